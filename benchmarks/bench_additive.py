@@ -35,7 +35,7 @@ def create_plain_readers(keys, states, weight):
 
 def create_stepwise_readers(keys, states, weight):
     steps, memory = SharedKeys(keys), SharedStates(states)
-    return lambda query: steps.scores(query, weight), memory.compute_weighted_sum
+    return lambda query: steps.compute_scores(query, weight), memory.compute_weighted_sum
 
 
 def run_attention_steps(readers, inputs):

@@ -111,7 +111,9 @@ def create_random_shortlist(args, dictionary):
     generator = torch.Generator().manual_seed(0)
     pool = torch.randperm(words - FREQUENT, generator=generator)[:POOL] + FREQUENT
     chosen = torch.randint(len(pool), (words, PER_WORD), generator=generator)
-    return Shortlist.of(torch.arange(FREQUENT).int().numpy(), pool[chosen].int().numpy(), dictionary, dictionary)
+    return Shortlist.from_arrays(
+        torch.arange(FREQUENT).int().numpy(), pool[chosen].int().numpy(), dictionary, dictionary
+    )
 
 
 def create_generator(system, args, dictionary):

@@ -86,7 +86,7 @@ def time_parts_of_a_step(system, args):
     dictionary = bench_generate.make_numbered_dictionary(args.vocabulary)
     generator = bench_generate.create_generator(system, args, dictionary)
     run = bench_generate.create_etads_summariser(generator, args)
-    clock = PartClock(generator._inference_models[0].current().decoder)
+    clock = PartClock(generator._inference_models[0].get_current_copy().decoder)
     source = bench_generate.draw_documents(args, dictionary)
 
     def seconds(words, count):

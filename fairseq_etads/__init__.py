@@ -52,7 +52,7 @@ class _RegisterWithFairseq(importlib.abc.MetaPathFinder):
             self.unfinished += 1
             try:
                 if quietly:
-                    from .platform.deferred import importing_fairseq
+                    from .platform.deferred_imports import importing_fairseq
 
                     with importing_fairseq():
                         execute(module)

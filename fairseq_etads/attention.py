@@ -21,7 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from .kernels.focus import PADDING_SCORE
 from .kernels.focus import focal_bias as focal_bias
 from .kernels.focus import focus_attention as focus_attention
-from .kernels.precision import at_least_float32
+from .kernels.precision import widen_to_float32
 
 
 def attention_scores(q: Tensor, k: Tensor, own_format: bool = False) -> Tensor:
@@ -33,9 +33,9 @@ def attention_scores(q: Tensor, k: Tensor, own_format: bool = False) -> Tensor:
             its attention weight by 6 %.
     """
     if own_format:
-        return at_least_float32(torch.matmul(q, k.transpose(-1, -2)))
+        return widen_to_float32(torch.matmul(q, k.transpose(-1, -2)))
     with torch.autocast(q.device.type, enabled=False):
-        return torch.matmul(at_least_float32(q), at_least_float32(k).transpose(-1, -2))
+        return torch.matmul(widen_to_float32(q), widen_to_float32(k).transpose(-1, -2))
 
 
 def attention_weights(
@@ -56,7 +56,7 @@ def attention_weights(
         own_format: whether to compute the scores in the dtype of the inputs; see :func:`attention_scores`.
         bias: optional bias that is added to the scores before the softmax, broadcastable to (B, H, T, S).
     """
-    q = q if own_format else at_least_float32(q)
+    q = q if own_format else widen_to_float32(q)
     scores = attention_scores(q * q.size(-1) ** -0.5, k, own_format)
     if bias is not None:
         scores = scores + bias
@@ -181,7 +181,7 @@ def log_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None) -> 
     return scores.log_softmax(dim=-1)
 
 
-def temporal_step(scores: Tensor, spent: Tensor) -> Tuple[Tensor, Tensor]:
+def temporal_attention_step(scores: Tensor, spent: Tensor) -> Tuple[Tensor, Tensor]:
     """Compute the attention logits log(exp(e_t) / beta_t) of one decoding step (Nallapati et al., equation 1).
 
     Args:
@@ -208,12 +208,12 @@ def temporal_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None
 
     Returns:
         Attention weights, shape (B, T, S), in at least float32. Each row sums to 1, and weights at padding are exactly
-        0. Recurrent decoders compute the same weights one step at a time with :func:`temporal_step`.
+        0. Recurrent decoders compute the same weights one step at a time with :func:`temporal_attention_step`.
     """
-    scores = at_least_float32(scores)
+    scores = widen_to_float32(scores)
     spent, logits = torch.full_like(scores[:, 0], -math.inf), []
     for step in scores.unbind(dim=1):
-        logit, spent = temporal_step(step, spent)
+        logit, spent = temporal_attention_step(step, spent)
         logits.append(logit)
     return log_attention(torch.stack(logits, dim=1), key_padding_mask).exp()
 
@@ -239,7 +239,7 @@ def hierarchical_attention(word: Tensor, sentence: Tensor, sentence_ids: Tensor)
     """
     log_word, log_sentence = (
         torch.where(p > 0, p.clamp(min=torch.finfo(p.dtype).tiny).log(), PADDING_SCORE)
-        for p in (at_least_float32(word), at_least_float32(sentence))
+        for p in (widen_to_float32(word), widen_to_float32(sentence))
     )
     return hierarchical_log_attention(log_word, log_sentence, sentence_ids).masked_fill(word == 0, -math.inf).exp()
 
@@ -277,7 +277,7 @@ def inconsistency_loss(log_word: Tensor, log_selected: Tensor, top: int) -> Tens
         The loss at each step, shape (B, T), in at least float32. If a document has fewer than K words, the sum is still
         divided by K.
     """
-    log_word, log_selected = at_least_float32(log_word), at_least_float32(log_selected)
+    log_word, log_selected = widen_to_float32(log_word), widen_to_float32(log_selected)
     log_top, places = log_word.topk(min(top, log_word.shape[2]), dim=2)  # (B, T, K)
     of_top = log_selected[:, None].expand_as(log_word).gather(2, places)
     return math.log(top) - (log_top + of_top).logsumexp(dim=2)

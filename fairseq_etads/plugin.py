@@ -5,8 +5,8 @@
 
 from .platform import compat, distributed
 
-compat.install()
-distributed.install()
+compat.install_patches()
+distributed.install_patches()
 
 from . import systems  # noqa: E402
 from .models import rnn, selector, transformer  # noqa: E402

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterable, List, Sequence
 
 from tqdm import tqdm
 
-from fairseq_etads.data.preparation import PreparationSettings, inference_options
+from fairseq_etads.data.preparation import PreparationSettings, make_inference_options
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import open_output
 from fairseq_etads.text.atomic import SIDES
@@ -27,7 +27,7 @@ TO_WORDS, TO_SUBWORDS = "words", "subwords"
 
 def _make_fairseq_options(settings: PreparationSettings, out: Path) -> Namespace:
     """Return the options that fairseq requires for building the tokeniser and the subword encoder."""
-    options = inference_options(settings.record(), out)
+    options = make_inference_options(settings.to_record(), out)
     return Namespace(**{key.replace("-", "_"): value for key, value in options.items()})
 
 

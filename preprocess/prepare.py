@@ -18,7 +18,7 @@ from fairseq_etads.data.preparation import (
     TOKENS,
     PreparationSettings,
     format_command_line,
-    inference_options,
+    make_inference_options,
     read_settings,
 )
 from fairseq_etads.platform.console import Parser, add_jobs_option, check_positive, command
@@ -146,7 +146,7 @@ def _write_report(out: Path, splits: Sequence[str], settings: PreparationSetting
     report = {
         "lengths": {name: measure_lengths(out / "tokens" / name) for name in names},
         "vocabulary": run_in_separate_process(
-            make_vocabulary_report, out, splits, settings.expected_vocabulary_sizes()
+            make_vocabulary_report, out, splits, settings.get_expected_vocabulary_sizes()
         ),
         "sha256": {path.name: listed.get(path.name) or compute_sha256(path) for path in made},
     }
@@ -164,7 +164,7 @@ def prepare_data(
 ) -> Dict[str, Any]:
     """Create all missing files in ``out``, and return the options for processing new text in the same way.
 
-    See :func:`inference_options` for a description of these options.
+    See :func:`make_inference_options` for a description of these options.
 
     Args:
         like: path of a folder of prepared data that provides the settings, the subword model and the dictionaries. If
@@ -207,7 +207,7 @@ def _create_missing_files(
     if not like:
         given.check(settings)
     made = verify_existing_files(get_shard_folder(out, shard) if shard else out)
-    record = {"settings": settings.record(), "text": _check_text_files(text, splits, made)}
+    record = {"settings": settings.to_record(), "text": _check_text_files(text, splits, made)}
     if like:
         record["like"] = _read_reused_checksums(like, settings)
     if given.paths:
@@ -223,7 +223,7 @@ def _create_missing_files(
     words = "tokens" if settings.tokens == "word" else "words"
     if shard:
         encode_all_files(text, words, splits, settings, out, TO_WORDS, jobs, made, shard.iterate_lines)
-        return inference_options(settings.record(), out)
+        return make_inference_options(settings.to_record(), out)
     join_shards(out, record, words, splits, made)
     encode_all_files(text, words, splits, settings, out, TO_WORDS, jobs, made)
     if settings.tokens != "word":
@@ -237,7 +237,7 @@ def _create_missing_files(
         with made.record_new_files("report.json"):
             _write_report(out, splits, settings)
     made.add_unlisted("report.json")
-    return inference_options(settings.record(), out)
+    return make_inference_options(settings.to_record(), out)
 
 
 def verify_existing_files(out: Path) -> Checksums:

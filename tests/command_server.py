@@ -254,7 +254,7 @@ def _run(commands, argv, directory, environment) -> object:
     command = import_module(module)
     # --user-dir installs them if the command's module has already been imported
     for patches in ("platform.compat", "platform.distributed"):
-        import_module(f"fairseq_etads.{patches}").install()
+        import_module(f"fairseq_etads.{patches}").install_patches()
     return getattr(command, function)()
 
 

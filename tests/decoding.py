@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from helpers import EOS, PAD, make_batch, make_model, make_task
 
-from fairseq_etads.search.penalties import Scoring
+from fairseq_etads.search.penalties import HypothesisScorer
 
 TASK = make_task()
 DICTIONARY = TASK.target_dictionary
@@ -47,7 +47,7 @@ def assert_same(got, want, rtol=1e-4, atol=1e-4):
 
 
 @dataclass(frozen=True)
-class Boundless(Scoring):
+class Boundless(HypothesisScorer):
     """A score with which no document is decided before the maximum length."""
 
     def compute_upper_bound(self, log_probs, *args):

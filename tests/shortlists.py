@@ -17,7 +17,7 @@ def make_shortlist(task, frequent=2, together=None):
     for word, others in (together or {}).items():
         table[word, : len(others)] = others
     first = np.arange(target.nspecial, min(target.nspecial + frequent, count_known_words(target)), dtype=np.int32)
-    return Shortlist.of(first, table, source, target)
+    return Shortlist.from_arrays(first, table, source, target)
 
 
 def random_shortlist(task, frequent=2, per_word=2, seed=0):

@@ -4,7 +4,7 @@ import importlib
 import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
-from ..platform.console import USER_ERROR, escape_unprintable, find_closest, run
+from ..platform.console import USER_ERROR, escape_unprintable, find_closest, run_command
 from ..version import get_version
 
 
@@ -107,10 +107,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if words[:1] == ["help"]:
         words = [*words[1:2], "--help"]
     if not words or words[0] in ("-h", "--help"):
-        return run("etads", lambda: print(format_overview()))
+        return run_command("etads", lambda: print(format_overview()))
     name = words[0][len("etads-") :] if words[0].startswith("etads-") else words[0]
     if name == "--version":
-        return run("etads", lambda: print(f"etads {get_version()}"))
+        return run_command("etads", lambda: print(f"etads {get_version()}"))
     if name not in get_commands_by_name():
         near = find_closest(name, get_commands_by_name())
         advice = f"; did you mean {near}?" if near else ""

@@ -147,7 +147,7 @@ class SourceFactors:
     def dictionaries(self, dictionaries: Dict[str, Dictionary]) -> None:
         self._dictionaries = dictionaries
 
-    def read(self, names: Tuple[str, ...]) -> None:
+    def request_factors(self, names: Tuple[str, ...]) -> None:
         """Request the factors that a model reads. All batches then contain these factors in the given order.
 
         Raises:
@@ -181,7 +181,7 @@ class SourceFactors:
         """Return the fingerprints of the factor dictionaries to store in checkpoints, keyed by factor name."""
         return {name: compute_fingerprint(self.dictionaries[name]) for name in self.names}
 
-    def check_trained_with(self, trained: Dict[str, str]) -> None:
+    def check_training_dictionaries(self, trained: Dict[str, str]) -> None:
         """Raise ValueError if a factor dictionary differs from the dictionary that was used in training.
 
         Args:

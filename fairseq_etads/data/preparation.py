@@ -138,7 +138,7 @@ class PreparationSettings:
                 f"--factors {' '.join(self.factors)}: {OPAQUE[self.tokens]} cannot be mapped back to their words"
             )
 
-    def expected_vocabulary_sizes(self) -> Dict[str, int]:
+    def get_expected_vocabulary_sizes(self) -> Dict[str, int]:
         """Return the minimum vocabulary sizes to expect, with the keys "source" and "target".
 
         Unknown sizes are omitted.
@@ -149,7 +149,7 @@ class PreparationSettings:
 
     @classmethod
     def from_record(cls, record: Any) -> "PreparationSettings":
-        """Create the settings from a dictionary that was returned by :meth:`record`.
+        """Create the settings from a dictionary that was returned by :meth:`to_record`.
 
         Raises:
             ValueError: the record contains an invalid name or value, which is included in the message.
@@ -170,7 +170,7 @@ class PreparationSettings:
             raise ValueError(f"factors contains {str(unknown[0])[:40]!r}, not one of {', '.join(FACTORS)}")
         return cls(**record)
 
-    def record(self) -> Dict[str, Any]:
+    def to_record(self) -> Dict[str, Any]:
         """Return the settings as a dictionary to store in prepare.json.
 
         The result contains the first three settings, and all other settings that differ from their defaults.
@@ -180,7 +180,7 @@ class PreparationSettings:
         return {name: value for name, value in asdict(self).items() if name in always or value != defaults[name]}
 
 
-def inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
+def make_inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
     """Return the fairseq options for preprocessing new text in the same way as the prepared text in ``out``.
 
     Args:
@@ -218,7 +218,7 @@ def read_prepared_options(prepared: Path) -> Dict[str, Any]:
     """
     settings = read_settings(prepared, "--prepared")
     Checksums(prepared, "Prepare the text again").verify(["prepare.json", *settings.subword_files])
-    return inference_options(settings.record(), prepared)
+    return make_inference_options(settings.to_record(), prepared)
 
 
 def read_settings(prepared: Path, option: str) -> PreparationSettings:

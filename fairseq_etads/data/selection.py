@@ -12,7 +12,7 @@ from torch import Tensor
 from ..platform.errors import InputError
 from ..text.words import SENTENCE_MARK
 from .labels.files import NOTHING, UNITS, SelectionFile, make_label_file_name
-from .prepared import ids_to_tokens
+from .prepared_pairs import convert_ids_to_tokens
 
 MISSING = -1.0
 """Value of the end symbol, sentence marks and padding, which have no label or probability."""
@@ -64,7 +64,7 @@ class TokenValues:
                 f"{limit}: create it again with --truncate-source {limit}"
             )
         for number in range(0, len(documents), max(1, len(documents) // CHECKED)):
-            self.file.read_and_check_row(number, ids_to_tokens(documents[number], dictionary))
+            self.file.read_and_check_row(number, convert_ids_to_tokens(documents[number], dictionary))
 
     def _check_label_kind(self) -> None:
         """Raise InputError if the file does not contain the kind of labels that this dataset requires."""
@@ -82,7 +82,7 @@ class TokenValues:
 
         The value is MISSING at the end symbol and at sentence marks.
         """
-        tokens = ids_to_tokens(self._documents[number], self._dictionary)
+        tokens = convert_ids_to_tokens(self._documents[number], self._dictionary)
         fields = self.file.read_and_check_row(number, tokens)
         tokens = tokens[: self._limit]
         try:
@@ -151,7 +151,7 @@ class SentenceTargets(TokenValues):
 
         n is the number of non-empty summary sentences, and m is the number of document sentences.
         """
-        tokens = ids_to_tokens(self._documents[number], self._dictionary)
+        tokens = convert_ids_to_tokens(self._documents[number], self._dictionary)
         fields = self.file.read_and_check_row(number, tokens)
         count = tokens[: self._limit].count(SENTENCE_MARK) + 1  # number of document sentences that the model reads
         rows = torch.zeros(len(fields), count)
@@ -196,7 +196,7 @@ class SentenceOrder(TokenValues):
 
     def __getitem__(self, number: int) -> Tensor:
         """Return the indices of the matching sentences in one document as an int64 tensor of shape (n,)."""
-        tokens = ids_to_tokens(self._documents[number], self._dictionary)
+        tokens = convert_ids_to_tokens(self._documents[number], self._dictionary)
         fields = self.file.read_and_check_row(number, tokens)
         is_mark = np.array([token == SENTENCE_MARK for token in tokens[: self._limit]], dtype=bool)
         read = set((np.cumsum(is_mark) - is_mark)[~is_mark].tolist())
@@ -248,11 +248,11 @@ class DocumentLabels:
         self.in_order = False
         self.reads_targets = False
 
-    def read(self, unit: Optional[str], in_order: bool = False) -> None:
+    def request_labels(self, unit: Optional[str], in_order: bool = False) -> None:
         """Request the labels that a model requires. The class docstring describes the arguments under Attributes."""
         self.unit, self.in_order = unit, in_order
 
-    def read_for_criterion(self, cfg: Any, criterion: Any) -> None:
+    def request_labels_for_criterion(self, cfg: Any, criterion: Any) -> None:
         """Request the labels that a criterion requires.
 
         Args:
@@ -260,9 +260,9 @@ class DocumentLabels:
             criterion: class of the criterion to be built.
         """
         if getattr(cfg, "extraction_loss", 0):
-            self.read("sentences")
+            self.request_labels("sentences")
         if getattr(criterion, "reads_labels", None) is False:
-            self.read(None)
+            self.request_labels(None)
         self.reads_targets = bool(getattr(cfg, "selection_loss", 0))
 
     def load(

@@ -87,7 +87,7 @@ def read_shortlist(path: Path, source: Any, target: Any, option: str = "--shortl
     problem = _find_array_error(arrays, count_known_words(source), count_known_words(target))
     if problem:
         raise InputError(f"{where} is damaged: {problem}. {ADVICE}")
-    return Shortlist.of(arrays["frequent"], arrays["together"], source, target)
+    return Shortlist.from_arrays(arrays["frequent"], arrays["together"], source, target)
 
 
 def _find_array_error(arrays: Dict[str, np.ndarray], source_words: int, target_words: int) -> str:

@@ -26,7 +26,7 @@ FEWEST_WORDS = 0.9
 """Minimum ratio of the actual to the requested number of known words. A lower ratio causes a warning."""
 
 
-class SummaryWords(NamedTuple):
+class SummaryWordCounts(NamedTuple):
     """Word counts in a sample of summaries, not including end symbols.
 
     Attributes:
@@ -50,7 +50,7 @@ def sample_indices(count: int) -> Sequence[int]:
     return range(0, count, -(-count // SAMPLE)) if count else range(0)
 
 
-def count_summary_words(pairs: Any, dictionary: Dictionary) -> SummaryWords:
+def count_summary_words(pairs: Any, dictionary: Dictionary) -> SummaryWordCounts:
     """Count the words in a sample of the summaries in a dataset.
 
     Args:
@@ -69,7 +69,7 @@ def count_summary_words(pairs: Any, dictionary: Dictionary) -> SummaryWords:
         unknown += int((outside | (summary == unk)).sum())
         copyable += int((outside & occurs).sum())
         in_document += int(occurs.sum())
-    return SummaryWords(len(chosen), words, unknown, copyable, in_document)
+    return SummaryWordCounts(len(chosen), words, unknown, copyable, in_document)
 
 
 def check_split_words(split: str, pairs: Any, pointer: str, task: Any) -> None:

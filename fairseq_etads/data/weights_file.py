@@ -51,7 +51,7 @@ class WeightsFile:
             stored = {name: tuple(file.get_slice(name).get_shape()) for name in names}
         self.shapes = self._restore_tied_weights(stored)
 
-    def check(self, expected: Dict[str, Tensor]) -> None:
+    def check_weights(self, expected: Dict[str, Tensor]) -> None:
         """Raise InputError if the names or shapes in the file differ from the weights in ``expected``."""
         for name in sorted(set(self.shapes) ^ set(expected)):
             what = "lacks the weight" if name in expected else "has an unknown weight"
@@ -63,7 +63,7 @@ class WeightsFile:
                     f"{tuple(expected[name].shape)}: they do not belong together. {self._advice}"
                 )
 
-    def read(self, expected: Dict[str, Tensor]) -> Dict[str, Tensor]:
+    def read_weights(self, expected: Dict[str, Tensor]) -> Dict[str, Tensor]:
         """Read the weights for a model.
 
         Args:
@@ -74,7 +74,7 @@ class WeightsFile:
         """
         from safetensors.torch import load_file
 
-        self.check(expected)
+        self.check_weights(expected)
         with self._explain_damage():
             stored = load_file(str(self.path))
         weights = self._restore_tied_weights(stored)

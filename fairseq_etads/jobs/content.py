@@ -11,8 +11,8 @@ from tqdm import tqdm
 
 from ..data.labels.files import NOTHING, SelectionFile, make_label_file_name
 from ..data.labels.scores import compute_roc_auc
-from ..data.labels.texts import WordText, summary_sentences
-from ..data.prepared import PreparedPairs
+from ..data.labels.texts import WordText, list_summary_sentences
+from ..data.prepared_pairs import PreparedPairs
 from ..platform.errors import InputError
 from ..search.content.candidates import pad_probabilities, stem_words
 from ..search.content.features import MOST_COUNTED, WIDTHS, PriorProbabilities, make_feature_tables
@@ -78,19 +78,21 @@ class ContentTexts:
         return len(self.pairs) if self._file is None else min(len(self.pairs), len(self._file))
 
     def __getitem__(self, number: int) -> StemmedPair:
-        tokens = self.pairs.document(number)
+        tokens = self.pairs.read_document(number)
         text = WordText.from_tokens(tokens, self._subwords, self._limit)
         if self._file is None:
             document = split_sentences(text.words)
             probabilities = make_position_probabilities(len(document))
         else:
-            document = text.sentences()
+            document = text.split_sentences()
             # Sentences that the extractor did not read have no probability.
             fields = self._file.read_and_check_row(number, tokens)
             probabilities = pad_probabilities(
                 [0.0 if field == NOTHING else float(field) for field in fields], len(document)
             )
-        summary = summary_sentences(self.pairs.summary(number), self._subwords) if self.pairs.has_summaries else []
+        summary = (
+            list_summary_sentences(self.pairs.read_summary(number), self._subwords) if self.pairs.has_summaries else []
+        )
         return StemmedPair(
             [stem_words(words) for words in document], probabilities, [stem_words(words) for words in summary]
         )
@@ -159,7 +161,7 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
     }
     model = ContentModel(priors, networks, words / max(len(texts), 1), limit is None)
     model.save(run / FILE)
-    kept = len(model.kept())
+    kept = len(model.get_stored_counts())
     yield f"{run / FILE}: {kept:,} words and bigrams from {len(texts):,} pairs, networks trained on {taken:,}"
     area = compute_validation_auc(run, folder, limit)
     if area:
@@ -231,7 +233,7 @@ def compute_validation_auc(run: Path, folder: Path, limit: Optional[int]) -> Dic
             for order, table in make_feature_tables(
                 pair.document, pair.probabilities, model.priors, pair.summary
             ).items():
-                scores[order].extend(model.networks[order].probabilities(table.features).tolist())
+                scores[order].extend(model.networks[order].predict_probabilities(table.features).tolist())
                 labels[order].extend(table.labels)
     areas = {
         order: _compute_auc(np.array(scores[order]), np.array(labels[order], dtype=bool)) for order in MOST_COUNTED

@@ -8,9 +8,9 @@ from typing import Callable, Dict, List, Optional, Sequence
 from tqdm import tqdm
 
 from ..data.labels.files import NOTHING, SelectionFile, make_label_file_name
-from ..data.labels.labels import greedy_extract
-from ..data.labels.texts import WordText, summary_sentences
-from ..data.prepared import PreparedPairs
+from ..data.labels.labels import select_by_greedy_recall
+from ..data.labels.texts import WordText, list_summary_sentences
+from ..data.prepared_pairs import PreparedPairs
 from ..platform.errors import InputError
 from ..platform.outputs import open_output
 from ..search.content.candidates import choose_sentences
@@ -59,7 +59,7 @@ def write_extracts(folder: Path, args: argparse.Namespace, unit: Optional[str]) 
     words = sentences = 0
     with open_output(args.output, lines=lambda: len(pairs)) as file:
         for number in tqdm(range(len(pairs)), desc=f"extracting {args.subset}", unit=" documents", disable=None):
-            tokens = pairs.document(number)
+            tokens = pairs.read_document(number)
             taken = extract(number, WordText.from_tokens(tokens, subwords, args.truncate_source), tokens)
             words, sentences = words + sum(map(len, taken)), sentences + len(taken)
             file.write(tokenizer.decode(f" {SENTENCE_MARK} ".join(" ".join(sentence) for sentence in taken)) + "\n")
@@ -86,13 +86,13 @@ def _make_sentence_selector(
     count, threshold = args.sentences or SENTENCES, THRESHOLD if args.threshold is None else args.threshold
 
     def select_lead(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
-        return [sentence for sentence in text.sentences() if sentence][:count]
+        return [sentence for sentence in text.split_sentences() if sentence][:count]
 
     def select_oracle(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
-        sentences = text.sentences()
-        reference = summary_sentences(pairs.summary(number), subwords)
+        sentences = text.split_sentences()
+        reference = list_summary_sentences(pairs.read_summary(number), subwords)
         known = [pairs.blank_unknown_words(sentence) for sentence in reference]
-        return [sentences[place] for place in greedy_extract(sentences, known)]
+        return [sentences[place] for place in select_by_greedy_recall(sentences, known)]
 
     if unit is None:
         return select_lead if args.by == "lead" else select_oracle
@@ -106,23 +106,23 @@ def _make_sentence_selector(
     def select_probable_sentences(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
         scores = read_probabilities(number, tokens)
         if args.words is not None:
-            return _select_within_budget(text.sentences(), scores, args.words)
+            return _select_within_budget(text.split_sentences(), scores, args.words)
         if args.threshold is None:
-            return _select_best_sentences(text.sentences(), scores, count)
+            return _select_best_sentences(text.split_sentences(), scores, count)
         above = sum(score is not None and score > threshold for score in scores)
         return _select_best_sentences(
-            text.sentences(), scores, min(max(above, args.at_least or 1), args.sentences or len(scores))
+            text.split_sentences(), scores, min(max(above, args.at_least or 1), args.sentences or len(scores))
         )
 
     def select_by_word_probabilities(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
         scores = _compute_sentence_means(text, read_probabilities(number, tokens))
         if args.words is not None:
-            return _select_within_budget(text.sentences(), scores, args.words)
-        return _select_best_sentences(text.sentences(), scores, count)
+            return _select_within_budget(text.split_sentences(), scores, args.words)
+        return _select_best_sentences(text.split_sentences(), scores, count)
 
     def select_phrases(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
         probabilities = _convert_to_word_values(text, read_probabilities(number, tokens))
-        found: List[List[str]] = [[] for _ in text.sentences()]
+        found: List[List[str]] = [[] for _ in text.split_sentences()]
         for word, place, probability in zip(text.words, text.get_sentence_indices(), probabilities):
             if place is not None and probability is not None and probability > threshold:
                 found[place].append(word)
@@ -154,7 +154,7 @@ def _make_content_selector(
 
     def select_by_content(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
         probabilities = [value or 0.0 for value in values(number, tokens)]
-        chosen = choose_sentences(model, text.sentences(), probabilities, written.get(number, []), args.words)
+        chosen = choose_sentences(model, text.split_sentences(), probabilities, written.get(number, []), args.words)
         return [candidate.words for candidate in chosen.sentences]
 
     return select_by_content
@@ -196,7 +196,7 @@ def _make_label_selector(path: Path, pairs: PreparedPairs) -> Extract:
         )
 
     def select_labelled(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
-        sentences = text.sentences()
+        sentences = text.split_sentences()
         places = sorted(int(field) for field in file.read_and_check_row(number, tokens) if field != NOTHING)
         return [sentences[place] for place in places if place < len(sentences)]
 
@@ -216,7 +216,7 @@ def _convert_to_word_values(text: WordText, values: Sequence[Optional[float]]) -
 
 def _compute_sentence_means(text: WordText, values: Sequence[Optional[float]]) -> List[Optional[float]]:
     """Compute the mean value of the words in each sentence, or None for sentences in which no word has a value."""
-    sums = [0.0] * len(text.sentences())
+    sums = [0.0] * len(text.split_sentences())
     counts = [0] * len(sums)
     for place, value in zip(text.get_sentence_indices(), _convert_to_word_values(text, values)):
         if place is not None and value is not None:

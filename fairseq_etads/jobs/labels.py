@@ -11,13 +11,13 @@ from ..data.labels.files import NOTHING, compute_source_hash, write_rows
 from ..data.labels.labels import (
     compute_idf,
     compute_selection_targets,
-    greedy_extract,
     label_copied_words,
     match_sentences,
     select_by_greedy_f1,
+    select_by_greedy_recall,
 )
-from ..data.labels.texts import WordText, summary_sentences
-from ..data.prepared import PreparedPairs
+from ..data.labels.texts import WordText, list_summary_sentences
+from ..data.prepared_pairs import PreparedPairs
 from ..platform.console import leave_signals_to_parent
 from ..platform.errors import InputError
 from ..platform.outputs import open_output
@@ -70,8 +70,8 @@ class Labeller(NamedTuple):
 
     def make_row(self, number: int) -> Row:
         """Return the hash and the labels of a document, which form its line in the label file."""
-        tokens = self.pairs.document(number)
-        document, summary = WordText.from_tokens(tokens, self.subwords, self.limit), self.pairs.summary(number)
+        tokens = self.pairs.read_document(number)
+        document, summary = WordText.from_tokens(tokens, self.subwords, self.limit), self.pairs.read_summary(number)
         fields = (
             self._label_words(document, summary) if self.kind == "words" else self._label_sentences(document, summary)
         )
@@ -82,7 +82,7 @@ class Labeller(NamedTuple):
         # Keep the sentence marks in the summary, so that no copied sequence crosses a sentence boundary in the summary.
         words = self.pairs.blank_unknown_words(WordText.from_tokens(summary, self.subwords).words)
         values = dict(zip(places, label_copied_words([document.words[place] for place in places], words)))
-        spread = document.spread_to_tokens([values.get(place, 0) for place in range(len(document.words))])
+        spread = document.expand_to_tokens([values.get(place, 0) for place in range(len(document.words))])
         return [NOTHING if value is None else str(value) for value in spread]
 
     def match_sentence_pairs(self, number: int) -> List[Tuple[str, str]]:
@@ -90,20 +90,20 @@ class Labeller(NamedTuple):
 
         Each sentence is a string of words separated by spaces.
         """
-        sentences = WordText.from_tokens(self.pairs.document(number), self.subwords, self.limit).sentences()
-        summary = summary_sentences(self.pairs.summary(number), self.subwords)
+        sentences = WordText.from_tokens(self.pairs.read_document(number), self.subwords, self.limit).split_sentences()
+        summary = list_summary_sentences(self.pairs.read_summary(number), self.subwords)
         chosen = match_sentences(sentences, [self.pairs.blank_unknown_words(sentence) for sentence in summary])
         return [(" ".join(sentences[place]), " ".join(words)) for place, words in zip(chosen, summary)]
 
     def _label_sentences(self, document: WordText, summary: List[str]) -> List[str]:
-        sentences = document.sentences()
+        sentences = document.split_sentences()
         references = [
-            self.pairs.blank_unknown_words(sentence) for sentence in summary_sentences(summary, self.subwords)
+            self.pairs.blank_unknown_words(sentence) for sentence in list_summary_sentences(summary, self.subwords)
         ]
         if self.kind == "match":
             return [str(number) for number in match_sentences(sentences, references)]
         if self.kind == "extract":
-            return [str(number) for number in greedy_extract(sentences, references)]
+            return [str(number) for number in select_by_greedy_recall(sentences, references)]
         if self.kind == "f1":
             return [str(number) for number in select_by_greedy_f1(sentences, references)]
         rows = compute_selection_targets(sentences, references, *self.idf)
@@ -220,7 +220,7 @@ def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> s
 
 def check_sentence_marks(pairs: PreparedPairs, option: str) -> None:
     """Raise InputError if none of the first 100 documents contains a sentence mark."""
-    if len(pairs) and not any(SENTENCE_MARK in pairs.document(number) for number in range(min(len(pairs), 100))):
+    if len(pairs) and not any(SENTENCE_MARK in pairs.read_document(number) for number in range(min(len(pairs), 100))):
         raise InputError(
             f'{option}: the documents have no "{SENTENCE_MARK}", which marks the end of a sentence; prepare them with '
             "etads-prepare --source-sentence-marks"
@@ -236,7 +236,7 @@ def _compute_training_idf(folder: Path, labeller: Labeller) -> Tuple[Dict[str, f
         labeller = _open_labeller(folder, "train", "distribution", labeller.limit, labeller.idf)
     numbers = tqdm(range(len(labeller.pairs)), desc="document frequencies", unit=" documents", disable=None)
     return compute_idf(
-        WordText.from_tokens(labeller.pairs.document(number), labeller.subwords, labeller.limit).words
+        WordText.from_tokens(labeller.pairs.read_document(number), labeller.subwords, labeller.limit).words
         for number in numbers
     )
 

@@ -93,7 +93,7 @@ def _score_summaries(
             sample = utils.move_to_cuda(sample, device)
         target = sample["target"]  # (B, T)
         vocabulary = make_output_vocabulary([model], sample["net_input"])
-        written = target if vocabulary is None else vocabulary.producible_ids(target)
+        written = target if vocabulary is None else vocabulary.convert_to_producible_ids(target)
         unknown = written.eq(task.tgt_dict.unk()).sum(dim=1).tolist()
         hypotheses = task.inference_step(generator, [model], sample)
         for number, (best, *_), count in zip(sample["id"].tolist(), hypotheses, unknown):

@@ -92,11 +92,11 @@ def describe_lengths(data: TrainingData, words: int) -> str:
     """Describe the lengths of the documents in comparison with the number of words to select from each document."""
     documents = data.documents
     line = (
-        f"documents have {documents.percentile(50):,} words (median), {documents.percentile(10):,} to "
-        f"{documents.percentile(90):,} (10 % to 90 %); the model reads the most probable sentences, up to {words:,} "
-        "words (--words)"
+        f"documents have {documents.get_percentile(50):,} words (median), {documents.get_percentile(10):,} to "
+        f"{documents.get_percentile(90):,} (10 % to 90 %); the model reads the most probable sentences, up to {words:,}"
+        " words (--words)"
     )
-    if documents.percentile(90) <= words:
+    if documents.get_percentile(90) <= words:
         line += ". Most documents are read whole, so training without --long is faster and no worse"
     return line
 
@@ -106,7 +106,7 @@ def estimate_content_seconds(data: TrainingData) -> float:
 
     The command counts the words and bigrams in all pairs, but trains its networks on only some of the pairs.
     """
-    words = data.documents.percentile(50)
+    words = data.documents.get_percentile(50)
     return 10 + words * (SECONDS_COUNTED * data.pairs + SECONDS_LEARNED * min(data.pairs, DOCUMENTS))
 
 

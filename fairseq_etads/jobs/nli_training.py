@@ -30,8 +30,8 @@ from ..systems.entailment.model import (
     EntailmentScorer,
     NliConfig,
     collate_texts,
+    convert_words_to_ids,
     read_config,
-    words_to_ids,
     write_config,
     write_model,
 )
@@ -118,7 +118,7 @@ class EncodedPairs(NamedTuple):
     def from_pairs(cls, pairs: TokenisedPairs, dictionary: Dictionary, config: NliConfig) -> "EncodedPairs":
         """Convert the words in ``pairs`` to dictionary ids."""
         premises, hypotheses = (
-            [words_to_ids(words, dictionary, config.keep_case) for words in texts]
+            [convert_words_to_ids(words, dictionary, config.keep_case) for words in texts]
             for texts in (pairs.premises, pairs.hypotheses)
         )
         return cls(premises, hypotheses, torch.tensor(pairs.labels))
@@ -221,7 +221,7 @@ class Trainer:
             moments = {"exp_avg": parameter, "exp_avg_sq": parameter, "step": torch.zeros(())}
             expected.update({f"adam.{name}.{key}": value for key, value in moments.items()})
         expected["progress"] = torch.tensor(Progress())
-        stored = WeightsFile(path, {}, f"Delete it, or choose a folder other than {path.parent}").read(expected)
+        stored = WeightsFile(path, {}, f"Delete it, or choose a folder other than {path.parent}").read_weights(expected)
         self.model.load_state_dict({n[len("model.") :]: w for n, w in stored.items() if n.startswith("model.")})
         for name, parameter in self.trained.items():
             values = {key: stored[f"adam.{name}.{key}"] for key in ("exp_avg", "exp_avg_sq")}
@@ -245,7 +245,7 @@ def train_entailment_model(
     """
     _check_same_settings(out, settings)
     counts: Counter = Counter()
-    tokenizer = settings.config.tokenizer()
+    tokenizer = settings.config.make_tokenizer()
     pairs, valid = (TokenisedPairs.read(paths, tokenizer, counts) for paths in (settings.train, settings.valid))
     warning = find_tokenisation_problem(chain.from_iterable(pairs.premises), "--words")
     if warning:
@@ -334,7 +334,7 @@ def load_entailment_predictor(folder: str) -> Callable[[Sequence[str], Sequence[
         InputError: the folder does not contain a model.
     """
     scorer = EntailmentScorer.load(folder).to(choose_device(None))
-    tokenizer = scorer.config.tokenizer()
+    tokenizer = scorer.config.make_tokenizer()
 
     def predict(premises: Sequence[str], hypotheses: Sequence[str]) -> List[float]:
         first, second = ([_split_words(text, tokenizer) for text in texts] for texts in (premises, hypotheses))
@@ -352,7 +352,7 @@ def evaluate_entailment_model(folder: Path, paths: Sequence[Path], out: Optional
     """
     scorer = EntailmentScorer.load(folder).to(choose_device(device))
     counts: Counter = Counter()
-    pairs = TokenisedPairs.read(paths, scorer.config.tokenizer(), counts)
+    pairs = TokenisedPairs.read(paths, scorer.config.make_tokenizer(), counts)
     found = scorer.predict_probabilities(pairs.premises, pairs.hypotheses)
     labels = torch.tensor(pairs.labels)
     if out is not None:

@@ -26,7 +26,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence
 from ..data.preparation import read_settings
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
-from ..search.lengths import Lengths
+from ..search.lengths import TextLengths
 from ..search.options import format_option_name
 from ..text.atomic import read_json, write_json
 from ..text.subwords import OPAQUE
@@ -71,7 +71,9 @@ def measure_text_lengths(folder: Path, one_dictionary: bool = True, marks: bool 
         raise InputError(f"{paths[0]}: it is empty")
     texts = [map(bytes.split, _sample_lines(path, pairs)) for path in paths]
     mark = SENTENCE_MARK.encode()
-    documents, summaries = (Lengths(len(text) - (not marks and text.count(mark)) for text in side) for side in texts)
+    documents, summaries = (
+        TextLengths(len(text) - (not marks and text.count(mark)) for text in side) for side in texts
+    )
     return TrainingData(pairs, documents, summaries, one_dictionary)
 
 
@@ -184,7 +186,7 @@ def choose_recipe(args: argparse.Namespace) -> Optional[Recipe]:
     if name == "paper":
         return None
     recipe = make_recipe(name, data, machine, args.arch, args.given, args.minutes)
-    words = data.pairs * (data.documents.mean() + data.summaries.mean())
+    words = data.pairs * (data.documents.compute_mean() + data.summaries.compute_mean())
     why = (
         ""
         if args.recipe
@@ -195,7 +197,7 @@ def choose_recipe(args: argparse.Namespace) -> Optional[Recipe]:
     )
     args.run.mkdir(parents=True, exist_ok=True)
     sides = {"documents": data.documents, "summaries": data.summaries}
-    tokens = {side: of.percentiles() for side, of in sides.items()}
+    tokens = {side: of.get_percentiles() for side, of in sides.items()}
     content = {**asdict(recipe), "recipe": name, "asked": asked, "pairs": data.pairs, "percentiles of tokens": tokens}
     del content["name"]
     write_json(args.run / FILE, content)

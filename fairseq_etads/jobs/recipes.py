@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..platform.errors import InputError
-from ..search.lengths import Lengths, choose_length_bounds
+from ..search.lengths import TextLengths, choose_length_bounds
 from ..text.picking import FACTOR
 
 NAMES = ("small", "base", "large", "paper")
@@ -56,8 +56,8 @@ class TrainingData:
     """
 
     pairs: int
-    documents: Lengths
-    summaries: Lengths
+    documents: TextLengths
+    summaries: TextLengths
     one_dictionary: bool = True
 
 
@@ -145,7 +145,7 @@ def choose_recipe_name(data: TrainingData, machine: Machine, arch: str) -> str:
     """Return the name of the recipe that suits the amount of text and the machine."""
     if arch not in SUITABLE:
         return "paper"
-    words = data.pairs * (data.documents.mean() + data.summaries.mean())
+    words = data.pairs * (data.documents.compute_mean() + data.summaries.compute_mean())
     if machine.gpus:
         return "large" if words >= MANY_WORDS else "base"
     return "small" if words < FEW_WORDS else "base"
@@ -165,7 +165,7 @@ def choose_vocabulary_size(data: TrainingData) -> int:
     If the summaries contain a total of a hundred thousand words, a model can learn about a thousand words well. The
     result is proportional to the total raised to the power of 0.65.
     """
-    words = data.pairs * data.summaries.mean()
+    words = data.pairs * data.summaries.compute_mean()
     size = 1000 * (words / 91_000) ** 0.65
     step = 500 if size >= 1000 else 100
     return min(max(round(size / step) * step, 500), 30_000)
@@ -203,14 +203,16 @@ def make_recipe(
     size, options = SIZES[name], _UserOptions(given)
     share, longest_document, longest_summary = size.truncation
     if options.reads_picked_sentences():
-        share, longest_document = 100, data.documents.percentile(100)  # the model reads all selected sentences
+        share, longest_document = 100, data.documents.get_percentile(100)  # the model reads all selected sentences
     cut = (
         options.get_number(
-            "--truncate-source", _round_up_length(min(data.documents.percentile(share), longest_document))
+            "--truncate-source", _round_up_length(min(data.documents.get_percentile(share), longest_document))
         ),
-        options.get_number("--truncate-target", _round_up_length(min(data.summaries.percentile(99), longest_summary))),
+        options.get_number(
+            "--truncate-target", _round_up_length(min(data.summaries.get_percentile(99), longest_summary))
+        ),
     )
-    read = data.documents.mean(cut[0]), data.summaries.mean(cut[1])
+    read = data.documents.compute_mean(cut[0]), data.summaries.compute_mean(cut[1])
     workers = options.get_number("--distributed-world-size", max(machine.gpus, 1))
     if machine.gpus:
         machine = replace(machine, gpus=workers)  # each worker uses one GPU, possibly on another machine
@@ -228,14 +230,14 @@ def make_recipe(
         *("--max-tokens", str(plan.max_tokens), "--max-update", str(steps)),
         *("--truncate-source", str(cut[0]), "--truncate-target", str(cut[1])),
     ]
-    lengths = choose_length_bounds(data.summaries.percentiles(), cut[1])
-    decoding = {**lengths, "no_repeat_ngram_size": 2 if data.summaries.percentile(50) < 15 else 3}
+    lengths = choose_length_bounds(data.summaries.get_percentiles(), cut[1])
+    decoding = {**lengths, "no_repeat_ngram_size": 2 if data.summaries.get_percentile(50) < 15 else 3}
     found = Recipe(name, train, decoding, steps, epochs, plan.minutes)
     found.says.extend(_explain_recipe(found, size, machine, data, plan, options))
-    if not options.reads_picked_sentences() and data.documents.percentile(50) > max(cut[0], longest_document):
+    if not options.reads_picked_sentences() and data.documents.get_percentile(50) > max(cut[0], longest_document):
         found.says.append(
-            f"half of the documents have more than {data.documents.percentile(50):,} tokens, and their ends are not "
-            "read; with --long, documents are read whole"
+            f"half of the documents have more than {data.documents.get_percentile(50):,} tokens, and their ends are not"
+            " read; with --long, documents are read whole"
         )
     return found
 
@@ -435,7 +437,7 @@ def _explain_recipe(
         f"documents are read up to {value.get_text('--truncate-source', '')} tokens, summaries up to "
         f"{value.get_text('--truncate-target', '')}",
         f"summaries will have {recipe.decoding['min_len']} to {recipe.decoding['max_len']} tokens: training summaries "
-        f"have {of.percentile(50)} (median), {of.percentile(10)} to {of.percentile(90)} (10 % to 90 %)",
+        f"have {of.get_percentile(50)} (median), {of.get_percentile(10)} to {of.get_percentile(90)} (10 % to 90 %)",
         f"training will take about {time} on {machine.describe()}"
         + (" (a guess; this speed was not measured)" if machine.gpus else " without other work"),
     ]

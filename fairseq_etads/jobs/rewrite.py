@@ -12,7 +12,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from ..data.labels.texts import WordText
-from ..data.prepared import PreparedPairs
+from ..data.prepared_pairs import PreparedPairs
 from ..evaluation.reranking import RewriteCandidate, choose_best_combination
 from ..platform.errors import InputError
 from ..platform.outputs import lock_output
@@ -89,7 +89,7 @@ def load_extractor(args: argparse.Namespace, folder: Path) -> Tuple[PointerExtra
         raise InputError(
             f"--sentences {args.sentences}: has no effect on this extractor, which decides itself when to stop"
         )
-    task.labels.read(None)
+    task.labels.request_labels(None)
     return extractor.eval(), task
 
 

@@ -109,7 +109,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser = argparse.ArgumentParser("generate.sh")
     parser.add_argument("run", metavar="RUN", type=Path)
     args = parser.parse_args(argv)
-    return console.run("generate.sh", lambda: print(find_prepared_folder(args.run, None)))
+    return console.run_command("generate.sh", lambda: print(find_prepared_folder(args.run, None)))
 
 
 if __name__ == "__main__":

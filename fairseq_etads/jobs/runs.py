@@ -89,7 +89,7 @@ def make_detokenizer(dictionary: Any, subwords: str, folder: Path) -> Any:
         InputError: the data consists of a kind of subwords in OPAQUE, which cannot be joined.
     """
     from ..text.tokenizer import TextTokenizer  # imported here, because it imports fairseq
-    from ..vocabulary.kinds import detect_words
+    from ..vocabulary.token_kinds import detect_words
 
     if subwords in OPAQUE:
         raise InputError(

@@ -18,7 +18,7 @@ from ..data.labels.scores import (
     make_empty_histogram,
 )
 from ..data.labels.texts import WordText
-from ..data.prepared import PreparedPairs
+from ..data.prepared_pairs import PreparedPairs
 from ..data.selection import TokenValues
 from ..models.selector import Selector
 from ..platform.errors import InputError
@@ -60,7 +60,7 @@ def write_probabilities(checkpoint: Path, data: Optional[Path], args: argparse.N
         header = {"made_by": "etads-select", "documents": len(rows), "truncate_source": limit}
         pairs = PreparedPairs(task.dataset(split))
         subwords = task.subwords
-        documents = map(pairs.document, range(len(pairs)))
+        documents = map(pairs.read_document, range(len(pairs)))
         lines = (
             (compute_source_hash(d), _format_fields(row, d, model.unit, subwords, limit))
             for row, d in zip(rows, documents)
@@ -124,14 +124,14 @@ def _format_fields(row: Sequence[float], tokens: List[str], unit: str, subwords:
     """Return the fields of a document's line in the file. The probability of a word is the mean over its subwords."""
     text = WordText.from_tokens(tokens, subwords, limit)
     if unit == "sentences":
-        sentences = text.sentences()
+        sentences = text.split_sentences()
         padded = [*row, *[0.0] * (len(sentences) - len(row))]
         return [f"{value:.4g}" if words else NOTHING for value, words in zip(padded, sentences)]
     sums, counts = [0.0] * len(text.words), [0] * len(text.words)
     for value, number in zip(row, text.word_numbers):
         sums[number] += float(value)
         counts[number] += 1
-    values = text.spread_to_tokens([total / max(count, 1) for total, count in zip(sums, counts)])
+    values = text.expand_to_tokens([total / max(count, 1) for total, count in zip(sums, counts)])
     return [NOTHING if value is None else f"{value:.4g}" for value in values]
 
 

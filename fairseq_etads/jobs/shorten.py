@@ -10,7 +10,7 @@ from tqdm import tqdm
 from ..data.labels.files import NOTHING, SelectionFile, make_label_file_name
 from ..data.labels.texts import WordText
 from ..data.preparation import read_settings
-from ..data.prepared import PreparedPairs
+from ..data.prepared_pairs import PreparedPairs
 from ..platform.errors import InputError
 from ..platform.outputs import open_output, write_text
 from ..text.files import read_lines
@@ -89,9 +89,9 @@ def _shorten_split(
         for number, line in enumerate(lines, 1):
             if number > len(pairs):
                 raise InputError(f"TEXT: {source} has more lines than --prepared has documents ({len(pairs):,})")
-            tokens = pairs.document(number - 1)
+            tokens = pairs.read_document(number - 1)
             fields = file.read_and_check_row(number - 1, tokens)
-            sentences = _split_raw_sentences(line, WordText.from_tokens(tokens, subwords).sentences(), tokenizer)
+            sentences = _split_raw_sentences(line, WordText.from_tokens(tokens, subwords).split_sentences(), tokenizer)
             if sentences is None:
                 raise InputError(
                     f"TEXT: line {number} of {source} does not have the same sentences as document {number - 1} "

@@ -221,7 +221,7 @@ def report_coverage(pairs: DistinctKnownWords, path: Path, source: Any, target: 
     shortlist = read_shortlist(path, source, target)
     lengths, wanted, there = [], 0, 0
     for number in range(min(len(pairs), CHECKED)):
-        words = shortlist.candidates(pairs.get_document_tokens(number)[None].long(), 0).words
+        words = shortlist.choose_candidates(pairs.get_document_tokens(number)[None].long(), 0).words
         summary = torch.from_numpy(pairs.get_summary_words(number))
         lengths.append(len(words))
         wanted += len(summary)

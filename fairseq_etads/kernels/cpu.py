@@ -191,7 +191,7 @@ def has_faster_linear() -> bool:
         return False
 
 
-def product_without_gradient(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
+def linear_without_gradient(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
     """Apply ``torch.nn.functional.linear`` to inputs (n, in) without gradients, using oneDNN if it is faster."""
     if x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32 and has_faster_linear():
         return plain_linear(x, weight, bias)

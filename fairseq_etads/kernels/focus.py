@@ -22,7 +22,7 @@ from .cpu import has_flash_attention
 from .focus_columns import (
     PADDING_SCORE,
     SCOPE_FLOOR,
-    FlashFocus,
+    FlashFocusAttention,
     FocusParameters,
     add_padding_column,
     compute_gradient_columns,
@@ -31,7 +31,7 @@ from .focus_columns import (
     pad_columns,
     split_keys,
 )
-from .fused import warn_without_fused_kernel
+from .fused_kernels import warn_without_fused_kernel
 
 logger = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ def _focus_by_columns(
     positions, lengths = compute_token_positions(padding, batch, length, q.device)
     if dropout_p == 0 and q.device.type == "cpu" and has_flash_attention(q.dtype):
         parts = split_keys(focus, positions, padding, q.dtype)
-        result: Tensor = FlashFocus.apply(q, k, v, *(field for part in parts for field in part))
+        result: Tensor = FlashFocusAttention.apply(q, k, v, *(field for part in parts for field in part))
         return result
     queries, keys = (x.to(q.dtype) for x in compute_value_columns(focus, positions, lengths))
     if padding is not None:
@@ -131,7 +131,7 @@ def _focus_by_blocks(
     """Compute :func:`focus_attention` in the form "blocks"."""
     rows = max(1, BIAS_ELEMENTS // (k.shape[0] * k.shape[1] * k.shape[2]))
     pieces = []
-    for q_rows, focus_rows in zip(q.split(rows, dim=2), focus.split(rows)):
+    for q_rows, focus_rows in zip(q.split(rows, dim=2), focus.split_queries(rows)):
         arguments = (q_rows, k, v, focus_rows, padding, dropout_p)
         if torch.is_grad_enabled():
             pieces.append(checkpoint(_focus_by_bias, *arguments, use_reentrant=False))
@@ -165,7 +165,7 @@ FOCUS_FORMS = ("columns", "bias", "blocks")
 """Forms of :func:`focus_attention` that work on every device. "flex" has a backward pass only on GPUs."""
 
 
-def focus_form(
+def choose_focus_form(
     device_type: str,
     dtype: torch.dtype,
     capability: Optional[Tuple[int, int]],
@@ -207,14 +207,14 @@ def _choose_bias_form(length: int) -> str:
 
 
 def _choose_default_form(q: Tensor, work: torch.dtype) -> str:
-    """Return the result of :func:`focus_form` for queries (B, H, S, D) in the dtype ``work``.
+    """Return the result of :func:`choose_focus_form` for queries (B, H, S, D) in the dtype ``work``.
 
     Any form except "columns" is logged. Inside ``torch.compile``, the form is never "columns".
     """
     if torch.compiler.is_compiling():  # columns would cause a graph break
         return _choose_bias_form(q.shape[2])
     capability = torch.cuda.get_device_capability(q.device) if q.is_cuda else None
-    form = focus_form(q.device.type, work, capability, q.shape[2], _has_exact_products(q.device.type))
+    form = choose_focus_form(q.device.type, work, capability, q.shape[2], _has_exact_products(q.device.type))
     if form != "columns":
         _log_memory_use(form, q.device.type, capability)
     return form
@@ -223,7 +223,7 @@ def _choose_default_form(q: Tensor, work: torch.dtype) -> str:
 def choose_form_for_kernel(kernel: str, q: Tensor, work: torch.dtype, dropout_p: float) -> str:
     """Choose the form of :func:`focus_attention` for queries (B, H, S, D) and a kernel from :data:`KERNELS`.
 
-    - "auto": the result of :func:`focus_form`, which is never "flex".
+    - "auto": the result of :func:`choose_focus_form`, which is never "flex".
     - "flex": "flex".
     - "fused": "columns".
     - "plain": "bias", or "blocks" for long documents.

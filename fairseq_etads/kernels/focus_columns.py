@@ -49,13 +49,13 @@ class FocusParameters(NamedTuple):
     def apply(self, change: Callable[[Tensor], Tensor]) -> "FocusParameters":
         return FocusParameters(*(None if x is None else change(x) for x in self))  # type: ignore[arg-type]
 
-    def split(self, rows: int) -> "List[FocusParameters]":
+    def split_queries(self, rows: int) -> "List[FocusParameters]":
         """Split the queries into groups of ``rows`` queries, and return the parameters of each group."""
         starts = range(0, self.center.shape[2], rows)
         return [self.apply(lambda x, start=start: x[:, :, start : start + rows]) for start in starts]  # type: ignore[misc]
 
 
-def _bias_coefficients(focus: FocusParameters, origin: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+def _compute_bias_coefficients(focus: FocusParameters, origin: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
     """Return the coefficients of x^2, x and 1 in the bias -(P - mu)^2 * 2 / sigma^2, where x = P - origin.
 
     The coefficients include the factor ``focus.strength``, if it is set. ``origin`` is broadcast against the tensors in
@@ -101,7 +101,7 @@ def compute_value_columns(focus: FocusParameters, positions: Tensor, lengths: Te
     x = positions - origins.gather(1, block)  # (B, S)
     with torch.no_grad():
         focus, origin = focus.apply(lambda x: x.double()[..., None]), origins.double()[:, None, None]
-        square, slope, level = _bias_coefficients(focus, origin)  # (B, H, T, N), square (B, H, T, 1)
+        square, slope, level = _compute_bias_coefficients(focus, origin)  # (B, H, T, N), square (B, H, T, 1)
         reach = torch.maximum((origin - focus.center).abs(), width.double()[:, None, None] / 2 + 1)
         largest = (square.abs() * reach**2 * 4).clamp(min=1e-30)  # keeps log2 finite if the strength is 0
         unit = torch.exp2(torch.ceil(torch.log2(largest)) - 23).unsqueeze(-1)
@@ -126,7 +126,7 @@ def compute_gradient_columns(focus: FocusParameters, positions: Tensor, lengths:
     member = F.one_hot(block, origins.shape[1]).to(positions.dtype)  # (B, S, N)
     x = positions - origins.gather(1, block)
 
-    square, slope, level = _bias_coefficients(focus.apply(lambda x: x.unsqueeze(-1)), origins[:, None, None, :])
+    square, slope, level = _compute_bias_coefficients(focus.apply(lambda x: x.unsqueeze(-1)), origins[:, None, None, :])
     queries = torch.cat([square, slope, level], dim=-1)
     keys = torch.cat([(x * x).unsqueeze(-1), x.unsqueeze(-1) * member, member], dim=-1)
     return queries - queries.detach(), keys
@@ -213,7 +213,7 @@ def add_padding_column(queries: Tensor, keys: Tensor, padding: Tensor) -> Tuple[
     return F.pad(queries, (0, 1), value=1.0), torch.cat([keys, padding.unsqueeze(-1) * PADDING_SCORE], dim=-1)
 
 
-class FlashFocus(torch.autograd.Function):
+class FlashFocusAttention(torch.autograd.Function):
     """Computes softmax(q k^T + columns) v with PyTorch's fused CPU kernel.
 
     The inputs are q, k, v (B, H, S, D) and the five fields of each :class:`KeyColumns`, in order. Only q, k, v, the
@@ -271,7 +271,7 @@ class FlashFocus(torch.autograd.Function):
 
 
 GROUP_ELEMENTS = 2**20
-"""Maximum number of elements in the queries of one group of documents in :class:`FlashFocus`."""
+"""Maximum number of elements in the queries of one group of documents in :class:`FlashFocusAttention`."""
 
 
 def _group_documents(q: Tensor) -> "List[slice]":

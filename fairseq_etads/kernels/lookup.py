@@ -57,7 +57,7 @@ def _make_sparse_gradient(gradient: Tensor, ids: Tensor, table: Tensor, padding_
     return torch.sparse_coo_tensor(ids.flatten()[None], rows, table.shape, check_invariants=False)
 
 
-def look_up(ids: Tensor, table: Tensor, padding_idx: Optional[int]) -> Tensor:
+def look_up_embeddings(ids: Tensor, table: Tensor, padding_idx: Optional[int]) -> Tensor:
     """Compute ``torch.nn.functional.embedding`` for a table that is shared with an output layer.
 
     The gradient is always dense in three cases: if the table is part of a flattened parameter (``--ddp-backend

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 def keep_float32(layer: nn.Linear) -> nn.Linear:
-    """Mark a layer that is used with :func:`in_float32`, so that inference copies of the model keep it in float32."""
+    """Mark a layer that is used with :func:`apply_in_float32`, so that inference copies keep it in float32."""
     layer.keeps_float32 = True  # type: ignore[assignment]
     return layer
 
@@ -19,7 +19,7 @@ def keeps_float32(layer: nn.Module) -> bool:
     return bool(getattr(layer, "keeps_float32", False))
 
 
-def in_float32(layer: nn.Module, x: Tensor) -> Tensor:
+def apply_in_float32(layer: nn.Module, x: Tensor) -> Tensor:
     """Compute ``layer(x)`` in float32 or higher precision, even under autocast.
 
     The layer and the input may have any floating-point dtypes.
@@ -31,7 +31,7 @@ def in_float32(layer: nn.Module, x: Tensor) -> Tensor:
     Returns:
         The outputs (…, out), in float32 or higher precision. Gradients have the dtype of the layer's parameters.
     """
-    x = at_least_float32(x)
+    x = widen_to_float32(x)
     with torch.autocast(x.device.type, enabled=False):
         if all(parameter.dtype == x.dtype for parameter in layer.parameters()):
             result: Tensor = layer(x)
@@ -41,6 +41,6 @@ def in_float32(layer: nn.Module, x: Tensor) -> Tensor:
     return result
 
 
-def at_least_float32(x: Tensor) -> Tensor:
+def widen_to_float32(x: Tensor) -> Tensor:
     """Convert a tensor to float32, or leave it unchanged if it is float64."""
     return x.to(torch.promote_types(x.dtype, torch.float32))

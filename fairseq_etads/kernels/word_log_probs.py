@@ -13,8 +13,8 @@ from typing import Any, Iterator, List, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from .cpu import product_without_gradient
-from .precision import at_least_float32
+from .cpu import linear_without_gradient
+from .precision import widen_to_float32
 
 CHUNK_ELEMENTS = 2**22
 """Maximum number of logits in a chunk on a CPU. Such a chunk needs 16 MiB in float32 and fits in the CPU's caches."""
@@ -66,13 +66,13 @@ class _WordLogProbsFunction(torch.autograd.Function):
         ctx: Any, states: Tensor, table: Tensor, bias: Optional[Tensor], columns: Tensor, size: int, without: Any
     ) -> Tuple[Tensor, Tensor]:
         kept: List[Optional[Tensor]] = []
-        picked = at_least_float32(states).new_zeros(columns.shape)
+        picked = widen_to_float32(states).new_zeros(columns.shape)
         total = picked.new_zeros(len(states))
         normaliser = picked.new_full((len(states),), -math.inf)
         needs_gradient = any(ctx.needs_input_grad[:3])
         for chunk in _divide_columns(states, size):
-            logits = product_without_gradient(states, table[chunk], None if bias is None else bias[chunk])  # (M, chunk)
-            wide = at_least_float32(logits)
+            logits = linear_without_gradient(states, table[chunk], None if bias is None else bias[chunk])  # (M, chunk)
+            wide = widen_to_float32(logits)
             normaliser = torch.logaddexp(normaliser, wide.logsumexp(dim=1))
             inside, place = _find_columns_in_chunk(columns, chunk)
             picked = torch.where(inside, wide.gather(1, place), picked)
@@ -104,12 +104,12 @@ class _WordLogProbsFunction(torch.autograd.Function):
             share = share + (ctx.size - len(ctx.without)) * of_total
         # Keep this sum in float32. Rounding it to half precision after each chunk would lose most contributions from
         # later chunks.
-        of_states = torch.zeros_like(at_least_float32(states))
+        of_states = torch.zeros_like(widen_to_float32(states))
         of_table = table.new_empty(table.shape)
         of_table[ctx.size :] = 0
         of_bias = states.new_empty(ctx.size) if ctx.has_bias else None
         for number, chunk in enumerate(_divide_columns(states, ctx.size)):
-            gradient = at_least_float32(kept[number])
+            gradient = widen_to_float32(kept[number])
             kept[number] = None
             gradient.sub_(normaliser[:, None]).exp_().mul_(-share[:, None])  # (M, chunk)
             if ctx.without is not None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from ..kernels.lookup import get_backward_pass_id
-from ..kernels.precision import at_least_float32
+from ..kernels.precision import widen_to_float32
 
 _CACHED = 2**19
 """Number of float32 values that fit in a CPU cache of 2 MiB, so that repeated passes over them are fast."""
@@ -32,7 +32,7 @@ class _StepGradients:
         self._records: List[Any] = []
         self._pass = -1
 
-    def current_records(self) -> List[Any]:
+    def get_current_records(self) -> List[Any]:
         """Return the records of the current backward pass."""
         if self._pass != get_backward_pass_id():
             self._records, self._pass = [], get_backward_pass_id()
@@ -40,7 +40,7 @@ class _StepGradients:
 
     def take_records(self) -> List[Any]:
         """Return the records of the current backward pass, and delete them."""
-        records, self._records = self.current_records(), []
+        records, self._records = self.get_current_records(), []
         return records
 
 
@@ -71,7 +71,7 @@ class SharedKeys:
         self._gradients = _StepGradients()
         self.doubled = _SharedTensorFunction.apply(2 * keys, self._gradients, _get_only_record)
 
-    def scores(
+    def compute_scores(
         self,
         query: Tensor,
         weight: Tensor,
@@ -95,7 +95,7 @@ class SharedKeys:
         # Compute tanh(x) as 2 sigmoid(2x) - 1, because torch's sigmoid is six times as fast as torch's tanh on a CPU.
         given = () if coverage is None or coverage_weight is None else (coverage, 2 * coverage_weight)
         scores = _SigmoidScoresFunction.apply(self._gradients, 2 * query, self.doubled, weight, *given)
-        return 2 * scores - at_least_float32(weight).sum()
+        return 2 * scores - widen_to_float32(weight).sum()
 
 
 class DotKeys:
@@ -109,7 +109,7 @@ class DotKeys:
         self._gradients = _StepGradients()
         self.keys = _SharedTensorFunction.apply(keys, self._gradients, _sum_products)
 
-    def scores(self, query: Tensor) -> Tensor:
+    def compute_scores(self, query: Tensor) -> Tensor:
         """Compute the scores q_t · k_j (B, T, S) of the queries (B, T, A), in float32 or higher precision."""
         return _ProductsFunction.apply(query, self.keys, self._gradients)
 
@@ -122,7 +122,7 @@ class DotAttention(nn.Module):
     def forward(self, hidden: Tensor, word: Optional[Tensor], keys: DotKeys, *_: Any) -> Tensor:
         """Compute the scores (N, S) of one step from the states h (N, A); see :meth:`AdditiveAttention.forward`."""
         query = hidden.view(len(keys.keys), -1, hidden.shape[1])  # (B, N/B, A)
-        return keys.scores(query).view(len(hidden), -1)
+        return keys.compute_scores(query).view(len(hidden), -1)
 
 
 class AdditiveAttention(nn.Module):
@@ -166,7 +166,7 @@ class AdditiveAttention(nn.Module):
         query = (query if word is None else query + word).view(documents, -1, width)  # (B, N/B, A)
         if covered is not None:
             covered = covered.view(documents, query.shape[1], -1)  # (B, N/B, S)
-        return keys.scores(query, self.weight, covered, coverage_weight).view(len(hidden), -1)
+        return keys.compute_scores(query, self.weight, covered, coverage_weight).view(len(hidden), -1)
 
 
 class _SharedTensorFunction(torch.autograd.Function):
@@ -222,7 +222,7 @@ class _WeightedSumFunction(torch.autograd.Function):
         gradient = gradient.to(states.dtype)  # autocast may have computed the product in another dtype
         if ctx.needs_input_grad[1]:
             # Detach the records. Otherwise, a record and the graph would keep each other alive.
-            ctx.gradients.current_records().append((weights.detach(), gradient))
+            ctx.gradients.get_current_records().append((weights.detach(), gradient))
         return torch.bmm(gradient, states.transpose(1, 2)), None, None
 
 
@@ -237,15 +237,15 @@ class _ProductsFunction(torch.autograd.Function):
         ctx.save_for_backward(query, keys)
         ctx.gradients = gradients
         with torch.autocast(query.device.type, enabled=False):
-            return torch.bmm(at_least_float32(query), at_least_float32(keys).transpose(1, 2))
+            return torch.bmm(widen_to_float32(query), widen_to_float32(keys).transpose(1, 2))
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tuple[Tensor, None, None]:
         query, keys = ctx.saved_tensors
         if ctx.needs_input_grad[1]:
-            ctx.gradients.current_records().append((gradient, at_least_float32(query.detach())))
-        return torch.bmm(gradient, at_least_float32(keys)).to(query.dtype), None, None
+            ctx.gradients.get_current_records().append((gradient, widen_to_float32(query.detach())))
+        return torch.bmm(gradient, widen_to_float32(keys)).to(query.dtype), None, None
 
 
 class _SigmoidScoresFunction(torch.autograd.Function):
@@ -260,7 +260,7 @@ class _SigmoidScoresFunction(torch.autograd.Function):
     ) -> Tensor:
         ctx.save_for_backward(query, keys, weight, *coverage)
         ctx.gradients = gradients
-        weight = at_least_float32(weight)
+        weight = widen_to_float32(weight)
         with torch.autocast(query.device.type, enabled=False):
             pieces = [
                 _compute_sigmoid(query, keys, *coverage, rows=rows) @ weight for rows in _split_into_blocks(query, keys)
@@ -271,10 +271,10 @@ class _SigmoidScoresFunction(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> Tuple[Optional[Tensor], ...]:
         query, keys, weight, *coverage = ctx.saved_tensors
-        weight, gradient = at_least_float32(weight), at_least_float32(gradient)
-        records = ctx.gradients.current_records()
+        weight, gradient = widen_to_float32(weight), widen_to_float32(gradient)
+        records = ctx.gradients.get_current_records()
         if not records:
-            records.append(torch.zeros_like(at_least_float32(keys)))  # (B, S, A)
+            records.append(torch.zeros_like(widen_to_float32(keys)))  # (B, S, A)
         d_weight = d_coverage_weight = torch.zeros_like(weight)
         d_query, d_coverage = [], []
         for rows in _split_into_blocks(query, keys):
@@ -286,7 +286,7 @@ class _SigmoidScoresFunction(torch.autograd.Function):
             d_query.append(inner.sum(dim=2))  # (n, T, A)
             records[0][rows].addcmul_(inner[:, 0] if inner.shape[1] == 1 else inner.sum(dim=1), weight)
             if coverage:
-                covered, coverage_weight = (at_least_float32(x) for x in coverage)
+                covered, coverage_weight = (widen_to_float32(x) for x in coverage)
                 d_coverage.append(inner @ (weight * coverage_weight))  # (n, T, S)
                 d_coverage_weight = d_coverage_weight + covered[rows].reshape(-1) @ by_width
         of_coverage = (torch.cat(d_coverage), d_coverage_weight * weight) if coverage else ()
@@ -313,8 +313,8 @@ def _compute_sigmoid(query: Tensor, keys: Tensor, *coverage: Tensor, rows: slice
         coverage: two tensors, the coverage c (B, T, S) and its weight w_c (A,), or none.
         rows: the slice that selects the n documents.
     """
-    inner = at_least_float32(query[rows])[:, :, None] + at_least_float32(keys[rows])[:, None]
+    inner = widen_to_float32(query[rows])[:, :, None] + widen_to_float32(keys[rows])[:, None]
     if coverage:
-        covered, weight = (at_least_float32(x) for x in coverage)
+        covered, weight = (widen_to_float32(x) for x in coverage)
         inner.addcmul_(covered[rows][..., None], weight)
     return inner.sigmoid_().contiguous()  # a sum inherits the memory layout of its terms

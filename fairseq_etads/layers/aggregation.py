@@ -13,7 +13,7 @@ from .encoder_attention import EncoderAttention
 AGGREGATIONS = ("none", "add", "proj", "attn")
 
 
-class Aggregation(nn.Module):
+class LayerAggregation(nn.Module):
     """Combines the states of the last encoder layers (Aggregation Transformer, section 3.4).
 
     Let h^l be the states of layer l in an encoder with N layers. The history consists of the states of the L

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..kernels.precision import at_least_float32, in_float32, keep_float32
+from ..kernels.precision import apply_in_float32, keep_float32, widen_to_float32
 from ..vocabulary.output import BatchVocab
 
 FIRST_VALUES = (1.5, 1.5, 0.0)
@@ -87,7 +87,7 @@ class ContinuationTerms(nn.Module):
             copyable: the boolean mask (N, 1, S), True at the document positions that can be copied. Only these
                 positions are considered for p_gen.
         """
-        values = in_float32(self.values, states)  # (N, T, 3)
+        values = apply_in_float32(self.values, states)  # (N, T, 3)
         scores = torch.stack([values[:, :, k, None] * feature for k, feature in enumerate(history)]).sum(0)
         exists = torch.stack([(feature & copyable).any(dim=2) for feature in history[:2]], dim=2)  # (N, T, 2)
-        return scores, (exists * at_least_float32(self.gate)).sum(dim=2)
+        return scores, (exists * widen_to_float32(self.gate)).sum(dim=2)

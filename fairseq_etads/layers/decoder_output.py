@@ -14,7 +14,7 @@ from fairseq.models import FairseqIncrementalDecoder
 from torch import Tensor, nn
 
 from ..kernels.lookup import expect_dense_gradient
-from ..kernels.precision import at_least_float32
+from ..kernels.precision import widen_to_float32
 from ..kernels.word_log_probs import compute_word_log_probs
 from ..vocabulary.output import OutputVocabulary
 from .embedding import SharedTableOutput
@@ -46,7 +46,7 @@ class DecoderCapabilities(NamedTuple):
             document, and the summaries have one row per beam.
         takes_requests: whether the ``forward`` methods of the decoder and its model accept the argument ``request``, a
             :class:`WordRequest`.
-        has_output_vocabulary: whether the decoder has a method ``output_vocabulary(src_tokens)``, which returns an
+        has_output_vocabulary: whether the decoder has a method ``make_output_vocabulary(src_tokens)``, which returns an
             :class:`OutputVocabulary`.
         pointer: the pointer head, or None if the model has no pointer.
         large_vocabulary_trick: the number of words over which the softmax is computed, or 0 for all words.
@@ -76,7 +76,7 @@ def get_decoder_capabilities(model: Any) -> DecoderCapabilities:
     return DecoderCapabilities(
         shares_documents=bool(getattr(decoder, "shares_documents", False)),
         takes_requests=bool(getattr(decoder, "takes_requests", False)),
-        has_output_vocabulary=hasattr(decoder, "output_vocabulary"),
+        has_output_vocabulary=hasattr(decoder, "make_output_vocabulary"),
         pointer=getattr(decoder, "pointer", None),
         large_vocabulary_trick=int(getattr(decoder, "large_vocabulary_trick", 0)),
         is_incremental=isinstance(decoder, FairseqIncrementalDecoder),
@@ -174,7 +174,7 @@ class DecoderOutput:
     inner_states: Optional[List[Tensor]] = None
 
     @classmethod
-    def of(cls, net_output: Sequence[Any]) -> "DecoderOutput":
+    def from_pair(cls, net_output: Sequence[Any]) -> "DecoderOutput":
         """Convert the pair that a fairseq model returns to a :class:`DecoderOutput`."""
         logits, extra = net_output[0], net_output[1] if len(net_output) > 1 else None
         if isinstance(extra, dict) and "output" in extra:
@@ -190,15 +190,15 @@ class DecoderOutput:
         """Return the output in the format that fairseq expects."""
         return self.logits, {"attn": [self.attention], "inner_states": self.inner_states, "output": self}
 
-    def mixed(self) -> "DecoderOutput":
+    def to_mixture(self) -> "DecoderOutput":
         """Return a copy that mixes generation and copying, even if the pointer uses a hard switch."""
-        return self if self.pointer is None else replace(self, pointer=self.pointer.mixed())
+        return self if self.pointer is None else replace(self, pointer=self.pointer.to_mixture())
 
-    def log_vocab(self) -> LogVocab:
+    def compute_log_vocab(self) -> LogVocab:
         """Return log P_vocab for all words (N, T, C) or only the requested words, in float32 or higher precision."""
         if self.words is not None:
             return self.words
-        return F.log_softmax(at_least_float32(self.logits), dim=-1)
+        return F.log_softmax(widen_to_float32(self.logits), dim=-1)
 
 
 def multiply_by_documents(queries: Tensor, documents: Tensor) -> Tensor:
@@ -231,9 +231,11 @@ class PointingDecoder:
     output_projection: Any
     output_layer: Any
 
-    def output_vocabulary(self, src_tokens: Tensor, bounded: bool = False) -> OutputVocabulary:
+    def make_output_vocabulary(self, src_tokens: Tensor, bounded: bool = False) -> OutputVocabulary:
         """Return the output vocabulary for source documents (B, S). For ``bounded``, see :class:`BatchVocab`."""
-        return OutputVocabulary.of(src_tokens, self.dictionary, pointer=self.pointer is not None, bounded=bounded)
+        return OutputVocabulary.from_source(
+            src_tokens, self.dictionary, pointer=self.pointer is not None, bounded=bounded
+        )
 
     def score_words(
         self,
@@ -256,18 +258,18 @@ class PointingDecoder:
         states = output.logits
         if "vocabulary" not in encoder_out:
             bounded = request is not None and not request.whole
-            encoder_out["vocabulary"] = self.output_vocabulary(encoder_out["src_tokens"][0], bounded)
+            encoder_out["vocabulary"] = self.make_output_vocabulary(encoder_out["src_tokens"][0], bounded)
         vocabulary: OutputVocabulary = encoder_out["vocabulary"]
         output.vocabulary = vocabulary
         if self.pointer is not None:
             assert vocabulary.slots is not None
             source, steps = encoder_out["src_tokens"][0], states.shape[1]
-            history = self.pointer.history(tokens, source, steps, self.dictionary.unk())
+            history = self.pointer.compute_copy_history(tokens, source, steps, self.dictionary.unk())
             output.pointer = self.pointer(states, memory, vocabulary.slots, history)
         if "candidate_output" in encoder_out:  # only in a search with a shortlist
             logits = encoder_out["candidate_output"](states)  # (N, T, C)
             assert vocabulary.candidates is not None
-            output.logits = vocabulary.candidates.restrict(logits)
+            output.logits = vocabulary.candidates.mask_unlisted_words(logits)
             return output
         is_linear = isinstance(self.output_projection, (nn.Linear, SharedTableOutput))
         if request is None or not is_linear:
@@ -286,9 +288,9 @@ class PointingDecoder:
         """Compute the requested log-probabilities from decoder states (N, T, d) and the output layer."""
         layer = self.output_projection
         size = int(layer.known_words if isinstance(layer, SharedTableOutput) else layer.out_features)
-        columns = vocabulary.target_columns(request.target)[:, :, None].clamp(max=size - 1)
+        columns = vocabulary.convert_to_target_columns(request.target)[:, :, None].clamp(max=size - 1)
         if pointer is not None and request.without is not None and pointer.kind == "soft":
-            columns = torch.cat([columns, pointer.document_columns().clamp(max=size - 1)], dim=2)
+            columns = torch.cat([columns, pointer.get_document_columns().clamp(max=size - 1)], dim=2)
         picked, total = compute_word_log_probs(states, layer.weight, layer.bias, columns, size, request.without)
         return WordLogProbs(size, picked[:, :, 0], picked[:, :, 1:], total)
 
@@ -300,10 +302,10 @@ class PointingDecoder:
         The last dimension is indexed by extended id. In a search with a shortlist, it is indexed by column, and the
         shape is (N, T, C), or (N, T, C + K) with a pointer.
         """
-        output = DecoderOutput.of(net_output)
+        output = DecoderOutput.from_pair(net_output)
         if output.pointer is None:
             parent: Any = super()
             probs: Tensor = parent.get_normalized_probs(net_output, log_probs, sample)
             return probs
-        scores = output.pointer.log_probs(output.logits)
+        scores = output.pointer.compute_log_probs(output.logits)
         return scores if log_probs else scores.exp()

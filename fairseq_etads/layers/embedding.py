@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..kernels.lookup import look_up
+from ..kernels.lookup import look_up_embeddings
 from ..vocabulary.dictionary import hide_unknown_words
 
 
@@ -64,7 +64,7 @@ class VocabularyEmbedding(nn.Embedding):
         known = hide_unknown_words(input, self.known_words, self.unk)
         sparse = wants_sparse_gradient(self.weight)
         if self.is_output_layer and not sparse and torch.is_grad_enabled():
-            return look_up(known, self.weight, self.padding_idx)
+            return look_up_embeddings(known, self.weight, self.padding_idx)
         return F.embedding(known, self.weight, self.padding_idx, sparse=sparse)
 
 

@@ -10,8 +10,8 @@ from torch.utils.checkpoint import checkpoint
 from ..attention import attention_weights
 from ..kernels.dropout import dropout
 from ..kernels.focus import compute_token_positions, focus_attention
-from ..kernels.fused import warn_without_fused_kernel
-from ..kernels.precision import at_least_float32, in_float32, keep_float32
+from ..kernels.fused_kernels import warn_without_fused_kernel
+from ..kernels.precision import apply_in_float32, keep_float32, widen_to_float32
 from .attention_probe import ObservableAttention
 from .beam_state import IncrementalState
 
@@ -129,23 +129,23 @@ class FocalNetwork(nn.Module):
         queries are in half precision, the results have errors of up to one token in a document of 400 tokens.
         """
         batch, length, _ = queries.shape
-        queries = at_least_float32(queries)
+        queries = widen_to_float32(queries)
         positions, lengths = compute_token_positions(key_padding_mask, batch, length, queries.device)
         if key_padding_mask is None:
             document = queries.mean(dim=1, keepdim=True)
         else:
             total = queries.masked_fill(key_padding_mask.unsqueeze(-1), 0.0).sum(dim=1, keepdim=True)
             document = total / lengths[:, None, None]  # G (B, 1, d_m)
-        u = torch.tanh(in_float32(self.query_proj, queries) + in_float32(self.document_proj, document))
+        u = torch.tanh(apply_in_float32(self.query_proj, queries) + apply_in_float32(self.document_proj, document))
         u = u.view(batch, length, self.num_heads, -1).transpose(1, 2)  # (B, H, S, D)
         center, scope = (
-            (u * at_least_float32(weight)[:, None]).sum(-1) for weight in (self.center_weight, self.scope_weight)
+            (u * widen_to_float32(weight)[:, None]).sum(-1) for weight in (self.center_weight, self.scope_weight)
         )
         m = lengths[:, None, None]
         if self.center_offset is None:
             center = m * torch.sigmoid(center)
         else:
-            center = center + at_least_float32(self.center_offset)[:, None]
+            center = center + widen_to_float32(self.center_offset)[:, None]
             center = positions[:, None] + m * torch.tanh(center / m)
         return center, m * torch.sigmoid(scope - self._compute_scope_shift(m))
 
@@ -378,7 +378,7 @@ class FocusAttention(ObservableAttention, MultiheadAttention):
         check_unsupported_arguments(
             self, attn_mask=attn_mask, need_weights=need_weights, incremental_state=incremental_state
         )
-        q, k, v = in_float32(self.q_proj, query), self.k_proj(query), self.v_proj(query)
+        q, k, v = apply_in_float32(self.q_proj, query), self.k_proj(query), self.v_proj(query)
         center, scope = self.focal(q.transpose(0, 1), key_padding_mask)
         strength = self.focal.strength
         if self.observer is not None:
@@ -391,7 +391,7 @@ class FocusAttention(ObservableAttention, MultiheadAttention):
             scope,
             key_padding_mask,
             dropout_p=get_attention_dropout(self),
-            strength=None if strength is None else at_least_float32(strength),
+            strength=None if strength is None else widen_to_float32(strength),
             kernel=self.kernel,
         )
         return self.out_proj(merge_heads(out).to(v.dtype)), None

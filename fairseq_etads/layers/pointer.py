@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..kernels.precision import at_least_float32, in_float32, keep_float32
+from ..kernels.precision import apply_in_float32, keep_float32, widen_to_float32
 from ..vocabulary.output import BatchVocab
 from .continuation import ContinuationTerms, CopyHistory
 
@@ -58,7 +58,7 @@ class Selection(NamedTuple):
     threshold: float
     factor: float
 
-    def masked(self) -> Tensor:
+    def find_forbidden_words(self) -> Tensor:
         """Return a boolean mask (B, S) that is True for words that must not be copied."""
         chosen, known = self.probabilities > self.threshold, self.probabilities >= 0
         none_chosen = ~(chosen & known).any(dim=1, keepdim=True)
@@ -79,7 +79,7 @@ class PointerOutput:
         vocab: the vocabulary of the batch. N is a multiple of the number of documents in the batch.
         kind: the kind of pointer, "soft" or "switch".
         hard: whether to choose the more probable of generating and copying instead of mixing both distributions. Words
-            that only the other distribution contains then have probability 0. :meth:`mixed` returns a mixture.
+            that only the other distribution contains then have probability 0. :meth:`to_mixture` returns a mixture.
         selective: whether the copy probability of document words without copy attention is 0. Otherwise, it is a
             tiny positive number, which keeps the loss finite.
     """
@@ -103,7 +103,7 @@ class PointerOutput:
             gate = torch.where(gate >= 0, _CERTAIN, -_CERTAIN)
         return F.logsigmoid(gate), F.logsigmoid(-gate)
 
-    def mixed(self) -> "PointerOutput":
+    def to_mixture(self) -> "PointerOutput":
         """Return a copy that mixes generation and copying instead of choosing between them."""
         return replace(self, hard=False)
 
@@ -118,7 +118,7 @@ class PointerOutput:
         odds of generating are divided by λ A. If no word that may be copied receives attention, the next word is always
         generated.
         """
-        masked = self.vocab.expand_rows(selection.masked(), self.gate)[:, None]  # (N, 1, S)
+        masked = self.vocab.expand_rows(selection.find_forbidden_words(), self.gate)[:, None]  # (N, 1, S)
         log_copy = self.log_copy.masked_fill(masked, -math.inf)
         log_mass = log_copy.logsumexp(dim=2)  # log A, (N, T)
         # Apart from the factor λ, rows without masked words and documents without words stay unchanged.
@@ -140,13 +140,13 @@ class PointerOutput:
         smallest = torch.finfo(sums.dtype).tiny  # the logarithm of this number and its gradient are finite
         return sums.clamp(min=smallest).log()
 
-    def document_columns(self) -> Tensor:
+    def get_document_columns(self) -> Tensor:
         """Return the columns (N, T, U) of the distinct words in each document, padded with 0."""
         return self._expand_rows(self.vocab.word_columns)
 
     def _compute_document_word_log_probs(self, log_vocab: LogVocab) -> Tuple[Tensor, Tensor]:
         """Return log P of each distinct word in the document, without and with copying, (N, T, U) each."""
-        columns, width = self.document_columns(), self.vocab.softmax_width  # (N, T, U)
+        columns, width = self.get_document_columns(), self.vocab.softmax_width  # (N, T, U)
         log_gen, log_point = self._compute_log_gates()
         if isinstance(log_vocab, WordLogProbs):
             generated = log_vocab.in_document
@@ -156,7 +156,7 @@ class PointerOutput:
         generated = generated.masked_fill(columns >= width, _IMPOSSIBLE)  # slots cannot be generated
         return generated, torch.logaddexp(generated, self._compute_log_copied() + log_point[:, :, None])
 
-    def log_probs(self, logits: Tensor) -> Tensor:
+    def compute_log_probs(self, logits: Tensor) -> Tensor:
         """Compute the log-probabilities of all words (equation 14).
 
         log P(w) = log (p_gen P_vocab(w) + (1 - p_gen) sum of a_j over the positions j of w). With a hard switch, log
@@ -171,8 +171,10 @@ class PointerOutput:
         """
         length = logits.shape[1]
         if length < self.gate.shape[1]:
-            return replace(self, log_copy=self.log_copy[:, -length:], gate=self.gate[:, -length:]).log_probs(logits)
-        log_vocab = F.log_softmax(at_least_float32(logits), dim=-1)
+            return replace(self, log_copy=self.log_copy[:, -length:], gate=self.gate[:, -length:]).compute_log_probs(
+                logits
+            )
+        log_vocab = F.log_softmax(widen_to_float32(logits), dim=-1)
         columns, slots = self._expand_rows(self.vocab.word_columns), self.vocab.output_width - logits.shape[2]
         if self.hard:
             pointing = (self.gate < 0)[:, :, None]
@@ -243,7 +245,7 @@ class PointerOutput:
         log_gen = self._compute_log_gates()[0]
         # Copying changes only the probabilities of words in the document, so the sum is corrected for these words.
         generated, mixed = self._compute_document_word_log_probs(log_vocab)
-        in_softmax = self.document_columns() < self.vocab.softmax_width
+        in_softmax = self.get_document_columns() < self.vocab.softmax_width
         change = mixed - torch.where(in_softmax, generated, torch.zeros_like(generated))
         change = change.masked_fill(~self._expand_rows(self.vocab.is_word), 0).sum(dim=2)
         slots = self.vocab.expand_rows(self.vocab.slots_used[:, None], self.gate)
@@ -267,7 +269,7 @@ class PointerOutput:
             logits: the logits of the softmax (N, T, C).
             target: the columns of the words in the summary (N, T).
         """
-        _, share = self.compute_target_log_probs(F.log_softmax(at_least_float32(logits), dim=-1), target)
+        _, share = self.compute_target_log_probs(F.log_softmax(widen_to_float32(logits), dim=-1), target)
         matches = self.find_positions(target)
         position = self.log_copy.masked_fill(~matches, _IMPOSSIBLE).argmax(dim=2)
         return position.masked_fill((share <= 0.5) | ~matches.any(dim=2), -1)
@@ -343,7 +345,7 @@ class PointerHead(nn.Module):
             history: the copy history of the summaries so far, or None. The history is required if ``continues`` is set.
         """
         copyable = vocab.expand_rows(vocab.copyable, states)[:, None]  # (N, 1, S)
-        gate = in_float32(self.gate, states)[:, :, 0]  # (N, T)
+        gate = apply_in_float32(self.gate, states)[:, :, 0]  # (N, T)
         if self.continuation is not None:
             if history is None:
                 raise ValueError("--pointer-continue needs the history of the summary")
@@ -357,7 +359,7 @@ class PointerHead(nn.Module):
         hard = self.kind == "switch" and not self.training
         return PointerOutput(log_copy, gate.masked_fill(empty, _CERTAIN), vocab, self.kind, hard)
 
-    def history(self, previous: Tensor, source: Tensor, steps: int, unk: int) -> Optional[CopyHistory]:
+    def compute_copy_history(self, previous: Tensor, source: Tensor, steps: int, unk: int) -> Optional[CopyHistory]:
         """Return the :class:`CopyHistory` of the summaries so far for :meth:`point`, or None if it is not needed."""
         return None if self.continuation is None else CopyHistory.from_summary(previous, source, steps, unk)
 
@@ -392,7 +394,7 @@ class Pointer(PointerHead):
         """
         rows, length, _ = states.shape
         documents = memory.shape[1]
-        query = at_least_float32(self.query(states) * self.scale).view(documents, -1, memory.shape[2])
+        query = widen_to_float32(self.query(states) * self.scale).view(documents, -1, memory.shape[2])
         with torch.autocast(states.device.type, enabled=False):
             scores = torch.bmm(query, memory.permute(1, 2, 0).to(query.dtype))  # (B, N/B * T, S)
         return self.point(states, scores.view(rows, length, -1), vocab, history)

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..kernels.precision import at_least_float32
+from ..kernels.precision import widen_to_float32
 
 REFERENCE_LENGTH = 500
 """Number of words in the reference text for which expected word counts are computed.
@@ -76,7 +76,7 @@ class SentenceFeatures(nn.Module):
             tokens: the word ids (B, N, W), grouped by sentence.
             there: the boolean mask (B, N, W), True at words and False at padding.
         """
-        weights = at_least_float32(self.weights)  # the squares of sums exceed the range of fp16
+        weights = widen_to_float32(self.weights)  # the squares of sums exceed the range of fp16
         batch, count, _ = tokens.shape
         words = there.sum(2)  # (B, N)
         real = words > 0
@@ -143,7 +143,7 @@ def count_sentences(real: Tensor) -> Tensor:
     return (real * numbers).amax(dim=1).clamp(min=1)
 
 
-class PooledSentences(nn.Module):
+class PooledSentenceEncoder(nn.Module):
     """Computes a vector for each sentence from pooled word embeddings, features and sentence positions.
 
     x_n = tanh(W [mean of word embeddings; their maximum; features; position from start; position from end] + b)
@@ -192,7 +192,7 @@ class PooledSentences(nn.Module):
         return x.new_zeros(*real.shape, x.shape[1]).masked_scatter(real[:, :, None], x)
 
 
-class DocumentScores(nn.Module):
+class SentenceScorer(nn.Module):
     """Computes a logit for each sentence from its state, its vector and a document vector.
 
     d = tanh(W_d mean h + b), logit_n = w·relu(W [h_n; x_n; d] + b) + b

@@ -17,7 +17,7 @@ SENTENCE_POSITION_DIM = 32
 """Width of the position embeddings of sentences. The paper does not specify it."""
 
 
-class Bidirectional(nn.Module):
+class BidirectionalRNN(nn.Module):
     """A bidirectional recurrent network that ignores padding on either side of a sequence.
 
     This class wraps one of PyTorch's recurrent networks. On a GPU, the network uses cuDNN, and packed sequences
@@ -148,8 +148,8 @@ class Bidirectional(nn.Module):
         raise NotImplementedError
 
 
-class BidirectionalGRU(Bidirectional):
-    """A bidirectional GRU; see :class:`Bidirectional`.
+class BidirectionalGRU(BidirectionalRNN):
+    """A bidirectional GRU; see :class:`BidirectionalRNN`.
 
     Args:
         input_dim: the width of the inputs.
@@ -172,8 +172,8 @@ class BidirectionalGRU(Bidirectional):
         return states, None
 
 
-class BidirectionalLSTM(Bidirectional):
-    """A bidirectional LSTM with only one bias per gate, unlike PyTorch's LSTM; see :class:`Bidirectional`.
+class BidirectionalLSTM(BidirectionalRNN):
+    """A bidirectional LSTM with only one bias per gate, unlike PyTorch's LSTM; see :class:`BidirectionalRNN`.
 
     Args:
         input_dim: the width of the inputs.
@@ -289,7 +289,7 @@ def find_sentence_ends(ids: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor, Te
 
 
 def encode_by_sentence(
-    network: Bidirectional, x: Tensor, padding: Tensor, ids: Tensor
+    network: BidirectionalRNN, x: Tensor, padding: Tensor, ids: Tensor
 ) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
     """Run a network on each sentence separately, so that the states do not depend on other sentences.
 
@@ -300,7 +300,7 @@ def encode_by_sentence(
         ids: the sentence index (B, S) of each token, 0 at padding.
 
     Returns:
-        The same values as :meth:`Bidirectional.forward`. The final states and memory cells are taken from the end of
+        The same values as :meth:`BidirectionalRNN.forward`. The final states and memory cells are taken from the end of
         the last sentence in the forward direction, and from the start of the first sentence in the backward direction.
     """
     first, last, missing = find_sentence_ends(ids, padding)
@@ -324,7 +324,7 @@ def encode_by_sentence(
     return states, to_document_layout(ends), None if cells is None else to_document_layout(cells)
 
 
-class Sentences(NamedTuple):
+class EncodedSentences(NamedTuple):
     """The sentences of B documents.
 
     Attributes:
@@ -364,7 +364,7 @@ class SentenceEncoder(nn.Module):
         key_input = 2 * hidden + (SENTENCE_POSITION_DIM if positions else 0)
         self.keys = nn.Linear(key_input, attention_dim, bias=False)
 
-    def forward(self, states: Tensor, ids: Tensor, padding: Tensor) -> Sentences:
+    def forward(self, states: Tensor, ids: Tensor, padding: Tensor) -> EncodedSentences:
         """Encode the sentences of each document.
 
         Args:
@@ -382,7 +382,7 @@ class SentenceEncoder(nn.Module):
         if self.positions is not None:
             number = torch.arange(sentences.shape[1], device=ids.device).clamp(max=SENTENCE_POSITIONS - 1)
             key_input = torch.cat([sentences, self.positions(number).expand(len(ids), -1, -1)], dim=2)
-        return Sentences(sentences, self.keys(key_input), missing, documents)
+        return EncodedSentences(sentences, self.keys(key_input), missing, documents)
 
 
 def make_readout_layer(kind: str, hidden: int, word: int, context: int, width: int) -> Optional[nn.Module]:
@@ -430,7 +430,7 @@ class OutputLayer(nn.Module):
         else:
             self.register_buffer("bias", column, persistent=False)
 
-    def rows(self, words: Tensor) -> Tuple[Tensor, Tensor]:
+    def select_rows(self, words: Tensor) -> Tuple[Tensor, Tensor]:
         """Return the rows of the weight (C, E) and of the bias (C,) for the given word ids (C,).
 
         Only these rows receive a gradient.
@@ -443,7 +443,8 @@ class OutputLayer(nn.Module):
 
         Args:
             x: the readouts (N, T, E).
-            rows: the output of :meth:`rows` for C words, to compute only their logits (N, T, C), or None for all words.
+            rows: the output of :meth:`select_rows` for C words, to compute only their logits (N, T, C), or None for all
+                words.
         """
         weight, bias = (self.weight[: len(self.bias)], self.bias[:, 0]) if rows is None else rows
         return F.linear(x, weight, bias)

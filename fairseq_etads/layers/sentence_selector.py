@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ..attention import inconsistency_loss, log_attention
 from ..kernels.focus import PADDING_SCORE
-from ..kernels.precision import at_least_float32
+from ..kernels.precision import widen_to_float32
 from .additive import AdditiveAttention, DotAttention, DotKeys, SharedKeys, SharedStates
 from .tagging import SelectorOutput
 
@@ -120,8 +120,8 @@ class SentenceSelection(NamedTuple):
         Returns:
             The mean divergence (N,) in float32 or higher precision, which is 0 for summaries without targets.
         """
-        log_probs, sentences = at_least_float32(self.log_probs), self.log_probs.shape[2]
-        targets = at_least_float32(targets)[:, :, :sentences]
+        log_probs, sentences = widen_to_float32(self.log_probs), self.log_probs.shape[2]
+        targets = widen_to_float32(targets)[:, :, :sentences]
         targets = nn.functional.pad(targets, (0, sentences - targets.shape[2], 0, 1))  # append a row of zeros
         begins = self.starts & is_word  # the targets have no row for a sentence without words
         row = (begins.cumsum(1) - 1).clamp(min=0, max=targets.shape[1] - 1)  # (N, T)
@@ -150,7 +150,7 @@ class SentenceAttention(NamedTuple):
     extraction: SelectorOutput
 
     @classmethod
-    def of(cls, log_word: Tensor, encoder_out: Dict[str, Any]) -> "SentenceAttention":
+    def from_encoder_out(cls, log_word: Tensor, encoder_out: Dict[str, Any]) -> "SentenceAttention":
         """Create an instance from the decoder's word-level attention and the encoder output."""
         return cls(log_word, encoder_out["log_selected"][0], SelectorOutput(*encoder_out["extraction"]))
 

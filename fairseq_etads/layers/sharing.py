@@ -50,7 +50,7 @@ def map_shared_names(model: nn.Module) -> Dict[str, str]:
     return shared
 
 
-def leave_out_shared(model: nn.Module, state_dict: Dict[str, Any], prefix: str, _: Any) -> None:
+def remove_shared_entries(model: nn.Module, state_dict: Dict[str, Any], prefix: str, _: Any) -> None:
     """Remove the decoder's entries for shared tensors from a state dictionary (a hook for ``state_dict``).
 
     Shared tensors are then stored only once, even in checkpoints that were saved on a GPU.

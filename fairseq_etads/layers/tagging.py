@@ -80,7 +80,7 @@ class TaggerLSTM(nn.Module):
     """A bidirectional LSTM that ignores padding on either side of a sequence.
 
     Sequences are shifted to the first column, and each direction is run separately. The reason is explained in
-    :class:`~fairseq_etads.layers.recurrent.Bidirectional`.
+    :class:`~fairseq_etads.layers.recurrent.BidirectionalRNN`.
 
     Args:
         input_dim: the width of the inputs.

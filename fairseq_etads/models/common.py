@@ -61,12 +61,12 @@ class SummarizationModel:
 
     def get_targets(self, sample: Dict[str, Any], net_output: NetOutput) -> Tensor:
         """Return the target summaries (B, T) as extended ids, which index the output of ``get_normalized_probs``."""
-        vocabulary = DecoderOutput.of(net_output).vocabulary
+        vocabulary = DecoderOutput.from_pair(net_output).vocabulary
         assert vocabulary is not None, "a decoder of this project must provide the words of its distributions"
-        return vocabulary.extended_ids(sample["target"])
+        return vocabulary.convert_to_extended_ids(sample["target"])
 
 
-class EncodingDecoding:
+class EncoderDecoderMixin:
     """A mixin for encoder-decoder models that accept a :class:`WordRequest`."""
 
     encoder: Any
@@ -253,7 +253,7 @@ def compute_position_limit(limit: Optional[int], task: Any, side: str, learnt: b
     Raises:
         ValueError: the options or the checkpoint to be loaded allow fewer positions than the model needs.
     """
-    needed, trained = task.max_positions()[side == "target"], task.trained_positions()[side == "target"]
+    needed, trained = task.max_positions()[side == "target"], task.get_trained_positions()[side == "target"]
     limit = limit or trained
     if limit and needed > limit and learnt:
         raise ValueError(

@@ -11,7 +11,7 @@ from fairseq import checkpoint_utils
 from torch import Tensor, nn
 
 from ..platform.training_loop import has_last_checkpoint
-from ..vocabulary.dictionary import check_trained_with, count_known_words
+from ..vocabulary.dictionary import check_training_dictionaries, count_known_words
 from .pretrained import CheckpointWords
 from .selector import SentenceExtractor
 
@@ -105,7 +105,7 @@ def load_initial_weights(
     report.new = [name for name, parameter in parameters if id(parameter) not in loaded]
     report.unused = sorted(weights.keys() - {name for name, _ in parameters})
     if whole and (report.new or report.unused):
-        raise ValueError(report.wrong_model_message())
+        raise ValueError(report.format_wrong_model_message())
     numbers = {id(parameter): parameter.numel() for _, parameter in parameters}
     report.log(sum(numbers[key] for key in loaded), sum(numbers.values()))
 
@@ -128,7 +128,7 @@ def _read_weights(path: str, task: Any, option: str) -> Tuple[Dict[str, Tensor],
         raise ValueError(f"{option} {path}: not a checkpoint of fairseq-train ({reason})") from None
     state = checkpoint.get("task_state") or {}
     try:
-        check_trained_with(state, task.source_dictionary, task.target_dictionary)
+        check_training_dictionaries(state, task.source_dictionary, task.target_dictionary)
     except ValueError as error:
         raise ValueError(f"{option} {path}: {error}") from None
     described = {name: value for name, value in weights.items() if not name.endswith((".version", "._float_tensor"))}
@@ -206,7 +206,7 @@ class _LoadingReport:
         self.new: List[str] = []
         self.unused: List[str] = []
 
-    def wrong_model_message(self) -> str:
+    def format_wrong_model_message(self) -> str:
         """Return the error message for a checkpoint of another model."""
         if self.other_shape:
             return (

@@ -15,7 +15,7 @@ from ..layers.embedding import VocabularyEmbedding, mark_lookup_table
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import remove_copy_tail
 from ..vocabulary.word_vectors import load_word_vectors
-from .common import EncodingDecoding, SummarizationModel, check_vocabulary_sizes, register_presets, to_namespace
+from .common import EncoderDecoderMixin, SummarizationModel, check_vocabulary_sizes, register_presets, to_namespace
 from .rnn_decoder import CLOSED_BOOK, ClosedBookDecoder, RecurrentDecoder
 from .rnn_encoder import (
     ConvolutionalEncoder,
@@ -54,7 +54,7 @@ def _map_source_words(source: Dictionary, target: Dictionary) -> Optional[Tensor
     return torch.tensor([target.indices.get(word, 0) for word in source.symbols])
 
 
-class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel):
+class RecurrentModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDecoderModel):
     """A recurrent encoder-decoder model. The papers' mechanisms are available as options.
 
     Choose one of :data:`PRESETS` with ``--arch``. See :class:`RecurrentConfig` for the options.
@@ -107,7 +107,7 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
                 config.closed_book_cut,
             )
         model = cls(encoder, decoder)
-        for name, part in task.auxiliary_parts(config).items():
+        for name, part in task.make_auxiliary_modules(config).items():
             model.add_module(name, part)
         initialise_weights(model, config)
         # Add the extractor after initialise_weights(), because its weights are usually loaded from a checkpoint.

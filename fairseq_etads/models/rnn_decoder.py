@@ -8,8 +8,8 @@ from fairseq.models import FairseqIncrementalDecoder
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
-from ..attention import combined_log_attention, hierarchical_log_attention, log_attention, temporal_step
-from ..kernels.precision import at_least_float32
+from ..attention import combined_log_attention, hierarchical_log_attention, log_attention, temporal_attention_step
+from ..kernels.precision import widen_to_float32
 from ..layers.additive import AdditiveAttention, DotAttention, DotKeys, SharedKeys, SharedStates
 from ..layers.continuation import CopyHistory
 from ..layers.decoder_output import DecoderOutput, NetOutput, WordRequest
@@ -25,7 +25,7 @@ from ..layers.recurrent import (
 )
 from ..layers.sentence_selector import SentenceAttention, SentenceSelection, SentenceSelector
 from ..text.words import SENTENCE_MARK
-from ..vocabulary.candidates import Candidates
+from ..vocabulary.candidates import CandidateWords
 from ..vocabulary.output import OutputVocabulary
 from .rnn_encoder import MAX_POSITIONS, get_dropout_rates
 
@@ -325,15 +325,15 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         self.closed_book: Optional[ClosedBookDecoder] = None
         """The closed-book decoder for --closed-book-decoder. The model sets this attribute only in training."""
 
-    def output_vocabulary(self, src_tokens: Tensor, bounded: bool = False) -> OutputVocabulary:
+    def make_output_vocabulary(self, src_tokens: Tensor, bounded: bool = False) -> OutputVocabulary:
         """Return the words that the decoder can generate or copy for the documents (B, S).
 
         For ``bounded``, see :class:`BatchVocab`.
         """
         candidates = self.choose_candidates(src_tokens) if self.large_vocabulary_trick else None
-        return OutputVocabulary.of(src_tokens, self.dictionary, self.pointer is not None, candidates, bounded)
+        return OutputVocabulary.from_source(src_tokens, self.dictionary, self.pointer is not None, candidates, bounded)
 
-    def choose_candidates(self, src_tokens: Tensor) -> Candidates:
+    def choose_candidates(self, src_tokens: Tensor) -> CandidateWords:
         """Choose the candidate words for the documents (B, S). The softmax is computed over only these words.
 
         In training, all documents in a batch share one list of candidates. In evaluation, each document has its own
@@ -344,7 +344,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             known = src_tokens < len(self.source_words)
             texts = self.source_words[src_tokens.masked_fill(~known, 0)]
         words, limit = self.dictionary, self.large_vocabulary_trick
-        return Candidates(texts, limit, len(words), words.nspecial, words.unk(), shared=self.training)
+        return CandidateWords(texts, limit, len(words), words.nspecial, words.unk(), shared=self.training)
 
     def forward(
         self,
@@ -379,7 +379,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         outputs = self._run_steps(words, real, starts, encoder_out, incremental_state)
         output = DecoderOutput(words, outputs.log_weights.exp())
         if outputs.log_word is not None and incremental_state is None:
-            output.sentence_attention = SentenceAttention.of(outputs.log_word, encoder_out)
+            output.sentence_attention = SentenceAttention.from_encoder_out(outputs.log_word, encoder_out)
         if outputs.log_selection is not None and starts is not None:
             output.selection = SentenceSelection(outputs.log_selection, starts)
         if self.closed_book is not None and self.training and incremental_state is None:
@@ -393,7 +393,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         history = None
         if self.pointer is not None:
             source = encoder_out["src_tokens"][0]
-            history = self.pointer.history(prev_output_tokens, source, steps.shape[1], self.dictionary.unk())
+            history = self.pointer.compute_copy_history(
+                prev_output_tokens, source, steps.shape[1], self.dictionary.unk()
+            )
         bounded = request is not None and not request.whole
         return self._score_words(output, outputs, history, encoder_out, incremental_state, bounded).to_pair()
 
@@ -519,7 +521,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         if self.has_cell_state:
             cell = encoder_out.get("first_cell", nothing)[0].repeat_interleave(beams, dim=0)
         fed = states.new_zeros(rows, self.fed_width) if self.attends_after else None
-        zeros = at_least_float32(hidden).new_zeros(rows, length)
+        zeros = widen_to_float32(hidden).new_zeros(rows, length)
         spent = torch.full_like(zeros, -math.inf) if self.temporal else None
         state = DecoderState(hidden, cell, fed, spent, None if self.coverage_weight is None else zeros)
         if self.selector is None:
@@ -569,7 +571,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         query = state.hidden if self.is_dot else state.query
         scores = self.attention(query, word_query, documents.keys, state.covered, self.coverage_weight)  # (N, S)
         if state.spent is not None:
-            scores, spent = temporal_step(scores, state.spent)
+            scores, spent = temporal_attention_step(scores, state.spent)
             state = state._replace(spent=spent)
         log_weight = log_attention(scores[:, None], documents.padding)  # (N, 1, S)
         if self.sentence_attention is not None and documents.sentence_ids is not None:
@@ -601,15 +603,15 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         # training, the rows are computed in every call, because gradients flow through them.
         cache = encoder_out if incremental_state is not None or "vocabulary" in encoder_out else {}
         if "vocabulary" not in cache:
-            cache["vocabulary"] = self.output_vocabulary(encoder_out["src_tokens"][0], bounded)
+            cache["vocabulary"] = self.make_output_vocabulary(encoder_out["src_tokens"][0], bounded)
             if cache["vocabulary"].candidates is not None:
-                cache["output_rows"] = self.output_projection.rows(cache["vocabulary"].candidates.words)
+                cache["output_rows"] = self.output_projection.select_rows(cache["vocabulary"].candidates.words)
         vocabulary: OutputVocabulary = cache["vocabulary"]
         output.vocabulary = vocabulary
         readouts, layer = output.logits, cache.get("candidate_output")  # set only in a search with a shortlist
         logits = self.output_projection(readouts, cache.get("output_rows")) if layer is None else layer(readouts)
         if vocabulary.candidates is not None:
-            logits = vocabulary.candidates.restrict(logits)
+            logits = vocabulary.candidates.mask_unlisted_words(logits)
         output.logits = logits
         if self.pointer is not None:
             assert vocabulary.slots is not None
@@ -626,12 +628,12 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
 
         Words that are not among the candidates have probability 0.
         """
-        output = DecoderOutput.of(net_output)
+        output = DecoderOutput.from_pair(net_output)
         assert output.vocabulary is not None
         if output.pointer is None:
-            scores = at_least_float32(output.logits).log_softmax(dim=-1)
+            scores = widen_to_float32(output.logits).log_softmax(dim=-1)
         else:
-            scores = output.pointer.log_probs(output.logits)
+            scores = output.pointer.compute_log_probs(output.logits)
         scores = output.vocabulary.reindex_by_search_id(scores)
         return scores if log_probs else scores.exp()
 

@@ -12,7 +12,7 @@ from fairseq.models import FairseqEncoder
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
-from ..kernels.precision import at_least_float32
+from ..kernels.precision import widen_to_float32
 from ..layers.aggregation import EncoderGate
 from ..layers.recurrent import (
     BidirectionalGRU,
@@ -209,7 +209,7 @@ class RecurrentEncoder(WordEncoder):
     def _encode_words(
         self, src_tokens: Tensor, factors: Optional[Tensor], padding: Tensor, ids: Optional[Tensor]
     ) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
-        """Run the network over the words of the documents. The results are described in :meth:`Bidirectional.forward`.
+        """Run the network over the words of the documents. The results are as in :meth:`BidirectionalRNN.forward`.
 
         Args:
             src_tokens: the source documents (B, S).
@@ -293,6 +293,6 @@ def run_extractor(extractor: SentenceExtractor, src_tokens: Tensor) -> Dict[str,
         that the extractor does not read. If the extractor reads no sentence of a document, β is 1 at all tokens.
     """
     logits, real = extractor(src_tokens)
-    log_beta = F.logsigmoid(at_least_float32(logits).masked_fill(~real, 0.0)).masked_fill(~real, UNREAD)
+    log_beta = F.logsigmoid(widen_to_float32(logits).masked_fill(~real, 0.0)).masked_fill(~real, UNREAD)
     log_beta = log_beta.masked_fill(~real.any(dim=1, keepdim=True), 0.0)
     return {"extraction": [logits, real], "log_selected": [extractor.convert_to_tokens(log_beta, src_tokens)]}

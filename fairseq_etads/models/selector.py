@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from ..data.selection import MISSING
 from ..layers.decoder_output import TrainingCriterion
 from ..layers.embedding import VocabularyEmbedding
-from ..layers.pooled_sentences import DocumentScores, PooledSentences
+from ..layers.pooled_sentences import PooledSentenceEncoder, SentenceScorer
 from ..layers.recurrent import BidirectionalGRU, compute_sentence_ids
 from ..layers.tagging import NoveltyScorer, SelectorOutput, SpellingEncoder, TaggerLSTM, group_words_by_sentence
 from ..platform.distributed import has_several_workers
@@ -244,11 +244,11 @@ class SentenceExtractor(Selector):
         self.dropout = FairseqDropout(cfg.dropout, module_name=type(self).__name__)
         self.pools = str(cfg.sentence_encoder) == "pool"
         if self.pools:
-            self.words: Any = PooledSentences(
+            self.words: Any = PooledSentenceEncoder(
                 remove_copy_tail(words), cfg.encoder_embed_dim, width, cfg.sentence_place_dim, cfg.sentence_features
             )
             self.sentences = BidirectionalGRU(width, width)
-            self.scores: Any = DocumentScores(2 * width, width, width, self.dropout)
+            self.scores: Any = SentenceScorer(2 * width, width, width, self.dropout)
         else:
             self.words = BidirectionalGRU(cfg.encoder_embed_dim, width)
             self.sentences = BidirectionalGRU(2 * width, width)

@@ -26,10 +26,10 @@ from torch import Tensor, nn
 from ..attention import attention_weights, saliency_attention
 from ..data.training_text import compute_word_probabilities, initialise_embeddings_from_text
 from ..kernels.dropout import use_compact_dropout
-from ..kernels.fused import warn_without_fused_kernel
+from ..kernels.fused_kernels import warn_without_fused_kernel
 from ..kernels.linear import use_training_linear
-from ..kernels.precision import at_least_float32
-from ..layers.aggregation import Aggregation, EncoderGate
+from ..kernels.precision import widen_to_float32
+from ..layers.aggregation import EncoderGate, LayerAggregation
 from ..layers.attention_probe import GateInputs, ObservableAttention
 from ..layers.beam_state import BeamState, IncrementalState
 from ..layers.decoder_output import DecoderOutput, NetOutput, PointingDecoder, WordRequest
@@ -47,7 +47,7 @@ from ..layers.encoder_attention import (
     split_heads,
 )
 from ..layers.pointer import Pointer
-from ..layers.sharing import leave_out_shared, restore_shared_names, share_sublayers
+from ..layers.sharing import remove_shared_entries, restore_shared_names, share_sublayers
 from ..vocabulary.dictionary import count_known_words, remove_copy_tail
 from ..vocabulary.word_vectors import load_word_vectors
 from .common import PositionedModel, compute_position_limit, register_presets, to_namespace
@@ -189,7 +189,7 @@ class BridgeAttention(ObservableAttention, MultiheadAttention):
         k, v, gate_k = memory["prev_key"], memory["prev_value"], memory["prev_gate_key"]
         mask, level = memory.get("prev_key_padding_mask"), None
         if self.gate_level is not None:
-            level = at_least_float32(self.gate_level)
+            level = widen_to_float32(self.gate_level)
         if self.observer is not None:
             self.observer.add_gate(GateInputs(q, k, gate_q, gate_k, mask, self.gate, level))
         dropout_p = get_attention_dropout(self)
@@ -213,7 +213,7 @@ class BridgeAttention(ObservableAttention, MultiheadAttention):
     def _split_gate_vectors(self, projected: Tensor, documents: int) -> Tensor:
         """Split vectors (T, B * beam, d_m) into heads (B, H, beam * T, D). Normalise them if the gate uses cosines."""
         vectors = split_heads(projected, self.num_heads, documents)
-        return vectors if self.gate_slope is None else F.normalize(at_least_float32(vectors), dim=-1).to(vectors.dtype)
+        return vectors if self.gate_slope is None else F.normalize(widen_to_float32(vectors), dim=-1).to(vectors.dtype)
 
     def _project_memory(
         self, key: Optional[Tensor], key_padding_mask: Optional[Tensor], incremental_state: Optional[IncrementalState]
@@ -319,7 +319,7 @@ class SummaryAttention(MultiheadAttention):
         )
         keys, values = incremental_state.append_keys_and_values(self, k, v)
         scores = torch.matmul((q * self.scaling).to(keys.dtype), keys.transpose(-1, -2))  # (B, H, beam, columns)
-        weights = at_least_float32(scores).masked_fill_(incremental_state.hidden, -math.inf).softmax(-1)
+        weights = widen_to_float32(scores).masked_fill_(incremental_state.hidden, -math.inf).softmax(-1)
         out = torch.matmul(F.dropout(weights, p=get_attention_dropout(self)).to(values.dtype), values)
         return self.out_proj(merge_heads(out, rows).to(query.dtype)), None
 
@@ -479,9 +479,9 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         self._layer_numbers = itertools.count()  # fairseq does not pass the layer index to build_encoder_layer
         super().__init__(cfg, remove_copy_tail(dictionary), embed_tokens)
         width = cfg.encoder.embed_dim
-        self.aggregation: Optional[Aggregation] = None
+        self.aggregation: Optional[LayerAggregation] = None
         if str(cfg.aggregation) != "none":
-            self.aggregation = Aggregation(
+            self.aggregation = LayerAggregation(
                 width,
                 cfg.encoder.attention_heads,
                 str(cfg.aggregation),
@@ -695,7 +695,7 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
             embedding.is_output_layer = output is not None and getattr(output, "weight", None) is embedding.weight
         use_compact_dropout(self)
         use_training_linear(self)
-        self._register_state_dict_hook(leave_out_shared)
+        self._register_state_dict_hook(remove_shared_entries)
         self._register_load_state_dict_pre_hook(restore_shared_names, with_module=True)
 
     def forward(

@@ -28,7 +28,7 @@ from unittest import mock
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from .deferred import importing_fairseq
+from .deferred_imports import importing_fairseq
 
 with importing_fairseq():
     from fairseq import checkpoint_utils, file_io, utils
@@ -54,7 +54,7 @@ class UnsafeCheckpointError(RuntimeError):
     """Exception raised if a checkpoint contains more than tensors and settings. Loading it could execute code."""
 
 
-def _checkpoint_classes() -> List[Any]:
+def _list_checkpoint_classes() -> List[Any]:
     """Return the classes in fairseq's checkpoints that torch does not allow by default.
 
     Creating instances of these classes does not execute any code in the checkpoint.
@@ -524,7 +524,7 @@ class _StoppableLoader(iterators.BackgroundConsumer):
         super().__init__(*args, **kwargs)
         _loaders.add(self)
 
-    def end(self, seconds: float) -> None:
+    def stop_loading(self, seconds: float) -> None:
         """Stop the thread after it has loaded its current batch. Wait for at most ``seconds`` seconds."""
         self._max_len = 0
         deadline = time.monotonic() + seconds
@@ -537,10 +537,10 @@ class _StoppableLoader(iterators.BackgroundConsumer):
 
 def _stop_loaders() -> None:
     for loader in list(_loaders):
-        loader.end(seconds=10.0)
+        loader.stop_loading(seconds=10.0)
 
 
-def install() -> None:
+def install_patches() -> None:
     """Apply all patches to fairseq. This function can be called repeatedly.
 
     The patches affect the following parts:
@@ -552,7 +552,7 @@ def install() -> None:
       gradient clipping with ``--cpu``, the loss scale of ``--amp``, and the search for non-finite gradients;
     - text: ``--replace-unk`` without a file, and ``--bpe gpt2`` with words that are not pieces.
     """
-    torch.serialization.add_safe_globals(_checkpoint_classes())
+    torch.serialization.add_safe_globals(_list_checkpoint_classes())
     if not hasattr(checkpoint_utils.load_checkpoint_to_cpu, "is_safe"):
         checkpoint_utils.load_checkpoint_to_cpu = _load_safely(checkpoint_utils.load_checkpoint_to_cpu)
     if not hasattr(checkpoint_utils.load_model_ensemble_and_task, "is_checking"):
@@ -564,8 +564,8 @@ def install() -> None:
     # When the plugin is imported, the module is fully imported only if the command is fairseq-train.
     command: Any = sys.modules.get("fairseq_cli.train")
     if hasattr(command, "train"):
-        training_loop.install(command)
-        resuming.install(command)
+        training_loop.install_patches(command)
+        resuming.install_patches(command)
     if not hasattr(GPT2BPE.decode, "is_patched"):
         GPT2BPE.decode = _ignore_invalid_pieces(GPT2BPE.decode)
     if not hasattr(utils.load_align_dict, "is_patched"):

@@ -48,7 +48,9 @@ class Parser(argparse.ArgumentParser):
             return super().parse_known_args(args, namespace)
         self._words = list(sys.argv[1:] if args is None else args)
         parsed, rest = super().parse_known_args(args, namespace)
-        if rest and namespace is None and self._allows_intermixed():  # the rest may be file names that follow options
+        if (
+            rest and namespace is None and self._allows_intermixed_arguments()
+        ):  # the rest may be file names that follow options
             self._is_intermixed = True
             try:
                 return self.parse_known_intermixed_args(args)
@@ -56,7 +58,7 @@ class Parser(argparse.ArgumentParser):
                 self._is_intermixed = False
         return parsed, rest
 
-    def _allows_intermixed(self) -> bool:
+    def _allows_intermixed_arguments(self) -> bool:
         """Return whether positional arguments can be mixed with options.
 
         argparse does not support this for parsers with subcommands.
@@ -141,7 +143,7 @@ def command(
         def main(argv: Optional[Sequence[str]] = None) -> int:
             parser = make_parser()
             args = parser.parse_args(argv)
-            return run(parser.prog, lambda: work(args), *more)
+            return run_command(parser.prog, lambda: work(args), *more)
 
         main.make_parser = make_parser  # type: ignore[attr-defined]
         return main
@@ -273,7 +275,7 @@ def report_errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[
             sys.exit(USER_ERROR)
 
 
-def run(command: str, work: Callable[[], Any], *more: Type[Exception]) -> int:
+def run_command(command: str, work: Callable[[], Any], *more: Type[Exception]) -> int:
     """Call a function within :func:`report_errors_in_one_line`, and return the exit status of the command."""
     try:
         with report_errors_in_one_line(command, *more):
@@ -318,10 +320,10 @@ def leave_signals_to_parent() -> None:
     signal.signal(signal.SIGTERM, _terminate_worker_on_signal)
     parent = multiprocessing.parent_process()
     if parent is not None:
-        threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
+        threading.Thread(target=_terminate_with_parent, args=(parent,), daemon=True).start()
 
 
-def _end_with_parent(parent: Any) -> None:
+def _terminate_with_parent(parent: Any) -> None:
     parent.join()
     _terminate_worker_on_signal(signal.SIGTERM, None)
 

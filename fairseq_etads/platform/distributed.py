@@ -327,7 +327,7 @@ def _generate_in_shards(main: Callable[..., Any]) -> Callable[..., Any]:
     return generate
 
 
-def install() -> None:
+def install_patches() -> None:
     """Patch fairseq to support several processes. This function can be called repeatedly."""
     if not hasattr(distributed_utils.call_main, "is_patched"):
         distributed_utils.call_main = _wrap_call_main(distributed_utils.call_main)

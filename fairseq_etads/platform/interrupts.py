@@ -9,7 +9,7 @@ from typing import Optional, Type
 PACKAGES = ("fairseq_etads", "etads_preprocess")
 
 
-def end_quietly_while_importing() -> None:
+def hide_interrupts_while_importing() -> None:
     """Install a hook that hides the traceback if Ctrl-C interrupts the import of this project's modules.
 
     The process exits with status 130. While a command is running, signals are handled by

@@ -38,7 +38,7 @@ class Bounds(NamedTuple):
     above: Optional[float] = None
     most: Optional[float] = None
 
-    def admit(self, value: float) -> bool:
+    def contains(self, value: float) -> bool:
         """Return whether a value is within the bounds. NaN is never valid, and ``above`` also excludes infinity."""
         low = -math.inf if self.at_least is None else self.at_least
         high = math.inf if self.most is None else self.most
@@ -96,7 +96,7 @@ def check_values(cfg: Any, config: Any) -> None:
         value = getattr(cfg, option.name, None) if bounds is not None or choices is not None else None
         if value is None:
             continue
-        if bounds is not None and not bounds.admit(value):
+        if bounds is not None and not bounds.contains(value):
             raise ValueError(f"{format_option_name(option.name)} {value}: choose {bounds}")
         if choices is not None and _unwrap_enum(value) not in choices:
             raise ValueError(f"{format_option(option.name, value)}: choose from {', '.join(choices)}")

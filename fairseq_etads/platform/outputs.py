@@ -55,7 +55,7 @@ _held: Set[str] = set()
 """Paths of the lock files that are locked by the current process."""
 
 
-class _Lock:
+class _LockFile:
     """Lock file that contains a description of the process holding the lock."""
 
     def __init__(self, path: Path):
@@ -140,7 +140,7 @@ def lock_output(output: Path, option: str = "--output", folder: bool = False) ->
     if folder and str(path) in _held:  # a caller already holds the lock
         yield ()
         return
-    guard = _Lock(path)
+    guard = _LockFile(path)
     if str(path) in _held or not guard.acquire():
         raise InputError(
             f"{option} {output}: is being written ({guard.describe_holder()}); wait, or name another output"
@@ -167,7 +167,7 @@ def _delete_stale_locks(folder: Path) -> None:
     for pattern in (f".*{LOCK}", f"*/.*{LOCK}"):
         for path in folder.glob(pattern):
             if str(path) not in _held:
-                stale = _Lock(path)
+                stale = _LockFile(path)
                 with contextlib.suppress(OSError):  # the file is kept if the user has no permission to delete it
                     if stale.acquire():
                         stale.release()

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 from unittest import mock
 
 from . import training_loop
-from .deferred import STATISTICS, defer_imports
+from .deferred_imports import STATISTICS, defer_imports
 
 with defer_imports(*STATISTICS):
     from fairseq import checkpoint_utils
@@ -394,7 +394,7 @@ def _restore_further_state(load: Callable[..., Any], command: Any) -> Callable[.
     return load_checkpoint
 
 
-def install(command: Any) -> None:
+def install_patches(command: Any) -> None:
     """Patch fairseq to correct how training resumes. This function can be called repeatedly.
 
     Args:

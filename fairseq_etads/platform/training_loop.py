@@ -16,7 +16,7 @@ import threading
 from types import SimpleNamespace
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 
-from .deferred import STATISTICS, defer_imports
+from .deferred_imports import STATISTICS, defer_imports
 
 with defer_imports(*STATISTICS):
     from fairseq import checkpoint_utils
@@ -130,7 +130,7 @@ def _count_validation(command: Any, trainer: Any, loss: Optional[float]) -> bool
     return bool(command.should_stop_early(trainer.cfg, loss))
 
 
-def _save(trainer: Any, epoch_itr: Any, loss: Optional[float]) -> None:
+def _save_checkpoint(trainer: Any, epoch_itr: Any, loss: Optional[float]) -> None:
     """Save a checkpoint with a validation result."""
     path = checkpoint_utils.save_checkpoint(trainer.cfg.checkpoint, trainer, epoch_itr, loss)
     _last_save["minutes"] = trainer.cumulative_training_time() / 60
@@ -159,7 +159,7 @@ def validate_after_resuming(command: Any, trainer: Any, position: Dict[str, Any]
     subsets = trainer.cfg.dataset.valid_subset.split(",")
     loss = command.validate(trainer.cfg, trainer, trainer.task, saved, subsets)[0]
     _count_validation(command, trainer, loss)
-    _save(trainer, saved, loss)
+    _save_checkpoint(trainer, saved, loss)
     if at_end:
         trainer.lr_step(epoch, loss)
 
@@ -189,7 +189,7 @@ def _make_validate_and_save(command: Any) -> Callable[..., Any]:
         _interruption.misses_validation = validate and bool(_interruption.number) and losses[0] is None
         stop |= _count_validation(command, trainer, losses[0])
         if save or stop or _interruption.number or _is_time_to_save(cfg, trainer):
-            _save(trainer, epoch_itr, losses[0])
+            _save_checkpoint(trainer, epoch_itr, losses[0])
         if _interruption.number:
             name = signal.Signals(_interruption.number).name
             logger.info(f"Interrupted by {name} after {trainer.get_num_updates()} updates")
@@ -384,7 +384,7 @@ def _compute_mean_source_tokens(epoch_itr: Any) -> Optional[float]:
         return None
 
 
-def install(command: Any) -> None:
+def install_patches(command: Any) -> None:
     """Patch the module ``fairseq_cli.train``. This function can be called repeatedly."""
     if not hasattr(command.train, "is_patched"):
         command.train = wrap_train_epoch(command.train, command)

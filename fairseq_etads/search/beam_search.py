@@ -12,9 +12,9 @@ import torch
 from fairseq import search as fairseq_search
 from torch import Tensor, nn
 
-from ..vocabulary.candidates import Candidates
+from ..vocabulary.candidates import CandidateWords
 from ..vocabulary.shortlist import Shortlist
-from .encoded import EncodedBatch
+from .encoder_cache import EncodedBatch
 from .ensemble import Ensemble, make_output_vocabulary
 from .hypotheses import (
     ActiveHypotheses,
@@ -25,8 +25,8 @@ from .hypotheses import (
     gather_beams,
     recombine_extensions,
 )
-from .progress import OnStep, StepAttention, find_best_so_far
-from .rules import SearchStep, Source, make_rules
+from .progress import OnStep, StepAttention, find_best_hypotheses
+from .rules import SearchStep, SourceLengths, make_rules
 from .settings import SearchSettings, SpecialTokens, check_minimum_length, get_selection
 from .shortlisting import convert_to_search_ids, find_batch_candidates
 from .strategies import compute_widest_beam, copy_for_one_search, extend_constraints, keeps_beam_order
@@ -44,7 +44,7 @@ class SearchRequest:
     """The input of a search: a generator's options and models, and the batch to summarise.
 
     Attributes:
-        settings: the search settings, which must be resolved for these models (:meth:`SearchSettings.resolved`).
+        settings: the search settings, after :meth:`SearchSettings.resolve_defaults` for these models.
         special: the ids of the special tokens.
         strategy: fairseq's search object, which selects the extensions of hypotheses and is not modified.
         models: the models of the ensemble, in evaluation mode.
@@ -90,7 +90,7 @@ class BeamSearch:
         settings, sample = request.settings, request.sample
         net_input = sample["net_input"]
         self.settings, self.scoring, self.on_step = settings, settings.scoring, request.on_step
-        self.source = Source.of(net_input, request.special.eos, request.special.pad)
+        self.source = SourceLengths.from_net_input(net_input, request.special.eos, request.special.pad)
         self.documents, self.device = len(self.source.lengths), self.source.lengths.device
         limits = self._compute_length_limits()
         self.longest = torch.tensor(limits, dtype=torch.long, device=self.device)  # (B,), without the end symbol
@@ -101,7 +101,7 @@ class BeamSearch:
             depends = settings.max_len_per_document and settings.max_len_a
             check_minimum_length(settings.min_len, settings.max_len - 1 if depends else min(limits))
         special, start = request.special, request.special.eos if request.bos_token is None else request.bos_token
-        self.candidates: Optional[Candidates] = None
+        self.candidates: Optional[CandidateWords] = None
         self.special, self.start = special, start
         if request.shortlist is not None:
             given = request.prefix_tokens, request.constraints
@@ -163,14 +163,14 @@ class BeamSearch:
             # at the length of its source document.
             return [longest] * self.documents
         if settings.max_len_per_document and settings.max_len_a:
-            tokens = self.source.token_counts().tolist()
+            tokens = self.source.count_tokens().tolist()
         else:
             tokens = [self.source.width] * self.documents
         return [min(int(settings.max_len_a * n + settings.max_len_b), settings.max_len - 1) for n in tokens]
 
     def _convert_prefix(self, prefix: Tensor) -> Tensor:
         """Convert summary prefixes (B, T) to search ids, and check their lengths."""
-        prefix = prefix if self.vocabulary is None else self.vocabulary.search_ids(prefix)
+        prefix = prefix if self.vocabulary is None else self.vocabulary.convert_to_search_ids(prefix)
         if self.settings.exact_length:  # ignore end symbols, because only this option determines the length
             prefix = prefix.masked_fill(prefix.eq(self.special.eos), self.special.pad)
         words = (prefix.ne(self.special.pad) & prefix.ne(self.special.eos)).sum(1)
@@ -190,7 +190,7 @@ class BeamSearch:
         """
         settings = self.settings
         start = torch.full((self.documents, settings.beam_size, 1), self.start, device=self.device)
-        lprobs, attention = self.ensemble.step(start, first=True)
+        lprobs, attention = self.ensemble.score_next_words(start, first=True)
         beam = compute_widest_beam(self.strategy, settings.beam_size, lprobs.size(-1))
         longest = self.max_len + 1  # including the end symbol
         self.live = ActiveHypotheses(self.documents, beam, longest, self.start, self.device, settings.keep_attention)
@@ -199,14 +199,14 @@ class BeamSearch:
         self.strategy.init_constraints(self.packed_constraints, beam)
         for step in range(longest):
             if step:
-                lprobs, attention = self.ensemble.step(self.live.tokens[:, :, : step + 1], first=False)
+                lprobs, attention = self.ensemble.score_next_words(self.live.tokens[:, :, : step + 1], first=False)
             if not self._run_step(step, lprobs, attention):
                 break
-        results = self.done.results()
+        results = self.done.collect_results()
         if self.vocabulary is not None:
             for document, hypotheses in enumerate(results):
                 for hypothesis in hypotheses:
-                    hypothesis["tokens"] = self.vocabulary.dictionary_ids(hypothesis["tokens"], document)
+                    hypothesis["tokens"] = self.vocabulary.convert_to_dictionary_ids(hypothesis["tokens"], document)
         return results
 
     def _run_step(self, step: int, lprobs: Tensor, attention: Optional[Tensor]) -> bool:
@@ -251,7 +251,7 @@ class BeamSearch:
         if self.on_step is not None:
             scores = self.scoring.compute_final_scores(log_probs, step + 1, cost).masked_fill(fillers, -math.inf)
             read = StepAttention(attention, self.ensemble.get_mean_copy_distribution())
-            self.on_step(find_best_so_far(step, live, self.done, scores, parents, read, self.vocabulary))
+            self.on_step(find_best_hypotheses(step, live, self.done, scores, parents, read, self.vocabulary))
         live.decided = live.decided | stuck | self._is_search_decided(step, log_probs, cost)
         return self._reorder_state(step, parents)
 
@@ -391,7 +391,7 @@ class BeamSearch:
         if on_cpu and not (ends.any() or stuck.any()):
             return
         live, beam = self.live, ends.size(1)
-        unanswered = stuck & ~ends.any(1) & self.done.count(live.batch_rows).eq(0)
+        unanswered = stuck & ~ends.any(1) & self.done.count_finished(live.batch_rows).eq(0)
         ends = torch.cat([ends[:, :1] | unanswered[:, None], ends[:, 1:]], dim=1)
         documents = ends.any(1).nonzero().flatten() if on_cpu else torch.arange(len(ends), device=ends.device)
         if not len(documents):
@@ -427,9 +427,9 @@ class BeamSearch:
         """
         settings, live = self.settings, self.live
         if settings.early_stopping == "fairseq":
-            return self.done.count(live.batch_rows) >= live.beam
+            return self.done.count_finished(live.batch_rows) >= live.beam
         worst = self.done.score[live.batch_rows, min(settings.nbest, live.beam) - 1]
-        lengths = None if self.source.padding is None else self.source.token_counts()
+        lengths = None if self.source.padding is None else self.source.count_tokens()
         gain = max(0.0, -settings.unk_penalty) + compute_largest_gain(self.terms)
         longest: Union[int, Tensor] = step + 2
         if settings.early_stopping == "admissible":

@@ -9,13 +9,13 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from ..kernels.precision import at_least_float32
+from ..kernels.precision import widen_to_float32
 from ..layers.beam_state import BeamState
 from ..layers.decoder_output import DecoderOutput, get_decoder_capabilities
 from ..layers.pointer import PointerOutput, Selection
-from ..vocabulary.candidates import Candidates
+from ..vocabulary.candidates import CandidateWords
 from ..vocabulary.output import OutputVocabulary
-from .encoded import EncodedBatch, EncodedModel
+from .encoder_cache import EncodedBatch, EncoderCache
 from .shortlisting import restrict_softmax
 
 
@@ -37,14 +37,14 @@ class EnsembleMember:
 
     first_beam: int
 
-    def __init__(self, model: Any, net_input: Dict[str, Tensor], encoded: Optional[EncodedModel]):
+    def __init__(self, model: Any, net_input: Dict[str, Tensor], encoded: Optional[EncoderCache]):
         self.model: Any = model
         self.encoded = encoded
         self.capabilities = get_decoder_capabilities(model)
         self.has_plain_softmax = _has_plain_softmax(model)
         self.encoder_out: Any = None
         if encoded is not None:
-            self.encoder_out = encoded.encoder_out(model, _get_device(net_input))
+            self.encoder_out = encoded.get_encoder_out(model, _get_device(net_input))
         self.pointer: Optional[PointerOutput] = None
         if self.encoder_out is None and hasattr(model, "encoder"):
             self.encoder_out = model.encoder.forward_torchscript(net_input)
@@ -66,7 +66,7 @@ class EnsembleMember:
         """
         raise NotImplementedError
 
-    def step(self, tokens: Tensor, temperature: float) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
+    def score_next_words(self, tokens: Tensor, temperature: float) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
         """Compute the log-probabilities of the next words and the attention weights.
 
         Args:
@@ -80,10 +80,10 @@ class EnsembleMember:
             without a switch, and the third is None for a model that returns no attention.
         """
         out = self.decode(tokens)
-        output = DecoderOutput.of(out)
+        output = DecoderOutput.from_pair(out)
         attention, logits = output.attention, output.logits[:, -1:]
         if temperature != 1.0 and self.capabilities.pointer is None:
-            logits = at_least_float32(logits) / temperature
+            logits = widen_to_float32(logits) / temperature
         undecided: Optional[Tensor] = None
         if self.has_plain_softmax and logits.dtype == torch.float32 and logits.device.type == "cpu":
             logits = logits[:, -1]
@@ -94,7 +94,7 @@ class EnsembleMember:
             self.pointer = output.pointer
             if output.pointer is not None and output.pointer.hard:
                 output.logits = logits
-                undecided = self._compute_log_probs(output.mixed().to_pair(), temperature)
+                undecided = self._compute_log_probs(output.to_mixture().to_pair(), temperature)
         return lprobs, undecided, None if attention is None else attention[:, -1].float()
 
     def _compute_log_probs(self, output: Tuple[Any, ...], temperature: float) -> Tensor:
@@ -126,10 +126,10 @@ class SharingMember(EnsembleMember):
         self,
         model: Any,
         net_input: Dict[str, Tensor],
-        encoded: Optional[EncodedModel],
+        encoded: Optional[EncoderCache],
         documents: int,
         selection: Optional[Selection] = None,
-        candidates: Optional[Candidates] = None,
+        candidates: Optional[CandidateWords] = None,
     ):
         super().__init__(model, net_input, encoded)
         self._restricted = {} if candidates is None else restrict_softmax(model, net_input["src_tokens"], candidates)
@@ -147,7 +147,7 @@ class SharingMember(EnsembleMember):
         # The decoder creates its vocabulary in the first step. In this step, all tokens are start symbols and need no
         # conversion.
         if "vocabulary" in self.encoder_out:
-            tokens = self.encoder_out["vocabulary"].dictionary_ids(tokens)
+            tokens = self.encoder_out["vocabulary"].convert_to_dictionary_ids(tokens)
         out: Tuple[Any, ...] = self.model.decoder(tokens, encoder_out=self.encoder_out, incremental_state=self.state)
         if self.encoded is not None:
             # after the first step, the memory is complete and no document has finished
@@ -157,7 +157,7 @@ class SharingMember(EnsembleMember):
             # store the probabilities in the state's memory, so that rows of finished documents are removed there too
             memory = self.state.memory.setdefault(self.model.decoder, {})
             probabilities = memory.setdefault("selection", self.selection.probabilities)
-            output = DecoderOutput.of(out)
+            output = DecoderOutput.from_pair(out)
             assert output.pointer is not None
             output.pointer = output.pointer.restrict_to_selection(self.selection._replace(probabilities=probabilities))
             out = output.to_pair()
@@ -187,7 +187,7 @@ class RepeatingMember(EnsembleMember):
     """
 
     def __init__(
-        self, model: Any, net_input: Dict[str, Tensor], encoded: Optional[EncodedModel], documents: int, beam: int
+        self, model: Any, net_input: Dict[str, Tensor], encoded: Optional[EncoderCache], documents: int, beam: int
     ):
         super().__init__(model, net_input, encoded)
         self.first_beam, self.rows = beam, documents * beam
@@ -244,7 +244,7 @@ class Ensemble:
         net_input: the model inputs of the batch, as created by a dataset.
         documents: B, the number of documents in the batch.
         beam: the number of hypotheses per document.
-        temperature: the softmax temperature; see :meth:`EnsembleMember.step`.
+        temperature: the softmax temperature; see :meth:`EnsembleMember.score_next_words`.
         encoded: the cache for the models' outputs on this batch, which is filled if it is empty, or None for no cache.
         selection: the words that pointers may copy, or None to allow all words.
         candidates: the words over which all models compute the softmax, or None for all V words. The search ids of the
@@ -267,11 +267,11 @@ class Ensemble:
         temperature: float,
         encoded: Optional[EncodedBatch] = None,
         selection: Optional[Selection] = None,
-        candidates: Optional[Candidates] = None,
+        candidates: Optional[CandidateWords] = None,
     ):
         self.temperature = temperature
         self.documents = documents
-        kept = [None if encoded is None else encoded.of(number) for number in range(len(models))]
+        kept = [None if encoded is None else encoded.get_model_cache(number) for number in range(len(models))]
         self.members: List[EnsembleMember] = [
             SharingMember(model, net_input, part, documents, selection, candidates)
             if get_decoder_capabilities(model).shares_documents
@@ -279,7 +279,7 @@ class Ensemble:
             for model, part in zip(models, kept)
         ]
 
-    def step(self, tokens: Tensor, first: bool) -> Tuple[Tensor, Optional[Tensor]]:
+    def score_next_words(self, tokens: Tensor, first: bool) -> Tuple[Tensor, Optional[Tensor]]:
         """Compute the log-probabilities of the next words and the mean attention weights.
 
         Words in :attr:`decided_against` receive their log-probability under the mixture of generating and copying
@@ -299,7 +299,7 @@ class Ensemble:
         log_probs, undecided, attentions = [], [], []
         for member in self.members:
             rows = tokens[:, : member.first_beam] if first else tokens
-            lprobs, mixed, attention = member.step(rows.reshape(-1, length), self.temperature)
+            lprobs, mixed, attention = member.score_next_words(rows.reshape(-1, length), self.temperature)
             kept = 1 if first else beam
             log_probs.append(lprobs.view(documents, rows.size(1), -1)[:, :kept])
             undecided.append(None if mixed is None else mixed.view(documents, rows.size(1), -1)[:, :kept])
@@ -363,7 +363,7 @@ def _average_attention(attentions: List[Tensor]) -> Optional[Tensor]:
 
 
 def make_output_vocabulary(
-    models: List[Any], net_input: Dict[str, Tensor], candidates: Optional[Candidates] = None
+    models: List[Any], net_input: Dict[str, Tensor], candidates: Optional[CandidateWords] = None
 ) -> Optional[OutputVocabulary]:
     """Return the output vocabulary of an ensemble, or None if no model has one.
 
@@ -380,4 +380,4 @@ def make_output_vocabulary(
     if able and candidates is not None:
         found: OutputVocabulary = restrict_softmax(able[0], net_input["src_tokens"], candidates)["vocabulary"]
         return found
-    return able[0].decoder.output_vocabulary(net_input["src_tokens"]) if able else None
+    return able[0].decoder.make_output_vocabulary(net_input["src_tokens"]) if able else None

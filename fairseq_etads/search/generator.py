@@ -23,11 +23,11 @@ from ..vocabulary.dictionary import count_known_words
 from ..vocabulary.shortlist import Shortlist
 from . import source_words
 from .beam_search import BeamSearch, SearchRequest
-from .encoded import EncodedBatch
+from .encoder_cache import EncodedBatch
 from .hypotheses import Results
 from .inference import InferenceModel
 from .language_model import LanguageModelTerm
-from .penalties import Scoring
+from .penalties import HypothesisScorer
 from .progress import OnStep
 from .settings import SearchSettings, SpecialTokens, get_selection
 from .shortlisting import check_shortlist
@@ -53,7 +53,7 @@ class SummaryGenerator:
         terms: additional search terms, which are applied after the terms of the language model and the options. See
             docs/extending.md.
         options: the other options of :class:`~fairseq_etads.search.settings.SearchSettings` and
-            :class:`~fairseq_etads.search.penalties.Scoring`.
+            :class:`~fairseq_etads.search.penalties.HypothesisScorer`.
 
     Attributes:
         settings: the values of all options, including default values that depend on the models.
@@ -72,8 +72,8 @@ class SummaryGenerator:
         max_len_b: int = SearchSettings.max_len_b,
         max_len: int = SearchSettings.max_len,
         min_len: int = SearchSettings.min_len,
-        normalize_scores: bool = Scoring.normalize_scores,
-        len_penalty: float = Scoring.len_penalty,
+        normalize_scores: bool = HypothesisScorer.normalize_scores,
+        len_penalty: float = HypothesisScorer.len_penalty,
         unk_penalty: float = SearchSettings.unk_penalty,
         temperature: float = SearchSettings.temperature,
         match_source_len: bool = SearchSettings.match_source_len,
@@ -92,7 +92,7 @@ class SummaryGenerator:
         **options: Any,
     ):
         _check_option_names(options)
-        settings = SearchSettings.of(
+        settings = SearchSettings.from_options(
             beam_size=beam_size, max_len_a=max_len_a, max_len_b=max_len_b, max_len=max_len, min_len=min_len,
             normalize_scores=normalize_scores, len_penalty=len_penalty, unk_penalty=unk_penalty,
             temperature=temperature, match_source_len=match_source_len, no_repeat_ngram_size=no_repeat_ngram_size,
@@ -106,7 +106,7 @@ class SummaryGenerator:
         self._term_models = [model for term in self.terms for model in term.models]
         has_pointer = any(get_pointer(model) is not None for model in self.models)
         positions = _compute_maximum_length([*self.models, *self._term_models])
-        self.settings = settings.resolved(self.search, has_pointer, len(tgt_dict), positions)
+        self.settings = settings.resolve_defaults(self.search, has_pointer, len(tgt_dict), positions)
         if any(term.reranks for term in self.terms):
             if self.settings.beam_size == 1:
                 raise ValueError("--beam 1: --content-model needs more than one hypothesis to choose from")
@@ -118,7 +118,7 @@ class SummaryGenerator:
         if shortlist is not None:
             check_shortlist(self.models, self.search)
         self.shortlist = shortlist
-        self.special = SpecialTokens.of(tgt_dict, settings, eos)
+        self.special = SpecialTokens.from_dictionary(tgt_dict, settings, eos)
         self.symbols_to_strip_from_output = {*(symbols_to_strip_from_output or ()), self.special.eos}
         if inference_models is None:
             inference_models = [_make_inference_model(model, settings.infer_dtype) for model in self.models]
@@ -175,7 +175,7 @@ class SummaryGenerator:
         if "src_tokens" in net_input and not len(net_input["src_tokens"]):
             return []
         active_models = [
-            model if inference_model is None else inference_model.current()
+            model if inference_model is None else inference_model.get_current_copy()
             for model, inference_model in zip(self.models, self._inference_models)
         ]
         # When all words are processed at once, fairseq's attention reads the weights of its layers. 8-bit layers have
@@ -223,10 +223,10 @@ class SummaryGenerator:
 
 def _check_option_names(options: Dict[str, Any]) -> None:
     """Raise TypeError if one of ``options`` does not exist. The message lists all arguments."""
-    unknown = sorted(options.keys() - set(SearchSettings.option_names()))
+    unknown = sorted(options.keys() - set(SearchSettings.list_option_names()))
     if unknown:
         named = inspect.signature(SummaryGenerator).parameters.keys() - {"options"}
-        known = ", ".join(sorted(named | set(SearchSettings.option_names())))
+        known = ", ".join(sorted(named | set(SearchSettings.list_option_names())))
         raise TypeError(f"SummaryGenerator has no argument {', '.join(unknown)}; choose from {known}")
 
 

@@ -223,12 +223,12 @@ class FinishedHypotheses:
         self.ancestors = torch.zeros(documents, size, longest, dtype=torch.long, device=device)
         self._attention: List[Tuple[Tensor, Tensor]] = []  # for each step: batch rows (n,), attention (n, beam, S)
 
-    def count(self, batch_rows: Tensor) -> Tensor:
+    def count_finished(self, batch_rows: Tensor) -> Tensor:
         """Return the number of finished hypotheses (n,) of each document in ``batch_rows`` (n,)."""
         return self.length[batch_rows].gt(0).sum(1)
 
     def record_attention(self, batch_rows: Tensor, attention: Tensor) -> None:
-        """Store the attention weights (n, beam, S) of this step for :meth:`results`."""
+        """Store the attention weights (n, beam, S) of this step for :meth:`collect_results`."""
         self._attention.append((batch_rows, attention))
 
     def add(
@@ -264,7 +264,7 @@ class FinishedHypotheses:
                 new = torch.nn.functional.pad(new, (0, kept.size(2) - new.size(2)))
                 kept[batch_rows] = gather_beams(torch.cat([kept[batch_rows], new], dim=1), order)
 
-    def results(self) -> Results:
+    def collect_results(self) -> Results:
         """Return a list of hypotheses for each document, sorted from best to worst, in fairseq's format."""
         order = self.score.argsort(dim=1, descending=True, stable=True)
         # hypotheses with the score -inf precede missing hypotheses, which have the same score

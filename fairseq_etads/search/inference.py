@@ -566,7 +566,7 @@ class InferenceModel:
         vars(self).update(state)
         self._forget_copy()
 
-    def current(self) -> nn.Module:
+    def get_current_copy(self) -> nn.Module:
         """Return a copy of the model with its current parameters."""
         # Loading a checkpoint replaces tensors or modifies them in place, which increments their version counter.
         # Tensors that were created in inference mode have no such counter.

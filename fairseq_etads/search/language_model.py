@@ -74,7 +74,7 @@ class _LanguageModel(ActiveTerm):
         """
         documents, beam, width = lprobs.shape
         vocabulary = self.vocabulary or OutputVocabulary(width, unk=0)
-        output = self.model(vocabulary.known_ids(tokens).flatten(0, 1))
+        output = self.model(vocabulary.convert_to_known_ids(tokens).flatten(0, 1))
         scores = self.model.get_normalized_probs(output, log_probs=True, sample=None)[:, -1]
         if scores.size(-1) < vocabulary.known_words:
             raise ValueError(

@@ -11,7 +11,7 @@ LONG = 40
 """Minimum median length in tokens for which beam search is assumed to end summaries too early."""
 
 
-class Lengths:
+class TextLengths:
     """The lengths of a collection of texts in tokens, without end symbols.
 
     Args:
@@ -26,22 +26,22 @@ class Lengths:
         if not self._ordered:
             raise ValueError("lengths of an empty list of texts")
 
-    def mean(self, longest: Optional[int] = None) -> float:
+    def compute_mean(self, longest: Optional[int] = None) -> float:
         """Return the mean length of the texts after truncating them to ``longest`` tokens."""
         kept = self._ordered if longest is None else [min(length, longest) for length in self._ordered]
         return sum(kept) / len(kept)
 
-    def percentile(self, percent: int) -> int:
+    def get_percentile(self, percent: int) -> int:
         """Return a percentile of the lengths, the length that ``percent`` per cent of the texts do not exceed."""
         return int(self._ordered[round(percent / 100 * (len(self._ordered) - 1))])
 
-    def percentiles(self) -> Dict[str, int]:
+    def get_percentiles(self) -> Dict[str, int]:
         """Return a dictionary that maps the percentages in :data:`REMEMBERED`, as strings, to percentiles of length."""
-        return {str(percent): self.percentile(percent) for percent in REMEMBERED}
+        return {str(percent): self.get_percentile(percent) for percent in REMEMBERED}
 
 
 def are_percentiles(value: Any) -> bool:
-    """Return whether a value has the format of :meth:`Lengths.percentiles`."""
+    """Return whether a value has the format of :meth:`TextLengths.get_percentiles`."""
     if not isinstance(value, dict) or list(value) != [str(percent) for percent in REMEMBERED]:
         return False
     found: Sequence[Any] = list(value.values())
@@ -57,7 +57,7 @@ def choose_length_bounds(percentiles: Dict[str, int], longest: Optional[int] = N
     shortest 10 % and the longest 1 %.
 
     Args:
-        percentiles: the percentiles of the lengths of the training summaries; see :meth:`Lengths.percentiles`.
+        percentiles: the percentiles of the lengths of the training summaries; see :meth:`TextLengths.get_percentiles`.
         longest: the maximum number of tokens that the model can produce, or None for no limit.
     """
     median = percentiles["50"]

@@ -298,7 +298,7 @@ def find_value_problem(name: str, value: Any) -> str:
     if not fits or (kind is int and not isinstance(value, Integral)):
         return {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}[kind]
     bounds = limits.get("bounds")
-    return "" if bounds is None or bounds.admit(value) else str(bounds)
+    return "" if bounds is None or bounds.contains(value) else str(bounds)
 
 
 def format_value_error(name: str, value: Any) -> str:

@@ -104,7 +104,7 @@ def coverage_penalty(
 
 
 @dataclass(frozen=True)
-class Scoring:
+class HypothesisScorer:
     """The function that computes the scores of hypotheses.
 
     The fields of this class are decoding options that are declared in :mod:`.options`.
@@ -210,7 +210,7 @@ class Scoring:
         least = source_lengths * (source_lengths / longest).log() * self.coverage_penalty  # (B,)
         return best - least.clamp(min=0).unsqueeze(1)
 
-    def describe(self) -> str:
+    def describe_formula(self) -> str:
         """Return the formula of the score as a string for the log."""
         name = {"avg": "|Y|^{a:g}", "wu": "(({b:g}+|Y|)/{c:g})^{a:g}"}[self.length_penalty_type]
         text = name.format(a=self.len_penalty, b=self.length_penalty_beta, c=self.length_penalty_beta + 1)

@@ -22,7 +22,7 @@ class StepAttention(NamedTuple):
         beam = parents.size(1)
         return StepAttention(*(None if x is None else gather_beams(x.expand(-1, beam, -1), parents) for x in self))
 
-    def of(self, document: int, beam: int) -> "StepAttention":
+    def select_hypothesis(self, document: int, beam: int) -> "StepAttention":
         """Return the rows (S,) of one hypothesis from tensors (B, beam, S)."""
         return StepAttention(*(None if x is None else x[document, beam] for x in self))
 
@@ -51,7 +51,7 @@ If the function raises an exception, the search stops and the caller receives th
 """
 
 
-def find_best_so_far(
+def find_best_hypotheses(
     step: int,
     live: ActiveHypotheses,
     done: FinishedHypotheses,
@@ -82,9 +82,9 @@ def find_best_so_far(
             tokens = done.tokens[row, ended[place], : done.length[row, ended[place]]]
         else:
             tokens = live.tokens[place, beam, 1 : step + 2]
-            last_read = read.of(place, beam)
+            last_read = read.select_hypothesis(place, beam)
         score = float(best_score[place].maximum(ended_score[place]))
         if vocabulary is not None:
-            tokens = vocabulary.dictionary_ids(tokens, row)
+            tokens = vocabulary.convert_to_dictionary_ids(tokens, row)
         found.append(BestHypothesis(row, tokens, score, last_read))
     return found

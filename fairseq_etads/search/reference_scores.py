@@ -26,7 +26,7 @@ class _ScoringModel:
         return self.model(**net_input)
 
     def get_normalized_probs(self, net_output: Any, log_probs: bool, sample: Any) -> Tensor:
-        mixed = DecoderOutput.of(net_output).mixed()
+        mixed = DecoderOutput.from_pair(net_output).to_mixture()
         if mixed.pointer is not None:
             net_output = mixed.to_pair()
         if self.width == 0:
@@ -63,7 +63,7 @@ def score_references(
     if vocabulary is not None:
         # As in training, words that the model cannot produce are replaced with the unknown word. Otherwise, a reference
         # with such a word would have probability 0.
-        target = vocabulary.producible_ids(references)
+        target = vocabulary.convert_to_producible_ids(references)
         if len(models) > 1:
             width = int(target.max()) + 1
     scored = score([_ScoringModel(model, width) for model in models], {**sample, "target": target})

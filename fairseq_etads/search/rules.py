@@ -15,7 +15,7 @@ from .hypotheses import ActiveHypotheses, gather_beams
 from .settings import SearchSettings, SpecialTokens
 
 
-class Source(NamedTuple):
+class SourceLengths(NamedTuple):
     """The padding mask and the lengths of the documents in a search."""
 
     padding: Optional[Tensor]  # padding mask (B, S), True at padding; None if the source does not consist of tokens
@@ -23,7 +23,7 @@ class Source(NamedTuple):
     width: int  # S, the number of columns in the batch
 
     @classmethod
-    def of(cls, net_input: Dict[str, Tensor], eos: int, pad: int) -> "Source":
+    def from_net_input(cls, net_input: Dict[str, Tensor], eos: int, pad: int) -> "SourceLengths":
         """Read the padding mask and the lengths from a batch. As in fairseq, the batch may also contain speech."""
         if "src_tokens" in net_input:
             tokens = net_input["src_tokens"]
@@ -39,11 +39,11 @@ class Source(NamedTuple):
                 return cls(None, count if padding is None else padding.size(-1) - padding.sum(-1), frames.size(1))
         raise ValueError(f"expected src_tokens, source or features in net_input, which has {', '.join(net_input)}")
 
-    def token_counts(self) -> Tensor:
+    def count_tokens(self) -> Tensor:
         """Return the number of tokens (B,) in each document, including the end symbol but not padding."""
         return self.lengths if self.padding is None else (~self.padding).sum(1)
 
-    def select(self, documents: Tensor) -> "Source":
+    def select(self, documents: Tensor) -> "SourceLengths":
         """Select the documents with the given indices (n,)."""
         padding = None if self.padding is None else self.padding[documents]
         return self._replace(padding=padding, lengths=self.lengths[documents])
@@ -75,7 +75,7 @@ class SearchStep:
     number: int
     lprobs: Tensor
     live: ActiveHypotheses
-    source: Source
+    source: SourceLengths
     longest: Tensor
     special: SpecialTokens
     dictated: Optional[Tensor] = None
@@ -279,9 +279,9 @@ class NGramBlocker:
         exempt = step.longest.le(step.number)  # True for summaries that must end
         exempt = exempt if step.forced is None else exempt | step.forced
         exempt = exempt.repeat_interleave(step.lprobs.size(1))
-        self.block(step.live.tokens[:, :, 1 : step.number + 1].flatten(0, 1), step.lprobs.flatten(0, 1), exempt)
+        self.block_repeats(step.live.tokens[:, :, 1 : step.number + 1].flatten(0, 1), step.lprobs.flatten(0, 1), exempt)
 
-    def block(self, tokens: Tensor, lprobs: Tensor, exempt: Optional[Tensor] = None) -> None:
+    def block_repeats(self, tokens: Tensor, lprobs: Tensor, exempt: Optional[Tensor] = None) -> None:
         """Set the log-probabilities of forbidden words to -inf, in place.
 
         Args:

@@ -10,10 +10,10 @@ from ..layers.pointer import Selection
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import count_known_words
 from .options import SYSTEMS, DecodingOptions, FairseqOptions
-from .penalties import Scoring, check_options
+from .penalties import HypothesisScorer, check_options
 from .terms import parse_option
 
-_SCORING_OPTIONS = tuple(field.name for field in fields(Scoring))
+_SCORING_OPTIONS = tuple(field.name for field in fields(HypothesisScorer))
 
 
 @dataclass(frozen=True)
@@ -99,15 +99,15 @@ class SearchSettings:
     replace_unk: bool = DecodingOptions.replace_unknown
     copied_positions: bool = False
     max_len_per_document: bool = False
-    scoring: Scoring = Scoring()
+    scoring: HypothesisScorer = HypothesisScorer()
 
     @classmethod
-    def option_names(cls) -> Tuple[str, ...]:
+    def list_option_names(cls) -> Tuple[str, ...]:
         """Return the names of all options, including the scoring options."""
         return (*(field.name for field in fields(cls) if field.name != "scoring"), *_SCORING_OPTIONS)
 
     @classmethod
-    def of(cls, **options: Any) -> "SearchSettings":
+    def from_options(cls, **options: Any) -> "SearchSettings":
         """Create settings from keyword arguments, which can include scoring options.
 
         Raises:
@@ -120,7 +120,7 @@ class SearchSettings:
         for name in SYSTEMS:
             options[name] = parse_option(name, options.get(name, getattr(cls, name)))
         scoring = {name: options.pop(name) for name in _SCORING_OPTIONS if name in options}
-        return cls(scoring=Scoring(**scoring), **options)
+        return cls(scoring=HypothesisScorer(**scoring), **options)
 
     def __post_init__(self) -> None:
         check_options(self)
@@ -137,7 +137,9 @@ class SearchSettings:
                 "--replace-unk (or --replace-unknown) and --print-alignment cannot be combined: choose one"
             )
 
-    def resolved(self, strategy: Any, has_pointer: bool, vocabulary_size: int, positions: int) -> "SearchSettings":
+    def resolve_defaults(
+        self, strategy: Any, has_pointer: bool, vocabulary_size: int, positions: int
+    ) -> "SearchSettings":
         """Return a copy in which default values that depend on the models are replaced with actual values.
 
         Args:
@@ -158,8 +160,8 @@ class SearchSettings:
             raise ValueError(
                 f"--exact-length {self.exact_length}: choose 0 (off) to {longest - 1}, the number of positions"
             )
-        # Scoring.compute_upper_bound assumes that hypotheses are ranked by sums of log-probabilities. Other strategies
-        # use different rankings.
+        # HypothesisScorer.compute_upper_bound assumes that hypotheses are ranked by sums of log-probabilities. Other
+        # strategies use different rankings.
         is_beam_search = type(strategy) is fairseq_search.BeamSearch
         early_stopping = self.early_stopping
         if early_stopping is None:
@@ -219,7 +221,7 @@ class SpecialTokens:
     sentence_mark: int = -1
 
     @classmethod
-    def of(cls, dictionary: Any, settings: SearchSettings, eos: Optional[int] = None) -> "SpecialTokens":
+    def from_dictionary(cls, dictionary: Any, settings: SearchSettings, eos: Optional[int] = None) -> "SpecialTokens":
         """Look up the special tokens that the settings require.
 
         Args:

@@ -18,7 +18,7 @@ from ..kernels.linear import is_plain_linear
 from ..layers.decoder_output import get_decoder_capabilities
 from ..layers.embedding import SharedTableOutput
 from ..layers.recurrent import OutputLayer
-from ..vocabulary.candidates import Candidates
+from ..vocabulary.candidates import CandidateWords
 from ..vocabulary.output import OutputVocabulary
 from ..vocabulary.shortlist import Shortlist
 from .inference import WideLinear
@@ -60,7 +60,7 @@ def find_batch_candidates(
     special: SpecialTokens,
     start: int,
     beam: int,
-) -> Candidates:
+) -> CandidateWords:
     """Return the words over which the softmax is computed for a batch.
 
     Each document's list includes the words of its prefix and constraints. All lists include the special tokens.
@@ -81,10 +81,10 @@ def find_batch_candidates(
     always = (start, special.eos, *special.suppressed, *special.may_repeat, *marks)
     least = 2 * beam + 1  # enough words, so that the beam size does not depend on other documents
     words = torch.cat(extra, dim=1).long() if extra else None
-    return shortlist.candidates(net_input["src_tokens"], least, words, always)
+    return shortlist.choose_candidates(net_input["src_tokens"], least, words, always)
 
 
-def convert_to_search_ids(special: SpecialTokens, start: int, candidates: Candidates) -> Tuple[SpecialTokens, int]:
+def convert_to_search_ids(special: SpecialTokens, start: int, candidates: CandidateWords) -> Tuple[SpecialTokens, int]:
     """Convert the special tokens and the start symbol to search ids.
 
     The lists of all documents must contain these tokens.
@@ -101,7 +101,7 @@ def convert_to_search_ids(special: SpecialTokens, start: int, candidates: Candid
     return columns, column(start)
 
 
-def restrict_softmax(model: Any, src_tokens: Tensor, candidates: Candidates) -> Dict[str, Any]:
+def restrict_softmax(model: Any, src_tokens: Tensor, candidates: CandidateWords) -> Dict[str, Any]:
     """Create the additional encoder outputs that restrict the softmax to the candidates.
 
     Args:
@@ -111,12 +111,12 @@ def restrict_softmax(model: Any, src_tokens: Tensor, candidates: Candidates) -> 
     """
     decoder = model.decoder
     has_pointer = get_decoder_capabilities(model).pointer is not None
-    vocabulary = OutputVocabulary.of(src_tokens, decoder.dictionary, has_pointer, candidates)
+    vocabulary = OutputVocabulary.from_source(src_tokens, decoder.dictionary, has_pointer, candidates)
     output = _make_output_layer(decoder.output_projection, candidates)
     return {"vocabulary": vocabulary._replace(by_column=True), "candidate_output": output}
 
 
-def _make_output_layer(output: Any, candidates: Candidates) -> Callable[[Tensor], Tensor]:
+def _make_output_layer(output: Any, candidates: CandidateWords) -> Callable[[Tensor], Tensor]:
     """Create an output layer that computes the logits (…, C) of only the candidates from states (…, in)."""
     words = candidates.words
     if len(words) == candidates.known_words:
@@ -124,7 +124,7 @@ def _make_output_layer(output: Any, candidates: Candidates) -> Callable[[Tensor]
     elif isinstance(output, WideLinear):
         layer = output.restrict_to_words(words)
     elif isinstance(output, OutputLayer):
-        weight, bias = output.rows(words)
+        weight, bias = output.select_rows(words)
         layer = functools.partial(F.linear, weight=weight, bias=bias)
     else:
         chosen = None if output.bias is None else output.bias[words]

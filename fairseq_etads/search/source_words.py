@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..layers.decoder_output import DecoderOutput
 from ..layers.pointer import Selection
-from ..vocabulary.candidates import Candidates
+from ..vocabulary.candidates import CandidateWords
 from .hypotheses import Results
 from .settings import SpecialTokens
 from .shortlisting import restrict_softmax
@@ -70,7 +70,7 @@ def add_copied_positions(
     net_input: Dict[str, Tensor],
     special: SpecialTokens,
     selection: Optional[Selection] = None,
-    candidates: Optional[Candidates] = None,
+    candidates: Optional[CandidateWords] = None,
     bos_token: Optional[int] = None,
 ) -> None:
     """Set "copied_from" (T,) to the source position from which each token was copied, or -1 if it was generated.
@@ -91,16 +91,18 @@ def add_copied_positions(
     before[:, 0] = special.eos if bos_token is None else bos_token
     inputs = {name: value[documents] for name, value in net_input.items() if isinstance(value, Tensor)}
     if candidates is None:
-        output = DecoderOutput.of(model(**{**inputs, "prev_output_tokens": before}))
+        output = DecoderOutput.from_pair(model(**{**inputs, "prev_output_tokens": before}))
     else:
         found = restrict_softmax(model, inputs["src_tokens"], candidates.select(documents))
         encoder_out = {**model.encoder.forward_torchscript(inputs), **found}
-        output = DecoderOutput.of(model.decoder(before, encoder_out=encoder_out))
+        output = DecoderOutput.from_pair(model.decoder(before, encoder_out=encoder_out))
     pointer = output.pointer
     assert pointer is not None and output.vocabulary is not None, "a model with a pointer"
     if selection is not None:
         pointer = pointer.restrict_to_selection(selection._replace(probabilities=selection.probabilities[documents]))
-    positions = pointer.find_copied_positions(output.logits, output.vocabulary.target_columns(tokens))  # (n, T)
+    positions = pointer.find_copied_positions(
+        output.logits, output.vocabulary.convert_to_target_columns(tokens)
+    )  # (n, T)
     for (_, hypothesis), copied_from in zip(hypotheses, positions):
         hypothesis["copied_from"] = copied_from[: len(hypothesis["tokens"])]
 

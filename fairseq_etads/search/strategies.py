@@ -336,7 +336,7 @@ class _AllowedWordsFunction:
     def __call__(self, row: int, words: Tensor) -> List[int]:
         if self.vocabulary is None:
             return list(self.function(self.ids[row], words))
-        allowed = self.function(self.ids[row], self.vocabulary.dictionary_ids(words, row))
+        allowed = self.function(self.ids[row], self.vocabulary.convert_to_dictionary_ids(words, row))
         found = torch.tensor([int(word) for word in allowed], dtype=torch.long, device=words.device)
         return self.vocabulary.convert_producible_words(found, row).tolist()
 

@@ -36,7 +36,7 @@ class TermBatch(NamedTuple):
 
         Words that can be neither generated nor copied are replaced with the unknown word.
         """
-        return words if self.vocabulary is None else self.vocabulary.search_ids(words)
+        return words if self.vocabulary is None else self.vocabulary.convert_to_search_ids(words)
 
 
 class ActiveTerm(abc.ABC):

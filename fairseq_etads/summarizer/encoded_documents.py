@@ -2,7 +2,7 @@
 
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..search.encoded import EncodedBatch
+from ..search.encoder_cache import EncodedBatch
 from .documents import Batch, make_batches, split_into_chunks
 from .summarizer import MAX_TOKENS, READ_AHEAD, Summarizer
 from .summary import Summary

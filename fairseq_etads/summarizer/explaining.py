@@ -149,14 +149,14 @@ class Explainer:
         before = ids.roll(1, dims=1)
         before[:, 0] = self._texts.target.eos()
         with record_attention(model) as records:
-            output = DecoderOutput.of(model(**net_input, prev_output_tokens=before))
+            output = DecoderOutput.from_pair(model(**net_input, prev_output_tokens=before))
         vocabulary, pointer, attention = output.vocabulary, output.pointer, output.attention
         assert vocabulary is not None, "a model of this project"
-        written = vocabulary.producible_ids(ids)
+        written = vocabulary.convert_to_producible_ids(ids)
         log_probs = _compute_log_probs(model, output).gather(2, written[:, :, None])[0, :, 0]
         shares = copied_from = None
         if pointer is not None:
-            columns = vocabulary.target_columns(ids)
+            columns = vocabulary.convert_to_target_columns(ids)
             _, shares = pointer.compute_target_log_probs(output.logits.float().log_softmax(-1), columns)
             copied_from = pointer.find_copied_positions(output.logits, columns)[0]
         return _ForwardPass(
@@ -212,7 +212,7 @@ def _compute_log_probs(model: Any, output: DecoderOutput) -> Tensor:
     log_probs: Tensor = model.get_normalized_probs(output.to_pair(), log_probs=True).float()
     if output.pointer is None or not output.pointer.hard:
         return log_probs
-    mixed: Tensor = model.get_normalized_probs(output.mixed().to_pair(), log_probs=True).float()
+    mixed: Tensor = model.get_normalized_probs(output.to_mixture().to_pair(), log_probs=True).float()
     return torch.where(log_probs.isneginf(), mixed, log_probs)
 
 

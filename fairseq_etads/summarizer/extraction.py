@@ -4,7 +4,7 @@ from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
-from ..search.content.candidates import Choice, choose_sentences
+from ..search.content.candidates import SentenceChoice, choose_sentences
 from ..search.content.model import ContentModel
 from ..text.alignment import align_tokens
 from ..text.picking import PickingSettings
@@ -94,7 +94,7 @@ class SentencePicker:
 
     def choose_with_content_model(
         self, every: Sequence[DocumentSentence], written: Sequence[str], most_words: Optional[int]
-    ) -> Tuple[Choice, List[Tuple[int, str]]]:
+    ) -> Tuple[SentenceChoice, List[Tuple[int, str]]]:
         """Choose the sentences of a summary with the content model.
 
         Args:

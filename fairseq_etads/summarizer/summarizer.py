@@ -13,7 +13,7 @@ from ..layers.decoder_output import get_pointer
 from ..platform.errors import InputError
 from ..search import call_options
 from ..search.content.reranking import Reranker
-from ..search.encoded import EncodedBatch
+from ..search.encoder_cache import EncodedBatch
 from ..search.generator import SummaryGenerator
 from ..search.hypotheses import Results
 from ..search.inference import InferenceModel
@@ -290,7 +290,7 @@ class Summarizer:
         try:
             if infer_dtype not in self._copies:
                 copies = InferenceModel(self._model, infer_dtype)
-                copies.current()  # create the copy now, so that an error about an unsupported dtype names the option
+                copies.get_current_copy()  # create it now, so that an error about an unsupported dtype names the option
                 self._copies[infer_dtype] = copies
             if chooses:
                 groups = choose_group_count(settings["beam_size"])
@@ -381,7 +381,7 @@ class Summarizer:
         best = hypotheses[0]
         if search.reranker is not None:
             spelled = [self._spell_hypothesis(row, one, batch, search)[0].tokens for one in hypotheses]
-            best = search.reranker.ranked(batch.documents[row].tokens, spelled, hypotheses)[0]
+            best = search.reranker.rank_hypotheses(batch.documents[row].tokens, spelled, hypotheses)[0]
         return self._make_summary(row, best, batch, search)
 
     def _spell_hypothesis(

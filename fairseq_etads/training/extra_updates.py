@@ -94,14 +94,14 @@ def get_auxiliary_task(name: str) -> Type[AuxiliaryTask]:
     )
 
 
-class Schedule(NamedTuple):
+class UpdateSchedule(NamedTuple):
     """Schedule in which ``times`` auxiliary updates follow each block of ``every`` summarisation updates."""
 
     every: int
     times: int
 
     @classmethod
-    def parse(cls, text: str) -> "Schedule":
+    def parse(cls, text: str) -> "UpdateSchedule":
         """Parse the value of --auxiliary-every, such as "100:10". Raises ValueError if the value is malformed."""
         found = re.fullmatch(r"0*([1-9][0-9]{0,8}):0*([1-9][0-9]{0,8})", text)
         if found is None:
@@ -111,7 +111,7 @@ class Schedule(NamedTuple):
             )
         return cls(*map(int, found.groups()))
 
-    def turns(self, updates: int) -> range:
+    def list_due_updates(self, updates: int) -> range:
         """Return the indices (from 0) of the auxiliary updates to run after summarisation update number ``updates``."""
         if updates % self.every:
             return range(0)
@@ -136,7 +136,7 @@ class ExtraUpdates:
 
     def __init__(self, task: Any, model: Any):
         self.flag = f"--auxiliary-task {task.cfg.auxiliary_task}"
-        self.schedule = Schedule.parse(task.cfg.auxiliary_every)
+        self.schedule = UpdateSchedule.parse(task.cfg.auxiliary_every)
         self.clip_norm = task.cfg.clip_norm
         self.auxiliary_task = get_auxiliary_task(str(task.cfg.auxiliary_task))(task, model)
 
@@ -147,11 +147,11 @@ class ExtraUpdates:
         if isinstance(optimizer, _NARROW):
             raise ValueError(f"{self.flag} trains in float32: leave out --fp16, --bf16 and --amp")
 
-    def follow(self, optimizer: Any, model: Any, updates: int) -> None:
+    def run_due_updates(self, optimizer: Any, model: Any, updates: int) -> None:
         """Run the auxiliary updates that are due after ``updates`` summarisation updates, and log their results."""
         sums: Dict[str, float] = {}
         total = 0
-        for number in self.schedule.turns(updates):
+        for number in self.schedule.list_due_updates(updates):
             count, figures = self._run_update(optimizer, unwrap_model(model), number)
             total += count
             for name, value in figures.items():

@@ -2,8 +2,8 @@
 
 The functions compute losses for coverage, word labels, sentence labels, sentence selection and a closed-book decoder
 from model outputs. The criterion itself computes the negative log-likelihood, label smoothing and the loss of a
-supervised switch. :class:`LossChecks` rejects non-finite losses, and :func:`convert_to_numbers` converts logged tensors
-to numbers.
+supervised switch. :class:`LossChecker` rejects non-finite losses, and :func:`convert_to_numbers` converts logged
+tensors to numbers.
 """
 
 import logging
@@ -22,14 +22,14 @@ from fairseq.utils import get_perplexity
 from omegaconf import II
 from torch import Tensor, nn
 
-from ..kernels.precision import at_least_float32
+from ..kernels.precision import widen_to_float32
 from ..layers.attention_probe import FIGURES, observe_attention
 from ..layers.decoder_output import Capabilities, DecoderOutput, WordRequest, get_decoder_capabilities, unwrap_model
 from ..layers.pointer import LogVocab, PointerOutput, WordLogProbs
 from ..layers.sentence_selector import SentenceSelection
 from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, Bounds, check_values
 from ..text.words import SENTENCE_MARK
-from ..vocabulary.candidates import Candidates
+from ..vocabulary.candidates import CandidateWords
 from ..vocabulary.output import OutputVocabulary
 
 LARGEST_LOSS = 1e20
@@ -56,7 +56,7 @@ def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
         The coverage losses, shape (B, T), in at least float32. They are 0 at padding and at the first word of each
         summary.
     """
-    attention = at_least_float32(attention) * real[:, :, None]
+    attention = widen_to_float32(attention) * real[:, :, None]
     before = attention.cumsum(dim=1) - attention
     return torch.minimum(attention, before).sum(dim=2)
 
@@ -69,7 +69,7 @@ def compute_selection_losses(logits: Tensor, labels: Tensor, real: Tensor) -> Te
         labels: binary labels, shape (B, U).
         real: boolean mask, shape (B, U). The loss is 0 where the mask is False.
     """
-    logits = at_least_float32(logits).masked_fill(~real, 0)
+    logits = widen_to_float32(logits).masked_fill(~real, 0)
     losses = F.binary_cross_entropy_with_logits(logits, labels.to(logits).clamp(min=0), reduction="none")
     return losses.masked_fill(~real, 0)
 
@@ -126,7 +126,7 @@ def compute_closed_book_loss(logits: Tensor, target: Tensor, pad: int, unk: int)
         pad, unk: dictionary ids of the padding symbol and the unknown word.
     """
     words = target.masked_fill(target >= logits.shape[2], unk)
-    return F.cross_entropy(at_least_float32(logits).transpose(1, 2), words, ignore_index=pad, reduction="none")
+    return F.cross_entropy(widen_to_float32(logits).transpose(1, 2), words, ignore_index=pad, reduction="none")
 
 
 def check_finite(loss: Tensor, sample: Dict[str, Any], skip_overflow: bool = False) -> bool:
@@ -169,7 +169,7 @@ def _is_searching_for_nan(model: nn.Module) -> bool:
     return any(isinstance(getattr(hook, "__self__", None), NanDetector) for hook in model._forward_hooks.values())
 
 
-class LossChecks:
+class LossChecker:
     """Apply :func:`check_finite` to the losses of each update without waiting for a GPU.
 
     On a CPU, losses are checked immediately. On a GPU, such a check would have to wait for the loss between the forward
@@ -180,7 +180,7 @@ class LossChecks:
     def __init__(self) -> None:
         self._unchecked: List[Tuple[Tensor, Dict[str, Any]]] = []
 
-    def factor(self, loss: Tensor, sample: Dict[str, Any], model: nn.Module, skip_overflow: bool) -> Any:
+    def compute_factor(self, loss: Tensor, sample: Dict[str, Any], model: nn.Module, skip_overflow: bool) -> Any:
         """Return a factor by which to multiply the total loss of a batch: NaN if a loss is not finite, and 1 otherwise.
 
         Args:
@@ -205,9 +205,9 @@ class LossChecks:
         """
         if gradient_is_finite:
             self._unchecked.clear()
-        self.check(skip_overflow)
+        self.check_skipped_update(skip_overflow)
 
-    def check(self, skip_overflow: bool) -> None:
+    def check_skipped_update(self, skip_overflow: bool) -> None:
         """Check the losses of the last update if it was skipped. If the update was applied, its losses are valid."""
         unchecked, self._unchecked = self._unchecked, []
         for loss, sample in unchecked:
@@ -438,7 +438,7 @@ class SummarizationNLL(FairseqCriterion):
         self.no_words = [*({mark} - {self.unk}), task.target_dictionary.eos(), self.padding_idx]
         self._updates = 0
         self._overflows_are_skipped = False
-        self._loss_checks = LossChecks()
+        self._loss_checker = LossChecker()
 
     @classmethod
     def check_options(cls, cfg: Any, capabilities: Capabilities) -> None:
@@ -459,7 +459,7 @@ class SummarizationNLL(FairseqCriterion):
 
         fairseq calls this method before each update and each validation.
         """
-        self._loss_checks.check(self._overflows_are_skipped)
+        self._loss_checker.check_skipped_update(self._overflows_are_skipped)
         found: SummarizationNLL = super().train(mode)
         return found
 
@@ -470,7 +470,7 @@ class SummarizationNLL(FairseqCriterion):
             gradient_is_finite: whether fairseq has checked that the gradient is finite. With --amp, torch performs this
                 check.
         """
-        self._loss_checks.record_applied_update(gradient_is_finite, self._overflows_are_skipped)
+        self._loss_checker.record_applied_update(gradient_is_finite, self._overflows_are_skipped)
 
     def get_current_coverage_weight(self) -> float:
         """Return the weight of the coverage loss in the current update."""
@@ -509,18 +509,18 @@ class SummarizationNLL(FairseqCriterion):
         loss = loss.masked_fill(~real, 0)
         skips = self._overflows_are_skipped and model.training
         # If a loss is not finite, the factor is NaN, so the gradient is not finite either.
-        total = self._weighted_sum(loss, real, weights) * self._loss_checks.factor(
+        total = self._compute_weighted_sum(loss, real, weights) * self._loss_checker.compute_factor(
             loss, sample, unwrap_model(model), skips
         )
         for name, (weight, values) in self._compute_further_losses(model, sample, output, real).items():
             logs[name] = values
             if model.training and weight:
-                total = total + weight * self._weighted_sum(values, real, weights)
+                total = total + weight * self._compute_weighted_sum(values, real, weights)
         selection = None
         if self.selection_weight:
             selection = compute_selection_loss(output.selection, sample, self.no_words, model.training)
         if selection is not None and model.training:
-            total = total + self.selection_weight * self._weighted_sum(selection[:, None] * real, real, weights)
+            total = total + self.selection_weight * self._compute_weighted_sum(selection[:, None] * real, real, weights)
 
         logging_output = {
             "loss": total.detach(),
@@ -546,7 +546,7 @@ class SummarizationNLL(FairseqCriterion):
         request: Dict[str, Any] = {}
         if get_decoder_capabilities(unwrap_model(model)).takes_requests:
             request["request"] = WordRequest(target, self.specials if self.label_smoothing else None)
-        return DecoderOutput.of(model(**net_input, **request))
+        return DecoderOutput.from_pair(model(**net_input, **request))
 
     def _compute_word_losses(
         self, output: DecoderOutput, target: Tensor
@@ -559,8 +559,10 @@ class SummarizationNLL(FairseqCriterion):
         """
         # External models return logits for all known words.
         vocabulary = output.vocabulary or OutputVocabulary(output.logits.shape[2], self.unk)
-        columns = vocabulary.target_columns(target)
-        nll, loss, logs = self._compute_likelihood(output.log_vocab(), output.pointer, columns, vocabulary.candidates)
+        columns = vocabulary.convert_to_target_columns(target)
+        nll, loss, logs = self._compute_likelihood(
+            output.compute_log_vocab(), output.pointer, columns, vocabulary.candidates
+        )
         return nll, loss, columns != self.padding_idx, logs
 
     def _compute_further_losses(
@@ -606,7 +608,7 @@ class SummarizationNLL(FairseqCriterion):
             found["inconsistency_loss"] = self.inconsistency_weight, values
         return found
 
-    def _weighted_sum(self, values: Tensor, real: Tensor, weights: Tensor) -> Tensor:
+    def _compute_weighted_sum(self, values: Tensor, real: Tensor, weights: Tensor) -> Tensor:
         """Compute the sum of ``values`` (N, T), weighted by ``weights`` (N,). The values must be 0 at padding.
 
         With --length-normalised, the values are averaged over the words of each summary before they are summed.
@@ -616,7 +618,11 @@ class SummarizationNLL(FairseqCriterion):
         return (values * weights[:, None]).sum()
 
     def _compute_likelihood(
-        self, log_vocab: LogVocab, pointer: Optional[PointerOutput], target: Tensor, candidates: Optional[Candidates]
+        self,
+        log_vocab: LogVocab,
+        pointer: Optional[PointerOutput],
+        target: Tensor,
+        candidates: Optional[CandidateWords],
     ) -> Tuple[Tensor, Tensor, Dict[str, Tensor]]:
         """Compute the likelihood of each target word.
 
@@ -650,7 +656,9 @@ class SummarizationNLL(FairseqCriterion):
             smooth = total / count
         return -log_prob, self._smooth_labels(-log_prob, -smooth), {"p_gen": p_gen, "copied": copied}
 
-    def _sum_producible_log_probs(self, log_vocab: LogVocab, candidates: Optional[Candidates]) -> Tuple[Tensor, Any]:
+    def _sum_producible_log_probs(
+        self, log_vocab: LogVocab, candidates: Optional[CandidateWords]
+    ) -> Tuple[Tensor, Any]:
         """Compute the sum of the log-probabilities that label smoothing averages.
 
         Returns:

@@ -270,7 +270,7 @@ _PASSED_BY_FAIRSEQ = (
 )
 """Decoding options that fairseq's tasks already pass to generators."""
 _PASSED_SETTINGS = {*map(get_setting_name, _PASSED_BY_FAIRSEQ), "normalize_scores"}
-_OWN_NAMES = tuple(name for name in SearchSettings.option_names() if name not in _PASSED_SETTINGS)
+_OWN_NAMES = tuple(name for name in SearchSettings.list_option_names() if name not in _PASSED_SETTINGS)
 _SEARCHES = (
     "constraints", "diverse_beam_groups", "diverse_beam_strength", "diversity_rate", "sampling", "sampling_topk",
     "sampling_topp", "score_reference",

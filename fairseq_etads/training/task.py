@@ -19,7 +19,7 @@ from fairseq.tasks import FairseqTask, register_task
 from fairseq.tasks.translation import load_langpair_dataset
 from torch import Tensor
 
-from ..data.checked import DataChecks, check_not_empty, check_subword_model
+from ..data.data_checks import DataChecks, check_not_empty, check_subword_model
 from ..data.factors import SourceFactors
 from ..data.pairs import SummarizationDataset, detect_language_pair
 from ..data.selection import DocumentLabels
@@ -28,7 +28,7 @@ from ..data.unknown_words import check_split_words
 from ..evaluation.rouge import METRICS
 from ..kernels.linear import mark_matrices
 from ..layers.decoder_output import Capabilities, TrainingCriterion, capabilities_of, get_pointer, get_pointer_kind
-from ..models.external import (
+from ..models.external_models import (
     build_external_model,
     check_evaluated_options,
     is_external_model,
@@ -42,16 +42,16 @@ from ..platform.option_checks import check_values
 from ..search.content.model import ContentModel
 from ..search.content.reranking import ContentTerm, Reranker
 from ..search.generator import SummaryGenerator
-from ..search.lengths import Lengths
+from ..search.lengths import TextLengths
 from ..search.reference_scores import score_references
 from ..vocabulary.dictionary import (
     SummarizationDictionary,
     check_same_ids,
-    check_trained_with,
+    check_training_dictionaries,
     compute_fingerprint,
     limit_known_words,
 )
-from ..vocabulary.kinds import detect_subwords
+from ..vocabulary.token_kinds import detect_subwords
 from .checks import (
     check_compatible,
     check_decoding,
@@ -63,7 +63,7 @@ from .checks import (
 from .extra_updates import ExtraUpdates, get_auxiliary_task
 from .losses import convert_to_numbers
 from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig, collect_search_options
-from .validation import ValidationSummaries, check_best_metric
+from .validation import ValidationSummarizer, check_best_metric
 
 logger = logging.getLogger(__name__)
 
@@ -115,12 +115,13 @@ class SummarizationTask(FairseqTask):
         self._training_folder = ""
         self._evaluated: Any = None  # the training split as a validation set
         self._criterion: Any = None  # the criterion used in training
-        self._summaries = ValidationSummaries(self, cfg) if ValidationSummaries.are_requested(cfg) else None
+        self._summaries = ValidationSummarizer(self, cfg) if ValidationSummarizer.are_requested(cfg) else None
 
     @classmethod
     def setup_task(cls, cfg: SummarizationConfig, **kwargs: Any) -> "SummarizationTask":
         """Create the task and load the dictionaries in the data folder."""
-        compat.install()  # in a Python program, the module of fairseq-train may have been imported after the plugin
+        # In a Python program, the module of fairseq-train may have been imported after the plugin.
+        compat.install_patches()
         if not cfg.data:
             raise ValueError("no data folder given: name the output of fairseq-preprocess or etads-prepare")
         directory, *further = utils.split_paths(cfg.data)
@@ -190,8 +191,8 @@ class SummarizationTask(FairseqTask):
             model = super().build_model(cfg, from_checkpoint)
         self.capabilities = self.capabilities | capabilities_of(model)
         self.trained_by = getattr(model, "trained_by", None)
-        self.factors.read(getattr(model, "factors", ()))
-        self.labels.read(getattr(model, "label_unit", None), getattr(model, "labels_in_order", False))
+        self.factors.request_factors(getattr(model, "factors", ()))
+        self.labels.request_labels(getattr(model, "label_unit", None), getattr(model, "labels_in_order", False))
         if self.is_loading:
             return model
         mark_matrices(model)
@@ -214,7 +215,7 @@ class SummarizationTask(FairseqTask):
         """Return whether the model will also be trained on an auxiliary task."""
         return str(self.cfg.auxiliary_task) != "none" and not self.is_loading
 
-    def auxiliary_parts(self, cfg: Any) -> Dict[str, Any]:
+    def make_auxiliary_modules(self, cfg: Any) -> Dict[str, Any]:
         """Return the named modules that --auxiliary-task adds to a recurrent model with the options ``cfg``."""
         return get_auxiliary_task(str(self.cfg.auxiliary_task)).parts(cfg) if self.trains_auxiliary_task else {}
 
@@ -234,7 +235,7 @@ class SummarizationTask(FairseqTask):
             # Check the generation options now rather than at the first validation.
             if self._summaries is not None:
                 check_decoding(self.cfg, self._summaries.options, "--pointer" in self.capabilities)
-        self.labels.read_for_criterion(cfg, get_criterion_class(cfg))
+        self.labels.request_labels_for_criterion(cfg, get_criterion_class(cfg))
         return super().build_criterion(cfg, from_checkpoint)
 
     def build_bpe(self, args: Any) -> Any:
@@ -341,7 +342,7 @@ class SummarizationTask(FairseqTask):
             self._criterion.record_applied_update(gradient_is_finite=not isinstance(optimizer, AMPOptimizer))
         super().optimizer_step(optimizer, model, update_num)
         if self.extra_updates is not None:
-            self.extra_updates.follow(optimizer, model, update_num + 1)
+            self.extra_updates.run_due_updates(optimizer, model, update_num + 1)
 
     def valid_step(self, sample: Any, model: Any, criterion: Any, **kwargs: Any) -> Any:
         """Compute the validation loss of a batch.
@@ -441,7 +442,7 @@ class SummarizationTask(FairseqTask):
             self._training_folder = directory
         if split == self.cfg.train_subset and pairs.tgt_sizes is not None and len(pairs.tgt_sizes):
             sizes = (min(int(size) - 1, self.truncate_target) for size in pairs.tgt_sizes)  # exclude the end symbol
-            self.summary_lengths = Lengths(sizes).percentiles()
+            self.summary_lengths = TextLengths(sizes).get_percentiles()
         self.datasets[split] = dataset
 
     def build_dataset_for_inference(
@@ -519,7 +520,7 @@ class SummarizationTask(FairseqTask):
             if prefix_allowed_tokens_fn and not isinstance(generator.search, PrefixConstrainedBeamSearch):
                 raise ValueError(f"prefix_allowed_tokens_fn does not go with {type(generator.search).__name__}")
             settings = generator.settings
-            logger.info(f"score: {settings.scoring.describe()}; early stopping: {settings.early_stopping}")
+            logger.info(f"score: {settings.scoring.describe_formula()}; early stopping: {settings.early_stopping}")
         return generator
 
     def inference_step(
@@ -595,8 +596,8 @@ class SummarizationTask(FairseqTask):
             ValueError: a dictionary differs from the one in the checkpoint. The message names the dictionary.
         """
         try:
-            check_trained_with(state, self.src_dict, self.tgt_dict)
-            self.factors.check_trained_with(state.get("factor_dictionaries", {}))
+            check_training_dictionaries(state, self.src_dict, self.tgt_dict)
+            self.factors.check_training_dictionaries(state.get("factor_dictionaries", {}))
         except ValueError as error:
             raise ValueError(f"training cannot continue from {path} with {self.cfg.data}: {error}") from None
 
@@ -607,8 +608,8 @@ class SummarizationTask(FairseqTask):
         only the dictionaries are compared (see :meth:`check_resumed`). In this case, the truncation lengths are read
         from the options of the command, as usual in fairseq.
         """
-        check_trained_with(state_dict, self.src_dict, self.tgt_dict)
-        self.factors.check_trained_with(state_dict.get("factor_dictionaries", {}))
+        check_training_dictionaries(state_dict, self.src_dict, self.tgt_dict)
+        self.factors.check_training_dictionaries(state_dict.get("factor_dictionaries", {}))
         first, self._trained = self._trained is None, state_dict
         for option in ("truncate_source", "truncate_target"):
             trained = state_dict.get(option)
@@ -624,7 +625,7 @@ class SummarizationTask(FairseqTask):
         """Return the maximum lengths of documents and summaries after truncation, including the end symbol."""
         return self.truncate_source + 1, self.truncate_target + 1
 
-    def trained_positions(self) -> Tuple[Optional[int], Optional[int]]:
+    def get_trained_positions(self) -> Tuple[Optional[int], Optional[int]]:
         """Return the ``max_positions`` of the checkpoint to load, or (None, None) if there is no checkpoint."""
         if self._trained is None or "truncate_source" not in self._trained:
             return None, None
@@ -640,7 +641,7 @@ class SummarizationTask(FairseqTask):
 
     @property
     def subwords(self) -> str:
-        """The kind of subwords in the data, as found by :func:`~fairseq_etads.vocabulary.kinds.detect_subwords`."""
+        """The kind of subwords in the data; see :func:`~fairseq_etads.vocabulary.token_kinds.detect_subwords`."""
         return detect_subwords(self.src_dict, self.cfg.data)
 
     @property

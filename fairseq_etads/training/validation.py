@@ -23,7 +23,7 @@ from ..platform.option_checks import format_option_name
 from ..search.options import DECLARED, format_value_error
 from ..text import tokenizer  # noqa: F401  # registers --tokenizer etads
 from ..text.subwords import OPAQUE, SUBWORDS
-from ..vocabulary.kinds import detect_subwords, detect_words, make_opaque_encoder
+from ..vocabulary.token_kinds import detect_subwords, detect_words, make_opaque_encoder
 
 logger = logging.getLogger(__name__)
 sample_logger = logging.getLogger(f"{__name__}.samples")
@@ -160,7 +160,7 @@ def build_detokenizer(name: str, text: Optional[str]) -> Any:
     return encoders.build_tokenizer(Namespace(tokenizer=name, **values))
 
 
-class ValidationSummaries:
+class ValidationSummarizer:
     """Summarise the first documents of a validation set to compute ROUGE scores and log samples.
 
     Samples are logged as detokenised text. Without ``--eval-rouge-detok``, the tokenisation of the data is detected

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 
-class Candidates:
+class CandidateWords:
     """The candidates of a batch of B texts.
 
     Args:
@@ -37,7 +37,9 @@ class Candidates:
         if shared or not len(texts):
             ids = ids.view(1, -1)
         ids = ids.sort(dim=1).values
-        frequent = self._frequent_words(ids, min(limit, known_words), min(specials, known_words))  # (B,) or (1,)
+        frequent = self._count_frequent_candidates(
+            ids, min(limit, known_words), min(specials, known_words)
+        )  # (B,) or (1,)
         if texts.device.type == "cpu":
             on_some_list = int(frequent.max())  # all ids below this number are on at least one list
             rare = ids[ids >= on_some_list].unique()
@@ -51,7 +53,7 @@ class Candidates:
             self.allowed = (self.words < frequent[:, None]).scatter(1, torch.searchsorted(self.words, ids), True)
 
     @staticmethod
-    def _frequent_words(ids: Tensor, limit: int, specials: int) -> Tensor:
+    def _count_frequent_candidates(ids: Tensor, limit: int, specials: int) -> Tensor:
         """Compute the smallest K (B,) for which the ids below K and the text contain at least ``limit`` distinct words.
 
         Args:
@@ -72,7 +74,7 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.words)
 
-    def columns(self, ids: Tensor) -> Tensor:
+    def convert_to_columns(self, ids: Tensor) -> Tensor:
         """Convert extended ids (N, …) to columns. Slot k has the extended id V + k and the column C + k.
 
         N is a multiple of B, and rows that belong to the same text are adjacent. Words that are not on the list of the
@@ -86,12 +88,12 @@ class Candidates:
         is_slot = ids >= self.known_words
         return torch.where(is_slot, ids - self.known_words + len(self), torch.where(listed, place, self.unk))
 
-    def extended_ids(self, columns: Tensor) -> Tensor:
-        """Convert columns of any shape to extended ids, as the inverse of :meth:`columns`."""
+    def convert_to_extended_ids(self, columns: Tensor) -> Tensor:
+        """Convert columns of any shape to extended ids, as the inverse of :meth:`convert_to_columns`."""
         is_slot = columns >= len(self)
         return torch.where(is_slot, columns - len(self) + self.known_words, self.words[columns.masked_fill(is_slot, 0)])
 
-    def restrict(self, logits: Tensor) -> Tensor:
+    def mask_unlisted_words(self, logits: Tensor) -> Tensor:
         """Set the logits (N, T, C) to minus infinity for words that are not on the list of the text.
 
         N is a multiple of B, and rows that belong to the same text are adjacent. If gradients are disabled, the logits
@@ -103,7 +105,7 @@ class Candidates:
         fill = logits.masked_fill if torch.is_grad_enabled() else logits.masked_fill_
         return fill(~allowed[:, None], -math.inf)
 
-    def spread(self, scores: Tensor) -> Tensor:
+    def reindex_by_extended_id(self, scores: Tensor) -> Tensor:
         """Convert log-probabilities (N, T, C + K), indexed by column, to (N, T, V + K), indexed by extended id.
 
         The log-probability of words that are not candidates is -inf.
@@ -115,13 +117,13 @@ class Candidates:
             wide[:, :, self.known_words :] = scores[:, :, len(self) :]
         return wide
 
-    def to(self, device: Union[str, torch.device]) -> "Candidates":
+    def to(self, device: Union[str, torch.device]) -> "CandidateWords":
         """Return a copy of the candidates with all tensors moved to ``device``."""
         moved = copy.copy(self)
         moved.words, moved.allowed = self.words.to(device), None if self.allowed is None else self.allowed.to(device)
         return moved
 
-    def select(self, texts: Tensor) -> "Candidates":
+    def select(self, texts: Tensor) -> "CandidateWords":
         """Return the candidates for the texts with the given indices (N,). The columns do not change."""
         chosen = copy.copy(self)
         chosen.allowed = None if self.allowed is None else self.allowed.index_select(0, texts)

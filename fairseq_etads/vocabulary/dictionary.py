@@ -66,7 +66,7 @@ def compute_fingerprint(dictionary: Dictionary) -> str:
     return hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
-def check_trained_with(state: Mapping[str, Any], source: Dictionary, target: Dictionary) -> None:
+def check_training_dictionaries(state: Mapping[str, Any], source: Dictionary, target: Dictionary) -> None:
     """Raise ValueError if a checkpoint was trained with other dictionaries.
 
     Args:

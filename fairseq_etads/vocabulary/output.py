@@ -19,7 +19,7 @@ from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple, U
 import torch
 from torch import Tensor
 
-from .candidates import Candidates
+from .candidates import CandidateWords
 from .dictionary import count_known_words, hide_unknown_words
 
 
@@ -99,7 +99,7 @@ class BatchVocab:
         bos: int,
         eos: int,
         unk: int,
-        candidates: Optional[Candidates] = None,
+        candidates: Optional[CandidateWords] = None,
         bounded: bool = False,
     ):
         most = src_tokens.shape[1] if bounded and src_tokens.is_cuda else None
@@ -120,7 +120,7 @@ class BatchVocab:
         self.slot_words = table[:, :slot_count]
 
         extended = torch.where(outside, slots + known_words, src_tokens)
-        self.source_columns = extended if candidates is None else candidates.columns(extended)
+        self.source_columns = extended if candidates is None else candidates.convert_to_columns(extended)
         self.is_word = torch.arange(width, device=src_tokens.device) < distinct[:, None]
         columns = src_tokens.new_zeros(len(src_tokens), width + 1)
         columns = columns.scatter(1, torch.where(self.copyable, self.word_numbers, width), self.source_columns)
@@ -206,16 +206,16 @@ class OutputVocabulary(NamedTuple):
     known_words: int
     unk: int
     slots: Optional[BatchVocab] = None
-    candidates: Optional[Candidates] = None
+    candidates: Optional[CandidateWords] = None
     by_column: bool = False
 
     @classmethod
-    def of(
+    def from_source(
         cls,
         src_tokens: Tensor,
         dictionary: Any,
         pointer: bool,
-        candidates: Optional[Candidates] = None,
+        candidates: Optional[CandidateWords] = None,
         bounded: bool = False,
     ) -> "OutputVocabulary":
         """Create the output vocabulary for source documents (B, S).
@@ -240,7 +240,7 @@ class OutputVocabulary(NamedTuple):
             slots = BatchVocab(src_tokens, size, **special, candidates=candidates, bounded=bounded)
         return cls(size, unk, slots, candidates)
 
-    def extended_ids(self, tokens: Tensor) -> Tensor:
+    def convert_to_extended_ids(self, tokens: Tensor) -> Tensor:
         """Convert dictionary ids to extended ids.
 
         Words that are neither known nor in the document are replaced with the unknown word.
@@ -249,29 +249,29 @@ class OutputVocabulary(NamedTuple):
             return hide_unknown_words(tokens, self.known_words, self.unk)
         return self.slots.encode(tokens)
 
-    def target_columns(self, tokens: Tensor) -> Tensor:
+    def convert_to_target_columns(self, tokens: Tensor) -> Tensor:
         """Convert dictionary ids to columns. Words without a column are replaced with the unknown word."""
-        extended = self.extended_ids(tokens)
-        return extended if self.candidates is None else self.candidates.columns(extended)
+        extended = self.convert_to_extended_ids(tokens)
+        return extended if self.candidates is None else self.candidates.convert_to_columns(extended)
 
-    def producible_ids(self, tokens: Tensor) -> Tensor:
+    def convert_to_producible_ids(self, tokens: Tensor) -> Tensor:
         """Convert dictionary ids to extended ids of words to which the model assigns a probability.
 
-        Unlike :meth:`extended_ids`, this method also replaces words without a column with the unknown word.
+        Unlike :meth:`convert_to_extended_ids`, this method also replaces words without a column with the unknown word.
         """
-        extended = self.extended_ids(tokens)
+        extended = self.convert_to_extended_ids(tokens)
         if self.candidates is None:
             return extended
-        return extended.masked_fill(self.candidates.columns(extended) == self.unk, self.unk)
+        return extended.masked_fill(self.candidates.convert_to_columns(extended) == self.unk, self.unk)
 
-    def search_ids(self, tokens: Tensor) -> Tensor:
+    def convert_to_search_ids(self, tokens: Tensor) -> Tensor:
         """Convert dictionary ids to search ids. Words without a search id are replaced with the unknown word."""
-        return self.target_columns(tokens) if self.by_column else self.extended_ids(tokens)
+        return self.convert_to_target_columns(tokens) if self.by_column else self.convert_to_extended_ids(tokens)
 
     def _convert_from_search_ids(self, search_ids: Tensor) -> Tensor:
         """Convert search ids of any shape to extended ids."""
         if self.by_column and self.candidates is not None:
-            return self.candidates.extended_ids(search_ids)
+            return self.candidates.convert_to_extended_ids(search_ids)
         return search_ids
 
     def reindex_by_search_id(self, scores: Tensor) -> Tensor:
@@ -279,16 +279,16 @@ class OutputVocabulary(NamedTuple):
 
         The log-probability of words without a column is minus infinity.
         """
-        return scores if self.by_column or self.candidates is None else self.candidates.spread(scores)
+        return scores if self.by_column or self.candidates is None else self.candidates.reindex_by_extended_id(scores)
 
-    def dictionary_ids(self, search_ids: Tensor, document: Optional[int] = None) -> Tensor:
+    def convert_to_dictionary_ids(self, search_ids: Tensor, document: Optional[int] = None) -> Tensor:
         """Convert search ids (N, T), or the search ids (T,) of the summary of one ``document``, to dictionary ids."""
         extended = self._convert_from_search_ids(search_ids)
         if self.slots is None:
             return extended
         return self.slots.decode(extended) if document is None else self.slots.decode(extended[None], document)[0]
 
-    def known_ids(self, search_ids: Tensor) -> Tensor:
+    def convert_to_known_ids(self, search_ids: Tensor) -> Tensor:
         """Convert search ids of any shape to ids of known words, for models without a pointer.
 
         Slots are replaced with the unknown word.
@@ -316,7 +316,7 @@ class OutputVocabulary(NamedTuple):
         Words that the summary of the document cannot contain are omitted.
         """
         vocabulary = self.select(torch.tensor([document], device=words.device))
-        translate = vocabulary.target_columns if self.by_column else vocabulary.producible_ids
+        translate = vocabulary.convert_to_target_columns if self.by_column else vocabulary.convert_to_producible_ids
         ids = translate(words[None])[0]
         return ids[ids.ne(self.unk) | words.eq(self.unk)]
 

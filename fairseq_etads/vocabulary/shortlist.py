@@ -17,11 +17,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .candidates import Candidates
+from .candidates import CandidateWords
 from .dictionary import count_known_words
 
 
-class ListedCandidates(Candidates):
+class ListedCandidates(CandidateWords):
     """The candidates of a batch of B texts, where each text has its own list.
 
     Args:
@@ -59,9 +59,9 @@ class Shortlist:
     specials: int
     unk: int
 
-    def candidates(
+    def choose_candidates(
         self, src_tokens: Tensor, least: int, extra: Optional[Tensor] = None, always: Sequence[int] = ()
-    ) -> Candidates:
+    ) -> CandidateWords:
         """Choose the candidates for the summaries of B documents.
 
         Args:
@@ -85,7 +85,7 @@ class Shortlist:
         return ListedCandidates(listed[:, : self.known_words].to(src_tokens.device), self.unk)
 
     @classmethod
-    def of(cls, frequent: np.ndarray, together: np.ndarray, source: Any, target: Any) -> "Shortlist":
+    def from_arrays(cls, frequent: np.ndarray, together: np.ndarray, source: Any, target: Any) -> "Shortlist":
         """Create a shortlist from the arrays in a shortlist file and the dictionaries.
 
         Args:

@@ -29,7 +29,7 @@ def test_a_tensor_left_on_the_cpu(monkeypatch):
 
 
 def test_an_item_in_the_search(monkeypatch):
-    plain = NGramBlocker.block
+    plain = NGramBlocker.block_repeats
 
     def asking(self, tokens, lprobs, exempt=None):
         if lprobs.max().item() > 1:
@@ -38,7 +38,7 @@ def test_an_item_in_the_search(monkeypatch):
 
     options = {"no_repeat_ngram_size": 2, "max_len_b": 30, "min_len": 25}
     _, steps, before = search("pointer", "cuda", **options)
-    monkeypatch.setattr(NGramBlocker, "block", asking)
+    monkeypatch.setattr(NGramBlocker, "block_repeats", asking)
     _, _, after = search("pointer", "cuda", **options)
     before, after = (sum(waits.syncs.values()) / steps for waits in (before, after))
     assert before <= 1 < after, "the budget of test_waits_cuda.py is exceeded"

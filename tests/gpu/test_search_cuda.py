@@ -193,7 +193,9 @@ def test_drawn_summaries_have_their_probability(strategy):
             previous = torch.cat([torch.tensor([EOS]), tokens[:-1]])[None]
             with torch.no_grad():
                 scores = model.get_normalized_probs(model(**one, prev_output_tokens=previous), log_probs=True)[0]
-                columns = model.decoder.output_vocabulary(one["src_tokens"]).extended_ids(tokens[None])[0]
+                columns = model.decoder.make_output_vocabulary(one["src_tokens"]).convert_to_extended_ids(tokens[None])[
+                    0
+                ]
             expected = scores.gather(1, columns[:, None])[:, 0]
             free = slice(0, min(len(tokens), 9))  # at the greatest length the end is forced
             torch.testing.assert_close(
@@ -222,9 +224,9 @@ def test_a_copy_in_another_format_finds_summaries(name):
 def test_a_gpu_before_ampere_gets_float16_and_refuses_bfloat16(capability, auto, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: capability)
     model = sharpened("etads", task=TASK).cuda()
-    assert next(InferenceModel(model, "auto").current().parameters()).dtype == auto
-    assert next(InferenceModel(model, "fp16").current().parameters()).dtype == torch.float16
+    assert next(InferenceModel(model, "auto").get_current_copy().parameters()).dtype == auto
+    assert next(InferenceModel(model, "fp16").get_current_copy().parameters()).dtype == torch.float16
     with pytest.raises(ValueError, match=r"--infer-dtype bf16: .*capability .* choose fp16, fp32 or auto"):
-        InferenceModel(model, "bf16").current()
+        InferenceModel(model, "bf16").get_current_copy()
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (8, 0))
-    assert next(InferenceModel(model, "auto").current().parameters()).dtype == torch.bfloat16
+    assert next(InferenceModel(model, "auto").get_current_copy().parameters()).dtype == torch.bfloat16

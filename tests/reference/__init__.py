@@ -41,11 +41,11 @@ from .selection import (
     bottom_up,
     combined_attention,
     cosines,
-    greedy_extract,
     inconsistency_loss,
     label_copied_words,
     match_sentences,
     novel_sentences,
+    select_by_greedy_recall,
     sentence_extractor,
 )
 
@@ -74,7 +74,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "2",
             "multi_head",
-            "layers.aggregation.Aggregation",
+            "layers.aggregation.LayerAggregation",
             "layers/test_aggregation.py::test_aggregation_against_the_oracle",
         ),
         Equation(
@@ -157,7 +157,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "4",
             "multi_head",
-            "layers.aggregation.Aggregation",
+            "layers.aggregation.LayerAggregation",
             "layers/test_aggregation.py::test_aggregation_against_the_oracle",
         ),
         Equation(
@@ -181,7 +181,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "15 to 17",
             "aggregate",
-            "layers.aggregation.Aggregation",
+            "layers.aggregation.LayerAggregation",
             "layers/test_aggregation.py::test_aggregation_against_the_oracle",
         ),
         Equation(
@@ -239,7 +239,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "section 2.1",
             "candidates",
-            "vocabulary.candidates.Candidates",
+            "vocabulary.candidates.CandidateWords",
             "vocabulary/test_candidates.py::test_a_shared_list_is_that_of_the_loop",
         ),
         Equation(
@@ -289,7 +289,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "docs/decoding.md, the bound of an unfinished hypothesis",
             "best_possible_score",
-            "search.penalties.Scoring",
+            "search.penalties.HypothesisScorer",
             "search/test_stopping.py::test_a_document_ends_as_soon_as_the_rule_lets_it",
         ),
         Equation(
@@ -368,8 +368,8 @@ EQUATIONS: Dict[str, List[Equation]] = {
     "Inconsistency loss, Hsu et al. 2018": [
         Equation(
             "labels",
-            "greedy_extract",
-            "data.labels.labels.greedy_extract",
+            "select_by_greedy_recall",
+            "data.labels.labels.select_by_greedy_recall",
             "data/test_labels.py::test_extracted_sentences_are_those_of_the_definition",
         ),
         Equation(

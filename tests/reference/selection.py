@@ -35,7 +35,7 @@ def match_sentences(document, summary):
     return found
 
 
-def greedy_extract(document, summary, recall):
+def select_by_greedy_recall(document, summary, recall):
     """Hsu et al. 2018; ``recall(sentences, summary)`` is the summary-level ROUGE-L recall of another program."""
     numbers = [j for j in range(len(document)) if document[j]]
     order = sorted(numbers, key=lambda j: (-recall([document[j]], summary), j))

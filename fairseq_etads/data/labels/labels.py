@@ -75,7 +75,7 @@ def match_sentences(document: Sequence[Words], summary: Sequence[Words]) -> List
     return found
 
 
-def greedy_extract(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
+def select_by_greedy_recall(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
     """Select document sentences that together have a high ROUGE-L recall of the summary (Hsu et al. 2018).
 
     Sentences are considered in descending order of their individual summary-level ROUGE-L recall. A sentence is

@@ -34,7 +34,7 @@ class WordText(NamedTuple):
         numbers = numbers[:limit]
         return cls(words[: numbers[-1] + 1] if numbers else [], numbers)
 
-    def sentences(self) -> List[List[str]]:
+    def split_sentences(self) -> List[List[str]]:
         """Return the words of each sentence.
 
         Sentence i is preceded by i sentence marks. Therefore, any sentence except the last may be empty.
@@ -58,12 +58,12 @@ class WordText(NamedTuple):
             marks += word == SENTENCE_MARK
         return found
 
-    def spread_to_tokens(self, values: Sequence[Any]) -> List[Any]:
+    def expand_to_tokens(self, values: Sequence[Any]) -> List[Any]:
         """Return a value for each token, given a value for each word. The value of sentence marks is None."""
         marked = [None if word == SENTENCE_MARK else value for word, value in zip(self.words, values)]
         return [marked[number] for number in self.word_numbers]
 
 
-def summary_sentences(tokens: Sequence[str], subwords: str) -> List[List[str]]:
+def list_summary_sentences(tokens: Sequence[str], subwords: str) -> List[List[str]]:
     """Return the non-empty sentences of a summary."""
-    return [sentence for sentence in WordText.from_tokens(tokens, subwords).sentences() if sentence]
+    return [sentence for sentence in WordText.from_tokens(tokens, subwords).split_sentences() if sentence]

@@ -3,7 +3,7 @@
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from ...evaluation.rouge import RougeSettings
-from .choosing import LONGEST, Expectation, choose_sentence_set
+from .choosing import LONGEST, ExpectedNgrams, choose_sentence_set
 from .model import ContentModel
 
 
@@ -21,8 +21,11 @@ class Candidate(NamedTuple):
     written: Optional[int]
 
 
-class Choice(NamedTuple):
-    """The chosen sentences of a summary, in order, and their expected ROUGE (:meth:`Expectation.expected_rouge`)."""
+class SentenceChoice(NamedTuple):
+    """The chosen sentences of a summary, in order, and their expected ROUGE.
+
+    Expected ROUGE is described in :meth:`ExpectedNgrams.compute_expected_rouge`.
+    """
 
     sentences: List[Candidate]
     score: float
@@ -44,7 +47,7 @@ def choose_sentences(
     probabilities: Sequence[float],
     written: Sequence[List[str]] = (),
     most_words: Optional[int] = None,
-) -> Choice:
+) -> SentenceChoice:
     """Choose the set of sentences with the highest expected ROUGE.
 
     Args:
@@ -59,11 +62,15 @@ def choose_sentences(
         The chosen sentences and their score. The list is empty if no candidate contains words.
     """
     document = [stem_words(sentence) for sentence in sentences]
-    expected = Expectation(model.items(document, pad_probabilities(probabilities, len(sentences))), model.length)
+    expected = ExpectedNgrams(
+        model.predict_items(document, pad_probabilities(probabilities, len(sentences))), model.length
+    )
     candidates = merge_sentences(sentences, document, written)
     words = [stem_words(candidate.words) for candidate in candidates]
     chosen = choose_sentence_set(words, expected, most_words or LONGEST * model.length)
-    return Choice([candidates[place] for place in chosen], expected.expected_rouge([words[place] for place in chosen]))
+    return SentenceChoice(
+        [candidates[place] for place in chosen], expected.compute_expected_rouge([words[place] for place in chosen])
+    )
 
 
 def merge_sentences(

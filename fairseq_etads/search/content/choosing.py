@@ -18,7 +18,7 @@ WIDTH = 10
 """Beam size, the number of sentence sets that the search extends in each step."""
 
 
-class Expectation(NamedTuple):
+class ExpectedNgrams(NamedTuple):
     """The words and bigrams that are expected in the reference summary of a document.
 
     Attributes:
@@ -29,7 +29,7 @@ class Expectation(NamedTuple):
     items: Mapping[Item, float]
     length: float
 
-    def expected_rouge(self, sentences: Sequence[Sequence[str]]) -> float:
+    def compute_expected_rouge(self, sentences: Sequence[Sequence[str]]) -> float:
         """Return the expected ROUGE-1 F1 of a summary plus :data:`BIGRAM_WEIGHT` times the expected ROUGE-2 F1.
 
         F1 is estimated as 2 × (expected number of common grams) / (number of grams in the summary + expected number of
@@ -51,7 +51,9 @@ class Expectation(NamedTuple):
         return total
 
 
-def choose_sentence_set(sentences: Sequence[Sequence[str]], expectation: Expectation, most_words: float) -> List[int]:
+def choose_sentence_set(
+    sentences: Sequence[Sequence[str]], expectation: ExpectedNgrams, most_words: float
+) -> List[int]:
     """Choose the set of sentences with the highest expected ROUGE, using beam search over sets of increasing size.
 
     Args:
@@ -80,12 +82,12 @@ def choose_sentence_set(sentences: Sequence[Sequence[str]], expectation: Expecta
                     continue
                 numbers = tuple(sorted((*kept, number)))
                 if numbers not in scores:
-                    scores[numbers] = expectation.expected_rouge([sentences[one] for one in numbers])
+                    scores[numbers] = expectation.compute_expected_rouge([sentences[one] for one in numbers])
         beam = sorted(scores, key=lambda numbers: (-scores[numbers], numbers))[:WIDTH]
         if beam and scores[beam[0]] > best_score:
             best, best_score = beam[0], scores[beam[0]]
     if not best and usable:
-        return [max(usable, key=lambda number: (expectation.expected_rouge([sentences[number]]), -number))]
+        return [max(usable, key=lambda number: (expectation.compute_expected_rouge([sentences[number]]), -number))]
     return list(best)
 
 

@@ -39,7 +39,7 @@ class FeatureNetwork(NamedTuple):
     deviation: np.ndarray
     layers: Tuple[Tuple[np.ndarray, np.ndarray], ...]
 
-    def probabilities(self, features: np.ndarray) -> np.ndarray:
+    def predict_probabilities(self, features: np.ndarray) -> np.ndarray:
         """Compute the probability of each item from its row of features."""
         x = (features - self.mean) / self.deviation
         for number, (weight, bias) in enumerate(self.layers):
@@ -66,7 +66,7 @@ class ContentModel(NamedTuple):
     length: float
     of_extractor: bool = True
 
-    def items(self, document: Sentences, probabilities: Sequence[float]) -> Dict[Item, float]:
+    def predict_items(self, document: Sentences, probabilities: Sequence[float]) -> Dict[Item, float]:
         """Predict, for each item of a document, the probability that the summary contains it.
 
         Args:
@@ -77,10 +77,10 @@ class ContentModel(NamedTuple):
         if any(document):
             for order, table in make_feature_tables(document, probabilities, self.priors).items():
                 if table.items:
-                    found.update(zip(table.items, self.networks[order].probabilities(table.features).tolist()))
+                    found.update(zip(table.items, self.networks[order].predict_probabilities(table.features).tolist()))
         return found
 
-    def kept(self) -> Dict[Item, Tuple[int, int]]:
+    def get_stored_counts(self) -> Dict[Item, Tuple[int, int]]:
         """Return the counts of the items that :meth:`save` stores, without the rarest items."""
         items = self.priors.keep_frequent(LEAST_DOCUMENTS).counts
         kept: Dict[Item, Tuple[int, int]] = {}
@@ -99,7 +99,7 @@ class ContentModel(NamedTuple):
             stored[f"mean.{order}"], stored[f"deviation.{order}"] = network.mean, network.deviation
             for number, (weight, bias) in enumerate(network.layers):
                 stored[f"weight.{order}.{number}"], stored[f"bias.{order}.{number}"] = weight, bias
-        kept = sorted(self.kept().items())
+        kept = sorted(self.get_stored_counts().items())
         text = "\n".join(" ".join(gram) for (gram, _), _ in kept).encode()
         stored["grams"] = np.frombuffer(text, dtype=np.uint8)
         stored["counts"] = np.array([(count, *row) for (_, count), row in kept], dtype=np.uint32).reshape(-1, 3)

@@ -8,7 +8,7 @@ from ...text.words import SENTENCE_MARK
 from ..hypotheses import Results
 from ..terms import ActiveTerm, SearchTerm, TermBatch
 from .candidates import stem_words
-from .choosing import Expectation
+from .choosing import ExpectedNgrams
 from .consensus import compute_consensus
 from .model import ContentModel
 
@@ -41,9 +41,9 @@ class Reranker(NamedTuple):
     Attributes:
         model: the content model, which must have been trained without an extractor (``etads-content RUN`` with a
             summariser's run folder).
-        weight: the weight of the expected ROUGE (:meth:`Expectation.expected_rouge`) relative to the score from the
-            search. The consensus (:func:`~.consensus.compute_consensus`) has :data:`CONSENSUS_WEIGHT` times this
-            weight.
+        weight: the weight of the expected ROUGE (:meth:`ExpectedNgrams.compute_expected_rouge`) relative to the score
+            from the search. The consensus (:func:`~.consensus.compute_consensus`) has :data:`CONSENSUS_WEIGHT` times
+            this weight.
         subwords: the type of subwords in the tokens; see :func:`~fairseq_etads.text.subwords.find_word_ends`.
     """
 
@@ -51,7 +51,7 @@ class Reranker(NamedTuple):
     weight: float
     subwords: str
 
-    def scores(
+    def compute_scores(
         self, document: Sequence[str], hypotheses: Sequence[Sequence[str]], scores: Sequence[float]
     ) -> List[float]:
         """Add the weighted expected ROUGE and consensus to the score of each hypothesis of a document.
@@ -63,17 +63,17 @@ class Reranker(NamedTuple):
                 the consensus of the others.
         """
         sentences = [stem_words(sentence) for sentence in split_sentences(join_words(document, self.subwords)[0])]
-        items = self.model.items(sentences, make_position_probabilities(len(sentences)))
-        expected = Expectation(items, self.model.length)
+        items = self.model.predict_items(sentences, make_position_probabilities(len(sentences)))
+        expected = ExpectedNgrams(items, self.model.length)
         words = [join_words(tokens, self.subwords)[0] for tokens in hypotheses]
         texts = [stem_words([word for word in one if word != SENTENCE_MARK]) for one in words]
         agreement = compute_consensus(texts, [math.isfinite(score) for score in scores])
         return [
-            score + self.weight * (expected.expected_rouge([text]) + CONSENSUS_WEIGHT * agrees)
+            score + self.weight * (expected.compute_expected_rouge([text]) + CONSENSUS_WEIGHT * agrees)
             for score, text, agrees in zip(scores, texts, agreement)
         ]
 
-    def ranked(
+    def rank_hypotheses(
         self, document: Sequence[str], tokens: Sequence[Sequence[str]], hypotheses: Sequence[Dict[str, Any]]
     ) -> List[Dict[str, Any]]:
         """Return the hypotheses with their new scores, sorted from best to worst.
@@ -83,7 +83,7 @@ class Reranker(NamedTuple):
             tokens: the tokens of each hypothesis, without start and end symbols.
             hypotheses: the hypotheses from the search, in the same order as ``tokens``.
         """
-        scores = self.scores(document, tokens, [float(one["score"]) for one in hypotheses])
+        scores = self.compute_scores(document, tokens, [float(one["score"]) for one in hypotheses])
         scored = [{**one, "score": one["score"].new_tensor(score)} for one, score in zip(hypotheses, scores)]
         return sorted(scored, key=lambda hypothesis: -float(hypothesis["score"]))
 
@@ -112,4 +112,4 @@ class ContentTerm(SearchTerm):
         for ids, hypotheses in zip(batch.net_input["src_tokens"].tolist(), results):
             document = [self.source_dictionary[word] for word in ids if word not in special]
             texts = [[words[word] for word in one["tokens"].tolist() if word not in special] for one in hypotheses]
-            hypotheses[:] = self.reranker.ranked(document, texts, hypotheses)
+            hypotheses[:] = self.reranker.rank_hypotheses(document, texts, hypotheses)

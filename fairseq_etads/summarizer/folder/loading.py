@@ -88,9 +88,9 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
         # No memory is allocated on the meta device. This is important because config.json may specify any number of
         # layers.
         with torch.device("meta"):
-            weights.check(_build_model(folder, config, task).state_dict())
+            weights.check_weights(_build_model(folder, config, task).state_dict())
         model = _build_model(folder, config, task)
-    model.load_state_dict(weights.read(model.state_dict()), strict=True)
+    model.load_state_dict(weights.read_weights(model.state_dict()), strict=True)
     tokenizer = TextTokenizer(
         TextConfig(**{f"text_{name}": v for name, v in config.text.items() if name != "subwords"})
     )

@@ -48,7 +48,7 @@ class ExtractiveWeights(tuple):
     of_release: bool = False
 
     @classmethod
-    def of(cls, weights: Sequence[float], of_release: bool) -> "ExtractiveWeights":
+    def from_numbers(cls, weights: Sequence[float], of_release: bool) -> "ExtractiveWeights":
         """Create an instance from the values of α for one of the two variants of the features."""
         made = cls(weights)
         made.of_release = of_release
@@ -84,9 +84,9 @@ def parse_weights(given: Any) -> Tuple[float, ...]:
         of_release = name == RELEASE
         text = numbers if of_release else given
         if of_release and not numbers:
-            return ExtractiveWeights.of(RELEASED_WEIGHTS, True)
+            return ExtractiveWeights.from_numbers(RELEASED_WEIGHTS, True)
     try:
-        weights = ExtractiveWeights.of(
+        weights = ExtractiveWeights.from_numbers(
             [float(part) for part in (text.split(",") if isinstance(text, str) else text)], of_release
         )
     except (TypeError, ValueError):
@@ -130,7 +130,7 @@ class ExtractiveTerm(SearchTerm):
         check_one_vocabulary(models, dictionary)
 
     def begin(self, batch: TermBatch) -> ActiveTerm:
-        return ExtractiveFeatures.of(batch.net_input, self.weights, batch.vocabulary, batch.dictionary)
+        return ExtractiveFeatures.from_net_input(batch.net_input, self.weights, batch.vocabulary, batch.dictionary)
 
     def finish(self, results: Results, batch: TermBatch) -> None:
         add_features(results, batch.net_input["src_tokens"], self.weights, batch.dictionary)
@@ -170,7 +170,7 @@ class ExtractiveFeatures(ActiveTerm):
         self.first = first.scatter_reduce(1, self.numbers, places, "amin")[:, : self.width]  # (B, U)
 
     @classmethod
-    def of(
+    def from_net_input(
         cls,
         net_input: Dict[str, Tensor],
         weights: Sequence[float],
@@ -192,7 +192,7 @@ class ExtractiveFeatures(ActiveTerm):
         if tokens is None or tokens.dim() != 2:
             raise ValueError("--extractive-weights: the documents do not consist of words")
         vocabulary = vocabulary or OutputVocabulary(count_known_words(dictionary), dictionary.unk())
-        words = vocabulary.search_ids(tokens)
+        words = vocabulary.convert_to_search_ids(tokens)
         return cls(
             words.masked_fill(_is_special_symbol(tokens, dictionary) | words.eq(vocabulary.unk), NO_WORD), weights
         )
@@ -264,7 +264,7 @@ def count_features(document: Sequence[int], summary: Sequence[int], of_release: 
             are not words.
         of_release: whether to compute the features as in the authors' released code.
     """
-    near, far = ExtractiveWeights.of((), of_release).distances
+    near, far = ExtractiveWeights.from_numbers((), of_release).distances
     ngrams: List[Set[Tuple[int, ...]]] = [set(zip(document)), set(zip(document, document[near:]))]
     ngrams.append(set(zip(document, document[far - near :], document[far:])))
     first = {word: place for place, word in reversed([*enumerate(document)])}

@@ -16,12 +16,12 @@ import torch.nn.functional as F
 from fairseq.models import FairseqEncoder, FairseqEncoderDecoderModel, FairseqIncrementalDecoder
 from torch import Tensor, nn
 
-from ...kernels.precision import at_least_float32
+from ...kernels.precision import widen_to_float32
 from ...layers.decoder_output import DecoderOutput, NetOutput, PointingDecoder, WordRequest, multiply_by_documents
 from ...layers.embedding import VocabularyEmbedding, mark_lookup_table
 from ...layers.pointer import Pointer
 from ...models.common import (
-    EncodingDecoding,
+    EncoderDecoderMixin,
     SummarizationModel,
     check_vocabulary_sizes,
     register_presets,
@@ -182,7 +182,7 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
 
         The padding mask (B, M) is True at padding. The weights have float32 or higher precision.
         """
-        scores = at_least_float32(multiply_by_documents(query, keys.transpose(1, 2)))
+        scores = widen_to_float32(multiply_by_documents(query, keys.transpose(1, 2)))
         hidden = padding.repeat_interleave(len(query) // len(keys), dim=0)[:, None]
         return scores.masked_fill(hidden, -math.inf).softmax(dim=2)
 
@@ -192,7 +192,7 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         return logits
 
 
-class ABSModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel):
+class ABSModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDecoderModel):
     """The model of attention-based summarisation (ABS).
 
     Choose one of :data:`PRESETS` with ``--arch``. See :class:`NeuralLanguageModelConfig` for the options.

@@ -18,7 +18,13 @@ from ...layers.beam_state import BeamState
 from ...layers.decoder_output import DecoderOutput, NetOutput, PointingDecoder, WordRequest, multiply_by_documents
 from ...layers.embedding import VocabularyEmbedding
 from ...layers.pointer import Pointer
-from ...models.common import EncodingDecoding, PositionedModel, compute_position_limit, register_presets, to_namespace
+from ...models.common import (
+    EncoderDecoderMixin,
+    PositionedModel,
+    compute_position_limit,
+    register_presets,
+    to_namespace,
+)
 from ...models.convolutions import parse_convolutions
 from ...vocabulary.dictionary import remove_copy_tail
 from ...vocabulary.word_vectors import load_word_vectors
@@ -183,7 +189,7 @@ def _count_position_embeddings(positions: int, dictionary: Any) -> int:
     return positions + int(dictionary.pad()) + 1
 
 
-class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
+class ConvolutionalModel(PositionedModel, EncoderDecoderMixin, FConvModel):
     """A convolutional encoder-decoder model: fairseq's ``fconv`` with an optional pointer.
 
     Choose one of :data:`PRESETS` with ``--arch``. See :class:`ConvolutionalConfig` for the options.

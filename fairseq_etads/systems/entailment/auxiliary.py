@@ -13,7 +13,7 @@ from fairseq.data import data_utils
 from torch import Tensor, nn
 
 from ...data.nli_pairs import LABELS, find_tokenisation_problem, read_pairs
-from ...kernels.precision import at_least_float32
+from ...kernels.precision import widen_to_float32
 from ...platform.errors import InputError
 from ...text.tokenizer import TextConfig, TextTokenizer
 from ...training.extra_updates import AuxiliaryTask, data_folder, register_extra_updates
@@ -164,7 +164,7 @@ class EntailmentTask(AuxiliaryTask):
         """
         device = next(model.parameters()).device
         premises, hypotheses, labels = (tensor.to(device) for tensor in self.pairs.make_batch(number))
-        logits = at_least_float32(classify_pairs(model, premises, hypotheses))  # (N, C)
+        logits = widen_to_float32(classify_pairs(model, premises, hypotheses))  # (N, C)
         right = int((logits.argmax(dim=1) == labels).sum())
         return F.cross_entropy(logits, labels), len(labels), {"accuracy": right}
 

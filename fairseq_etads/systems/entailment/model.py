@@ -61,7 +61,7 @@ class NliConfig:
     keep_case: bool = False
     hide_digits: bool = False
 
-    def tokenizer(self) -> TextTokenizer:
+    def make_tokenizer(self) -> TextTokenizer:
         """Create the tokeniser that was applied to raw text during training."""
         kind = DigitHidingTokenizer if self.hide_digits else TextTokenizer
         return kind(TextConfig(text_words=self.words, text_keep_case=self.keep_case))
@@ -72,7 +72,7 @@ class NliConfig:
         return DecomposableAttention(table, self.width, len(LABELS), dropout)
 
 
-def words_to_ids(words: Sequence[str], dictionary: Dictionary, keep_case: bool) -> Tensor:
+def convert_words_to_ids(words: Sequence[str], dictionary: Dictionary, keep_case: bool) -> Tensor:
     """Return the ids (T,), int64, of ``<s>`` and of all known words in a text.
 
     Words without a counterpart in the other text can be aligned with ``<s>``. Unknown words are skipped.
@@ -119,7 +119,7 @@ class EntailmentScorer:
             raise InputError(f"{folder / WORDS} does not match the fingerprint in {CONFIG}. {ADVICE}")
         with torch.device("meta"):  # skip memory allocation and random initialisation
             model = config.make_model(dictionary)
-        weights = WeightsFile(folder / WEIGHTS, {}, ADVICE).read(model.state_dict())
+        weights = WeightsFile(folder / WEIGHTS, {}, ADVICE).read_weights(model.state_dict())
         model.load_state_dict({name: weight.float() for name, weight in weights.items()}, assign=True)
         return cls(model.requires_grad_(False), dictionary, config)
 
@@ -168,7 +168,7 @@ class EntailmentScorer:
 
     def _convert_to_ids(self, words: Sequence[str]) -> Tensor:
         words = [hide_digits(word) for word in words] if self.config.hide_digits else words
-        return words_to_ids(words, self.dictionary, self.config.keep_case)
+        return convert_words_to_ids(words, self.dictionary, self.config.keep_case)
 
 
 def write_config(folder: Path, config: NliConfig, dictionary: Dictionary, about: Dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from ...evaluation.rewards import Text, split_sentences
 from ...kernels.upload import to_device
 from ...layers.decoder_output import Capabilities, WordRequest, get_decoder_capabilities, unwrap_model
 from ...platform.option_checks import SIZE, Bounds, check_values, format_option, get_given_options
-from ...search.encoded import EncodedBatch
+from ...search.encoder_cache import EncodedBatch
 from ...search.generator import SummaryGenerator, in_evaluation_mode
 from ...search.inference import InferenceModel
 from ...search.strategies import SamplingWithGreedy
@@ -259,7 +259,7 @@ class SummarizationRL(SummarizationNLL):
         # EncodedBatch stores its contents on the CPU. Therefore, use it only if the model is on the CPU.
         if encoder_out is not None and sample["net_input"]["src_tokens"].device.type == "cpu":
             encoded = EncodedBatch()
-            encoded.of(0).store_encoder_out(inference.current(), encoder_out)
+            encoded.get_model_cache(0).store_encoder_out(inference.get_current_copy(), encoder_out)
         sampled: List[Tensor] = []
         greedy: List[Tensor] = []
         for hypotheses in generator.generate(None, sample, encoded=encoded):

@@ -18,7 +18,7 @@ from ...evaluation.rewards import EntailmentReward, Reward, RougeSalReward, Text
 from ...models.selector import WordTagger
 from ...platform.systems import explain_missing_system, is_installed
 from ...text.subwords import OPAQUE, join_words
-from ...vocabulary.kinds import detect_subwords, detect_words
+from ...vocabulary.token_kinds import detect_subwords, detect_words
 
 logger = logging.getLogger(__name__)
 
@@ -119,7 +119,7 @@ class TokenEntailmentModel:
             kind = OPAQUE[self._subwords]
             raise ValueError(f"{option} {path}: the data consists of {kind}, but entailment models need words")
         kind = detect_words(dictionary, self._subwords)
-        self._tokenizer = config.tokenizer() if kind == "raw" else None
+        self._tokenizer = config.make_tokenizer() if kind == "raw" else None
         if kind not in (config.words, "raw"):
             logger.warning(
                 f"{option} {path}: the model was trained on text with --words {config.words}, but the data seems to be "

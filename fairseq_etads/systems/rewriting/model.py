@@ -19,7 +19,7 @@ from ...models.common import check_sentence_mark, make_preset_dataclass, registe
 from ...models.selector import SelectingModel, make_encoder_embedding
 from ...platform.option_checks import SIZE, check_values
 from ...text.words import SENTENCE_MARK
-from .pointer_network import WIDTHS, Candidates, Critic, PointerNetwork, SentenceConvolution
+from .pointer_network import WIDTHS, Critic, PointerNetwork, SentenceCandidates, SentenceConvolution
 
 
 @dataclass
@@ -138,7 +138,7 @@ class PointerExtractor(SelectingModel):
             learnt = {name[len(own) :]: value for name, value in state_dict.items() if name.startswith(own)}
             state_dict.update({f"{copied}{name}": value.clone() for name, value in learnt.items()})
 
-    def encode_sentences(self, src_tokens: Tensor) -> Candidates:
+    def encode_sentences(self, src_tokens: Tensor) -> SentenceCandidates:
         """Encode the sentences of the documents (B, S)."""
         tokens, there, _ = group_words_by_sentence(
             src_tokens, self.find_real_words(src_tokens), self.mark, self.max_sentences, self.max_words
@@ -148,15 +148,15 @@ class PointerExtractor(SelectingModel):
         vectors = self.convolution(self.embed_tokens(tokens.reshape(batch * count, width)), there)
         missing = ~there.any(dim=1).view(batch, count)
         states = self.sentences(vectors.view(batch, count, -1), missing)[0]  # (B, N, D)
-        return Candidates(states, missing)
+        return SentenceCandidates(states, missing)
 
-    def append_stop_candidate(self, sentences: Candidates) -> Candidates:
+    def append_stop_candidate(self, sentences: SentenceCandidates) -> SentenceCandidates:
         """Append the stop vector to the candidates, if the extractor has one."""
         if self.stop is None:
             return sentences
         states, missing = sentences
         stop = self.stop.to(states).expand(len(states), 1, -1)
-        return Candidates(torch.cat([states, stop], dim=1), nn.functional.pad(missing, (0, 1), value=False))
+        return SentenceCandidates(torch.cat([states, stop], dim=1), nn.functional.pad(missing, (0, 1), value=False))
 
     def forward(
         self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, chosen: Optional[Tensor] = None, **_: Any

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from ...attention import log_attention
-from ...kernels.precision import at_least_float32
+from ...kernels.precision import widen_to_float32
 from ...layers.additive import SharedKeys, SharedStates
 from ...layers.recurrent import run_lstm
 
@@ -48,7 +48,7 @@ class SentenceConvolution(nn.Module):
         return torch.cat(found, dim=1)
 
 
-class Candidates(NamedTuple):
+class SentenceCandidates(NamedTuple):
     """The candidates that can be selected from B documents: sentences and, with --learn-to-stop, a stop candidate.
 
     Attributes:
@@ -80,7 +80,7 @@ State = Tuple[Tensor, Tensor]
 """The state h and memory cell c of an LSTM, each (1, B, H)."""
 
 
-class _AdditiveScores(nn.Module):
+class _AdditiveScorer(nn.Module):
     """Additive attention scores v · tanh(W_k h_j + W_q q_t), with the weights v, W_k and W_q."""
 
     def __init__(self, width: int, hidden: int):
@@ -89,9 +89,9 @@ class _AdditiveScores(nn.Module):
         self.query = nn.Linear(hidden, hidden, bias=False)
         self.weight = nn.Parameter(torch.empty(hidden).uniform_(-(hidden**-0.5), hidden**-0.5))
 
-    def scores(self, query: Tensor, keys: SharedKeys) -> Tensor:
+    def compute_scores(self, query: Tensor, keys: SharedKeys) -> Tensor:
         """Compute the scores (B, T, C) of C candidates from queries q (B, T, H) and the candidates' keys."""
-        return keys.scores(self.query(query), self.weight)
+        return keys.compute_scores(self.query(query), self.weight)
 
 
 class PointerNetwork(nn.Module):
@@ -115,10 +115,10 @@ class PointerNetwork(nn.Module):
         self.lstm = nn.LSTM(width, hidden, batch_first=True)
         self.first_input = nn.Parameter(torch.empty(width).uniform_(-0.1, 0.1))
         self.first_states = nn.Parameter(torch.empty(2, hidden).uniform_(-0.01, 0.01))  # h and c
-        self.glimpse = _AdditiveScores(width, hidden)
-        self.choice = _AdditiveScores(width, hidden)
+        self.glimpse = _AdditiveScorer(width, hidden)
+        self.choice = _AdditiveScorer(width, hidden)
 
-    def compute_memory(self, candidates: Candidates) -> PointerMemory:
+    def compute_memory(self, candidates: SentenceCandidates) -> PointerMemory:
         """Compute the tensors that all steps read. This is done once per batch."""
         glimpsed = self.glimpse.key(candidates.states)
         keys = SharedKeys(self.choice.key(candidates.states))
@@ -142,10 +142,10 @@ class PointerNetwork(nn.Module):
             missing candidates are not masked.
         """
         steps, state = run_lstm(self.lstm, inputs, state)  # (B, T, H)
-        weights = log_attention(self.glimpse.scores(steps, memory.glimpsed), memory.missing).exp()
-        return self.choice.scores(memory.values.compute_weighted_sum(weights), memory.keys), state
+        weights = log_attention(self.glimpse.compute_scores(steps, memory.glimpsed), memory.missing).exp()
+        return self.choice.compute_scores(memory.values.compute_weighted_sum(weights), memory.keys), state
 
-    def score_selection(self, candidates: Candidates, chosen: Tensor) -> Tensor:
+    def score_selection(self, candidates: SentenceCandidates, chosen: Tensor) -> Tensor:
         """Score the candidates at each step of a given selection.
 
         Args:
@@ -180,7 +180,7 @@ class Critic(nn.Module):
         self.network = PointerNetwork(width, hidden)
         self.value = nn.Linear(width, 1)
 
-    def forward(self, sentences: Candidates, steps: int) -> Tensor:
+    def forward(self, sentences: SentenceCandidates, steps: int) -> Tensor:
         """Estimate the returns b (B, steps) from the sentences, without the stop candidate."""
         memory = self.network.compute_memory(sentences)
         inputs, state = self.network.make_initial_state(len(sentences.states))
@@ -189,7 +189,7 @@ class Critic(nn.Module):
             scores, state = self.network(inputs, state, memory)
             weights = log_attention(scores, sentences.missing).exp()  # (B, 1, C)
             inputs = weights.to(sentences.states) @ sentences.states  # (B, 1, D)
-            values.append(at_least_float32(self.value(inputs)[:, :, 0]))
+            values.append(widen_to_float32(self.value(inputs)[:, :, 0]))
         return torch.cat(values, dim=1)
 
 

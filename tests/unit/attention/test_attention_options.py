@@ -349,7 +349,7 @@ def test_half_precision_is_finite_and_close(name, dtype, documents):
 def test_copies_for_inference_have_the_forms(documents):
     model = trained(**FORMS["everything"])
     tokens, previous = make_batch(documents), make_batch(SUMMARIES)
-    copied = InferenceModel(model, "bf16").current()
+    copied = InferenceModel(model, "bf16").get_current_copy()
     torch.testing.assert_close(decode(copied, tokens, previous), decode(model, tokens, previous), rtol=0.1, atol=0.1)
 
 

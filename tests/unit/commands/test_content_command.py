@@ -133,7 +133,7 @@ def test_a_network_learns_what_no_line_separates():
     state = torch.random.get_rng_state()
     network = fit_network(features, labels, 1)
     assert torch.equal(torch.random.get_rng_state(), state)
-    assert ((network.probabilities(features) > 0.5) == labels).mean() > 0.9
+    assert ((network.predict_probabilities(features) > 0.5) == labels).mean() > 0.9
 
 
 def test_the_area_is_the_share_of_ordered_pairs():

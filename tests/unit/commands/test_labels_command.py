@@ -8,7 +8,7 @@ from selection_data import write_data
 
 from fairseq_etads.commands.labels import main
 from fairseq_etads.data.labels.files import SelectionFile, compute_source_hash, write_rows
-from fairseq_etads.data.labels.labels import compute_selection_targets, greedy_extract, match_sentences
+from fairseq_etads.data.labels.labels import compute_selection_targets, match_sentences, select_by_greedy_recall
 from fairseq_etads.platform.errors import InputError
 
 TRAIN = [
@@ -54,7 +54,7 @@ def test_only_what_is_read_of_a_document_has_labels(data):
 def test_labels_of_sentences(data, tmp_path):
     cases = [(doc.replace("@@ ", ""), s.replace("@@ ", "")) for doc, s in TRAIN]
     texts = [([x.split() for x in d.split("<q>")], [x.split() for x in s.split("<q>")]) for d, s in cases]
-    for kind, function in (("match", match_sentences), ("extract", greedy_extract)):
+    for kind, function in (("match", match_sentences), ("extract", select_by_greedy_recall)):
         assert main([str(data), "--kind", kind, "--jobs", "1", "--out", str(tmp_path / kind)]) == 0
         _, _, rows = fields(tmp_path / kind / "labels.sentences.train")
         found = [[int(number) for number in row] for row in rows]

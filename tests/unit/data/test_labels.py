@@ -9,14 +9,14 @@ from rouge_score.rouge_scorer import _summary_level_lcs
 from fairseq_etads.data.labels.labels import (
     compute_idf,
     compute_selection_targets,
-    greedy_extract,
     is_content_word,
     label_copied_words,
     match_sentences,
     select_by_greedy_f1,
+    select_by_greedy_recall,
 )
 from fairseq_etads.data.labels.overlap import SummaryRecall
-from fairseq_etads.data.labels.texts import WordText, summary_sentences
+from fairseq_etads.data.labels.texts import WordText, list_summary_sentences
 from fairseq_etads.text.subsequences import lcs_length
 
 
@@ -79,18 +79,18 @@ def test_matched_sentences_are_those_of_the_definition():
 
 def test_extracted_sentences_are_those_of_the_definition():
     for document, summary in texts(6, 300):
-        expected = reference.greedy_extract(document, summary, recall) if summary else []
-        assert greedy_extract(document, summary) == expected, (document, summary)
+        expected = reference.select_by_greedy_recall(document, summary, recall) if summary else []
+        assert select_by_greedy_recall(document, summary) == expected, (document, summary)
 
 
 def test_a_summary_that_is_the_document_matches_every_sentence_with_itself():
     document = [["a", "b"], ["c", "d", "a"], ["e"]]
-    assert match_sentences(document, document) == greedy_extract(document, document) == [0, 1, 2]
+    assert match_sentences(document, document) == select_by_greedy_recall(document, document) == [0, 1, 2]
     for targets, number in zip(compute_selection_targets([["tea"], ["cups"]], [["cups"], ["tea"]], {}), (1, 0)):
         assert targets == [float(k == number) for k in range(2)]
 
 
-@pytest.mark.parametrize("function", [match_sentences, greedy_extract])
+@pytest.mark.parametrize("function", [match_sentences, select_by_greedy_recall])
 def test_a_sentence_without_a_common_word_at_the_end_changes_nothing(function):
     for document, summary in texts(7, 200):
         if len(list(filter(None, document))) >= len(summary):  # otherwise only the new sentence would be left
@@ -99,7 +99,7 @@ def test_a_sentence_without_a_common_word_at_the_end_changes_nothing(function):
 
 
 def test_without_a_common_word_the_first_sentence_with_words_is_extracted():
-    assert greedy_extract([[], ["a"], ["b"]], [["c"]]) == [1]
+    assert select_by_greedy_recall([[], ["a"], ["b"]], [["c"]]) == [1]
 
 
 def test_distributions_are_the_cosines_of_the_definition():
@@ -118,19 +118,25 @@ def test_subwords_have_the_label_of_their_word():
     tokens = ["the", "c@@", "at", "<q>", "s@@", "a@@", "t", "down"]
     text = WordText.from_tokens(tokens, "subword_nmt")
     assert text.words == ["the", "cat", "<q>", "sat", "down"]
-    assert text.spread_to_tokens([1, 2, 3, 4, 5]) == [1, 2, 2, None, 4, 4, 4, 5]
+    assert text.expand_to_tokens([1, 2, 3, 4, 5]) == [1, 2, 2, None, 4, 4, 4, 5]
     pieces = WordText.from_tokens(["▁the", "▁c", "at", "<q>", "▁s", "a", "t", "▁down"], "sentencepiece")
     assert pieces == text
-    assert text.sentences() == [["the", "cat"], ["sat", "down"]] and text.get_sentence_indices() == [0, 0, None, 1, 1]
+    assert text.split_sentences() == [["the", "cat"], ["sat", "down"]] and text.get_sentence_indices() == [
+        0,
+        0,
+        None,
+        1,
+        1,
+    ]
     cut = WordText.from_tokens(tokens, "subword_nmt", limit=6)
-    assert cut.words == ["the", "cat", "<q>", "sat"] and cut.spread_to_tokens("abcd") == ["a", "b", "b", None, "d", "d"]
+    assert cut.words == ["the", "cat", "<q>", "sat"] and cut.expand_to_tokens("abcd") == ["a", "b", "b", None, "d", "d"]
 
 
 def test_sentences_are_numbered_by_the_marks_before_them():
     text = WordText.from_tokens(["<q>", "a", "<q>", "<q>", "b", "<q>"], "none")
-    assert text.sentences() == [[], ["a"], [], ["b"]]
-    assert summary_sentences(["<q>", "a", "<q>", "<q>", "b", "<q>"], "none") == [["a"], ["b"]]
-    assert WordText.from_tokens([], "none").sentences() == summary_sentences(["<q>"], "none") == []
+    assert text.split_sentences() == [[], ["a"], [], ["b"]]
+    assert list_summary_sentences(["<q>", "a", "<q>", "<q>", "b", "<q>"], "none") == [["a"], ["b"]]
+    assert WordText.from_tokens([], "none").split_sentences() == list_summary_sentences(["<q>"], "none") == []
 
 
 def f1_of_both(sentences, summary):
@@ -156,5 +162,5 @@ def test_sentences_by_f1_are_those_of_a_greedy_search():
             free.remove(top)
         first = [number for number, sentence in enumerate(document) if sentence][:1]
         assert select_by_greedy_f1(document, summary) == (sorted(taken) or first), (document, summary)
-        changed += select_by_greedy_f1(document, summary) != greedy_extract(document, summary)
+        changed += select_by_greedy_f1(document, summary) != select_by_greedy_recall(document, summary)
     assert changed > 50, "it is another kind of labels"

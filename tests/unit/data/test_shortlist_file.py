@@ -154,7 +154,7 @@ def written(tmp_path):
 def test_a_file_is_read_as_it_was_written(written):
     path, words = written
     found = read_shortlist(path, words, words)
-    assert found.candidates(make_batch([[9, 47]]), 0).words.tolist() == [0, 1, 2, 3, 4, 5, 9, 20]
+    assert found.choose_candidates(make_batch([[9, 47]]), 0).words.tolist() == [0, 1, 2, 3, 4, 5, 9, 20]
 
 
 def refusal(path, source, target=None):

@@ -155,7 +155,7 @@ def test_impossible_sorting_is_refused_in_words(options):
 def test_a_checkpoint_remembers_the_dictionaries_of_its_factors():
     task = make_task()
     task.factor_dictionaries = {"tf": make_dictionary(words=5), "pos": make_dictionary(words=6)}
-    task.factors.read(("tf",))
+    task.factors.request_factors(("tf",))
     state = task.state_dict()
     assert list(state["factor_dictionaries"]) == ["tf"]
     other = make_task()
@@ -165,19 +165,19 @@ def test_a_checkpoint_remembers_the_dictionaries_of_its_factors():
     with pytest.raises(ValueError, match='the dictionary of the factor "tf"'):
         other.load_state_dict(state)
     with pytest.raises(ValueError, match="different factors"):
-        task.factors.read(("pos",))
+        task.factors.request_factors(("pos",))
 
 
 def test_folders_with_other_values_of_a_factor_are_refused(directory, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     task = make_task(data=f"{directory}:{other}")
-    task.factors.read(("tf",))  # a missing file is reported with the split
+    task.factors.request_factors(("tf",))  # a missing file is reported with the split
     write_factor(other, "pos", [["Z"]])
-    task.factors.read(("tf",))  # the model does not read the other factor
+    task.factors.request_factors(("tf",))  # the model does not read the other factor
     write_factor(other, "tf", [["e"]])
     with pytest.raises(ValueError, match=r'have different dictionaries: entry 4 of dict\.factor-tf\.txt is "e"'):
-        task.factors.read(("tf",))
+        task.factors.request_factors(("tf",))
 
 
 def test_a_factors_file_is_not_taken_for_a_pair(tmp_path):

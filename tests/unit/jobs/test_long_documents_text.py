@@ -14,11 +14,11 @@ from fairseq_etads.jobs.long_documents import (
 )
 from fairseq_etads.jobs.recipes import SIZES, Machine, TrainingData, make_recipe
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.search.lengths import Lengths
+from fairseq_etads.search.lengths import TextLengths
 from fairseq_etads.text.picking import FILE, WORDS, PickingSettings
 
-PICKED = TrainingData(26_000, Lengths([180, 200, 210, 226]), Lengths([50, 85, 128]))
-WHOLE = TrainingData(26_000, Lengths([300, 500, 900]), Lengths([50, 85, 128]))
+PICKED = TrainingData(26_000, TextLengths([180, 200, 210, 226]), TextLengths([50, 85, 128]))
+WHOLE = TrainingData(26_000, TextLengths([300, 500, 900]), TextLengths([50, 85, 128]))
 SALIENCE = ["--source-factors", "salience"]
 
 
@@ -32,7 +32,7 @@ def text(tmp_path):
 
 
 def test_marks_are_no_words(text):
-    assert check_document_lengths(text).documents.percentile(50) == 7
+    assert check_document_lengths(text).documents.get_percentile(50) == 7
 
 
 def test_short_documents_need_no_extractor(text):
@@ -43,7 +43,7 @@ def test_short_documents_need_no_extractor(text):
 
 def test_the_time_of_the_content_model_is_said_unless_it_is_left_out(text, capsys):
     """Measured on SumPubMed: 26,284 pairs, 520 words (median), 203 s of processor time."""
-    measured = TrainingData(26_284, Lengths([520]), Lengths([80]))
+    measured = TrainingData(26_284, TextLengths([520]), TextLengths([80]))
     assert estimate_content_seconds(measured) == pytest.approx(203, rel=0.1)
     assert "about 4 minutes on 1 core (--no-content leaves it out)" in describe_content(measured)
     arguments = [str(text), "--words", "200", "--extractor", str(text / "extractor")]

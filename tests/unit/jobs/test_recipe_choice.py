@@ -21,11 +21,11 @@ from fairseq_etads.jobs.recipes import (
 )
 from fairseq_etads.models.transformer_options import PRESETS
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.search.lengths import Lengths
+from fairseq_etads.search.lengths import TextLengths
 
-HEADLINES = TrainingData(12_000, Lengths([28, 41, 58, 85, 121, 178]), Lengths([4, 6, 7, 9, 11]))
-ABSTRACTS = TrainingData(26_000, Lengths([200] * 9), Lengths([50, 66, 85, 108, 128]))
-NEWS = TrainingData(287_000, Lengths([300, 700, 1500]), Lengths([30, 55, 90]))
+HEADLINES = TrainingData(12_000, TextLengths([28, 41, 58, 85, 121, 178]), TextLengths([4, 6, 7, 9, 11]))
+ABSTRACTS = TrainingData(26_000, TextLengths([200] * 9), TextLengths([50, 66, 85, 108, 128]))
+NEWS = TrainingData(287_000, TextLengths([300, 700, 1500]), TextLengths([30, 55, 90]))
 CORE, CORES, GPU = Machine(1), Machine(2), Machine(16, 1)
 
 
@@ -355,8 +355,8 @@ def test_lengths_are_of_texts_from_the_whole_file(tmp_path, monkeypatch):
     for side in ("source", "target"):
         (tmp_path / f"train.{side}").write_text("".join("w " * (number // 100 + 1) + "\n" for number in range(300)))
     data = measure_text_lengths(tmp_path)
-    assert data.pairs == 300 and data.documents.percentile(0) == 1 and data.documents.percentile(100) == 3
-    assert data.summaries.mean() == pytest.approx(2, rel=0.1) and data.summaries.mean(longest=1) == 1
+    assert data.pairs == 300 and data.documents.get_percentile(0) == 1 and data.documents.get_percentile(100) == 3
+    assert data.summaries.compute_mean() == pytest.approx(2, rel=0.1) and data.summaries.compute_mean(longest=1) == 1
 
 
 def test_the_machine_is_what_a_training_may_use(monkeypatch):

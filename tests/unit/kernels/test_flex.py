@@ -10,7 +10,7 @@ from helpers import PAD, SMALL, make_batch, make_model, make_task, model_config
 from omegaconf import open_dict
 
 from fairseq_etads.kernels import flex, focus
-from fairseq_etads.kernels.focus import KERNELS, choose_form_for_kernel, focal_bias, focus_attention, focus_form
+from fairseq_etads.kernels.focus import KERNELS, choose_focus_form, choose_form_for_kernel, focal_bias, focus_attention
 
 DOCUMENTS = [[5, 6, 7, 8, 9, 10], [11, 12], [13, 14, 15]]
 SUMMARIES = [[5, 9], [11], [14, 15]]
@@ -153,7 +153,7 @@ def test_without_the_option_the_model_is_what_it_was():
 @pytest.mark.parametrize("length", [100, 5000])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_it_is_never_used_unasked(device, length, dtype):
-    assert focus_form(device, dtype, (9, 0) if device == "cuda" else None, length) != "flex"
+    assert choose_focus_form(device, dtype, (9, 0) if device == "cuda" else None, length) != "flex"
 
 
 class OnGpu:

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from fairseq_etads.attention import attention_weights, saliency_attention
-from fairseq_etads.kernels.precision import in_float32
+from fairseq_etads.kernels.precision import apply_in_float32
 from fairseq_etads.layers.encoder_attention import FocusAttention
 from fairseq_etads.layers.pointer import Pointer
 from fairseq_etads.search.inference import InferenceModel
@@ -89,7 +89,7 @@ def test_mu_and_sigma_are_as_exact_as_float32_allows(dtype, focal, how, length):
 @pytest.mark.parametrize("infer_dtype", ["bf16", "int8", None])
 def test_copies_for_inference_keep_mu_and_sigma(infer_dtype):
     model = make_model("etads")
-    attention = InferenceModel(model, infer_dtype).current().encoder.layers[0].self_attn
+    attention = InferenceModel(model, infer_dtype).get_current_copy().encoder.layers[0].self_attn
     x = torch.randn(400, 1, 32, generator=torch.Generator().manual_seed(0))
     exact = center_and_scope(make_model("etads").double().encoder.layers[0].self_attn, x.double())
     torch.testing.assert_close(center_and_scope(attention, x), exact, rtol=0, atol=2e-3)
@@ -100,7 +100,7 @@ def test_a_layer_in_float32_passes_gradients_in_its_own_format(dtype):
     torch.manual_seed(0)
     layer, x = nn.Linear(8, 3).to(dtype), torch.randn(5, 8).to(dtype).requires_grad_()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        out = in_float32(layer, x)
+        out = apply_in_float32(layer, x)
     expected = nn.functional.linear(x.double(), layer.weight.double(), layer.bias.double())
     assert out.dtype == torch.float32
     torch.testing.assert_close(out.double(), expected, rtol=1e-6, atol=1e-6)
@@ -114,7 +114,7 @@ def test_a_layer_in_float32_runs_its_hooks():
     torch.manual_seed(0)
     layer = quant_noise(nn.Linear(8, 8), p=0.9, block_size=4).to(torch.bfloat16).train()
     with torch.no_grad():
-        out = in_float32(layer, torch.ones(1, 8))
+        out = apply_in_float32(layer, torch.ones(1, 8))
     assert (out - layer.bias).eq(0).any(), "most blocks are zero"
 
 

@@ -35,14 +35,16 @@ def plain_scores(query, keys, weight, coverage=None, coverage_weight=None):
 
 
 def ours(query, keys, **others):
-    return SharedKeys(keys).scores(query, **others)
+    return SharedKeys(keys).compute_scores(query, **others)
 
 
 def one_by_one(query, keys, coverage=None, **others):
     """Attend step by step with the same keys, like a decoder."""
     steps = SharedKeys(keys)
     parts = [[] if coverage is None else [coverage[:, t : t + 1], others["coverage_weight"]] for t in range(STEPS)]
-    return torch.cat([steps.scores(query[:, t : t + 1], others["weight"], *parts[t]) for t in range(STEPS)], dim=1)
+    return torch.cat(
+        [steps.compute_scores(query[:, t : t + 1], others["weight"], *parts[t]) for t in range(STEPS)], dim=1
+    )
 
 
 def gradients(scores, given):
@@ -95,7 +97,9 @@ def test_scores_of_small_and_of_huge_sums(size):
 
 
 def test_no_documents_have_no_scores():
-    assert SharedKeys(torch.zeros(0, LENGTH, WIDTH)).scores(torch.zeros(0, 1, WIDTH), torch.ones(WIDTH)).shape == (
+    assert SharedKeys(torch.zeros(0, LENGTH, WIDTH)).compute_scores(
+        torch.zeros(0, 1, WIDTH), torch.ones(WIDTH)
+    ).shape == (
         0,
         1,
         LENGTH,
@@ -124,7 +128,7 @@ def test_steps_that_ask_what_the_last_one_answered():
         return question
 
     steps, memory = SharedKeys(keys), SharedStates(states)
-    got = run(lambda question: steps.scores(question, weight), memory.compute_weighted_sum)
+    got = run(lambda question: steps.compute_scores(question, weight), memory.compute_weighted_sum)
     want = run(lambda question: plain_scores(question, keys, weight), lambda weights: torch.bmm(weights, states))
     torch.testing.assert_close(gradients(got, given), gradients(want, given))
 
@@ -162,7 +166,7 @@ def test_what_an_unfinished_backward_pass_has_recorded_is_discarded(interrupted)
     """The backward pass is interrupted, or needs only the queries' gradient and never reaches the shared tensors."""
     given, token = {**inputs(False), "states": random(DOCUMENTS, LENGTH, 6, seed=5).requires_grad_()}, Token()
     steps, memory = SharedKeys(given["keys"]), SharedStates(given["states"])
-    scores = steps.scores(Interrupted.apply(given["query"], token), given["weight"])
+    scores = steps.compute_scores(Interrupted.apply(given["query"], token), given["weight"])
     total = memory.compute_weighted_sum(scores.softmax(-1)).sin().sum()
     expected = torch.autograd.grad(total, list(given.values()), retain_graph=True)
     if interrupted:
@@ -178,7 +182,7 @@ def test_what_an_unfinished_backward_pass_has_recorded_is_discarded(interrupted)
 def test_steps_that_no_gradient_reaches():
     keys, states = (random(DOCUMENTS, LENGTH, WIDTH, seed=n).requires_grad_() for n in (1, 2))
     steps, memory = SharedKeys(keys), SharedStates(states)
-    unused = steps.scores(random(DOCUMENTS, 1, WIDTH), random(WIDTH))
+    unused = steps.compute_scores(random(DOCUMENTS, 1, WIDTH), random(WIDTH))
     assert unused.shape == (DOCUMENTS, 1, LENGTH)
     memory.compute_weighted_sum(torch.ones(DOCUMENTS, 1, LENGTH, dtype=torch.float64))[0].sum().backward()
     torch.testing.assert_close(
@@ -196,7 +200,7 @@ def test_nothing_is_left_in_memory(interrupted):
         memory, steps = SharedStates(states * 2), SharedKeys(states * 3)
         read = Interrupted.apply(random(DOCUMENTS, 1, WIDTH).requires_grad_(), token)
         for _ in range(3):
-            read = memory.compute_weighted_sum(steps.scores(read, random(WIDTH)).softmax(-1))
+            read = memory.compute_weighted_sum(steps.compute_scores(read, random(WIDTH)).softmax(-1))
         if interrupted:
             token.breaks_off = True
             with pytest.raises(RuntimeError, match="interrupted"):

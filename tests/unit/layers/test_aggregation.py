@@ -6,7 +6,7 @@ import torch
 from helpers import EOS, PAD, make_batch, make_model, make_task
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.layers.aggregation import Aggregation, EncoderGate, select_last_real_state
+from fairseq_etads.layers.aggregation import EncoderGate, LayerAggregation, select_last_real_state
 
 WIDTH, HEADS = 8, 2
 KINDS = [("add", 1), ("add", 3), ("proj", 1), ("proj", 3), ("attn", 1), ("attn", 2), ("attn", 3)]
@@ -40,7 +40,7 @@ def documents_of_states(layers, lengths=(5, 1, 7)):
 @pytest.mark.parametrize("left", [False, True])
 @pytest.mark.parametrize("kind,layers", KINDS)
 def test_aggregation_against_the_oracle(kind, layers, left):
-    module = randomise(Aggregation(WIDTH, HEADS, kind, layers))
+    module = randomise(LayerAggregation(WIDTH, HEADS, kind, layers))
     documents = documents_of_states(layers=4)
     torch.manual_seed(5)
     batches = [padded([document[layer] for document in documents], left, 9) for layer in range(4)]
@@ -75,7 +75,7 @@ def test_the_last_real_state_is_found_on_either_side():
 
 @pytest.mark.parametrize("kind,layers,attentions,projected", [("add", 2, 0, 0), ("proj", 2, 1, 2), ("attn", 2, 2, 0)])
 def test_only_the_parameters_of_the_chosen_method_exist(kind, layers, attentions, projected):
-    count = sum(parameter.numel() for parameter in Aggregation(WIDTH, HEADS, kind, layers).parameters())
+    count = sum(parameter.numel() for parameter in LayerAggregation(WIDTH, HEADS, kind, layers).parameters())
     attention = 4 * (WIDTH * WIDTH + WIDTH)
     assert count == attentions * attention + (projected * WIDTH * WIDTH + WIDTH if projected else 0)
 

@@ -87,7 +87,7 @@ def test_the_distribution_is_that_of_the_definition(arch, threshold, factor):
     q[1] = q[1].clamp(max=0.4)  # a document without a selected word, for thresholds from 0.5 on
     previous = torch.tensor([[EOS, 5, 44]] * len(tokens))
     logits, pointer = pointer_of(model, tokens, previous)
-    found = pointer.restrict_to_selection(Selection(q, threshold, factor)).log_probs(logits).exp()
+    found = pointer.restrict_to_selection(Selection(q, threshold, factor)).compute_log_probs(logits).exp()
     torch.testing.assert_close(found.sum(2), torch.ones(found.shape[:2]))
     for row in range(len(tokens)):
         copyable = pointer.vocab.copyable[row].tolist()
@@ -112,8 +112,8 @@ def test_nothing_masked_and_a_factor_of_one_change_nothing_to_the_bit():
     logits, pointer = pointer_of(model, tokens, torch.tensor([[EOS, 5]] * 5))
     for threshold, low in ((-1.0, 0.0), (0.5, 0.6), (1 - 1e-6, 0.0)):  # all; all; none, and so all
         q = selection_of(tokens, low=low)
-        found = pointer.restrict_to_selection(Selection(q, threshold, 1.0)).log_probs(logits)
-        assert torch.equal(found, pointer.log_probs(logits))
+        found = pointer.restrict_to_selection(Selection(q, threshold, 1.0)).compute_log_probs(logits)
+        assert torch.equal(found, pointer.compute_log_probs(logits))
     with_factor = pointer.restrict_to_selection(Selection(q, -1.0, 2.0))
     assert torch.equal(with_factor.gate[4], pointer.gate[4]), "a document without a word is generated from alone"
 
@@ -123,12 +123,12 @@ def test_a_masked_word_can_only_be_generated():
     q = selection_of(tokens, low=0.5).masked_fill(tokens == 5, 0.0).masked_fill(tokens == 45, 0.0)
     logits, pointer = pointer_of(model, tokens, torch.tensor([[EOS]] * 4))
     found = pointer.restrict_to_selection(Selection(q, 0.15, 2.0))
-    mixed, columns = found.log_probs(logits).exp()[0, 0], pointer.vocab.source_columns[0].tolist()
+    mixed, columns = found.compute_log_probs(logits).exp()[0, 0], pointer.vocab.source_columns[0].tolist()
     assert mixed[columns[4]] == 0, "a word that only the document has"
     generated = found.gate[0, 0].sigmoid() * logits[0, 0].softmax(0)[5]
     torch.testing.assert_close(mixed[5], generated)
-    assert 0 < mixed[5] < pointer.log_probs(logits).exp()[0, 0, 5]
-    assert mixed[columns[2]] > pointer.log_probs(logits).exp()[0, 0, columns[2]], "others gain"
+    assert 0 < mixed[5] < pointer.compute_log_probs(logits).exp()[0, 0, 5]
+    assert mixed[columns[2]] > pointer.compute_log_probs(logits).exp()[0, 0, columns[2]], "others gain"
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -139,7 +139,7 @@ def test_it_sums_to_one_in_half_precision_and_where_gates_saturate(dtype):
         model.decoder.pointer.gate.bias.data.fill_(bias)
         with torch.no_grad():
             logits, extra = model(tokens, tokens.ne(PAD).sum(1), torch.tensor([[EOS, 6]] * 4))
-        probs = extra["output"].pointer.restrict_to_selection(Selection(q, 0.15, 2.0)).log_probs(logits).exp()
+        probs = extra["output"].pointer.restrict_to_selection(Selection(q, 0.15, 2.0)).compute_log_probs(logits).exp()
         torch.testing.assert_close(probs.sum(2), torch.ones(4, 2), rtol=1e-3, atol=1e-3)
 
 
@@ -161,7 +161,7 @@ def test_the_search_scores_what_the_whole_model_gives(arch):
                 _, extra = model(document, document.ne(PAD).sum(1), previous)
             chosen = pointer.restrict_to_selection(Selection(sample["selection"][row : row + 1], 0.5, 3.0))
             scores = model.get_normalized_probs(replace(extra["output"], pointer=chosen).to_pair(), log_probs=True)
-            extended = extra["output"].vocabulary.extended_ids(tokens[None])
+            extended = extra["output"].vocabulary.convert_to_extended_ids(tokens[None])
             expected = scores[0].gather(1, extended[0][:, None])[:, 0]
             torch.testing.assert_close(hypothesis["positional_scores"], expected, rtol=1e-3, atol=1e-3)
 

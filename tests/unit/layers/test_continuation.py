@@ -167,7 +167,11 @@ def test_the_search_scores_summaries_as_the_model_does(arch, others):
             width = max(score.shape[1] for score in scores)
             scores = [torch.nn.functional.pad(s, (0, width - s.shape[1]), value=-math.inf) for s in scores]
             mean = torch.stack(scores).exp().mean(0).log()
-            columns = models[0].decoder.output_vocabulary(document).extended_ids(hypothesis["tokens"][None])[0]
+            columns = (
+                models[0]
+                .decoder.make_output_vocabulary(document)
+                .convert_to_extended_ids(hypothesis["tokens"][None])[0]
+            )
             expected = mean.gather(1, columns[:, None]).sum()
             torch.testing.assert_close(hypothesis["score"], expected, rtol=1e-4, atol=1e-4)
     assert unknown > 5, "no unknown words were copied: nothing was shown"

@@ -13,7 +13,7 @@ from recurrent import inputs, recurrent
 from fairseq_etads.attention import saliency_attention
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels.focus import focus_attention
-from fairseq_etads.layers.aggregation import Aggregation
+from fairseq_etads.layers.aggregation import LayerAggregation
 from fairseq_etads.layers.beam_state import BeamState
 from fairseq_etads.layers.encoder_attention import FocusAttention
 from fairseq_etads.models.rnn_encoder import BidirectionalGRU
@@ -135,7 +135,7 @@ def test_the_functions_drop_weights():
 
 @pytest.mark.parametrize("kind,layers", [("proj", 1), ("attn", 2)])
 def test_aggregation_drops_attention_weights(kind, layers):
-    module = Aggregation(WIDTH, 1, kind, layers, dropout=P).train()
+    module = LayerAggregation(WIDTH, 1, kind, layers, dropout=P).train()
     for attention in module.attentions:
         identity(attention)
     states = one_hot(ROWS)

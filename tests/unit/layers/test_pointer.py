@@ -127,7 +127,7 @@ def test_the_switch_decides_in_evaluation():
             assert scores[:, :, EOS].isneginf().all(), "what is not in the document cannot be pointed at"
             copied = pointer.log_copy[1, :, :3].exp().sum(-1).log()  # for a word that occurs three times
             torch.testing.assert_close(scores[1, :, 9], copied, rtol=0, atol=1e-6)
-        mixture = pointer.mixed().log_probs(net_output[0])
+        mixture = pointer.to_mixture().compute_log_probs(net_output[0])
         torch.testing.assert_close(mixture.exp().sum(-1), torch.ones(mixture.shape[:2]))
 
 
@@ -138,7 +138,7 @@ def test_shortcuts_equal_the_whole_distribution(kind):
     logits, extra = run(model, tokens, SUMMARIES)
     pointer = extra["output"].pointer
     pointer.hard = False
-    whole = pointer.log_probs(logits)
+    whole = pointer.compute_log_probs(logits)
     log_vocab = logits.log_softmax(-1)
     targets = pointer.vocab.encode(make_batch(SUMMARIES))
     found, share = pointer.compute_target_log_probs(log_vocab, targets)
@@ -248,15 +248,15 @@ def test_the_head_takes_several_hypotheses_a_document():
     tokens = make_batch(DOCUMENTS)
     with torch.no_grad():
         encoder_out = model.encoder(tokens, src_lengths=tokens.ne(PAD).sum(1))
-        memory, vocab = encoder_out["encoder_out"][0], model.decoder.output_vocabulary(tokens).slots
+        memory, vocab = encoder_out["encoder_out"][0], model.decoder.make_output_vocabulary(tokens).slots
         states = torch.randn(len(tokens) * 3, 2, memory.shape[2])
         logits = torch.randn(len(tokens) * 3, 2, KNOWN)
         together = model.decoder.pointer(states, memory, vocab)
         expanded = torch.arange(len(tokens)).repeat_interleave(3)
         apart = model.decoder.pointer(
-            states, memory[:, expanded], model.decoder.output_vocabulary(tokens[expanded]).slots
+            states, memory[:, expanded], model.decoder.make_output_vocabulary(tokens[expanded]).slots
         )
-    torch.testing.assert_close(together.log_probs(logits), apart.log_probs(logits))
+    torch.testing.assert_close(together.compute_log_probs(logits), apart.compute_log_probs(logits))
 
 
 def test_a_model_does_not_look_past_its_vocabulary():
@@ -328,7 +328,7 @@ def test_copy_attention_is_the_query_on_the_encoders_words(left):
     head = Pointer(6, 4, "soft")
     torch.nn.init.normal_(head.query.bias)
     tokens = make_batch(DOCUMENTS, left=left)
-    vocab = pointer_model().decoder.output_vocabulary(tokens).slots
+    vocab = pointer_model().decoder.make_output_vocabulary(tokens).slots
     states, memory = torch.randn(len(tokens), 3, 6), torch.randn(tokens.shape[1], len(tokens), 4)
     output = head(states, memory, vocab)
     assert output.kind == "soft" and not output.hard
@@ -347,7 +347,7 @@ def test_copy_attention_is_the_query_on_the_encoders_words(left):
 
 def test_the_decoders_own_attention_is_renormalised_over_the_words():
     tokens = make_batch([[5, 50, 6]])
-    vocab = pointer_model().decoder.output_vocabulary(tokens).slots
+    vocab = pointer_model().decoder.make_output_vocabulary(tokens).slots
     head = AttentionPointer(6, "switch")
     states = torch.randn(1, 1, 6)
     output = head(states, torch.tensor([[[0.1, 0.2, 0.1, 0.6]]]).log(), vocab)  # the last is the end symbol
@@ -368,7 +368,9 @@ def test_the_last_known_word_has_the_probability_of_its_own_column():
         [43, 42, 43, EOS],
         KNOWN,
     )
-    torch.testing.assert_close(pointer.log_probs(logits)[0, 0].exp(), torch.tensor(expected), rtol=1e-4, atol=1e-7)
+    torch.testing.assert_close(
+        pointer.compute_log_probs(logits)[0, 0].exp(), torch.tensor(expected), rtol=1e-4, atol=1e-7
+    )
     chosen = pointer.compute_target_log_probs(logits.log_softmax(-1), torch.tensor([[43, 43, 43]]))[0]
     assert chosen[0, 0].exp().item() == pytest.approx(expected[43], rel=1e-4)
 
@@ -377,16 +379,16 @@ def test_the_last_steps_alone_have_the_same_distribution():
     """The search keeps only the logits of the last word."""
     model = pointer_model()
     logits, extra = run(model, make_batch(DOCUMENTS), SUMMARIES)
-    whole = extra["output"].pointer.log_probs(logits)
+    whole = extra["output"].pointer.compute_log_probs(logits)
     for length in (1, 2, 3):
-        torch.testing.assert_close(extra["output"].pointer.log_probs(logits[:, -length:]), whole[:, -length:])
+        torch.testing.assert_close(extra["output"].pointer.compute_log_probs(logits[:, -length:]), whole[:, -length:])
 
 
 def test_an_undecided_switch_generates():
     model = pointer_model("switch")
     logits, extra = run(model, make_batch([[5, 50]]), [[5]])
     extra["output"].pointer.gate = torch.zeros_like(extra["output"].pointer.gate)
-    torch.testing.assert_close(extra["output"].pointer.log_probs(logits)[:, :, :KNOWN], logits.log_softmax(-1))
+    torch.testing.assert_close(extra["output"].pointer.compute_log_probs(logits)[:, :, :KNOWN], logits.log_softmax(-1))
 
 
 def test_a_word_that_is_as_well_generated_as_copied_is_generated():

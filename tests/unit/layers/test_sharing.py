@@ -115,7 +115,7 @@ def test_copies_stay_shared_and_inference_leaves_the_model_alone(documents):
     model = make_model("gated_es_transformer")
     assert_shared(copy.deepcopy(model))
     for infer_dtype in INFER_DTYPES:
-        InferenceModel(model, infer_dtype).current()
+        InferenceModel(model, infer_dtype).get_current_copy()
     assert_shared(model)
 
 

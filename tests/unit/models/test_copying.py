@@ -123,7 +123,7 @@ def test_the_dictionary_may_grow_after_the_model_was_built():
         found = words(summarise(task, [model], [[5, new, 7, new]]))[0]
         assert max(found) <= new
         tokens = make_batch([[5, new, 7]])
-        target = model.decoder.output_vocabulary(tokens).extended_ids(torch.tensor([[new, new + 9]]))
+        target = model.decoder.make_output_vocabulary(tokens).convert_to_extended_ids(torch.tensor([[new, new + 9]]))
         assert target.tolist() == [[44 if pointer == "soft" else 3, 3]]
 
 
@@ -147,7 +147,7 @@ def test_ensembles_average_probabilities(pointers):
         for model in models:
             net_output = model(tokens, tokens.ne(PAD).sum(1), before)
             scores = model.get_normalized_probs(net_output, log_probs=False)
-            encoded = model.decoder.output_vocabulary(tokens).extended_ids(target)
+            encoded = model.decoder.make_output_vocabulary(tokens).convert_to_extended_ids(target)
             known = encoded != 3
             total = total + scores.gather(2, encoded[:, :, None])[0, :, 0] * (known | (target == 3))[0]
         torch.testing.assert_close(
@@ -168,8 +168,8 @@ def test_positions_are_those_of_the_summary_with_its_own_start_symbol():
     for row, (best, *_) in enumerate(generator.generate(None, sample, bos_token=start)):
         before = best["tokens"].roll(1)[None]
         before[:, 0] = start
-        output = DecoderOutput.of(model(tokens[row : row + 1], None, before))
-        columns = output.vocabulary.target_columns(best["tokens"][None])
+        output = DecoderOutput.from_pair(model(tokens[row : row + 1], None, before))
+        columns = output.vocabulary.convert_to_target_columns(best["tokens"][None])
         assert output.pointer.find_copied_positions(output.logits, columns)[0].tolist() == best["copied_from"].tolist()
 
 
@@ -291,8 +291,8 @@ def test_references_are_scored_by_models_with_and_without_a_pointer_together(ord
     tokens = make_batch([DOCUMENTS[0], DOCUMENTS[1], []])
     net_input = {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1), "prev_output_tokens": previous}
     scored = task.inference_step(scorer, models, {"id": torch.arange(3), "net_input": net_input, "target": target})
-    vocabulary = models[0 if order == 1 else 1].decoder.output_vocabulary(tokens)
-    extended, total = vocabulary.extended_ids(target), 0.0
+    vocabulary = models[0 if order == 1 else 1].decoder.make_output_vocabulary(tokens)
+    extended, total = vocabulary.convert_to_extended_ids(target), 0.0
     for model in models:
         probs = model.get_normalized_probs(model(**net_input), log_probs=False)
         total = total + torch.nn.functional.pad(probs, (0, 9)).gather(2, extended[:, :, None])[:, :, 0]

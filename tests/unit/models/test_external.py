@@ -20,7 +20,7 @@ from helpers import EOS, PAD
 from omegaconf import OmegaConf
 from steps import MARK, RARE, make_criterion, make_sample, steps_task, train_and_decode
 
-from fairseq_etads.models.external import _UnknownWordsHook, check_external_model
+from fairseq_etads.models.external_models import _UnknownWordsHook, check_external_model
 
 UNK = 3
 TINY = {

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import fairseq_etads
-from fairseq_etads.platform.console import Parser, command, report_errors_in_one_line, run
+from fairseq_etads.platform.console import Parser, command, report_errors_in_one_line, run_command
 from fairseq_etads.platform.errors import InputError
 
 ROOT = Path(__file__).parents[3]
@@ -170,7 +170,7 @@ POOLS = {
 def test_processes_end_with_the_command(number, status, pool, tmp_path):
     """A terminal sends Ctrl-C to all of them, ``kill`` a signal to the first alone; either way none is left."""
     code = f"import sys\n{POOLS[pool]}"
-    code += "from fairseq_etads.platform.console import run\nsys.exit(run('etads-x', work))"
+    code += "from fairseq_etads.platform.console import run_command\nsys.exit(run_command('etads-x', work))"
     path = os.pathsep.join([str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])])
     errors = tmp_path / "errors"
     with open(errors, "w") as file:
@@ -218,19 +218,19 @@ def raise_(error):
     ],
 )
 def test_errors_are_one_line(error, line, capsys):
-    assert run("etads-x", lambda: raise_(error)) == 2
+    assert run_command("etads-x", lambda: raise_(error)) == 2
     assert capsys.readouterr().err == line + "\n"
 
 
 def test_other_errors_are_not_hidden():
     with pytest.raises(ValueError):
-        run("etads-x", lambda: raise_(ValueError("a mistake in the program")))
-    assert run("etads-x", lambda: raise_(ValueError("of the user")), ValueError) == 2
+        run_command("etads-x", lambda: raise_(ValueError("a mistake in the program")))
+    assert run_command("etads-x", lambda: raise_(ValueError("of the user")), ValueError) == 2
 
 
 def test_a_reader_that_leaves_hears_nothing():
-    code = "import sys\nfrom fairseq_etads.platform.console import run\n"
-    code += "sys.exit(run('etads-x', lambda: print('x' * 10)))"
+    code = "import sys\nfrom fairseq_etads.platform.console import run_command\n"
+    code += "sys.exit(run_command('etads-x', lambda: print('x' * 10)))"
     reader, writer = os.pipe()
     os.close(reader)
     result = subprocess.run([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, text=True)
@@ -318,17 +318,17 @@ def test_a_command_returns_its_exit_status():
 
 
 def test_the_name_of_the_command_is_said_once(capsys):
-    run("etads-x", lambda: raise_(InputError("etads-x: matplotlib is missing")))
+    run_command("etads-x", lambda: raise_(InputError("etads-x: matplotlib is missing")))
     assert capsys.readouterr().err == "etads-x: matplotlib is missing\n"
 
 
 CLOSED = """
 import os, sys
-from fairseq_etads.platform.console import run
+from fairseq_etads.platform.console import run_command
 def work():
     sys.stderr.write(f"{os.fstat(0).st_rdev == os.stat(os.devnull).st_rdev}")
     print("text")
-sys.exit(run("etads-x", work))
+sys.exit(run_command("etads-x", work))
 """
 
 
@@ -345,8 +345,8 @@ def test_closed_files_are_no_traceback(closing, status, said):
 def test_a_terminal_does_not_obey_what_a_document_holds():
     import pty
 
-    code = "from fairseq_etads.platform.console import run\n"
-    code += "run('etads-x', lambda: print('a\\x1b]0;owned\\x07\\tb', flush=True))"
+    code = "from fairseq_etads.platform.console import run_command\n"
+    code += "run_command('etads-x', lambda: print('a\\x1b]0;owned\\x07\\tb', flush=True))"
     screen, terminal = pty.openpty()
     subprocess.run([sys.executable, "-c", code], stdout=terminal, check=True)
     shown = os.read(screen, 1000)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from fairseq_etads.platform.deferred import defer_imports
+from fairseq_etads.platform.deferred_imports import defer_imports
 
 MODULES = ("wave", "xml", "xml.dom", "xml.dom.minidom", "colorsys")
 """Small modules of Python, in place of large ones."""

@@ -173,4 +173,4 @@ def test_words_that_are_no_pieces_do_not_stop_decoding(tmp_path):
 
 def test_settings_are_read_back():
     settings = PreparationSettings("gpt2", lowercase=False, target_marks=False)
-    assert PreparationSettings.from_record(settings.record()) == settings
+    assert PreparationSettings.from_record(settings.to_record()) == settings

@@ -26,9 +26,9 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.rewards.trained import TokenEntailmentModel
 from fairseq_etads.text.checksums import compute_sha256
 from fairseq_etads.text.hugging_face import HuggingFacePieces
-from fairseq_etads.training.validation import ValidationSummaries
+from fairseq_etads.training.validation import ValidationSummarizer
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, compute_fingerprint
-from fairseq_etads.vocabulary.kinds import detect_subwords, detect_words
+from fairseq_etads.vocabulary.token_kinds import detect_subwords, detect_words
 
 main = as_program(main)
 
@@ -132,11 +132,11 @@ def test_validation_scores_text(given, tmp_path):
     assert detect_subwords(task.tgt_dict) == "none"
     task.cfg.eval_rouge = True
     tokens = task.tgt_dict.encode_line(lines(tmp_path / "out/tokens/test.target")[0], add_if_not_exist=False)
-    assert ValidationSummaries(task, task.cfg).decode(tokens, "reference") == SUMMARY.replace(" <q>", "")
+    assert ValidationSummarizer(task, task.cfg).decode(tokens, "reference") == SUMMARY.replace(" <q>", "")
     (tmp_path / "out" / "tokenizer.json").unlink()
     task.cfg.eval_rouge_post_process = "huggingface"
     with pytest.raises(ValueError, match=r"tokenizer\.json are not in DATA's folder, .* --tokens huggingface puts"):
-        ValidationSummaries(task, task.cfg)
+        ValidationSummarizer(task, task.cfg)
 
 
 def test_commands_that_need_words_refuse_pieces(given, tmp_path, monkeypatch):
@@ -289,4 +289,4 @@ def test_a_missing_library_is_named(given, text, tmp_path, capsys, monkeypatch):
 
 def test_settings_are_read_back():
     settings = PreparationSettings("huggingface", lowercase=False, target_marks=False)
-    assert PreparationSettings.from_record(settings.record()) == settings
+    assert PreparationSettings.from_record(settings.to_record()) == settings

@@ -113,7 +113,7 @@ def test_the_parts_of_a_step_are_timed_each_without_those_inside_it(system, benc
     args = argparse.Namespace(vocabulary=600, beam=3, words=2, documents=2)
     dictionary = bench.make_numbered_dictionary(args.vocabulary)
     generator = bench.create_generator(system, args, dictionary)
-    clock = step.PartClock(generator._inference_models[0].current().decoder)
+    clock = step.PartClock(generator._inference_models[0].get_current_copy().decoder)
     bench.create_etads_summariser(generator, args)(bench.draw_documents(args, dictionary)[:, -20:])
     looks = next(ticks)
     assert all(clock.seconds[part] > 0 for part in step.PARTS if part != step.SEARCH)

@@ -18,7 +18,13 @@ FOR_PREPARATION = {"data", "platform", "plugin", "text", "vocabulary"}
 MOST_PACKAGES, MOST_ARROWS, MOST_FLAT = 23, 120, 6
 """Limits: packages, with ``preprocess``, ``scripts`` and ``benchmarks``; imports among them; files that lie flat."""
 WITHOUT_FAIRSEQ = [
-    *("version.py", "platform/console.py", "platform/deferred.py", "platform/errors.py", "platform/processes.py"),
+    *(
+        "version.py",
+        "platform/console.py",
+        "platform/deferred_imports.py",
+        "platform/errors.py",
+        "platform/processes.py",
+    ),
     *(f"text/{name}.py" for name in ("words", "files", "compression", "checksums", "subwords", "documents")),
     *(f"text/{name}.py" for name in ("atomic", "csv_rows", "records", "resumable")),
     *(str(path.relative_to(PACKAGE)) for path in sorted(PACKAGE.glob("evaluation/*.py"))),

@@ -25,7 +25,7 @@ def test_a_loop_forbids_the_same_words(size, ignored):
         lprobs[:20, 4] = -math.inf  # forbidden already
         exempt = torch.rand(40, generator=generator) < 0.2
         got = lprobs.clone()
-        NGramBlocker(size, ignored).block(tokens, got, exempt)
+        NGramBlocker(size, ignored).block_repeats(tokens, got, exempt)
         for said, before, after, is_exempt in zip(tokens.tolist(), lprobs, got, exempt.tolist()):
             ngrams = [said[i : i + size] for i in range(length - size + 1)]
             context = said[len(said) - size + 1 :]
@@ -49,7 +49,7 @@ def test_everything_is_on_the_words_device():
     """Tensors are not created on the default device, here another one: torch would refuse to mix the two."""
     tokens, lprobs = torch.tensor([[4, 5, 4]]), torch.zeros(1, 9)
     with torch.device("meta"):
-        NGramBlocker(2, [7]).block(tokens, lprobs)
+        NGramBlocker(2, [7]).block_repeats(tokens, lprobs)
     assert lprobs.isneginf().nonzero().tolist() == [[0, 5]]
 
 

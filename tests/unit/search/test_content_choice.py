@@ -9,7 +9,7 @@ from rouge_score import rouge_scorer
 from selection_data import random_networks
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.search.content.choosing import SAME, Expectation, choose_sentence_set
+from fairseq_etads.search.content.choosing import SAME, ExpectedNgrams, choose_sentence_set
 from fairseq_etads.search.content.features import (
     PRIOR_WEIGHT,
     WIDTHS,
@@ -46,9 +46,9 @@ def test_expected_rouge_of_a_known_reference_is_its_rouge():
             continue  # more than the model counts
         words = [" ".join(word for sentence in sentences for word in sentence) for sentences in (reference, summary)]
         scores = scorer.score(*words)
-        expected = Expectation(certain(reference), sum(map(len, reference)))
+        expected = ExpectedNgrams(certain(reference), sum(map(len, reference)))
         wanted = scores["rouge1"].fmeasure + 2 * scores["rouge2"].fmeasure
-        assert expected.expected_rouge(summary) == pytest.approx(wanted)
+        assert expected.compute_expected_rouge(summary) == pytest.approx(wanted)
         compared += 1
 
 
@@ -58,7 +58,7 @@ def test_the_chosen_set_is_the_best_of_all(seed):
     r = random.Random(seed)
     sentences = text(r, 5, 30)
     items = {(gram, 1): r.random() for order in (1, 2) for gram in count_summary_grams(sentences, order)}
-    expectation, most = Expectation(items, 9.0), 16
+    expectation, most = ExpectedNgrams(items, 9.0), 16
 
     def allowed(numbers):
         pairs = itertools.combinations([set(sentences[number]) for number in numbers], 2)
@@ -67,12 +67,12 @@ def test_the_chosen_set_is_the_best_of_all(seed):
         )
 
     sets = [numbers for size in range(1, 6) for numbers in itertools.combinations(range(5), size) if allowed(numbers)]
-    best = max(sets, key=lambda numbers: expectation.expected_rouge([sentences[number] for number in numbers]))
+    best = max(sets, key=lambda numbers: expectation.compute_expected_rouge([sentences[number] for number in numbers]))
     assert choose_sentence_set(sentences, expectation, most) == list(best)
 
 
 def test_a_sentence_is_chosen_once_and_something_always_is():
-    expectation = Expectation({(("a",), 1): 0.9, (("b",), 1): 0.8}, 4.0)
+    expectation = ExpectedNgrams({(("a",), 1): 0.9, (("b",), 1): 0.8}, 4.0)
     twice = [["a", "c", "d"], ["a", "c", "d"], ["b", "e", "f"]]
     assert choose_sentence_set(twice, expectation, 100) == [0, 2]
     assert choose_sentence_set(twice, expectation, 2) == [0], "all are too long"
@@ -129,10 +129,10 @@ def test_a_model_is_the_same_after_storing(model, tmp_path):
     model.save(tmp_path / FILE)
     again = ContentModel.load(tmp_path / FILE, "")
     document, probabilities = text(random.Random(2), 5), [0.1, 0.2, 0.3, 0.4, 0.5]
-    found = model.items(document, probabilities)
-    assert found == again.items(document, probabilities) and len(found) > 20
+    found = model.predict_items(document, probabilities)
+    assert found == again.predict_items(document, probabilities) and len(found) > 20
     assert len(set(found.values())) > 10 and again.length == 11.5
-    assert again.items([], []) == again.items([[]], [0.5]) == {}
+    assert again.predict_items([], []) == again.predict_items([[]], [0.5]) == {}
 
 
 def test_a_damaged_or_missing_model_is_refused(model, tmp_path):

@@ -17,7 +17,7 @@ from fairseq_etads import Summarizer
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.jobs.tuning.tune import tune
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.search.content.choosing import Expectation
+from fairseq_etads.search.content.choosing import ExpectedNgrams
 from fairseq_etads.search.content.model import FILE, ContentModel
 from fairseq_etads.search.content.reranking import CONSENSUS_WEIGHT, ContentTerm, Reranker, split_sentences
 
@@ -53,10 +53,10 @@ def test_hypotheses_are_ordered_by_score_expected_rouge_and_consensus(model, con
     moved = 0
     for ids, plain, ranked in zip(DOCUMENTS, found(model, [], nbest=6), found(model, [term(content)])):
         document = [TASK.source_dictionary[word] for word in ids]
-        expected = Expectation(content.items([document], [1.0]), content.length)
+        expected = ExpectedNgrams(content.predict_items([document], [1.0]), content.length)
         agreement = consensus([words(one) for one in plain], [True] * len(plain))
         sums = [
-            float(one["score"]) + 3.0 * (expected.expected_rouge([words(one)]) + CONSENSUS_WEIGHT * agrees)
+            float(one["score"]) + 3.0 * (expected.compute_expected_rouge([words(one)]) + CONSENSUS_WEIGHT * agrees)
             for one, agrees in zip(plain, agreement)
         ]
         order = sorted(range(len(plain)), key=lambda number: -sums[number])
@@ -91,17 +91,19 @@ def test_sentences_end_at_marks_or_at_final_punctuation(text, sentences):
 
 def test_subwords_and_marks_are_no_words(content):
     """Pieces count as the word that they form, and a sentence mark adds nothing."""
-    whole = Reranker(content, 1.0, "none").scores(["w1", "w2"], [["w1", "w2"]], [0.0])
-    pieces = Reranker(content, 1.0, "subword_nmt").scores(["w@@", "1", "w2"], [["w@@", "1", "<q>", "w2"]], [0.0])
+    whole = Reranker(content, 1.0, "none").compute_scores(["w1", "w2"], [["w1", "w2"]], [0.0])
+    pieces = Reranker(content, 1.0, "subword_nmt").compute_scores(
+        ["w@@", "1", "w2"], [["w@@", "1", "<q>", "w2"]], [0.0]
+    )
     assert whole == pieces and whole[0] > 0
 
 
 def test_each_hypothesis_with_a_finite_score_counts_in_the_consensus(content):
     """The third has an infinite score, so the other ones have the scores of a beam without it."""
     reranker, texts = Reranker(content, 2.0, "none"), [["w1", "w2"], ["w1", "w3"], ["w1", "w2", "w3"]]
-    three = reranker.scores(["w1", "w2"], texts, [-1.0, -2.0, -math.inf])
-    assert three == [*reranker.scores(["w1", "w2"], texts[:2], [-1.0, -2.0]), -math.inf]
-    assert reranker.scores(["w1", "w2"], texts, [-1.0, -2.0, -3.0])[0] > three[0]
+    three = reranker.compute_scores(["w1", "w2"], texts, [-1.0, -2.0, -math.inf])
+    assert three == [*reranker.compute_scores(["w1", "w2"], texts[:2], [-1.0, -2.0]), -math.inf]
+    assert reranker.compute_scores(["w1", "w2"], texts, [-1.0, -2.0, -3.0])[0] > three[0]
 
 
 def folder_with(content, path):

@@ -15,7 +15,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.option_checks import Bounds
 from fairseq_etads.search import call_options, options
 from fairseq_etads.search.options import DECLARED, DecodingOptions, FairseqOptions, FolderOptions
-from fairseq_etads.search.penalties import Scoring
+from fairseq_etads.search.penalties import HypothesisScorer
 from fairseq_etads.search.settings import SearchSettings
 from fairseq_etads.summarizer.folder.defaults import set_decoding_defaults
 from fairseq_etads.training.options import SummarizationConfig
@@ -47,7 +47,7 @@ def test_fairseqs_options_have_fairseqs_defaults():
 
 
 def test_settings_have_the_declared_defaults():
-    defaults = {option.name: option.default for kind in (SearchSettings, Scoring) for option in fields(kind)}
+    defaults = {option.name: option.default for kind in (SearchSettings, HypothesisScorer) for option in fields(kind)}
     declared = {name: option.default for name, option in DECLARED.items()}
     differing = {
         name for name in DECLARED if defaults.get(options.get_setting_name(name), declared[name]) != declared[name]
@@ -80,7 +80,7 @@ def test_every_bound_holds_in_a_call_and_in_the_settings(name):
         if name in OF_FOLDERS:
             continue  # not a setting of the search
         with pytest.raises(ValueError, match=f"^{options.format_option_name(name)} .*: choose "):
-            SearchSettings.of(**{setting: value})
+            SearchSettings.from_options(**{setting: value})
 
 
 def test_a_call_is_refused_an_option_that_only_its_folder_may_have(tmp_path):

@@ -10,7 +10,7 @@ from helpers import RECURRENT, make_model
 
 from fairseq_etads import Summarizer
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.search.encoded import EncodedBatch
+from fairseq_etads.search.encoder_cache import EncodedBatch
 from fairseq_etads.summarizer.encoded_documents import EncodedDocuments
 
 TEXTS = [
@@ -66,7 +66,7 @@ def count_encoded(model):
 def test_each_document_is_encoded_once_and_summaries_are_the_same(run, tmp_path):
     summarizer = Summarizer.load(make_folder(tmp_path, **run)[0], "cpu")
     wanted = [summarizer.summarize(TEXTS, max_tokens=30, **call) for call in CALLS]
-    copy = summarizer._copies[None].current()
+    copy = summarizer._copies[None].get_current_copy()
     projected = counted(copy, lambda name: name.startswith("decoder") and name.endswith("encoder_attn.k_proj"))
     encoded = count_encoded(copy)
     repeated = EncodedDocuments(summarizer, TEXTS, max_tokens=30)
@@ -82,7 +82,7 @@ def test_each_document_is_encoded_once_and_summaries_are_the_same(run, tmp_path)
 def test_memory_is_bounded_and_the_others_are_encoded_again(tmp_path):
     summarizer = Summarizer.load(make_folder(tmp_path, pointer="soft")[0], "cpu")
     summarizer.summarize(TEXTS)
-    encoded = count_encoded(summarizer._copies[None].current())
+    encoded = count_encoded(summarizer._copies[None].get_current_copy())
     everything = EncodedDocuments(summarizer, TEXTS, max_tokens=30)
     tokens = [[s.tokens for s in everything.summarize(**call)] for call in CALLS]
     for room in (0, 1, everything.state_bytes // 2, everything.state_bytes):
@@ -104,7 +104,7 @@ def test_what_is_kept_is_counted(tmp_path):
     layers = 2 * 3
     assert states * layers < repeated.state_bytes < states * (layers + 6)
     batch, states = EncodedBatch(), torch.zeros(4, 32)
-    batch.of(0).store_encoder_out(None, {"encoder_out": [states], "last_states": [states.view(8, 16)]})
+    batch.get_model_cache(0).store_encoder_out(None, {"encoder_out": [states], "last_states": [states.view(8, 16)]})
     assert batch.bytes == 4 * 32 * 4
 
 

@@ -242,11 +242,11 @@ def test_temperature_flattens_the_whole_distribution(pointer, documents):
                 with torch.no_grad():
                     net_output = model(source, source.ne(PAD).sum(1), previous)
                 log_probs = model.get_normalized_probs(net_output, log_probs=True)
-                words = model.decoder.output_vocabulary(source).extended_ids(tokens)
+                words = model.decoder.make_output_vocabulary(source).convert_to_extended_ids(tokens)
                 plain = log_probs.gather(2, words[:, :, None])[0, :, 0]
                 flattened = (log_probs / temperature).log_softmax(-1).gather(2, words[:, :, None])[0, :, 0]
                 if pointer == "switch":  # an end that is forced after 6 words, though the switch points
-                    mixed = net_output[1]["output"].pointer.mixed().log_probs(net_output[0])
+                    mixed = net_output[1]["output"].pointer.to_mixture().compute_log_probs(net_output[0])
                     mixed = (mixed / temperature).log_softmax(-1).gather(2, words[:, :, None])[0, :, 0]
                     flattened = torch.where(flattened.isneginf(), mixed, flattened)
                 torch.testing.assert_close(hypothesis["positional_scores"], flattened, rtol=1e-4, atol=1e-4)

@@ -160,8 +160,8 @@ def test_half_precision_models_generate_in_theirs(documents):
             None, make_sample(documents)
         )
         assert all(torch.isfinite(row[0]["score"]) for row in results)
-    assert InferenceModel(model).current().decoder.layers[0].fc1.weight.dtype == torch.bfloat16
-    assert InferenceModel(model, "fp32").current().decoder.layers[0].fc1.weight.dtype == torch.float32
+    assert InferenceModel(model).get_current_copy().decoder.layers[0].fc1.weight.dtype == torch.bfloat16
+    assert InferenceModel(model, "fp32").get_current_copy().decoder.layers[0].fc1.weight.dtype == torch.float32
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_queries_keys_and_values_of_the_search_are_one_product(arch, infer_dtype
     model, calls = sharpened(arch), Counter()
     model_of_search = InferenceModel(model, infer_dtype)
     before = torch.random.get_rng_state()
-    copied = model_of_search.current()
+    copied = model_of_search.get_current_copy()
     assert torch.equal(torch.random.get_rng_state(), before), "a copy draws no random numbers"
     for name, module in copied.named_modules():
         module.register_forward_hook(lambda *_, name=name: calls.update([name]))
@@ -236,7 +236,7 @@ def test_queries_keys_and_values_of_the_search_are_one_product(arch, infer_dtype
 def test_projections_that_stay_in_float32_are_not_joined(documents):
     model = sharpened("etads")
     keep_float32(model.decoder.layers[0].self_attn.q_proj)
-    layers = InferenceModel(model, "int8").current().decoder.layers
+    layers = InferenceModel(model, "int8").get_current_copy().decoder.layers
     assert not hasattr(layers[0].self_attn, "joint_proj")
     if can_pack_weights(torch.float32):
         assert hasattr(layers[1].self_attn, "joint_proj")

@@ -110,7 +110,7 @@ def test_the_encoder_is_in_8_bits_too(arch, documents):
     """All layers are in 8 bits except layers that decide on positions and fairseq's attentions, which read weights."""
     if not kernels.measure_int8_levels():
         pytest.skip("torch was built without FBGEMM")
-    copied = inference.InferenceModel(sharpened(arch), "int8").current()
+    copied = inference.InferenceModel(sharpened(arch), "int8").get_current_copy()
     for layer in copied.encoder.layers:
         assert all(isinstance(part, Int8Linear) for part in (layer.fc1, layer.fc2, layer.self_attn.out_proj))
         assert isinstance(layer.activation_fn, torch.nn.Identity)
@@ -166,7 +166,7 @@ def test_auto_takes_the_fastest_format_and_says_so(fastest, monkeypatch, caplog,
     monkeypatch.setattr(inference.time, "perf_counter", ticks)
     inference.find_fastest_cpu_format.cache_clear()
     with caplog.at_level(logging.INFO, "fairseq_etads"):
-        copied, again = (inference.InferenceModel(sharpened(), "auto").current() for _ in range(2))
+        copied, again = (inference.InferenceModel(sharpened(), "auto").get_current_copy() for _ in range(2))
     said = [r.message.split(" (")[0] for r in caplog.records if "auto" in r.message]
     assert said == [f"--infer-dtype auto: {fastest}"]
     for block in (model.decoder.output_projection.blocks[0] for model in (copied, again)):

@@ -9,7 +9,7 @@ from folders import make_folder
 
 from fairseq_etads import Summarizer
 from fairseq_etads.search.hypotheses import ActiveHypotheses, FinishedHypotheses
-from fairseq_etads.search.progress import StepAttention, find_best_so_far
+from fairseq_etads.search.progress import StepAttention, find_best_hypotheses
 
 TEXTS = ["w1 w2 New w3 new other w9", "W5 w6 Zebra yak w20", "", "only unknown words here", "w9 w8 " * 20]
 
@@ -72,12 +72,12 @@ def test_the_best_of_living_and_ended_hypotheses_is_reported():
     done.tokens[[1, 3, 3], [0, 0, 1], :2] = torch.tensor([[30, 2], [31, 2], [32, 2]])
     scores, parents = torch.tensor([[-4.0, -3.0], [-2.0, -math.inf]]), torch.tensor([[1, 0], [0, 0]])
     attention = torch.tensor([[[0.1, 0.9], [0.8, 0.2]], [[0.5, 0.5], [0.4, 0.6]]])
-    vocabulary = SimpleNamespace(dictionary_ids=lambda tokens, row: tokens + 100 * row)
-    first, second = find_best_so_far(1, live, done, scores, parents, StepAttention(attention), vocabulary)
+    vocabulary = SimpleNamespace(convert_to_dictionary_ids=lambda tokens, row: tokens + 100 * row)
+    first, second = find_best_hypotheses(1, live, done, scores, parents, StepAttention(attention), vocabulary)
     assert (first.row, first.tokens.tolist(), first.score) == (1, [112, 113], -3.0)
     assert first.read.attention.tolist() == attention[0, 0].tolist(), "of the beam that it continues"
     assert (second.row, second.tokens.tolist(), second.score, second.read) == (3, [332, 302], -1.5, StepAttention())
-    (only,) = find_best_so_far(
+    (only,) = find_best_hypotheses(
         0,
         live_of_one(),
         FinishedHypotheses(1, 2, 4, torch.device("cpu"), True),

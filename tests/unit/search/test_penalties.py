@@ -7,7 +7,7 @@ import reference
 import torch
 
 from fairseq_etads.generation import coverage_penalty, length_penalty
-from fairseq_etads.search.penalties import Scoring, check_choice
+from fairseq_etads.search.penalties import HypothesisScorer, check_choice
 
 
 @pytest.mark.parametrize("kind", ["avg", "wu"])
@@ -44,12 +44,12 @@ def test_reading_twice_is_the_default_kind():
 def test_scoring_takes_the_coverage_of_real_words():
     coverage = torch.tensor([[[2.5, 0.5, 3.0]]])
     mask = torch.tensor([[False, False, True]])
-    assert Scoring(coverage_penalty=2.0).compute_coverage_cost(coverage, mask).tolist() == [[3.0]]
-    assert Scoring(coverage_penalty=2.0).compute_coverage_cost(coverage, None).tolist() == [[7.0]]
-    wu = Scoring(coverage_penalty=2.0, coverage_penalty_type="wu").compute_coverage_cost(coverage, mask)
+    assert HypothesisScorer(coverage_penalty=2.0).compute_coverage_cost(coverage, mask).tolist() == [[3.0]]
+    assert HypothesisScorer(coverage_penalty=2.0).compute_coverage_cost(coverage, None).tolist() == [[7.0]]
+    wu = HypothesisScorer(coverage_penalty=2.0, coverage_penalty_type="wu").compute_coverage_cost(coverage, mask)
     assert wu.item() == pytest.approx(2 * math.log(2))
-    assert Scoring(coverage_penalty=2.0).compute_coverage_cost(None, mask) is None
-    assert Scoring().compute_coverage_cost(coverage, mask) is None
+    assert HypothesisScorer(coverage_penalty=2.0).compute_coverage_cost(None, mask) is None
+    assert HypothesisScorer().compute_coverage_cost(coverage, mask) is None
 
 
 def test_words_never_looked_at_cost_much_but_not_infinitely():
@@ -76,7 +76,7 @@ def test_unknown_kinds_are_refused_in_words(function, arguments):
 )
 def test_final_scores(options, divisor):
     log_probs, cost = torch.tensor([[-6.0, -2.0]]), torch.tensor([[0.5, 0.0]])
-    scoring = Scoring(**options)
+    scoring = HypothesisScorer(**options)
     torch.testing.assert_close(scoring.compute_final_scores(log_probs, 3, None), log_probs / divisor)
     torch.testing.assert_close(scoring.compute_final_scores(log_probs, 3, cost), log_probs / divisor - cost)
 
@@ -87,7 +87,7 @@ def test_final_scores(options, divisor):
 @pytest.mark.parametrize("gain", [0.0, 0.6])
 def test_no_continuation_scores_more_than_the_bound(length_kind, alpha, coverage_kind, gain):
     generator = torch.Generator().manual_seed(5)
-    scoring = Scoring(
+    scoring = HypothesisScorer(
         len_penalty=alpha, length_penalty_type=length_kind, coverage_penalty=0.3, coverage_penalty_type=coverage_kind
     )
     longest, source = 9, 12
@@ -111,7 +111,7 @@ def test_the_best_continuation_reaches_the_bound(coverage_kind, alpha, best_leng
     """Every word it adds has the largest possible probability, and its attention falls where it costs least."""
     longest, done, source = 9, 4, 12
     weight, kind = (0.0, "summary") if coverage_kind == "none" else (0.5, coverage_kind)
-    scoring = Scoring(len_penalty=alpha, coverage_penalty=weight, coverage_penalty_type=kind)
+    scoring = HypothesisScorer(len_penalty=alpha, coverage_penalty=weight, coverage_penalty_type=kind)
     coverage = torch.tensor([3.0, 1.0] + [0.0] * 10) if kind == "summary" else torch.full((source,), done / source)
     log_prob = torch.tensor([[-7.0]])
     cost = scoring.compute_coverage_cost(coverage.view(1, 1, -1), None)
@@ -127,7 +127,7 @@ def test_the_best_continuation_reaches_the_bound(coverage_kind, alpha, best_leng
 
 def test_the_wu_bound_is_not_trivial():
     """A source of 400 words cannot be covered by 100 steps."""
-    scoring = Scoring(coverage_penalty=0.5, coverage_penalty_type="wu")
+    scoring = HypothesisScorer(coverage_penalty=0.5, coverage_penalty_type="wu")
     bound = scoring.compute_upper_bound(torch.zeros(1, 1), 5, 100, torch.zeros(1, 1), torch.tensor([400])).item()
     assert bound == pytest.approx(-0.5 * 400 * math.log(4))
     short = scoring.compute_upper_bound(torch.zeros(1, 1), 5, 100, torch.zeros(1, 1), torch.tensor([40])).item()
@@ -150,12 +150,12 @@ def test_the_wu_bound_is_not_trivial():
 )
 def test_bad_options_are_refused_in_words(options, message):
     with pytest.raises(ValueError, match=message):
-        Scoring(**options)
+        HypothesisScorer(**options)
 
 
 def test_options_at_their_limits():
-    assert Scoring(length_penalty_type="wu", length_penalty_beta=-0.5).compute_length_penalty(2) == 3.0
-    assert Scoring(coverage_penalty=0.0).coverage_penalty == 0.0
+    assert HypothesisScorer(length_penalty_type="wu", length_penalty_beta=-0.5).compute_length_penalty(2) == 3.0
+    assert HypothesisScorer(coverage_penalty=0.0).coverage_penalty == 0.0
 
 
 def test_choices_are_listed():
@@ -180,4 +180,4 @@ def test_choices_are_listed():
     ],
 )
 def test_the_formula_is_written_down(options, text):
-    assert Scoring(**options).describe() == text
+    assert HypothesisScorer(**options).describe_formula() == text

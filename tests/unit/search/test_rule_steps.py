@@ -11,7 +11,7 @@ from fairseq_etads.search.rules import (
     MinimumSentences,
     NGramBlocker,
     SearchStep,
-    Source,
+    SourceLengths,
     UnknownWordPenalty,
     follow_switch_decisions,
     force_prefix,
@@ -33,7 +33,7 @@ def make_step(seed, number, documents=4, beam=3, dictated=None, first=False, lon
     live.tokens[:, :, 1 : number + 1] = torch.randint(MARK, WORDS, (documents, beam, number), generator=generator)
     live.tokens[:, :, number + 1 :] = 5  # a word that a step must not read
     lprobs = torch.randn(documents, 1 if first else beam, WORDS, generator=generator)
-    source = Source(None, torch.tensor([2, 6, 4, 3]), 6)
+    source = SourceLengths(None, torch.tensor([2, 6, 4, 3]), 6)
     dictated = None if dictated is None else torch.tensor(dictated)
     return SearchStep(number, lprobs, live, source, torch.tensor(longest), SPECIAL, dictated)
 
@@ -219,7 +219,7 @@ def named(rules):
 
 
 def test_rules_without_options_are_the_ones_that_always_apply():
-    rules = make_rules(SearchSettings.of(), SpecialTokens(PAD, UNK, EOS), 7)
+    rules = make_rules(SearchSettings.from_options(), SpecialTokens(PAD, UNK, EOS), 7)
     always = ["MaximumLength", "force_prefix", "MinimumLength", "follow_switch_decisions"]
     assert named(rules) == ["forbid_padding", *always]
     assert (rules[1].shortest_limit, rules[1].ending_is_free, rules[3].tokens) == (7, False, 1)
@@ -228,7 +228,9 @@ def test_rules_without_options_are_the_ones_that_always_apply():
 def test_every_option_adds_its_rule_with_its_value_in_order():
     options = {"unk_penalty": 1.5, "min_len": 4, "min_sentences": 2, "match_source_len": True}
     rules = make_rules(
-        SearchSettings.of(**options, no_repeat_ngram_size=3), SpecialTokens(PAD, UNK, EOS, (6,), (7,), MARK), 7
+        SearchSettings.from_options(**options, no_repeat_ngram_size=3),
+        SpecialTokens(PAD, UNK, EOS, (6,), (7,), MARK),
+        7,
     )
     assert named(rules) == [
         *("forbid_padding", "UnknownWordPenalty", "MaximumLength", "force_prefix", "MinimumLength"),
@@ -241,11 +243,11 @@ def test_every_option_adds_its_rule_with_its_value_in_order():
 @pytest.mark.parametrize("end_always_counts", [False, True])
 def test_an_exact_length_ends_for_free_unless_a_term_scores_the_end(end_always_counts):
     special = SpecialTokens(PAD, UNK, EOS)
-    rules = make_rules(SearchSettings.of(exact_length=6), special, 6, end_always_counts)
+    rules = make_rules(SearchSettings.from_options(exact_length=6), special, 6, end_always_counts)
     assert rules[1].ending_is_free is not end_always_counts
     assert rules[3].tokens == 6
-    assert make_rules(SearchSettings.of(exact_length=6), special, 6)[1].ending_is_free
-    assert not make_rules(SearchSettings.of(), special, 6, end_always_counts)[1].ending_is_free
+    assert make_rules(SearchSettings.from_options(exact_length=6), special, 6)[1].ending_is_free
+    assert not make_rules(SearchSettings.from_options(), special, 6, end_always_counts)[1].ending_is_free
 
 
 DOCUMENTS = torch.tensor([[PAD, PAD, 5, 6, EOS], [7, 8, 5, 9, EOS], [7, EOS, PAD, PAD, PAD]])
@@ -253,23 +255,23 @@ DOCUMENTS = torch.tensor([[PAD, PAD, 5, 6, EOS], [7, 8, 5, 9, EOS], [7, EOS, PAD
 
 def test_a_source_of_words_has_their_padding_and_the_given_lengths():
     given = torch.tensor([3, 5, 2])
-    source = Source.of({"src_tokens": DOCUMENTS, "src_lengths": given}, EOS, PAD)
+    source = SourceLengths.from_net_input({"src_tokens": DOCUMENTS, "src_lengths": given}, EOS, PAD)
     assert source.padding.tolist() == (DOCUMENTS == PAD).tolist()
     assert source.lengths is given
     assert source.width == 5
-    assert Source(source.padding, given + 1, 5).token_counts().tolist() == [3, 5, 2]
-    assert Source(None, given + 1, 5).token_counts().tolist() == [4, 6, 3]
+    assert SourceLengths(source.padding, given + 1, 5).count_tokens().tolist() == [3, 5, 2]
+    assert SourceLengths(None, given + 1, 5).count_tokens().tolist() == [4, 6, 3]
 
 
 def test_lengths_that_are_not_given_count_words_without_the_end_symbol():
-    source = Source.of({"src_tokens": DOCUMENTS}, EOS, PAD)
+    source = SourceLengths.from_net_input({"src_tokens": DOCUMENTS}, EOS, PAD)
     assert source.lengths.tolist() == [2, 4, 1]
     assert source.lengths.dtype == torch.long
 
 
 def test_a_source_of_vectors_under_the_name_of_words_has_no_padding():
     given = torch.tensor([4, 2])
-    source = Source.of({"src_tokens": torch.ones(2, 4, 3), "src_lengths": given}, EOS, PAD)
+    source = SourceLengths.from_net_input({"src_tokens": torch.ones(2, 4, 3), "src_lengths": given}, EOS, PAD)
     assert source.padding is None
     assert (source.lengths.tolist(), source.width) == ([4, 2], 4)
 
@@ -278,26 +280,26 @@ def test_a_source_of_vectors_under_the_name_of_words_has_no_padding():
 def test_speech_is_counted_like_fairseqs(name):
     """Without a mask, fairseq takes the last dimension of the input; with one, its width less the padding."""
     frames = torch.zeros(2, 7, 5, 4)
-    source = Source.of({name: frames, "padding_mask": None}, EOS, PAD)
+    source = SourceLengths.from_net_input({name: frames, "padding_mask": None}, EOS, PAD)
     assert source.padding is None
     assert (source.lengths.tolist(), source.lengths.dtype, source.width) == ([4, 4], torch.long, 7)
     mask = torch.zeros(2, 3, 7, dtype=torch.bool)
     mask[0, :, 5:] = mask[1, 1, :] = True
-    source = Source.of({name: frames, "padding_mask": mask}, EOS, PAD)
+    source = SourceLengths.from_net_input({name: frames, "padding_mask": mask}, EOS, PAD)
     assert source.padding is None
     assert (source.lengths.tolist(), source.width) == ([[5, 5, 5], [7, 0, 7]], 7)
 
 
 def test_a_batch_without_a_source_is_refused_with_its_contents():
     with pytest.raises(ValueError) as error:
-        Source.of({"image": torch.ones(1), "target": torch.ones(1)}, EOS, PAD)
+        SourceLengths.from_net_input({"image": torch.ones(1), "target": torch.ones(1)}, EOS, PAD)
     assert str(error.value) == "expected src_tokens, source or features in net_input, which has image, target"
 
 
 @pytest.mark.parametrize("has_padding", [True, False])
 def test_selected_documents_keep_their_padding_and_lengths(has_padding):
     order = [2, 0]
-    source = Source((DOCUMENTS == PAD) if has_padding else None, torch.tensor([3, 5, 2]), 5)
+    source = SourceLengths((DOCUMENTS == PAD) if has_padding else None, torch.tensor([3, 5, 2]), 5)
     chosen = source.select(torch.tensor(order))
     assert chosen.lengths.tolist() == [2, 3]
     assert chosen.width == 5

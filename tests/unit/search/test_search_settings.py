@@ -14,7 +14,7 @@ from helpers import make_task
 from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.search.penalties import Scoring
+from fairseq_etads.search.penalties import HypothesisScorer
 from fairseq_etads.search.settings import SearchSettings
 from fairseq_etads.training.options import SummarizationConfig
 
@@ -36,14 +36,14 @@ def test_fairseqs_arguments_are_where_fairseq_has_them():
     settings = SummaryGenerator([scripted_model(DICTIONARY)], DICTIONARY, 3, 0.5, 7, 30, 2, False, 0.9, 0.1).settings
     assert (settings.beam_size, settings.max_len_a, settings.max_len_b, settings.max_len) == (3, 0.5, 7, 30)
     assert (settings.min_len, settings.unk_penalty) == (2, 0.1)
-    assert settings.scoring == Scoring(normalize_scores=False, len_penalty=0.9)
+    assert settings.scoring == HypothesisScorer(normalize_scores=False, len_penalty=0.9)
 
 
 def test_an_argument_that_does_not_exist_is_refused_and_those_that_do_are_listed():
     with pytest.raises(TypeError, match="SummaryGenerator has no argument converage_penalty, lenpen; choose") as error:
         SummaryGenerator([scripted_model(DICTIONARY)], DICTIONARY, converage_penalty=1.0, lenpen=2.0)
     listed = str(error.value).partition("choose from ")[2].split(", ")
-    assert set(listed) == {*inspect.signature(SummaryGenerator).parameters, *SearchSettings.option_names()} - {
+    assert set(listed) == {*inspect.signature(SummaryGenerator).parameters, *SearchSettings.list_option_names()} - {
         "options"
     }
 
@@ -85,7 +85,7 @@ def test_every_option_reaches_the_settings():
         "recombine": 4,
         "max_len_per_document": True,
     }
-    assert set(changed) == set(SearchSettings.option_names())
+    assert set(changed) == set(SearchSettings.list_option_names())
     models = [sharpened(pointer="soft")]
     for name, value in changed.items():
         needed = {
@@ -116,7 +116,7 @@ def test_options_of_the_task_reach_the_settings():
     }
     selecting = {"selection_threshold": 0.3, "selection_factor": 1.5, "min_sentences": 2}  # not with all the others
     on_command_line = {field.name for field in fields(SummarizationConfig)}
-    assert {*changed, *selecting} == on_command_line & set(SearchSettings.option_names())
+    assert {*changed, *selecting} == on_command_line & set(SearchSettings.list_option_names())
     task = make_task(mark=True, selection="folder", **selecting)
     settings = task.build_generator([sharpened(pointer="soft")], Options()).settings
     assert {name: getattr(settings, name) for name in selecting} == selecting
@@ -242,7 +242,7 @@ def test_the_task_builds_it():
     generator = task.build_generator([sharpened()], args, extra_gen_cls_kwargs={"lm_model": None, "lm_weight": 1.0})
     assert isinstance(generator, SummaryGenerator)
     settings = generator.settings
-    assert settings.scoring.describe() == "log P / ((5+|Y|)/6)^0.9 - 1 x summary coverage, at the end"
+    assert settings.scoring.describe_formula() == "log P / ((5+|Y|)/6)^0.9 - 1 x summary coverage, at the end"
     assert settings.nbest == 2 and settings.no_repeat_ngram_size == 3 and settings.beam_size == 3
     assert generator.special.may_repeat == (5, 6)
     assert not settings.keep_attention

@@ -102,7 +102,7 @@ def test_the_softmax_runs_over_the_documents_list(family, settings):
     shortlist = random_shortlist(task)
     changed = 0
     for document in DOCUMENTS:
-        special = SpecialTokens.of(task.target_dictionary, _Settings(settings))
+        special = SpecialTokens.from_dictionary(task.target_dictionary, _Settings(settings))
         words = find_batch_candidates(
             shortlist, {"src_tokens": make_batch([document])}, None, None, special, EOS, settings["beam_size"]
         ).words
@@ -134,7 +134,7 @@ def test_a_document_is_summarised_the_same_in_any_batch(family, infer_dtype):
     options = {"beam_size": 3, "max_len_b": 9, "infer_dtype": infer_dtype, "inference_models": inference}
     options["copied_positions"] = model.decoder.pointer is not None
     together = summaries([model], task, DOCUMENTS, shortlist, sampled(model, DOCUMENTS, width=20), **options)
-    widths = {len(shortlist.candidates(make_batch([d]), 7).words) for d in DOCUMENTS}
+    widths = {len(shortlist.choose_candidates(make_batch([d]), 7).words) for d in DOCUMENTS}
     assert len(widths) > 1
     for document, row in zip(DOCUMENTS, together):
         (alone,) = summaries([model], task, [document], shortlist, **options)
@@ -150,16 +150,16 @@ def test_the_lists_are_those_of_a_loop():
     together = {5: [20, 21], 9: [22], 33: [23], PAD: [24], UNK: [25]}
     shortlist = make_shortlist(task, 2, together)
     extra = torch.tensor([[26, 50], [PAD, PAD]])
-    found = shortlist.candidates(make_batch([[5, 33, 60], [9]]), 0, extra, always=(27,))
+    found = shortlist.choose_candidates(make_batch([[5, 33, 60], [9]]), 0, extra, always=(27,))
     expected = []
     for document, more in (([5, 33, 60], [26]), ([9], [])):
         own = [word for word in document if word < 30]
         others = [other for word in document for other in together.get(word, [])]
         expected.append(sorted({0, 1, 2, 3, 4, 5, *own, *others, *more, 27}))
     assert [found.words[allowed].tolist() for allowed in found.allowed] == expected
-    alone = shortlist.candidates(make_batch([[9]]), 0, always=(27,))
+    alone = shortlist.choose_candidates(make_batch([[9]]), 0, always=(27,))
     assert alone.words.tolist() == expected[1] and alone.allowed is None
-    assert shortlist.candidates(make_batch([[9]]), 12).words.tolist() == [*range(12), 22]
+    assert shortlist.choose_candidates(make_batch([[9]]), 12).words.tolist() == [*range(12), 22]
 
 
 def test_words_of_two_dictionaries_are_matched_by_their_spelling():
@@ -169,7 +169,7 @@ def test_words_of_two_dictionaries_are_matched_by_their_spelling():
     for word, number in zip(swapped, (10, 11)):
         other.symbols[number], other.indices[word] = word, number
     task.src_dict = other
-    words = make_shortlist(task, 0).candidates(make_batch([[10]]), 0).words.tolist()
+    words = make_shortlist(task, 0).choose_candidates(make_batch([[10]]), 0).words.tolist()
     assert words == [0, 1, 2, 3, 11], "w7 has the number 11 in summaries"
 
 
@@ -195,7 +195,7 @@ def test_the_place_of_a_word_is_reckoned_with_the_softmax_of_the_search():
     options = {"beam_size": 1, "max_len_b": 8, "copied_positions": True}
     generated = {"mine": 0, "full": 0}
     for document in [[word, 50, word + 1, 51] for word in range(5, 40, 7)]:
-        words = shortlist.candidates(make_batch([document]), 3).words.tolist()
+        words = shortlist.choose_candidates(make_batch([document]), 3).words.tolist()
         restricted = write_only(copy.deepcopy(model), words)
         (mine,), (want,) = (
             summaries([model], task, [document], shortlist, **options)[0],
@@ -244,7 +244,7 @@ def test_fairseqs_search_classes_work(name):
     options = {"beam_size": 4, "max_len_b": 6, "search_strategy": strategies[name]}
     shortlist = random_shortlist(task, 1)
     documents = [document for document in DOCUMENTS if document]
-    listed = [set(shortlist.candidates(make_batch([d]), 9).words.tolist()) for d in documents]
+    listed = [set(shortlist.choose_candidates(make_batch([d]), 9).words.tolist()) for d in documents]
     assert max(map(len, listed)) < 40
     for row, words in zip(summaries([model], task, documents, shortlist, **options), listed):
         assert all(set(hypothesis["tokens"].tolist()) <= words for hypothesis in row)
@@ -273,7 +273,7 @@ def test_ensembles_and_language_models_have_the_same_columns():
     shortlist = random_shortlist(task)
     options = {"beam_size": 3, "max_len_b": 7, "lm_model": LanguageModel(), "lm_weight": 0.3}
     for document in DOCUMENTS:
-        words = shortlist.candidates(make_batch([document]), 7).words.tolist()
+        words = shortlist.choose_candidates(make_batch([document]), 7).words.tolist()
         assert len(words) < V
         restricted = [write_only(copy.deepcopy(model), words) for model in models]
         assert_same(
@@ -286,7 +286,7 @@ def test_other_start_and_end_symbols_have_columns_of_their_own():
     model, task = made("etads, soft")
     shortlist, options = make_shortlist(task, 1), {"beam_size": 3, "max_len_b": 9, "eos": 30, "bos_token": 31}
     for document in DOCUMENTS:
-        words = shortlist.candidates(make_batch([document]), 7, always=(30, 31)).words.tolist()
+        words = shortlist.choose_candidates(make_batch([document]), 7, always=(30, 31)).words.tolist()
         restricted = write_only(copy.deepcopy(model), words)
         got = summaries([model], task, [document], shortlist, **options)
         assert_same(got, summaries([restricted], task, [document], **options))

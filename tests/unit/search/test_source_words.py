@@ -9,7 +9,7 @@ from fairseq_etads.search.source_words import replace_unknown_words
 
 UNK = 3
 DICTIONARY = make_dictionary()
-SPECIAL = SpecialTokens.of(DICTIONARY, SearchSettings())
+SPECIAL = SpecialTokens.from_dictionary(DICTIONARY, SearchSettings())
 
 
 def result(tokens, attention):

@@ -126,10 +126,10 @@ def decisions_kept(model, document, hypothesis):
     tokens = hypothesis["tokens"].tolist()
     _, extra = forced(model, make_batch([document]), tokens[:-1])
     output = extra["output"]
-    words = output.vocabulary.extended_ids(torch.tensor([tokens]))[:, :, None]
+    words = output.vocabulary.convert_to_extended_ids(torch.tensor([tokens]))[:, :, None]
     decided, mixed = (
         model.get_normalized_probs(each.to_pair(), log_probs=True).gather(2, words)[0, :, 0]
-        for each in (output, output.mixed())
+        for each in (output, output.to_mixture())
     )
     return decided.isfinite().tolist(), torch.where(decided.isfinite(), decided, mixed)
 

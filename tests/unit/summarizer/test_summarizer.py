@@ -194,14 +194,14 @@ def test_copied_words_have_their_place_in_the_raw_text(summarizer):
 def test_the_place_is_that_of_the_most_copy_attention(summarizer, monkeypatch):
     """A word that occurs twice is located where the model has pointed, not where it occurs first."""
     seen = []
-    plain = inference.InferenceModel.current
+    plain = inference.InferenceModel.get_current_copy
 
     def watched(self):
         model = plain(self)
         seen.append(model)
         return model
 
-    monkeypatch.setattr(inference.InferenceModel, "current", watched)
+    monkeypatch.setattr(inference.InferenceModel, "get_current_copy", watched)
     text = "yak w1 w2 yak w3 yak"
     summary = summarizer.summarize(text, min_len=3, max_len=6)
     model, words = seen[0], text.split()
@@ -362,7 +362,7 @@ def test_every_option_of_a_call_is_one_of_the_search():
         "selection_threshold",
         "selection_factor",
     }
-    assert settings | not_for_users == set(SearchSettings.option_names())
+    assert settings | not_for_users == set(SearchSettings.list_option_names())
 
 
 def test_other_things_than_texts_are_refused(summarizer):

@@ -91,8 +91,8 @@ def test_the_core_does_without_it(without, tmp_path):
     ]
     for job in BROUGHT[without]:
         if job.startswith("fairseq_etads."):
-            code = "import sys; from fairseq_etads.platform.console import run; "
-            code += f"sys.exit(run('etads', lambda: __import__('{job}')))"
+            code = "import sys; from fairseq_etads.platform.console import run_command; "
+            code += f"sys.exit(run_command('etads', lambda: __import__('{job}')))"
             result = python(tmp_path, "-c", code)
             assert result.returncode == 2, result.stderr[-2000:]
             assert f"etads: this belongs to the system in fairseq_etads/systems/{without}, which is" in result.stderr

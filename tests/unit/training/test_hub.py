@@ -72,7 +72,7 @@ FAIRSEQS = {
 def test_every_option_is_taken_from_the_call(hub):
     renamed = {"beam_size", "len_penalty", "unk_penalty", "normalize_scores", "lm_weight"}
     of_batches_or_sentences = {"selection_threshold", "selection_factor", "min_sentences"}  # which these have not
-    assert {*PER_CALL, *FAIRSEQS, *renamed, *of_batches_or_sentences} == set(SearchSettings.option_names())
+    assert {*PER_CALL, *FAIRSEQS, *renamed, *of_batches_or_sentences} == set(SearchSettings.list_option_names())
     for name, value in {**PER_CALL, **FAIRSEQS}.items():
         needed = {"coverage_penalty": 1.0} if name == "stepwise_coverage_penalty" else {}
         assert all(
@@ -133,7 +133,7 @@ def test_a_bogus_choice_is_refused_with_the_choices_wherever_it_is_given(hub, na
     flag = "--" + name.replace("_", "-")
     for refused in (
         lambda: hub.translate(TEXTS, **bogus),
-        lambda: SearchSettings.of(**bogus),
+        lambda: SearchSettings.from_options(**bogus),
         lambda: SummaryGenerator(list(hub.models), hub.tgt_dict, **bogus),
     ):
         with pytest.raises(ValueError) as error:

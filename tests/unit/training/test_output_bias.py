@@ -142,7 +142,7 @@ def test_it_goes_with_a_table_that_has_more_words_than_can_be_generated(infer_dt
     with torch.no_grad():
         want = states @ layer.weight[:20].t() + layer.bias
         torch.testing.assert_close(layer(states), want)
-        packed = InferenceModel(model, infer_dtype).current().decoder.output_projection
+        packed = InferenceModel(model, infer_dtype).get_current_copy().decoder.output_projection
         torch.testing.assert_close(packed(states).float(), want, rtol=error, atol=error)
 
 

@@ -10,12 +10,12 @@ from selection_data import write_data
 
 from fairseq_etads.commands.export import main as export
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.search.lengths import Lengths
+from fairseq_etads.search.lengths import TextLengths
 from fairseq_etads.summarizer.folder.config import read_config
 from fairseq_etads.training.options import SummarizationConfig
 from fairseq_etads.training.task import SummarizationTask
 
-SHORT = Lengths([3] * 8 + [7] * 80 + [11] * 12).percentiles()
+SHORT = TextLengths([3] * 8 + [7] * 80 + [11] * 12).get_percentiles()
 
 
 def task_of(folder, **options):

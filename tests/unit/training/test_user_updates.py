@@ -88,7 +88,7 @@ def test_a_criterion_of_ones_own_says_what_it_needs(package, monkeypatch):
 
 
 def test_bounds_say_what_they_admit():
-    assert Bounds(1).admit(1) and not Bounds(1).admit(0) and str(Bounds(1, what="tokens")) == "1 or more tokens"
+    assert Bounds(1).contains(1) and not Bounds(1).contains(0) and str(Bounds(1, what="tokens")) == "1 or more tokens"
     share = Bounds(0, below=1, what="a probability")
-    assert share.admit(0.0) and not share.admit(1.0) and not share.admit(float("nan"))
+    assert share.contains(0.0) and not share.contains(1.0) and not share.contains(float("nan"))
     assert str(share) == "a probability, at least 0 and below 1"

@@ -18,8 +18,8 @@ from omegaconf import OmegaConf
 from fairseq_etads.data.pairs import SummarizationDataset
 from fairseq_etads.evaluation.rouge import METRICS
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.training.validation import ValidationSummaries, check_best_metric
-from fairseq_etads.vocabulary.kinds import detect_subwords, detect_words
+from fairseq_etads.training.validation import ValidationSummarizer, check_best_metric
+from fairseq_etads.vocabulary.token_kinds import detect_subwords, detect_words
 
 
 def rouge_task(**options):
@@ -223,7 +223,7 @@ def test_sums_do_not_depend_on_batches_and_count_the_first_documents():
     for outputs in ([[whole]], [[parts[0], parts[1]], [parts[2]]], [[part] for part in parts]):
         with metrics.aggregate(new_root=True) as aggregator:
             for batch in outputs:
-                ValidationSummaries.reduce_metrics(batch)
+                ValidationSummarizer.reduce_metrics(batch)
         means.append(aggregator.get_smoothed_values())
     assert set(means[0]) == set(METRICS)  # names with an underscore are not shown
     assert means[0] == means[1] == means[2]
@@ -232,10 +232,10 @@ def test_sums_do_not_depend_on_batches_and_count_the_first_documents():
 
 def test_a_validation_without_documents_logs_zero_and_training_nothing():
     with metrics.aggregate(new_root=True) as aggregator:
-        ValidationSummaries.reduce_metrics([{"_rouge_documents": 0.0, **{f"_{name}": 0.0 for name in METRICS}}])
+        ValidationSummarizer.reduce_metrics([{"_rouge_documents": 0.0, **{f"_{name}": 0.0 for name in METRICS}}])
     assert aggregator.get_smoothed_values() == dict.fromkeys(METRICS, 0)
     with metrics.aggregate(new_root=True) as aggregator:
-        ValidationSummaries.reduce_metrics([{"loss": 1.0}])
+        ValidationSummarizer.reduce_metrics([{"loss": 1.0}])
     assert not aggregator.get_smoothed_values()
 
 
@@ -366,7 +366,7 @@ def test_samples_are_text(caplog):
     for kind, brackets in (("ptb", "-lrb- {} -rrb-"), ("moses", "( {} )")):
         words = f"w1 , it@@ self ca n't <unk> {brackets.format('rare1')} . <q> w2"
         task.cfg.validation_samples, task.cfg.eval_rouge_post_process = 1, "subword_nmt"
-        summaries = ValidationSummaries(task, task.cfg)
+        summaries = ValidationSummarizer(task, task.cfg)
         summaries._sample_detokenizer = encoders.build_tokenizer(Namespace(tokenizer="etads", text_words=kind))
         tokens = torch.tensor([task.tgt_dict.index(word) for word in words.split()] + [task.tgt_dict.eos()])
         summaries._log_sample(0, tokens.repeat(40), tokens, tokens)

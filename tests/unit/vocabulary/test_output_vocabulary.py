@@ -4,7 +4,7 @@ import pytest
 import torch
 from helpers import make_batch, make_dictionary
 
-from fairseq_etads.vocabulary.candidates import Candidates
+from fairseq_etads.vocabulary.candidates import CandidateWords
 from fairseq_etads.vocabulary.output import OutputVocabulary
 
 KNOWN, UNK = 44, 3
@@ -32,12 +32,12 @@ def test_every_number_is_that_of_the_loop(pointer, trick, beams):
     tokens = make_batch(DOCUMENTS)
     candidates = None
     if trick != "off":
-        candidates = Candidates(tokens, 9, KNOWN, 4, UNK, shared=trick == "shared")
-    vocabulary = OutputVocabulary.of(tokens, dictionary, pointer, candidates)
+        candidates = CandidateWords(tokens, 9, KNOWN, 4, UNK, shared=trick == "shared")
+    vocabulary = OutputVocabulary.from_source(tokens, dictionary, pointer, candidates)
     summaries = SUMMARIES.repeat_interleave(beams, dim=0)
-    got_extended = vocabulary.extended_ids(summaries).tolist()
-    got_columns = vocabulary.target_columns(summaries).tolist()
-    got_producible = vocabulary.producible_ids(summaries).tolist()
+    got_extended = vocabulary.convert_to_extended_ids(summaries).tolist()
+    got_columns = vocabulary.convert_to_target_columns(summaries).tolist()
+    got_producible = vocabulary.convert_to_producible_ids(summaries).tolist()
     for row, summary in enumerate(summaries.tolist()):
         number = row // beams
         document = DOCUMENTS[number]
@@ -60,18 +60,18 @@ def test_every_number_is_that_of_the_loop(pointer, trick, beams):
 
 
 def test_slots_lead_back_to_the_words_of_their_own_document():
-    vocabulary = OutputVocabulary.of(make_batch(DOCUMENTS), make_dictionary(tail=6), pointer=True)
+    vocabulary = OutputVocabulary.from_source(make_batch(DOCUMENTS), make_dictionary(tail=6), pointer=True)
     for number, document in enumerate(DOCUMENTS):
         ids = torch.tensor([5, *range(KNOWN, KNOWN + 2)])
         own = [*slots_of(document), UNK, UNK][:2]
-        assert vocabulary.dictionary_ids(ids, number).tolist() == [5, *own]
+        assert vocabulary.convert_to_dictionary_ids(ids, number).tolist() == [5, *own]
 
 
 def test_documents_can_be_selected_and_repeated():
     dictionary = make_dictionary(tail=6)
     tokens = make_batch(DOCUMENTS)
-    candidates = Candidates(tokens, 9, KNOWN, 4, UNK, shared=False)
-    vocabulary = OutputVocabulary.of(tokens, dictionary, True, candidates)
+    candidates = CandidateWords(tokens, 9, KNOWN, 4, UNK, shared=False)
+    vocabulary = OutputVocabulary.from_source(tokens, dictionary, True, candidates)
     chosen = vocabulary.select(torch.tensor([2, 0, 0]))
-    expected = vocabulary.target_columns(SUMMARIES)[[2, 0, 0]]
-    assert torch.equal(chosen.target_columns(SUMMARIES[[2, 0, 0]]), expected)
+    expected = vocabulary.convert_to_target_columns(SUMMARIES)[[2, 0, 0]]
+    assert torch.equal(chosen.convert_to_target_columns(SUMMARIES[[2, 0, 0]]), expected)

@@ -94,7 +94,7 @@ def test_the_search_adds_what_the_finished_summary_has(pointers, shortlist):
                 for model in models:
                     output = model(source, source.ne(PAD).sum(1), before)
                     scores = model.get_normalized_probs(output, log_probs=False)[0]
-                    ids = output[1]["output"].vocabulary.extended_ids(torch.tensor([tokens]))[0]
+                    ids = output[1]["output"].vocabulary.convert_to_extended_ids(torch.tensor([tokens]))[0]
                     cannot = torch.tensor([word >= V and model.decoder.pointer is None for word in tokens])
                     found_here = scores.gather(1, ids[:, None])[:, 0].masked_fill(cannot, 0.0)
                     probabilities = probabilities + found_here / len(models)

@@ -16,7 +16,7 @@ from shortlists import make_shortlist, random_shortlist, write_only
 from fairseq_etads import Summarizer
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels.cpu import can_pack_weights
-from fairseq_etads.models.external import hide_unknown_words
+from fairseq_etads.models.external_models import hide_unknown_words
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.inference import InferenceModel, WideLinear
 from fairseq_etads.summarizer.folder.loading import load_folder
@@ -182,7 +182,7 @@ def test_copies_for_inference_score_the_same_words_alike(kind, dtype, error):
 
 def test_copies_have_no_normalised_weights_left_to_compute():
     model = conv("soft")
-    copied = InferenceModel(model).current()
+    copied = InferenceModel(model).get_current_copy()
     assert not any(name.endswith(("weight_g", "weight_v")) for name, _ in copied.named_parameters())
     assert isinstance(copied.decoder.output_projection, WideLinear) == can_pack_weights(torch.float32)
     layers = [module for module in copied.modules() if isinstance(module, LinearizedConvolution)]
@@ -237,7 +237,7 @@ def test_with_a_shortlist_it_is_a_model_that_has_no_other_words(kind):
     assert_same(search(model, TEXTS, make_shortlist(task, frequent=V)), plain, rtol=1e-5, atol=1e-5)
     shortlist, changed = random_shortlist(task), 0
     for document in TEXTS:
-        words = shortlist.candidates(make_batch([document]), 7, None, (EOS,)).words
+        words = shortlist.choose_candidates(make_batch([document]), 7, None, (EOS,)).words
         found = search(model, [document], shortlist)
         assert_same(found, search(write_only(conv(kind, task), words.tolist()), [document]))
         changed += found[0][0]["tokens"].tolist() != search(model, [document])[0][0]["tokens"].tolist()

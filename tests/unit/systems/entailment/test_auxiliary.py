@@ -14,7 +14,7 @@ from test_optim import OPTIONS
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.entailment.auxiliary import PairBatches, PairClassifier, classify_pairs
-from fairseq_etads.training.extra_updates import Schedule
+from fairseq_etads.training.extra_updates import UpdateSchedule
 
 AUXILIARY = {"auxiliary_task": "entailment", "auxiliary_every": "3:2", "auxiliary_batch_size": 4}
 AUXILIARY.update(auxiliary_words="spaces", seed=shifted(1), clip_norm=5.0)
@@ -42,9 +42,9 @@ def build(folder, arch="entail_s2s", task=None, cfg=None, **options):
 
 
 def test_turns_come_after_each_n_updates_and_go_on_counting():
-    found = [list(Schedule.parse("3:2").turns(updates)) for updates in range(1, 10)]
+    found = [list(UpdateSchedule.parse("3:2").list_due_updates(updates)) for updates in range(1, 10)]
     assert found == [[], [], [0, 1], [], [], [2, 3], [], [], [4, 5]]
-    assert list(Schedule.parse("100:10").turns(1200)) == list(range(110, 120))
+    assert list(UpdateSchedule.parse("100:10").list_due_updates(1200)) == list(range(110, 120))
 
 
 def test_a_pass_has_all_pairs_once_in_an_order_of_its_own():

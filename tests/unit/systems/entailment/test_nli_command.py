@@ -263,5 +263,5 @@ def test_a_training_without_pairs_is_refused(tmp_path, pairs):
     (tmp_path / "empty.tsv").touch()
     with pytest.raises(InputError, match=r"empty\.tsv: no pair with a label"):
         nli_training.TokenisedPairs.read(
-            [tmp_path / "empty.tsv"], nli_training.EntailmentSettings((), ()).config.tokenizer(), Counter()
+            [tmp_path / "empty.tsv"], nli_training.EntailmentSettings((), ()).config.make_tokenizer(), Counter()
         )

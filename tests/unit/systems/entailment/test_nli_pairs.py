@@ -71,5 +71,5 @@ def test_raw_text_cut_at_spaces_is_warned_of():
 
 def test_digits_are_hidden_after_words_are_cut():
     """Treebank rules make "#" a word, so digits that were hidden first would be split."""
-    tokenizer = NliConfig(words="ptb", hide_digits=True).tokenizer()
+    tokenizer = NliConfig(words="ptb", hide_digits=True).make_tokenizer()
     assert tokenizer.encode("He isn't 42 or 1,000.") == "he is n't ## or #,### ."

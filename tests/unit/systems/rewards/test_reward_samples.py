@@ -26,7 +26,9 @@ def test_samples_have_the_models_probabilities():
     p = model.get_normalized_probs(output, log_probs=False)[0, 0].detach()
     vocabulary = output[1]["output"].vocabulary
     expected = torch.zeros_like(counts)
-    expected.index_add_(0, vocabulary.dictionary_ids(torch.arange(len(p))[None])[0].clamp(max=len(expected) - 1), p)
+    expected.index_add_(
+        0, vocabulary.convert_to_dictionary_ids(torch.arange(len(p))[None])[0].clamp(max=len(expected) - 1), p
+    )
     expected[[PAD, ours.unk]] = 0  # a model with a pointer copies instead of writing the unknown word
     expected /= expected.sum()
     error = (counts / counts.sum() - expected).abs()

@@ -6,7 +6,7 @@ from fairseq.data import Dictionary
 from torch import Tensor
 
 
-def ids_to_tokens(ids: Tensor, dictionary: Dictionary) -> List[str]:
+def convert_ids_to_tokens(ids: Tensor, dictionary: Dictionary) -> List[str]:
     """Convert the token ids of a text, shape (T,), to tokens without the end symbol."""
     eos = dictionary.eos()
     return [dictionary[number] for number in ids.tolist() if number != eos]
@@ -39,13 +39,13 @@ class PreparedPairs:
     def has_summaries(self) -> bool:
         return self._pairs.tgt is not None
 
-    def document(self, number: int) -> List[str]:
+    def read_document(self, number: int) -> List[str]:
         """Return all tokens of the document with index ``number``."""
-        return ids_to_tokens(self._pairs.src.dataset[number], self._pairs.src_dict)
+        return convert_ids_to_tokens(self._pairs.src.dataset[number], self._pairs.src_dict)
 
-    def summary(self, number: int) -> List[str]:
+    def read_summary(self, number: int) -> List[str]:
         """Return all tokens of the summary with index ``number``."""
-        return ids_to_tokens(self._pairs.tgt.dataset[number], self._pairs.tgt_dict)
+        return convert_ids_to_tokens(self._pairs.tgt.dataset[number], self._pairs.tgt_dict)
 
     def blank_unknown_words(self, words: List[str]) -> List[str]:
         """Replace unknown words of a summary with empty strings, so that they do not match any word in the document."""

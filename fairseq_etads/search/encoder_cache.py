@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 
-class EncodedModel:
+class EncoderCache:
     """A cache for the encoder output of one model, and for tensors that the decoder computes once per document.
 
     The tensors are stored on the CPU and are never modified. A search modifies only its own copies of the dictionaries.
@@ -20,7 +20,7 @@ class EncodedModel:
         self._encoder_out: Any = None
         self._memory: Optional[Dict[nn.Module, Dict[str, Tensor]]] = None
 
-    def encoder_out(self, model: Any, device: torch.device) -> Any:
+    def get_encoder_out(self, model: Any, device: torch.device) -> Any:
         """Return the model's encoder output on ``device``, or None if it is not cached."""
         return _move_to_device(self._encoder_out, device) if self._model is model else None
 
@@ -42,7 +42,7 @@ class EncodedModel:
         if self._memory is None:
             self._memory = _move_to_device(memory, torch.device("cpu"))
 
-    def tensors(self) -> Iterator[Tensor]:
+    def iterate_tensors(self) -> Iterator[Tensor]:
         """Iterate over all cached tensors."""
         yield from _iterate_tensors([self._encoder_out, self._memory])
 
@@ -58,22 +58,22 @@ class EncodedBatch:
     """
 
     def __init__(self) -> None:
-        self._models: List[EncodedModel] = []
+        self._models: List[EncoderCache] = []
 
-    def of(self, number: int) -> EncodedModel:
+    def get_model_cache(self, number: int) -> EncoderCache:
         """Return the cache for one model of the ensemble.
 
         Args:
             number: the index of the model in the ensemble, starting from 0.
         """
         while len(self._models) <= number:
-            self._models.append(EncodedModel())
+            self._models.append(EncoderCache())
         return self._models[number]
 
     @property
     def bytes(self) -> int:
         """Return the size of the cached tensors in bytes. Shared memory is counted only once."""
-        storages = (tensor.untyped_storage() for model in self._models for tensor in model.tensors())
+        storages = (tensor.untyped_storage() for model in self._models for tensor in model.iterate_tensors())
         return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
