@@ -11,10 +11,20 @@ MODULES = ("wave", "xml", "xml.dom", "xml.dom.minidom", "colorsys")
 """Small modules of Python, in place of large ones."""
 
 
+def find_modules():
+    return {name: module for name, module in sys.modules.items() if name in MODULES or name.startswith("xml.")}
+
+
 @pytest.fixture(autouse=True)
-def not_imported(monkeypatch):
-    for name in [name for name in sys.modules if name in MODULES or name.startswith("xml.")]:
-        monkeypatch.delitem(sys.modules, name)
+def not_imported():
+    """Forget the modules during a test. Those that it imports anew do not fit to the packages that come back."""
+    before = find_modules()
+    for name in before:
+        del sys.modules[name]
+    yield
+    for name in find_modules():
+        del sys.modules[name]
+    sys.modules.update(before)
 
 
 def test_functions_work_and_import_the_module_with_their_first_call():
