@@ -29,8 +29,8 @@ examples:
   etads-nli score nli snli_1.0_test.jsonl
 
   A file of pairs is either in the JSON Lines format of SNLI and MultiNLI, or contains one line
-  PREMISE<tab>HYPOTHESIS<tab>LABEL per pair. To use a model as a reward, pass its folder to fairseq-train with --rewards
-  entail --entail-model (see docs/rewards.md).""",
+  per pair, in the form PREMISE<tab>HYPOTHESIS<tab>LABEL. To use a model as a reward, pass its folder to fairseq-train
+  with --rewards entail --entail-model (see docs/rewards.md).""",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="synthesise|train|score")
     _add_synthesise_parser(commands)

@@ -136,7 +136,7 @@ class DemoServer:
         """Store a new explanation, and delete the oldest one if there are too many.
 
         Returns:
-            The path of the explanation's page, which cannot be guessed.
+            The path of the explanation's page. It contains a random token, so nobody can guess it.
         """
         while len(self._explanations) >= MAX_EXPLANATIONS:
             self._explanations.pop(next(iter(self._explanations)))

@@ -207,7 +207,7 @@ def choose_recipe(args: argparse.Namespace) -> Optional[Recipe]:
 def _choose_prepare_options(args: argparse.Namespace) -> List[str]:
     """Return options for etads-prepare, without the options that the user has given.
 
-    If etads-prepare was called before, the options are the same as in that call. Otherwise, the options split the text
+    If etads-prepare has already been run, its options are used again. Otherwise, the options split the text
     into whole words, with a vocabulary of as many words as a model can learn from the text. The recipe "large" uses the
     default tokenisation, and the recipe "paper" uses no options.
     """

@@ -221,7 +221,9 @@ def _choose_default_form(q: Tensor, work: torch.dtype) -> str:
 
 
 def choose_form_for_kernel(kernel: str, q: Tensor, work: torch.dtype, dropout_p: float) -> str:
-    """Choose the form of :func:`focus_attention` for queries (B, H, S, D) and a kernel from :data:`KERNELS`.
+    """Choose the form in which :func:`focus_attention` is computed, given queries (B, H, S, D) and a kernel's name.
+
+    The name is one of :data:`KERNELS`:
 
     - "auto": the result of :func:`choose_focus_form`, which is never "flex".
     - "flex": "flex".

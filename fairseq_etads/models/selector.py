@@ -211,8 +211,8 @@ class ExtractorConfig(FairseqDataclass):
         metadata={
             "bounds": NOT_NEGATIVE,
             "needs": ("--sentence-encoder pool",),
-            "help": "dimension of the embeddings of a sentence's position, counted from the start and from the end "
-            "of the document (0: none); requires --sentence-encoder pool",
+            "help": "dimension of the position embeddings: one for a sentence's position from the start of the "
+            "document, and one for its position from the end (0: none); requires --sentence-encoder pool",
         },
     )
     cross_fit: bool = field(

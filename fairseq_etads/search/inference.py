@@ -476,7 +476,7 @@ def _make_product_layer(products: _MatrixProducts, parent: nn.Module, name: str,
     if keeps_float32(linear):
         return PackedLinear(linear.weight, linear.bias, torch.float32)
     relu = _absorb_relu(parent, name)
-    # the first feed-forward layer of a Transformer returns outputs in the dtype of the products, which the second uses
+    # A Transformer's first feed-forward layer keeps its output in the dtype in which the second layer computes.
     formats = {"fc1": products.dtype, "fc2": torch.float32} if hasattr(parent, "activation_fn") else {}
     out = formats.get(name)
     return PackedLinear(linear.weight, linear.bias, products.dtype, out, relu)

@@ -17,7 +17,7 @@ def find_modules():
 
 @pytest.fixture(autouse=True)
 def not_imported():
-    """Forget the modules during a test. Those that it imports anew do not fit to the packages that come back."""
+    """Remove the modules for a test, and afterwards those that it imported: the old packages do not contain them."""
     before = find_modules()
     for name in before:
         del sys.modules[name]
