@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 import torch
-from records import compare_with_system, write_record
+from records import compare_with_reference_system, write_record
 
 from fairseq_etads.layers.additive import SharedKeys, SharedStates
 from fairseq_etads.layers.recurrent import BidirectionalGRU
@@ -26,14 +26,14 @@ from fairseq_etads.layers.recurrent import BidirectionalGRU
 DOCUMENTS, WORDS, STEPS, HIDDEN = 50, 400, 100, 200
 
 
-def create_plain_readers(keys, states, weight):
+def create_plain_attention(keys, states, weight):
     def compute_scores(query):
         return torch.tanh(query[:, :, None] + keys[:, None]) @ weight
 
     return compute_scores, lambda shares: torch.bmm(shares, states)
 
 
-def create_stepwise_readers(keys, states, weight):
+def create_stepwise_attention(keys, states, weight):
     steps, memory = SharedKeys(keys), SharedStates(states)
     return lambda query: steps.compute_scores(query, weight), memory.compute_weighted_sum
 
@@ -78,8 +78,8 @@ def main():
     inputs.append(torch.randn(HIDDEN).requires_grad_())
     attention = time_implementations(
         {
-            "plain": lambda: run_attention_steps(create_plain_readers, inputs),
-            "stepwise": lambda: run_attention_steps(create_stepwise_readers, inputs),
+            "plain": lambda: run_attention_steps(create_plain_attention, inputs),
+            "stepwise": lambda: run_attention_steps(create_stepwise_attention, inputs),
         },
         args.runs,
     )
@@ -95,8 +95,8 @@ def main():
     report = {
         "run": f"{DOCUMENTS} documents of {WORDS} words, {STEPS} steps, width {HIDDEN}, float32, forward and backward",
         "runs": args.runs,
-        "seconds of attention": compare_with_system(attention, "stepwise"),
-        "seconds of the GRU": compare_with_system(recurrent, "both ways"),
+        "seconds of attention": compare_with_reference_system(attention, "stepwise"),
+        "seconds of the GRU": compare_with_reference_system(recurrent, "both ways"),
     }
     print(json.dumps(report, indent=2))
     write_record(args.output, report, args)

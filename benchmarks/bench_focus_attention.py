@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from records import compare_with_system, write_record
+from records import compare_with_reference_system, write_record
 
 from fairseq_etads.kernels.focus import FOCUS_FORMS, focal_bias, focus_attention
 
@@ -73,7 +73,7 @@ def time_implementations(batch, heads, length, width, runs):
     return seconds
 
 
-def measure_errors(length, scope, heads=8, width=64):
+def measure_attention_errors(length, scope, heads=8, width=64):
     """Measure the largest error of each implementation's output compared with float64.
 
     The scopes are random numbers between ``scope`` and twice ``scope``.
@@ -105,7 +105,7 @@ def attend_in_split_tf32(q, k, v, attn_mask=None, dropout_p=0.0, scale=None):
 
 
 def measure_tf32_errors(length, scope, heads=4, width=64):
-    """Measure the same errors as :func:`measure_errors`, but with split TF32 products."""
+    """Measure the same errors as :func:`measure_attention_errors`, but with split TF32 products."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, heads, length, width, generator=generator) for _ in range(3))
     center = torch.rand(1, heads, length, generator=generator) * length
@@ -149,10 +149,10 @@ def main():
         medians = {name: statistics.median(s) for name, s in taken.items()}
         ratios = {f"{name} / plain": round(medians[name] / medians["plain"], 2) for name in FORMS if name != "plain"}
         report["seconds"][length] = {**{name: round(value, 4) for name, value in medians.items()}, **ratios}
-        report["compared with plain"][length] = compare_with_system(taken, "plain")
+        report["compared with plain"][length] = compare_with_reference_system(taken, "plain")
         print(f"S={length}: {report['seconds'][length]}", flush=True)
         report["errors"][length] = {
-            scope: {k: float(f"{e:.1e}") for k, e in measure_errors(length, scope).items()}
+            scope: {k: float(f"{e:.1e}") for k, e in measure_attention_errors(length, scope).items()}
             for scope in (0.1, 0.3, 1, 5, 20)
         }
         for scope, found in report["errors"][length].items():

@@ -42,7 +42,7 @@ from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from machines import describe_machine, describe_processor
 from peers import ScriptProcess
-from records import compare_with_system, write_record
+from records import compare_with_reference_system, write_record
 from torch.profiler import ProfilerActivity, profile
 
 from fairseq_etads.generation import SummaryGenerator
@@ -116,7 +116,7 @@ def create_random_shortlist(args, dictionary):
     )
 
 
-def create_generator(system, args, dictionary):
+def create_summary_generator(system, args, dictionary):
     """Create this project's search with one of its models. Systems with the same architecture use the same weights."""
     torch.manual_seed(0)
     arch, infer_dtype, *more = system.split()
@@ -202,17 +202,17 @@ def create_summariser(system, args, dictionary):
         return create_fairseq_summariser(args, dictionary)
     if name == "ctranslate2":
         return create_ctranslate2_summariser(args, dictionary, *number_format)
-    return create_etads_summariser(create_generator(system, args, dictionary), args)
+    return create_etads_summariser(create_summary_generator(system, args, dictionary), args)
 
 
-def draw_documents(args, dictionary):
+def create_random_documents(args, dictionary):
     """Create random documents (B, 400). The result is the same in all processes."""
     source = torch.randint(4, args.vocabulary, (args.documents, 400), generator=torch.Generator().manual_seed(0))
     source[:, -1] = dictionary.eos()
     return source
 
 
-class SystemProcess(ScriptProcess):
+class BenchmarkSystemProcess(ScriptProcess):
     """System that runs in a separate process.
 
     The process first describes the system (``about``) and then measures times on request.
@@ -232,7 +232,7 @@ class SystemProcess(ScriptProcess):
 
 
 def answer_requests(system, args):
-    """Answer requests in the process of a :class:`SystemProcess`.
+    """Answer requests in the process of a :class:`BenchmarkSystemProcess`.
 
     The first line of output describes the system (null if it is not installed). Each further line is the time for a
     request.
@@ -240,7 +240,7 @@ def answer_requests(system, args):
     clock = time.process_time if args.processor_time else time.perf_counter
     dictionary = make_numbered_dictionary(args.vocabulary)
     run = create_summariser(system, args, dictionary)
-    source = draw_documents(args, dictionary)
+    source = create_random_documents(args, dictionary)
     print(json.dumps(run and describe_search(system, run, source, args)), flush=True)
     for line in sys.stdin:
         count, at_once = json.loads(line)
@@ -336,11 +336,13 @@ def measure_all_systems(instructions, args):
     """Measure all systems with one instruction set and return the report."""
     environment = {**os.environ, **INSTRUCTIONS[instructions]}
     with contextlib.ExitStack() as running:
-        started = {name: running.enter_context(SystemProcess(name, environment)) for name in choose_systems(args)}
+        started = {
+            name: running.enter_context(BenchmarkSystemProcess(name, environment)) for name in choose_systems(args)
+        }
         if instructions == "native":
             limited = {**environment, "CT2_FORCE_CPU_ISA": "AVX2"}
             for name in [name for name in started if name.startswith("ctranslate2")]:
-                started[name + LIMITED] = running.enter_context(SystemProcess(name, limited))
+                started[name + LIMITED] = running.enter_context(BenchmarkSystemProcess(name, limited))
         peers = {name: peer for name, peer in started.items() if peer.about is not None}
         if not peers:
             raise SystemExit(f"--only {' '.join(args.only)}: none is installed; choose from {', '.join(SYSTEMS)}")
@@ -366,7 +368,8 @@ def measure_all_systems(instructions, args):
             else {},
             "documents per second": {batches: compute_medians(figures) for batches, figures in measured.items()},
             "runs, compared with the first system": {
-                batches: compare_with_system(figures, next(iter(figures))) for batches, figures in measured.items()
+                batches: compare_with_reference_system(figures, next(iter(figures)))
+                for batches, figures in measured.items()
             },
             "operations": {name: told["operations"] for name, told in about.items() if "operations" in told},
             "megabytes": {name: told["megabytes"] for name, told in about.items()},

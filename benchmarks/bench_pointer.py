@@ -24,7 +24,7 @@ from typing import Any, Dict, NamedTuple
 
 import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
-from records import compare_with_system, write_record
+from records import compare_with_reference_system, write_record
 
 from fairseq_etads.jobs.architectures import make_architecture_config, make_numbered_dictionary
 from fairseq_etads.training.losses import SummarizationNLL
@@ -83,7 +83,7 @@ def make_sample(size, tail):
     return {"id": torch.arange(size.documents), "net_input": net_input, "target": target, "ntokens": target.numel()}
 
 
-def time_steps(size, runs):
+def time_training_steps(size, runs):
     """Return a dictionary from each variant to the seconds of each step. The first step is not measured."""
     task = make_task(size.vocabulary, 10000)
     sample = make_sample(size, 10000)
@@ -103,7 +103,7 @@ def time_steps(size, runs):
     return seconds
 
 
-def summarise_times(size, seconds):
+def compute_step_time_ratios(size, seconds):
     """Return the median seconds per step, and the ratios of these medians to both baselines."""
     steps = {name: statistics.median(values) for name, values in seconds.items()}
     step = f"etads, {size.documents} documents x {size.source} tokens, summaries x {size.target} tokens"
@@ -112,7 +112,7 @@ def summarise_times(size, seconds):
         "runs": len(seconds["none"]),
         "median seconds of a step": {name: round(value, 4) for name, value in steps.items()},
         "ratio to --pointer none": {name: round(value / steps["none"], 3) for name, value in steps.items()},
-        "compared with --pointer none": compare_with_system(seconds, "none"),
+        "compared with --pointer none": compare_with_reference_system(seconds, "none"),
         "ratio of --pointer-continue to --pointer soft": round(steps["soft, continuing"] / steps["soft"], 3),
         "quartiles of this ratio, run by run": [
             round(value, 3)
@@ -162,7 +162,7 @@ def main():
     warnings.simplefilter("ignore")
     report = {}
     for name in args.sizes:
-        report[name] = summarise_times(SIZES[name], time_steps(SIZES[name], args.runs))
+        report[name] = compute_step_time_ratios(SIZES[name], time_training_steps(SIZES[name], args.runs))
     report["median seconds of BatchVocab"] = round(time_batch_vocab(), 5)
     report["median seconds of loading 800,000 words"] = round(time_dictionary(), 2)
     print(json.dumps(report, indent=2, ensure_ascii=False))

@@ -112,7 +112,7 @@ def run_tokenisation(text, out, jobs):
         encode_file(text / f"train.{side}", out / f"train.{side}", settings, out, "words", jobs)
 
 
-def measure_processor_time(folder, count):
+def measure_conversion_time(folder, count):
     """Measure the CPU time per document in this process, in milliseconds. Other programs hardly affect this time."""
     arguments = ["cnndm", "--stories", str(folder / "stories"), "--urls", str(folder / "urls"), "--expect", "any"]
     started = time.process_time()
@@ -191,7 +191,7 @@ def main():
                 (count - few) / (read_all + tokenise_all - read_few - tokenise_few)
             ),
         }
-        spent = measure_processor_time(folder / "all", count)
+        spent = measure_conversion_time(folder / "all", count)
         report["processor, ms for a document: sentences, words"] = spent
         report["documents per second of free cores, by processor time"] = round(args.jobs * 1000 / sum(spent))
         report["memory of etads-corpus's first process, MB"] = {

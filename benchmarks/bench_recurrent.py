@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.optim import OPTIMIZER_REGISTRY
-from records import compare_with_system, write_record
+from records import compare_with_reference_system, write_record
 
 from fairseq_etads.jobs.architectures import make_architecture_config, make_numbered_dictionary
 from fairseq_etads.training.losses import SummarizationNLL
@@ -50,7 +50,7 @@ def make_sample(vocabulary, generator):
     return {"id": torch.arange(50), "net_input": net_input, "target": target, "ntokens": target.numel()}
 
 
-class OptimizedModel:
+class ModelWithOptimizer:
     """A model and its optimiser."""
 
     def __init__(self, arch, vocabulary, optimizer):
@@ -64,7 +64,7 @@ class OptimizedModel:
         self.vocabulary = vocabulary
         self.generator = torch.Generator().manual_seed(0)
 
-    def time_step(self):
+    def time_training_step(self):
         """Run one step and return its time in seconds."""
         sample = make_sample(self.vocabulary, self.generator)
         started = time.perf_counter()
@@ -90,15 +90,17 @@ def main():
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     systems = {
-        f"words_lvt5k, {args.small:,} words": OptimizedModel("words_lvt5k", args.small, "lazy_adadelta"),
-        f"words_lvt5k, {args.large:,} words": OptimizedModel("words_lvt5k", args.large, "lazy_adadelta"),
-        f"full softmax, {args.large:,} words": OptimizedModel("gru_seq2seq", args.large, "adadelta"),
-        f"words_lvt5k, {args.large:,} words, plain optimiser": OptimizedModel("words_lvt5k", args.large, "adadelta"),
+        f"words_lvt5k, {args.small:,} words": ModelWithOptimizer("words_lvt5k", args.small, "lazy_adadelta"),
+        f"words_lvt5k, {args.large:,} words": ModelWithOptimizer("words_lvt5k", args.large, "lazy_adadelta"),
+        f"full softmax, {args.large:,} words": ModelWithOptimizer("gru_seq2seq", args.large, "adadelta"),
+        f"words_lvt5k, {args.large:,} words, plain optimiser": ModelWithOptimizer(
+            "words_lvt5k", args.large, "adadelta"
+        ),
     }
     seconds = {name: [] for name in systems}
     for run in range(args.runs + 1):
         for name, system in systems.items():
-            taken = system.time_step()
+            taken = system.time_training_step()
             if run:  # the first step also creates the optimiser state
                 seconds[name].append(taken)
     medians = {name: statistics.median(values) for name, values in seconds.items()}
@@ -111,7 +113,7 @@ def main():
         "long dictionary to short": round(large / small, 2),
         "full softmax to words_lvt5k": round(full / large, 1),
         "plain optimiser to lazy": round(plain / large, 1),
-        "compared with the long dictionary, lazily": compare_with_system(seconds, names[1]),
+        "compared with the long dictionary, lazily": compare_with_reference_system(seconds, names[1]),
     }
     print(json.dumps(report, indent=2))
     write_record(args.output, report, args)

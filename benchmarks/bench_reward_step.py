@@ -73,7 +73,7 @@ def load_batches(training, args):
     raise SystemExit(f"--runs {args.runs}: the data has {len(found)} batches of --tokens {args.tokens}; choose fewer")
 
 
-def time_steps(trainings, samples):
+def time_training_steps(trainings, samples):
     """Return a dictionary from each type of step to the CPU seconds per batch.
 
     The two types of training step alternate. The first batch is not measured.
@@ -88,9 +88,9 @@ def time_steps(trainings, samples):
     return found
 
 
-def measure_steps(threads, trainings, samples):
+def measure_training_step_ratios(threads, trainings, samples):
     torch.set_num_threads(threads)
-    times = time_steps(trainings, samples)
+    times = time_training_steps(trainings, samples)
     middle = {step: statistics.median(values) for step, values in times.items()}
     ratios = [reward / plain for reward, plain in zip(times[REWARDS], times[LIKELIHOOD])]
     row = {f"CPU seconds, {step}": round(value, 3) for step, value in middle.items()}
@@ -106,7 +106,7 @@ def profile_reward_step(training, samples):
     torch.set_num_threads(1)
     now = {}
 
-    def time_calls(owner, attribute, part):
+    def add_method_timer(owner, attribute, part):
         plain = getattr(owner, attribute)
 
         def call(*arguments, **options):
@@ -120,9 +120,9 @@ def profile_reward_step(training, samples):
 
     criterion = training.criterion
     for name, part in PARTS.items():
-        time_calls(criterion, name, part)
-    time_calls(training.optimizer, "backward", "backward")
-    time_calls(training, "train_step", "step")
+        add_method_timer(criterion, name, part)
+    add_method_timer(training.optimizer, "backward", "backward")
+    add_method_timer(training, "train_step", "step")
     found = []
     for sample in samples:
         now.clear()
@@ -166,7 +166,7 @@ def main():
         "times": "CPU seconds of the process, with alternating steps",
         "rewards": f"rougeL, {args.samples} sample(s) of at most {args.longest} tokens, baseline {args.baseline}",
         "parameters": sum(parameter.numel() for parameter in trainings[REWARDS].model.parameters()),
-        "threads": {threads: measure_steps(threads, trainings, samples) for threads in args.threads},
+        "threads": {threads: measure_training_step_ratios(threads, trainings, samples) for threads in args.threads},
     }
     if args.profile:
         report["CPU seconds of each part of a training step with rewards, on one thread"] = profile_reward_step(

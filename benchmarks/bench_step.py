@@ -25,8 +25,8 @@ import generate_table
 from machines import describe_machine, describe_processor
 from records import write_record
 
-from fairseq_etads.models.transformer import BridgeAttention, SummaryAttention
-from fairseq_etads.search.inference import Int8Linear, PackedLinear, WideLinear
+from fairseq_etads.models.transformer import BridgeAttention, DecoderSelfAttention
+from fairseq_etads.search.inference import BlockedOutputProjection, Int8Linear, PackedLinear
 
 RESULTS = Path(__file__).parent / "results" / "step.json"
 BEGIN = "<!-- benchmarks/bench_step.py --table -->\n\n"
@@ -42,7 +42,7 @@ VOCABULARY, WEIGHTS, ATTENTION, DECODER, SEARCH = (
 PARTS = (VOCABULARY, WEIGHTS, ATTENTION, DECODER, SEARCH)
 
 
-class PartClock:
+class DecoderTimer:
     """Clock that measures the time spent in each part of a decoder. Time spent in nested parts is not included.
 
     Attributes:
@@ -56,18 +56,18 @@ class PartClock:
         inside_output = {id(module) for module in output.modules()}
         of_words = output.restrict_to_words
         # The projection of a shortlist is created for each batch.
-        output.restrict_to_words = lambda words: self._time_module(of_words(words), VOCABULARY)
+        output.restrict_to_words = lambda words: self._add_timing_hooks(of_words(words), VOCABULARY)
         for module in decoder.modules():
             if module is decoder:
-                self._time_module(module, DECODER)
-            elif isinstance(module, WideLinear):
-                self._time_module(module, VOCABULARY)
-            elif isinstance(module, (BridgeAttention, SummaryAttention)):
-                self._time_module(module, ATTENTION)
+                self._add_timing_hooks(module, DECODER)
+            elif isinstance(module, BlockedOutputProjection):
+                self._add_timing_hooks(module, VOCABULARY)
+            elif isinstance(module, (BridgeAttention, DecoderSelfAttention)):
+                self._add_timing_hooks(module, ATTENTION)
             elif isinstance(module, (PackedLinear, Int8Linear)) and id(module) not in inside_output:
-                self._time_module(module, WEIGHTS)
+                self._add_timing_hooks(module, WEIGHTS)
 
-    def _time_module(self, module, part):
+    def _add_timing_hooks(self, module, part):
         module.register_forward_pre_hook(lambda *_: self._running.append([time.perf_counter(), 0.0]))
 
         def add_time(*_):
@@ -81,13 +81,13 @@ class PartClock:
         return module
 
 
-def time_parts_of_a_step(system, args):
+def measure_decoder_part_times(system, args):
     """Measure the milliseconds per step of each part and number of documents, in the run with the median time."""
     dictionary = bench_generate.make_numbered_dictionary(args.vocabulary)
-    generator = bench_generate.create_generator(system, args, dictionary)
+    generator = bench_generate.create_summary_generator(system, args, dictionary)
     run = bench_generate.create_etads_summariser(generator, args)
-    clock = PartClock(generator._inference_models[0].get_current_copy().decoder)
-    source = bench_generate.draw_documents(args, dictionary)
+    clock = DecoderTimer(generator._inference_models[0].get_current_copy().decoder)
+    source = bench_generate.create_random_documents(args, dictionary)
 
     def seconds(words, count):
         before, started = dict(clock.seconds), time.perf_counter()
@@ -144,7 +144,7 @@ def main():
     if args.one:
         warnings.simplefilter("ignore")
         logging.disable(logging.INFO)
-        print(json.dumps({system: time_parts_of_a_step(system, args) for system in args.systems}))
+        print(json.dumps({system: measure_decoder_part_times(system, args) for system in args.systems}))
         return
     if not args.table:
         steps = {}

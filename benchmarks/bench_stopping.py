@@ -68,13 +68,13 @@ def measure_search(model, dictionary, samples, **options):
     steps = hypotheses = 0
     plain = Ensemble.step
 
-    def step_and_count(self, tokens, first):
+    def step_and_count_hypotheses(self, tokens, first):
         nonlocal steps, hypotheses
         steps += len(tokens)
         hypotheses += len(tokens) * (1 if first else tokens.shape[1])
         return plain(self, tokens, first)
 
-    Ensemble.step = step_and_count
+    Ensemble.step = step_and_count_hypotheses
     began = time.process_time()
     scores = {
         int(number): float(row[0]["score"])

@@ -102,7 +102,7 @@ def main():
             seconds[system] += statistics.median(took[system])
             summaries[system] += [row[0]["tokens"] for row in found[system]]
     references = [convert_to_words(dictionary, target) for sample in samples for target in sample["target"]]
-    rows = [make_row(system, summaries, seconds[system], references, dictionary) for system in generators]
+    rows = [make_decoding_result(system, summaries, seconds[system], references, dictionary) for system in generators]
     report = {
         "model": args.run.name if args.run else "quickstart",
         "documents": args.documents,
@@ -112,7 +112,7 @@ def main():
     write_record(args.output, report, args, indent=1)
 
 
-def make_row(system, summaries, seconds, references, dictionary):
+def make_decoding_result(system, summaries, seconds, references, dictionary):
     infer_dtype, listed, rule = system
     texts, plain = (
         [convert_to_words(dictionary, x) for x in summaries[which]] for which in (system, ("fp32", False, rule))

@@ -126,7 +126,7 @@ def read_peak_memory():
     return int(status.split("VmHWM:")[1].split()[0])
 
 
-def train_when_asked(system, length, args):
+def train_on_request(system, length, args):
     """Train one system step by step. Each line of standard input requests one step.
 
     The response contains the CPU seconds of the step, the peak memory so far and the peak memory before the first step,
@@ -142,7 +142,7 @@ def train_when_asked(system, length, args):
         print(json.dumps({"seconds": seconds, "peak": read_peak_memory() / 1024, "before": before}), flush=True)
 
 
-def divide_into_groups(systems, at_once):
+def divide_systems_into_groups(systems, at_once):
     """Divide the systems into groups of at most ``at_once`` systems. The first system is part of each group."""
     first, others = systems[0], systems[1:]
     return [[first, *others[i : i + at_once - 1]] for i in range(0, len(others), at_once - 1)] or [[first]]
@@ -150,7 +150,7 @@ def divide_into_groups(systems, at_once):
 
 def measure_training(length, args, arguments):
     report = {"documents": choose_document_count(length, args), "systems": {}}
-    for group in divide_into_groups(args.systems, args.at_once):
+    for group in divide_systems_into_groups(args.systems, args.at_once):
         with contextlib.ExitStack() as stack:
             peers = [
                 stack.enter_context(
@@ -218,7 +218,7 @@ def main(arguments=None):
     warnings.simplefilter("ignore")
     torch.set_num_threads(args.threads)
     if args.train:
-        train_when_asked(args.train, args.lengths[0], args)
+        train_on_request(args.train, args.lengths[0], args)
         return
     size = f"{args.documents} documents" if args.documents else f"{args.tokens} source tokens"
     report = {

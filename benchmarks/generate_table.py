@@ -50,14 +50,14 @@ def format_markdown_table(found):
         cells = [f"| {name} |"]
         for report in found:
             for speed in report["documents per second"].values():
-                cells.append(_format_with_ratio(speed, name) + " |")
+                cells.append(_format_speed_with_ratio(speed, name) + " |")
             memory = report["megabytes"].get(name)
             cells.append(f" {memory['peak'] / 1000:.1f} |" if memory else " |")
         rows.append("".join(cells))
     return "\n".join(["".join(top), "".join(below), *rows])
 
 
-def _format_with_ratio(speed, name):
+def _format_speed_with_ratio(speed, name):
     if name not in speed:
         return ""
     ratio = f" ({speed[name] / speed['fairseq']:.1f})" if "fairseq" in speed else ""

@@ -50,12 +50,12 @@ def describe_conditions(args):
         "load average": {"at the start": LOAD_AT_START, "at the end": round(os.getloadavg()[0], 2)},
         "processor": describe_processor(),
         "python": sys.version.split()[0],
-        "peers": {name: version for name in PEERS if (version := _find_version(name))},
+        "peers": {name: version for name in PEERS if (version := _find_package_version(name))},
         "environment": {name: os.environ[name] for name in VARIABLES if name in os.environ},
     }
 
 
-def compare_with_system(values, first):
+def compare_with_reference_system(values, first):
     """Compute medians for systems that were measured alternately, and their ratios to one of the systems.
 
     Args:
@@ -90,7 +90,7 @@ def _convert_to_json(value):
     return value if value is None or isinstance(value, (bool, int, float)) else str(value)
 
 
-def _find_version(package):
+def _find_package_version(package):
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

@@ -42,19 +42,19 @@ class _RegisterWithFairseq(importlib.abc.MetaPathFinder):
         others = (finder for finder in list(sys.meta_path) if finder is not self and hasattr(finder, "find_spec"))
         spec = next(filter(None, (finder.find_spec(name, path, target) for finder in others)), None)
         if spec is not None and spec.loader is not None:
-            self._follow(spec.loader, quietly=name == "fairseq")
+            self._track_module_import(spec.loader, quietly=name == "fairseq")
         return spec
 
-    def _follow(self, loader: Any, quietly: bool) -> None:
+    def _track_module_import(self, loader: Any, quietly: bool) -> None:
         execute = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
             self.unfinished += 1
             try:
                 if quietly:
-                    from .platform.deferred_imports import importing_fairseq
+                    from .platform.deferred_imports import speed_up_fairseq_import
 
-                    with importing_fairseq():
+                    with speed_up_fairseq_import():
                         execute(module)
                 else:
                     execute(module)

@@ -171,7 +171,7 @@ def _saliency_attention(
     return (out, weights) if need_weights else out
 
 
-def log_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tensor:
+def compute_log_attention_weights(scores: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tensor:
     """Compute the log-softmax of attention scores (B, T, S) over all tokens except padding.
 
     At padding, the result is so negative that its exponential is exactly 0.
@@ -215,7 +215,7 @@ def temporal_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None
     for step in scores.unbind(dim=1):
         logit, spent = temporal_attention_step(step, spent)
         logits.append(logit)
-    return log_attention(torch.stack(logits, dim=1), key_padding_mask).exp()
+    return compute_log_attention_weights(torch.stack(logits, dim=1), key_padding_mask).exp()
 
 
 def hierarchical_log_attention(log_word: Tensor, log_sentence: Tensor, sentence_ids: Tensor) -> Tensor:
@@ -244,13 +244,16 @@ def hierarchical_attention(word: Tensor, sentence: Tensor, sentence_ids: Tensor)
     return hierarchical_log_attention(log_word, log_sentence, sentence_ids).masked_fill(word == 0, -math.inf).exp()
 
 
-def combined_log_attention(log_word: Tensor, log_selected: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tensor:
+def combined_attention_log_weights(
+    log_word: Tensor, log_selected: Tensor, key_padding_mask: Optional[Tensor] = None
+) -> Tensor:
     """Compute the logarithm of the combined attention α̂_tj ∝ α_tj β_s(j) (Hsu et al. 2018).
 
     The attention weight of each word is multiplied by the probability of its sentence.
 
     Args:
-        log_word: logarithms of the word attention α, shape (B, T, S), as returned by :func:`log_attention`.
+        log_word: logarithms of the word attention α, shape (B, T, S), as returned by
+            :func:`compute_log_attention_weights`.
         log_selected: logarithm of β_s(j), the selection probability of the sentence that contains each word, shape (B,
             S).
         key_padding_mask: boolean mask of the document tokens, shape (B, S), True at padding.
@@ -259,7 +262,7 @@ def combined_log_attention(log_word: Tensor, log_selected: Tensor, key_padding_m
         Logarithms of the combined attention weights, shape (B, T, S). At padding, they are so negative that their
         exponentials are exactly 0.
     """
-    return log_attention(log_word + log_selected[:, None], key_padding_mask)
+    return compute_log_attention_weights(log_word + log_selected[:, None], key_padding_mask)
 
 
 def inconsistency_loss(log_word: Tensor, log_selected: Tensor, top: int) -> Tensor:

@@ -201,7 +201,7 @@ def learn_control_words(text: Path, bins: int, by_origin: bool) -> ControlWords:
     return ControlWords(found, dict(sorted(Counter(_iterate_origins(text, "train")).items())) if by_origin else None)
 
 
-def _iterate_pairs(text: Path, split: str, by_origin: bool) -> Iterator[Tuple[int, str, str, str]]:
+def _iterate_document_summary_pairs(text: Path, split: str, by_origin: bool) -> Iterator[Tuple[int, str, str, str]]:
     """Yield the line number, document, summary and origin of each pair in a split.
 
     The origin is an empty string if ``by_origin`` is False.
@@ -227,7 +227,7 @@ def _iterate_pairs(text: Path, split: str, by_origin: bool) -> Iterator[Tuple[in
         yield number, document, summary, origin
 
 
-def write_controlled_split(
+def write_split_with_control_words(
     text: Path, out: Path, split: str, control: ControlWords, length: int, origin: str
 ) -> List[str]:
     """Add control words to the documents in a split, and copy the summaries. Returns the names of the new files.
@@ -243,7 +243,7 @@ def write_controlled_split(
     by_origin = control.origins is not None and not origin
     all_words = control.list_all_words()
     with open_output(out / f"{split}.source") as file:
-        for number, document, summary, own in _iterate_pairs(text, split, by_origin):
+        for number, document, summary, own in _iterate_document_summary_pairs(text, split, by_origin):
             name = origin or own
             if control.origins is not None and name not in control.origins:
                 raise InputError(f'{split}, document {number}: no training document has the origin "{name}"')
@@ -295,7 +295,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _check_fixed_values(args: argparse.Namespace, control: ControlWords) -> None:
+def _check_length_and_origin(args: argparse.Namespace, control: ControlWords) -> None:
     """Raise InputError if no control word exists for the value of --length or --origin."""
     if args.length is not None:
         if control.bins is None:
@@ -308,7 +308,7 @@ def _check_fixed_values(args: argparse.Namespace, control: ControlWords) -> None
         raise InputError(f"--origin {args.origin}: choose one of {', '.join(control.origins or ())}")
 
 
-def _write_or_check_record(out: Path, record: Dict[str, Any], made: Checksums, splits: Sequence[str]) -> None:
+def _write_or_check_control_file(out: Path, record: Dict[str, Any], made: Checksums, splits: Sequence[str]) -> None:
     """Write ``record`` to control.json, unless the file already contains this record.
 
     A different record is replaced if OUT contains no splits other than ``splits``, which are written again.
@@ -329,7 +329,7 @@ def _write_or_check_record(out: Path, record: Dict[str, Any], made: Checksums, s
         write_json(path, record)
 
 
-def make_controlled_text(args: argparse.Namespace) -> Iterator[str]:
+def write_text_with_control_words(args: argparse.Namespace) -> Iterator[str]:
     """Write the output folder, and yield lines of text that describe the files and the control words.
 
     Raises:
@@ -353,17 +353,17 @@ def make_controlled_text(args: argparse.Namespace) -> Iterator[str]:
     read = Checksums(args.text, "Make the text again")
     read.verify(name for name in read.listed if name.split(".")[0] in splits)
     control = ControlWords.read(args.like) if args.like else learn_control_words(args.text, bins, args.by_origin)
-    _check_fixed_values(args, control)
+    _check_length_and_origin(args, control)
     with lock_output(args.out, "OUT", folder=True):
         made = Checksums(args.out, "Make it again")
-        _write_or_check_record(args.out, control.to_dict(), made, splits)
+        _write_or_check_control_file(args.out, control.to_dict(), made, splits)
         earlier = [name for name in made.listed if name.split(".")[0] in splits]
         for name in earlier:
             if fnmatch(name, "*.target.*[0-9]") and not (args.text / name).exists():
                 (args.out / name).unlink(missing_ok=True)  # an earlier text had more references
         made.forget(*earlier)
         for split in splits:
-            names = write_controlled_split(
+            names = write_split_with_control_words(
                 args.text, args.out, split, control, args.length or 0, (args.origin or "").lower()
             )
             read.verify_unchanged()
@@ -378,7 +378,7 @@ def make_controlled_text(args: argparse.Namespace) -> Iterator[str]:
 @command(build_parser)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-control``."""
-    for line in make_controlled_text(args):
+    for line in write_text_with_control_words(args):
         print(escape_unprintable(line))
 
 

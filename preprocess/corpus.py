@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from fairseq_etads.platform.console import Parser, command, escape_unprintable
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import check_outputs, lock_output, open_output
+from fairseq_etads.platform.outputs import check_output_paths, lock_output, open_output
 from fairseq_etads.text.atomic import ORIGIN, ORIGINAL, SIDES, SPLITS, read_json, write_json
 from fairseq_etads.text.checksums import NAME, Checksums, compute_sha256
 from fairseq_etads.text.documents import (
@@ -30,9 +30,9 @@ from fairseq_etads.text.documents import (
     WARNINGS,
     BadDocumentError,
     Document,
+    DocumentLineOptions,
     DocumentLines,
     ExcludedDocumentError,
-    LineOptions,
     join_cleaned_words,
     make_lines,
 )
@@ -40,7 +40,7 @@ from fairseq_etads.text.words import SENTENCE_MARK
 
 from .corpus_options import add_shared_options, check_options, copy_standard_input_to_file
 from .near_duplicates import LIST, find_near_duplicates, summarise_near_duplicates
-from .overlap import count_overlap
+from .overlap import count_repeated_documents
 from .processes import map_in_order
 from .readers import READERS, Reader
 
@@ -80,11 +80,11 @@ if the item belongs to another split.
 
 _reader: Reader
 _split: str
-_options: LineOptions
+_options: DocumentLineOptions
 _skip_bad: bool
 
 
-def _start_worker(reader: Reader, split: str, options: LineOptions, skip_bad: bool) -> None:
+def _start_worker(reader: Reader, split: str, options: DocumentLineOptions, skip_bad: bool) -> None:
     global _reader, _split, _options, _skip_bad
     _reader, _split, _options, _skip_bad = copy.copy(reader), split, options, skip_bad
     # The copy requires a separate counter, because the original reader's counter is also used if the main process
@@ -92,7 +92,7 @@ def _start_worker(reader: Reader, split: str, options: LineOptions, skip_bad: bo
     _reader.counts = Counter()
 
 
-def _make_lines(items: List[Any]) -> List[Result]:
+def _convert_document_batch(items: List[Any]) -> List[Result]:
     results: List[Result] = []
     for item in items:
         _reader.counts.clear()
@@ -103,7 +103,7 @@ def _make_lines(items: List[Any]) -> List[Result]:
             if not _skip_bad and not isinstance(error, ExcludedDocumentError):
                 reason = f"{error}; --skip-bad drops and counts such records"
                 raise InputError(f"{_reader.describe_location(item)}: {reason}") from None
-            made = DocumentLines(dropped=str(error)) if _are_bad_items_counted_in_current_split() else None
+            made = DocumentLines(dropped=str(error)) if _are_bad_documents_counted() else None
         if made is None:
             results.append(None)
             continue
@@ -119,7 +119,7 @@ def _convert_document(document: Document) -> Optional[DocumentLines]:
     return make_lines(document, _options)
 
 
-def _are_bad_items_counted_in_current_split() -> bool:
+def _are_bad_documents_counted() -> bool:
     """Return whether items that cannot be converted to documents are counted in the current split.
 
     Such items cannot be assigned to a split. If the corpus has no predefined splits, all items are read once for each
@@ -243,10 +243,10 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
     Raises:
         InputError: the input cannot be read or contains no usable documents.
     """
-    options = LineOptions(**{field.name: getattr(args, field.name) for field in fields(LineOptions)})
+    options = DocumentLineOptions(**{field.name: getattr(args, field.name) for field in fields(DocumentLineOptions)})
     shares = reader.shares
     preload = SPLITTER_MODULES if reader.splits_text and options.split else ()
-    total = reader.count_items(split)
+    total = reader.count_raw_documents(split)
     reader.counts.clear()
     with contextlib.ExitStack() as stack:
         beside = [name for name in BESIDE if getattr(args, f"keep_{name}", False)]
@@ -254,7 +254,9 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
         shown = stack.enter_context(tqdm(desc=split, unit=" documents", total=total, disable=None))
         start = (reader, split, options, args.skip_bad)
         result: Result
-        for result in map_in_order(_make_lines, reader.iterate_items(split), args.jobs, _start_worker, start, preload):
+        for result in map_in_order(
+            _convert_document_batch, reader.iterate_raw_documents(split), args.jobs, _start_worker, start, preload
+        ):
             if result is not None:
                 writer.write(*result)
             shown.update()
@@ -359,13 +361,15 @@ def _build_splits(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     out: Path = args.out
     changes_nothing = ("out", "jobs", "force", "reader", "kind", "expect", "near_duplicates")
     options = {
-        name: _convert_for_report(value) for name, value in sorted(vars(args).items()) if name not in changes_nothing
+        name: _convert_option_for_report(value)
+        for name, value in sorted(vars(args).items())
+        if name not in changes_nothing
     }
     if args.force:
         _delete_corpus(out, reader)
     ends = (*SIDES, *(f"source.{name}" for name in BESIDE))
     written = [out / f"{split}.{end}" for split in reader.list_splits() for end in ends]
-    check_outputs(
+    check_output_paths(
         {"--out": written}, {"input": [path for paths in reader.map_splits_to_files().values() for path in paths]}
     )
     Checksums(out, "--force replaces the corpus").verify(["report.json"], may_be_missing=True)
@@ -398,7 +402,7 @@ def _build_splits(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
         about["files"] = {name: compute_sha256(out / name) for name in made}
         report["splits"][split] = about
         write_json(out / "report.json", report)
-    report["overlap"] = count_overlap(out, reader.list_splits(), args.train_references == "all")
+    report["overlap"] = count_repeated_documents(out, reader.list_splits(), args.train_references == "all")
     if args.near_duplicates is None:
         (out / LIST).unlink(missing_ok=True)
     else:
@@ -423,13 +427,13 @@ def _write_checksums(out: Path, report: Dict[str, Any]) -> None:
     Checksums(out).add("report.json", *names)
 
 
-def _convert_for_report(value: Any) -> Any:
+def _convert_option_for_report(value: Any) -> Any:
     """Convert the value of an option to a value for report.json.
 
     Only the last component of a path is recorded, so that a corpus can be moved.
     """
     if isinstance(value, list):
-        return [_convert_for_report(part) for part in value]
+        return [_convert_option_for_report(part) for part in value]
     return value.name if isinstance(value, Path) else value
 
 

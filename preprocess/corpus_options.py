@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Dict, Iterator
 
-from fairseq_etads.platform.console import add_jobs_option, check_positive
+from fairseq_etads.platform.console import add_jobs_option, check_positive_options
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.files import STANDARD_INPUT, open_binary
 
@@ -129,7 +129,7 @@ def check_options(args: argparse.Namespace) -> None:
             )
     if args.near_duplicates is not None:
         check_datasketch()
-    check_positive(jobs=args.jobs)
+    check_positive_options(jobs=args.jobs)
 
 
 @contextlib.contextmanager

@@ -35,7 +35,7 @@ from fairseq_etads.text.documents import WARNINGS
 
 from .debian_index import (
     Stanza,
-    count_changes,
+    count_cleaning_changes,
     decode_text,
     map_source_names,
     parse_stanzas,
@@ -45,11 +45,11 @@ from .debian_index import (
 )
 from .debian_splits import (
     UNIT_CHARS,
+    DescriptionPair,
     Groups,
-    PackagePair,
-    assign_to_splits,
+    assign_groups_to_splits,
     find_split_overlaps,
-    group_pairs,
+    group_related_pairs,
     select_pairs,
 )
 
@@ -146,7 +146,7 @@ def find_index_files(options: argparse.Namespace) -> Tuple[List[Path], List[Path
     return translations, options.packages or packages
 
 
-def make_pairs(stanzas: Sequence[Stanza], known_sources: Dict[str, str]) -> List[PackagePair]:
+def make_pairs(stanzas: Sequence[Stanza], known_sources: Dict[str, str]) -> List[DescriptionPair]:
     """Create a document-summary pair from each stanza.
 
     If the source package is unknown, the stem of the binary package name is used instead.
@@ -155,19 +155,21 @@ def make_pairs(stanzas: Sequence[Stanza], known_sources: Dict[str, str]) -> List
     for stanza in tqdm(stanzas, desc="reading", unit="pair", disable=not sys.stderr.isatty()):
         target, paragraphs = split_description(stanza["Description-en"])
         name = stanza["Package"]
-        pairs.append(PackagePair(name, known_sources.get(name) or stem_package_name(name), paragraphs, target))
+        pairs.append(DescriptionPair(name, known_sources.get(name) or stem_package_name(name), paragraphs, target))
     return pairs
 
 
-def split_pairs(pairs: Sequence[PackagePair], options: argparse.Namespace) -> Tuple[Groups, Groups, Counter]:
+def assign_pairs_to_splits(
+    pairs: Sequence[DescriptionPair], options: argparse.Namespace
+) -> Tuple[Groups, Groups, Counter]:
     """Assign the pairs to splits. Returns the splits, the groups, and the number of dropped pairs for each reason.
 
     Raises:
         InputError: a split is empty, or a text occurs in two splits.
     """
     kept, dropped = select_pairs(pairs, options)
-    groups = group_pairs(kept)
-    splits, not_used = assign_to_splits(groups, options)
+    groups = group_related_pairs(kept)
+    splits, not_used = assign_groups_to_splits(groups, options)
     for split in SPLITS:
         if not splits[split]:
             raise InputError(f"--valid-size, --test-size: of {len(kept)} pairs, none is left for {split}")
@@ -204,7 +206,7 @@ def build_corpus(options: argparse.Namespace) -> str:
         names = ", ".join(path.name for path in paths)
         raise InputError(f"no Description-en in {names}: is it an index named Translation-en?")
     pairs = make_pairs(described, known)
-    splits, groups, dropped = split_pairs(pairs, options)
+    splits, groups, dropped = assign_pairs_to_splits(pairs, options)
     dropped += Counter({"no Package or Description-en field": len(stanzas) - len(described)})
     report.update(_count_description_changes(described))
     report.update(describe_splits(splits, groups), dropped=dict(sorted(dropped.items())))
@@ -221,7 +223,7 @@ def _count_description_changes(described: Sequence[Stanza]) -> Report:
     counts: Counter = Counter()
     first: Dict[str, str] = {}
     for stanza in described:
-        found = +count_changes(stanza["Description-en"])
+        found = +count_cleaning_changes(stanza["Description-en"])
         counts += found
         for what in found:
             first.setdefault(what, stanza["Package"])
@@ -258,7 +260,7 @@ def describe_splits(splits: Groups, groups: Groups) -> Report:
     }
 
 
-def unpack_sample(options: argparse.Namespace) -> str:
+def unpack_sample_corpus(options: argparse.Namespace) -> str:
     """Extract the sample corpus in this package to ``options.out``, and return a message for the user.
 
     Raises:
@@ -343,7 +345,7 @@ def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-debian``."""
     _check_options(args)
     with lock_output(args.out, "--out", folder=True):
-        print(unpack_sample(args) if args.sample else build_corpus(args), file=sys.stderr)
+        print(unpack_sample_corpus(args) if args.sample else build_corpus(args), file=sys.stderr)
 
 
 if __name__ == "__main__":

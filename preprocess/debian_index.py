@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Sequence, Tuple
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.cleaning import neutralise_marks
+from fairseq_etads.text.cleaning import neutralise_sentence_separators
 from fairseq_etads.text.documents import count_suspicious_content
 from fairseq_etads.text.files import open_binary
 
@@ -99,19 +99,23 @@ def clean_description(text: str) -> Tuple[str, int]:
     Returns:
         The cleaned text, and the number of sentence marks that were neutralised by inserting spaces.
     """
-    return neutralise_marks(" ".join(_remove_invisible(unicodedata.normalize("NFC", text)).split()))
+    return neutralise_sentence_separators(
+        " ".join(_remove_invisible_characters(unicodedata.normalize("NFC", text)).split())
+    )
 
 
-def _remove_invisible(text: str) -> str:
+def _remove_invisible_characters(text: str) -> str:
     """Remove control characters and invisible characters."""
     return _INVISIBLE.sub("", _CONTROL.sub("", text))
 
 
-def count_changes(text: str) -> Counter:
+def count_cleaning_changes(text: str) -> Counter:
     """Count the changes that :func:`clean_description` makes to a text, and possible errors that remain in the text."""
     counts = count_suspicious_content(text)
     counts["control characters removed"] = len(_CONTROL.findall(text))
-    counts["literal <q> neutralised"] = neutralise_marks(_remove_invisible(text))[1] if "<" in text else 0
+    counts["literal <q> neutralised"] = (
+        neutralise_sentence_separators(_remove_invisible_characters(text))[1] if "<" in text else 0
+    )
     if not text.isascii():
         counts["invisible characters removed"] = len(_INVISIBLE.findall(text))
         counts["descriptions put into Unicode's form NFC"] = int(unicodedata.normalize("NFC", text) != text)
@@ -148,7 +152,7 @@ def join_lines(lines: Sequence[str]) -> str:
     text = ""  # running text that precedes the list items
     items: List[str] = []
 
-    def join_items() -> str:
+    def join_list_items() -> str:
         ended = [i if re.search(r"([.,;:!?]|\b(and|or))$", i) else i + ";" for i in items]
         return " ".join([text, *ended[:-1], *(re.sub(r"[,;]$", ".", i) for i in ended[-1:])])
 
@@ -159,8 +163,8 @@ def join_lines(lines: Sequence[str]) -> str:
         elif items and (indented or rest[:1].islower()):
             items[-1] += " " + rest
         elif items:  # running text resumes after a list
-            out.append(join_items())
+            out.append(join_list_items())
             text, items = rest, []
         else:
             text = f"{text} {rest}".strip()
-    return " ".join([*out, join_items()])
+    return " ".join([*out, join_list_items()])

@@ -41,11 +41,11 @@ HELD_OUT_MINIMUM = 5
 """Maximum size, in pairs, of groups that are exempt from HELD_OUT_SHARE."""
 
 TRANSITIONAL = re.compile(r"\b(transitional|dummy)[ -]+((transitional|dummy|meta)[ -]*)*packages?\b", re.I)
-Groups = Dict[str, List["PackagePair"]]
+Groups = Dict[str, List["DescriptionPair"]]
 
 
 @dataclass(frozen=True)
-class PackagePair:
+class DescriptionPair:
     """Document and summary of a Debian package.
 
     Attributes:
@@ -71,7 +71,7 @@ def normalise_for_comparison(text: str) -> str:
     return re.sub(r"\d+", "0", text.casefold())
 
 
-def make_text_keys(pair: PackagePair) -> Set[str]:
+def make_overlap_keys(pair: DescriptionPair) -> Set[str]:
     """Return all texts in a pair that must not occur in two splits, normalised for comparison."""
     keys = {"document " + normalise_for_comparison(pair.source), "synopsis " + normalise_for_comparison(pair.target)}
     names = {n for name in (pair.package, pair.source_package) for n in (name, stem_package_name(name)) if len(n) > 2}
@@ -86,7 +86,7 @@ def make_text_keys(pair: PackagePair) -> Set[str]:
     return keys
 
 
-def find_drop_reason(pair: PackagePair, options: argparse.Namespace) -> Optional[str]:
+def find_drop_reason(pair: DescriptionPair, options: argparse.Namespace) -> Optional[str]:
     """Return the reason for dropping a pair, regardless of other pairs, or None if the pair should be kept."""
     n_source, n_target = len(pair.source.split()), len(pair.target.split())
     checks = {
@@ -101,7 +101,9 @@ def find_drop_reason(pair: PackagePair, options: argparse.Namespace) -> Optional
     return next((reason for reason, holds in checks.items() if holds), None)
 
 
-def select_pairs(pairs: Iterable[PackagePair], options: argparse.Namespace) -> Tuple[List[PackagePair], Counter]:
+def select_pairs(
+    pairs: Iterable[DescriptionPair], options: argparse.Namespace
+) -> Tuple[List[DescriptionPair], Counter]:
     """Select the pairs to keep, in their original order.
 
     If several pairs have the same document, only the first one is kept.
@@ -109,7 +111,7 @@ def select_pairs(pairs: Iterable[PackagePair], options: argparse.Namespace) -> T
     Returns:
         The selected pairs, and the number of dropped pairs for each reason.
     """
-    kept: Dict[str, PackagePair] = {}
+    kept: Dict[str, DescriptionPair] = {}
     dropped: Counter = Counter()
     for pair in pairs:
         reason, document = find_drop_reason(pair, options), normalise_for_comparison(pair.source)
@@ -123,7 +125,7 @@ def select_pairs(pairs: Iterable[PackagePair], options: argparse.Namespace) -> T
     return list(kept.values()), dropped
 
 
-def group_pairs(pairs: Sequence[PackagePair]) -> Groups:
+def group_related_pairs(pairs: Sequence[DescriptionPair]) -> Groups:
     """Group pairs if their source packages share a text, or if the package names differ only in digits and dots.
 
     Returns:
@@ -141,7 +143,7 @@ def group_pairs(pairs: Sequence[PackagePair]) -> Groups:
 
     for pair in tqdm(pairs, desc="grouping", unit="pair", disable=not sys.stderr.isatty()):
         name = pair.source_package
-        for key in {"name " + (re.sub(r"[\d.]+", "", name).strip("-") or name), *make_text_keys(pair)}:
+        for key in {"name " + (re.sub(r"[\d.]+", "", name).strip("-") or name), *make_overlap_keys(pair)}:
             parent[find_root(key)] = find_root("package " + name)
     members: Groups = defaultdict(list)
     for pair in pairs:
@@ -149,7 +151,7 @@ def group_pairs(pairs: Sequence[PackagePair]) -> Groups:
     return {min(p.source_package for p in group): group for group in members.values()}
 
 
-def assign_to_splits(groups: Groups, options: argparse.Namespace) -> Tuple[Groups, Counter]:
+def assign_groups_to_splits(groups: Groups, options: argparse.Namespace) -> Tuple[Groups, Counter]:
     """Assign each group of pairs to a split.
 
     The groups are processed in the order of their seeded hashes. Each group is assigned to the first split in the order
@@ -186,5 +188,5 @@ def find_split_overlaps(splits: Groups) -> List[str]:
     """Return the source packages and texts that occur in several splits. The list is empty for a valid corpus."""
     home: Dict[str, str] = {}
     pairs = ((split, pair) for split in splits for pair in splits[split])
-    keys = ((split, key) for split, p in pairs for key in {"package " + p.source_package, *make_text_keys(p)})
+    keys = ((split, key) for split, p in pairs for key in {"package " + p.source_package, *make_overlap_keys(p)})
     return sorted({key for split, key in keys if home.setdefault(key, split) != split})

@@ -4,9 +4,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from fairseq_etads.platform.console import Parser, add_jobs_option, check_positive, command
+from fairseq_etads.platform.console import Parser, add_jobs_option, check_positive_options, command
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import check_outputs
+from fairseq_etads.platform.outputs import check_output_paths
 
 DESCRIPTION = """\
 Build one dictionary for documents and summaries, so that pointer models can copy rare words (--pointer).
@@ -79,7 +79,7 @@ def _check_options(args: argparse.Namespace) -> None:
         if not path.is_file():
             raise InputError(f"{path}: no such file")
     outputs = {"OUT": args.out, "--target-dictionary": args.target_dictionary}
-    check_outputs(outputs, {"--train": args.train, "--documents": args.documents, "--summaries": args.summaries})
+    check_output_paths(outputs, {"--train": args.train, "--documents": args.documents, "--summaries": args.summaries})
     together = {
         "--target-size": args.target_size,
         "--summaries": args.summaries,
@@ -103,7 +103,7 @@ def main(args: argparse.Namespace) -> None:
 
     from .dictionary import build_bounded_dictionaries, build_dictionary, write_dictionary
 
-    check_positive(jobs=args.jobs)
+    check_positive_options(jobs=args.jobs)
     if args.target_size:
         both = build_bounded_dictionaries(
             args.train, args.summaries, args.documents, args.size, args.target_size, args.jobs

@@ -136,7 +136,7 @@ def encode_all_files(
             made.add_unlisted(f"{destination}/{name}")
 
 
-def measure_lengths(path: Path) -> Dict[str, Any]:
+def measure_tokens_per_line(path: Path) -> Dict[str, Any]:
     """Return the mean and maximum number of tokens per line, and the number of lines above common length limits."""
     counts = Counter(line.count(" ") + 1 if line else 0 for line in read_lines(path))
     lines = sum(counts.values())

@@ -204,7 +204,7 @@ class FactorComputer:
             InputError: the numbers of levels and sentences differ, or the words cannot be assigned to sentences.
         """
         values: List[str] = []
-        sentences = self.tokenizer.encode_words(raw)
+        sentences = self.tokenizer.tokenize_sentences(raw)
         if len(sentences) != len(levels):
             raise InputError(f"{where}: {len(levels)} levels for {len(sentences)} sentences; one for each is needed")
         for number, (sentence, level) in enumerate(zip(sentences, levels)):
@@ -228,7 +228,7 @@ class FactorComputer:
         remaining = iter([tag for tag in tags if tag != SENTENCE_MARK])
         values: List[str] = []
         words = 0
-        for number, sentence in enumerate(self.tokenizer.encode_words(raw)):
+        for number, sentence in enumerate(self.tokenizer.tokenize_sentences(raw)):
             if number and self.settings.source_marks:
                 values.append(SENTENCE_MARK)
             for tokens in sentence:
@@ -275,7 +275,7 @@ def find_tag_files(text: Path, split: str, settings: PreparationSettings) -> Dic
     return {**files, ORIGINAL: original} if settings.spacy_model and original.is_file() else files
 
 
-def _iterate_items(out: Path, text: Path, split: str, settings: PreparationSettings) -> Iterator[Item]:
+def _iterate_factor_inputs(out: Path, text: Path, split: str, settings: PreparationSettings) -> Iterator[Item]:
     """Yield the arguments of :meth:`FactorComputer.make_lines` for each document in a split.
 
     Raises:
@@ -307,7 +307,7 @@ def write_factors(
     idf = _write_idf_bins(out, settings, like) if "idf" in settings.factors else {}
     for split in splits:
         files = [out / "factors" / f"{split}.{name}" for name in settings.factors]
-        items = _iterate_items(out, text, split, settings)
+        items = _iterate_factor_inputs(out, text, split, settings)
         with contextlib.ExitStack() as stack:
             opened = [stack.enter_context(open_output(path)) for path in files]
             for lines in map_in_order(

@@ -14,7 +14,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import copy_file
 from fairseq_etads.text.checksums import compute_sha256
 from fairseq_etads.text.files import read_lines
-from fairseq_etads.text.hugging_face import HuggingFacePieces
+from fairseq_etads.text.hugging_face import HuggingFaceSubwordEncoder
 from fairseq_etads.text.words import SENTENCE_MARK
 
 from .subwords import (
@@ -29,7 +29,7 @@ ENCODER, MERGES = "--gpt2-encoder-json", "--gpt2-vocab-bpe"
 
 
 @dataclass(frozen=True)
-class GivenFiles:
+class UserProvidedFiles:
     """Paths of the files that the user has provided. A path is None if the corresponding file was not provided.
 
     Attributes:
@@ -92,7 +92,7 @@ class GivenFiles:
             load_sentencepiece_model(self.model)
         else:
             try:
-                lost = HuggingFacePieces(self.model).lost
+                lost = HuggingFaceSubwordEncoder(self.model).lost
             except ValueError as error:
                 raise InputError(f"--model {error}") from None
             if lost:
@@ -102,7 +102,7 @@ class GivenFiles:
                     file=sys.stderr,
                 )
 
-    def check_text(self, settings: PreparationSettings, text: Path) -> None:
+    def check_model_suits_text(self, settings: PreparationSettings, text: Path) -> None:
         """Check that the provided subword model suits a text, before the text is split into pieces.
 
         Raises:
@@ -124,7 +124,7 @@ class GivenFiles:
         }
         return {name: compute_sha256(path) for name, path in names.items() if path is not None}
 
-    def copy_to(self, out: Path, settings: PreparationSettings) -> None:
+    def copy_subword_model(self, out: Path, settings: PreparationSettings) -> None:
         """Copy the files of the subword model to the folder of prepared data."""
         if self.model is not None and settings.tokens == "bpe":
             write_merges(read_merges(self.model), out / settings.subword_files[0])

@@ -87,7 +87,7 @@ def _compute_signatures(lines: List[str]) -> List[Optional[np.ndarray]]:
     return made
 
 
-def _do_nothing() -> None:
+def _skip_worker_setup() -> None:
     """Do nothing. Each worker process calls this function when it starts."""
 
 
@@ -152,7 +152,7 @@ def find_near_duplicates(text: Path, splits: Sequence[str], similarity: float, j
     """Compare all documents in the files TEXT/SPLIT.source, and write a list of near-duplicates to TEXT/LIST.
 
     Among identical documents, only the first one is compared. Identical documents are counted by
-    :func:`.overlap.count_overlap`.
+    :func:`.overlap.count_repeated_documents`.
 
     Returns:
         The section of report.json about near-duplicates. It contains the settings and examples. For each split, it also
@@ -169,7 +169,7 @@ def find_near_duplicates(text: Path, splits: Sequence[str], similarity: float, j
         _compute_signatures,
         (line for _, _, line in _iterate_distinct_documents(text, splits)),
         jobs,
-        _do_nothing,
+        _skip_worker_setup,
         (),
         ("datasketch",),
     )
@@ -190,11 +190,13 @@ def find_near_duplicates(text: Path, splits: Sequence[str], similarity: float, j
     return {
         "signature": f"NEAR-DUPLICATES|jaccard>={similarity:g}|words:{SHINGLE}|{made}",
         "splits": counts,
-        "examples": [_format_example(text, *example) for example in examples],
+        "examples": [_describe_duplicate_pair(text, *example) for example in examples],
     }
 
 
-def _format_example(text: Path, value: float, split: str, number: int, other: str, place: int) -> Dict[str, Any]:
+def _describe_duplicate_pair(
+    text: Path, value: float, split: str, number: int, other: str, place: int
+) -> Dict[str, Any]:
     """Describe a pair of near-duplicates, and quote both documents. ``value`` is the negative similarity."""
     first, second = (_read_line(text / f"{name}.source", line) for name, line in ((split, number), (other, place)))
     same = next((i for i, (a, b) in enumerate(zip(first, second)) if a != b), min(len(first), len(second)))

@@ -9,7 +9,7 @@ import numpy as np
 from fairseq_etads.text.files import read_lines
 
 
-def count_overlap(text: Path, splits: Sequence[str], repeated: bool = False) -> Dict[str, Dict[str, int]]:
+def count_repeated_documents(text: Path, splits: Sequence[str], repeated: bool = False) -> Dict[str, Dict[str, int]]:
     """For each split, count the documents that have already occurred in the same split or in an earlier split.
 
     Documents are compared by 8-byte hashes of their lines in TEXT/SPLIT.source, so each document requires 8 bytes of

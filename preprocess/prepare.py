@@ -19,9 +19,9 @@ from fairseq_etads.data.preparation import (
     PreparationSettings,
     format_command_line,
     make_inference_options,
-    read_settings,
+    read_preparation_settings,
 )
-from fairseq_etads.platform.console import Parser, add_jobs_option, check_positive, command
+from fairseq_etads.platform.console import Parser, add_jobs_option, check_positive_options, command
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import copy_file, lock_output
 from fairseq_etads.text.atomic import SIDES, SPLITS, compute_checksum_and_line_count, read_json, write_json
@@ -30,16 +30,16 @@ from fairseq_etads.text.subwords import OPAQUE
 from fairseq_etads.text.words import SENTENCE_MARK, WORD_KINDS
 
 from .binarise import binarise_text
-from .encode import TO_SUBWORDS, TO_WORDS, encode_all_files, measure_lengths
+from .encode import TO_SUBWORDS, TO_WORDS, encode_all_files, measure_tokens_per_line
 from .factors import find_tag_files
-from .given_files import GivenFiles
+from .given_files import UserProvidedFiles
 from .processes import run_in_separate_process
 from .shards import Shard
 from .subwords import learn_bpe, learn_sentencepiece
 from .unknown_words import make_vocabulary_report, summarise_vocabulary
 from .word_shards import get_shard_folder, join_shards
 
-NOTHING_GIVEN = GivenFiles()
+NOTHING_GIVEN = UserProvidedFiles()
 CORPORA: Dict[str, Dict[str, Any]] = {
     "cnndm": {"tokens": "word", "words": "ptb", "size": 50_000},
     "gigaword": {"tokens": "word", "words": "spaces", "size": 50_000},
@@ -112,7 +112,7 @@ def _write_or_check_record(out: Path, record: Dict[str, Any], made: Checksums) -
 
 
 def _make_subword_model(
-    out: Path, words: Path, settings: PreparationSettings, like: Optional[Path], given: GivenFiles
+    out: Path, words: Path, settings: PreparationSettings, like: Optional[Path], given: UserProvidedFiles
 ) -> None:
     """Create the subword model in ``out``.
 
@@ -126,7 +126,7 @@ def _make_subword_model(
         return
     train = [words / f"train.{side}" for side in SIDES]
     if given.has_subwords:
-        given.copy_to(out, settings)
+        given.copy_subword_model(out, settings)
     elif settings.tokens == "bpe":
         learn_bpe(train, settings.size, out / names[0])
     else:
@@ -144,7 +144,7 @@ def _write_report(out: Path, splits: Sequence[str], settings: PreparationSetting
     made = sorted(path for path in (out / "bin").iterdir() if path.suffix in (".bin", ".idx", ".txt"))
     listed = Checksums(out / "bin").listed
     report = {
-        "lengths": {name: measure_lengths(out / "tokens" / name) for name in names},
+        "lengths": {name: measure_tokens_per_line(out / "tokens" / name) for name in names},
         "vocabulary": run_in_separate_process(
             make_vocabulary_report, out, splits, settings.get_expected_vocabulary_sizes()
         ),
@@ -159,7 +159,7 @@ def prepare_data(
     out: Path,
     jobs: int,
     like: Optional[Path] = None,
-    given: GivenFiles = NOTHING_GIVEN,
+    given: UserProvidedFiles = NOTHING_GIVEN,
     shard: Optional[Shard] = None,
 ) -> Dict[str, Any]:
     """Create all missing files in ``out``, and return the options for processing new text in the same way.
@@ -196,12 +196,12 @@ def _create_missing_files(
     out: Path,
     jobs: int,
     like: Optional[Path],
-    given: GivenFiles,
+    given: UserProvidedFiles,
     shard: Optional[Shard],
 ) -> Dict[str, Any]:
     splits: Sequence[str] = SPLITS
     if like:
-        settings = read_settings(like, "--like")
+        settings = read_preparation_settings(like, "--like")
         splits = [split for split in SPLITS if (text / f"{split}.source").is_file()] or SPLITS
     settings.check()
     if not like:
@@ -212,7 +212,7 @@ def _create_missing_files(
         record["like"] = _read_reused_checksums(like, settings)
     if given.paths:
         if not all((out / name).exists() for name in settings.subword_files):
-            given.check_text(settings, text)
+            given.check_model_suits_text(settings, text)
         made.watch(*given.paths)
         record["given"] = given.compute_checksums()
     for split in splits:
@@ -417,9 +417,9 @@ def make_settings(args: argparse.Namespace) -> PreparationSettings:
 @command(build_parser)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-prepare``."""
-    given = GivenFiles(args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.dictionary, args.model)
+    given = UserProvidedFiles(args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.dictionary, args.model)
     shard = None if args.shard is None else Shard.parse(args.shard)
-    check_positive(jobs=args.jobs)
+    check_positive_options(jobs=args.jobs)
     options = prepare_data(make_settings(args), args.text, args.out, args.jobs, args.like, given, shard)
     if shard:
         print(f"shard {args.shard}: {get_shard_folder(args.out, shard)}; the command without --shard joins all shards")

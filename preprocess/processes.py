@@ -79,7 +79,7 @@ def _start_worker(start: Callable[..., None], arguments: Tuple[Any, ...]) -> Non
         _start_error = error
 
 
-def _apply_to_items(function: Callable[[List[Any]], List[Any]], items: List[Any]) -> List[Any]:
+def _call_with_worker_check(function: Callable[[List[Any]], List[Any]], items: List[Any]) -> List[Any]:
     """Apply ``function`` to the items. If the worker process failed to start, raise the stored exception."""
     if _start_error is not None:
         raise _start_error
@@ -127,7 +127,7 @@ def map_in_order(
         pending: Deque[Future] = deque()
         try:
             for chunk in itertools.chain(first, chunks):
-                pending.append(pool.submit(_apply_to_items, function, chunk))
+                pending.append(pool.submit(_call_with_worker_check, function, chunk))
                 if len(pending) > 4 * jobs:
                     yield from pending.popleft().result()
             while pending:

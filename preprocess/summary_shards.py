@@ -103,10 +103,10 @@ def collect_all_summaries(output: Path, shard: Shard, wanted: Dict[str, Any]) ->
             print(f"== shards of {shard.shares} {what}: {', '.join(numbers)}", file=sys.stderr)
     if missing or other:
         return None
-    return _merge_in_order([read_shard(path) for path in paths.values()], wanted["documents"], output)
+    return _merge_summaries_in_order([read_shard(path) for path in paths.values()], wanted["documents"], output)
 
 
-def _merge_in_order(shares: List[Iterator[Any]], documents: int, output: Path) -> Iterator[str]:
+def _merge_summaries_in_order(shares: List[Iterator[Any]], documents: int, output: Path) -> Iterator[str]:
     """Merge the summaries in all shards by document index.
 
     Raises InputError unless each document has exactly one summary.

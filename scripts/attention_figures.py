@@ -41,15 +41,18 @@ class RunningMeans:
 
     def compute(self) -> Dict[str, List[Any]]:
         """Return the mean for each name."""
-        return {name: round_values(values / self._counts[name].clamp(min=1)) for name, values in self._sums.items()}
+        return {
+            name: convert_to_rounded_lists(values / self._counts[name].clamp(min=1))
+            for name, values in self._sums.items()
+        }
 
 
-def round_values(values: Tensor) -> List[Any]:
+def convert_to_rounded_lists(values: Tensor) -> List[Any]:
     """Return the values as lists of numbers, rounded to four digits."""
     return torch.round(values.double(), decimals=4).tolist()
 
 
-def add_focus_figures(means: RunningMeans, found: AttentionRecord, real: Tensor) -> None:
+def add_focus_statistics(means: RunningMeans, found: AttentionRecord, real: Tensor) -> None:
     """Add mu / m and sigma / m (H, tenths) of each head for the queries in each tenth of their document.
 
     Args:
@@ -66,7 +69,7 @@ def add_focus_figures(means: RunningMeans, found: AttentionRecord, real: Tensor)
         means.add(name, torch.einsum("bhs,bst->ht", parts.float(), inside.float()), counts.expand(values.shape[1], -1))
 
 
-def add_gate_figures(means: RunningMeans, found: AttentionRecord, real: Tensor, written: Tensor) -> None:
+def add_gate_statistics(means: RunningMeans, found: AttentionRecord, real: Tensor, written: Tensor) -> None:
     """Add the share (H,) of the attention that passes the gate in each head. ``written`` (B, T) is False at padding."""
     assert found.gated is not None
     share = (found.gated.sum(-1) * written[:, None]).sum(dim=(0, 2))  # (H,)
@@ -87,9 +90,9 @@ def measure_attention(model: Any, task: Any, subset: str, pairs: int) -> Dict[st
         written = sample["target"].ne(task.tgt_dict.pad())
         for name, attention in records.items():
             if attention.center is not None:
-                add_focus_figures(found[name], attention, real)
+                add_focus_statistics(found[name], attention, real)
             if attention.gated is not None:
-                add_gate_figures(found[name], attention, real, written)
+                add_gate_statistics(found[name], attention, real, written)
     return {name: means.compute() for name, means in found.items()}
 
 

@@ -47,7 +47,7 @@ def _terminate_with_parent(parent: int, prctl: Any) -> None:
         os._exit(128 + signal.SIGTERM)
 
 
-def handle_end_signals(handler: Callable[[int, Any], None]) -> None:
+def set_termination_handler(handler: Callable[[int, Any], None]) -> None:
     """Call ``handler`` on SIGINT, SIGTERM and SIGHUP, unless this process ignores the signal."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -84,7 +84,7 @@ def run_child(command: List[str], held: Sequence[int] = (), **options: Any) -> i
             ended_by = number
             child.terminate()
 
-    handle_end_signals(forward_signal)
+    set_termination_handler(forward_signal)
     status = child.wait()
     return 128 + ended_by if ended_by else status if status >= 0 else 128 - status
 

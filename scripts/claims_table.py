@@ -24,7 +24,7 @@ Larger numbers are shown as "more than" this number.
 """
 
 
-class ClaimData(NamedTuple):
+class ClaimEvidence(NamedTuple):
     """The data from which the answer to a claim is derived.
 
     Attributes:
@@ -40,7 +40,7 @@ class ClaimData(NamedTuple):
     benchmarks: Path
 
 
-Answer = Callable[[ClaimData], Optional[str]]
+Answer = Callable[[ClaimEvidence], Optional[str]]
 """Function that returns the text of a cell, or None if there are no records."""
 
 
@@ -105,14 +105,14 @@ def make_verdict_lookup(first: str, second: str) -> Answer:
 def make_difference_formatter(first: str, second: str, *figures: Callable[[Record], float], what: str = "") -> Answer:
     """Return a function that formats the differences between two systems in the given figures."""
 
-    def answer(answers: ClaimData) -> Optional[str]:
+    def answer(answers: ClaimEvidence) -> Optional[str]:
         found = format_mean_differences(answers.systems, first, second, figures)
         return found and f"{what}{found}"
 
     return answer
 
 
-def format_gains_by_metric(answers: ClaimData) -> Optional[str]:
+def format_gains_by_metric(answers: ClaimEvidence) -> Optional[str]:
     """Format the gains in ROUGE-1 and ROUGE-L from focus and saliency."""
     found = []
     for name in ("focus", "saliency"):
@@ -128,7 +128,7 @@ def format_gains_by_metric(answers: ClaimData) -> Optional[str]:
     return f"ROUGE-1 / L: {'; '.join(found)}; no gain is decided, so none is largest"
 
 
-def format_repeated_ngrams(answers: ClaimData) -> Optional[str]:
+def format_repeated_ngrams(answers: ClaimEvidence) -> Optional[str]:
     """Format the percentages of repeated bigrams and trigrams in summaries by etads."""
     found = [compute_system_mean(answers.systems, "etads", make_analysis_reader(f"repeated {n}-grams")) for n in (2, 3)]
     if any(value is None for value in found):
@@ -139,14 +139,14 @@ def format_repeated_ngrams(answers: ClaimData) -> Optional[str]:
 def make_copy_rate_formatter(first: str) -> Answer:
     """Return a function that formats the copy rate of a system."""
 
-    def answer(answers: ClaimData) -> Optional[str]:
+    def answer(answers: ClaimEvidence) -> Optional[str]:
         value = compute_system_mean(answers.systems, first, make_analysis_reader("copy rate"))
         return None if value is None else f"{first}: {value:.1f} % of the words"
 
     return answer
 
 
-def format_speed(answers: ClaimData) -> Optional[str]:
+def format_training_and_search_speed(answers: ClaimEvidence) -> Optional[str]:
     """Format the hours per epoch and the summaries per second on a processor."""
     rows = json.loads((answers.benchmarks / "presets.json").read_text(encoding="utf-8"))["presets"]
     names = ("gru_seq2seq", "es_transformer", "gated_es_transformer")
@@ -155,13 +155,13 @@ def format_speed(answers: ClaimData) -> Optional[str]:
     return f"training is no quicker on a processor: {shown}"
 
 
-def format_vocabulary_trick_time(answers: ClaimData) -> Optional[str]:
+def format_vocabulary_trick_time(answers: ClaimEvidence) -> Optional[str]:
     """Format the time of a step with the full softmax relative to a step with the large-vocabulary trick."""
     record = json.loads((answers.benchmarks / "recurrent.json").read_text(encoding="utf-8"))
     return f"yes: the full softmax takes {record['full softmax to words_lvt5k']} times as long (400,000 words)"
 
 
-def return_no_answer(answers: ClaimData) -> Optional[str]:
+def leave_claim_unanswered(answers: ClaimEvidence) -> Optional[str]:
     """Return None, because there are no records for the claim."""
     return None
 
@@ -179,18 +179,18 @@ ROWS = (
         "ETADS", "beats the pointer-generator with coverage", "T2", 2.15, make_verdict_lookup("etads", "pg_coverage")
     ),
     ClaimRow(
-        *("ETADS", "beats Explicit-Selection, ROUGESal+Ent, Bottom-Up, ConvS2S", "T2", None, return_no_answer),
+        *("ETADS", "beats Explicit-Selection, ROUGESal+Ent, Bottom-Up, ConvS2S", "T2", None, leave_claim_unanswered),
         needs="the four systems are not trained at this budget",
     ),
     ClaimRow(
         *("ETADS", "a basic Transformer equals the pointer-generator with coverage", "4.3", -0.02),
         make_verdict_lookup("etads_basic", "pg_coverage"),
     ),
-    ClaimRow("ETADS", "two layers of the encoder are worse than four", "T4", -3.85, return_no_answer),
-    ClaimRow("ETADS", "six layers of the encoder are no better than four", "T4", -0.10, return_no_answer),
-    ClaimRow("ETADS", "two layers of the decoder are worse than four", "T4", -7.36, return_no_answer),
-    ClaimRow("ETADS", "six layers of the decoder are no better than four", "T4", 0.14, return_no_answer),
-    ClaimRow("ETADS", "saliency by layer, in precision", "T5", None, return_no_answer),
+    ClaimRow("ETADS", "two layers of the encoder are worse than four", "T4", -3.85, leave_claim_unanswered),
+    ClaimRow("ETADS", "six layers of the encoder are no better than four", "T4", -0.10, leave_claim_unanswered),
+    ClaimRow("ETADS", "two layers of the decoder are worse than four", "T4", -7.36, leave_claim_unanswered),
+    ClaimRow("ETADS", "six layers of the decoder are no better than four", "T4", 0.14, leave_claim_unanswered),
+    ClaimRow("ETADS", "saliency by layer, in precision", "T5", None, leave_claim_unanswered),
     ClaimRow(
         *("ETADS", "focus in the lower layers gains recall", "T6", None),
         make_difference_formatter(
@@ -208,10 +208,10 @@ ROWS = (
     ClaimRow("Aggregation", "aggregation by projection helps", "T4", 0.14, make_verdict_lookup("proj_1", "plain")),
     ClaimRow("Aggregation", "attention beats projection", "T4", 0.72, make_verdict_lookup("attn_1", "proj_1")),
     ClaimRow("Aggregation", "addition hurts", "T4", 0.30, make_verdict_lookup("plain", "add_1")),
-    ClaimRow("Aggregation", "two aggregated layers: addition gets worse", "T4", -0.15, return_no_answer),
-    ClaimRow("Aggregation", "two aggregated layers: attention gets worse", "T4", -0.97, return_no_answer),
-    ClaimRow("Aggregation", "two aggregated layers: projection gets better", "T4", 0.09, return_no_answer),
-    ClaimRow("Aggregation", "the encoder's depth matters more than the decoder's", "T3", -0.22, return_no_answer),
+    ClaimRow("Aggregation", "two aggregated layers: addition gets worse", "T4", -0.15, leave_claim_unanswered),
+    ClaimRow("Aggregation", "two aggregated layers: attention gets worse", "T4", -0.97, leave_claim_unanswered),
+    ClaimRow("Aggregation", "two aggregated layers: projection gets better", "T4", 0.09, leave_claim_unanswered),
+    ClaimRow("Aggregation", "the encoder's depth matters more than the decoder's", "T3", -0.22, leave_claim_unanswered),
     ClaimRow(
         *("Aggregation", "more novel n-grams (+0.5 / 4.6 / 7.8 / 10.1)", "Fig. 5", None),
         make_difference_formatter("attn_1", "plain", *NOVEL, what="novel n-grams of 1 to 4 words: "),
@@ -229,7 +229,7 @@ ROWS = (
         "Chinese: +5.3; people prefer it",
         "T5, 6",
         None,
-        return_no_answer,
+        leave_claim_unanswered,
         "no Chinese corpus, no judges",
     ),
     ClaimRow("Gated ES", "sharing the encoder's layers helps", "T2, 3", 2.53, make_verdict_lookup("es", "plain")),
@@ -254,12 +254,16 @@ ROWS = (
             "beats ABS, RAS-Elman, Feats2s, Entail; a Transformer equals seq2seq",
             "T2, 3",
             None,
-            return_no_answer,
+            leave_claim_unanswered,
         ),
         needs="only single trainings of the sample corpus (experiments.md)",
     ),
     ClaimRow(
-        "Gated ES", "a third of seq2seq's training time, quicker search; the gate costs speed", "T2", None, format_speed
+        "Gated ES",
+        "a third of seq2seq's training time, quicker search; the gate costs speed",
+        "T2",
+        None,
+        format_training_and_search_speed,
     ),
     ClaimRow(
         "Nallapati",
@@ -287,13 +291,13 @@ ROWS = (
         ),
     ),
     ClaimRow("Nallapati", "the copy rate is about 78 %", "T1", None, make_copy_rate_formatter("words_lvt2k")),
-    ClaimRow("Nallapati", "the switching pointer is best, not significantly", "T1", 0.34, return_no_answer),
-    ClaimRow("Nallapati", "lvt5k beats lvt2k", "T1", None, return_no_answer),
-    ClaimRow("Nallapati", "two sentences beat one", "T1", 0.51, return_no_answer),
+    ClaimRow("Nallapati", "the switching pointer is best, not significantly", "T1", 0.34, leave_claim_unanswered),
+    ClaimRow("Nallapati", "lvt5k beats lvt2k", "T1", None, leave_claim_unanswered),
+    ClaimRow("Nallapati", "two sentences beat one", "T1", 0.51, leave_claim_unanswered),
     ClaimRow(
         "Nallapati", "the large-vocabulary trick is three times as fast", "4.1", None, format_vocabulary_trick_time
     ),
-    ClaimRow("Nallapati", "DUC-2004", "T2", None, return_no_answer, "DUC-2004 cannot be redistributed"),
+    ClaimRow("Nallapati", "DUC-2004", "T2", None, leave_claim_unanswered, "DUC-2004 cannot be redistributed"),
 )
 
 
@@ -302,7 +306,7 @@ def compute_mean_rouge(record: Record) -> float:
     return float(np.mean([make_rouge_reader("f1", metric)(record) for metric in ROUGES]))
 
 
-def format_difference_from_lead(answers: ClaimData, system: str) -> Optional[str]:
+def format_difference_from_lead(answers: ClaimEvidence, system: str) -> Optional[str]:
     """Format the difference in mean ROUGE between a system and the best lead baseline in the records."""
     leads = [name for name in answers.systems if name.startswith("lead-")]
     value = compute_system_mean(answers.systems, system, compute_mean_rouge)
@@ -312,7 +316,7 @@ def format_difference_from_lead(answers: ClaimData, system: str) -> Optional[str
     return f"{value - compute_mean_rouge(answers.systems[lead][0]):+.2f} against `{lead}` (one training)"
 
 
-def format_required_trainings(row: ClaimRow, deviation: float) -> str:
+def format_required_training_runs(row: ClaimRow, deviation: float) -> str:
     """Return a phrase with the number of training runs per system that detect the published difference with 80 % power.
 
     The phrase contains two numbers, without and with correction for multiple comparisons.
@@ -327,17 +331,17 @@ def format_required_trainings(row: ClaimRow, deviation: float) -> str:
     return f"would need {shown[0]} seeds a side ({shown[1]} corrected)"
 
 
-def format_cell(row: ClaimRow, answers: ClaimData) -> str:
+def format_cell(row: ClaimRow, answers: ClaimEvidence) -> str:
     """Return the answer or, if there is none, the number of training runs that a verdict requires."""
     found = row.answer(answers)
-    needed = format_required_trainings(row, answers.deviation)
+    needed = format_required_training_runs(row, answers.deviation)
     if found is None:
         return "; ".join(part for part in (row.needs, needed) if part)
     is_open = "undecided" in found or "no verdict" in found
     return f"{found}; {needed}" if is_open and needed and "excluded" not in found else found
 
 
-def make_claim_rows(corpora: Dict[str, ClaimData]) -> Iterator[List[str]]:
+def make_claim_rows(corpora: Dict[str, ClaimEvidence]) -> Iterator[List[str]]:
     """Return the table cells for all claims, with a column for each corpus."""
     for row in ROWS:
         published = "" if row.published is None else f"{row.published:+.2f}"

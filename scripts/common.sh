@@ -147,9 +147,9 @@ inference_options() {
 import pathlib, sys
 folder, sys.argv[0] = pathlib.Path(sys.argv[1]), "etads-prepare"  # a command for which torch and fairseq are not imported
 from fairseq_etads.platform.console import report_errors_in_one_line
-from fairseq_etads.data.preparation import format_command_line, read_prepared_options
+from fairseq_etads.data.preparation import format_command_line, read_inference_preprocessing_options
 with report_errors_in_one_line("generate.sh"):
-    print("\n".join(format_command_line(read_prepared_options(folder))))
+    print("\n".join(format_command_line(read_inference_preprocessing_options(folder))))
 PYTHON
 }
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Dict, List
 
 from etads_preprocess.debian import SAMPLE
-from etads_preprocess.debian_splits import PackagePair, group_pairs
+from etads_preprocess.debian_splits import DescriptionPair, group_related_pairs
 
 from fairseq_etads.text.atomic import SPLITS
 from fairseq_etads.text.files import open_binary
@@ -28,13 +28,13 @@ def read_text_lines(path: Path) -> List[str]:
         return file.read().decode("utf-8").split("\n")[:-1]
 
 
-def read_pairs(folder: Path, split: str, suffix: str = "") -> List[PackagePair]:
+def read_pairs(folder: Path, split: str, suffix: str = "") -> List[DescriptionPair]:
     """Read the pairs of a split, with the names of their packages and source packages."""
     names, texts, targets = (
         read_text_lines(folder / f"{split}.{kind}{suffix}") for kind in ("package", "source", "target")
     )
     pairs = zip((name.split("\t") for name in names), texts, targets)
-    return [PackagePair(name, source, (text,), target) for (name, source), text, target in pairs]
+    return [DescriptionPair(name, source, (text,), target) for (name, source), text, target in pairs]
 
 
 def main() -> None:
@@ -49,7 +49,7 @@ def main() -> None:
     if args.seen:
         for split in ("valid", "test"):
             seen += [*read_pairs(args.seen, split), *read_pairs(SAMPLE, split, ".xz")]
-    family = {pair.package: name for name, group in group_pairs([*pairs, *seen]).items() for pair in group}
+    family = {pair.package: name for name, group in group_related_pairs([*pairs, *seen]).items() for pair in group}
     mark: Dict[str, str] = {}
     for split in SPLITS:
         mark.update({line.split("\t")[0]: split for line in read_text_lines(SAMPLE / f"{split}.package.xz")})

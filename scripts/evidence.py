@@ -29,7 +29,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Tuple
 
-from fairseq_etads.evaluation.analysis import extract_sentences
+from fairseq_etads.evaluation.analysis import make_baseline_extract
 from fairseq_etads.evaluation.likelihood_file import CHECKPOINTS, make_likelihood_file_path, read_likelihoods
 from fairseq_etads.evaluation.rouge import METRICS, RougeSettings, rouge
 from fairseq_etads.evaluation.summaries import SENTENCE_MARK, split_summary_into_sentences
@@ -66,7 +66,7 @@ def read_parameter_count(log: Path) -> int:
     return int(found.group(1).replace(",", ""))
 
 
-def read_mechanism_figures(log: TrainingLog) -> Dict[str, List[float]]:
+def read_mechanism_statistics(log: TrainingLog) -> Dict[str, List[float]]:
     """Return the values of each figure about a mechanism, after the first step and after each tenth of training."""
     series = {name: log.figures[name][TRAIN] for name in MECHANISMS if TRAIN in log.figures.get(name, {})}
     return {name: [values[step] for step in choose_steps_at_tenths(list(values))] for name, values in series.items()}
@@ -107,7 +107,7 @@ def make_training_fields(run: Path, checkpoint: str) -> Dict[str, Any]:
         "parameters": read_parameter_count(path),
         "steps": log.updates,
         "valid_perplexity": min(perplexities.values()) if checkpoint == "best" else perplexities[max(perplexities)],
-        "mechanisms": read_mechanism_figures(log),
+        "mechanisms": read_mechanism_statistics(log),
         **likelihoods,
     }
 
@@ -165,7 +165,7 @@ def iterate_extracts(kind: str, documents: Iterable[str], references: Iterable[s
     settings = RougeSettings()
     for document, reference in zip(documents, references):
         if method in ("lead", "oracle"):
-            sentences = extract_sentences(
+            sentences = make_baseline_extract(
                 f"{method}-words" if in_words else method, limit, document, [reference], settings
             )
         else:
@@ -235,7 +235,7 @@ def choose_extracts(args: argparse.Namespace) -> None:
         file.write(format_json_by_entry(content))
 
 
-def compare_rates(args: argparse.Namespace) -> None:
+def compare_learning_rates(args: argparse.Namespace) -> None:
     """Store the lowest validation perplexity of each run, and print the runs in order of perplexity."""
     found = {}
     for run in args.runs:
@@ -251,7 +251,7 @@ def compare_rates(args: argparse.Namespace) -> None:
         print(f"{name}: perplexity {run['perplexity']} after {run['steps']} steps")
 
 
-def write_example_data(args: argparse.Namespace) -> None:
+def write_fairseq_example_data(args: argparse.Namespace) -> None:
     """Write the truncated words of the prepared data and the dictionary with positions, for fairseq's example."""
     known = read_json(args.prepared / "report.json")["vocabulary"]["known"]["source"]
     entries = (args.prepared / "dict.txt").read_text(encoding="utf-8").splitlines()[:known]
@@ -265,7 +265,7 @@ def write_example_data(args: argparse.Namespace) -> None:
         (args.folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def write_example_summaries(args: argparse.Namespace) -> None:
+def write_fairseq_example_summaries(args: argparse.Namespace) -> None:
     """Write the best summary that fairseq's example generates for each test document.
 
     Summaries are written as tokens, in the order of the documents. As for all other systems, this project's search is
@@ -337,7 +337,7 @@ def main() -> None:
     rating = commands.add_parser(
         "rates", help="store the validation perplexities of runs that differ in the learning rate"
     )
-    rating.set_defaults(run_command=compare_rates)
+    rating.set_defaults(run_command=compare_learning_rates)
     rating.add_argument("runs", type=Path, nargs="+", help="output folder of a training run, named SYSTEM-RATE")
     rating.add_argument(
         "--results", type=Path, default=RESULTS, help="folder of the output file rates.json (default: %(default)s)"
@@ -345,7 +345,7 @@ def main() -> None:
     cutting = commands.add_parser(
         "words", help="convert prepared data to the format of fairseq's pointer-generator example"
     )
-    cutting.set_defaults(run_command=write_example_data)
+    cutting.set_defaults(run_command=write_fairseq_example_data)
     cutting.add_argument("folder", type=Path, help="output folder for the converted files")
     cutting.add_argument("--prepared", type=Path, required=True)
     cutting.add_argument(
@@ -354,7 +354,7 @@ def main() -> None:
     searching = commands.add_parser(
         "search", help="generate summaries with fairseq's pointer-generator example, and write them as tokens"
     )
-    searching.set_defaults(run_command=write_example_summaries)
+    searching.set_defaults(run_command=write_fairseq_example_summaries)
     searching.add_argument("checkpoint", type=Path)
     searching.add_argument("tokens", type=Path, help="output file for the tokens")
     searching.add_argument(

@@ -247,7 +247,7 @@ class LogWatcher:
         else:
             self.say("interrupted before anything was saved: the same command starts from the beginning", False)
 
-    def report_end(self, status: int, log: str) -> None:
+    def report_command_end(self, status: int, log: str) -> None:
         """Show how the command ended."""
         if self.empty:
             self.say(f"{self.empty:,} documents are empty, and so are their summaries", False)
@@ -280,7 +280,7 @@ class ProgressTerminal:
         sys.stderr.flush()
 
 
-def run_with_watcher(command: List[str], log: BinaryIO, watcher: LogWatcher, held: Sequence[int] = ()) -> int:
+def run_command_with_watcher(command: List[str], log: BinaryIO, watcher: LogWatcher, held: Sequence[int] = ()) -> int:
     """Run the command and write its output to ``log`` line by line.
 
     Returns the exit status, or the negative number of the signal that terminated the command.
@@ -305,7 +305,7 @@ def run_with_watcher(command: List[str], log: BinaryIO, watcher: LogWatcher, hel
             ended_by = number
             child.terminate()
 
-    children.handle_end_signals(forward_signal)
+    children.set_termination_handler(forward_signal)
     # stdout and stderr use separate pipes, so that output to one of them cannot interrupt a line of the other.
     lines: queue.Queue[Optional[bytes]] = queue.Queue(1000)
 
@@ -358,10 +358,12 @@ def main() -> int:
         args.command, ProgressTerminal().show_line, usual_minutes=args.usual_minutes, documents=args.documents
     )
     with report_errors_in_one_line(os.path.basename(args.command[0])), lock_output(Path(args.log), "the log") as held:
-        return run_logged(args.command, args.log, watcher, held, args.new)
+        return run_logged_command(args.command, args.log, watcher, held, args.new)
 
 
-def run_logged(command: List[str], log: str, watcher: LogWatcher, held: Sequence[int], new: bool = False) -> int:
+def run_logged_command(
+    command: List[str], log: str, watcher: LogWatcher, held: Sequence[int], new: bool = False
+) -> int:
     """Run a command, write its output to a log that the caller has locked, and show how it ended.
 
     Args:
@@ -376,14 +378,14 @@ def run_logged(command: List[str], log: str, watcher: LogWatcher, held: Sequence
     """
     try:
         with open(log, "wb" if new else "ab") as file:
-            status = run_with_watcher(command, file, watcher, held)
+            status = run_command_with_watcher(command, file, watcher, held)
     except FileNotFoundError as error:
         if error.filename != log:
             raise InputError("no such command; is the environment active? (scripts/install.sh)") from None
         raise InputError(f"cannot write the log {log}: {error.strerror}") from None
     except OSError as error:
         raise InputError(f"cannot write the log {log}: {error.strerror}") from None
-    watcher.report_end(status, log)
+    watcher.report_command_end(status, log)
     return status if status >= 0 else 128 - status
 
 

@@ -22,11 +22,11 @@ from fairseq_etads.platform.outputs import lock_output
 from fairseq_etads.text.files import read_lines
 
 
-def run_and_write_summaries(log: Path, names: List[str], output: str, command: List[str]) -> int:
+def generate_and_write_summaries(log: Path, names: List[str], output: str, command: List[str]) -> int:
     """Run the command, write its summaries, and return its exit status."""
     watcher = fairseq_log.LogWatcher(command, fairseq_log.ProgressTerminal().show_line, documents=len(names))
     with lock_output(log, "the log") as held:
-        status = fairseq_log.run_logged(command, str(log), watcher, held, new=True)
+        status = fairseq_log.run_logged_command(command, str(log), watcher, held, new=True)
         if status:
             return 2 if status < 128 else status
         write_summaries(output, sort_summaries(read_best_summaries(log), len(names), log), names)
@@ -48,7 +48,7 @@ def main() -> int:
     args = parser.parse_args()
     children.watch_parent()
     with report_errors_in_one_line("generate.sh"):
-        return run_and_write_summaries(args.log, list(read_lines(args.names)), args.output, args.command)
+        return generate_and_write_summaries(args.log, list(read_lines(args.names)), args.output, args.command)
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def run_tests():
     return {**counts, "failed": failed, "figures": figures}
 
 
-def make_plain_task():
+def make_measurement_task():
     task = make_task(truncate_source=DOCUMENT, truncate_target=SUMMARY)
     task.src_dict = task.tgt_dict = make_dictionary(words=WORDS)
     return task
@@ -161,7 +161,7 @@ def measure_search(task, name, dtype):
         )
 
 
-def measure_times():
+def measure_training_and_search():
     """Measure the milliseconds (or the error message) and the megabytes for each table row and model.
 
     The name of a row has the form "what, format".
@@ -173,7 +173,7 @@ def measure_times():
             rows[row], memory[row] = {}, {}
             for name in (FAIRSEQ, *MODELS):
                 try:
-                    milliseconds, memory[row][name] = measure(make_plain_task(), name, dtype)
+                    milliseconds, memory[row][name] = measure(make_measurement_task(), name, dtype)
                     rows[row][name] = round(milliseconds, 2)
                 except RuntimeError as error:  # the memory is too small, or the GPU does not support the format
                     rows[row][name] = str(error).splitlines()[0]
@@ -212,7 +212,7 @@ def main():
     started = time.time()
     capability = ".".join(map(str, torch.cuda.get_device_capability()))
     properties = torch.cuda.get_device_properties(0)
-    milliseconds, megabytes = measure_times()
+    milliseconds, megabytes = measure_training_and_search()
     report = {
         "gpu": {"name": properties.name, "capability": capability, "memory": properties.total_memory},
         "pretended": PRETENDED,

@@ -85,7 +85,7 @@ def reset_survivors(module, folder):
     known, now = folder / "tests.sha256", digest.hexdigest()
     results = folder / "mutants" / "fairseq_etads" / f"{module}.py.meta"
     if results.exists() and (not known.exists() or known.read_text() != now):
-        statuses = read_statuses(folder)
+        statuses = read_mutant_statuses(folder)
         data = json.loads(results.read_text())
         for name in data["exit_code_by_key"]:
             if statuses.get(name) != KILLED:
@@ -102,7 +102,7 @@ def run_mutmut(folder, *arguments, **options):
     return subprocess.run(command, cwd=folder, env=environment, text=True, check=False, **options)
 
 
-def read_statuses(folder):
+def read_mutant_statuses(folder):
     """Read the status of each mutant: "killed", "survived", "timeout" and so on."""
     output = run_mutmut(folder, "results", "--all", "True", stdout=subprocess.PIPE).stdout
     return dict(line.strip().rsplit(": ", 1) for line in output.splitlines() if ": " in line)
@@ -120,7 +120,7 @@ def run_mutation_tests(module, folder, jobs):
 
 
 def print_report(modules, out, diffs):
-    found = {module: read_statuses(out / module) for module in modules}
+    found = {module: read_mutant_statuses(out / module) for module in modules}
     if diffs:
         for module, statuses in found.items():
             for name, status in sorted(statuses.items()):
@@ -135,11 +135,11 @@ def print_report(modules, out, diffs):
         counts = [sum(status == wanted for status in statuses.values()) for wanted in (KILLED, TIMEOUT, SURVIVED)]
         row = [len(statuses), *counts, len(statuses) - sum(counts)]
         total = [a + b for a, b in zip(total, row)]
-        print_row(f"`{module}`", row)
-    print_row("all", total)
+        print_mutant_counts(f"`{module}`", row)
+    print_mutant_counts("all", total)
 
 
-def print_row(name, row):
+def print_mutant_counts(name, row):
     print(f"| {name} | {' | '.join(map(str, row))} | {(row[1] + row[2]) / max(1, row[0]):.1%} |")
 
 

@@ -33,7 +33,7 @@ def compute_checksums(files: List[Path]) -> Dict[str, Optional[str]]:
     return {str(path): compute_sha256(path) if path.is_file() else None for path in files}
 
 
-def list_files(paths: List[Path], makes: List[Path]) -> List[Path]:
+def list_input_files(paths: List[Path], makes: List[Path]) -> List[Path]:
     """Return the files in ``paths``. A folder is replaced by the files directly in it.
 
     Outputs, hidden files and incomplete files are left out.
@@ -60,7 +60,7 @@ def are_outputs_current(makes: List[Path], path: Path, wanted: Dict[str, Any]) -
     )
 
 
-def run_once(
+def run_command_once(
     makes: List[Path], reads: List[Path], keeps: Optional[Path], record: Optional[Path], command: List[str]
 ) -> int:
     """Run the command if its outputs must be created, and return its exit status."""
@@ -70,7 +70,7 @@ def run_once(
     record = record or Path(f"{makes[0]}{RECORD}")
     # The lock has a name of its own, because the command locks the output itself.
     with lock_output(Path(f"{makes[0]}.once"), "output") as held:
-        wanted = {"command": command, "reads": compute_checksums(list_files(reads, makes))}
+        wanted = {"command": command, "reads": compute_checksums(list_input_files(reads, makes))}
         if not are_outputs_current(makes, record, wanted):
             record.unlink(missing_ok=True)
             status = run_command(command, keeps, held)
@@ -119,7 +119,7 @@ def main() -> int:
     args = parser.parse_args()
     children.watch_parent()
     with report_errors_in_one_line(os.path.basename(args.command[0])):
-        return run_once(args.makes, args.reads, args.keeps, args.record, args.command)
+        return run_command_once(args.makes, args.reads, args.keeps, args.record, args.command)
 
 
 if __name__ == "__main__":

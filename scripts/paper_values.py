@@ -47,7 +47,7 @@ def load_paper_values() -> Dict[str, Any]:
     return dict(yaml.safe_load(TABLE.read_text(encoding="utf-8")))
 
 
-def iterate_values(table: Dict[str, Any]) -> Iterator[OptionValue]:
+def iterate_option_values(table: Dict[str, Any]) -> Iterator[OptionValue]:
     """Iterate over all values in the table."""
     for recipe, entry in table.items():
         for kind in ("training", "search"):
@@ -64,7 +64,7 @@ def iterate_values(table: Dict[str, Any]) -> Iterator[OptionValue]:
                     )
 
 
-def _format_value(value: OptionValue) -> str:
+def _format_option_value(value: OptionValue) -> str:
     """Return text with the value of an option in the recipe and, if it is known, the value in the paper."""
     if value.paper is None:
         return f"`{value.option}={value.ours}`"
@@ -73,24 +73,24 @@ def _format_value(value: OptionValue) -> str:
     return f"`{value.option}={value.ours}` instead of `{value.paper}`"
 
 
-def format_deviations(table: Dict[str, Any]) -> str:
+def format_recipe_deviations(table: Dict[str, Any]) -> str:
     """List the deviations and our own choices for each recipe: options with their values, grouped by reason."""
     rows: Dict[str, Dict[str, List[str]]] = {}
-    for value in iterate_values(table):
+    for value in iterate_option_values(table):
         if value.why is not None:
             shown = rows.setdefault(value.recipe, {}).setdefault(value.why, [])
-            if _format_value(value) not in shown:
-                shown.append(_format_value(value))
+            if _format_option_value(value) not in shown:
+                shown.append(_format_option_value(value))
     lines: List[str] = []
     for recipe, reasons in rows.items():
         lines += [f"**`{recipe}`**", "", *(f"- {', '.join(shown)} ({why})" for why, shown in reasons.items()), ""]
-    memory = sorted({f"`{value.recipe}`" for value in iterate_values(table) if "memory" in value.where})
+    memory = sorted({f"`{value.recipe}`" for value in iterate_option_values(table) if "memory" in value.where})
     lines.append(f"These recipes contain values from memory, without a source: {', '.join(memory)}.")
     return "\n".join(lines)
 
 
 def main() -> None:
-    text = format_deviations(load_paper_values())
+    text = format_recipe_deviations(load_paper_values())
     if len(sys.argv) == 1:
         print(text)
         return

@@ -105,7 +105,7 @@ class Picture:
         return f'<svg {head} height="{self.height}" role="img">\n' + "\n".join(inner) + "\n</svg>\n"
 
 
-def draw_overview() -> Picture:
+def draw_mechanism_overview() -> Picture:
     """Draw where each mechanism acts between a document and its summary."""
     picture = Picture(960, 330, "From a document to its summary, and where each mechanism works")
     picture.draw_text(20, 32, "document", 13, "soft")
@@ -216,7 +216,7 @@ POINTER_STEP = {
 """
 
 
-def draw_pointer() -> Picture:
+def draw_pointer_mixture() -> Picture:
     """Draw the mixture of copying and generating, with probabilities from a trained model."""
     picture = Picture(960, 300, "A pointer mixes copying from the document with generating from the vocabulary")
     picture.draw_text(24, 32, "Which word comes after “ruby library for”?", 15, bold=True)
@@ -244,7 +244,7 @@ def draw_pointer() -> Picture:
     return picture
 
 
-def draw_aggregation() -> Picture:
+def draw_layer_aggregation() -> Picture:
     """Draw the decoder's input without and with each kind of aggregation, the encoder gate, and shared layers."""
     picture = Picture(960, 350, "What the decoder reads from an encoder of four layers")
     kinds: Tuple[Tuple[str, str, Tuple[int, ...], str], ...] = (
@@ -287,7 +287,7 @@ def draw_aggregation() -> Picture:
     return picture
 
 
-def draw_recurrent() -> Picture:
+def draw_recurrent_model() -> Picture:
     """Draw the recurrent model and the effect of temporal attention on the same scores."""
     picture = Picture(960, 340, "The recurrent model, and temporal attention")
     picture.draw_text(24, 34, "One model, every mechanism an option", 15, bold=True)
@@ -327,11 +327,11 @@ def draw_recurrent() -> Picture:
 
 
 PICTURES: Dict[str, Callable[[], Picture]] = {
-    "overview": draw_overview,
+    "overview": draw_mechanism_overview,
     "etads": draw_etads,
-    "pointer": draw_pointer,
-    "aggregation": draw_aggregation,
-    "recurrent": draw_recurrent,
+    "pointer": draw_pointer_mixture,
+    "aggregation": draw_layer_aggregation,
+    "recurrent": draw_recurrent_model,
 }
 
 

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
-from claims_table import ClaimData, compute_seed_deviation, make_claim_rows
+from claims_table import ClaimEvidence, compute_seed_deviation, make_claim_rows
 from tabulate import tabulate
 
 from fairseq_etads.evaluation.resampling import (
     assign_family_indices,
     compare_pairs,
-    compare_trainings,
+    compare_systems_over_runs,
     correct_p_values,
 )
 from fairseq_etads.evaluation.rouge import METRICS, SEED
@@ -56,7 +56,7 @@ class Claim(NamedTuple):
     published: Optional[float] = None
     """Published difference in the mean of ROUGE-1, 2 and L, if the paper reports one."""
 
-    def can_be_tested(self, systems: Records) -> bool:
+    def has_records_of_both(self, systems: Records) -> bool:
         """Return whether there are records of both systems."""
         return self.first in systems and self.second in systems
 
@@ -157,8 +157,9 @@ ROUGE-1, 2 and L (F1). *log-likelihood* is the references' log-likelihood per wo
 does not depend on the search. This cell is empty if the two systems use different vocabularies.
 
 - **The test.** Training runs differ by chance, so a comparison requires at least three seeds per system. The test
-  combines a paired bootstrap over the documents with Student's t-test on the means of the seeds (`compare_trainings` in
-  `evaluation/resampling.py`, {resamples:,} draws). A simulation (`results/comparisons.json`) shows how often the test
+  combines a paired bootstrap over the documents with Student's t-test on the means of the seeds
+  (`compare_systems_over_runs` in `evaluation/resampling.py`, {resamples:,} draws). A simulation
+  (`results/comparisons.json`) shows how often the test
   errs: {simulated}.
 - **Documents.** Debian's 2,000 test pairs belong to 979 families of packages with the same source or a common text, and
   the bootstrap resamples whole families. The {seen} pairs that are also validation or test pairs of the sample corpus
@@ -263,7 +264,7 @@ def get_mean_log_likelihoods(records: Sequence[Record]) -> np.ndarray:
     return np.array([np.array(r["log_likelihood"]) / np.array(r["tokens"]) for r in records])[..., None]
 
 
-def have_same_words(first: Record, second: Record) -> bool:
+def have_comparable_likelihoods(first: Record, second: Record) -> bool:
     """Return whether the likelihoods of two systems refer to the same words."""
     return "tokens" in first and all(first[name] == second.get(name) for name in ("tokens", "unknown"))
 
@@ -280,7 +281,7 @@ class Difference(NamedTuple):
         return f"{self.value:+.2f} [{self.low:+.2f}, {self.high:+.2f}]"
 
 
-def compute_differences(
+def compute_system_differences(
     first: np.ndarray, second: np.ndarray, families: np.ndarray, with_trainings: bool
 ) -> List[Difference]:
     """Compare the columns of two arrays (runs, documents, columns).
@@ -288,7 +289,7 @@ def compute_differences(
     The variance between training runs is included if ``with_trainings`` is set.
     """
     if with_trainings:
-        found = compare_trainings(first, second, RESAMPLES, SEED, families)
+        found = compare_systems_over_runs(first, second, RESAMPLES, SEED, families)
     else:
         found = compare_pairs(first.mean(axis=0), second.mean(axis=0), RESAMPLES, SEED, families)
     return [Difference(*values) for values in zip(found["difference"], *found["interval"], found["p_bootstrap"])]
@@ -322,7 +323,7 @@ def format_markdown_table(rows: Sequence[Sequence[Any]], heads: Sequence[str]) -
     return tabulate(rows, heads, tablefmt="pipe", disable_numparse=True)
 
 
-def format_source_line(records: Iterable[str]) -> str:
+def format_records_folder_line(records: Iterable[str]) -> str:
     """Return the line below a table that names the folders with the records."""
     return f"\nSource: {join_with_and(f'`results/{corpus}/`' for corpus in records)}.\n"
 
@@ -383,7 +384,7 @@ def compare_systems(results: Path, records: Dict[str, Records]) -> List[Comparis
         _test_claim(results, claim, corpus, systems[claim.first], systems[claim.second])
         for claim in claims
         for corpus, systems in records.items()
-        if claim in PLANNED.get(corpus, CLAIMS) and claim.can_be_tested(systems)
+        if claim in PLANNED.get(corpus, CLAIMS) and claim.has_records_of_both(systems)
     ]
 
 
@@ -396,11 +397,11 @@ def _test_claim(results: Path, claim: Claim, corpus: str, first: List[Record], s
         count_training_runs(second) == np.inf
     )  # it is compared as if each run of the first system had been compared with it
     of_second = get_rouge_scores(second * len(first) if extract else second)
-    scores = compute_differences(get_rouge_scores(first)[:, unseen], of_second[:, unseen], families, several)
+    scores = compute_system_differences(get_rouge_scores(first)[:, unseen], of_second[:, unseen], families, several)
     likelihood = None
-    if have_same_words(first[0], second[0]):
+    if have_comparable_likelihoods(first[0], second[0]):
         figures = get_mean_log_likelihoods(first)[:, unseen], get_mean_log_likelihoods(second)[:, unseen]
-        (likelihood,) = compute_differences(*figures, families, several)
+        (likelihood,) = compute_system_differences(*figures, families, several)
     return Comparison(claim, corpus, first, second, scores, likelihood)
 
 
@@ -455,12 +456,12 @@ def make_claims_section(results: Path, records: Dict[str, Records]) -> Iterator[
         for comparison, p in zip(decidable, correct_p_values_by_paper(decidable))
     ]
     yield format_markdown_table(rows, [*heads, "p", "p (Holm)", "reading"])
-    yield format_source_line(records)
+    yield format_records_folder_line(records)
     single = [comparison.make_cells() for comparison in found if not comparison.is_decidable]
     if single:
         yield SINGLE
         yield format_markdown_table(single, heads)
-        yield format_source_line(records)
+        yield format_records_folder_line(records)
     yield from make_all_claims_section(results, records, found, correct_p_values_by_paper(decidable))
 
 
@@ -483,7 +484,7 @@ def make_all_claims_section(
         seeds = f"{len(comparison.first)} and {len(comparison.second)} trainings"
         readings[comparison.corpus][pair] = f"{mean} ({seeds}), {reading}"
     answers = {
-        corpus: ClaimData(
+        corpus: ClaimEvidence(
             systems, readings[corpus], compute_seed_deviation_of_corpus(results, corpus, systems), BENCHMARKS
         )
         for corpus, systems in records.items()
@@ -496,7 +497,7 @@ def make_all_claims_section(
     heads = ["paper", "claim", "where", "published", *(CORPORA[corpus] for corpus in records)]
     yield format_markdown_table(list(make_claim_rows(answers)), heads)
     speed = "`benchmarks/results/presets.json`, `benchmarks/results/recurrent.json`"
-    yield f"{format_source_line(records).rstrip()} Speed: {speed}.\n"
+    yield f"{format_records_folder_line(records).rstrip()} Speed: {speed}.\n"
 
 
 def compute_seed_deviation_of_corpus(results: Path, corpus: str, systems: Records) -> float:
@@ -513,7 +514,10 @@ def make_strata_section(results: Path, records: Dict[str, Records]) -> Iterator[
     """
     rows = []
     for corpus, systems in records.items():
-        for pairs, parts in ((BY_LENGTH, split_by_length(systems)), (BY_UNKNOWN, split_by_unknown_words(systems))):
+        for pairs, parts in (
+            (BY_LENGTH, split_documents_by_length(systems)),
+            (BY_UNKNOWN, split_documents_by_unknown_words(systems)),
+        ):
             for first, second in pairs:
                 if first in systems and second in systems:
                     for name, chosen in parts.items():
@@ -521,7 +525,7 @@ def make_strata_section(results: Path, records: Dict[str, Records]) -> Iterator[
     if rows:
         yield STRATA
         yield format_markdown_table(rows, ["corpus", "systems", "seeds", "references", "documents", "mean"])
-        yield format_source_line(records)
+        yield format_records_folder_line(records)
         gains = [row[-1].value for row in rows if row[3].startswith(UNKNOWN)]
         larger = sum(more > fewer for fewer, more in zip(gains[::2], gains[1::2]))
         yield (
@@ -539,14 +543,14 @@ def make_stratum_row(
     part = unseen & chosen
     families = np.unique(families[part], return_inverse=True)[1]
     several = min(len(first), len(second)) >= SEEDS
-    *_, mean = compute_differences(
+    *_, mean = compute_system_differences(
         get_rouge_scores(first)[:, part], get_rouge_scores(second)[:, part], families, several
     )
     seeds = f"{len(first)}, {len(second)}"
     return [CORPORA[corpus], f"`{pair[0]}` minus `{pair[1]}`", seeds, name, int(part.sum()), mean]
 
 
-def split_by_length(systems: Records) -> Dict[str, np.ndarray]:
+def split_documents_by_length(systems: Records) -> Dict[str, np.ndarray]:
     """Divide the documents into thirds by the number of words in the reference, not counting the end symbol.
 
     The result is empty if no record contains token counts.
@@ -565,7 +569,7 @@ def split_by_length(systems: Records) -> Dict[str, np.ndarray]:
     }  # long references are truncated, so a part can be empty
 
 
-def split_by_unknown_words(systems: Records) -> Dict[str, np.ndarray]:
+def split_documents_by_unknown_words(systems: Records) -> Dict[str, np.ndarray]:
     """Divide the documents into halves by the number of reference words that a model without copying does not know."""
     for system in ("words_lvt2k", "words_lvt2k_temp_att"):
         if system in systems:
@@ -632,7 +636,7 @@ def make_systems_section(corpus: str, systems: Records) -> Iterator[str]:
     steps = " and ".join(f"{number:,}" for number in sorted({r["steps"] for r in records if "steps" in r}))
     yield OF_A_CORPUS.format(corpus=CORPORA[corpus], steps=steps, documents=len(records[0]["f1"]["rouge1"]))
     yield format_systems_table(records)
-    yield format_source_line([corpus])
+    yield format_records_folder_line([corpus])
     if "transformer_bpe" in systems:
         yield OTHER_WORDS
     yield f"`{records[0]['rouge']['signature']}`"
@@ -693,7 +697,7 @@ def make_mechanisms_section(records: Dict[str, Records]) -> Iterator[str]:
                 if values and (name != "p_gen" or system == "etads"):
                     rows.append([CORPORA[corpus], f"`{system}`", what, *(f"{value:.2f}" for value in values[::2])])
     yield format_markdown_table(rows, ["corpus", "system", "figure", "begin", "20 %", "40 %", "60 %", "80 %", "end"])
-    yield format_source_line(records)
+    yield format_records_folder_line(records)
     yield from make_attention_section(records)
 
 
@@ -707,7 +711,7 @@ maximum).
 """
 
 
-def get_attention_figures(systems: Records, system: str) -> Optional[Dict[str, Dict[str, Dict[str, Any]]]]:
+def get_attention_statistics(systems: Records, system: str) -> Optional[Dict[str, Dict[str, Dict[str, Any]]]]:
     """Return the figures of each module "before" and "after" the first run of a system, or None without figures."""
     return next((record["attention"] for record in systems.get(system, []) if "attention" in record), None)
 
@@ -717,7 +721,7 @@ def make_attention_section(records: Dict[str, Records]) -> Iterator[str]:
     rows = []
     for corpus, systems in records.items():
         for system in systems:
-            attention = get_attention_figures(systems, system)
+            attention = get_attention_statistics(systems, system)
             for module in attention["after"] if attention else ():
                 before, after = (attention[when][module] for when in ("before", "after"))
                 rows.append(
@@ -733,9 +737,9 @@ def make_attention_section(records: Dict[str, Records]) -> Iterator[str]:
         yield BY_LAYER
         heads = ["centre moves", "scope", "gate"]
         yield format_markdown_table(rows, ["corpus", "system", "layer", *heads, *(f"{head}, after" for head in heads)])
-        yield format_source_line(records)
+        yield format_records_folder_line(records)
     for corpus, systems in records.items():
-        if get_attention_figures(systems, "etads"):
+        if get_attention_statistics(systems, "etads"):
             what = f"{CORPORA[corpus]}: centre and scope of each head by the place of the query, and gates, of etads"
             yield f"\n![{what}.](pictures/results/attention_{corpus}.svg)"
 

@@ -23,7 +23,7 @@ from results_page import (
     Comparison,
     Records,
     compare_systems,
-    get_attention_figures,
+    get_attention_statistics,
     get_rouge_scores,
     read_records,
 )
@@ -34,7 +34,7 @@ TENTHS = [0.05 + 0.1 * part for part in range(10)]
 """Middle of each tenth of a document."""
 
 
-def draw_focus(axes: Any, figures: Dict[str, List[List[float]]], title: str) -> None:
+def draw_focus_centers(axes: Any, figures: Dict[str, List[List[float]]], title: str) -> None:
     """Draw mu / m as a function of the query's position, with one line per head."""
     axes.plot([0, 1], [0, 1], color="grey", linestyle=":", linewidth=1, label="the query itself")
     for head, (center, scope) in enumerate(zip(figures["center"], figures["scope"]), 1):
@@ -64,14 +64,14 @@ def draw_attention(attention: Dict[str, Dict[str, Any]], path: Path) -> None:
         figure, grid = plt.subplots(2, len(modules) + 1, figsize=(4.2 * (len(modules) + 1), 7), constrained_layout=True)
         for row, (when, found) in zip(grid, attention.items()):
             for number, (axes, module) in enumerate(zip(row, modules), 1):
-                draw_focus(axes, found[module], f"encoder layer {number}, {when} training")
+                draw_focus_centers(axes, found[module], f"encoder layer {number}, {when} training")
         draw_gates(grid[0][-1], attention)
         grid[1][-1].axis("off")
         save_figure(figure, str(path))
         plt.close(figure)
 
 
-def estimate_chance_difference(systems: Records) -> float:
+def estimate_seed_noise_threshold(systems: Records) -> float:
     """Estimate the difference in mean ROUGE that two training runs of a system exceed in only 5 % of cases."""
     levels = [get_rouge_scores(records)[:, :, 3].mean(axis=1) for records in systems.values() if len(records) > 1]
     freedom = sum(len(level) - 1 for level in levels)
@@ -88,7 +88,7 @@ def draw_claims(found: List[Comparison], records: Dict[str, Records], path: Path
         figure, panels = plt.subplots(1, len(records), figsize=(7.5 * len(records), 8.5), constrained_layout=True)
         for axes, (corpus, systems) in zip(panels, records.items()):
             rows = [comparison for comparison in found if comparison.corpus == corpus]
-            band = estimate_chance_difference(systems)
+            band = estimate_seed_noise_threshold(systems)
             axes.axvspan(-band, band, color="0.9", label="two trainings of one system (95 %)")
             axes.axvline(0, color="0.5", linewidth=1)
             for place, comparison in enumerate(rows):
@@ -116,7 +116,7 @@ def main() -> None:
     pictures = ROOT / "docs" / "pictures" / "results"
     draw_claims(compare_systems(ROOT / "results", records), records, pictures / "claims.svg")
     for corpus, systems in records.items():
-        attention = get_attention_figures(systems, "etads")
+        attention = get_attention_statistics(systems, "etads")
         if attention:
             draw_attention(attention, pictures / f"attention_{corpus}.svg")
 

@@ -21,7 +21,7 @@ EXCLUDES, NEEDS = "declared exclusions", "declared needs"
 """Names of the two lists. Comments on the page mark the beginning and end of each list."""
 
 
-def collect_declarations() -> Tuple[Dict[Tuple[str, str], List[str]], Dict[str, List[str]]]:
+def collect_option_rules() -> Tuple[Dict[Tuple[str, str], List[str]], Dict[str, List[str]]]:
     """Collect the exclusions and the requirements of all options.
 
     Returns:
@@ -52,11 +52,11 @@ def format_requirement(need: str) -> str:
     return f"`{need}`" if need.startswith("--") else need.replace("--pointer", "`--pointer`")
 
 
-def format_lists() -> Dict[str, str]:
+def format_rule_lists() -> Dict[str, str]:
     """Return the Markdown text of the two lists by their names."""
     from fairseq_etads.platform.option_checks import join_choices
 
-    excludes, needs = collect_declarations()
+    excludes, needs = collect_option_rules()
     exclusions = []
     for (reason, name), others in sorted(excludes.items(), key=lambda pair: pair[0][1]):
         why = reason or f"`{name}` has no effect"
@@ -74,9 +74,9 @@ def format_list_item(text: str) -> str:
     return fill(f"- {text}", 118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
-def insert_lists(text: str) -> str:
+def insert_rule_lists(text: str) -> str:
     """Return the text of the page with both lists inserted."""
-    for name, made in format_lists().items():
+    for name, made in format_rule_lists().items():
         before, begin, rest = text.partition(f"<!-- begin: {name} -->")
         _, end, after = rest.partition(f"<!-- end: {name} -->")
         if not begin or not end:
@@ -92,7 +92,7 @@ def main() -> int:
     )
     args = parser.parse_args()
     old = PAGE.read_text(encoding="utf-8")
-    new = insert_lists(old)
+    new = insert_rule_lists(old)
     if args.check:
         return int(new != old)
     PAGE.write_text(new, encoding="utf-8")

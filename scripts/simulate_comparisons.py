@@ -20,7 +20,7 @@ from typing import Any, Dict, List, Tuple
 import numpy as np
 from results_page import CORPORA, Records, get_rouge_scores, read_documents, read_records
 
-from fairseq_etads.evaluation.resampling import compare_trainings
+from fairseq_etads.evaluation.resampling import compare_systems_over_runs
 from fairseq_etads.platform.outputs import write_text
 from fairseq_etads.version import get_version
 
@@ -30,7 +30,7 @@ DIFFERENCES = (0.0, 0.5, 1.0, 1.5, 2.0)
 LEVEL = 0.05
 
 
-def estimate_deviations(systems: Records, families: np.ndarray) -> Dict[str, float]:
+def estimate_rouge_deviations(systems: Records, families: np.ndarray) -> Dict[str, float]:
     """Estimate standard deviations of mean ROUGE (ROUGE-1, 2 and L) from the systems with several training runs.
 
     The result contains the standard deviations of the mean level of a training run ("training"), of the effect of a
@@ -67,7 +67,7 @@ def estimate_deviations(systems: Records, families: np.ndarray) -> Dict[str, flo
     }
 
 
-def draw_scores(
+def simulate_system_scores(
     rng: np.random.Generator, sizes: Dict[str, float], families: np.ndarray, trainings: int, level: float
 ) -> np.ndarray:
     """Draw the scores (runs, documents, 1) of a system.
@@ -90,9 +90,9 @@ def compute_rejection_rates(
         rng = np.random.default_rng([*trainings, round(10 * difference)])
         times = 0.0
         for repeat in range(repeats):
-            first = draw_scores(rng, sizes, families, trainings[0], difference)
-            second = draw_scores(rng, sizes, families, trainings[1], 0.0)
-            times += compare_trainings(first, second, resamples, repeat, families)["p_bootstrap"][0] < LEVEL
+            first = simulate_system_scores(rng, sizes, families, trainings[0], difference)
+            second = simulate_system_scores(rng, sizes, families, trainings[1], 0.0)
+            times += compare_systems_over_runs(first, second, resamples, repeat, families)["p_bootstrap"][0] < LEVEL
         found.append({"difference": difference, "below_level": round(float(times) / repeats, 4)})
     return found
 
@@ -122,7 +122,7 @@ def main() -> None:
         systems = read_records(ROOT / "results" / corpus)
         documents = len(next(iter(systems.values()))[0]["f1"]["rouge1"])
         families = read_documents(ROOT / "results", corpus, documents).families
-        sizes = estimate_deviations(systems, families)
+        sizes = estimate_rouge_deviations(systems, families)
         rows = []
         for trainings in TRAININGS:
             rows.append(

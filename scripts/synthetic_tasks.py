@@ -62,7 +62,7 @@ EOS = 2
 Pair = Tuple[List[int], List[int]]
 
 
-def draw_marked_pair(generator: torch.Generator) -> Pair:
+def sample_marked_sentence_pair(generator: torch.Generator) -> Pair:
     """Draw a document with a marked sentence, and return the document and the sentence."""
     sentences = (FIRST + torch.randint(WORDS, (5, 4), generator=generator)).tolist()
     chosen = int(torch.randint(5, (), generator=generator))
@@ -70,14 +70,14 @@ def draw_marked_pair(generator: torch.Generator) -> Pair:
     return document, sentences[chosen]
 
 
-def draw_position_pair(generator: torch.Generator) -> Pair:
+def sample_position_pair(generator: torch.Generator) -> Pair:
     """Draw a document that begins with two numbers, and return the document and the words at these two positions."""
     words = (FIRST + torch.randint(WORDS, (PLACES,), generator=generator)).tolist()
     places = torch.randint(PLACES, (2,), generator=generator).tolist()
     return [FIRST + WORDS + place for place in places] + words, [words[place] for place in places]
 
 
-def draw_salient_pair(generator: torch.Generator) -> Pair:
+def sample_salient_words_pair(generator: torch.Generator) -> Pair:
     """Draw a document with words of two kinds, and return the document and its four salient words.
 
     The document contains three times as many distractors, drawn from three times as many words.
@@ -91,9 +91,9 @@ def draw_salient_pair(generator: torch.Generator) -> Pair:
 
 
 TASKS: Dict[str, Callable[[torch.Generator], Pair]] = {
-    "marked": draw_marked_pair,
-    "position": draw_position_pair,
-    "salient": draw_salient_pair,
+    "marked": sample_marked_sentence_pair,
+    "position": sample_position_pair,
+    "salient": sample_salient_words_pair,
 }
 NARROW = ["--focus-center", "relative", "--focus-initial-scope", "2,2,2,half"]
 SYSTEMS = {
@@ -225,7 +225,7 @@ def get_record_key(record: Dict[str, Any]) -> Tuple[str, str, int]:
     return record["task"], record["system"], record["seed"]
 
 
-def write_records(path: Path, records: List[Dict[str, Any]]) -> None:
+def write_training_records(path: Path, records: List[Dict[str, Any]]) -> None:
     """Write the file with one line per training run."""
     lines = ",\n".join(json.dumps(record) for record in sorted(records, key=get_record_key))
     write_text(path, f'{{\n"format": "fairseq-etads synthetic tasks 1",\n"trainings": [\n{lines}\n]\n}}\n')
@@ -265,7 +265,7 @@ def main() -> None:
                 if not late and (task, system, seed) not in map(get_record_key, records):
                     record = train_system(task, system, seed, size)
                     print(task, system, seed, record["accuracy"], record["processor seconds"], flush=True)
-                    write_records(args.output, [*read_records(args.output), record])
+                    write_training_records(args.output, [*read_records(args.output), record])
 
 
 if __name__ == "__main__":

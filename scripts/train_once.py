@@ -71,7 +71,7 @@ def train_once(
             )
         made = find_checkpoint(run)
         if before is not None and made is not None:
-            check_checkpoints(run, before.files, record.files)
+            check_checkpoints_unchanged(run, before.files, record.files)
             record = replace(record, files={**before.files, **record.files})  # some files may have been deleted since
         is_finished = before is not None and remove_log_interval(command) == remove_log_interval(before.command)
         if (
@@ -83,14 +83,14 @@ def train_once(
             print_message(f"already trained with these options (delete {run / FINISHED} to continue): {made}")
             return 0
         if before is not None and (run / "checkpoints" / "checkpoint_last.pt").is_file():
-            check_seed(run, before.command, command)
+            check_seed_unchanged(run, before.command, command)
             print_differing_options(run, before.command, command)
         record.write(run)
         print_message(
             f"training {run}; Ctrl-C interrupts it, and the same command continues it; log: {run / 'train.log'}"
         )
         watcher = fairseq_log.LogWatcher(started, fairseq_log.ProgressTerminal().show_line, usual_minutes=usual_minutes)
-        status = fairseq_log.run_logged(started, str(run / "train.log"), watcher, held)
+        status = fairseq_log.run_logged_command(started, str(run / "train.log"), watcher, held)
         if status:
             return 2 if status < 128 else status
         write_text(run / FINISHED, " ".join(command) + "\n")
@@ -124,7 +124,7 @@ def compute_checkpoint_checksums(run: Path, command: Sequence[str]) -> Dict[str,
     return {str(path): compute_sha256(path) for path in named if path.is_file() and own not in path.resolve().parents}
 
 
-def check_checkpoints(run: Path, before: Dict[str, str], now: Dict[str, str]) -> None:
+def check_checkpoints_unchanged(run: Path, before: Dict[str, str], now: Dict[str, str]) -> None:
     """Raise InputError if a checkpoint has changed since a run was started with it."""
     for path, digest in before.items():
         if now.get(path, digest) != digest:
@@ -139,7 +139,7 @@ def split_option_values(command: Sequence[str]) -> List[str]:
     return [part for word in command for part in (word.split("=", 1) if word.startswith("--") else [word])]
 
 
-def check_seed(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
+def check_seed_unchanged(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
     """Refuse to continue a run with a different seed, because the result would match neither seed.
 
     Raises:

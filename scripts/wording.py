@@ -130,7 +130,7 @@ def extract_shell_prose(source: str) -> List[Passage]:
     return found
 
 
-def find_patterns(text: Passage) -> Iterator[Tuple[str, str]]:
+def find_wording_patterns(text: Passage) -> Iterator[Tuple[str, str]]:
     """Yield each pattern that occurs in a text, with advice on better wording."""
     if text.docstring and OPENING.match(text.text):
         yield OPENING.match(text.text)[0], "begin with a verb phrase or a noun phrase"
@@ -142,7 +142,7 @@ def find_patterns(text: Passage) -> Iterator[Tuple[str, str]]:
             yield hit[0], advice
 
 
-def iterate_hits(paths: Iterable[Path]) -> Iterator[str]:
+def iterate_wording_hits(paths: Iterable[Path]) -> Iterator[str]:
     """Yield a line for each hit in the files. Strings in tests are data and are not checked."""
     for path in paths:
         name = path.relative_to(ROOT) if ROOT in path.parents else path
@@ -153,7 +153,7 @@ def iterate_hits(paths: Iterable[Path]) -> Iterator[str]:
             if is_shell
             else extract_python_prose(source, messages="tests" not in name.parts)
         ):
-            for words, advice in find_patterns(text):
+            for words, advice in find_wording_patterns(text):
                 yield f'{name}:{text.line}: "{words}" ({advice}): {text.text[:90]}'
 
 
@@ -168,7 +168,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", metavar="FILE", nargs="*", type=Path, help="files to check (default: all)")
     paths = [path.resolve() for path in parser.parse_args().files] or list_tracked_files()
-    found = list(iterate_hits(path for path in paths if path.name not in PATTERNS and path.is_file()))
+    found = list(iterate_wording_hits(path for path in paths if path.name not in PATTERNS and path.is_file()))
     print("\n".join(found), end="\n" if found else "")
     return 1 if found else 0
 

@@ -1,7 +1,7 @@
 """Run etads-debian in this process, and read its output."""
 
 from etads_preprocess import debian
-from etads_preprocess.debian_splits import PackagePair
+from etads_preprocess.debian_splits import DescriptionPair
 
 ROLES = ("source", "target", "package")
 
@@ -21,5 +21,5 @@ def read(out):
         sides = [(out / f"{split}.{r}").read_text(encoding="utf-8").split("\n") for r in ROLES]
         assert len(sides[0]) == len(sides[1]) == len(sides[2])
         assert [side.pop() for side in sides] == ["", "", ""]
-        splits[split] = [PackagePair(*p.split("\t"), (s,), t) for s, t, p in zip(*sides)]
+        splits[split] = [DescriptionPair(*p.split("\t"), (s,), t) for s, t, p in zip(*sides)]
     return splits

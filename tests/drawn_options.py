@@ -299,7 +299,7 @@ def batch(task, model, numbers, left=(False, False), more=(0, 0), summaries=None
     if getattr(model, "labels_in_order", False):
         labels = Order()
     else:
-        labels = Numbers(by_sentence=getattr(model, "label_unit", "sentences") == "sentences")
+        labels = Numbers(by_sentence=getattr(model, "training_label_type", "sentences") == "sentences")
     pairs.token_values = {"labels": labels, "sentence_targets": Targets()}
     lengths = [max(len(texts[n]) for n in numbers) for texts in (documents, targets)]
     pad_to = {"source": lengths[0] + more[0], "target": lengths[1] + more[1]}

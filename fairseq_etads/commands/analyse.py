@@ -8,12 +8,12 @@ from typing import Any, Dict, List, Sequence, Tuple
 from tabulate import tabulate
 from tqdm import tqdm
 
-from ..evaluation.analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, analyse_systems, extract_sentences
-from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib, draw_analysis
-from ..evaluation.rouge import RESAMPLES, RougeReport, RougeSettings, check_at_least, make_report, score_pairs
-from ..evaluation.summaries import find_leftover_marks, split_summary_into_sentences
+from ..evaluation.analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, analyse_systems, make_baseline_extract
+from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib, draw_summary_analysis
+from ..evaluation.rouge import RESAMPLES, RougeReport, RougeSettings, check_option_at_least, make_report, score_pairs
+from ..evaluation.summaries import find_leftover_marks_and_symbols, split_summary_into_sentences
 from ..platform.console import Parser, command
-from ..platform.outputs import check_outputs, write_text
+from ..platform.outputs import check_output_paths, write_text
 from ..version import get_version
 from .scoring_options import (
     add_scoring_options,
@@ -132,7 +132,7 @@ def _make_extracts(
         wanted["oracle"] = ("oracle", args.oracle)
     return {
         name: [
-            extract_sentences(kind, limit, document, [texts[number] for texts in references], settings)
+            make_baseline_extract(kind, limit, document, [texts[number] for texts in references], settings)
             for number, document in enumerate(tqdm(sources, desc=name, unit=" documents", disable=None))
         ]
         for name, (kind, limit) in wanted.items()
@@ -142,22 +142,22 @@ def _make_extracts(
 def analyse_files(args: argparse.Namespace) -> Dict[str, Any]:
     """Analyse the summaries of all systems, and return the report as a dictionary of JSON types."""
     settings = make_rouge_settings(args)
-    check_at_least(1, bootstrap=args.bootstrap, jobs=args.jobs)
-    check_at_least(0, seed=args.seed)
+    check_option_at_least(1, bootstrap=args.bootstrap, jobs=args.jobs)
+    check_option_at_least(0, seed=args.seed)
     for option, numbers in (
         ("lead", args.lead),
         ("lead-words", args.lead_words),
         ("oracle", [] if args.oracle is None else [args.oracle]),
     ):
         for number in numbers:
-            check_at_least(1, **{option: number})
+            check_option_at_least(1, **{option: number})
     files = parse_named_files(args.system, REFERENCE)
     names = [args.source, *args.reference, *files.values()]
     sources, *texts = read_summaries(names)
     references, outputs = texts[: len(args.reference)], dict(zip(files, texts[len(args.reference) :]))
     if not args.quiet:
         for name, lines in zip(names[1:], texts):
-            print_warnings("etads-analyse", find_leftover_marks(name, lines))
+            print_warnings("etads-analyse", find_leftover_marks_and_symbols(name, lines))
     mark = settings.sentence_mark
     systems = {
         name: [split_summary_into_sentences(line, mark, settings.split_sentences) for line in lines]
@@ -221,7 +221,7 @@ def main(args: argparse.Namespace) -> None:
         "--reference": args.reference,
         "--system": parse_named_files(args.system).values(),
     }
-    check_outputs({"--json": args.json, "--plot": args.plot}, inputs)
+    check_output_paths({"--json": args.json, "--plot": args.plot}, inputs)
     if args.plot:
         check_matplotlib("--plot")
     report = analyse_files(args)
@@ -235,7 +235,7 @@ def main(args: argparse.Namespace) -> None:
     if args.json:
         write_text(args.json, as_json + "\n")
     if args.plot:
-        draw_analysis(report["systems"], args.plot)
+        draw_summary_analysis(report["systems"], args.plot)
 
 
 if __name__ == "__main__":

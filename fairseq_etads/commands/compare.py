@@ -17,13 +17,18 @@ from ..evaluation.likelihood_file import (
     check_comparable,
     make_likelihood_file_path,
 )
-from ..evaluation.resampling import assign_family_indices, compare_pairs, compare_trainings, count_resampling_units
-from ..evaluation.rouge import FIGURES, check_at_least, score_pairs
-from ..evaluation.summaries import find_leftover_marks
+from ..evaluation.resampling import (
+    assign_family_indices,
+    compare_pairs,
+    compare_systems_over_runs,
+    count_resampling_units,
+)
+from ..evaluation.rouge import FIGURES, check_option_at_least, score_pairs
+from ..evaluation.summaries import find_leftover_marks_and_symbols
 from ..jobs.runs import find_checkpoint_and_data, silence_info_logs
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
-from ..platform.outputs import check_outputs, write_text
+from ..platform.outputs import check_output_paths, write_text
 from ..text.files import STANDARD_INPUT
 from ..version import get_version
 from .scoring_options import (
@@ -141,11 +146,11 @@ class _InputFiles(NamedTuple):
     references: List[str]
 
     @property
-    def has_several_trainings(self) -> bool:
+    def has_several_runs_per_system(self) -> bool:
         return len(self.first) > 1 or len(self.second) > 1
 
 
-def _sort_input_files(args: argparse.Namespace) -> _InputFiles:
+def _assign_files_to_systems(args: argparse.Namespace) -> _InputFiles:
     """Divide the arguments into files of system A, files of system B, and reference files.
 
     Raises:
@@ -193,7 +198,7 @@ def _load_family_indices(args: argparse.Namespace, documents: int) -> Optional[n
     return assign_family_indices([line.split("\t")[0] for line in lines])
 
 
-def _warn_about_few(units: int, args: argparse.Namespace) -> None:
+def _warn_about_small_sample(units: int, args: argparse.Namespace) -> None:
     """Print a warning if there are too few documents or families for reliable intervals and p-values."""
     if units >= FEW or args.quiet:
         return
@@ -223,9 +228,9 @@ def _make_score_rows(
         args: parsed command-line arguments.
     """
     several = len(first) > 1 or len(second) > 1
-    _warn_about_few(count_resampling_units(first.shape[1], families), args)
+    _warn_about_small_sample(count_resampling_units(first.shape[1], families), args)
     tests = (
-        compare_trainings(first, second, args.bootstrap, args.seed, families)
+        compare_systems_over_runs(first, second, args.bootstrap, args.seed, families)
         if several
         else compare_pairs(first[0], second[0], args.bootstrap, args.seed, families)
     )
@@ -246,7 +251,7 @@ def _make_score_rows(
 
 def _list_input_names(given: _InputFiles) -> Dict[str, Any]:
     """Return the names of the input files for the report."""
-    if given.has_several_trainings:
+    if given.has_several_runs_per_system:
         return {"first_files": given.first, "second_files": given.second}
     return {"first_file": given.first[0], "second_file": given.second[0]}
 
@@ -256,7 +261,7 @@ def _format_test_signature(
 ) -> str:
     """Format the last part of the signature, which describes the statistical tests."""
     tests = "paired-bootstrap,approximate-randomisation"
-    if given.has_several_trainings:
+    if given.has_several_runs_per_system:
         tests = f"paired-bootstrap-and-t-of-trainings|trainings:{len(given.first)},{len(given.second)}"
     if families is not None:
         tests += f"|families:{count_resampling_units(documents, families)}"
@@ -266,13 +271,13 @@ def _format_test_signature(
 def compare_files(args: argparse.Namespace, given: _InputFiles) -> Dict[str, Any]:
     """Compare two systems with ROUGE and other metrics, and return the report as a dictionary of JSON types."""
     settings = make_rouge_settings(args)
-    check_at_least(1, jobs=args.jobs)
+    check_option_at_least(1, jobs=args.jobs)
     other_scores.check_score_options(args)
     names = [*given.first, *given.second, *given.references]
     texts = read_summaries(names)
     if not args.quiet:
         for name, lines in zip(names, texts):
-            print_warnings("etads-compare", find_leftover_marks(name, lines))
+            print_warnings("etads-compare", find_leftover_marks_and_symbols(name, lines))
     figure = list(FIGURES).index(args.figure)
     others = load_scorers(args)
     systems = len(given.first) + len(given.second)
@@ -360,9 +365,9 @@ def _format_table(report: Dict[str, Any], figure: str) -> str:
 @command(_build_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-compare``."""
-    given = _sort_input_files(args)
+    given = _assign_files_to_systems(args)
     check_writable("--json", args.json)
-    check_outputs(
+    check_output_paths(
         {"--json": args.json},
         {
             "A": given.first,
@@ -372,8 +377,8 @@ def main(args: argparse.Namespace) -> None:
             **other_scores.list_score_inputs(args),
         },
     )
-    check_at_least(1, bootstrap=args.bootstrap)
-    check_at_least(0, seed=args.seed)
+    check_option_at_least(1, bootstrap=args.bootstrap)
+    check_option_at_least(0, seed=args.seed)
     report = compare_likelihoods(args, given) if args.likelihood else compare_files(args, given)
     print(f"A: {', '.join(given.first)}\nB: {', '.join(given.second)}")
     print("".join(f"reference: {name}\n" for name in given.references))

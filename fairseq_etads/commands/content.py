@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..jobs.run_record import find_prepared_folder
 from ..jobs.runs import silence_info_logs
-from ..platform.console import Parser, check_positive, command
+from ..platform.console import Parser, check_positive_options, command
 from ..search.content.features import DOCUMENTS
 from .labels import get_binarised_folder
 
@@ -58,12 +58,12 @@ examples:
 @command(_build_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-content``."""
-    check_positive(documents=args.documents)
+    check_positive_options(documents=args.documents)
     folder = get_binarised_folder(find_prepared_folder(args.run, args.prepared))
-    from ..jobs.content import train_content
+    from ..jobs.content import train_content_model
 
     silence_info_logs()
-    for said in train_content(args.run, folder, args.documents, args.seed):
+    for said in train_content_model(args.run, folder, args.documents, args.seed):
         print(said)
 
 

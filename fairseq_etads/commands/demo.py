@@ -10,7 +10,7 @@ import webbrowser
 from concurrent.futures import Future
 from typing import Any, Callable
 
-from ..platform.console import Parser, add_device_option, command, limit_shape_caches
+from ..platform.console import Parser, add_device_option, command, limit_matrix_kernel_caches
 from ..platform.errors import InputError
 from ..platform.extras import format_install_command
 from ..summarizer.folder.config import EXTRACTOR, FolderConfig, add_folder_argument, read_config
@@ -102,7 +102,7 @@ def _open_socket(port: int) -> socket.socket:
 
 def _load_summarizer(args: argparse.Namespace) -> Any:
     """Load the model, and generate a summary to warm it up."""
-    limit_shape_caches()
+    limit_matrix_kernel_caches()
     from ..summarizer import Summarizer
 
     logging.getLogger("asyncio").setLevel(logging.WARNING)  # importing fairseq causes all loggers to show all messages

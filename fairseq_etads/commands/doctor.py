@@ -8,7 +8,7 @@ import time
 from importlib import metadata
 from typing import Iterator, Tuple
 
-from ..platform.console import Parser, command, limit_shape_caches
+from ..platform.console import Parser, command, limit_matrix_kernel_caches
 from ..platform.errors import InputError
 from ..platform.extras import EXTRAS, find_missing_modules, format_install_command
 from ..summarizer.folder.config import find_folder
@@ -50,13 +50,13 @@ def _list_machine_properties() -> Iterator[Tuple[str, str]]:
     """Yield the names and values of the machine properties that torch reports."""
     import torch
 
-    from ..kernels.cpu import can_pack_weights, has_fast_bfloat16, measure_int8_levels
+    from ..kernels.cpu import can_pack_weights, find_exact_int8_levels, has_fast_bfloat16
 
     yield "system", platform.platform()
     features = [f"torch uses {torch.backends.cpu.get_cpu_capability()}"]
     features.append("bfloat16 instructions" if has_fast_bfloat16() else "no bfloat16 instructions")
     features.append("packed weights" if can_pack_weights(torch.float32) else "no packed weights")
-    features.append("8-bit products" if measure_int8_levels() else "no 8-bit products")
+    features.append("8-bit products" if find_exact_int8_levels() else "no 8-bit products")
     yield "processor", ", ".join(features)
     limit = os.environ.get("OMP_NUM_THREADS")
     given = f", OMP_NUM_THREADS={limit}" if limit else ""
@@ -100,7 +100,7 @@ def _test_summarisation() -> None:
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads doctor``."""
     _print_section("versions", _list_versions())
-    limit_shape_caches()
+    limit_matrix_kernel_caches()
     _print_section("machine", _list_machine_properties())
     _print_section("optional parts", _list_extras())
     try:

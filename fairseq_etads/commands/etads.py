@@ -4,7 +4,7 @@ import importlib
 import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
-from ..platform.console import USER_ERROR, escape_unprintable, find_closest, run_command
+from ..platform.console import USER_ERROR, escape_unprintable, find_closest_word, run_command
 from ..version import get_version
 
 
@@ -112,7 +112,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if name == "--version":
         return run_command("etads", lambda: print(f"etads {get_version()}"))
     if name not in get_commands_by_name():
-        near = find_closest(name, get_commands_by_name())
+        near = find_closest_word(name, get_commands_by_name())
         advice = f"; did you mean {near}?" if near else ""
         print(f"etads: no command {escape_unprintable(name)}{advice} (etads lists all commands)", file=sys.stderr)
         return USER_ERROR

@@ -7,17 +7,17 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional
 
-from ..data.preparation import read_prepared_options
+from ..data.preparation import read_inference_preprocessing_options
 from ..jobs.recipe_choice import read_decoding_options
 from ..jobs.run_record import RunRecord, find_prepared_folder
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..search import call_options
 from ..search.content.model import FILE as CONTENT
-from ..summarizer.folder.card import CardInfo, check_language_or_licence_code, make_model_card, read_scores
+from ..summarizer.folder.card import ModelCardMetadata, check_language_or_licence_code, make_model_card, read_scores
 from ..summarizer.folder.config import DTYPES, SHORTLIST
 from ..text.picking import FILE as PICKING
-from ..text.picking import PickingSettings
+from ..text.picking import SentencePickingSettings
 
 EXAMPLES = """\
 examples:
@@ -139,9 +139,11 @@ def _find_extractor_run(args: argparse.Namespace, prepared: Path) -> Optional[Pa
     return None
 
 
-def _read_picking(run: Path) -> PickingSettings:
+def _read_sentence_picking_settings(run: Path) -> SentencePickingSettings:
     """Read picking.json of an extractor. Raises InputError if the extractor was not used to shorten documents."""
-    return PickingSettings.read(run / PICKING, "name a run that etads-shorten has used to shorten the documents")
+    return SentencePickingSettings.read(
+        run / PICKING, "name a run that etads-shorten has used to shorten the documents"
+    )
 
 
 def _find_content_model(args: argparse.Namespace, extractor: Optional[Path]) -> Optional[Path]:
@@ -198,7 +200,7 @@ def _collect_extractor_files(run: Path, content: Optional[Path], make: Callable[
     if checkpoint is None:
         raise InputError(f"--extractor {run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt in it")
     extra = {PICKING: run / PICKING, **({} if content is None else {CONTENT: content})}
-    return make(checkpoint, prepared / "bin", read_prepared_options(prepared), extra)
+    return make(checkpoint, prepared / "bin", read_inference_preprocessing_options(prepared), extra)
 
 
 def _read_report(path: Path) -> Dict[str, Any]:
@@ -210,12 +212,12 @@ def _read_report(path: Path) -> Dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _collect_card_info(
+def _collect_model_card_fields(
     args: argparse.Namespace, prepared: Path, extractor: Optional[Path], content: Optional[Path]
-) -> CardInfo:
+) -> ModelCardMetadata:
     record = RunRecord.read(args.run)
     scores = args.scores or args.run / "rouge.json"
-    return CardInfo(
+    return ModelCardMetadata(
         title=" ".join((args.title or args.folder.resolve().name).split()),
         license=check_language_or_licence_code("--license", args.license),
         language=check_language_or_licence_code("--language", args.language),
@@ -223,7 +225,7 @@ def _collect_card_info(
         scores=read_scores(scores) if args.scores or scores.is_file() else None,
         text_report=_read_report(args.run / "text" / "report.json"),
         prepared_report=_read_report(prepared / "report.json"),
-        picked_words=0 if extractor is None else _read_picking(extractor).words,
+        picked_words=0 if extractor is None else _read_sentence_picking_settings(extractor).words,
         has_content=content is not None,
     )
 
@@ -249,8 +251,8 @@ def main(args: argparse.Namespace) -> None:
     of_extractor = content is not None and _needs_extractor_probabilities(content)
     chooses = {} if content is None else {"choose": "content" if of_extractor else "hypothesis"}
     call_options.make_call_settings({**call_options.DEFAULTS, **chooses}, decoding)
-    info = _collect_card_info(args, prepared, extractor_run, content)
-    text_options = read_prepared_options(prepared)
+    info = _collect_model_card_fields(args, prepared, extractor_run, content)
+    text_options = read_inference_preprocessing_options(prepared)
     idf = prepared / "factors" / "idf.txt"
     logging.getLogger("fairseq_etads").setLevel(
         logging.WARNING

@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 from ..jobs.runs import silence_info_logs
-from ..platform.console import Parser, check_positive, command
+from ..platform.console import Parser, check_positive_options, command
 from ..platform.errors import InputError
-from ..platform.outputs import check_outputs
+from ..platform.outputs import check_output_paths
 from .labels import get_binarised_folder
 
 WAYS = ("lead", "oracle", "labels", "selector", "content", "tagger", "phrases")
@@ -103,7 +103,7 @@ examples:
 
 def _check_options(args: argparse.Namespace) -> None:
     """Raise InputError if an option has an invalid value, has no effect or is missing."""
-    check_positive(
+    check_positive_options(
         sentences=args.sentences, words=args.words, at_least=args.at_least, truncate_source=args.truncate_source
     )
     needs = args.by in BY_PROBABILITIES
@@ -136,7 +136,7 @@ def main(args: argparse.Namespace) -> None:
     _check_options(args)
     if args.truncate_source is None and args.by != "content":
         args.truncate_source = 400
-    check_outputs({"OUTPUT": args.output}, {})
+    check_output_paths({"OUTPUT": args.output}, {})
     folder = get_binarised_folder(args.data)
     from ..jobs.extract import write_extracts
 

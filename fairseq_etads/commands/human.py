@@ -14,15 +14,15 @@ from ..evaluation.human import (
     aggregate_ratings,
     format_csv_sheet,
     format_html_sheet,
-    make_key,
+    make_blinding_key,
     make_sheet_identity,
     read_key,
     read_sheet,
 )
-from ..evaluation.rouge import RESAMPLES, SEED, check_at_least
-from ..evaluation.summaries import SENTENCE_MARK, find_leftover_marks, split_summary_into_sentences
+from ..evaluation.rouge import RESAMPLES, SEED, check_option_at_least
+from ..evaluation.summaries import SENTENCE_MARK, find_leftover_marks_and_symbols, split_summary_into_sentences
 from ..platform.console import Parser, command
-from ..platform.outputs import check_outputs, make_output_folder, open_output, write_text
+from ..platform.outputs import check_output_paths, make_output_folder, open_output, write_text
 from ..version import get_version
 from .scoring_options import add_resampling_options, check_writable, parse_named_files, print_warnings, read_summaries
 
@@ -99,22 +99,22 @@ def _join_sentences(line: str, sentence_mark: str) -> str:
 
 
 def _make_sheets(args: argparse.Namespace) -> None:
-    check_at_least(0, seed=args.seed)
+    check_option_at_least(0, seed=args.seed)
     files = parse_named_files(args.system)
     lines = read_summaries([args.source, *files.values()])
     for name, summaries in zip(() if args.quiet else files.values(), lines[1:]):
-        print_warnings("etads-human", find_leftover_marks(name, summaries))
+        print_warnings("etads-human", find_leftover_marks_and_symbols(name, summaries))
     sources, *texts = ([_join_sentences(line, args.sentence_mark) for line in several] for several in lines)
     key_path = args.key.resolve()
     if args.out.resolve() in (key_path, *key_path.parents):
         raise ValueError(f"--key {args.key}: choose a path outside {args.out}, because annotators receive that folder")
-    check_outputs({"--key": args.key}, {})
+    check_output_paths({"--key": args.key}, {})
     for path in (args.key, args.out):
         if path.exists() and (path.is_file() or any(path.iterdir())):
             raise ValueError(f"{path} exists; its sheets may already have been distributed")
     outputs: Dict[str, Sequence[str]] = dict(zip(files, texts))
     each = args.items if args.each is None else args.each
-    key = make_key(len(sources), list(files), args.items, args.annotators, each, args.seed)
+    key = make_blinding_key(len(sources), list(files), args.items, args.annotators, each, args.seed)
     # The sheets and the key receive their final names only when all of them are complete, and the key comes last.
     with open_output(args.key) as key_file:
         key_file.write(json.dumps(key, indent=1, ensure_ascii=False) + "\n")
@@ -133,11 +133,11 @@ def _make_sheets(args: argparse.Namespace) -> None:
     )
 
 
-def _score_sheets(args: argparse.Namespace) -> None:
-    check_at_least(1, bootstrap=args.bootstrap)
-    check_at_least(0, seed=args.seed)
+def _evaluate_rating_sheets(args: argparse.Namespace) -> None:
+    check_option_at_least(1, bootstrap=args.bootstrap)
+    check_option_at_least(0, seed=args.seed)
     check_writable("--json", args.json)
-    check_outputs({"--json": args.json}, {"KEY": args.key, "SHEET": args.sheets})
+    check_output_paths({"--json": args.json}, {"KEY": args.key, "SHEET": args.sheets})
     key = read_key(args.key)
     ratings: List[Rating] = []
     problems: List[str] = []
@@ -181,7 +181,7 @@ def main(args: argparse.Namespace) -> None:
     if args.command == "make":
         _make_sheets(args)
     else:
-        _score_sheets(args)
+        _evaluate_rating_sheets(args)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..data.labels.files import make_label_file_name
 from ..jobs.runs import silence_info_logs
-from ..platform.console import Parser, check_positive, command
+from ..platform.console import Parser, check_positive_options, command
 from ..platform.errors import InputError
 
 KINDS = {
@@ -90,7 +90,7 @@ def get_binarised_folder(data: Path) -> Path:
 @command(_build_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-labels``."""
-    check_positive(jobs=args.jobs, truncate_source=args.truncate_source)
+    check_positive_options(jobs=args.jobs, truncate_source=args.truncate_source)
     if args.pairs is not None:
         for option, value in (("kind", args.kind), ("out", args.out)):
             if value is not None:

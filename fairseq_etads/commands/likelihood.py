@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..evaluation.likelihood_file import make_likelihood_file_path
 from ..jobs.runs import add_run_options, find_checkpoint_and_data, silence_info_logs
-from ..platform.console import Parser, check_positive, command
+from ..platform.console import Parser, check_positive_options, command
 
 
 def _build_parser() -> argparse.ArgumentParser:
@@ -34,14 +34,14 @@ examples:
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-likelihood``."""
     checkpoint, data = find_checkpoint_and_data(args.run, args.checkpoint, args.prepared)
-    check_positive(max_tokens=args.max_tokens)
+    check_positive_options(max_tokens=args.max_tokens)
     from ..jobs.likelihood import compute_split_likelihoods
 
     silence_info_logs()
 
     path = make_likelihood_file_path(args.run, args.subset, args.checkpoint)
     found, is_new = compute_split_likelihoods(checkpoint, data, args.subset, path, args.max_tokens, args.device)
-    print(f"{path}: {found.format_summary()}" + ("" if is_new else " (scored before)"))
+    print(f"{path}: {found.format_mean_and_perplexity()}" + ("" if is_new else " (scored before)"))
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from ..jobs.runs import silence_info_logs
-from ..platform.console import Parser, add_device_option, check_positive, command
+from ..platform.console import Parser, add_device_option, check_positive_options, command
 from ..platform.errors import InputError
-from ..platform.outputs import check_outputs
+from ..platform.outputs import check_output_paths
 from ..text.words import WORD_KINDS
 
 
@@ -147,17 +147,17 @@ def _add_train_parser(commands: Any) -> None:
     add_device_option(add)
 
 
-def _synthesise_pairs(args: argparse.Namespace) -> None:
+def _synthesise_entailment_pairs(args: argparse.Namespace) -> None:
     from ..jobs.nli_synthesis import write_synthetic_pairs
 
-    check_positive(documents=args.documents)
+    check_positive_options(documents=args.documents)
     for line in write_synthetic_pairs(args.text, args.out, args.documents, args.seed):
         print(line)
 
 
 def _train_model(args: argparse.Namespace) -> None:
-    check_positive(size=args.size, embed_dim=args.embed_dim, width=args.width, batch_size=args.batch_size)
-    check_positive(epochs=args.epochs, patience=args.patience)
+    check_positive_options(size=args.size, embed_dim=args.embed_dim, width=args.width, batch_size=args.batch_size)
+    check_positive_options(epochs=args.epochs, patience=args.patience)
     if not 0 <= args.dropout < 1:
         raise InputError(f"--dropout {args.dropout}: choose a probability, at least 0 and below 1")
     if not 0 < args.lr < math.inf:
@@ -172,9 +172,9 @@ def _train_model(args: argparse.Namespace) -> None:
     print(train_entailment_model(args.out, EntailmentSettings(**given), args.epochs, args.patience, args.device))
 
 
-def _score_model(args: argparse.Namespace) -> None:
+def _evaluate_entailment_model(args: argparse.Namespace) -> None:
     in_model = list(args.model.iterdir()) if args.model.is_dir() else [args.model]
-    check_outputs({"--out": args.out}, {"MODEL": in_model, "PAIRS": args.pairs})
+    check_output_paths({"--out": args.out}, {"MODEL": in_model, "PAIRS": args.pairs})
     from ..jobs.nli_training import evaluate_entailment_model
 
     silence_info_logs()
@@ -184,7 +184,9 @@ def _score_model(args: argparse.Namespace) -> None:
 @command(_build_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-nli``."""
-    {"synthesise": _synthesise_pairs, "train": _train_model, "score": _score_model}[args.command](args)
+    {"synthesise": _synthesise_entailment_pairs, "train": _train_model, "score": _evaluate_entailment_model}[
+        args.command
+    ](args)
 
 
 if __name__ == "__main__":

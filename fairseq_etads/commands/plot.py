@@ -84,7 +84,7 @@ def _read_logs(runs: Sequence[str]) -> Dict[str, TrainingLog]:
     return logs
 
 
-def _parse_figures(text: Optional[str], logs: Dict[str, TrainingLog]) -> Optional[List[str]]:
+def _parse_metric_names(text: Optional[str], logs: Dict[str, TrainingLog]) -> Optional[List[str]]:
     """Return the metric names in --figures. Raises InputError if a metric does not occur in any log."""
     if text is None:
         return None
@@ -124,7 +124,7 @@ def main(args: argparse.Namespace) -> None:
     check_writable("--out", out, *PLOT_SUFFIXES)
     check_matplotlib("--out")
     logs = _read_logs(args.runs)
-    draw_curves(logs, out, _parse_figures(args.figures, logs))
+    draw_curves(logs, out, _parse_metric_names(args.figures, logs))
     for name, log in logs.items():
         print(_describe_run(name, log))
     print(f"curves: {escape_unprintable(out)}")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from ..evaluation.reranking import LENGTHS
 from ..jobs.runs import silence_info_logs
-from ..platform.console import Parser, add_device_option, check_positive, command
+from ..platform.console import Parser, add_device_option, check_positive_options, command
 from ..platform.errors import InputError
-from ..platform.outputs import check_outputs
+from ..platform.outputs import check_output_paths
 from .labels import get_binarised_folder
 
 
@@ -119,7 +119,7 @@ def find_checkpoint(path: Path, option: str) -> Path:
 @command(_build_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-rewrite``."""
-    check_positive(
+    check_positive_options(
         beam=args.beam,
         max_len=args.max_len,
         sentences=args.sentences,
@@ -134,7 +134,7 @@ def main(args: argparse.Namespace) -> None:
         raise InputError("--rerank: has no effect with --beam 1, which produces only one candidate")
     if args.rerank_length != LENGTHS[0] and not args.rerank:
         raise InputError(f"--rerank-length {args.rerank_length}: has no effect without --rerank")
-    check_outputs({"OUTPUT": args.output}, {})
+    check_output_paths({"OUTPUT": args.output}, {})
     folder = get_binarised_folder(args.data)
     for option in ("extractor", "abstractor"):
         setattr(args, option, find_checkpoint(getattr(args, option), f"--{option}"))

@@ -8,10 +8,10 @@ from typing import Sequence
 import numpy as np
 
 from ..evaluation import other_scores
-from ..evaluation.rouge import FIGURES, RESAMPLES, check_at_least, make_report, score_pairs
-from ..evaluation.summaries import find_leftover_marks, find_swapped_inputs
+from ..evaluation.rouge import FIGURES, RESAMPLES, check_option_at_least, make_report, score_pairs
+from ..evaluation.summaries import find_leftover_marks_and_symbols, find_swapped_hypotheses_and_references
 from ..platform.console import Parser, command
-from ..platform.outputs import check_outputs, write_text
+from ..platform.outputs import check_output_paths, write_text
 from .scoring_options import (
     add_scoring_options,
     check_writable,
@@ -22,7 +22,7 @@ from .scoring_options import (
 )
 
 
-def write_examples(
+def write_scores_per_example(
     path: str, scores: np.ndarray, metrics: Sequence[str], heads: Sequence[str], figures: np.ndarray
 ) -> None:
     """Write the scores of each example as JSON Lines or, if the file name ends in .tsv, as a tab-separated table.
@@ -93,27 +93,27 @@ def main(args: argparse.Namespace) -> None:
         args.bytes, args.multi = 75, args.multi or "average"
     check_writable("--per-example", args.per_example, ".jsonl", ".tsv")
     check_writable("--json", args.json)
-    check_outputs(
+    check_output_paths(
         {"--per-example": args.per_example, "--json": args.json},
         {"HYP": args.hypothesis, "REF": args.references, **other_scores.list_score_inputs(args)},
     )
     settings = make_rouge_settings(args)
-    check_at_least(1, jobs=args.jobs)
-    check_at_least(0, bootstrap=args.bootstrap, seed=args.seed)
+    check_option_at_least(1, jobs=args.jobs)
+    check_option_at_least(0, bootstrap=args.bootstrap, seed=args.seed)
     other_scores.check_score_options(args)
     names = [args.hypothesis, *args.references]
     texts = read_summaries(names)
     if not args.quiet:
-        print_warnings("etads-rouge", find_swapped_inputs(args.hypothesis, args.references, texts))
+        print_warnings("etads-rouge", find_swapped_hypotheses_and_references(args.hypothesis, args.references, texts))
         for name, lines in zip(names, texts):
-            print_warnings("etads-rouge", find_leftover_marks(name, lines))
+            print_warnings("etads-rouge", find_leftover_marks_and_symbols(name, lines))
     others = load_scorers(args)
     scores = score_pairs(texts[0], texts[1:], settings, args.jobs, progress=True)
     heads, figures, signatures = other_scores.compute_scores(others, texts[0], texts[1:], settings)
     report = make_report(scores, texts[0], len(texts) - 1, settings, args.bootstrap, args.seed)
     if args.per_example:
-        write_examples(args.per_example, scores, settings.metrics, heads, figures)
-    also = other_scores.describe_scores(heads, figures, signatures, args.bootstrap, args.seed) if others else None
+        write_scores_per_example(args.per_example, scores, settings.metrics, heads, figures)
+    also = other_scores.make_score_report(heads, figures, signatures, args.bootstrap, args.seed) if others else None
     files = {"hypothesis_file": names[0], "reference_files": names[1:]}
     as_json = json.dumps({**files, **report.to_dict(), **({"also": also} if also else {})}, indent=2)
     heading = "\n".join([f"hypothesis: {names[0]}", *(f"reference:  {name}" for name in names[1:])])

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from ..jobs.runs import add_run_options, find_checkpoint_and_data, silence_info_logs
-from ..platform.console import Parser, check_positive, command
-from ..platform.outputs import check_outputs
+from ..platform.console import Parser, check_positive_options, command
+from ..platform.outputs import check_output_paths
 
 
 def _build_parser() -> argparse.ArgumentParser:
@@ -59,8 +59,8 @@ examples:
 @command(_build_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-select``."""
-    check_positive(max_tokens=args.max_tokens, truncate_source=args.truncate_source)
-    check_outputs({"--report": args.report}, {})
+    check_positive_options(max_tokens=args.max_tokens, truncate_source=args.truncate_source)
+    check_output_paths({"--report": args.report}, {})
     checkpoint, data = find_checkpoint_and_data(args.run, args.checkpoint, args.prepared)
     from ..jobs.select import write_probabilities
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from ..jobs.runs import silence_info_logs
-from ..platform.console import Parser, check_positive, command
+from ..platform.console import Parser, check_positive_options, command
 from ..platform.errors import InputError
 from ..text.picking import FACTOR, WORDS
 
@@ -65,7 +65,7 @@ examples:
 @command(_build_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-shorten``."""
-    check_positive(words=args.words)
+    check_positive_options(words=args.words)
     args.prepared = args.prepared or args.run / "prepared"
     if not args.text.is_dir():
         raise InputError(f"TEXT {args.text}: there is no such folder")
@@ -73,10 +73,10 @@ def main(args: argparse.Namespace) -> None:
         raise InputError(
             f"OUT {args.out}: is the same folder as TEXT, where its documents would be overwritten; name another folder"
         )
-    from ..jobs.shorten import shorten_splits
+    from ..jobs.shorten import write_shortened_splits
 
     silence_info_logs()
-    for said in shorten_splits(args):
+    for said in write_shortened_splits(args):
         print(said)
 
 

@@ -5,9 +5,9 @@ import sys
 from pathlib import Path
 
 from ..jobs.runs import silence_info_logs
-from ..platform.console import Parser, check_positive, command
+from ..platform.console import Parser, check_positive_options, command
 from ..platform.errors import InputError
-from ..platform.outputs import check_outputs
+from ..platform.outputs import check_output_paths
 from ..summarizer.folder.config import SHORTLIST
 from .labels import get_binarised_folder
 
@@ -74,13 +74,13 @@ examples:
 @command(_build_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-shortlist``."""
-    check_positive(frequent=args.frequent, per_word=args.per_word)
-    check_positive(truncate_source=args.truncate_source, truncate_target=args.truncate_target)
+    check_positive_options(frequent=args.frequent, per_word=args.per_word)
+    check_positive_options(truncate_source=args.truncate_source, truncate_target=args.truncate_target)
     folder = get_binarised_folder(args.data)
     path = args.out or folder / SHORTLIST
     if path.is_dir():
         raise InputError(f"--out {path}: is a folder; name a file")
-    check_outputs({"--out": path}, {})
+    check_output_paths({"--out": path}, {})
     from ..jobs.shortlist import ShortlistLimits, make_shortlist
 
     silence_info_logs()

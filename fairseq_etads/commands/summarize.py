@@ -16,17 +16,23 @@ from ..platform.console import (
     add_max_tokens_option,
     command,
     escape_unprintable,
-    limit_shape_caches,
+    limit_matrix_kernel_caches,
 )
 from ..platform.errors import InputError
-from ..platform.outputs import check_outputs, open_binary_output
+from ..platform.outputs import check_output_paths, open_binary_output
 from ..search import call_options
 from ..summarizer.folder.config import CONFIG, WEIGHTS, add_folder_argument, read_config
 from ..summarizer.surprisal import UNUSUAL
 from ..text.checksums import NAME as CHECKSUMS
 from ..text.checksums import compute_sha256
 from ..text.files import ESCAPE_INVALID, STANDARD_INPUT
-from ..text.records import NewDocument, add_input_format, choose_input_format, describe_document_unit, read_documents
+from ..text.records import (
+    InputDocument,
+    add_input_format_options,
+    choose_input_format,
+    describe_document_unit,
+    read_documents,
+)
 from ..text.resumable import ResumableWriter
 
 EXAMPLES = """\
@@ -67,7 +73,7 @@ def _build_parser() -> argparse.ArgumentParser:
         default=[STANDARD_INPUT],
         help="files or folders containing documents, optionally compressed; - reads standard input (default)",
     )
-    add_input_format(parser)
+    add_input_format_options(parser)
     add("--output", metavar="FILE", help="output file for the summaries (default: standard output)")
     add(
         "--output-format",
@@ -125,7 +131,7 @@ class _ProgressReport:
         if not self.quiet:
             print(f"== {escape_unprintable(text)}", file=sys.stderr)
 
-    def count_document(self, document: NewDocument, summary: Any) -> None:
+    def count_document(self, document: InputDocument, summary: Any) -> None:
         """Count a document for the report.
 
         A message is printed if there is a problem or if the document is unlike the training documents.
@@ -185,7 +191,7 @@ class _ProgressReport:
             print(f"etads-summarize: {failed:,} documents have no summary, for the reasons above", file=sys.stderr)
 
 
-def _format_line(document: NewDocument, summary: Any, output_format: str) -> str:
+def _format_summary_line(document: InputDocument, summary: Any, output_format: str) -> str:
     """Format a summary as one line of the output."""
     if output_format == "text":
         return " ".join(summary.text.split())
@@ -198,9 +204,9 @@ def _choose_output_format(args: argparse.Namespace) -> str:
     return str(args.output_format or ("jsonl" if Path(args.output or "").suffix == ".jsonl" else "text"))
 
 
-def _stream_summaries(args: argparse.Namespace, summarizer: Any, documents: Iterator[NewDocument]) -> Iterator[Any]:
+def _stream_summaries(args: argparse.Namespace, summarizer: Any, documents: Iterator[InputDocument]) -> Iterator[Any]:
     """Yield each document together with its summary, in document order."""
-    waiting: Deque[NewDocument] = deque()
+    waiting: Deque[InputDocument] = deque()
 
     def texts() -> Iterator[str]:
         for document in documents:
@@ -213,7 +219,7 @@ def _stream_summaries(args: argparse.Namespace, summarizer: Any, documents: Iter
 
 
 def _load_summarizer(args: argparse.Namespace) -> Any:
-    limit_shape_caches()
+    limit_matrix_kernel_caches()
     from ..summarizer import Summarizer
 
     logging.getLogger("fairseq_etads").setLevel(logging.ERROR if args.quiet else logging.WARNING)
@@ -227,7 +233,7 @@ def _write_to_stream(args: argparse.Namespace, kind: str, report: _ProgressRepor
     output_format = _choose_output_format(args)
     report.start_progress_bar()
     for document, summary in _stream_summaries(args, summarizer, documents):
-        line = _format_line(document, summary, output_format)
+        line = _format_summary_line(document, summary, output_format)
         if stream is sys.stdout and stream.isatty():
             print(line, flush=True)
         else:
@@ -247,7 +253,7 @@ def _write_to_file(args: argparse.Namespace, kind: str, report: _ProgressReport)
             raise InputError(f"--output {path}: FILE {name} is this folder, so its files are documents; name another")
     output_format = _choose_output_format(args)
     inside = [path for name in args.files if Path(name).is_dir() for path in Path(name).iterdir()]
-    check_outputs({"--output": path}, {"FILE": [*args.files, *inside]})
+    check_output_paths({"--output": path}, {"FILE": [*args.files, *inside]})
     output = ResumableWriter(path, _collect_output_settings(args, kind, output_format))
     with contextlib.closing(output):
         documents = read_documents([Path(name) for name in args.files], kind, args.source_column, ESCAPE_INVALID)
@@ -271,7 +277,7 @@ def _write_to_file(args: argparse.Namespace, kind: str, report: _ProgressReport)
         try:
             for document, summary in _stream_summaries(args, summarizer, documents):
                 problem = document.problem or summary.problem
-                output.write(document, _format_line(document, summary, output_format), bool(problem))
+                output.write(document, _format_summary_line(document, summary, output_format), bool(problem))
                 report.count_document(document, summary)
                 if time.monotonic() - marked > SECONDS_BETWEEN_MARKS:
                     output.record_progress()

@@ -24,13 +24,13 @@ from ..platform.console import (
     add_max_tokens_option,
     command,
     escape_unprintable,
-    limit_shape_caches,
+    limit_matrix_kernel_caches,
 )
 from ..platform.errors import InputError
 from ..summarizer.folder.config import find_folder, read_config
 from ..text.csv_rows import COLUMNS
 from ..text.files import STANDARD_INPUT
-from ..text.records import SOURCE_COLUMNS, guess_format, read_column_names, read_documents
+from ..text.records import SOURCE_COLUMNS, guess_input_format, read_column_names, read_documents
 from ..text.words import SENTENCE_MARK
 
 TARGET_COLUMNS = tuple(dict.fromkeys(target for _, target in COLUMNS))
@@ -185,7 +185,7 @@ def _read_texts(path: Path, option: str, column_option: str, asked: str, usual: 
         raise InputError(f"{option} -: must be a file, because it is read again when tuning is resumed")
     if not path.is_file():
         raise InputError(f"{option} {path}: {'is a folder; give a file' if path.is_dir() else 'no such file'}")
-    kind, column = guess_format([path], text="lines"), ""
+    kind, column = guess_input_format([path], text="lines"), ""
     if kind != "lines":
         names = read_column_names(path, kind)
         column = asked or next((name for name in usual if name in names), "")
@@ -203,11 +203,11 @@ def _read_texts(path: Path, option: str, column_option: str, asked: str, usual: 
     return texts
 
 
-def _read_pairs(args: argparse.Namespace) -> Tuple[List[str], List[str]]:
+def _read_document_reference_pairs(args: argparse.Namespace) -> Tuple[List[str], List[str]]:
     """Read the documents and their reference summaries. The sentences of a reference are joined into one line."""
     target = args.target or args.source
     documents = _read_texts(args.source, "DOCUMENTS", "--source-column", args.source_column, SOURCE_COLUMNS)
-    if args.target is None and guess_format([args.source], text="lines") == "lines":
+    if args.target is None and guess_input_format([args.source], text="lines") == "lines":
         raise InputError(
             f"REFERENCES are missing: {args.source} has plain lines without fields for documents and references"
         )
@@ -231,7 +231,7 @@ def _parse_ranges(given: List[str]) -> Dict[str, str]:
     return ranges
 
 
-def _make_listener(metric: str, quiet: bool) -> Any:
+def _make_tuning_progress_listener(metric: str, quiet: bool) -> Any:
     """Create a listener that shows a progress bar on a terminal and prints one line for each trial."""
     from tqdm import tqdm
 
@@ -320,11 +320,11 @@ def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-tune``."""
     _check_options(args)
     ranges = _parse_ranges(args.ranges)
-    documents, references = _read_pairs(args)
+    documents, references = _read_document_reference_pairs(args)
     out = args.out or Path(os.path.abspath(args.folder) + "-tuning")
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: is a file; name a folder")
-    limit_shape_caches()
+    limit_matrix_kernel_caches()
     from ..summarizer import Summarizer
     from ..summarizer.folder.defaults import check_writable
 
@@ -336,16 +336,16 @@ def main(args: argparse.Namespace) -> None:
         "seed": args.seed,
         "max_tokens": args.max_tokens,
         "state_bytes": args.encoder_memory << 20,
-        "listener": _make_listener(args.metric, args.quiet),
+        "listener": _make_tuning_progress_listener(args.metric, args.quiet),
     }
     load = functools.partial(Summarizer.load, args.folder, args.device)
     if args.mert:
-        _tune_weights(args, load, documents, references, out, common)
+        _tune_score_weights_with_mert(args, load, documents, references, out, common)
     else:
-        _search_options(args, load, documents, references, out, ranges, common)
+        _search_best_decoding_options(args, load, documents, references, out, ranges, common)
 
 
-def _search_options(
+def _search_best_decoding_options(
     args: argparse.Namespace,
     load: Callable[[], Any],
     documents: List[str],
@@ -356,10 +356,10 @@ def _search_options(
 ) -> None:
     """Search for the best options, and write the tables. With --write, also store the best options in the folder."""
     from ..jobs.tuning import report
-    from ..jobs.tuning.proposals import check_optuna
+    from ..jobs.tuning.proposals import check_optuna_installed
     from ..jobs.tuning.tune import tune
 
-    check_optuna()
+    check_optuna_installed()
     draws = _check_matplotlib()
     search = [name for name in args.search.split(",") if name.strip()]
     tuning = tune(
@@ -375,13 +375,13 @@ def _search_options(
     )
     report.write_tables(tuning, out)
     if draws:
-        from ..jobs.tuning.plots import draw_tuning
+        from ..jobs.tuning.plots import plot_tuning_results
 
-        draw_tuning(tuning, str(out / PLOT))
+        plot_tuning_results(tuning, str(out / PLOT))
     print(f"{report.format_markdown_table(tuning)}\n\n{tuning.signature}\n\n{report.format_conclusion(tuning)}")
     print(f"\ntables{' and plot' if draws else ''}: {escape_unprintable(str(out))}")
     best = tuning.best
-    _write_defaults(
+    _write_decoding_defaults(
         args,
         f"the options of trial {best.number}",
         best.decoding if best.number else None,
@@ -389,7 +389,7 @@ def _search_options(
     )
 
 
-def _tune_weights(
+def _tune_score_weights_with_mert(
     args: argparse.Namespace,
     load: Callable[[], Any],
     documents: List[str],
@@ -421,7 +421,7 @@ def _tune_weights(
     )
     print(f"--extractive-weights {weights}\n\nreport: {escape_unprintable(str(out))}")
     decoding = {**summarizer.config.decoding, OPTION: weights}
-    _write_defaults(
+    _write_decoding_defaults(
         args,
         f"the weights of round {tuning.best.number}",
         decoding if tuning.best.number else None,
@@ -429,7 +429,7 @@ def _tune_weights(
     )
 
 
-def _write_defaults(
+def _write_decoding_defaults(
     args: argparse.Namespace, what: str, decoding: Optional[Dict[str, Any]], note: Callable[[], str]
 ) -> None:
     """If --write is set, store options as the defaults of the model folder.

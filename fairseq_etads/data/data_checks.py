@@ -38,7 +38,7 @@ class DataChecks:
         checksums = self._get_checksums(directory)
         checksums.verify(name for name in checksums.listed if name.endswith((".txt", ".json")))
 
-    def check_split(self, directory: str, split: str) -> None:
+    def check_split_checksums(self, directory: str, split: str) -> None:
         """Verify the checksums of all files in a split, including its additional parts (train1, train2, ...).
 
         Raises InputError if a file has changed.
@@ -67,7 +67,7 @@ def check_not_empty(directory: str, split: str, languages: str) -> None:
             raise ValueError(f'the split "{found.group(1)}" in "{directory}" has no pairs: leave it out')
 
 
-def check_subword_model(args: Any) -> None:
+def check_subword_model_checksum(args: Any) -> None:
     """Verify the subword model of a --bpe class against SHA256SUMS in the folder of the model.
 
     Raises InputError if the model has changed.

@@ -18,7 +18,7 @@ import torch
 from fairseq import utils
 from fairseq.data import Dictionary, LanguagePairDataset, data_utils
 
-from ..vocabulary.dictionary import check_same_ids, compute_fingerprint, load_checked_dictionary
+from ..vocabulary.dictionary import check_dictionaries_share_ids, compute_fingerprint, load_checked_dictionary
 
 FILE = "factors.json"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -89,7 +89,7 @@ def load_factor(directory: str, split: str, name: str, dictionary: Dictionary, s
     return values
 
 
-class FactoredPairs(LanguagePairDataset):
+class SourceFactorPairDataset(LanguagePairDataset):
     """fairseq's dataset of text pairs, extended with source factors.
 
     Attributes:
@@ -160,7 +160,9 @@ class SourceFactors:
         first, *further = utils.split_paths(self._cfg.data) if self._cfg.data else [""]
         for name, folder in itertools.product(names, further):
             file_name = f"dict.factor-{name}.txt"
-            check_same_ids(_load_dictionary, os.path.join(first, file_name), os.path.join(folder, file_name))
+            check_dictionaries_share_ids(
+                _load_dictionary, os.path.join(first, file_name), os.path.join(folder, file_name)
+            )
 
     def load(self, directory: str, split: str, sizes: Sequence[int]) -> Dict[str, Any]:
         """Load the values of all factors that the models read, keyed by factor name. See :func:`load_factor`."""

@@ -114,7 +114,7 @@ def _parse_tabbed_pair(line: str) -> Tuple[str, ...]:
     return fields
 
 
-def format_tabbed_line(pair: NliPair) -> str:
+def format_tab_separated_pair(pair: NliPair) -> str:
     """Format a pair as a line of tab-separated text for :func:`read_pairs`, including the line ending.
 
     Each sequence of white space in the premise and the hypothesis is replaced with a single space.

@@ -10,7 +10,7 @@ import torch
 from fairseq.data import BaseWrapperDataset, Dictionary
 from torch import Tensor
 
-from .factors import FactoredPairs
+from .factors import SourceFactorPairDataset
 from .selection import TokenValues, add_token_values
 
 logger = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class TruncatedDataset(BaseWrapperDataset):
             )
 
 
-class SummarizationDataset(FactoredPairs):
+class SummarizationDataset(SourceFactorPairDataset):
     """Dataset of truncated document-summary pairs for training, validation, generation and interactive use.
 
     Args:
@@ -173,10 +173,10 @@ class SummarizationDataset(FactoredPairs):
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
         """Whether fairseq may reuse the batches of the previous epoch."""
-        return not self._sorts_by_length_in_parts
+        return not self._sorts_by_length_within_chunks
 
     @property
-    def _sorts_by_length_in_parts(self) -> bool:
+    def _sorts_by_length_within_chunks(self) -> bool:
         return bool(self.sort_within) and self.shuffle
 
     def set_epoch(self, epoch: int) -> None:
@@ -190,7 +190,7 @@ class SummarizationDataset(FactoredPairs):
         Documents are sorted by length, or they are shuffled and then sorted by length within groups of ``sort_within``
         documents.
         """
-        if not self._sorts_by_length_in_parts:
+        if not self._sorts_by_length_within_chunks:
             return super().ordered_indices()
         # fairseq seeds numpy with --seed before this call, so the state of numpy's generator is the same in each epoch.
         order = np.random.default_rng([np.random.randint(2**31), self._epoch]).permutation(len(self))

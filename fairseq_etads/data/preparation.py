@@ -105,7 +105,7 @@ class PreparationSettings:
             wanted = "raw" if self.reads_raw_text else "moses, ptb, spaces or characters"
             raise InputError(f"--words {self.word_kind}: --tokens {self.tokens} needs {wanted}")
         if self.tokens in OPAQUE:
-            self._check_opaque_subwords()
+            self._check_subword_options_compatible()
         if len(set(self.factors)) != len(self.factors):
             raise InputError(f"--factors {' '.join(self.factors)}: name each factor once")
         for option, bins in (("--tf-bins", self.tf_bins), ("--idf-bins", self.idf_bins)):
@@ -120,7 +120,7 @@ class PreparationSettings:
                 "choose ptb or spaces, or --spacy-model"
             )
 
-    def _check_opaque_subwords(self) -> None:
+    def _check_subword_options_compatible(self) -> None:
         """Raise InputError if an option is set that is incompatible with the kinds of subwords in OPAQUE."""
         if self.size != PreparationSettings.size:
             raise InputError(
@@ -210,18 +210,18 @@ def format_command_line(options: Dict[str, Any]) -> List[str]:
     return [word for key, value in options.items() for word in ([f"--{key}"] if value is True else [f"--{key}", value])]
 
 
-def read_prepared_options(prepared: Path) -> Dict[str, Any]:
+def read_inference_preprocessing_options(prepared: Path) -> Dict[str, Any]:
     """Return the fairseq options for preprocessing new text in the same way as the text in a folder of prepared data.
 
     Raises:
         InputError: prepare.json or the subword model is damaged.
     """
-    settings = read_settings(prepared, "--prepared")
+    settings = read_preparation_settings(prepared, "--prepared")
     Checksums(prepared, "Prepare the text again").verify(["prepare.json", *settings.subword_files])
     return make_inference_options(settings.to_record(), prepared)
 
 
-def read_settings(prepared: Path, option: str) -> PreparationSettings:
+def read_preparation_settings(prepared: Path, option: str) -> PreparationSettings:
     """Read the settings of a folder of prepared data.
 
     Args:

@@ -179,7 +179,7 @@ class SentenceTargets(TokenValues):
         return table
 
 
-class SentenceOrder(TokenValues):
+class SentenceOrderDataset(TokenValues):
     """Dataset with the indices of document sentences that match the summary sentences, in the order of the summary.
 
     The file is created with ``etads-labels --kind match``. Sentences that are cut off by truncation are omitted. See
@@ -238,7 +238,8 @@ class DocumentLabels:
 
     Attributes:
         unit: unit to which the labels belong, "words" or "sentences", or None if the models do not require labels.
-        in_order: whether the labels are sentence indices in the order of the summary (see :class:`SentenceOrder`).
+        in_order: whether the labels are sentence indices in the order of the summary (see
+            :class:`SentenceOrderDataset`).
         reads_targets: whether --selection-loss requires distributions over sentences (see :class:`SentenceTargets`).
     """
 
@@ -289,7 +290,7 @@ class DocumentLabels:
             path = Path(self._cfg.labels or directory) / make_label_file_name("labels", self.unit, split)
             # etads-select does not require labels. In training, the criterion reports missing labels.
             if path.is_file() or not is_loading:
-                kind = SentenceOrder if self.in_order else TokenValues
+                kind = SentenceOrderDataset if self.in_order else TokenValues
                 found["labels"] = kind(path, self.unit, *documents, option="--labels")
         if self.reads_targets:
             path = Path(self._cfg.labels or directory) / make_label_file_name("labels", "sentences", split)

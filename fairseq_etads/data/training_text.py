@@ -11,7 +11,7 @@ from fairseq.data import Dictionary, data_utils
 from torch import Tensor, nn
 
 from ..vocabulary.dictionary import count_known_words, hide_unknown_words
-from ..vocabulary.text_vectors import WEIGHTS, compute_text_vectors
+from ..vocabulary.text_vectors import WEIGHTS, compute_word_vectors
 from .pairs import truncate_tokens
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ def compute_word_probabilities(task: Any, copies: bool) -> Tensor:
     eos, ends_if_cut = dictionary.eos(), not task.no_end_if_cut
     size = count_known_words(dictionary)
     counts = torch.ones(size)
-    for words in _concatenate_in_blocks(read_training_ids(task, "target"), longest, eos, ends_if_cut):
+    for words in _concatenate_truncated_texts(read_training_ids(task, "target"), longest, eos, ends_if_cut):
         if copies:
             words = words[words < size]
         counts += torch.bincount(hide_unknown_words(words, size, dictionary.unk()), minlength=size)
@@ -81,13 +81,13 @@ def initialise_embeddings_from_text(task: Any, documents: nn.Embedding, summarie
         dictionary = source if name == "documents" else target
         size, width = table.weight.shape
         stream = [_concatenate_texts(read_training_ids(task, side), dictionary, size) for side in sides]
-        made = compute_text_vectors(torch.cat(stream), size, width)
+        made = compute_word_vectors(torch.cat(stream), size, width)
         with torch.no_grad():
             table.weight[made.found] = made.vectors[made.found].to(table.weight)
         logger.info(f"--embed-from-text: vectors for {int(made.found.sum()):,} of {size:,} words of {name}")
 
 
-def _concatenate_in_blocks(
+def _concatenate_truncated_texts(
     texts: Sequence[Tensor], longest: int, eos: int, ends_if_cut: bool, block: int = 10_000
 ) -> Iterator[Tensor]:
     """Concatenate texts that are truncated as in training; see :func:`~fairseq_etads.data.pairs.truncate_tokens`.
@@ -107,7 +107,7 @@ def _concatenate_texts(texts: Sequence[Tensor], dictionary: Dictionary, size: in
     gap = np.full(len(WEIGHTS), -1, dtype=np.int64)
     parts: List[Any] = []
     total = 0
-    for text in _iterate_with_progress(texts):
+    for text in _iterate_texts(texts):
         ids = np.asarray(text).astype(np.int64)
         ids[(ids < dictionary.nspecial) | (ids >= size)] = -1
         parts += [ids, gap]
@@ -117,5 +117,5 @@ def _concatenate_texts(texts: Sequence[Tensor], dictionary: Dictionary, size: in
     return torch.from_numpy(np.concatenate(parts)) if parts else torch.empty(0, dtype=torch.long)
 
 
-def _iterate_with_progress(texts: Sequence[Tensor]) -> Iterable[Tensor]:
+def _iterate_texts(texts: Sequence[Tensor]) -> Iterable[Tensor]:
     return (texts[number] for number in range(len(texts)))

@@ -45,7 +45,7 @@ class SummaryWordCounts(NamedTuple):
     in_document: int
 
 
-def sample_indices(count: int) -> Sequence[int]:
+def choose_evenly_spaced_indices(count: int) -> Sequence[int]:
     """Return at most SAMPLE evenly spaced indices from 0 to ``count`` - 1."""
     return range(0, count, -(-count // SAMPLE)) if count else range(0)
 
@@ -58,7 +58,7 @@ def count_summary_words(pairs: Any, dictionary: Dictionary) -> SummaryWordCounts
         dictionary: target dictionary.
     """
     known, unk, eos = count_known_words(dictionary), dictionary.unk(), dictionary.eos()
-    chosen = sample_indices(len(pairs))
+    chosen = choose_evenly_spaced_indices(len(pairs))
     words = unknown = copyable = in_document = 0
     for number in chosen:
         summary, document = (np.asarray(side[number]) for side in (pairs.tgt, pairs.src))
@@ -72,7 +72,7 @@ def count_summary_words(pairs: Any, dictionary: Dictionary) -> SummaryWordCounts
     return SummaryWordCounts(len(chosen), words, unknown, copyable, in_document)
 
 
-def check_split_words(split: str, pairs: Any, pointer: str, task: Any) -> None:
+def check_unknown_words_in_split(split: str, pairs: Any, pointer: str, task: Any) -> None:
     """Check that the data of a split is suitable for the model. The task calls this function for each split.
 
     Args:
@@ -82,20 +82,22 @@ def check_split_words(split: str, pairs: Any, pointer: str, task: Any) -> None:
         task: summarisation task, which contains the dictionaries and the splits that have been loaded.
 
     Raises:
-        ValueError: the data is unsuitable (see :func:`check_document_words` and :func:`check_summary_words`).
+        ValueError: the data is unsuitable (see :func:`check_unknown_document_words` and
+            :func:`check_unknown_summary_words`).
     """
     training = split == task.cfg.train_subset
-    check_document_words(split, pairs.src.dataset, pointer, task.source_dictionary, training)
+    check_unknown_document_words(split, pairs.src.dataset, pointer, task.source_dictionary, training)
     if training and not task.is_loading and split not in task.datasets:
-        warn_about_few_words(Path(utils.split_paths(task.cfg.data)[0]))
-        check_summary_words(split, pairs, pointer, task.target_dictionary)
+        warn_about_small_vocabulary(Path(utils.split_paths(task.cfg.data)[0]))
+        check_unknown_summary_words(split, pairs, pointer, task.target_dictionary)
 
 
-def check_summary_words(split: str, pairs: Any, pointer: str, dictionary: Dictionary) -> None:
+def check_unknown_summary_words(split: str, pairs: Any, pointer: str, dictionary: Dictionary) -> None:
     """Log the fraction of unknown words in the summaries, and check that a pointer can copy some of them.
 
     Args:
-        split, pairs, pointer: the split name, dataset and pointer type as described in :func:`check_split_words`.
+        split, pairs, pointer: the split name, dataset and pointer type as described in
+            :func:`check_unknown_words_in_split`.
         dictionary: target dictionary.
 
     Raises:
@@ -123,7 +125,7 @@ def check_summary_words(split: str, pairs: Any, pointer: str, dictionary: Dictio
         logger.warning(f"--pointer soft will only copy words that the model can also generate: {found}")
 
 
-def warn_about_few_words(data: Path) -> None:
+def warn_about_small_vocabulary(data: Path) -> None:
     """Log a warning if etads-prepare found far fewer words than requested when it created the data folder."""
     try:
         report = json.loads((data.parent / "report.json").read_text(encoding="utf-8"))["vocabulary"]
@@ -139,7 +141,9 @@ def warn_about_few_words(data: Path) -> None:
             )
 
 
-def check_document_words(split: str, documents: Any, pointer: str, dictionary: Dictionary, training: bool) -> None:
+def check_unknown_document_words(
+    split: str, documents: Any, pointer: str, dictionary: Dictionary, training: bool
+) -> None:
     """Log a warning if a pointer cannot copy some words of the documents because they are not in the dictionary.
 
     Args:

@@ -46,7 +46,7 @@ class WeightsFile:
         from safetensors import safe_open
 
         self.path, self._shared, self._advice = path, shared, advice
-        with self._explain_damage(), safe_open(str(path), framework="pt") as file:
+        with self._convert_read_errors(), safe_open(str(path), framework="pt") as file:
             names = list(file.keys())
             stored = {name: tuple(file.get_slice(name).get_shape()) for name in names}
         self.shapes = self._restore_tied_weights(stored)
@@ -75,11 +75,11 @@ class WeightsFile:
         from safetensors.torch import load_file
 
         self.check_weights(expected)
-        with self._explain_damage():
+        with self._convert_read_errors():
             stored = load_file(str(self.path))
         weights = self._restore_tied_weights(stored)
         for name, value in weights.items():
-            _check_finite(self.path, name, value, expected[name], self._advice)
+            _check_weight_values_finite(self.path, name, value, expected[name], self._advice)
         return weights
 
     def _restore_tied_weights(self, stored: Dict[str, Any]) -> Dict[str, Any]:
@@ -91,7 +91,7 @@ class WeightsFile:
         return {**stored, **{name: stored[target] for name, target in self._shared.items()}}
 
     @contextlib.contextmanager
-    def _explain_damage(self) -> Iterator[None]:
+    def _convert_read_errors(self) -> Iterator[None]:
         from safetensors import SafetensorError
 
         kinds = (SafetensorError, OSError, ValueError, TypeError, KeyError, RuntimeError, OverflowError, struct.error)
@@ -104,7 +104,7 @@ class WeightsFile:
             ) from None
 
 
-def _check_finite(path: Path, name: str, value: Tensor, expected: Tensor, advice: str) -> None:
+def _check_weight_values_finite(path: Path, name: str, value: Tensor, expected: Tensor, advice: str) -> None:
     fits = value.dtype in FLOATS.values() if expected.is_floating_point() else value.dtype == expected.dtype
     if not fits:
         raise InputError(f"{path}: {name} contains numbers of type {value.dtype}. {advice}")

@@ -21,7 +21,7 @@ from ..platform.console import format_error
 from ..platform.errors import InputError
 from ..summarizer import Explanation, PartialSummary, Selection
 from ..summarizer.explanation import to_sparse_row
-from .worker import StoppedError
+from .worker import JobStoppedError
 
 LEAST = 0.01
 """Threshold below which attention weights and copy probabilities are not sent to the page."""
@@ -38,7 +38,7 @@ def stream_summary_events(
     """Summarise a text, and report the progress as events.
 
     Args:
-        check: function that is called at each step and raises StoppedError if the client has disconnected.
+        check: function that is called at each step and raises JobStoppedError if the client has disconnected.
         tell: function that is called with each event.
         keep: function that stores an explanation and returns the path of its page.
     """
@@ -63,12 +63,12 @@ def stream_summary_events(
                 "text": summary.text,
                 "sentences": summary.sentences,
                 "score": summary.score if math.isfinite(summary.score) else None,
-                **count_words_read(text, summary.truncation.left_out, ends, summary.picked),
+                **count_words_read_by_model(text, summary.truncation.left_out, ends, summary.picked),
                 "explanation": explanation.to_dict(),
                 "page": keep(explanation),
             }
         )
-    except StoppedError:
+    except JobStoppedError:
         raise
     except InputError as error:
         tell({"kind": "problem", "words": str(error)})
@@ -93,7 +93,7 @@ def to_sparse_weights(weights: Optional[Sequence[float]]) -> Optional[List[Tuple
     return None if weights is None else to_sparse_row(weights, LEAST, digits=3)
 
 
-def count_words_read(
+def count_words_read_by_model(
     text: str, left_out: int, ends: Sequence[int], picked: Optional[Selection] = None
 ) -> Dict[str, int]:
     """Count the words in a document, and the words that the model has read. Words are separated by white space.

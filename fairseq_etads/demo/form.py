@@ -47,7 +47,7 @@ def describe_fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:
                 "help": option.help,
                 "choices": option.choices,
                 "least": option.least,
-                "most": _get_maximum(name, values[name]) if name in MOST else None,
+                "most": _get_maximum_option_value(name, values[name]) if name in MOST else None,
                 "default": values[name],
                 "main": name in MAIN,
             }
@@ -55,7 +55,7 @@ def describe_fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:
     return found
 
 
-def _get_maximum(name: str, default: Any) -> float:
+def _get_maximum_option_value(name: str, default: Any) -> float:
     return max(MOST[name], default or 0)
 
 
@@ -67,7 +67,7 @@ def check_options(options: Dict[str, Any], decoding: Dict[str, Any]) -> None:
     call_options.make_call_settings(decoding, options)
     values = get_default_options(decoding)
     for name in sorted(options.keys() & MOST.keys()):
-        most = _get_maximum(name, values[name])
+        most = _get_maximum_option_value(name, values[name])
         if options[name] > most:
             given = f"{call_options.format_option_name(name)} {options[name]}"
             raise InputError(f"{given}: choose at most {most} on this page; etads-summarize accepts more")

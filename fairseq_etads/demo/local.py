@@ -54,29 +54,29 @@ class LocalOnlyMiddleware:
                 message = {**message, "headers": given + [pair for pair in more if pair[0] not in names]}
             await send(message)
 
-        refusal = find_rejection(scope["method"], scope["headers"])
+        refusal = find_request_rejection(scope["method"], scope["headers"])
         app = self.app if refusal is None else PlainTextResponse(refusal[1], refusal[0])
         await app(scope, receive, send_with_headers)
 
 
-def find_rejection(method: str, headers: List[Tuple[bytes, bytes]]) -> Optional[Tuple[int, str]]:
+def find_request_rejection(method: str, headers: List[Tuple[bytes, bytes]]) -> Optional[Tuple[int, str]]:
     """Return an HTTP status and a message if the request must be rejected, or None if it is accepted."""
     hosts, origins, sites, kinds = (
         [value.decode("latin-1") for name, value in headers if name.lower() == wanted]
         for wanted in (b"host", b"origin", b"sec-fetch-site", b"content-type")
     )
     if len(hosts) != 1 or not _HOST.fullmatch(hosts[0]):
-        return 403, f"This server answers to {' and '.join(NAMES)} only, not to {_format_values(hosts)}."
+        return 403, f"This server answers to {' and '.join(NAMES)} only, not to {_format_header_values(hosts)}."
     if method in ("GET", "HEAD"):
         return None
     if any(origin.lower() != f"http://{hosts[0]}".lower() for origin in origins):
-        return 403, f"This server answers to its own page only, not to {_format_values(origins)}."
+        return 403, f"This server answers to its own page only, not to {_format_header_values(origins)}."
     if any(site != "same-origin" for site in sites):
         return 403, "This server answers to its own page only, not to another site."
     if len(kinds) != 1 or kinds[0].split(";")[0].strip().lower() != "application/json":
-        return 415, f"Send JSON (Content-Type: application/json), not {_format_values(kinds)}."
+        return 415, f"Send JSON (Content-Type: application/json), not {_format_header_values(kinds)}."
     return None
 
 
-def _format_values(values: List[str]) -> str:
+def _format_header_values(values: List[str]) -> str:
     return escape_unprintable(", ".join(values))[:100] or "a request without that header"

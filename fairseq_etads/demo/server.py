@@ -163,7 +163,7 @@ class DemoServer:
             return PlainTextResponse(words, 503, headers={"Retry-After": "2"})
         except ClientDisconnect:
             return Response(status_code=400)  # the client has disconnected and will not read the response
-        return EventStream(job, _read_until_end(events, before))
+        return EventStream(job, _iterate_job_events(events, before))
 
     def _make_job(self, text: str, options: Dict[str, Any]) -> "Tuple[Job, asyncio.Queue[Optional[Dict[str, Any]]]]":
         """Create the job that summarises a document, and a queue of its events. The last item in the queue is None."""
@@ -198,7 +198,7 @@ def describe_model(config: Any, extracts: bool) -> str:
     return f"Architecture {config.architecture}: {copies}reads {reads}."
 
 
-async def _read_until_end(
+async def _iterate_job_events(
     events: "asyncio.Queue[Optional[Dict[str, Any]]]", before: int
 ) -> AsyncIterator[Dict[str, Any]]:
     yield {"kind": "waiting", "before": before}

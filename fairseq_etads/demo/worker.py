@@ -15,7 +15,7 @@ class QueueFullError(Exception):
     """Exception raised if a job cannot be accepted because the queue is full."""
 
 
-class StoppedError(Exception):
+class JobStoppedError(Exception):
     """Exception raised by :meth:`Job.check` if the result of the job is no longer needed."""
 
 
@@ -40,9 +40,9 @@ class Job:
         self._stopped.set()
 
     def check(self) -> None:
-        """Raise StoppedError if the job has been stopped."""
+        """Raise JobStoppedError if the job has been stopped."""
         if self.is_stopped:
-            raise StoppedError
+            raise JobStoppedError
 
 
 class Worker:
@@ -98,7 +98,7 @@ class Worker:
             try:
                 if not job.is_stopped:
                     job.work(job)
-            except StoppedError:
+            except JobStoppedError:
                 pass
             except Exception:  # an error in one job must not affect the next one
                 _logger.exception("a summary failed")

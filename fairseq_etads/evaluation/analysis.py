@@ -281,7 +281,7 @@ def extract_oracle_sentences(
     return [sentences[number] for number in chosen]
 
 
-def extract_sentences(
+def make_baseline_extract(
     kind: str, limit: int, document: str, references: Sequence[str], settings: RougeSettings
 ) -> List[str]:
     """Return an extract of a document as a list of sentences.

@@ -40,14 +40,14 @@ _MARKERS = "osD^vPX*"
 _DASHES: Tuple[Any, ...] = ("--", ":", "-.", (0, (1, 1)))
 
 
-def choose_panels(logs: Sequence[TrainingLog]) -> List[str]:
+def choose_metrics_to_plot(logs: Sequence[TrainingLog]) -> List[str]:
     """Return the names of the metrics to plot by default, in the order of their panels."""
     found = dict.fromkeys(name for log in logs for name in log.figures)
     shown = [name for name in found if name not in CLOCKS_AND_SIZES and not name.startswith("best_")]
     return [*(name for name in FIRST if name in shown), *(name for name in shown if name not in FIRST)]
 
 
-def thin_points(series: Series, most: int = MOST_POINTS) -> Tuple[List[float], List[float]]:
+def thin_out_curve_points(series: Series, most: int = MOST_POINTS) -> Tuple[List[float], List[float]]:
     """Return the update numbers and the values of the points of a curve.
 
     If there are more than ``most`` points, neighbouring points are averaged.
@@ -76,7 +76,7 @@ def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[
                 alone = "." if len(series) == 1 else None
                 label = f"{run}: training"
                 (labelled[label],) = axes.plot(
-                    *thin_points(series), color=colour, linewidth=0.9, marker=alone, label=label
+                    *thin_out_curve_points(series), color=colour, linewidth=0.9, marker=alone, label=label
                 )
                 continue
             label = f"{run}: {kind}"
@@ -120,9 +120,9 @@ def draw_curves(logs: Dict[str, TrainingLog], path: str, figures: Optional[Seque
         logs: mapping from run names to training logs.
         path: path of the output file. Its suffix determines the file format.
         figures: names of the metrics to plot, each in a separate panel. If None, the metrics returned by
-            :func:`choose_panels` are plotted.
+            :func:`choose_metrics_to_plot` are plotted.
     """
-    names = list(choose_panels(list(logs.values())) if figures is None else figures)
+    names = list(choose_metrics_to_plot(list(logs.values())) if figures is None else figures)
     kinds = {
         kind: number for number, kind in enumerate(dict.fromkeys(k for log in logs.values() for k in log.validations))
     }

@@ -48,7 +48,7 @@ class Rating:
     values: Dict[str, int]
 
 
-def make_key(
+def make_blinding_key(
     documents: int, systems: Sequence[str], items: int, annotators: int, each: int, seed: int
 ) -> Dict[str, Any]:
     """Randomly choose the documents of each sheet and the letter of each system.
@@ -216,7 +216,7 @@ def format_html_sheet(
 
 
 def read_key(path: str) -> Dict[str, Any]:
-    """Read a key file that was created with :func:`make_key`.
+    """Read a key file that was created with :func:`make_blinding_key`.
 
     Raises:
         OSError: the file cannot be read.
@@ -294,7 +294,7 @@ def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], 
             if any(cell.strip() for cell in row):
                 cells = {name: row[at].strip() if at < len(row) else "" for name, at in columns.items()}
                 try:
-                    ratings += _read_row(where, cells, key, seen)
+                    ratings += _read_ratings_in_row(where, cells, key, seen)
                 except ValueError as error:
                     problems.append(f"{where}: {error}")
     except csv.Error as error:
@@ -302,7 +302,7 @@ def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], 
     return ratings, problems
 
 
-def _read_row(
+def _read_ratings_in_row(
     where: str, cells: Dict[str, str], key: Dict[str, Any], seen: Dict[Tuple[str, str, str], str]
 ) -> List[Rating]:
     """Return the ratings in a line as a list, which is empty if the line contains no ratings.

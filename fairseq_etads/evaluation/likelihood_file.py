@@ -45,7 +45,7 @@ class Likelihoods:
         """Return the mean log-likelihood per token for each summary, shape (n,)."""
         return np.array(self.log_likelihood) / np.array(self.tokens)
 
-    def format_summary(self) -> str:
+    def format_mean_and_perplexity(self) -> str:
         """Format the mean log-likelihood over all summaries and the perplexity over all tokens as one line of text."""
         perplexity = np.exp(-sum(self.log_likelihood) / sum(self.tokens))
         return (
@@ -69,14 +69,14 @@ def read_likelihoods(path: Path) -> Likelihoods:
         if content.pop("format") != _FORMAT:
             raise ValueError("another format")
         found = Likelihoods(**content)
-        _check_content(found)
+        _check_likelihood_file_content(found)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         reason = str(error) or type(error).__name__
         raise InputError(f"{path} is damaged ({reason}): delete it to compute it again") from None
     return found
 
 
-def _check_content(found: Any) -> None:
+def _check_likelihood_file_content(found: Any) -> None:
     """Raise ValueError if the content of a file cannot be converted to :class:`Likelihoods`."""
     figures = (found.log_likelihood, found.tokens, found.unknown)
     if not (len({len(values) for values in figures}) == 1 and found.tokens):

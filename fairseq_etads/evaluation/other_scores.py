@@ -120,9 +120,9 @@ def load_scorers(args: argparse.Namespace, load_entailment: Callable[[str], Pred
     made: Dict[str, Scorer] = {}
     for name in dict.fromkeys(args.also):
         if name == "meteor":
-            made[name] = adapt_to_sentences(functools.partial(score_with_meteor, find_wordnet(args.wordnet)))
+            made[name] = adapt_scorer_to_sentences(functools.partial(score_with_meteor, find_wordnet(args.wordnet)))
         elif name == "bertscore":
-            made[name] = adapt_to_sentences(
+            made[name] = adapt_scorer_to_sentences(
                 functools.partial(score_with_bertscore, load_bertscore(args.bertscore_model, args.bertscore_layer))
             )
         elif name == "rougesal":
@@ -132,7 +132,7 @@ def load_scorers(args: argparse.Namespace, load_entailment: Callable[[str], Pred
     return made
 
 
-def adapt_to_sentences(scorer: Callable[[List[str], List[List[str]]], Scored]) -> Scorer:
+def adapt_scorer_to_sentences(scorer: Callable[[List[str], List[List[str]]], Scored]) -> Scorer:
     """Convert a function that scores texts as strings to a scorer for summaries that are split into sentences."""
     return lambda hypotheses, references: scorer(
         [" ".join(sentences) for sentences in hypotheses],
@@ -293,7 +293,7 @@ def compute_scores(
     return heads, np.concatenate(parts, axis=1), signatures
 
 
-def describe_scores(
+def make_score_report(
     heads: List[str], figures: np.ndarray, signatures: List[str], bootstrap: int, seed: int
 ) -> Dict[str, Any]:
     """Return means, 95 % intervals and signatures as JSON types. The intervals are None if ``bootstrap`` is 0."""
@@ -309,7 +309,7 @@ def describe_scores(
 
 
 def format_table(report: Dict[str, Any]) -> str:
-    """Format the result of :func:`describe_scores` as a table for the terminal, without a newline at the end."""
+    """Format the result of :func:`make_score_report` as a table for the terminal, without a newline at the end."""
     has_intervals = all(score["interval"] for score in report["scores"].values())
     rows = [f"{'score':<12} {'mean':>7}{'   95 % interval' if has_intervals else ''}"]
     for head, score in report["scores"].items():

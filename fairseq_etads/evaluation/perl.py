@@ -153,7 +153,7 @@ def _get_last_line(stderr: bytes) -> str:
     return (stderr.decode("utf-8", "replace").strip().splitlines() or ["no message"])[-1]
 
 
-def _run_evaluations(
+def _run_rouge_evaluations(
     perl: PerlRouge, data: Path, number: int, evaluations: Sequence[Sequence[Path]], options: Sequence[str]
 ) -> Dict[str, np.ndarray]:
     """Run the script once to perform several evaluations.
@@ -236,7 +236,9 @@ def score_with_perl(
         size = -(-len(evaluations) // jobs)
         parts = [evaluations[start : start + size] for start in range(0, len(evaluations), size)]
         with ThreadPoolExecutor(jobs) as pool:
-            results = list(pool.map(lambda i: _run_evaluations(perl, data, i, parts[i], options), range(len(parts))))
+            results = list(
+                pool.map(lambda i: _run_rouge_evaluations(perl, data, i, parts[i], options), range(len(parts)))
+            )
     rows = np.stack([np.concatenate([result[name] for result in results]) for name in names], axis=1)
     counts = [1 if average else len(pair) - 1 for pair in texts]
     return np.split(rows, np.cumsum(counts)[:-1])

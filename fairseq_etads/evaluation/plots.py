@@ -60,7 +60,7 @@ def _draw_bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title:
 
     Args:
         axes: matplotlib axes of the panel in which to draw.
-        systems: mapping from system names to the values to draw (see :func:`draw_analysis`).
+        systems: mapping from system names to the values to draw (see :func:`draw_summary_analysis`).
         names: mapping from metric names to the labels of the groups.
     """
     width = 0.8 / len(systems)
@@ -72,7 +72,7 @@ def _draw_bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title:
     axes.set_ylabel("per cent")
 
 
-def draw_analysis(systems: Dict[str, Any], path: str) -> None:
+def draw_summary_analysis(systems: Dict[str, Any], path: str) -> None:
     """Plot novel n-grams and sentences (Aggregation Transformer, figure 5), repetition, and origins of copied bigrams.
 
     Identical values produce identical files.

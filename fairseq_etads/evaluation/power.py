@@ -13,7 +13,7 @@ import numpy as np
 _STEPS = 4001
 
 
-def _integrate(values: np.ndarray, places: np.ndarray) -> float:
+def _integrate_with_trapezoidal_rule(values: np.ndarray, places: np.ndarray) -> float:
     """Compute the integral of ``values`` over ``places`` with the trapezoidal rule."""
     return float(((values[1:] + values[:-1]) / 2 * np.diff(places)).sum())
 
@@ -30,7 +30,9 @@ def compute_critical_value(freedom: int, level: float) -> float:
     def compute_exceedance(t: float) -> float:
         # The substitution x = tan(a) sqrt(freedom) maps the tail to a finite interval.
         angles = np.linspace(math.atan(t / math.sqrt(freedom)), math.pi / 2, _STEPS)
-        return 2 * scale * math.sqrt(freedom) * _integrate(np.cos(angles) ** (freedom - 1), angles)
+        return (
+            2 * scale * math.sqrt(freedom) * _integrate_with_trapezoidal_rule(np.cos(angles) ** (freedom - 1), angles)
+        )
 
     low, high = 0.0, 1.0
     while compute_exceedance(high) > level:
@@ -64,7 +66,7 @@ def compute_power(difference: float, deviation: float, trainings: int, level: fl
     log_density += math.log(2) + freedom / 2 * math.log(freedom / 2) - math.lgamma(freedom / 2)
     error = np.vectorize(math.erf)
     beyond = (2 + error((shift - limit * s) / math.sqrt(2)) + error((-shift - limit * s) / math.sqrt(2))) / 2
-    return _integrate(np.exp(log_density) * beyond, s)
+    return _integrate_with_trapezoidal_rule(np.exp(log_density) * beyond, s)
 
 
 def trainings_needed(

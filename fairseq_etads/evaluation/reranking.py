@@ -50,7 +50,9 @@ def compute_candidate_limit(sentences: int) -> List[int]:
     return [most if number < MOST_SENTENCES else 1 for number in range(sentences)]
 
 
-def choose_best_combination(beams: Sequence[Sequence[RewriteCandidate]], length_kind: str = "tokens") -> List[int]:
+def choose_least_repetitive_candidates(
+    beams: Sequence[Sequence[RewriteCandidate]], length_kind: str = "tokens"
+) -> List[int]:
     """Choose a candidate for each sentence of a summary (Chen and Bansal 2018, section 2.3).
 
     All combinations of the best candidates are considered, and :func:`compute_candidate_limit` determines the number of

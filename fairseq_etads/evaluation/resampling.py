@@ -26,7 +26,7 @@ def count_resampling_units(documents: int, families: Optional[np.ndarray] = None
     return documents if families is None else len(np.unique(families))
 
 
-def _draw_counts(rng: np.random.Generator, n: int, families: Optional[np.ndarray]) -> np.ndarray:
+def _draw_bootstrap_document_counts(rng: np.random.Generator, n: int, families: Optional[np.ndarray]) -> np.ndarray:
     """Draw documents or families with replacement. Returns how often each document was drawn, shape (n,).
 
     The number of draws equals the number of documents, or the number of families if they are given.
@@ -51,7 +51,7 @@ def bootstrap_means(scores: np.ndarray, resamples: int, seed: int, families: Opt
     rows = scores.reshape(len(scores), -1)
     means = np.empty((resamples, rows.shape[1]))
     for draw in range(resamples):
-        counts = _draw_counts(rng, len(rows), families)
+        counts = _draw_bootstrap_document_counts(rng, len(rows), families)
         means[draw] = counts @ rows / counts.sum()
     return means.reshape(resamples, *scores.shape[1:])
 
@@ -85,7 +85,7 @@ def compare_pairs(
 ) -> Dict[str, Any]:
     """Test the difference between the mean scores of two systems that have summarised the same n documents.
 
-    The result does not reflect the variation of scores between training runs; see :func:`compare_trainings`.
+    The result does not reflect the variation of scores between training runs; see :func:`compare_systems_over_runs`.
 
     Args:
         first, second: scores of the two systems for the same documents in the same order, shape (n, ...).
@@ -120,7 +120,7 @@ def compare_pairs(
     return _withhold_undefined_results(found, count_resampling_units(n, families))
 
 
-def _compute_training_error(first: np.ndarray, second: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+def _compute_standard_error_over_runs(first: np.ndarray, second: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     """Compute the standard error of the difference between the systems' means over runs, and its degrees of freedom.
 
     If both systems have the same number of runs, or if one of them has a single run, the variance between runs is
@@ -180,7 +180,7 @@ def _compute_document_share(first: np.ndarray, second: np.ndarray, families: Opt
     return np.clip(1 - np.divide(twice, spread, out=np.zeros(spread.shape), where=spread > 0), 0, 1)
 
 
-def compare_trainings(
+def compare_systems_over_runs(
     first: np.ndarray, second: np.ndarray, resamples: int, seed: int, families: Optional[np.ndarray] = None
 ) -> Dict[str, Any]:
     """Test the difference between two systems that were each trained several times with different seeds.
@@ -205,7 +205,7 @@ def compare_trainings(
     """
     documents = first.mean(axis=0) - second.mean(axis=0)  # (n, ...)
     difference = documents.mean(axis=0)
-    error, freedom = _compute_training_error(first.mean(axis=1), second.mean(axis=1))
+    error, freedom = _compute_standard_error_over_runs(first.mean(axis=1), second.mean(axis=1))
     rng = np.random.default_rng([seed, 2])
     trainings = error * rng.standard_t(np.broadcast_to(freedom, (resamples, *difference.shape)))
     drawn = bootstrap_means(documents, resamples, seed, families) - difference

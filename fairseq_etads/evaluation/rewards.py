@@ -10,7 +10,7 @@ from collections import Counter
 from types import MappingProxyType
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
-from ..text.subsequences import iterate_ngrams, lcs_positions, make_position_bits
+from ..text.subsequences import iterate_lcs_positions, iterate_ngrams, map_words_to_bitsets
 
 Text = Sequence[Sequence[str]]
 Weights = Sequence[Sequence[float]]
@@ -68,11 +68,11 @@ def rouge_l(hypothesis: Text, reference: Text) -> float:
 def _iterate_matches(hypothesis: Text, reference: Text) -> Iterator[Tuple[int, int]]:
     """Yield the sentence index and the word index of each reference word that :func:`rouge_l` matches."""
     left = Counter(word for sentence in hypothesis for word in sentence)
-    positions = [make_position_bits(sentence) for sentence in hypothesis]
+    positions = [map_words_to_bitsets(sentence) for sentence in hypothesis]
     for number, sentence in enumerate(reference):
         union: Set[int] = set()
         for words, other in zip(positions, hypothesis):
-            union.update(lcs_positions(sentence, other, words))
+            union.update(iterate_lcs_positions(sentence, other, words))
         for index in sorted(union):
             if left[sentence[index]]:
                 left[sentence[index]] -= 1

@@ -49,7 +49,7 @@ _PYTHON_NAMES = {"rougeL": "rougeLsum", "rougeLjoined": "rougeL", **{f"rouge{n}"
 _PERL_METRICS = ("rougeL", "rougeSU4", *(f"rouge{n}" for n in range(1, 10)))
 
 
-def check_at_least(minimum: int, **numbers: int) -> None:
+def check_option_at_least(minimum: int, **numbers: int) -> None:
     """Raise ValueError if a number is less than ``minimum``. The message names the option."""
     for option, value in numbers.items():
         if value < minimum:
@@ -167,7 +167,7 @@ class RougeSettings:
         return find_perl_rouge(self.rouge_home)
 
     @property
-    def tokenizer(self) -> "_Tokenizer":
+    def tokenizer(self) -> "_StemCachingTokenizer":
         """Tokeniser that splits text into words.
 
         Each process creates only one tokeniser, because the tokeniser caches stems.
@@ -201,7 +201,7 @@ class RougeSettings:
         return "|".join(fields + ([f"bytes:{self.byte_limit}"] if self.byte_limit else []))
 
 
-class _Tokenizer:
+class _StemCachingTokenizer:
     """Tokeniser for rouge-score. It caches stems, because stemming is slow.
 
     Args:
@@ -227,8 +227,8 @@ class _Tokenizer:
 
 
 @functools.cache
-def _get_cached_tokenizer(stem: bool, irregular: bool, rouge_home: Optional[str]) -> _Tokenizer:
-    return _Tokenizer(stem, read_irregular_forms(find_rouge_home(rouge_home)) if irregular else {})
+def _get_cached_tokenizer(stem: bool, irregular: bool, rouge_home: Optional[str]) -> _StemCachingTokenizer:
+    return _StemCachingTokenizer(stem, read_irregular_forms(find_rouge_home(rouge_home)) if irregular else {})
 
 
 @functools.cache
@@ -334,7 +334,7 @@ def score_pairs(
         ValueError: there are no texts, the numbers of texts differ, or a string is given instead of a sequence of
             texts.
     """
-    check_at_least(1, jobs=jobs)
+    check_option_at_least(1, jobs=jobs)
     if any(isinstance(texts, str) for texts in [hypotheses, references, *references]):
         raise ValueError("hypotheses, and each set of references, must be a sequence of texts, not one text")
     check_line_counts(
@@ -367,7 +367,7 @@ def make_report(
         bootstrap: number of bootstrap resamples for the confidence intervals. 0 disables the intervals.
         seed: seed of the random number generator for the resampling.
     """
-    check_at_least(0, bootstrap=bootstrap, seed=seed)
+    check_option_at_least(0, bootstrap=bootstrap, seed=seed)
     means = scores.mean(axis=0).tolist()
     intervals: List[Any] = [[] for _ in means]
     if bootstrap:
@@ -411,8 +411,8 @@ def rouge(
         TypeError: one of the settings does not exist.
     """
     chosen = RougeSettings(**settings)
-    check_at_least(1, jobs=jobs)
-    check_at_least(0, bootstrap=bootstrap, seed=seed)
+    check_option_at_least(1, jobs=jobs)
+    check_option_at_least(0, bootstrap=bootstrap, seed=seed)
     sets: Any = [references] if all(isinstance(text, str) for text in references) else list(references)
     scores = score_pairs(hypotheses, sets, chosen, jobs, progress)
     return make_report(scores, hypotheses, len(sets), chosen, bootstrap, seed)

@@ -7,7 +7,7 @@ from typing import Any, Iterator, List, Optional, Sequence
 
 from ..platform.deferred_imports import STATISTICS, defer_imports
 from ..text import files
-from ..text.words import SENTENCE_MARK, split_in_blocks
+from ..text.words import SENTENCE_MARK, split_sentences_in_blocks
 
 _LEFTOVERS = {
     'BPE marks ("@@")': re.compile(r"@@( |$)"),
@@ -74,7 +74,7 @@ def split_summary_into_sentences(
     elif sentence_mark and sentence_mark in text:
         parts = text.split(sentence_mark)
     else:
-        parts = list(split_in_blocks(_make_untrained_punkt(), text))
+        parts = list(split_sentences_in_blocks(_make_untrained_punkt(), text))
     # rouge-score would treat a line break as the end of a sentence.
     return [" ".join(part.split()) for part in parts if part.strip()]
 
@@ -98,7 +98,7 @@ def truncate_sentences(sentences: Sequence[str], limit: Optional[int]) -> List[s
     return kept
 
 
-def find_leftover_marks(name: str, lines: Sequence[str]) -> Iterator[str]:
+def find_leftover_marks_and_symbols(name: str, lines: Sequence[str]) -> Iterator[str]:
     """Yield warnings about subword marks and special symbols that should be removed from ``lines`` before scoring.
 
     Args:
@@ -110,7 +110,9 @@ def find_leftover_marks(name: str, lines: Sequence[str]) -> Iterator[str]:
             yield f"{name}: {len(found):,} of {len(lines):,} lines contain {what}, the first is line {found[0]}"
 
 
-def find_swapped_inputs(hypothesis: str, references: Sequence[str], texts: Sequence[Sequence[str]]) -> Iterator[str]:
+def find_swapped_hypotheses_and_references(
+    hypothesis: str, references: Sequence[str], texts: Sequence[Sequence[str]]
+) -> Iterator[str]:
     """Yield a warning if hypotheses and references seem to be swapped.
 
     The hints are the file names, and symbols that occur only in the output of systems.
@@ -123,7 +125,7 @@ def find_swapped_inputs(hypothesis: str, references: Sequence[str], texts: Seque
     like_system = _SYSTEM_NAME.search(names[0]) or _PERHAPS_SYSTEM_NAME.search(names[0])
     by_name = _REFERENCE_NAME.search(names[0]) and not like_system
     by_name = by_name or any(_SYSTEM_NAME.search(name) and not _REFERENCE_NAME.search(name) for name in names[1:])
-    ours, *others = (any(True for _ in find_leftover_marks("", lines)) for lines in texts)
+    ours, *others = (any(True for _ in find_leftover_marks_and_symbols("", lines)) for lines in texts)
     if by_name:
         yield (
             f"judging by their names, {hypothesis} and {', '.join(references)} may be swapped: the system's output "

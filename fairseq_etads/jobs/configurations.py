@@ -50,7 +50,7 @@ _RECURRENT: Dict[str, Any] = {
 }
 
 
-def _make_plateau_scheduler(rate: float, patience: int) -> Dict[str, Any]:
+def _make_plateau_scheduler_sections(rate: float, patience: int) -> Dict[str, Any]:
     return {
         "optimizer": {"adam_betas": "(0.9, 0.999)"},
         "lr_scheduler": {
@@ -63,7 +63,7 @@ def _make_plateau_scheduler(rate: float, patience: int) -> Dict[str, Any]:
     }
 
 
-def _make_ras_settings(rate: float) -> Dict[str, Any]:
+def _make_ras_training_sections(rate: float) -> Dict[str, Any]:
     return {
         "task": {"truncate_source": 200, "truncate_target": 30},
         "optimizer": {"_name": "nag", "momentum": 0.0},  # plain gradient descent, because sgd has no Hydra options
@@ -74,7 +74,7 @@ def _make_ras_settings(rate: float) -> Dict[str, Any]:
 
 
 _GATED = {
-    **_make_plateau_scheduler(1e-3, 0),
+    **_make_plateau_scheduler_sections(1e-3, 0),
     "task": {"truncate_source": 100, "truncate_target": 50},
     "dataset": {"batch_size": 64, "validate_interval_updates": -1},
 }
@@ -98,15 +98,15 @@ _SELECTION = {**_SEE, "criterion": {**_SEE["criterion"], "selection_loss": 0.2}}
 _OWN: Dict[str, Dict[str, Any]] = {
     **dict.fromkeys(("etads_bart_base", "etads_bart_large"), _BART),
     "aggregation_transformer": {
-        **_make_plateau_scheduler(1e-4, 1),
+        **_make_plateau_scheduler_sections(1e-4, 1),
         "task": {"truncate_source": 500, "truncate_target": 120},
     },
     "es_transformer": _GATED,
     "gated_es_transformer": _GATED,
     **dict.fromkeys(("words_lvt2k", "words_lvt5k", "words_lvt2k_hieratt", "feats_lvt2k", "feats_lvt2k_ptr"), _GIGAWORD),
     "words_lvt2k_temp_att": {"task": {"truncate_source": 800}, "optimization": {"max_epoch": 35}},
-    "ras_elman": _make_ras_settings(0.5),
-    "ras_lstm": _make_ras_settings(0.1),
+    "ras_elman": _make_ras_training_sections(0.5),
+    "ras_lstm": _make_ras_training_sections(0.1),
     "pointer_generator": _SEE,
     "pointer_generator_coverage": {
         **_SEE,

@@ -15,11 +15,11 @@ from ..data.labels.texts import WordText, list_summary_sentences
 from ..data.prepared_pairs import PreparedPairs
 from ..platform.errors import InputError
 from ..search.content.candidates import pad_probabilities, stem_words
-from ..search.content.features import MOST_COUNTED, WIDTHS, PriorProbabilities, make_feature_tables
+from ..search.content.features import MOST_COUNTED, WIDTHS, NgramPriorProbabilities, make_feature_tables
 from ..search.content.model import FILE, ContentModel, FeatureNetwork
-from ..search.content.reranking import make_position_probabilities, split_sentences
+from ..search.content.reranking import make_positional_sentence_probabilities, split_sentences
 from ..text.subwords import OPAQUE
-from .labels import check_sentence_marks, open_task
+from .labels import check_documents_have_sentence_marks, create_summarisation_task
 
 HIDDEN = 32
 """Number of units in each of the two hidden layers."""
@@ -44,7 +44,7 @@ class StemmedPair(NamedTuple):
     summary: List[List[str]]
 
 
-class ContentTexts:
+class StemmedSplit:
     """Document-summary pairs of a split as word stems, with the probabilities of the document sentences.
 
     Args:
@@ -61,7 +61,7 @@ class ContentTexts:
     """
 
     def __init__(self, run: Path, folder: Path, split: str, limit: Optional[int]):
-        task = open_task(folder)
+        task = create_summarisation_task(folder)
         task.load_dataset(split)
         self.pairs = PreparedPairs(task.dataset(split))
         self._subwords = task.subwords
@@ -71,7 +71,7 @@ class ContentTexts:
         self._limit = limit
         self._file = None
         if limit is None:
-            check_sentence_marks(self.pairs, "RUN/prepared")
+            check_documents_have_sentence_marks(self.pairs, "RUN/prepared")
             self._file = SelectionFile(run / make_label_file_name("probabilities", "sentences", split), "RUN")
 
     def __len__(self) -> int:
@@ -82,7 +82,7 @@ class ContentTexts:
         text = WordText.from_tokens(tokens, self._subwords, self._limit)
         if self._file is None:
             document = split_sentences(text.words)
-            probabilities = make_position_probabilities(len(document))
+            probabilities = make_positional_sentence_probabilities(len(document))
         else:
             document = text.split_sentences()
             # Sentences that the extractor did not read have no probability.
@@ -114,7 +114,7 @@ def read_document_limit(run: Path) -> Optional[int]:
     return int(state.get("truncate_source", 1024))
 
 
-def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterator[str]:
+def train_content_model(run: Path, folder: Path, documents: int, seed: int) -> Iterator[str]:
     """Train a content model, write it to the run folder, and yield messages about the progress.
 
     Args:
@@ -125,10 +125,10 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
         seed: seed for choosing documents and initialising the networks.
 
     Raises:
-        InputError: the run or the data is unsuitable; see :class:`ContentTexts` and :func:`read_document_limit`.
+        InputError: the run or the data is unsuitable; see :class:`StemmedSplit` and :func:`read_document_limit`.
     """
     limit = read_document_limit(run)
-    texts = ContentTexts(run, folder, "train", limit)
+    texts = StemmedSplit(run, folder, "train", limit)
     words = 0
 
     def read_pairs() -> Iterator[Tuple[List[List[str]], List[List[str]]]]:
@@ -138,7 +138,7 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
             words += sum(map(len, pair.summary))
             yield pair.document, pair.summary
 
-    priors = PriorProbabilities.from_pairs(read_pairs())
+    priors = NgramPriorProbabilities.from_pairs(read_pairs())
     random = np.random.RandomState(seed)
     chosen = random.permutation(len(texts))[:documents]
     found: Dict[int, List[np.ndarray]] = {order: [] for order in MOST_COUNTED}
@@ -156,7 +156,7 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
                 found[order].append(table.features)
                 labels[order].extend(table.labels)
     networks = {
-        order: fit_network(np.concatenate(found[order] or [np.zeros((0, WIDTHS[order]))]), labels[order], seed)
+        order: fit_feature_network(np.concatenate(found[order] or [np.zeros((0, WIDTHS[order]))]), labels[order], seed)
         for order in MOST_COUNTED
     }
     model = ContentModel(priors, networks, words / max(len(texts), 1), limit is None)
@@ -170,7 +170,7 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
         )
 
 
-def fit_network(features: np.ndarray, labels: Sequence[bool], seed: int) -> FeatureNetwork:
+def fit_feature_network(features: np.ndarray, labels: Sequence[bool], seed: int) -> FeatureNetwork:
     """Train a network with Adam, minimising the binary cross-entropy.
 
     Args:
@@ -224,7 +224,7 @@ def compute_validation_auc(run: Path, folder: Path, limit: Optional[int]) -> Dic
     if not is_there:
         return {}
     model = ContentModel.load(run / FILE, "run etads-content again")
-    texts = ContentTexts(run, folder, "valid", limit)
+    texts = StemmedSplit(run, folder, "valid", limit)
     scores: Dict[int, List[float]] = {order: [] for order in MOST_COUNTED}
     labels: Dict[int, List[bool]] = {order: [] for order in MOST_COUNTED}
     for number in range(len(texts)):

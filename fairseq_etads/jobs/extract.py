@@ -19,7 +19,7 @@ from ..text.files import read_lines
 from ..text.picking import pick_sentences
 from ..text.tokenizer import TextTokenizer
 from ..text.words import SENTENCE_MARK
-from .labels import check_sentence_marks, open_task
+from .labels import check_documents_have_sentence_marks, create_summarisation_task
 from .runs import make_detokenizer
 
 SENTENCES, THRESHOLD = 3, 0.15
@@ -46,7 +46,7 @@ def write_extracts(folder: Path, args: argparse.Namespace, unit: Optional[str]) 
         InputError: the documents are not split into sentences, or the probabilities belong to other documents.
         FileNotFoundError: the data does not contain the split.
     """
-    task = open_task(folder)
+    task = create_summarisation_task(folder)
     task.load_dataset(args.subset)
     pairs = PreparedPairs(task.dataset(args.subset))
     subwords = task.subwords
@@ -54,7 +54,7 @@ def write_extracts(folder: Path, args: argparse.Namespace, unit: Optional[str]) 
     if args.by == "oracle" and not pairs.has_summaries:
         raise InputError(f"--by oracle: split {args.subset} has no summaries")
     if args.by != "phrases":
-        check_sentence_marks(pairs, f"--by {args.by}")
+        check_documents_have_sentence_marks(pairs, f"--by {args.by}")
     extract = _make_sentence_selector(args, pairs, subwords, unit, args.labels or folder, tokenizer)
     words = sentences = 0
     with open_output(args.output, lines=lambda: len(pairs)) as file:
@@ -106,7 +106,7 @@ def _make_sentence_selector(
     def select_probable_sentences(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
         scores = read_probabilities(number, tokens)
         if args.words is not None:
-            return _select_within_budget(text.split_sentences(), scores, args.words)
+            return _select_sentences_within_word_budget(text.split_sentences(), scores, args.words)
         if args.threshold is None:
             return _select_best_sentences(text.split_sentences(), scores, count)
         above = sum(score is not None and score > threshold for score in scores)
@@ -117,11 +117,11 @@ def _make_sentence_selector(
     def select_by_word_probabilities(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
         scores = _compute_sentence_means(text, read_probabilities(number, tokens))
         if args.words is not None:
-            return _select_within_budget(text.split_sentences(), scores, args.words)
+            return _select_sentences_within_word_budget(text.split_sentences(), scores, args.words)
         return _select_best_sentences(text.split_sentences(), scores, count)
 
     def select_phrases(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
-        probabilities = _convert_to_word_values(text, read_probabilities(number, tokens))
+        probabilities = _convert_token_to_word_values(text, read_probabilities(number, tokens))
         found: List[List[str]] = [[] for _ in text.split_sentences()]
         for word, place, probability in zip(text.words, text.get_sentence_indices(), probabilities):
             if place is not None and probability is not None and probability > threshold:
@@ -173,7 +173,7 @@ def read_hypotheses(path: Path, documents: int, tokenizer: TextTokenizer) -> Dic
     for line in read_lines(path):
         match = _HYPOTHESIS.match(line)
         if match:
-            sentences = (" ".join(words).split() for words in tokenizer.encode_words(match.group(2)))
+            sentences = (" ".join(words).split() for words in tokenizer.tokenize_sentences(match.group(2)))
             found.setdefault(int(match.group(1)), []).extend(sentences)
     if sorted(found) != list(range(documents)):
         raise InputError(
@@ -203,7 +203,7 @@ def _make_label_selector(path: Path, pairs: PreparedPairs) -> Extract:
     return select_labelled
 
 
-def _convert_to_word_values(text: WordText, values: Sequence[Optional[float]]) -> List[Optional[float]]:
+def _convert_token_to_word_values(text: WordText, values: Sequence[Optional[float]]) -> List[Optional[float]]:
     """Return the value of each word, given the values of the first tokens. All tokens of a word have the same value.
 
     The value is None for words that follow the last token with a value.
@@ -218,14 +218,16 @@ def _compute_sentence_means(text: WordText, values: Sequence[Optional[float]]) -
     """Compute the mean value of the words in each sentence, or None for sentences in which no word has a value."""
     sums = [0.0] * len(text.split_sentences())
     counts = [0] * len(sums)
-    for place, value in zip(text.get_sentence_indices(), _convert_to_word_values(text, values)):
+    for place, value in zip(text.get_sentence_indices(), _convert_token_to_word_values(text, values)):
         if place is not None and value is not None:
             sums[place] += value
             counts[place] += 1
     return [total / count if count else None for total, count in zip(sums, counts)]
 
 
-def _select_within_budget(sentences: List[List[str]], scores: Sequence[Optional[float]], words: int) -> List[List[str]]:
+def _select_sentences_within_word_budget(
+    sentences: List[List[str]], scores: Sequence[Optional[float]], words: int
+) -> List[List[str]]:
     """Select the highest-scoring sentences up to a total of ``words`` words, and return them in document order."""
     padded = [*scores, *[None] * len(sentences)][: len(sentences)]
     return [sentences[place] for place in pick_sentences(list(map(len, sentences)), padded, words)]

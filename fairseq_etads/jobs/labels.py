@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from tqdm import tqdm
 
-from ..data.labels.files import NOTHING, compute_source_hash, write_rows
+from ..data.labels.files import NOTHING, compute_source_hash, write_label_rows
 from ..data.labels.labels import (
     compute_idf,
     compute_selection_targets,
@@ -32,7 +32,7 @@ CHUNK = 64
 """Number of documents that a worker process labels at a time."""
 
 
-def open_task(folder: Path) -> SummarizationTask:
+def create_summarisation_task(folder: Path) -> SummarizationTask:
     """Create the summarisation task for a folder of binarised data."""
     cfg = SummarizationConfig(data=str(folder))
     cfg.dataset_impl, cfg.train_subset, cfg.required_seq_len_multiple, cfg.batch_size = None, "train", 1, None
@@ -68,7 +68,7 @@ class Labeller(NamedTuple):
     subwords: str
     idf: Tuple[Dict[str, float], float] = ({}, 1.0)
 
-    def make_row(self, number: int) -> Row:
+    def make_label_row(self, number: int) -> Row:
         """Return the hash and the labels of a document, which form its line in the label file."""
         tokens = self.pairs.read_document(number)
         document, summary = WordText.from_tokens(tokens, self.subwords, self.limit), self.pairs.read_summary(number)
@@ -82,7 +82,7 @@ class Labeller(NamedTuple):
         # Keep the sentence marks in the summary, so that no copied sequence crosses a sentence boundary in the summary.
         words = self.pairs.blank_unknown_words(WordText.from_tokens(summary, self.subwords).words)
         values = dict(zip(places, label_copied_words([document.words[place] for place in places], words)))
-        spread = document.expand_to_tokens([values.get(place, 0) for place in range(len(document.words))])
+        spread = document.expand_word_values_to_tokens([values.get(place, 0) for place in range(len(document.words))])
         return [NOTHING if value is None else str(value) for value in spread]
 
     def match_sentence_pairs(self, number: int) -> List[Tuple[str, str]]:
@@ -122,7 +122,7 @@ def _start_labeller(folder: Path, split: str, kind: str, limit: int, idf: Tuple[
 
 
 def _open_labeller(folder: Path, split: str, kind: str, limit: int, idf: Tuple[Dict[str, float], float]) -> Labeller:
-    task = open_task(folder)
+    task = create_summarisation_task(folder)
     task.load_dataset(split)
     return Labeller(PreparedPairs(task.dataset(split)), kind, limit, task.subwords, idf)
 
@@ -131,7 +131,7 @@ def _call_labeller(method: str, numbers: range) -> List[Any]:
     return [getattr(_labeller, method)(number) for number in numbers]
 
 
-def _label_all(labeller: Labeller, method: str, arguments: Tuple[Any, ...], jobs: int) -> Iterator[Any]:
+def _label_all_documents(labeller: Labeller, method: str, arguments: Tuple[Any, ...], jobs: int) -> Iterator[Any]:
     """Call a method of the labeller for each document, and yield the results in order.
 
     Args:
@@ -166,7 +166,7 @@ def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, job
     if not pairs.has_summaries:
         raise InputError(f"--subset {split}: it has no summaries from which to make labels")
     if kind != "words":
-        check_sentence_marks(pairs, f"--kind {kind}")
+        check_documents_have_sentence_marks(pairs, f"--kind {kind}")
     idf = _compute_training_idf(folder, labeller) if kind == "distribution" else labeller.idf
     header = {"made_by": "etads-labels", "kind": kind, "documents": len(pairs), "truncate_source": limit}
     counts = _LabelCounts(kind)
@@ -179,7 +179,11 @@ def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, job
                 bar.update()
                 yield row
 
-        write_rows(path, header, count_rows(_label_all(labeller._replace(idf=idf), "make_row", arguments, jobs)))
+        write_label_rows(
+            path,
+            header,
+            count_rows(_label_all_documents(labeller._replace(idf=idf), "make_label_row", arguments, jobs)),
+        )
     return str(counts)
 
 
@@ -203,13 +207,13 @@ def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> s
     pairs = labeller.pairs
     if not pairs.has_summaries:
         raise InputError(f"--subset {split}: it has no summaries from which to make pairs")
-    check_sentence_marks(pairs, "--pairs")
+    check_documents_have_sentence_marks(pairs, "--pairs")
     tokenizer = make_detokenizer(pairs.dictionary, labeller.subwords, folder)
     paths = [out / f"{split}.{side}" for side in ("source", "target")]
     count = 0
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(open_output(path, lines=lambda: count)) for path in paths]
-        found = _label_all(labeller, "match_sentence_pairs", arguments, jobs)
+        found = _label_all_documents(labeller, "match_sentence_pairs", arguments, jobs)
         for matched in tqdm(found, f"pairs of {split}", len(pairs), unit=" documents", disable=None):
             for texts in matched:
                 count += 1
@@ -218,7 +222,7 @@ def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> s
     return f"{count:,} pairs of sentences of {len(pairs):,} documents"
 
 
-def check_sentence_marks(pairs: PreparedPairs, option: str) -> None:
+def check_documents_have_sentence_marks(pairs: PreparedPairs, option: str) -> None:
     """Raise InputError if none of the first 100 documents contains a sentence mark."""
     if len(pairs) and not any(SENTENCE_MARK in pairs.read_document(number) for number in range(min(len(pairs), 100))):
         raise InputError(

@@ -50,7 +50,7 @@ def compute_split_likelihoods(
     folder = Path(cfg.task.data.split(":")[0])
     identity: Dict[str, Any] = {
         "checkpoint": compute_sha256(checkpoint),
-        "data": _compute_data_checksum(folder, subset),
+        "data": _compute_split_checksum(folder, subset),
         "subset": subset,
     }
     if path.is_file():
@@ -64,7 +64,7 @@ def compute_split_likelihoods(
     return found, True
 
 
-def _compute_data_checksum(folder: Path, subset: str) -> str:
+def _compute_split_checksum(folder: Path, subset: str) -> str:
     """Compute the SHA-256 hash of all binarised files in a split."""
     files = sorted(path for path in folder.glob(f"{subset}.*") if path.suffix in (".bin", ".idx"))
     if not files:

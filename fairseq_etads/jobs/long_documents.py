@@ -14,9 +14,9 @@ from typing import Optional
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..search.content.features import DOCUMENTS
-from ..text.picking import FILE, WORDS, PickingSettings
+from ..text.picking import FILE, WORDS, SentencePickingSettings
 from .recipe_choice import measure_text_lengths
-from .recipes import SUITABLE, TrainingData
+from .recipes import SUITABLE, TrainingDataSize
 
 FEWEST_PAIRS = 100
 """Minimum number of training pairs.
@@ -27,7 +27,7 @@ SECONDS_COUNTED, SECONDS_LEARNED = 8e-6, 2.2e-5
 """Seconds per document word that ``etads-content`` takes to count a pair, and to train networks on a pair."""
 
 
-def check_document_lengths(text: Path) -> TrainingData:
+def measure_training_text_lengths(text: Path) -> TrainingDataSize:
     """Measure the lengths of the training text.
 
     Raises:
@@ -46,7 +46,7 @@ def check_document_lengths(text: Path) -> TrainingData:
     return data
 
 
-def check_architecture(arch: str) -> None:
+def check_architecture_reads_salience(arch: str) -> None:
     """Raise InputError if an architecture cannot read the salience levels of the selected sentences."""
     if arch in SUITABLE:
         return  # return before torch and fairseq are imported, which takes seconds
@@ -79,7 +79,7 @@ def choose_word_budget(asked: Optional[int], extractor: Path) -> int:
     """
     if not (extractor / FILE).is_file():
         return asked or WORDS
-    words = PickingSettings.read(extractor / FILE, "delete its folder to train the extractor again").words
+    words = SentencePickingSettings.read(extractor / FILE, "delete its folder to train the extractor again").words
     if asked and asked != words:
         raise InputError(
             f"--words {asked}: the documents in {extractor.parent} were shortened to {words} words; name another "
@@ -88,7 +88,7 @@ def choose_word_budget(asked: Optional[int], extractor: Path) -> int:
     return words
 
 
-def describe_lengths(data: TrainingData, words: int) -> str:
+def describe_lengths(data: TrainingDataSize, words: int) -> str:
     """Describe the lengths of the documents in comparison with the number of words to select from each document."""
     documents = data.documents
     line = (
@@ -101,7 +101,7 @@ def describe_lengths(data: TrainingData, words: int) -> str:
     return line
 
 
-def estimate_content_seconds(data: TrainingData) -> float:
+def estimate_content_training_seconds(data: TrainingDataSize) -> float:
     """Estimate the processor time of ``etads-content`` in seconds.
 
     The command counts the words and bigrams in all pairs, but trains its networks on only some of the pairs.
@@ -110,9 +110,9 @@ def estimate_content_seconds(data: TrainingData) -> float:
     return 10 + words * (SECONDS_COUNTED * data.pairs + SECONDS_LEARNED * min(data.pairs, DOCUMENTS))
 
 
-def describe_content(data: TrainingData) -> str:
+def describe_content_training_time(data: TrainingDataSize) -> str:
     """Describe how long it takes to train the content model."""
-    minutes = max(round(estimate_content_seconds(data) / 60), 1)
+    minutes = max(round(estimate_content_training_seconds(data) / 60), 1)
     return (
         f"its content model, which chooses the sentences of summaries, will take about {minutes:,} "
         f"minute{'' if minutes == 1 else 's'} on 1 core (--no-content leaves it out)"
@@ -133,9 +133,9 @@ def _build_parser() -> argparse.ArgumentParser:
 def main(args: argparse.Namespace) -> None:
     """Print the maximum number of words to select, and describe the documents on standard error."""
     words = choose_word_budget(args.words, args.extractor)
-    data = check_document_lengths(args.text)
-    check_architecture(args.arch)
+    data = measure_training_text_lengths(args.text)
+    check_architecture_reads_salience(args.arch)
     print(f"== {describe_lengths(data, words)}", file=sys.stderr)
     if not args.no_content:
-        print(f"== {describe_content(data)}", file=sys.stderr)
+        print(f"== {describe_content_training_time(data)}", file=sys.stderr)
     print(words)

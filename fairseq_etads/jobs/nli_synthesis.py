@@ -13,7 +13,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence
 from tqdm import tqdm
 
 from ..data.labels.labels import STOP_WORDS
-from ..data.nli_pairs import NliPair, format_tabbed_line
+from ..data.nli_pairs import NliPair, format_tab_separated_pair
 from ..platform.errors import InputError
 from ..platform.outputs import open_output
 from ..text.files import read_lines
@@ -53,7 +53,7 @@ def read_references(path: Path) -> List[Reference]:
     return found
 
 
-def choose_random_part(words: Words, generator: Random) -> Words:
+def choose_random_sentence_fragment(words: Words, generator: Random) -> Words:
     """Return a randomly chosen part of a sentence.
 
     If the sentence contains clauses, the part is one of them with a probability of one half. In all other cases, the
@@ -117,7 +117,7 @@ class PairSynthesizer:
         for sentence in reference.sentences:
             premise = self._generator.choice([sentence, reference.words])
             found = {
-                "entailment": choose_random_part(sentence, self._generator),
+                "entailment": choose_random_sentence_fragment(sentence, self._generator),
                 "neutral": self._choose_part_of_another_reference(premise, number),
                 "contradiction": self._exchange_name_or_number(premise, sentence),
             }
@@ -134,7 +134,7 @@ class PairSynthesizer:
             return None
         other = self._generator.randrange(len(self) - 1)
         reference = self._references[other + (other >= number)]
-        words = choose_random_part(self._generator.choice(reference.sentences), self._generator)
+        words = choose_random_sentence_fragment(self._generator.choice(reference.sentences), self._generator)
         return words if set(map(str.lower, words)).difference(map(str.lower, premise)) else None
 
     def _exchange_name_or_number(self, premise: Words, sentence: Words) -> Optional[Words]:
@@ -151,7 +151,7 @@ class PairSynthesizer:
         if other.lower() in map(str.lower, premise):
             return None
         marked = [*sentence[:place], other, *sentence[place + 1 :]]
-        part = choose_random_part(marked, self._generator)
+        part = choose_random_sentence_fragment(marked, self._generator)
         return part if other in part else marked
 
 
@@ -178,7 +178,7 @@ def write_synthetic_pairs(text: Path, out: Path, documents: int, seed: int) -> I
         with open_output(path) as file:
             for number in tqdm(range(len(synthesis)), desc=f"pairs of {split}", unit=" summaries", disable=None):
                 for pair in synthesis.make_pairs(number):
-                    file.write(format_tabbed_line(pair))
+                    file.write(format_tab_separated_pair(pair))
                     counts[pair.label] += 1
             if not counts:
                 raise InputError(

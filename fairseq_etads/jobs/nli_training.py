@@ -203,7 +203,7 @@ class Trainer:
         generator.shuffle(batches)
         return batches
 
-    def make_state(self, progress: Progress) -> Dict[str, Tensor]:
+    def make_training_state(self, progress: Progress) -> Dict[str, Tensor]:
         """Return the training state from which a later run can continue."""
         found = {f"model.{name}": weight for name, weight in self.model.state_dict().items()}
         for name, parameter in self.trained.items():
@@ -212,7 +212,7 @@ class Trainer:
         return {**found, "progress": torch.tensor(progress)}
 
     def load(self, path: Path) -> Progress:
-        """Load a training state (see :meth:`make_state`) from a file, and return its progress.
+        """Load a training state (see :meth:`make_training_state`) from a file, and return its progress.
 
         Raises InputError if the state belongs to a different model.
         """
@@ -265,14 +265,14 @@ def train_entailment_model(
     while progress.epoch < epochs and progress.epoch - progress.best_epoch < patience:
         number = progress.epoch + 1
         loss = trainer.train_epoch(number)
-        right = _count_correct(EntailmentScorer(trainer.model, dictionary, settings.config), valid)
+        right = _count_correct_predictions(EntailmentScorer(trainer.model, dictionary, settings.config), valid)
         print(f"epoch {number}: loss {loss:.4f}, accuracy {right / total:.4f} of {total:,} pairs", flush=True)
         if right > progress.best_right:
             progress = Progress(number, number, right)
             write_config(out, settings.config, dictionary, {**about, "epoch": number, "accuracy": right / total})
             write_model(out, trainer.model.state_dict())
         progress = progress._replace(epoch=number)
-        write_model(out, trainer.make_state(progress), STATE)
+        write_model(out, trainer.make_training_state(progress), STATE)
     accuracy = f"accuracy {progress.best_right / total:.4f} of {total:,} pairs"
     return f"{out}: {accuracy}, epoch {progress.best_epoch} of {progress.epoch}"
 
@@ -319,7 +319,7 @@ def _make_trainer(
     return Trainer(model.to(device), dictionary, EncodedPairs.from_pairs(pairs, dictionary, settings.config), settings)
 
 
-def _count_correct(scorer: EntailmentScorer, pairs: TokenisedPairs) -> int:
+def _count_correct_predictions(scorer: EntailmentScorer, pairs: TokenisedPairs) -> int:
     """Return the number of pairs that the model classifies correctly."""
     found = scorer.predict_probabilities(pairs.premises, pairs.hypotheses).argmax(dim=1)
     return int((found == torch.tensor(pairs.labels)).sum())

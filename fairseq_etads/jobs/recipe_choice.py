@@ -23,7 +23,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
-from ..data.preparation import read_settings
+from ..data.preparation import read_preparation_settings
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..search.lengths import TextLengths
@@ -36,8 +36,8 @@ from .recipes import (
     SUITABLE,
     Machine,
     Recipe,
-    TrainingData,
-    check_suitable,
+    TrainingDataSize,
+    check_recipe_suits_architecture,
     choose_recipe_name,
     choose_vocabulary_size,
     make_recipe,
@@ -53,7 +53,7 @@ _GPU = re.compile(r"\s*(\d|GPU-|MIG-)")
 """Pattern for the beginning of a GPU's name in CUDA_VISIBLE_DEVICES."""
 
 
-def measure_text_lengths(folder: Path, one_dictionary: bool = True, marks: bool = True) -> TrainingData:
+def measure_text_lengths(folder: Path, one_dictionary: bool = True, marks: bool = True) -> TrainingDataSize:
     """Measure text lengths in FOLDER/train.source and FOLDER/train.target, in tokens separated by spaces.
 
     Args:
@@ -74,7 +74,7 @@ def measure_text_lengths(folder: Path, one_dictionary: bool = True, marks: bool 
     documents, summaries = (
         TextLengths(len(text) - (not marks and text.count(mark)) for text in side) for side in texts
     )
-    return TrainingData(pairs, documents, summaries, one_dictionary)
+    return TrainingDataSize(pairs, documents, summaries, one_dictionary)
 
 
 def _count_lines(path: Path) -> int:
@@ -88,7 +88,7 @@ def _sample_lines(path: Path, lines: int) -> Iterator[bytes]:
         yield from (line for number, line in enumerate(file) if number % every == 0)
 
 
-def detect_machine(cpu: bool, processes: int = 1) -> Machine:
+def detect_training_hardware(cpu: bool, processes: int = 1) -> Machine:
     """Return the number of cores or GPUs of this machine that a training run with ``processes`` processes can use.
 
     Args:
@@ -178,10 +178,10 @@ def choose_recipe(args: argparse.Namespace) -> Optional[Recipe]:
             **{name: record[name] for name in ("train", "decoding", "steps", "epochs", "minutes", "says")},
             name=record["recipe"],
         )
-    check_suitable(args.recipe or "paper", args.arch)
-    settings = read_settings(args.prepared, "--prepared")
+    check_recipe_suits_architecture(args.recipe or "paper", args.arch)
+    settings = read_preparation_settings(args.prepared, "--prepared")
     data = measure_text_lengths(args.prepared / "tokens", not settings.separate)
-    machine = detect_machine(args.cpu, args.processes)
+    machine = detect_training_hardware(args.cpu, args.processes)
     name = args.recipe or choose_recipe_name(data, machine, args.arch)
     if name == "paper":
         return None
@@ -213,7 +213,7 @@ def _choose_prepare_options(args: argparse.Namespace) -> List[str]:
     """
     if args.recipe == "paper" or _was_started_without_recipe(args):
         return []
-    check_suitable(args.recipe or "paper", args.arch)
+    check_recipe_suits_architecture(args.recipe or "paper", args.arch)
     before = args.prepared / "prepare.json"
     if before.is_file():
         settings = read_json(before, "give another --out or delete it").get("settings", {})
@@ -222,7 +222,7 @@ def _choose_prepare_options(args: argparse.Namespace) -> List[str]:
             word for option, (given, made) in wanted.items() if given is None and made for word in (option, str(made))
         ]
     data = measure_text_lengths(args.text)
-    name = args.recipe or choose_recipe_name(data, detect_machine(args.cpu), args.arch)
+    name = args.recipe or choose_recipe_name(data, detect_training_hardware(args.cpu), args.arch)
     if name == "paper":
         return []
     found: List[str] = []
@@ -268,7 +268,7 @@ def main(args: argparse.Namespace) -> None:
     elif args.stage == "prepare":
         words = _choose_prepare_options(args)
     elif args.stage == "content":
-        is_opaque = read_settings(args.prepared, "--prepared").tokens in OPAQUE
+        is_opaque = read_preparation_settings(args.prepared, "--prepared").tokens in OPAQUE
         words = [] if is_opaque else [str(args.run), "--prepared", str(args.prepared)]
     elif args.stage == "decoding":
         words = [

@@ -46,7 +46,7 @@ FILLED = 0.88
 
 
 @dataclass(frozen=True)
-class TrainingData:
+class TrainingDataSize:
     """Properties of the training data.
 
     Attributes:
@@ -141,7 +141,7 @@ class Recipe:
     says: List[str] = field(default_factory=list)
 
 
-def choose_recipe_name(data: TrainingData, machine: Machine, arch: str) -> str:
+def choose_recipe_name(data: TrainingDataSize, machine: Machine, arch: str) -> str:
     """Return the name of the recipe that suits the amount of text and the machine."""
     if arch not in SUITABLE:
         return "paper"
@@ -151,7 +151,7 @@ def choose_recipe_name(data: TrainingData, machine: Machine, arch: str) -> str:
     return "small" if words < FEW_WORDS else "base"
 
 
-def check_suitable(name: str, arch: str) -> None:
+def check_recipe_suits_architecture(name: str, arch: str) -> None:
     """Raise InputError if the recipe is not available for the architecture."""
     if name != "paper" and arch not in SUITABLE:
         raise InputError(
@@ -159,7 +159,7 @@ def check_suitable(name: str, arch: str) -> None:
         )
 
 
-def choose_vocabulary_size(data: TrainingData) -> int:
+def choose_vocabulary_size(data: TrainingDataSize) -> int:
     """Return the number of words that a model can learn well from the summaries. All other words are copied.
 
     If the summaries contain a total of a hundred thousand words, a model can learn about a thousand words well. The
@@ -181,7 +181,7 @@ def choose_dropout(epochs: float) -> float:
 
 def make_recipe(
     name: str,
-    data: TrainingData,
+    data: TrainingDataSize,
     machine: Machine,
     arch: str,
     given: Sequence[str] = (),
@@ -199,21 +199,21 @@ def make_recipe(
     Raises:
         InputError: the recipe is not available for this architecture.
     """
-    check_suitable(name, arch)
+    check_recipe_suits_architecture(name, arch)
     size, options = SIZES[name], _UserOptions(given)
     share, longest_document, longest_summary = size.truncation
     if options.reads_picked_sentences():
         share, longest_document = 100, data.documents.get_percentile(100)  # the model reads all selected sentences
     cut = (
-        options.get_number(
+        options.get_number_option(
             "--truncate-source", _round_up_length(min(data.documents.get_percentile(share), longest_document))
         ),
-        options.get_number(
+        options.get_number_option(
             "--truncate-target", _round_up_length(min(data.summaries.get_percentile(99), longest_summary))
         ),
     )
     read = data.documents.compute_mean(cut[0]), data.summaries.compute_mean(cut[1])
-    workers = options.get_number("--distributed-world-size", max(machine.gpus, 1))
+    workers = options.get_number_option("--distributed-world-size", max(machine.gpus, 1))
     if machine.gpus:
         machine = replace(machine, gpus=workers)  # each worker uses one GPU, possibly on another machine
     if minutes is None:
@@ -263,7 +263,7 @@ def _plan_training(
     size: RecipeSize,
     max_tokens: int,
     batches: int,
-    data: TrainingData,
+    data: TrainingDataSize,
     machine: Machine,
     given: "_UserOptions",
     read: Tuple[float, float],
@@ -277,16 +277,18 @@ def _plan_training(
         batches: total number of batches per step for all workers. The speed of ``machine`` refers to all workers.
         read: mean numbers of tokens in a document and in a summary, after truncation.
     """
-    max_tokens = given.get_number("--max-tokens", max_tokens)
+    max_tokens = given.get_number_option("--max-tokens", max_tokens)
     pairs = max(max_tokens * FILLED / (max(read) + 1), 1)
     batches_of_epoch = steps_of_epoch = max(data.pairs / pairs, 1)
     if batches > 1:
         steps_of_epoch = math.ceil(batches_of_epoch / batches)  # the last step of an epoch has the remaining batches
     pairs_of_step = pairs * batches_of_epoch / steps_of_epoch
-    seconds = _count_operations(size, given, read, pairs_of_step, choose_vocabulary_size(data)) / machine.speed
-    steps = given.get_number("--max-update", 0)
+    seconds = (
+        _count_floating_point_operations(size, given, read, pairs_of_step, choose_vocabulary_size(data)) / machine.speed
+    )
+    steps = given.get_number_option("--max-update", 0)
     if not steps:
-        most_epochs = given.get_number("--max-epoch", 0) or size.most_epochs
+        most_epochs = given.get_number_option("--max-epoch", 0) or size.most_epochs
         steps = max(int(min(minutes * 60 / seconds, most_epochs * steps_of_epoch)), 1)
     return _TrainingPlan(max_tokens, pairs, batches, steps, steps / steps_of_epoch, steps * seconds / 60)
 
@@ -305,15 +307,15 @@ class _UserOptions:
     def __contains__(self, name: str) -> bool:
         return name in self._values
 
-    def get_text(self, name: str, default: str) -> str:
+    def get_text_option(self, name: str, default: str) -> str:
         return self._values.get(name, default)
 
     def reads_picked_sentences(self) -> bool:
         """Return whether the model reads sentences selected by an extractor, together with their salience levels."""
-        factors = self.get_text("--source-factors", "none").split(",")
+        factors = self.get_text_option("--source-factors", "none").split(",")
         return any(name.partition(":")[0].strip() == FACTOR for name in factors)
 
-    def get_number(self, name: str, default: int) -> int:
+    def get_number_option(self, name: str, default: int) -> int:
         value = self._values.get(name, "")
         return int(value) if value.isdecimal() else default
 
@@ -322,25 +324,25 @@ class _UserOptions:
 
         If the user has given several numbers, the last one is returned, because it applies to most epochs.
         """
-        numbers = re.findall(r"\d+", self.get_text("--update-freq", "1"))
+        numbers = re.findall(r"\d+", self.get_text_option("--update-freq", "1"))
         return max(int(numbers[-1]), 1) if numbers else 1
 
 
-def _make_model_options(size: RecipeSize, arch: str, data: TrainingData, given: _UserOptions) -> List[str]:
+def _make_model_options(size: RecipeSize, arch: str, data: TrainingDataSize, given: _UserOptions) -> List[str]:
     """Return the model options. Options that have no effect or conflict with the user's options are omitted."""
     width, layers, heads = str(size.width), str(size.layers), str(size.heads)
     # The decoder has the same layer sizes as the encoder, even if the user has specified them.
     found = ["--encoder-embed-dim", width, "--encoder-ffn-embed-dim", str(4 * size.width)]
     for side in ("encoder", "decoder"):
         found += [f"--{side}-layers", layers, f"--{side}-attention-heads", heads, f"--no-{side}-learned-pos"]
-    pointer = given.get_text("--pointer", "soft" if data.one_dictionary else "none")
+    pointer = given.get_text_option("--pointer", "soft" if data.one_dictionary else "none")
     found += ["--pointer", pointer]
     if pointer != "none":
         found.append("--pointer-continue")
     if not data.one_dictionary:
         found.append("--no-share-all-embeddings")
-    if arch in _WITH_FOCUS and given.get_text("--focus-layers", "all") != "none":
-        count = given.get_number("--encoder-attention-heads", size.heads)
+    if arch in _WITH_FOCUS and given.get_text_option("--focus-layers", "all") != "none":
+        count = given.get_number_option("--encoder-attention-heads", size.heads)
         narrow = ["2"] * min(count * 3 // 4, count - 1)
         found += ["--focus-center", "relative", "--focus-initial-scope", ",".join([*narrow, "half"])]
     if "--no-token-positional-embeddings" not in given:
@@ -354,7 +356,7 @@ def _make_model_options(size: RecipeSize, arch: str, data: TrainingData, given: 
 
 def _make_optimiser_options(size: RecipeSize, steps: int, epochs: float, given: _UserOptions) -> List[str]:
     """Return the training options that are valid with the user's optimiser, schedule and criterion."""
-    optimiser = given.get_text("--optimizer", "muon")
+    optimiser = given.get_text_option("--optimizer", "muon")
     rate = size.rate * (1 if epochs < SOME_EPOCHS else 0.5) * (1 if optimiser == "muon" else 0.25)
     found = [
         "--optimizer",
@@ -370,13 +372,13 @@ def _make_optimiser_options(size: RecipeSize, steps: int, epochs: float, given: 
         found += ["--adam-betas", "(0.9, 0.98)"]
     if optimiser == "muon" and ("--fp16" in given or "--bf16" in given):
         found.append("--fp16-no-flatten-grads")  # Muon requires matrices, which fairseq would flatten
-    schedule = given.get_text("--lr-scheduler", "polynomial_decay")
+    schedule = given.get_text_option("--lr-scheduler", "polynomial_decay")
     found += ["--lr-scheduler", schedule]
     if schedule in ("polynomial_decay", "inverse_sqrt"):
         found += ["--warmup-updates", str(choose_warm_up_steps(steps))]
     if schedule == "polynomial_decay":
         found += ["--total-num-update", str(steps)]
-    if given.get_text("--criterion", "summarization_nll") == "summarization_nll":
+    if given.get_text_option("--criterion", "summarization_nll") == "summarization_nll":
         found += ["--label-smoothing", f"{size.smoothing:g}"]
     return found
 
@@ -386,7 +388,7 @@ def choose_warm_up_steps(steps: int) -> int:
     return min(500, -(-steps // 9))
 
 
-def _count_operations(
+def _count_floating_point_operations(
     size: RecipeSize, given: _UserOptions, read: Tuple[float, float], pairs: float, known: int
 ) -> float:
     """Compute the number of floating-point operations per step: six per weight and token, plus those in attention.
@@ -398,9 +400,9 @@ def _count_operations(
     """
     total, width, wide = 0.0, size.width, 4 * size.width
     for side, length, of_layer in (("encoder", read[0], 4 + 2), ("decoder", read[1], 8 + 2)):
-        width = given.get_number(f"--{side}-embed-dim", width)  # the decoder has the same size as the encoder
-        wide = given.get_number(f"--{side}-ffn-embed-dim", wide)
-        layers = given.get_number(f"--{side}-layers", size.layers)
+        width = given.get_number_option(f"--{side}-embed-dim", width)  # the decoder has the same size as the encoder
+        wide = given.get_number_option(f"--{side}-ffn-embed-dim", wide)
+        layers = given.get_number_option(f"--{side}-layers", size.layers)
         weights = layers * (of_layer * width**2 + 2 * width * wide)
         attended = read[0] + (read[1] if side == "decoder" else 0)
         total += length * (6 * weights + 12 * layers * width * attended)
@@ -415,27 +417,28 @@ def _round_up_length(length: int) -> int:
 
 
 def _explain_recipe(
-    recipe: Recipe, size: RecipeSize, machine: Machine, data: TrainingData, plan: _TrainingPlan, given: _UserOptions
+    recipe: Recipe, size: RecipeSize, machine: Machine, data: TrainingDataSize, plan: _TrainingPlan, given: _UserOptions
 ) -> List[str]:
     """Return lines of text that explain the choice to the user."""
     value = _UserOptions(recipe.train)
     chosen = {
-        name: given.get_text(f"--{name}", value.get_text(f"--{name}", "")) for name in ("dropout", "lr", "optimizer")
+        name: given.get_text_option(f"--{name}", value.get_text_option(f"--{name}", ""))
+        for name in ("dropout", "lr", "optimizer")
     }
     of = data.summaries
     minutes = recipe.minutes
     time = f"{minutes:.0f} minutes" if 2 <= minutes < 90 else f"{minutes * 60:.0f} seconds"
     time = f"{minutes / 60:.1f} hours" if minutes >= 90 else time
-    layers = [given.get_number(f"--{side}-layers", size.layers) for side in ("encoder", "decoder")]
+    layers = [given.get_number_option(f"--{side}-layers", size.layers) for side in ("encoder", "decoder")]
     rounded = max(round(plan.pairs / 8) * 8, 8)
     return [
-        f"{layers[0]}+{layers[1]} layers of width {given.get_number('--encoder-embed-dim', size.width)}; "
+        f"{layers[0]}+{layers[1]} layers of width {given.get_number_option('--encoder-embed-dim', size.width)}; "
         f"{chosen['optimizer']}, rate {chosen['lr']}, decaying to 0 over {recipe.steps:,} steps "
         f"({recipe.epochs:.1f} epochs); dropout {chosen['dropout']}",
-        f"batches of up to {value.get_text('--max-tokens', '')} source tokens, about {rounded} pairs (in multiples of "
-        "8)" + (f"; {plan.batches:,} batches in a step" if plan.batches > 1 else ""),
-        f"documents are read up to {value.get_text('--truncate-source', '')} tokens, summaries up to "
-        f"{value.get_text('--truncate-target', '')}",
+        f"batches of up to {value.get_text_option('--max-tokens', '')} source tokens, about {rounded} pairs "
+        "(in multiples of 8)" + (f"; {plan.batches:,} batches in a step" if plan.batches > 1 else ""),
+        f"documents are read up to {value.get_text_option('--truncate-source', '')} tokens, summaries up to "
+        f"{value.get_text_option('--truncate-target', '')}",
         f"summaries will have {recipe.decoding['min_len']} to {recipe.decoding['max_len']} tokens: training summaries "
         f"have {of.get_percentile(50)} (median), {of.get_percentile(10)} to {of.get_percentile(90)} (10 % to 90 %)",
         f"training will take about {time} on {machine.describe()}"

@@ -13,13 +13,13 @@ from tqdm import tqdm
 
 from ..data.labels.texts import WordText
 from ..data.prepared_pairs import PreparedPairs
-from ..evaluation.reranking import RewriteCandidate, choose_best_combination
+from ..evaluation.reranking import RewriteCandidate, choose_least_repetitive_candidates
 from ..platform.errors import InputError
 from ..platform.outputs import lock_output
 from ..systems.rewriting.abstractor import Abstractor
 from ..systems.rewriting.model import PointerExtractor
 from ..text.words import SENTENCE_MARK
-from .labels import check_sentence_marks
+from .labels import check_documents_have_sentence_marks
 from .runs import choose_device, make_detokenizer
 
 SENTENCES = 5
@@ -53,10 +53,10 @@ def _rewrite_documents(folder: Path, args: argparse.Namespace) -> str:
     )
     task.load_dataset(args.subset)
     documents = task.dataset(args.subset).src
-    check_sentence_marks(PreparedPairs(task.dataset(args.subset)), "DATA")
+    check_documents_have_sentence_marks(PreparedPairs(task.dataset(args.subset)), "DATA")
     subwords = task.subwords
     tokenizer = make_detokenizer(task.tgt_dict, subwords, folder)
-    output = _SummaryFile(args.output, _collect_provenance(args, folder))
+    output = _SummaryFile(args.output, _collect_summary_provenance(args, folder))
     with tqdm(
         total=len(documents), initial=output.done, desc=f"rewriting {args.subset}", unit=" documents", disable=None
     ) as bar:
@@ -110,7 +110,7 @@ def summarise_by_rewriting(
     summaries = []
     for sentences in taken:
         beams = [[_make_candidate(abstractor, hypothesis) for hypothesis in next(found)] for _ in sentences]
-        places = choose_best_combination(beams, args.rerank_length) if args.rerank else [0] * len(beams)
+        places = choose_least_repetitive_candidates(beams, args.rerank_length) if args.rerank else [0] * len(beams)
         summaries.append([beam[place].words for beam, place in zip(beams, places)])
     return summaries
 
@@ -119,7 +119,7 @@ def _make_candidate(abstractor: Abstractor, hypothesis: Dict[str, Tensor]) -> Re
     return RewriteCandidate(abstractor.get_word_ids(hypothesis), float(hypothesis["positional_scores"].sum()))
 
 
-def _collect_provenance(args: argparse.Namespace, folder: Path) -> Dict[str, Any]:
+def _collect_summary_provenance(args: argparse.Namespace, folder: Path) -> Dict[str, Any]:
     """Return everything that affects the summaries.
 
     This includes the options, and the sizes and modification times of the checkpoints and of the binarised files.

@@ -46,7 +46,7 @@ class RunRecord:
         """
         path = run / RECORD
         if not path.is_file():
-            return cls._read_earlier_version(run)
+            return cls._read_old_command_file(run)
         try:
             record = cls(**json.loads(path.read_text(encoding="utf-8")))
             words = [*record.command, record.prepared, *record.data.values(), *record.files.values()]
@@ -57,7 +57,7 @@ class RunRecord:
         return record
 
     @classmethod
-    def _read_earlier_version(cls, run: Path) -> Optional["RunRecord"]:
+    def _read_old_command_file(cls, run: Path) -> Optional["RunRecord"]:
         for name in _COMMANDS:
             if not (run / name).is_file():
                 continue

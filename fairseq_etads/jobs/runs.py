@@ -89,13 +89,13 @@ def make_detokenizer(dictionary: Any, subwords: str, folder: Path) -> Any:
         InputError: the data consists of a kind of subwords in OPAQUE, which cannot be joined.
     """
     from ..text.tokenizer import TextTokenizer  # imported here, because it imports fairseq
-    from ..vocabulary.token_kinds import detect_words
+    from ..vocabulary.token_kinds import detect_word_type
 
     if subwords in OPAQUE:
         raise InputError(
             f"DATA {folder}: consists of {OPAQUE[subwords]}, which are not words; prepare the text with other --tokens"
         )
-    kind = detect_words(dictionary, subwords)
+    kind = detect_word_type(dictionary, subwords)
     return TextTokenizer(
         argparse.Namespace(text_words=kind, text_keep_case=True, text_language="en", text_sentence_marks="keep")
     )

@@ -9,7 +9,7 @@ import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.logging import progress_bar
 
-from ..data.labels.files import NOTHING, compute_source_hash, make_label_file_name, write_rows
+from ..data.labels.files import NOTHING, compute_source_hash, make_label_file_name, write_label_rows
 from ..data.labels.scores import (
     compute_f1,
     compute_roc_auc,
@@ -62,10 +62,10 @@ def write_probabilities(checkpoint: Path, data: Optional[Path], args: argparse.N
         subwords = task.subwords
         documents = map(pairs.read_document, range(len(pairs)))
         lines = (
-            (compute_source_hash(d), _format_fields(row, d, model.unit, subwords, limit))
+            (compute_source_hash(d), _format_probability_line(row, d, model.unit, subwords, limit))
             for row, d in zip(rows, documents)
         )
-        write_rows(path, header, lines)
+        write_label_rows(path, header, lines)
         line = f"{path}: {model.unit} of {len(rows):,} documents"
         if held_out:
             line += ", each scored by the model trained on the other half"
@@ -120,7 +120,9 @@ def _predict_probabilities(
     return found
 
 
-def _format_fields(row: Sequence[float], tokens: List[str], unit: str, subwords: str, limit: int) -> List[str]:
+def _format_probability_line(
+    row: Sequence[float], tokens: List[str], unit: str, subwords: str, limit: int
+) -> List[str]:
     """Return the fields of a document's line in the file. The probability of a word is the mean over its subwords."""
     text = WordText.from_tokens(tokens, subwords, limit)
     if unit == "sentences":
@@ -131,7 +133,7 @@ def _format_fields(row: Sequence[float], tokens: List[str], unit: str, subwords:
     for value, number in zip(row, text.word_numbers):
         sums[number] += float(value)
         counts[number] += 1
-    values = text.expand_to_tokens([total / max(count, 1) for total, count in zip(sums, counts)])
+    values = text.expand_word_values_to_tokens([total / max(count, 1) for total, count in zip(sums, counts)])
     return [NOTHING if value is None else f"{value:.4g}" for value in values]
 
 

@@ -9,20 +9,20 @@ from tqdm import tqdm
 
 from ..data.labels.files import NOTHING, SelectionFile, make_label_file_name
 from ..data.labels.texts import WordText
-from ..data.preparation import read_settings
+from ..data.preparation import read_preparation_settings
 from ..data.prepared_pairs import PreparedPairs
 from ..platform.errors import InputError
 from ..platform.outputs import open_output, write_text
 from ..text.files import read_lines
-from ..text.picking import FACTOR, FILE, PickingSettings, compute_level_edges
+from ..text.picking import FACTOR, FILE, SentencePickingSettings, compute_probability_level_bounds
 from ..text.tokenizer import TextTokenizer
 from ..text.words import SENTENCE_MARK
-from .labels import check_sentence_marks, list_splits, open_task
+from .labels import check_documents_have_sentence_marks, create_summarisation_task, list_splits
 
 _ADVICE = "shorten the split train first, because the levels are learned from it"
 
 
-def shorten_splits(args: argparse.Namespace) -> Iterator[str]:
+def write_shortened_splits(args: argparse.Namespace) -> Iterator[str]:
     """Write the shortened splits, and yield a message for each split.
 
     The settings for selecting sentences are written to the run folder.
@@ -34,7 +34,7 @@ def shorten_splits(args: argparse.Namespace) -> Iterator[str]:
         InputError: the text does not match the data, or the probabilities are missing or belong to other documents.
     """
     folder = args.prepared / "bin"
-    settings = read_settings(args.prepared, "--prepared")
+    settings = read_preparation_settings(args.prepared, "--prepared")
     tokenizer = TextTokenizer(
         argparse.Namespace(
             text_words=settings.word_kind,
@@ -46,17 +46,17 @@ def shorten_splits(args: argparse.Namespace) -> Iterator[str]:
     splits = args.subset or list_splits(folder)
     path = args.run / FILE
     if "train" in splits:
-        edges = compute_level_edges(
+        edges = compute_probability_level_bounds(
             list(_read_probabilities(args.run / make_label_file_name("probabilities", "sentences", "train")))
         )
     else:
-        edges = PickingSettings.read(path, _ADVICE).edges
-    picking = PickingSettings(args.words, edges)
-    task = open_task(folder)
+        edges = SentencePickingSettings.read(path, _ADVICE).edges
+    picking = SentencePickingSettings(args.words, edges)
+    task = create_summarisation_task(folder)
     for split in splits:
         task.load_dataset(split)
         pairs = PreparedPairs(task.dataset(split))
-        check_sentence_marks(pairs, "--prepared")
+        check_documents_have_sentence_marks(pairs, "--prepared")
         yield _shorten_split(pairs, split, task.subwords, tokenizer, picking, args)
     write_text(path, picking.to_json())
 
@@ -73,7 +73,7 @@ def _shorten_split(
     split: str,
     subwords: str,
     tokenizer: TextTokenizer,
-    picking: PickingSettings,
+    picking: SentencePickingSettings,
     args: argparse.Namespace,
 ) -> str:
     source = args.text / f"{split}.source"
@@ -101,7 +101,9 @@ def _shorten_split(
             probabilities = [*probabilities, *[None] * len(sentences)][: len(sentences)]
             picked = picking.pick(sentences, probabilities)
             texts.write(f" {SENTENCE_MARK} ".join(sentences[place] for place in picked) + "\n")
-            levels.write(" ".join(picking.find_level(probabilities[place] or 0.0) for place in picked) + "\n")
+            levels.write(
+                " ".join(picking.find_probability_level(probabilities[place] or 0.0) for place in picked) + "\n"
+            )
             before += sum(len(sentence.split()) for sentence in sentences)
             words += sum(len(sentences[place].split()) for place in picked)
             taken += len(picked)

@@ -16,7 +16,7 @@ from tqdm import tqdm
 from ..data.shortlist_file import read_shortlist, write_shortlist
 from ..platform.errors import InputError
 from ..vocabulary.dictionary import count_known_words
-from .labels import open_task
+from .labels import create_summarisation_task
 
 MOST_COUNTS = 2**27
 """Maximum number of word pairs to count in one pass. Their counts, 32-bit integers, require half a gibibyte."""
@@ -41,7 +41,7 @@ class ShortlistLimits(NamedTuple):
     truncate_target: int
 
 
-class DistinctKnownWords:
+class DocumentSummaryWordSets:
     """Distinct known words in each document of a split and in its summary, without special symbols.
 
     Args:
@@ -76,16 +76,16 @@ class DistinctKnownWords:
         words = np.unique(tokens.numpy())
         return words[np.searchsorted(words, self._specials) : np.searchsorted(words, known)]
 
-    def iterate_with_progress(self, what: str) -> Iterator[int]:
+    def iterate_pairs_with_progress(self, what: str) -> Iterator[int]:
         """Iterate over the indices of all pairs while showing a progress bar."""
         return iter(tqdm(range(len(self)), desc=what, unit=" documents", disable=None))
 
 
-def count_document_frequencies(pairs: DistinctKnownWords) -> Tuple[np.ndarray, np.ndarray]:
+def count_document_frequencies(pairs: DocumentSummaryWordSets) -> Tuple[np.ndarray, np.ndarray]:
     """Count the documents that contain each word (V_s,) and the summaries that contain each word (V,), as int64."""
     in_documents = np.zeros(pairs.source_words, dtype=np.int64)
     in_summaries = np.zeros(pairs.target_words, dtype=np.int64)
-    for number in pairs.iterate_with_progress("frequencies"):
+    for number in pairs.iterate_pairs_with_progress("frequencies"):
         in_documents[pairs.get_document_words(number)] += 1
         in_summaries[pairs.get_summary_words(number)] += 1
     return in_documents, in_summaries
@@ -100,7 +100,7 @@ def find_most_frequent_words(in_summaries: np.ndarray, count: int) -> np.ndarray
     return order[in_summaries[order] > 0].astype(np.int32)
 
 
-def find_largest_counts(counts: np.ndarray, most: int) -> np.ndarray:
+def find_largest_count_indices(counts: np.ndarray, most: int) -> np.ndarray:
     """Return the indices of the ``most`` largest counts in descending order. Equal counts keep their order.
 
     ``counts`` (n,) belongs to one document word s. For each of n summary words w, it contains the number of pairs in
@@ -124,7 +124,9 @@ class WordAssociations:
         counts: document frequencies, as returned by :func:`count_document_frequencies`.
     """
 
-    def __init__(self, pairs: DistinctKnownWords, per_word: int, frequent: np.ndarray, own: np.ndarray, counts: Any):
+    def __init__(
+        self, pairs: DocumentSummaryWordSets, per_word: int, frequent: np.ndarray, own: np.ndarray, counts: Any
+    ):
         self.pairs, self.per_word, self.own = pairs, per_word, own
         self.in_documents, in_summaries = counts
         is_counted = in_summaries >= FEWEST_TOGETHER
@@ -150,7 +152,7 @@ class WordAssociations:
                 own = self._column_of[self.own[word]] if self.own[word] >= 0 else -1
                 if own >= 0:
                     row[own] = 0
-                found = self.columns[find_largest_counts(row, self.per_word)]
+                found = self.columns[find_largest_count_indices(row, self.per_word)]
                 table[word, : len(found)] = found
         return table
 
@@ -167,7 +169,7 @@ class WordAssociations:
         counts = np.zeros((len(words), len(self.columns)), dtype=np.int32)
         row_of = np.full(self.pairs.source_words, -1)
         row_of[words] = np.arange(len(words))
-        for number in self.pairs.iterate_with_progress(what):
+        for number in self.pairs.iterate_pairs_with_progress(what):
             rows, columns = (
                 row_of[self.pairs.get_document_words(number)],
                 self._column_of[self.pairs.get_summary_words(number)],
@@ -177,7 +179,7 @@ class WordAssociations:
         return counts
 
 
-def map_to_summary_ids(source: Any, target: Any) -> np.ndarray:
+def map_words_to_summary_ids(source: Any, target: Any) -> np.ndarray:
     """Return the id of each document word in the target dictionary (V_s,), or -1 for words without such an id."""
     known = count_known_words(target)
     ids = (target.indices.get(word, known) for word in source.symbols[: count_known_words(source)])
@@ -191,16 +193,18 @@ def make_shortlist(folder: Path, path: Path, limits: ShortlistLimits) -> List[st
         InputError: the training data does not contain summaries.
         FileNotFoundError: the folder does not contain training data.
     """
-    task = open_task(folder)
+    task = create_summarisation_task(folder)
     task.truncate_source, task.truncate_target = limits.truncate_source, limits.truncate_target
     task.load_dataset("train")
     if task.dataset("train").tgt is None:
         raise InputError(f"DATA {folder}: its training data contains no summaries")
     source, target = task.source_dictionary, task.target_dictionary
-    pairs = DistinctKnownWords(task.dataset("train"))
+    pairs = DocumentSummaryWordSets(task.dataset("train"))
     counts = count_document_frequencies(pairs)
     frequent = find_most_frequent_words(counts[1], limits.frequent)
-    table = WordAssociations(pairs, limits.per_word, frequent, map_to_summary_ids(source, target), counts).make_table()
+    table = WordAssociations(
+        pairs, limits.per_word, frequent, map_words_to_summary_ids(source, target), counts
+    ).make_table()
     made_from = {"documents": len(pairs), **limits._asdict()}
     write_shortlist(path, frequent, table, source, target, made_from)
     rows = int((table[:, 0] >= 0).sum()) if table.size else 0
@@ -212,11 +216,11 @@ def make_shortlist(folder: Path, path: Path, limits: ShortlistLimits) -> List[st
         task.load_dataset("valid")
         if task.dataset("valid").tgt is None:
             return [*said, "validation: no report, because its documents have no summaries"]
-        said.append(report_coverage(DistinctKnownWords(task.dataset("valid")), path, source, target))
+        said.append(report_shortlist_coverage(DocumentSummaryWordSets(task.dataset("valid")), path, source, target))
     return said
 
 
-def report_coverage(pairs: DistinctKnownWords, path: Path, source: Any, target: Any) -> str:
+def report_shortlist_coverage(pairs: DocumentSummaryWordSets, path: Path, source: Any, target: Any) -> str:
     """Report the mean list length for validation documents, and the proportion of summary words on the lists."""
     shortlist = read_shortlist(path, source, target)
     lengths, wanted, there = [], 0, 0

@@ -71,7 +71,7 @@ Processors without VNNI add two products in 16 bits. This sum can overflow for 8
 
 
 @_cache_probe
-def measure_int8_levels() -> Optional[int]:
+def find_exact_int8_levels() -> Optional[int]:
     """Return the largest of :data:`INT8_LEVELS` for which FBGEMM's 8-bit matrix products are exact.
 
     Returns None if FBGEMM, which PyTorch includes for x86 processors, is not available. The test uses inputs for which
@@ -165,7 +165,7 @@ def has_flash_attention(dtype: torch.dtype) -> bool:
         return False
 
 
-def plain_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
+def onednn_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
     """Apply ``torch.nn.functional.linear`` to inputs (n, in) with oneDNN.
 
     The weight must not be packed. Gradients are not supported.
@@ -174,8 +174,8 @@ def plain_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
 
 
 @_cache_probe
-def has_faster_linear() -> bool:
-    """Return whether :func:`plain_linear` is faster than PyTorch's function on this processor and agrees with it.
+def has_faster_onednn_linear() -> bool:
+    """Return whether :func:`onednn_linear` is faster than PyTorch's function on this processor and agrees with it.
 
     PyTorch multiplies matrices with MKL, which uses AVX-512 only on Intel processors. oneDNN also uses AVX-512 on other
     processors and is 20 % faster there. In all other cases, both libraries are equally fast.
@@ -185,7 +185,7 @@ def has_faster_linear() -> bool:
     try:
         vendor = Path("/proc/cpuinfo").read_text(errors="replace")
         x, weight = (torch.linspace(-1, 1, 64 * n).view(n, 64).sin() for n in (7, 9))
-        agrees = torch.allclose(plain_linear(x, weight, None), x @ weight.t(), rtol=1e-4, atol=1e-5)
+        agrees = torch.allclose(onednn_linear(x, weight, None), x @ weight.t(), rtol=1e-4, atol=1e-5)
         return "AuthenticAMD" in vendor and agrees
     except (OSError, AttributeError, RuntimeError, NotImplementedError):
         return False
@@ -193,6 +193,6 @@ def has_faster_linear() -> bool:
 
 def linear_without_gradient(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
     """Apply ``torch.nn.functional.linear`` to inputs (n, in) without gradients, using oneDNN if it is faster."""
-    if x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32 and has_faster_linear():
-        return plain_linear(x, weight, bias)
+    if x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32 and has_faster_onednn_linear():
+        return onednn_linear(x, weight, bias)
     return torch.nn.functional.linear(x, weight, bias)

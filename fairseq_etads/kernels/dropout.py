@@ -59,7 +59,7 @@ class CompactDropout(FairseqDropout):
         return dropout(x, self.p) if active else x
 
 
-def use_compact_dropout(model: nn.Module) -> None:
+def replace_with_compact_dropout(model: nn.Module) -> None:
     """Replace each fairseq dropout module in a model with a :class:`CompactDropout`."""
     for module in list(model.modules()):
         for name, child in module.named_children():

@@ -29,14 +29,14 @@ _failures: Dict[str, str] = {}
 """A dictionary that maps device types to the reasons why compilation has failed on them."""
 
 
-def find_version_problem() -> Optional[str]:
+def get_unsupported_version_reason() -> Optional[str]:
     """Return the reason why FlexAttention cannot be used with this version of PyTorch, or None if it can."""
     if tuple(int(number) for number in torch.__version__.split(".")[:2]) >= FIRST_TORCH:
         return None
     return f"it needs torch {'.'.join(map(str, FIRST_TORCH))} or newer, and this is torch {torch.__version__}"
 
 
-def find_input_problem(q: Tensor, dropout_p: float) -> Optional[str]:
+def get_unsupported_input_reason(q: Tensor, dropout_p: float) -> Optional[str]:
     """Return the reason why FlexAttention cannot be used for queries (B, H, T, D) in training, or None if it can."""
     if q.device.type != "cuda":
         return f"it has no backward pass on {q.device.type}"
@@ -44,7 +44,7 @@ def find_input_problem(q: Tensor, dropout_p: float) -> Optional[str]:
         return f"its heads need a width of {LEAST_WIDTH} or more, and these have {q.shape[3]}"
     if dropout_p:
         return f"it has no dropout of attention weights, here {dropout_p}"
-    return find_version_problem() or _failures.get(q.device.type)
+    return get_unsupported_version_reason() or _failures.get(q.device.type)
 
 
 @functools.cache
@@ -65,7 +65,7 @@ def _get_kernel(device_type: str) -> Any:
     return flex_attention if device_type == "cpu" or torch.compiler.is_compiling() else _compile_flex_attention()
 
 
-def make_padding_blocks(padding: Tensor) -> Any:
+def make_padding_block_mask(padding: Tensor) -> Any:
     """Create the block mask for a padding mask (B, S), True at padding. Blocks without real tokens are skipped."""
     from torch.nn.attention.flex_attention import BlockMask
 
@@ -74,7 +74,7 @@ def make_padding_blocks(padding: Tensor) -> Any:
     real = F.pad(~padding, (0, count * BLOCK - length)).view(len(padding), count, BLOCK)
     is_full = real.all(dim=2)
 
-    def number_chosen_blocks(chosen: Tensor) -> Tuple[Tensor, Tensor]:
+    def index_chosen_blocks(chosen: Tensor) -> Tuple[Tensor, Tensor]:
         """Return the number of chosen blocks for each block of queries, and all block indices, chosen blocks first."""
         indices = chosen.to(torch.int8).argsort(dim=1, descending=True, stable=True).to(torch.int32)
         counts = chosen.sum(dim=1, dtype=torch.int32)
@@ -87,8 +87,8 @@ def make_padding_blocks(padding: Tensor) -> Any:
         return ~padding[b, key]
 
     return BlockMask.from_kv_blocks(
-        *number_chosen_blocks(real.any(dim=2) & ~is_full),
-        *number_chosen_blocks(is_full),
+        *index_chosen_blocks(real.any(dim=2) & ~is_full),
+        *index_chosen_blocks(is_full),
         BLOCK_SIZE=BLOCK,
         mask_mod=is_real,
         seq_lengths=(length, length),
@@ -112,7 +112,7 @@ def flex_attention(
 
     Returns:
         The attention output (B, H, S, D), or None if the kernel cannot be compiled. If compilation fails, later calls
-        of :func:`find_input_problem` return the reason.
+        of :func:`get_unsupported_input_reason` return the reason.
     """
     steepness = 2.0 / focus.scope.clamp(min=SCOPE_FLOOR) ** 2
     if focus.strength is not None:
@@ -126,7 +126,7 @@ def flex_attention(
 
     from torch._dynamo.exc import TorchDynamoException
 
-    blocks = None if padding is None else make_padding_blocks(padding)
+    blocks = None if padding is None else make_padding_block_mask(padding)
     try:
         result: Tensor = _get_kernel(q.device.type)(q, k, v, score_mod=add_bias, block_mask=blocks)
     except TorchDynamoException as error:

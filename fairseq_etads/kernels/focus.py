@@ -25,10 +25,10 @@ from .focus_columns import (
     FlashFocusAttention,
     FocusParameters,
     add_padding_column,
+    compute_bias_columns,
     compute_gradient_columns,
-    compute_value_columns,
-    insert_columns,
-    pad_columns,
+    insert_bias_columns,
+    pad_bias_columns,
     split_keys,
 )
 from .fused_kernels import warn_without_fused_kernel
@@ -36,7 +36,7 @@ from .fused_kernels import warn_without_fused_kernel
 logger = logging.getLogger(__name__)
 
 KERNELS = ("auto", "flex", "fused", "plain")
-"""Values of --attention-kernel; see :func:`choose_form_for_kernel`."""
+"""Values of --attention-kernel; see :func:`choose_focus_implementation_for_kernel`."""
 
 EXACT_COLUMNS = {("cpu", None)}
 """Pairs of device type and CUDA capability for which fused attention is known to add float32 columns exactly.
@@ -89,7 +89,7 @@ def focal_bias(center: Tensor, scope: Tensor, positions: Tensor, strength: Optio
     return bias if strength is None else bias * strength.unsqueeze(-1)
 
 
-def _focus_by_columns(
+def _compute_focus_attention_by_columns(
     q: Tensor, k: Tensor, v: Tensor, focus: FocusParameters, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
     """Compute :func:`focus_attention` in its "columns" form. All tensors must have the same dtype."""
@@ -99,7 +99,7 @@ def _focus_by_columns(
         parts = split_keys(focus, positions, padding, q.dtype)
         result: Tensor = FlashFocusAttention.apply(q, k, v, *(field for part in parts for field in part))
         return result
-    queries, keys = (x.to(q.dtype) for x in compute_value_columns(focus, positions, lengths))
+    queries, keys = (x.to(q.dtype) for x in compute_bias_columns(focus, positions, lengths))
     if padding is not None:
         queries, keys = add_padding_column(queries, keys, padding)
     if torch.is_grad_enabled() and focus.needs_gradient:
@@ -108,11 +108,11 @@ def _focus_by_columns(
             gradient_keys = gradient_keys.masked_fill(padding.unsqueeze(-1), 0.0)
         queries = torch.cat([queries, gradient_queries], dim=-1)
         keys = torch.cat([keys, gradient_keys], dim=-1)
-    wide = insert_columns(q, k, v, *pad_columns(queries, keys, width))
+    wide = insert_bias_columns(q, k, v, *pad_bias_columns(queries, keys, width))
     return F.scaled_dot_product_attention(*wide, dropout_p=dropout_p, scale=1.0)[..., :width]
 
 
-def _focus_by_bias(
+def _compute_focus_attention_by_bias(
     q: Tensor, k: Tensor, v: Tensor, focus: FocusParameters, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
     """Compute :func:`focus_attention` in the form "bias", possibly for only a part of the queries."""
@@ -125,7 +125,7 @@ def _focus_by_bias(
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout_p)
 
 
-def _focus_by_blocks(
+def _compute_focus_attention_by_blocks(
     q: Tensor, k: Tensor, v: Tensor, focus: FocusParameters, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
     """Compute :func:`focus_attention` in the form "blocks"."""
@@ -134,13 +134,13 @@ def _focus_by_blocks(
     for q_rows, focus_rows in zip(q.split(rows, dim=2), focus.split_queries(rows)):
         arguments = (q_rows, k, v, focus_rows, padding, dropout_p)
         if torch.is_grad_enabled():
-            pieces.append(checkpoint(_focus_by_bias, *arguments, use_reentrant=False))
+            pieces.append(checkpoint(_compute_focus_attention_by_bias, *arguments, use_reentrant=False))
         else:
-            pieces.append(_focus_by_bias(*arguments))
+            pieces.append(_compute_focus_attention_by_bias(*arguments))
     return torch.cat(pieces, dim=2)
 
 
-def _focus_by_flex(
+def _compute_focus_attention_by_flex(
     q: Tensor, k: Tensor, v: Tensor, focus: FocusParameters, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
     """Compute :func:`focus_attention` in the form "flex", or in the default form if "flex" cannot be compiled."""
@@ -151,21 +151,21 @@ def _focus_by_flex(
     if out is not None:
         return out
     work = focus.center.dtype
-    form = choose_form_for_kernel("flex", q, work, dropout_p)
+    form = choose_focus_implementation_for_kernel("flex", q, work, dropout_p)
     return _FOCUS_FORMS[form](q.to(work), k.to(work), v.to(work), focus, padding, dropout_p)
 
 
 _FOCUS_FORMS = {
-    "columns": _focus_by_columns,
-    "bias": _focus_by_bias,
-    "blocks": _focus_by_blocks,
-    "flex": _focus_by_flex,
+    "columns": _compute_focus_attention_by_columns,
+    "bias": _compute_focus_attention_by_bias,
+    "blocks": _compute_focus_attention_by_blocks,
+    "flex": _compute_focus_attention_by_flex,
 }
 FOCUS_FORMS = ("columns", "bias", "blocks")
 """Forms of :func:`focus_attention` that work on every device. "flex" has a backward pass only on GPUs."""
 
 
-def choose_focus_form(
+def choose_focus_implementation(
     device_type: str,
     dtype: torch.dtype,
     capability: Optional[Tuple[int, int]],
@@ -202,30 +202,30 @@ def _has_exact_products(device_type: str) -> bool:
     return exact and own in ("ieee", "none")
 
 
-def _choose_bias_form(length: int) -> str:
+def _choose_bias_implementation(length: int) -> str:
     return "bias" if length <= LONGEST_BIAS else "blocks"
 
 
-def _choose_default_form(q: Tensor, work: torch.dtype) -> str:
-    """Return the result of :func:`choose_focus_form` for queries (B, H, S, D) in the dtype ``work``.
+def _choose_default_focus_implementation(q: Tensor, work: torch.dtype) -> str:
+    """Return the result of :func:`choose_focus_implementation` for queries (B, H, S, D) in the dtype ``work``.
 
     Any form except "columns" is logged. Inside ``torch.compile``, the form is never "columns".
     """
     if torch.compiler.is_compiling():  # columns would cause a graph break
-        return _choose_bias_form(q.shape[2])
+        return _choose_bias_implementation(q.shape[2])
     capability = torch.cuda.get_device_capability(q.device) if q.is_cuda else None
-    form = choose_focus_form(q.device.type, work, capability, q.shape[2], _has_exact_products(q.device.type))
+    form = choose_focus_implementation(q.device.type, work, capability, q.shape[2], _has_exact_products(q.device.type))
     if form != "columns":
         _log_memory_use(form, q.device.type, capability)
     return form
 
 
-def choose_form_for_kernel(kernel: str, q: Tensor, work: torch.dtype, dropout_p: float) -> str:
+def choose_focus_implementation_for_kernel(kernel: str, q: Tensor, work: torch.dtype, dropout_p: float) -> str:
     """Choose the form in which :func:`focus_attention` is computed, given queries (B, H, S, D) and a kernel's name.
 
     The name is one of :data:`KERNELS`:
 
-    - "auto": the result of :func:`choose_focus_form`, which is never "flex".
+    - "auto": the result of :func:`choose_focus_implementation`, which is never "flex".
     - "flex": "flex".
     - "fused": "columns".
     - "plain": "bias", or "blocks" for long documents.
@@ -234,27 +234,27 @@ def choose_form_for_kernel(kernel: str, q: Tensor, work: torch.dtype, dropout_p:
     logged.
     """
     if kernel == "plain":
-        return _choose_bias_form(q.shape[2])
+        return _choose_bias_implementation(q.shape[2])
     if kernel == "auto":
-        return _choose_default_form(q, work)
+        return _choose_default_focus_implementation(q, work)
     if torch.compiler.is_compiling():  # a warning would cause a graph break
-        return "flex" if kernel == "flex" and not dropout_p else _choose_default_form(q, work)
+        return "flex" if kernel == "flex" and not dropout_p else _choose_default_focus_implementation(q, work)
     if kernel == "flex":
-        reason = flex.find_input_problem(q, dropout_p)
+        reason = flex.get_unsupported_input_reason(q, dropout_p)
         if reason is None:
             return "flex"
-        form = _choose_default_form(q, work)
+        form = _choose_default_focus_implementation(q, work)
     else:
-        form = _choose_default_form(q, work)
+        form = _choose_default_focus_implementation(q, work)
         if form == "columns":
             return form
         reason = "its products are not known to be exact here"
-    _warn_about_other_form(kernel, reason, form)
+    _warn_about_unused_kernel(kernel, reason, form)
     return form
 
 
 @functools.cache
-def _warn_about_other_form(kernel: str, reason: str, form: str) -> None:
+def _warn_about_unused_kernel(kernel: str, reason: str, form: str) -> None:
     """Warn once that another form is used instead of the requested kernel."""
     logger.warning(f"--attention-kernel {kernel} is not used: {reason}. Focus-attention uses its form {form} instead")
 
@@ -289,8 +289,8 @@ def focus_attention(
         center, scope: the centres mu and the scopes sigma (B, H, S), in tokens, in float32 or higher precision.
         key_padding_mask: the padding mask (B, S), True at padding, or None.
         dropout_p: the dropout probability of the attention weights, which should be 0 in evaluation.
-        form: the form of the computation, one of ``FOCUS_FORMS`` or "flex". If None, :func:`choose_form_for_kernel`
-            selects the form.
+        form: the form of the computation, one of ``FOCUS_FORMS`` or "flex". If None,
+            :func:`choose_focus_implementation_for_kernel` selects the form.
         strength: the factor (H,) by which each head multiplies f, in float32 or higher precision, or None for 1, as in
             the paper. If the strength is 0, the result is plain attention, and f passes a gradient only to the
             strength.
@@ -315,7 +315,7 @@ def focus_attention(
       of ``k``.
     """
     work = torch.promote_types(q.dtype, torch.float32)
-    form = form or choose_form_for_kernel(kernel, q, work, dropout_p)
+    form = form or choose_focus_implementation_for_kernel(kernel, q, work, dropout_p)
     compute: Callable[..., Tensor] = _FOCUS_FORMS[form]
     products = k.dtype if form == "flex" else work
     with torch.autocast(q.device.type, enabled=False):

@@ -87,7 +87,7 @@ def _divide_into_blocks(positions: Tensor, lengths: Tensor, per_part: int) -> Tu
     return width, torch.arange(most, device=positions.device) * width, block
 
 
-def compute_value_columns(focus: FocusParameters, positions: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
+def compute_bias_columns(focus: FocusParameters, positions: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
     """Compute columns for queries (B, H, T, 6 N) and keys (B, S, 6 N) with dot products equal to the focal bias.
 
     The columns have no gradient. Far from the origin, the three terms of the polynomial are thousands of times larger
@@ -132,7 +132,7 @@ def compute_gradient_columns(focus: FocusParameters, positions: Tensor, lengths:
     return queries - queries.detach(), keys
 
 
-def pad_columns(queries: Tensor, keys: Tensor, width: int) -> Tuple[Tensor, Tensor]:
+def pad_bias_columns(queries: Tensor, keys: Tensor, width: int) -> Tuple[Tensor, Tensor]:
     """Pad columns for queries (B, H, T, C) and keys (B, S, C) with zeros, so that C + ``width`` is a multiple of 8.
 
     Fused kernels require such head widths. C is first rounded up to a multiple of 8. The columns for keys are expanded
@@ -145,7 +145,9 @@ def pad_columns(queries: Tensor, keys: Tensor, width: int) -> Tuple[Tensor, Tens
     return queries, keys[:, None].expand(-1, queries.shape[1], -1, -1)
 
 
-def insert_columns(q: Tensor, k: Tensor, v: Tensor, queries: Tensor, keys: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+def insert_bias_columns(
+    q: Tensor, k: Tensor, v: Tensor, queries: Tensor, keys: Tensor
+) -> Tuple[Tensor, Tensor, Tensor]:
     """Insert padded columns before q and k (B, H, S, D), and pad v, for a kernel that does not scale the scores.
 
     The columns come first, so that their large terms cancel out before q·k is added if the kernel adds in order. This
@@ -196,7 +198,7 @@ def split_keys(
         own = (own - first).clamp(min=0)
         count = (~hidden_here).sum(1).clamp(min=1).to(own)
         shifted = focus._replace(center=focus.center - first[:, None])  # (B, H, T) - (B, 1, 1)
-        queries, keys = (x.to(dtype) for x in compute_value_columns(shifted, own, count))
+        queries, keys = (x.to(dtype) for x in compute_bias_columns(shifted, own, count))
         if padding is not None:
             queries, keys = add_padding_column(queries, keys, hidden_here)
         gradient_queries, gradient_keys = queries[..., :0], keys[..., :0]
@@ -230,8 +232,8 @@ class FlashFocusAttention(torch.autograd.Function):
         normaliser = q.new_empty(batch, length, heads).transpose(1, 2)  # the layout of the kernel
         for rows in _group_documents(q):
             for number, (tokens, queries, keys, *_) in enumerate(parts):
-                columns = pad_columns(queries[rows], keys[rows], width)
-                wide = insert_columns(q[rows], k[rows, :, tokens], v[rows, :, tokens], *columns)
+                columns = pad_bias_columns(queries[rows], keys[rows], width)
+                wide = insert_bias_columns(q[rows], k[rows, :, tokens], v[rows, :, tokens], *columns)
                 widened, own = flash_attention(*wide)
                 if number == 0:
                     out[rows], normaliser[rows] = widened[..., :width], own
@@ -256,9 +258,9 @@ class FlashFocusAttention(torch.autograd.Function):
                 queries, keys, gradient_keys = (x[rows] for x in saved[3 * number : 3 * number + 3])
                 values, count = keys.shape[2], gradient_keys.shape[2]
                 keys = torch.cat([keys, gradient_keys], dim=-1)
-                columns = pad_columns(F.pad(queries, (0, count)), keys, width)
+                columns = pad_bias_columns(F.pad(queries, (0, count)), keys, width)
                 extra = columns[0].size(-1)
-                wide = insert_columns(q[rows], k[rows, :, tokens], v[rows, :, tokens], *columns)
+                wide = insert_bias_columns(q[rows], k[rows, :, tokens], v[rows, :, tokens], *columns)
                 outs = (F.pad(x[rows], (0, extra)) for x in (gradients[0], out))
                 wide_q, wide_k, wide_v = flash_attention_backward(next(outs), *wide, next(outs), normaliser[rows])
                 if number == 0:

@@ -60,11 +60,13 @@ def warn_without_fused_kernel(x: Tensor, width: int, dropout_p: float, masked: b
     if not x.is_cuda or torch.compiler.is_compiling():
         return
     dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else x.dtype
-    _warn_once(dtype, width, masked, torch.cuda.get_device_capability(x.device), dropout_p)
+    _warn_about_missing_kernel(dtype, width, masked, torch.cuda.get_device_capability(x.device), dropout_p)
 
 
 @functools.cache
-def _warn_once(dtype: torch.dtype, width: int, masked: bool, capability: Tuple[int, int], dropout_p: float) -> None:
+def _warn_about_missing_kernel(
+    dtype: torch.dtype, width: int, masked: bool, capability: Tuple[int, int], dropout_p: float
+) -> None:
     if find_fused_kernel(dtype, width, masked, capability, dropout_p) != "math":
         return
     multiple, name = get_head_width_multiple(dtype, capability), str(dtype).rpartition(".")[2]

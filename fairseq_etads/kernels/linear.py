@@ -7,18 +7,18 @@ from torch import Tensor, nn
 from torch.nn.utils.weight_norm import WeightNorm, remove_weight_norm
 from typing_extensions import TypeGuard  # PyTorch also depends on this package
 
-from .cpu import has_faster_linear, plain_linear
+from .cpu import has_faster_onednn_linear, onednn_linear
 
 
 class _LinearFunction(torch.autograd.Function):
-    """Computes x W^T + b for x (…, in) and W (out, in), and the gradient for x, with :func:`plain_linear`."""
+    """Computes x W^T + b for x (…, in) and W (out, in), and the gradient for x, with :func:`onednn_linear`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
         rows = x.reshape(-1, x.size(-1))
         ctx.save_for_backward(rows, weight)
         # As in PyTorch, the result is not a view, because in-place operations on a view copy the gradient three times.
-        out: Tensor = torch.ops.aten._unsafe_view(plain_linear(rows, weight, bias), (*x.shape[:-1], len(weight)))
+        out: Tensor = torch.ops.aten._unsafe_view(onednn_linear(rows, weight, bias), (*x.shape[:-1], len(weight)))
         return out
 
     @staticmethod
@@ -28,7 +28,7 @@ class _LinearFunction(torch.autograd.Function):
         gradient = gradients[0].reshape(-1, shape[-1]).contiguous()
         of_x = of_weight = of_bias = None
         if ctx.needs_input_grad[0]:
-            of_x = plain_linear(gradient, weight.t(), None).view(*shape[:-1], weight.size(1))
+            of_x = onednn_linear(gradient, weight.t(), None).view(*shape[:-1], weight.size(1))
         if ctx.needs_input_grad[1]:
             of_weight = gradient.t().mm(rows)  # oneDNN is not faster for this product
         if ctx.needs_input_grad[2]:
@@ -36,7 +36,7 @@ class _LinearFunction(torch.autograd.Function):
         return of_x, of_weight, of_bias
 
 
-class TrainingLinear(nn.Linear):
+class OneDNNTrainingLinear(nn.Linear):
     """A linear layer that uses oneDNN for training in float32 on a CPU.
 
     Its output is the same as for PyTorch's layer, except that the order of summation may differ.
@@ -51,20 +51,20 @@ class TrainingLinear(nn.Linear):
         return result
 
 
-def use_training_linear(model: nn.Module) -> None:
-    """Replace the linear layers of a model with :class:`TrainingLinear` if this is faster on this processor."""
-    if has_faster_linear():
+def replace_linears_with_onednn(model: nn.Module) -> None:
+    """Replace the linear layers of a model with :class:`OneDNNTrainingLinear` if this is faster on this processor."""
+    if has_faster_onednn_linear():
         for module in model.modules():
             if type(module) is nn.Linear:
-                module.__class__ = TrainingLinear
+                module.__class__ = OneDNNTrainingLinear
 
 
 def is_plain_linear(module: Optional[nn.Module]) -> "TypeGuard[nn.Linear]":
-    """Return whether a module is PyTorch's linear layer or a :class:`TrainingLinear`, and not another subclass."""
-    return type(module) in (nn.Linear, TrainingLinear)
+    """Return whether a module is exactly PyTorch's linear layer or a :class:`OneDNNTrainingLinear`."""
+    return type(module) in (nn.Linear, OneDNNTrainingLinear)
 
 
-def mark_matrices(model: nn.Module) -> None:
+def mark_linear_weight_matrices(model: nn.Module) -> None:
     """Mark the weight matrices of all linear layers in a model, for optimisers that treat matrices differently.
 
     Embedding tables, output layers, and matrices with a single row or column are not marked.
@@ -77,7 +77,7 @@ def mark_matrices(model: nn.Module) -> None:
 
 
 def is_matrix(weight: Tensor) -> bool:
-    """Return whether :func:`mark_matrices` has marked this weight."""
+    """Return whether :func:`mark_linear_weight_matrices` has marked this weight."""
     return bool(getattr(weight, "is_matrix", False))
 
 
@@ -101,7 +101,7 @@ def iterate_normalised_weights(model: nn.Module) -> Iterator[Tensor]:
         yield from (getattr(module, hook.name) for hook in _find_weight_norms(module))
 
 
-def fix_normalised_weights(model: nn.Module) -> None:
+def remove_weight_normalisation(model: nn.Module) -> None:
     """Replace the parameters of each normalised weight with the weight itself."""
     for module in model.modules():
         for hook in _find_weight_norms(module):

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor, nn
 
 
-def keep_float32(layer: nn.Linear) -> nn.Linear:
+def mark_as_float32_layer(layer: nn.Linear) -> nn.Linear:
     """Mark a layer that is used with :func:`apply_in_float32`, so that inference copies keep it in float32."""
     layer.keeps_float32 = True  # type: ignore[assignment]
     return layer
 
 
 def keeps_float32(layer: nn.Module) -> bool:
-    """Return whether :func:`keep_float32` was called for this layer."""
+    """Return whether :func:`mark_as_float32_layer` was called for this layer."""
     return bool(getattr(layer, "keeps_float32", False))
 
 

@@ -32,15 +32,15 @@ class _StepGradients:
         self._records: List[Any] = []
         self._pass = -1
 
-    def get_current_records(self) -> List[Any]:
+    def get_backward_records(self) -> List[Any]:
         """Return the records of the current backward pass."""
         if self._pass != get_backward_pass_id():
             self._records, self._pass = [], get_backward_pass_id()
         return self._records
 
-    def take_records(self) -> List[Any]:
+    def take_backward_records(self) -> List[Any]:
         """Return the records of the current backward pass, and delete them."""
-        records, self._records = self.get_current_records(), []
+        records, self._records = self.get_backward_records(), []
         return records
 
 
@@ -53,7 +53,7 @@ class SharedStates:
 
     def __init__(self, states: Tensor):
         self._gradients = _StepGradients()
-        self.states = _SharedTensorFunction.apply(states, self._gradients, _sum_products)
+        self.states = _SharedTensorFunction.apply(states, self._gradients, _sum_state_gradients)
 
     def compute_weighted_sum(self, weights: Tensor) -> Tensor:
         """Return the context vectors (B, T, M), which are sums of the states weighted by ``weights`` (B, T, S)."""
@@ -69,7 +69,7 @@ class SharedKeys:
 
     def __init__(self, keys: Tensor):
         self._gradients = _StepGradients()
-        self.doubled = _SharedTensorFunction.apply(2 * keys, self._gradients, _get_only_record)
+        self.doubled = _SharedTensorFunction.apply(2 * keys, self._gradients, _get_summed_gradient)
 
     def compute_scores(
         self,
@@ -107,7 +107,7 @@ class DotKeys:
 
     def __init__(self, keys: Tensor):
         self._gradients = _StepGradients()
-        self.keys = _SharedTensorFunction.apply(keys, self._gradients, _sum_products)
+        self.keys = _SharedTensorFunction.apply(keys, self._gradients, _sum_state_gradients)
 
     def compute_scores(self, query: Tensor) -> Tensor:
         """Compute the scores q_t · k_j (B, T, S) of the queries (B, T, A), in float32 or higher precision."""
@@ -181,14 +181,14 @@ class _SharedTensorFunction(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, other: Optional[Tensor]) -> Tuple[Optional[Tensor], None, None]:
-        records = ctx.gradients.take_records()
+        records = ctx.gradients.take_backward_records()
         if not records:
             return other, None, None
         total = ctx.total(records)
         return total if other is None else total + other, None, None
 
 
-def _sum_products(records: List[Any]) -> Tensor:
+def _sum_state_gradients(records: List[Any]) -> Tensor:
     """Sum the products of attention weights (B, T, S) and context gradients (B, T, M) over all steps.
 
     The result has the shape (B, S, M).
@@ -197,7 +197,7 @@ def _sum_products(records: List[Any]) -> Tensor:
     return torch.bmm(weights.transpose(1, 2), gradients)
 
 
-def _get_only_record(records: List[Any]) -> Tensor:
+def _get_summed_gradient(records: List[Any]) -> Tensor:
     """Return the only record, which is the sum (B, S, A) of the gradients of all steps."""
     return records[0]
 
@@ -205,7 +205,7 @@ def _get_only_record(records: List[Any]) -> Tensor:
 class _WeightedSumFunction(torch.autograd.Function):
     """Multiplies attention weights (B, T, S) by encoder states (B, S, M).
 
-    The backward pass records the inputs of :func:`_sum_products`.
+    The backward pass records the inputs of :func:`_sum_state_gradients`.
     """
 
     @staticmethod
@@ -222,14 +222,14 @@ class _WeightedSumFunction(torch.autograd.Function):
         gradient = gradient.to(states.dtype)  # autocast may have computed the product in another dtype
         if ctx.needs_input_grad[1]:
             # Detach the records. Otherwise, a record and the graph would keep each other alive.
-            ctx.gradients.get_current_records().append((weights.detach(), gradient))
+            ctx.gradients.get_backward_records().append((weights.detach(), gradient))
         return torch.bmm(gradient, states.transpose(1, 2)), None, None
 
 
 class _ProductsFunction(torch.autograd.Function):
     """Computes the products of queries (B, T, A) and keys (B, S, A) in float32 or higher precision.
 
-    The backward pass records the inputs of :func:`_sum_products`.
+    The backward pass records the inputs of :func:`_sum_state_gradients`.
     """
 
     @staticmethod
@@ -244,7 +244,7 @@ class _ProductsFunction(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Tuple[Tensor, None, None]:
         query, keys = ctx.saved_tensors
         if ctx.needs_input_grad[1]:
-            ctx.gradients.get_current_records().append((gradient, widen_to_float32(query.detach())))
+            ctx.gradients.get_backward_records().append((gradient, widen_to_float32(query.detach())))
         return torch.bmm(gradient, widen_to_float32(keys)).to(query.dtype), None, None
 
 
@@ -272,7 +272,7 @@ class _SigmoidScoresFunction(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Tuple[Optional[Tensor], ...]:
         query, keys, weight, *coverage = ctx.saved_tensors
         weight, gradient = widen_to_float32(weight), widen_to_float32(gradient)
-        records = ctx.gradients.get_current_records()
+        records = ctx.gradients.get_backward_records()
         if not records:
             records.append(torch.zeros_like(widen_to_float32(keys)))  # (B, S, A)
         d_weight = d_coverage_weight = torch.zeros_like(weight)

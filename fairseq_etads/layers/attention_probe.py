@@ -49,12 +49,12 @@ class GateInputs(NamedTuple):
 class AttentionObserver:
     """Base class for objects that receive values from an attention module during its forward pass."""
 
-    def add_focus(
+    def receive_focus_parameters(
         self, center: Tensor, scope: Tensor, strength: Optional[Tensor], key_padding_mask: Optional[Tensor]
     ) -> None:
         """Receive mu and sigma (B, H, S) of focus-attention in tokens, the strength (H,) and a padding mask (B, S)."""
 
-    def add_gate(self, inputs: GateInputs) -> None:
+    def receive_gate_inputs(self, inputs: GateInputs) -> None:
         """Receive the inputs of the saliency gate."""
 
 
@@ -78,13 +78,13 @@ class AttentionRecord(AttentionObserver):
     form: Optional[str] = None
 
     @torch.no_grad()
-    def add_focus(
+    def receive_focus_parameters(
         self, center: Tensor, scope: Tensor, strength: Optional[Tensor], key_padding_mask: Optional[Tensor]
     ) -> None:
         self.center, self.scope, self.strength = center, scope, strength
 
     @torch.no_grad()
-    def add_gate(self, inputs: GateInputs) -> None:
+    def receive_gate_inputs(self, inputs: GateInputs) -> None:
         self.gate, weights = inputs.compute_gate()
         gated = self.gate * weights
         self.gated = gated / gated.sum(-1, keepdim=True) if inputs.form == "normalised" else gated
@@ -107,32 +107,32 @@ class AttentionStatistics(AttentionObserver):
         self.totals: Dict[str, Tensor] = {}
         self.counts: Dict[str, Tensor] = {}
 
-    def _add_sums(self, name: str, values: Tensor, count: Tensor) -> None:
+    def _accumulate_statistic(self, name: str, values: Tensor, count: Tensor) -> None:
         for sums, value in ((self.totals, values.sum().float()), (self.counts, count.float())):
             sums[name] = sums[name] + value if name in sums else value
 
     @torch.no_grad()
-    def add_focus(
+    def receive_focus_parameters(
         self, center: Tensor, scope: Tensor, strength: Optional[Tensor], key_padding_mask: Optional[Tensor]
     ) -> None:
         batch, heads, length = center.shape
         positions, lengths = compute_token_positions(key_padding_mask, batch, length, center.device)
         real = torch.ones_like(positions) if key_padding_mask is None else (~key_padding_mask).float()
         weight, count = real[:, None], real.sum() * heads
-        self._add_sums("focus_distance", (center - positions[:, None]).abs() * weight, count)
-        self._add_sums("focus_scope", scope * weight, count)
-        self._add_sums("focus_share", scope / lengths[:, None, None] * weight, count)
+        self._accumulate_statistic("focus_distance", (center - positions[:, None]).abs() * weight, count)
+        self._accumulate_statistic("focus_scope", scope * weight, count)
+        self._accumulate_statistic("focus_share", scope / lengths[:, None, None] * weight, count)
         if strength is not None:
-            self._add_sums("focus_strength", strength * real.sum(), count)
+            self._accumulate_statistic("focus_strength", strength * real.sum(), count)
 
     @torch.no_grad()
-    def add_gate(self, inputs: GateInputs) -> None:
+    def receive_gate_inputs(self, inputs: GateInputs) -> None:
         index = self._middle[:, None, None, None].expand(-1, inputs.q.shape[1], 1, inputs.q.shape[3])
         middle = inputs._replace(q=inputs.q.gather(2, index), gate_q=inputs.gate_q.gather(2, index))
         gate, weights = middle.compute_gate()  # (B, H, 1, S)
-        self._add_sums("gate", gate * weights, weights.new_full((), weights.shape[0] * weights.shape[1]))
+        self._accumulate_statistic("gate", gate * weights, weights.new_full((), weights.shape[0] * weights.shape[1]))
 
-    def to_logs(self) -> Dict[str, Tensor]:
+    def to_logging_output(self) -> Dict[str, Tensor]:
         """Return sums (``NAME``) and counts (``NAME_count``). A criterion adds them up over batches and processes."""
         return {**self.totals, **{f"{name}_count": count for name, count in self.counts.items()}}
 

@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..kernels.precision import apply_in_float32, keep_float32, widen_to_float32
+from ..kernels.precision import apply_in_float32, mark_as_float32_layer, widen_to_float32
 from ..vocabulary.output import BatchVocab
 
 FIRST_VALUES = (1.5, 1.5, 0.0)
-"""The initial values v_1, v_2 and v_3 of the three features in :class:`ContinuationTerms`."""
+"""The initial values v_1, v_2 and v_3 of the three features in :class:`CopyContinuationTerms`."""
 
 
 class CopyHistory(NamedTuple):
@@ -56,7 +56,7 @@ class CopyHistory(NamedTuple):
         return cls(follows_one[:, -steps:], follows_two[:, -steps:], written)
 
 
-class ContinuationTerms(nn.Module):
+class CopyContinuationTerms(nn.Module):
     """Uses a :class:`CopyHistory` to compute terms that are added to the logits of copy attention and p_gen.
 
     If the k-th feature is true at position j, the value v_k is added to the logit of position j, for k = 1, 2 and 3.
@@ -72,7 +72,7 @@ class ContinuationTerms(nn.Module):
 
     def __init__(self, features: int):
         super().__init__()
-        self.values = keep_float32(nn.Linear(features, 3))
+        self.values = mark_as_float32_layer(nn.Linear(features, 3))
         nn.init.zeros_(self.values.weight)
         with torch.no_grad():
             self.values.bias.copy_(torch.tensor(FIRST_VALUES))

@@ -148,7 +148,8 @@ class DecoderOutput:
     """The output of a decoder for N hypotheses of T words each.
 
     fairseq expects a pair of a tensor and a dictionary. fairseq reads "attn" and "inner_states" from the dictionary,
-    and replaces the tensor with its last step. :meth:`to_pair` creates such a pair, and :meth:`of` converts it back.
+    and replaces the tensor with its last step. :meth:`to_fairseq_output` creates such a pair, and :meth:`of` converts
+    it back.
 
     Attributes:
         logits: the logits (N, T, C), or the input (N, T, d) of the output layer if ``words`` is set.
@@ -174,7 +175,7 @@ class DecoderOutput:
     inner_states: Optional[List[Tensor]] = None
 
     @classmethod
-    def from_pair(cls, net_output: Sequence[Any]) -> "DecoderOutput":
+    def from_fairseq_output(cls, net_output: Sequence[Any]) -> "DecoderOutput":
         """Convert the pair that a fairseq model returns to a :class:`DecoderOutput`."""
         logits, extra = net_output[0], net_output[1] if len(net_output) > 1 else None
         if isinstance(extra, dict) and "output" in extra:
@@ -186,7 +187,7 @@ class DecoderOutput:
             attention = attention[0] if attention else None
         return cls(logits, attention)
 
-    def to_pair(self) -> NetOutput:
+    def to_fairseq_output(self) -> NetOutput:
         """Return the output in the format that fairseq expects."""
         return self.logits, {"attn": [self.attention], "inner_states": self.inner_states, "output": self}
 
@@ -194,14 +195,14 @@ class DecoderOutput:
         """Return a copy that mixes generation and copying, even if the pointer uses a hard switch."""
         return self if self.pointer is None else replace(self, pointer=self.pointer.to_mixture())
 
-    def compute_log_vocab(self) -> LogVocab:
+    def compute_vocabulary_log_probs(self) -> LogVocab:
         """Return log P_vocab for all words (N, T, C) or only the requested words, in float32 or higher precision."""
         if self.words is not None:
             return self.words
         return F.log_softmax(widen_to_float32(self.logits), dim=-1)
 
 
-def multiply_by_documents(queries: Tensor, documents: Tensor) -> Tensor:
+def multiply_by_document_matrices(queries: Tensor, documents: Tensor) -> Tensor:
     """Multiply queries (N, T, D) by the matrices (B, D, S) of their documents. The product has the shape (N, T, S).
 
     N is a multiple of B, and rows that belong to the same document are adjacent.
@@ -302,7 +303,7 @@ class PointingDecoder:
         The last dimension is indexed by extended id. In a search with a shortlist, it is indexed by column, and the
         shape is (N, T, C), or (N, T, C + K) with a pointer.
         """
-        output = DecoderOutput.from_pair(net_output)
+        output = DecoderOutput.from_fairseq_output(net_output)
         if output.pointer is None:
             parent: Any = super()
             probs: Tensor = parent.get_normalized_probs(net_output, log_probs, sample)

@@ -11,7 +11,7 @@ from ..attention import attention_weights
 from ..kernels.dropout import dropout
 from ..kernels.focus import compute_token_positions, focus_attention
 from ..kernels.fused_kernels import warn_without_fused_kernel
-from ..kernels.precision import apply_in_float32, keep_float32, widen_to_float32
+from ..kernels.precision import apply_in_float32, mark_as_float32_layer, widen_to_float32
 from .attention_probe import ObservableAttention
 from .beam_state import IncrementalState
 
@@ -24,7 +24,7 @@ SCOPES_HELP = (
 )
 
 
-def parse_scopes(value: str, heads: int) -> List[int]:
+def parse_focus_scopes(value: str, heads: int) -> List[int]:
     """Parse the value of --focus-initial-scope, a list of initial scopes; see ``SCOPES_HELP``.
 
     Returns:
@@ -44,7 +44,7 @@ def parse_scopes(value: str, heads: int) -> List[int]:
     return [scopes[head % len(scopes)] for head in range(heads)]
 
 
-def compute_initial_offset(head: int) -> int:
+def compute_initial_centre_offset(head: int) -> int:
     """Return the initial offset of a head with relative centres: 0, -1, 1, -2, 2, … for successive heads.
 
     With these offsets, each head is initially centred on the query or on a nearby token.
@@ -97,15 +97,15 @@ class FocalNetwork(nn.Module):
     ):
         super().__init__()
         self.num_heads = num_heads
-        self.query_proj = keep_float32(nn.Linear(embed_dim, embed_dim, bias=False))  # W_p
-        self.document_proj = keep_float32(nn.Linear(embed_dim, embed_dim, bias=False))  # W_g
+        self.query_proj = mark_as_float32_layer(nn.Linear(embed_dim, embed_dim, bias=False))  # W_p
+        self.document_proj = mark_as_float32_layer(nn.Linear(embed_dim, embed_dim, bias=False))  # W_g
         head_dim = embed_dim // num_heads
         self.center_weight = nn.Parameter(torch.empty(num_heads, head_dim))  # U_c
         self.scope_weight = nn.Parameter(torch.empty(num_heads, head_dim))  # U_d
         self.center_offset = nn.Parameter(torch.empty(num_heads)) if center == "relative" else None  # o
         self.strength = nn.Parameter(torch.empty(num_heads)) if strength == "learned" else None
         # Store scopes as integers, because half() does not convert integer tensors.
-        scopes = torch.tensor(parse_scopes(initial_scope, num_heads))
+        scopes = torch.tensor(parse_focus_scopes(initial_scope, num_heads))
         self.register_buffer("initial_scopes", scopes, persistent=False)
         self.reset_parameters()
 
@@ -118,7 +118,9 @@ class FocalNetwork(nn.Module):
             self.scope_weight[self.initial_scopes > 0] = 0.0
             if self.center_offset is not None:
                 self.center_weight.zero_()
-                self.center_offset.copy_(torch.tensor([compute_initial_offset(head) for head in range(self.num_heads)]))
+                self.center_offset.copy_(
+                    torch.tensor([compute_initial_centre_offset(head) for head in range(self.num_heads)])
+                )
             if self.strength is not None:
                 self.strength.zero_()
 
@@ -358,7 +360,7 @@ class FocusAttention(ObservableAttention, MultiheadAttention):
     ):
         super().__init__(embed_dim, num_heads, self_attention=True, **kwargs)
         self.kernel = kernel
-        keep_float32(self.q_proj)  # because mu and sigma are computed from the queries
+        mark_as_float32_layer(self.q_proj)  # because mu and sigma are computed from the queries
         self.focal = FocalNetwork(embed_dim, num_heads, **(focal or {}))
 
     def forward(
@@ -382,7 +384,7 @@ class FocusAttention(ObservableAttention, MultiheadAttention):
         center, scope = self.focal(q.transpose(0, 1), key_padding_mask)
         strength = self.focal.strength
         if self.observer is not None:
-            self.observer.add_focus(center, scope, strength, key_padding_mask)
+            self.observer.receive_focus_parameters(center, scope, strength, key_padding_mask)
         out = focus_attention(
             split_heads(q, self.num_heads),
             split_heads(k, self.num_heads),

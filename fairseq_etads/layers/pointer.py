@@ -12,9 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..kernels.precision import apply_in_float32, keep_float32, widen_to_float32
+from ..kernels.precision import apply_in_float32, mark_as_float32_layer, widen_to_float32
 from ..vocabulary.output import BatchVocab
-from .continuation import ContinuationTerms, CopyHistory
+from .continuation import CopyContinuationTerms, CopyHistory
 
 KINDS = ("none", "soft", "switch")
 _IMPOSSIBLE = -1e30
@@ -96,7 +96,7 @@ class PointerOutput:
         rows = self.vocab.expand_rows(table, self.gate)
         return rows[:, None].expand(-1, self.gate.shape[1], -1)
 
-    def _compute_log_gates(self) -> Tuple[Tensor, Tensor]:
+    def _compute_gate_log_probs(self) -> Tuple[Tensor, Tensor]:
         """Return the logarithms of p_gen and 1 - p_gen, both (N, T)."""
         gate = self.gate
         if self.hard:
@@ -129,7 +129,7 @@ class PointerOutput:
         gate = torch.where(self.gate >= _CERTAIN, self.gate, gate)
         return replace(self, log_copy=log_copy, gate=gate, selective=bool(masked.any()))
 
-    def _compute_log_copied(self) -> Tensor:
+    def _compute_copy_log_probs(self) -> Tensor:
         """Sum the copy attention over all positions of each distinct word in the document.
 
         Returns the logarithms (N, T, U) of the sums. All of them are finite.
@@ -147,14 +147,14 @@ class PointerOutput:
     def _compute_document_word_log_probs(self, log_vocab: LogVocab) -> Tuple[Tensor, Tensor]:
         """Return log P of each distinct word in the document, without and with copying, (N, T, U) each."""
         columns, width = self.get_document_columns(), self.vocab.softmax_width  # (N, T, U)
-        log_gen, log_point = self._compute_log_gates()
+        log_gen, log_point = self._compute_gate_log_probs()
         if isinstance(log_vocab, WordLogProbs):
             generated = log_vocab.in_document
         else:
             generated = log_vocab.gather(2, columns.clamp(max=width - 1))
         generated = generated + log_gen[:, :, None]
         generated = generated.masked_fill(columns >= width, _IMPOSSIBLE)  # slots cannot be generated
-        return generated, torch.logaddexp(generated, self._compute_log_copied() + log_point[:, :, None])
+        return generated, torch.logaddexp(generated, self._compute_copy_log_probs() + log_point[:, :, None])
 
     def compute_log_probs(self, logits: Tensor) -> Tensor:
         """Compute the log-probabilities of all words (equation 14).
@@ -179,12 +179,12 @@ class PointerOutput:
         if self.hard:
             pointing = (self.gate < 0)[:, :, None]
             scores = F.pad(log_vocab.masked_fill(pointing, -math.inf), (0, slots), value=-math.inf)  # (N, T', C + K)
-            in_document = torch.where(pointing, self._compute_log_copied(), scores.gather(2, columns))
+            in_document = torch.where(pointing, self._compute_copy_log_probs(), scores.gather(2, columns))
         else:
-            scores = _add_and_pad(log_vocab, self._compute_log_gates()[0][:, :, None], slots)
+            scores = _add_and_pad_log_probs(log_vocab, self._compute_gate_log_probs()[0][:, :, None], slots)
             generated, in_document = self._compute_document_word_log_probs(log_vocab)
             if self.selective:
-                impossible = self._compute_log_copied() <= math.log(torch.finfo(torch.float32).tiny) + 1e-3
+                impossible = self._compute_copy_log_probs() <= math.log(torch.finfo(torch.float32).tiny) + 1e-3
                 alone = generated.masked_fill(columns >= logits.shape[2], -math.inf)
                 in_document = torch.where(impossible, alone, in_document)
         is_word, width = self._expand_rows(self.vocab.is_word), scores.shape[2]
@@ -205,9 +205,11 @@ class PointerOutput:
         Returns:
             log P of the target words (N, T), and the proportion (N, T) of P that is due to copying.
         """
-        log_gen, log_point = self._compute_log_gates()
+        log_gen, log_point = self._compute_gate_log_probs()
         generated = log_gen + _gather_log_probs(log_vocab, target)
-        copied = log_point + self.log_copy.masked_fill(~self.find_positions(target), _IMPOSSIBLE).logsumexp(dim=2)
+        copied = log_point + self.log_copy.masked_fill(~self.find_target_positions(target), _IMPOSSIBLE).logsumexp(
+            dim=2
+        )
         return torch.logaddexp(generated, copied), torch.sigmoid(copied - generated)
 
     def compute_supervised_log_probs(self, log_vocab: LogVocab, target: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
@@ -225,7 +227,7 @@ class PointerOutput:
             boolean mask that is True where the correct decision is to copy.
         """
         point = target >= self.vocab.softmax_width
-        first = self.find_positions(target).int().argmax(dim=2, keepdim=True)
+        first = self.find_target_positions(target).int().argmax(dim=2, keepdim=True)
         pointed = self.log_copy.gather(2, first)[:, :, 0]
         word = torch.where(point, pointed, _gather_log_probs(log_vocab, target))
         log_gen, log_point = F.logsigmoid(self.gate), F.logsigmoid(-self.gate)
@@ -242,7 +244,7 @@ class PointerOutput:
         Returns:
             The sum (N, T) and the number of words (N, 1). Both include the slots that the document uses.
         """
-        log_gen = self._compute_log_gates()[0]
+        log_gen = self._compute_gate_log_probs()[0]
         # Copying changes only the probabilities of words in the document, so the sum is corrected for these words.
         generated, mixed = self._compute_document_word_log_probs(log_vocab)
         in_softmax = self.get_document_columns() < self.vocab.softmax_width
@@ -251,7 +253,7 @@ class PointerOutput:
         slots = self.vocab.expand_rows(self.vocab.slots_used[:, None], self.gate)
         return total + count * log_gen + change, slots + count
 
-    def find_positions(self, target: Tensor) -> Tensor:
+    def find_target_positions(self, target: Tensor) -> Tensor:
         """Return a boolean mask (N, T, S), True at the document positions where each target word occurs.
 
         The target words (N, T) are given as columns.
@@ -270,12 +272,12 @@ class PointerOutput:
             target: the columns of the words in the summary (N, T).
         """
         _, share = self.compute_target_log_probs(F.log_softmax(widen_to_float32(logits), dim=-1), target)
-        matches = self.find_positions(target)
+        matches = self.find_target_positions(target)
         position = self.log_copy.masked_fill(~matches, _IMPOSSIBLE).argmax(dim=2)
         return position.masked_fill((share <= 0.5) | ~matches.any(dim=2), -1)
 
 
-def _add_and_pad(log_vocab: Tensor, added: Tensor, slots: int) -> Tensor:
+def _add_and_pad_log_probs(log_vocab: Tensor, added: Tensor, slots: int) -> Tensor:
     """Return log_vocab (N, T, C) + added (N, T, 1), padded with ``slots`` columns of minus infinity.
 
     If no gradient is needed, the result is computed in a single pass.
@@ -317,10 +319,10 @@ class PointerHead(nn.Module):
         if kind not in KINDS[1:]:
             raise ValueError(f'--pointer "{kind}": choose one of {", ".join(KINDS)}')
         self.kind = kind
-        self.gate = keep_float32(nn.Linear(features, 1))
+        self.gate = mark_as_float32_layer(nn.Linear(features, 1))
         nn.init.xavier_uniform_(self.gate.weight)
         nn.init.zeros_(self.gate.bias)
-        self.continuation = ContinuationTerms(features) if continues else None
+        self.continuation = CopyContinuationTerms(features) if continues else None
 
     def initialise_generation_probability(self, probability: float) -> None:
         """Initialise p_gen to the same probability for all states.

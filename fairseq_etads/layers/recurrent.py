@@ -189,7 +189,7 @@ class BidirectionalLSTM(BidirectionalRNN):
     def __init__(self, input_dim: int, hidden: int, layers: int = 1, dropout: float = 0.0, learnt_start: bool = False):
         between = dropout if layers > 1 else 0.0
         rnn = nn.LSTM(input_dim, hidden, layers, batch_first=True, bidirectional=True, dropout=between)
-        super().__init__(remove_second_bias(rnn), between, learnt_start)
+        super().__init__(remove_redundant_gate_biases(rnn), between, learnt_start)
         # torch.lstm returns the memory cells only for the last column. After the end of a document, an extra input
         # opens the forget gate and closes the input gate. The cells then stay unchanged, because sigmoid(±1e4) is
         # exactly 1 or 0.
@@ -245,7 +245,7 @@ def run_lstm(network: nn.Module, x: Tensor, state: Optional[Tuple[Tensor, Tensor
 Network = TypeVar("Network", nn.LSTM, nn.LSTMCell)
 
 
-def remove_second_bias(network: Network) -> Network:
+def remove_redundant_gate_biases(network: Network) -> Network:
     """Replace the second bias of each gate with 0. One bias is sufficient, because PyTorch adds both biases."""
     for name, bias in [*network.named_parameters()]:
         if name.startswith("bias_hh"):

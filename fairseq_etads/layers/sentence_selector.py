@@ -5,7 +5,7 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple, Union
 import torch
 from torch import Tensor, nn
 
-from ..attention import inconsistency_loss, log_attention
+from ..attention import compute_log_attention_weights, inconsistency_loss
 from ..kernels.focus import PADDING_SCORE
 from ..kernels.precision import widen_to_float32
 from .additive import AdditiveAttention, DotAttention, DotKeys, SharedKeys, SharedStates
@@ -81,7 +81,7 @@ class SentenceSelector(nn.Module):
         """
         plan = self.cell(torch.cat([written, selected], dim=1), plan)
         scores = self.attention(plan, None, keys)  # (N, L)
-        log_weights = log_attention(scores[:, None], missing)[:, 0]
+        log_weights = compute_log_attention_weights(scores[:, None], missing)[:, 0]
         count, length, width = states.states.shape
         selected = states.compute_weighted_sum(log_weights.exp().view(count, -1, length)).view(-1, width)
         return plan, log_weights, selected

@@ -59,7 +59,7 @@ def remove_shared_entries(model: nn.Module, state_dict: Dict[str, Any], prefix: 
         state_dict.pop(prefix + name, None)
 
 
-def restore_shared_names(model: nn.Module, state_dict: Dict[str, Tensor], prefix: str, *_: Any) -> None:
+def restore_shared_entries(model: nn.Module, state_dict: Dict[str, Tensor], prefix: str, *_: Any) -> None:
     """Add the decoder's entries for shared tensors to a state dictionary (a hook for ``load_state_dict``).
 
     Raises:

@@ -61,7 +61,7 @@ class SummarizationModel:
 
     def get_targets(self, sample: Dict[str, Any], net_output: NetOutput) -> Tensor:
         """Return the target summaries (B, T) as extended ids, which index the output of ``get_normalized_probs``."""
-        vocabulary = DecoderOutput.from_pair(net_output).vocabulary
+        vocabulary = DecoderOutput.from_fairseq_output(net_output).vocabulary
         assert vocabulary is not None, "a decoder of this project must provide the words of its distributions"
         return vocabulary.convert_to_extended_ids(sample["target"])
 
@@ -98,7 +98,7 @@ class EncoderDecoderMixin:
         return found
 
 
-class PositionedModel(SummarizationModel):
+class PositionEmbeddingModel(SummarizationModel):
     """A :class:`SummarizationModel` with position embeddings. Their shape is checked when weights are loaded."""
 
     encoder: Any
@@ -115,7 +115,7 @@ class PositionedModel(SummarizationModel):
         return super().load_state_dict(state_dict, *args, **kwargs)
 
 
-def to_namespace(cfg: Any) -> Any:
+def convert_options_to_namespace(cfg: Any) -> Any:
     """Convert a model's options to a plain namespace.
 
     Enumerations are converted to strings, so that the options can be pickled.
@@ -175,7 +175,7 @@ def select_encoder_output(encoder_out: Dict[str, Any], documents: Tensor) -> Dic
     return selected
 
 
-def check_one_dictionary(option: str, task: Any) -> None:
+def check_shared_dictionary(option: str, task: Any) -> None:
     """Raise ValueError unless documents and summaries share a dictionary, as ``option`` requires."""
     if task.source_dictionary != task.target_dictionary:
         raise ValueError(
@@ -184,7 +184,7 @@ def check_one_dictionary(option: str, task: Any) -> None:
         )
 
 
-def check_sentence_mark(option: str, task: Any) -> None:
+def check_sentence_end_token(option: str, task: Any) -> None:
     """Raise ValueError if the source dictionary lacks the sentence mark that ``option`` requires."""
     words = task.source_dictionary
     if words.index(SENTENCE_MARK) == words.unk():
@@ -218,10 +218,10 @@ class PointerOptions(FairseqDataclass):
     )
 
 
-def check_pointer(config: Any, task: Any) -> None:
+def check_pointer_dictionary(config: Any, task: Any) -> None:
     """Raise ValueError if the model has a pointer, but documents and summaries have different dictionaries."""
     if str(config.pointer) != "none":
-        check_one_dictionary(f"--pointer {config.pointer}", task)
+        check_shared_dictionary(f"--pointer {config.pointer}", task)
 
 
 def check_vocabulary_sizes(state_dict: Any, side: str, part: Any) -> None:
@@ -253,7 +253,7 @@ def compute_position_limit(limit: Optional[int], task: Any, side: str, learnt: b
     Raises:
         ValueError: the options or the checkpoint to be loaded allow fewer positions than the model needs.
     """
-    needed, trained = task.max_positions()[side == "target"], task.get_trained_positions()[side == "target"]
+    needed, trained = task.max_positions()[side == "target"], task.get_checkpoint_max_positions()[side == "target"]
     limit = limit or trained
     if limit and needed > limit and learnt:
         raise ValueError(

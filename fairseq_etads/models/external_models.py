@@ -47,7 +47,7 @@ def get_model_class(cfg: Any) -> Optional[type]:
     return found
 
 
-def check_evaluated_options(cfg: Any) -> None:
+def check_options_before_eval(cfg: Any) -> None:
     """Raise ValueError if an option that fairseq evaluates contains anything but literals, lists, tuples, +, - and *.
 
     A checkpoint contains the options of its model. Loading a checkpoint must not run code from these options.
@@ -116,7 +116,7 @@ def build_external_model(cfg: Any, task: Any, build: Callable[[Any], Any]) -> An
             if isinstance(module, AdaptiveInput) or _is_word_embedding(module, dictionary):
                 module.register_forward_pre_hook(_UnknownWordsHook(dictionary))
     if len(known.tgt_dict) < len(task.tgt_dict):
-        model._register_load_state_dict_pre_hook(_KnownRowsHook(model, len(known.tgt_dict), len(task.tgt_dict)))
+        model._register_load_state_dict_pre_hook(_CopyTailRemovalHook(model, len(known.tgt_dict), len(task.tgt_dict)))
     return model
 
 
@@ -175,21 +175,21 @@ class _UnknownWordsHook:
         return (hide_unknown_words(inputs[0], self.known_words, self.unk), *inputs[1:])
 
 
-class _KnownRowsHook:
+class _CopyTailRemovalHook:
     """A hook that drops the rows of the copy tail when a checkpoint from version 0.1.0 is loaded."""
 
     def __init__(self, model: nn.Module, known_words: int, words: int):
         self.rows = {
-            name: known_words for name, value in model.state_dict().items() if _get_length(value) == known_words
+            name: known_words for name, value in model.state_dict().items() if _count_tensor_rows(value) == known_words
         }
         self.words = words
 
     def __call__(self, state_dict: Dict[str, Any], *_: Any) -> None:
         for name, rows in self.rows.items():
-            if _get_length(state_dict.get(name)) == self.words:
+            if _count_tensor_rows(state_dict.get(name)) == self.words:
                 state_dict[name] = state_dict[name][:rows]
 
 
-def _get_length(value: Any) -> int:
+def _count_tensor_rows(value: Any) -> int:
     """Return the length of a tensor's first dimension, or 0 if ``value`` is a scalar or not a tensor."""
     return len(value) if isinstance(value, Tensor) and value.dim() else 0

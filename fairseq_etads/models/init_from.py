@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..platform.training_loop import has_last_checkpoint
 from ..vocabulary.dictionary import check_training_dictionaries, count_known_words
-from .pretrained import CheckpointWords
+from .pretrained import CheckpointVocabulary
 from .selector import SentenceExtractor
 
 logger = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ EXTRACTOR = "encoder.extractor."
 """Prefix of the extractor's weight names in a summariser's checkpoint."""
 
 
-def get_initial_extractor(model: Any, path: str) -> nn.Module:
+def get_extractor_to_initialise(model: Any, path: str) -> nn.Module:
     """Return the extractor that --extractor initialises. Raises ValueError if the summariser has no extractor."""
     extractor: Optional[nn.Module] = getattr(model, "extractor", None)
     if extractor is None:
@@ -33,7 +33,7 @@ def get_initial_extractor(model: Any, path: str) -> nn.Module:
     return extractor
 
 
-def is_first_launch(cfg: Any, option: str = "--init-from") -> bool:
+def is_training_from_start(cfg: Any, option: str = "--init-from") -> bool:
     """Return whether training starts from the beginning rather than resuming from a checkpoint in --save-dir.
 
     Args:
@@ -81,16 +81,16 @@ def load_initial_weights(
     if isinstance(model, SentenceExtractor) and any(name.startswith(EXTRACTOR) for name in weights):
         weights = {name[len(EXTRACTOR) :]: weight for name, weight in weights.items() if name.startswith(EXTRACTOR)}
     _upgrade_names(model, weights)
-    words = None if remembers_words else CheckpointWords(path, task)
+    words = None if remembers_words else CheckpointVocabulary(path, task)
     if words is not None and not words.files:
         logger.warning(f"{option} {path}: does not record its dictionary, which must be the same as in DATA")
-    report = _LoadingReport(path, option)
+    report = _WeightLoadingReport(path, option)
     loaded: Dict[int, Tuple[str, Tensor]] = {}
     parameters = list(model.named_parameters(remove_duplicate=False))
     for name, parameter in parameters:
         if name not in weights:
             continue
-        given = _fit_rows(name, weights[name], parameter, task, report, words)
+        given = _fit_weight_rows(name, weights[name], parameter, task, report, words)
         if given.shape != parameter.shape:
             report.other_shape.append(f"{name} {tuple(given.shape)}, here {tuple(parameter.shape)}")
             continue
@@ -146,8 +146,13 @@ def _upgrade_names(model: Any, weights: Dict[str, Tensor]) -> None:
         weights.pop(name, None)
 
 
-def _fit_rows(
-    name: str, given: Tensor, parameter: Tensor, task: Any, report: "_LoadingReport", words: Optional[CheckpointWords]
+def _fit_weight_rows(
+    name: str,
+    given: Tensor,
+    parameter: Tensor,
+    task: Any,
+    report: "_WeightLoadingReport",
+    words: Optional[CheckpointVocabulary],
 ) -> Tensor:
     """Adjust the number of rows in a checkpoint's weight (R, …) to the model, if the rows have the same meaning.
 
@@ -196,7 +201,7 @@ def _count_known_words(task: Any) -> Tuple[int, int]:
     return count_known_words(task.source_dictionary), count_known_words(task.target_dictionary)
 
 
-class _LoadingReport:
+class _WeightLoadingReport:
     """A report on the weights that were fully loaded, partly loaded or not loaded."""
 
     def __init__(self, path: str, option: str):
@@ -231,8 +236,8 @@ class _LoadingReport:
             for title, names in (
                 ("loaded in part", self.partly),
                 ("not loaded, because they have another shape", self.other_shape),
-                ("new, because the checkpoint does not have them", list(_group_names(self._list_missing()))),
-                ("in the checkpoint, but not in this model", list(_group_names(self.unused))),
+                ("new, because the checkpoint does not have them", list(_group_weight_names(self._list_missing()))),
+                ("in the checkpoint, but not in this model", list(_group_weight_names(self.unused))),
             )
             if names
         ]
@@ -246,7 +251,7 @@ class _LoadingReport:
         return [name for name in self.new if not any(other.startswith(f"{name} ") for other in self.other_shape)]
 
 
-def _group_names(names: Iterable[str]) -> Iterable[str]:
+def _group_weight_names(names: Iterable[str]) -> Iterable[str]:
     """Replace layer indices in weight names with *, and append a count to names that then occur more than once."""
     counts: Counter[str] = Counter(re.sub(r"\.\d+\.", ".*.", name) for name in names)
     pairs: List[Tuple[str, int]] = list(counts.items())

@@ -18,7 +18,7 @@ MASK = "<mask>"
 """The mask symbol, which fairseq's pretraining task adds after the words in the dictionary file."""
 
 
-class CheckpointWords:
+class CheckpointVocabulary:
     """The words that belong to the rows of a checkpoint's word embedding tables.
 
     Attributes:

@@ -15,14 +15,20 @@ from ..layers.embedding import VocabularyEmbedding, mark_lookup_table
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import remove_copy_tail
 from ..vocabulary.word_vectors import load_word_vectors
-from .common import EncoderDecoderMixin, SummarizationModel, check_vocabulary_sizes, register_presets, to_namespace
+from .common import (
+    EncoderDecoderMixin,
+    SummarizationModel,
+    check_vocabulary_sizes,
+    convert_options_to_namespace,
+    register_presets,
+)
 from .rnn_decoder import CLOSED_BOOK, ClosedBookDecoder, RecurrentDecoder
 from .rnn_encoder import (
     ConvolutionalEncoder,
     RecurrentEncoder,
     WordEncoder,
+    compute_encoder_state_width,
     compute_input_width,
-    compute_memory_width,
     make_extractor,
 )
 from .rnn_options import PRESETS, check_options, make_preset_config
@@ -44,7 +50,7 @@ and is truncated at two standard deviations. The weights of recurrent networks a
 """
 
 
-def _map_source_words(source: Dictionary, target: Dictionary) -> Optional[Tensor]:
+def _map_source_to_target_ids(source: Dictionary, target: Dictionary) -> Optional[Tensor]:
     """For each known source word, return its id in the target dictionary, or 0 if that dictionary lacks the word.
 
     Returns None if documents and summaries share a dictionary.
@@ -68,7 +74,7 @@ class RecurrentModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDeco
             ValueError: an option is incompatible with another option, the dictionaries or the factors in the data.
             OSError: a file of word vectors cannot be read.
         """
-        config = to_namespace(cfg)
+        config = convert_options_to_namespace(cfg)
         check_options(config, task)
         source, target = remove_copy_tail(task.source_dictionary), remove_copy_tail(task.target_dictionary)
         widths = parse_factors(config.source_factors, task.factor_dictionaries)
@@ -84,7 +90,9 @@ class RecurrentModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDeco
                 load_word_vectors(config.decoder_embed_path, target, summary_words, "--decoder-embed-path")
         tied = config.share_all_embeddings or config.share_decoder_input_output_embed
         is_conv = config.encoder == "conv"
-        context = compute_input_width(config.encoder_embed_dim, factors) if is_conv else compute_memory_width(config)
+        context = (
+            compute_input_width(config.encoder_embed_dim, factors) if is_conv else compute_encoder_state_width(config)
+        )
         read_out = config.decoder_hidden_size + context if config.readout == "none" else config.readout_dim
         output: Any = summary_words.weight if tied else table(target, read_out).weight
 
@@ -96,7 +104,9 @@ class RecurrentModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDeco
         else:
             encoder = RecurrentEncoder(config, source, embed, factors, mark)
         summary_embed = VocabularyEmbedding(summary_words, target.unk(), len(target))
-        decoder = RecurrentDecoder(config, target, summary_embed, output, _map_source_words(source, target), context)
+        decoder = RecurrentDecoder(
+            config, target, summary_embed, output, _map_source_to_target_ids(source, target), context
+        )
         if config.closed_book_decoder and not task.is_loading:
             decoder.closed_book = ClosedBookDecoder(
                 str(config.rnn_cell) == "lstm",
@@ -187,7 +197,7 @@ def initialise_weights(model: nn.Module, config: Any) -> None:
     """Initialise all modules of a new model except word embeddings, which :func:`make_embedding_table` initialises.
 
     If neither ``--paper-init`` nor ``--uniform-init`` is set, all modules keep their default initial values. The
-    pointer's :class:`~fairseq_etads.layers.continuation.ContinuationTerms` always keeps these values.
+    pointer's :class:`~fairseq_etads.layers.continuation.CopyContinuationTerms` always keeps these values.
     """
     if config.paper_init:
         _initialise_as_see_et_al(model)

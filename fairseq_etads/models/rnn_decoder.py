@@ -8,7 +8,12 @@ from fairseq.models import FairseqIncrementalDecoder
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
-from ..attention import combined_log_attention, hierarchical_log_attention, log_attention, temporal_attention_step
+from ..attention import (
+    combined_attention_log_weights,
+    compute_log_attention_weights,
+    hierarchical_log_attention,
+    temporal_attention_step,
+)
 from ..kernels.precision import widen_to_float32
 from ..layers.additive import AdditiveAttention, DotAttention, DotKeys, SharedKeys, SharedStates
 from ..layers.continuation import CopyHistory
@@ -19,7 +24,7 @@ from ..layers.recurrent import (
     OutputLayer,
     compute_readout,
     make_readout_layer,
-    remove_second_bias,
+    remove_redundant_gate_biases,
     reorder_positions,
     run_lstm,
 )
@@ -198,7 +203,7 @@ class ClosedBookDecoder(nn.Module):
         self.is_lstm, self.cut = is_lstm, cut
         self.network: nn.Module
         if is_lstm:
-            self.network = remove_second_bias(nn.LSTM(word, hidden, batch_first=True))
+            self.network = remove_redundant_gate_biases(nn.LSTM(word, hidden, batch_first=True))
         else:
             self.network = nn.GRU(word, hidden, batch_first=True)
         self.dropout = FairseqDropout(dropout, module_name=type(self).__name__)
@@ -311,7 +316,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         self.merge = nn.Linear(word + self.fed_width, word) if cfg.merge_input else None
         read = word if cfg.merge_input else word + self.fed_width
         if is_lstm:
-            self.cell: nn.Module = remove_second_bias(nn.LSTMCell(read, hidden))
+            self.cell: nn.Module = remove_redundant_gate_biases(nn.LSTMCell(read, hidden))
         else:
             self.cell = (ElmanCell if str(cfg.rnn_cell) == "elman" else nn.GRUCell)(read, hidden)
         self.has_cell_state, self.hidden_size = is_lstm, hidden
@@ -376,7 +381,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         words = self.word_dropout(self.embed_tokens(steps))  # (N, T, E)
         real = steps.ne(self.dictionary.pad())
         starts = self._find_sentence_starts(steps, real, incremental_state)
-        outputs = self._run_steps(words, real, starts, encoder_out, incremental_state)
+        outputs = self._run_decoding_steps(words, real, starts, encoder_out, incremental_state)
         output = DecoderOutput(words, outputs.log_weights.exp())
         if outputs.log_word is not None and incremental_state is None:
             output.sentence_attention = SentenceAttention.from_encoder_out(outputs.log_word, encoder_out)
@@ -389,7 +394,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             readouts = self._compute_readout(outputs.hidden, outputs.inputs, outputs.contexts)  # (N, T, R)
         output.logits = readouts
         if features_only:
-            return output.to_pair()
+            return output.to_fairseq_output()
         history = None
         if self.pointer is not None:
             source = encoder_out["src_tokens"][0]
@@ -397,7 +402,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
                 prev_output_tokens, source, steps.shape[1], self.dictionary.unk()
             )
         bounded = request is not None and not request.whole
-        return self._score_words(output, outputs, history, encoder_out, incremental_state, bounded).to_pair()
+        return self._score_words(output, outputs, history, encoder_out, incremental_state, bounded).to_fairseq_output()
 
     def _compute_readout(self, *parts: Tensor) -> Tensor:
         """Compute readouts (…, R) from states h (…, H), embeddings of the previous words (…, E) and contexts (…, M)."""
@@ -421,7 +426,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             starts |= real & (real.cumsum(1) == 1)
         return starts
 
-    def _run_steps(
+    def _run_decoding_steps(
         self,
         words: Tensor,
         real: Tensor,
@@ -439,7 +444,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             incremental_state: the cached state of the previous step, or None.
         """
         rows = len(words)
-        state = self._get_state(encoder_out, incremental_state, rows)
+        state = self._get_or_create_state(encoder_out, incremental_state, rows)
         # In a search on a GPU, compute everything that may be needed. Checking what is needed would synchronise the CPU
         # with the GPU in every step, which takes longer.
         unasked = words.is_cuda and incremental_state is not None
@@ -507,7 +512,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         hidden, cell = self.cell(read, (state.hidden, state.cell))
         return state._replace(hidden=self.state_dropout(hidden), cell=cell), word
 
-    def _get_state(self, encoder_out: Dict[str, Any], incremental_state: Optional[Any], rows: int) -> DecoderState:
+    def _get_or_create_state(
+        self, encoder_out: Dict[str, Any], incremental_state: Optional[Any], rows: int
+    ) -> DecoderState:
         """Return the cached state. If there is none, create the initial state for N = ``rows`` hypotheses."""
         saved = None if incremental_state is None else self.get_incremental_state(incremental_state, "state")
         if saved:
@@ -573,17 +580,17 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         if state.spent is not None:
             scores, spent = temporal_attention_step(scores, state.spent)
             state = state._replace(spent=spent)
-        log_weight = log_attention(scores[:, None], documents.padding)  # (N, 1, S)
+        log_weight = compute_log_attention_weights(scores[:, None], documents.padding)  # (N, 1, S)
         if self.sentence_attention is not None and documents.sentence_ids is not None:
             of_sentences = self.sentence_attention(query, sentence_query, documents.sentence_keys)  # (N, L)
-            log_sentence = log_attention(of_sentences[:, None], documents.sentence_padding)
+            log_sentence = compute_log_attention_weights(of_sentences[:, None], documents.sentence_padding)
             log_weight = hierarchical_log_attention(log_weight, log_sentence, documents.sentence_ids)
         if state.log_selection is not None and documents.sentence_ids is not None:
             log_weight = hierarchical_log_attention(log_weight, state.log_selection[:, None], documents.sentence_ids)
         log_word = None
         if documents.log_selected is not None:
             log_word = log_weight[:, 0]
-            log_weight = combined_log_attention(log_weight, documents.log_selected, documents.padding)
+            log_weight = combined_attention_log_weights(log_weight, documents.log_selected, documents.padding)
         log_weight = log_weight[:, 0]
         if state.covered is not None:
             state = state._replace(covered=state.covered + log_weight.exp())
@@ -628,7 +635,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
 
         Words that are not among the candidates have probability 0.
         """
-        output = DecoderOutput.from_pair(net_output)
+        output = DecoderOutput.from_fairseq_output(net_output)
         assert output.vocabulary is not None
         if output.pointer is None:
             scores = widen_to_float32(output.logits).log_softmax(dim=-1)

@@ -22,7 +22,7 @@ from ..layers.recurrent import (
     encode_by_sentence,
 )
 from ..layers.sentence_selector import UNREAD
-from .common import check_sentence_mark, select_encoder_output
+from .common import check_sentence_end_token, select_encoder_output
 from .selector import ExtractorConfig, SentenceExtractor
 from .source_factors import check_factor_count
 
@@ -50,7 +50,7 @@ def get_dropout_rates(cfg: Any) -> Tuple[float, float]:
     return (0.0, cfg.dropout) if str(cfg.dropout_at) == "state" else (cfg.dropout, 0.0)
 
 
-def compute_memory_width(cfg: Any) -> int:
+def compute_encoder_state_width(cfg: Any) -> int:
     """Return the width of the encoder states with --encoder rnn, after the optional projection."""
     return int(cfg.encoder_projection or 2 * cfg.encoder_hidden_size)
 
@@ -76,7 +76,7 @@ class WordEncoder(FairseqEncoder):
         self.dropout = FairseqDropout(get_dropout_rates(cfg)[0], module_name=type(self).__name__)
         self.extractor: Optional[SentenceExtractor] = None
 
-    def _add_extraction(self, out: Dict[str, List[Tensor]]) -> Dict[str, List[Tensor]]:
+    def _add_extractor_output(self, out: Dict[str, List[Tensor]]) -> Dict[str, List[Tensor]]:
         """Add the extractor's output to the encoder's output ``out``, if the encoder has an extractor."""
         return out if self.extractor is None else {**out, **run_extractor(self.extractor, out["src_tokens"][0])}
 
@@ -136,7 +136,7 @@ class RecurrentEncoder(WordEncoder):
         if cfg.encoder_projection:
             self.projection = nn.Linear(states, cfg.encoder_projection, bias=False)
         # The keys are computed once and used in all decoding steps.
-        self.keys = nn.Linear(compute_memory_width(cfg), compute_key_width(cfg), bias=False)
+        self.keys = nn.Linear(compute_encoder_state_width(cfg), compute_key_width(cfg), bias=False)
         self.by_sentence = bool(cfg.encoder_by_sentence)
         # With a sentence selector, the selected sentences determine the decoder's initial state instead.
         bridge = "zero" if cfg.sentence_selector else str(cfg.bridge)
@@ -197,7 +197,7 @@ class RecurrentEncoder(WordEncoder):
             found = self.sentences(states, ids, padding)
             out |= {"sentence_ids": [ids], "sentence_keys": [found.keys], "sentence_padding_mask": [found.missing]}
             out |= {"sentence_states": [found.states], "documents": [found.documents]}
-        return self._add_extraction(out)
+        return self._add_extractor_output(out)
 
     def compute_document_vectors(self, src_tokens: Tensor) -> Tensor:
         """Compute the vectors s (B, 2H) of documents (B, S) without source factors.
@@ -263,7 +263,7 @@ class ConvolutionalEncoder(WordEncoder):
             "encoder_padding_mask": [padding],
             "src_tokens": [src_tokens],
         }
-        return self._add_extraction(out)
+        return self._add_extractor_output(out)
 
 
 def make_extractor(config: Any, task: Any) -> SentenceExtractor:
@@ -272,7 +272,7 @@ def make_extractor(config: Any, task: Any) -> SentenceExtractor:
     Raises:
         ValueError: an option has an invalid value, or the documents contain no sentence marks.
     """
-    check_sentence_mark("--sentence-attention extractor", task)
+    check_sentence_end_token("--sentence-attention extractor", task)
     options = ExtractorConfig(
         encoder_embed_dim=config.extractor_embed_dim,
         encoder_hidden_size=config.extractor_hidden_size,

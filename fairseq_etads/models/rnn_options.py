@@ -9,10 +9,16 @@ from typing import Any, Dict, Optional
 from fairseq.dataclass import ChoiceEnum
 from omegaconf import II
 
-from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, check_requirements, check_values
+from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, check_option_requirements, check_option_values
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import count_known_words
-from .common import PointerOptions, check_one_dictionary, check_pointer, check_sentence_mark, make_preset_dataclass
+from .common import (
+    PointerOptions,
+    check_pointer_dictionary,
+    check_sentence_end_token,
+    check_shared_dictionary,
+    make_preset_dataclass,
+)
 from .source_factors import FACTOR_DIM
 from .source_factors import HELP as FACTORS_HELP
 
@@ -459,18 +465,18 @@ def make_preset_config(name: str, **changes: Any) -> type:
 
 def check_options(cfg: Any, task: Any) -> None:
     """Raise ValueError if an option is invalid or is incompatible with another option or with the data."""
-    check_values(cfg, RecurrentConfig)
-    check_requirements(cfg, RecurrentConfig)
+    check_option_values(cfg, RecurrentConfig)
+    check_option_requirements(cfg, RecurrentConfig)
     _check_convolutional_encoder(cfg)
-    check_pointer(cfg, task)
+    check_pointer_dictionary(cfg, task)
     _check_embedding_sharing(cfg, task)
     if cfg.hierarchical_attention:
-        check_sentence_mark("--hierarchical-attention", task)
+        check_sentence_end_token("--hierarchical-attention", task)
     if cfg.sentence_selector:
-        _check_summary_marks(task)
+        _check_summary_sentence_ends(task)
 
 
-def _check_summary_marks(task: Any) -> None:
+def _check_summary_sentence_ends(task: Any) -> None:
     """Raise ValueError if the target vocabulary lacks the sentence mark that --sentence-selector requires."""
     words = task.target_dictionary
     if not words.unk() < words.index(SENTENCE_MARK) < count_known_words(words):
@@ -506,7 +512,7 @@ def _check_embedding_sharing(cfg: Any, task: Any) -> None:
         if not getattr(cfg, option):
             continue
         flag = f"--{option.replace('_', '-')}"
-        check_one_dictionary(flag, task)
+        check_shared_dictionary(flag, task)
         if cfg.decoder_embed_dim != cfg.encoder_embed_dim:
             raise ValueError(
                 f"{flag} needs equal widths; --encoder-embed-dim is {cfg.encoder_embed_dim} and "

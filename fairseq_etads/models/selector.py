@@ -22,11 +22,17 @@ from ..layers.pooled_sentences import PooledSentenceEncoder, SentenceScorer
 from ..layers.recurrent import BidirectionalGRU, compute_sentence_ids
 from ..layers.tagging import NoveltyScorer, SelectorOutput, SpellingEncoder, TaggerLSTM, group_words_by_sentence
 from ..platform.distributed import has_several_workers
-from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, check_requirements, check_values
+from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, check_option_requirements, check_option_values
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import remove_copy_tail
 from ..vocabulary.word_vectors import load_word_vectors
-from .common import SummarizationModel, check_sentence_mark, make_preset_dataclass, register_presets, to_namespace
+from .common import (
+    SummarizationModel,
+    check_sentence_end_token,
+    convert_options_to_namespace,
+    make_preset_dataclass,
+    register_presets,
+)
 
 SENTENCE_ENCODERS = ("gru", "pool")
 """Values of ``--sentence-encoder``."""
@@ -34,7 +40,7 @@ FOLD_WORDS = 50
 """Number of words at the start of a document that determine its fold; see :meth:`SentenceExtractor.assign_folds`."""
 
 
-class SelectingModel(SummarizationModel, BaseFairseqModel):
+class ContentSelectionModel(SummarizationModel, BaseFairseqModel):
     """A model that selects words or sentences from documents.
 
     Attributes:
@@ -42,7 +48,7 @@ class SelectingModel(SummarizationModel, BaseFairseqModel):
         special: the ids of tokens that are not words, such as padding.
         trained_by: the criterion that trains the model.
         labels_in_order: whether the labels list sentences in the order of the summary (see
-            :class:`~fairseq_etads.data.selection.SentenceOrder`) instead of containing a value for each token.
+            :class:`~fairseq_etads.data.selection.SentenceOrderDataset`) instead of containing a value for each token.
     """
 
     unit: str
@@ -51,7 +57,7 @@ class SelectingModel(SummarizationModel, BaseFairseqModel):
     labels_in_order = False
 
     @property
-    def label_unit(self) -> str:
+    def training_label_type(self) -> str:
         """Return the type of labels that the task must load to train the model."""
         return self.unit
 
@@ -63,7 +69,7 @@ class SelectingModel(SummarizationModel, BaseFairseqModel):
         return real
 
 
-class Selector(SelectingModel):
+class Selector(ContentSelectionModel):
     """A model that predicts the probability of selecting each word or sentence."""
 
     trained_by = TrainingCriterion("selection_nll", "an architecture that selects words or sentences")
@@ -72,7 +78,7 @@ class Selector(SelectingModel):
         """Compute a logit for each word or sentence of the documents (B, S), int64."""
         raise NotImplementedError
 
-    def convert_to_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
+    def convert_token_to_unit_values(self, values: Tensor, src_tokens: Tensor) -> Tensor:
         """Convert values of tokens (B, S) to values of units (B, U). Values may be MISSING."""
         raise NotImplementedError
 
@@ -144,8 +150,8 @@ class WordTagger(Selector):
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "WordTagger":
         """Build the model. Raises ValueError if an option has an invalid value."""
-        options = to_namespace(cfg)
-        check_values(options, TaggerConfig)
+        options = convert_options_to_namespace(cfg)
+        check_option_values(options, TaggerConfig)
         return cls(options, task)
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> SelectorOutput:
@@ -157,7 +163,7 @@ class WordTagger(Selector):
         states = self.lstm(x, ~real)
         return SelectorOutput(self.logit(self.dropout(states))[:, :, 0], real)
 
-    def convert_to_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
+    def convert_token_to_unit_values(self, values: Tensor, src_tokens: Tensor) -> Tensor:
         """Return the values unchanged, because each token is a unit."""
         return values
 
@@ -260,10 +266,10 @@ class SentenceExtractor(Selector):
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "SentenceExtractor":
         """Build the model. Raises ValueError if an option is invalid or the documents contain no sentence marks."""
-        options = to_namespace(cfg)
-        check_values(options, ExtractorConfig)
-        check_requirements(options, ExtractorConfig)
-        check_sentence_mark(f"--arch {getattr(options, '_name', 'sentence_extractor')}", task)
+        options = convert_options_to_namespace(cfg)
+        check_option_values(options, ExtractorConfig)
+        check_option_requirements(options, ExtractorConfig)
+        check_sentence_end_token(f"--arch {getattr(options, '_name', 'sentence_extractor')}", task)
         return cls(options, task)
 
     def forward(
@@ -337,7 +343,7 @@ class SentenceExtractor(Selector):
         first = real & (real.long().cumsum(1) <= FOLD_WORDS)
         return (src_tokens * first).sum(1) % 2
 
-    def convert_to_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
+    def convert_token_to_unit_values(self, values: Tensor, src_tokens: Tensor) -> Tensor:
         """Return one value per sentence: the value that all its words share, or MISSING if it has no words."""
         real = self.find_real_words(src_tokens)
         _, _, numbers = group_words_by_sentence(src_tokens, real, self.mark, 1, 1)

@@ -25,9 +25,9 @@ from torch import Tensor, nn
 
 from ..attention import attention_weights, saliency_attention
 from ..data.training_text import compute_word_probabilities, initialise_embeddings_from_text
-from ..kernels.dropout import use_compact_dropout
+from ..kernels.dropout import replace_with_compact_dropout
 from ..kernels.fused_kernels import warn_without_fused_kernel
-from ..kernels.linear import use_training_linear
+from ..kernels.linear import replace_linears_with_onednn
 from ..kernels.precision import widen_to_float32
 from ..layers.aggregation import EncoderGate, LayerAggregation
 from ..layers.attention_probe import GateInputs, ObservableAttention
@@ -47,17 +47,17 @@ from ..layers.encoder_attention import (
     split_heads,
 )
 from ..layers.pointer import Pointer
-from ..layers.sharing import remove_shared_entries, restore_shared_names, share_sublayers
+from ..layers.sharing import remove_shared_entries, restore_shared_entries, share_sublayers
 from ..vocabulary.dictionary import count_known_words, remove_copy_tail
 from ..vocabulary.word_vectors import load_word_vectors
-from .common import PositionedModel, compute_position_limit, register_presets, to_namespace
+from .common import PositionEmbeddingModel, compute_position_limit, convert_options_to_namespace, register_presets
 from .source_factors import check_factor_count, check_trained_factors, make_factor_tables, parse_factors
 from .transformer_options import (
     PRESETS,
     SummarizationTransformerConfig,
     check_options,
     make_preset_config,
-    parse_layers,
+    parse_layer_numbers,
 )
 
 
@@ -191,7 +191,7 @@ class BridgeAttention(ObservableAttention, MultiheadAttention):
         if self.gate_level is not None:
             level = widen_to_float32(self.gate_level)
         if self.observer is not None:
-            self.observer.add_gate(GateInputs(q, k, gate_q, gate_k, mask, self.gate, level))
+            self.observer.receive_gate_inputs(GateInputs(q, k, gate_q, gate_k, mask, self.gate, level))
         dropout_p = get_attention_dropout(self)
         result = saliency_attention(
             q, k, v, gate_q, gate_k, mask, dropout_p, need_weights, own_format, self.gate, level
@@ -265,7 +265,7 @@ class BridgeAttention(ObservableAttention, MultiheadAttention):
         """Do nothing. With fairseq's method, attention would read only every ``beam_size``-th document."""
 
 
-class SummaryAttention(MultiheadAttention):
+class DecoderSelfAttention(MultiheadAttention):
     """fairseq's decoder self-attention, which can also read a :class:`BeamState` without copying it."""
 
     takes_joint_projection = True
@@ -372,7 +372,7 @@ class FocusEncoderLayer(TransformerEncoderLayerBase):
 
 
 class BridgeDecoderLayer(TransformerDecoderLayerBase):
-    """fairseq's decoder layer with :class:`BridgeAttention` and :class:`SummaryAttention`."""
+    """fairseq's decoder layer with :class:`BridgeAttention` and :class:`DecoderSelfAttention`."""
 
     def __init__(self, cfg: Any, saliency: bool):
         self._saliency = saliency  # used by build_encoder_attention, which super().__init__ calls
@@ -381,8 +381,8 @@ class BridgeDecoderLayer(TransformerDecoderLayerBase):
 
     def build_self_attention(
         self, embed_dim: int, cfg: Any, add_bias_kv: bool = False, add_zero_attn: bool = False
-    ) -> SummaryAttention:
-        return SummaryAttention(
+    ) -> DecoderSelfAttention:
+        return DecoderSelfAttention(
             embed_dim,
             cfg.decoder.attention_heads,
             dropout=cfg.attention_dropout,
@@ -417,7 +417,7 @@ def list_decoder_offsets(count: int) -> Sequence[int]:
     return [-distance for distance in range(1, count + 1)]
 
 
-class NeighbourInputs(nn.Module):
+class NeighbourProjections(nn.Module):
     """Computes Σ_k W_k e_(t+k) for each word t, a sum of linear projections of the embeddings of neighbouring words.
 
     The sum runs over the offsets k. The encoder or decoder adds it to the embedding of word t in its input. All W_k are
@@ -458,7 +458,7 @@ class NeighbourInputs(nn.Module):
         return total
 
 
-def _wrap_layer(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
+def _wrap_for_checkpointing_and_fsdp(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
     """Wrap a layer for activation checkpointing and FSDP, as fairseq does."""
     if cfg.checkpoint_activations:
         layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
@@ -475,7 +475,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
     """
 
     def __init__(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed_tokens: nn.Module):
-        self.focus_layers = parse_layers(cfg.focus_layers, cfg.encoder.layers, "--focus-layers")
+        self.focus_layers = parse_layer_numbers(cfg.focus_layers, cfg.encoder.layers, "--focus-layers")
         self._layer_numbers = itertools.count()  # fairseq does not pass the layer index to build_encoder_layer
         super().__init__(cfg, remove_copy_tail(dictionary), embed_tokens)
         width = cfg.encoder.embed_dim
@@ -491,9 +491,9 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
                 qn_block_size=cfg.quant_noise.pq_block_size,
             )
         self.gate = EncoderGate(width) if cfg.encoder.gate else None
-        self.neighbours: Optional[NeighbourInputs] = None
+        self.neighbours: Optional[NeighbourProjections] = None
         if cfg.encoder.neighbours:
-            self.neighbours = NeighbourInputs(width, list_encoder_offsets(cfg.encoder.neighbours))
+            self.neighbours = NeighbourProjections(width, list_encoder_offsets(cfg.encoder.neighbours))
         self.factors, self.factor_maps = nn.ModuleDict(), nn.ModuleDict()
 
     def add_factors(self, tables: nn.ModuleDict) -> None:
@@ -519,7 +519,9 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
 
     def build_encoder_layer(self, cfg: SummarizationTransformerConfig) -> nn.Module:
         has_focus = next(self._layer_numbers) in self.focus_layers
-        return _wrap_layer(FocusEncoderLayer(cfg) if has_focus else MemoryEfficientEncoderLayer(cfg), cfg)
+        return _wrap_for_checkpointing_and_fsdp(
+            FocusEncoderLayer(cfg) if has_focus else MemoryEfficientEncoderLayer(cfg), cfg
+        )
 
     def forward_embedding(self, src_tokens: Tensor, token_embedding: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
         """Compute fairseq's input embeddings (B, S, D).
@@ -589,15 +591,15 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
     """fairseq's decoder with a pointer, and with saliency-selection in the layers selected by ``--saliency-layers``."""
 
     def __init__(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed_tokens: nn.Module):
-        self.saliency_layers = parse_layers(cfg.saliency_layers, cfg.decoder.layers, "--saliency-layers")
+        self.saliency_layers = parse_layer_numbers(cfg.saliency_layers, cfg.decoder.layers, "--saliency-layers")
         self._layer_numbers = itertools.count()
         super().__init__(cfg, remove_copy_tail(dictionary), embed_tokens)
-        self.neighbours: Optional[NeighbourInputs] = None
+        self.neighbours: Optional[NeighbourProjections] = None
         if cfg.decoder.neighbours:
-            self.neighbours = NeighbourInputs(self.embed_dim, list_decoder_offsets(cfg.decoder.neighbours))
+            self.neighbours = NeighbourProjections(self.embed_dim, list_decoder_offsets(cfg.decoder.neighbours))
             # In fairseq's decoder, only embed_positions receives the whole summary. The decoder adds its output to the
             # word embeddings.
-            self.embed_positions.register_forward_hook(self._add_neighbours)
+            self.embed_positions.register_forward_hook(self._add_neighbour_projections)
         self.pointer: Optional[Pointer] = None
         if str(cfg.pointer) != "none":
             widths = self.output_embed_dim, cfg.encoder.embed_dim
@@ -606,9 +608,11 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
                 self.pointer.initialise_generation_probability(cfg.pointer_initial_generate)
 
     def build_decoder_layer(self, cfg: SummarizationTransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
-        return _wrap_layer(BridgeDecoderLayer(cfg, saliency=next(self._layer_numbers) in self.saliency_layers), cfg)
+        return _wrap_for_checkpointing_and_fsdp(
+            BridgeDecoderLayer(cfg, saliency=next(self._layer_numbers) in self.saliency_layers), cfg
+        )
 
-    def _add_neighbours(self, _: nn.Module, inputs: Tuple[Tensor, ...], positions: Tensor) -> Tensor:
+    def _add_neighbour_projections(self, _: nn.Module, inputs: Tuple[Tensor, ...], positions: Tensor) -> Tensor:
         """Add projections of the preceding words (``--decoder-neighbours``) to position embeddings.
 
         Args:
@@ -668,7 +672,7 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
             assert encoder_out is not None, "the decoder needs the encoder's output"
             (memory,) = encoder_out.get("last_states", encoder_out["encoder_out"])
             output = self.score_words(output, memory, prev_output_tokens, encoder_out, request)
-        return output.to_pair()
+        return output.to_fairseq_output()
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> Dict[str, Any]:
         """Upgrade old weights. With --adaptive-softmax-cutoff, drop the weight of the output layer."""
@@ -678,7 +682,7 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         return upgraded
 
 
-class SummarizationTransformer(PositionedModel, TransformerModelBase):
+class SummarizationTransformer(PositionEmbeddingModel, TransformerModelBase):
     """A Transformer encoder-decoder model. The papers' mechanisms are available as options.
 
     Choose one of :data:`PRESETS` with ``--arch``. See :class:`SummarizationTransformerConfig` for the options.
@@ -693,10 +697,10 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
         output = decoder.output_projection
         for embedding in (encoder.embed_tokens, decoder.embed_tokens):
             embedding.is_output_layer = output is not None and getattr(output, "weight", None) is embedding.weight
-        use_compact_dropout(self)
-        use_training_linear(self)
+        replace_with_compact_dropout(self)
+        replace_linears_with_onednn(self)
         self._register_state_dict_hook(remove_shared_entries)
-        self._register_load_state_dict_pre_hook(restore_shared_names, with_module=True)
+        self._register_load_state_dict_pre_hook(restore_shared_entries, with_module=True)
 
     def forward(
         self,
@@ -729,7 +733,7 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
         Raises:
             ValueError: an option is incompatible with another option, the dictionaries or the truncation lengths.
         """
-        config = SummarizationTransformerConfig.from_namespace(to_namespace(cfg))
+        config = SummarizationTransformerConfig.from_namespace(convert_options_to_namespace(cfg))
         if task.is_loading:  # a checkpoint already contains the word embeddings
             config.encoder.embed_path = config.decoder.embed_path = None
         check_options(config, task)

@@ -17,16 +17,16 @@ from ..attention import GATES
 from ..kernels import flex
 from ..kernels.focus import KERNELS
 from ..layers.aggregation import AGGREGATIONS
-from ..layers.encoder_attention import CENTERS, SCOPES_HELP, STRENGTHS, parse_scopes
+from ..layers.encoder_attention import CENTERS, SCOPES_HELP, STRENGTHS, parse_focus_scopes
 from ..platform.option_checks import (
     NOT_NEGATIVE,
     PROBABILITY,
     SIZE,
-    check_requirements,
-    check_values,
+    check_option_requirements,
+    check_option_values,
     format_option_name,
 )
-from .common import PointerOptions, check_pointer, make_preset_dataclass
+from .common import PointerOptions, check_pointer_dictionary, make_preset_dataclass
 from .source_factors import HELP as FACTORS_HELP
 
 BIAS_INITS = ("zeros", "frequencies")
@@ -320,7 +320,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
 """A dictionary from the name of each architecture to the defaults that it changes. The defaults describe ETADS."""
 
 
-def parse_layers(value: str, count: int, option: str) -> FrozenSet[int]:
+def parse_layer_numbers(value: str, count: int, option: str) -> FrozenSet[int]:
     """Parse a list of 1-based layer numbers, and return 0-based layer indices.
 
     Args:
@@ -384,10 +384,10 @@ def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
         ValueError: options are incompatible. The message lists their names, their values and the valid choices.
     """
     values = _FlatConfigView(config)
-    check_values(values, _DECLARED)
-    check_requirements(values, _DECLARED, skip=_ONLY_NEW if task.is_loading else ())
+    check_option_values(values, _DECLARED)
+    check_option_requirements(values, _DECLARED, skip=_ONLY_NEW if task.is_loading else ())
     _check_inherited_options(config, is_new=not task.is_loading)
-    check_pointer(config, task)
+    check_pointer_dictionary(config, task)
     _check_attention_options(config)
     if not task.is_loading:
         _check_attention_kernel(config)
@@ -410,7 +410,7 @@ def _check_attention_options(config: SummarizationTransformerConfig) -> None:
     A variant has no effect in a model without the corresponding layers. In this case, the variant in the preset is
     still accepted, so that users can remove the layers without changing the variant.
     """
-    parse_scopes(config.focus_initial_scope, config.encoder.attention_heads)
+    parse_focus_scopes(config.focus_initial_scope, config.encoder.attention_heads)
     preset = PRESETS.get(str(getattr(config, "_name", "")), {})
     for option, default in _FORMS.items():
         layers = f"{option.split('_')[0]}_layers"
@@ -426,7 +426,7 @@ def _check_attention_kernel(config: SummarizationTransformerConfig) -> None:
         raise ValueError(f"--attention-kernel {kernel} has no effect with --focus-layers none: choose layers")
     if kernel != "flex":
         return
-    problem = flex.find_version_problem()
+    problem = flex.get_unsupported_version_reason()
     if problem:
         raise ValueError(f"--attention-kernel flex: {problem}; choose auto, fused or plain")
     if config.attention_dropout:

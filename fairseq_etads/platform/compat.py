@@ -28,9 +28,9 @@ from unittest import mock
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from .deferred_imports import importing_fairseq
+from .deferred_imports import speed_up_fairseq_import
 
-with importing_fairseq():
+with speed_up_fairseq_import():
     from fairseq import checkpoint_utils, file_io, utils
     from fairseq.data import iterators
     from fairseq.data.encoders.gpt2_bpe import GPT2BPE
@@ -168,7 +168,7 @@ def _read_training_progress(path: str) -> Tuple[int, bool]:
         return -1, False
 
 
-def _raise_damaged_error(path: str, reason: str) -> NoReturn:
+def _raise_damaged_checkpoint_error(path: str, reason: str) -> NoReturn:
     """Raise DamagedCheckpointError. The message describes the damage and recommends another checkpoint in the folder.
 
     Checkpoints from which training can resume take precedence over checkpoints that can only be used for generation.
@@ -191,14 +191,14 @@ def _raise_damaged_error(path: str, reason: str) -> NoReturn:
     raise DamagedCheckpointError(f"{path}: not a complete checkpoint ({reason}). {advice}.") from None
 
 
-def _load_safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
+def _reject_unsafe_checkpoints(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap fairseq's ``load_checkpoint_to_cpu`` to reject files that are damaged or contain unsafe classes."""
 
     @functools.wraps(load_checkpoint)
     def load_checkpoint_to_cpu(path: str, *args: Any, **kwargs: Any) -> Any:
         reason = _describe_damage(path) if os.path.isfile(path) else ""
         if reason:
-            _raise_damaged_error(path, reason)
+            _raise_damaged_checkpoint_error(path, reason)
         try:
             with _load_weights_only():
                 return load_checkpoint(path, *args, **kwargs)
@@ -211,13 +211,13 @@ def _load_safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
                 "trust it, save it again without this object."
             ) from None
         except _UnreadableFileError as error:
-            _raise_damaged_error(path, str(error))
+            _raise_damaged_checkpoint_error(path, str(error))
 
     load_checkpoint_to_cpu.is_safe = True  # type: ignore[attr-defined]
     return load_checkpoint_to_cpu
 
 
-def _retry_saving(save: Callable[..., Any]) -> Callable[..., Any]:
+def _overwrite_failed_checkpoint_save(save: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap fairseq's ``_torch_persistent_save``, so that a second attempt to save a checkpoint overwrites the first.
 
     Without this patch, fairseq would append to the incomplete data from the first attempt.
@@ -289,7 +289,7 @@ def _allow_missing_alignments(load_align_dict: Callable[..., Any]) -> Callable[.
     return load
 
 
-def _check_overrides(load_models: Callable[..., Any]) -> Callable[..., Any]:
+def _check_model_overrides(load_models: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap fairseq's ``load_model_ensemble_and_task``, so that the task checks ``--model-overrides`` first."""
 
     @functools.wraps(load_models)
@@ -306,7 +306,7 @@ def _check_overrides(load_models: Callable[..., Any]) -> Callable[..., Any]:
 _PIECE = re.compile(r"\d+|<unk>|<mask>")
 
 
-def _ignore_invalid_pieces(decode: Callable[[Any, str], str]) -> Callable[[Any, str], str]:
+def _ignore_invalid_bpe_tokens(decode: Callable[[Any, str], str]) -> Callable[[Any, str], str]:
     """Wrap the ``decode`` method of ``--bpe gpt2``, which raises an error for words that are not numbers.
 
     The word "<<unk>>", which represents the unknown word in references, is decoded to "<unk>". Padding words in BART's
@@ -324,7 +324,7 @@ def _ignore_invalid_pieces(decode: Callable[[Any, str], str]) -> Callable[[Any, 
 _loaders: "weakref.WeakSet[iterators.BackgroundConsumer]" = weakref.WeakSet()
 
 
-def _copy_matrix_marks(build: Callable[..., Any]) -> Callable[..., Any]:
+def _copy_weight_matrix_marks(build: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``build_fp32_params``, so that copies of marked matrices are also marked (see ``kernels/linear.py``).
 
     The wrapper also enables --fp16 on CPUs. fairseq groups parameters by the index of their GPU, but parameters on a
@@ -347,7 +347,7 @@ def _copy_matrix_marks(build: Callable[..., Any]) -> Callable[..., Any]:
     return build_fp32_params
 
 
-def _clip_in_place(clip: Callable[..., Any]) -> Callable[..., Any]:
+def _clip_gradients_in_place(clip: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap fairseq's ``clip_grad_norm_``, which would otherwise move norms to a visible GPU even with --cpu."""
 
     @functools.wraps(clip)
@@ -412,7 +412,7 @@ def _name_optimizer_in_error(build: Callable[..., Any]) -> Callable[..., Any]:
     return build_optimizer
 
 
-def _unscale_once(step: Callable[..., Any]) -> Callable[..., Any]:
+def _unscale_gradients_once(step: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``AMPOptimizer.step``, so that gradients are divided by the loss scale of --amp only once.
 
     fairseq uses torch's scaler to unscale the gradients before they are clipped. For the step, it passes a different
@@ -478,7 +478,7 @@ def _load_bad_epochs(load: Callable[..., Any]) -> Callable[..., Any]:
     return load_state_dict
 
 
-def _copy_integers(average: Callable[..., Any]) -> Callable[..., Any]:
+def _copy_integers_in_ema(average: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the averaging of ``--store-ema``, so that integers and booleans are copied instead of averaged.
 
     fairseq would multiply them by the decay, which causes an error in torch.
@@ -554,33 +554,37 @@ def install_patches() -> None:
     """
     torch.serialization.add_safe_globals(_list_checkpoint_classes())
     if not hasattr(checkpoint_utils.load_checkpoint_to_cpu, "is_safe"):
-        checkpoint_utils.load_checkpoint_to_cpu = _load_safely(checkpoint_utils.load_checkpoint_to_cpu)
+        checkpoint_utils.load_checkpoint_to_cpu = _reject_unsafe_checkpoints(checkpoint_utils.load_checkpoint_to_cpu)
     if not hasattr(checkpoint_utils.load_model_ensemble_and_task, "is_checking"):
-        checkpoint_utils.load_model_ensemble_and_task = _check_overrides(checkpoint_utils.load_model_ensemble_and_task)
+        checkpoint_utils.load_model_ensemble_and_task = _check_model_overrides(
+            checkpoint_utils.load_model_ensemble_and_task
+        )
     if file_io.IOPathManager is None:
         PathManager.copy = staticmethod(_copy_atomically)
     if not hasattr(checkpoint_utils._torch_persistent_save, "is_patched"):
-        checkpoint_utils._torch_persistent_save = _retry_saving(checkpoint_utils._torch_persistent_save)
+        checkpoint_utils._torch_persistent_save = _overwrite_failed_checkpoint_save(
+            checkpoint_utils._torch_persistent_save
+        )
     # When the plugin is imported, the module is fully imported only if the command is fairseq-train.
     command: Any = sys.modules.get("fairseq_cli.train")
     if hasattr(command, "train"):
         training_loop.install_patches(command)
         resuming.install_patches(command)
     if not hasattr(GPT2BPE.decode, "is_patched"):
-        GPT2BPE.decode = _ignore_invalid_pieces(GPT2BPE.decode)
+        GPT2BPE.decode = _ignore_invalid_bpe_tokens(GPT2BPE.decode)
     if not hasattr(utils.load_align_dict, "is_patched"):
         utils.load_align_dict = _allow_missing_alignments(utils.load_align_dict)
     if not hasattr(StatefulContainer.__getattr__, "is_patched"):
         StatefulContainer.__getattr__ = _avoid_attribute_recursion(StatefulContainer.__getattr__)
     if not hasattr(_FP16OptimizerMixin.build_fp32_params, "is_patched"):
         _FP16OptimizerMixin.build_fp32_params = classmethod(
-            _copy_matrix_marks(_FP16OptimizerMixin.build_fp32_params.__func__)
+            _copy_weight_matrix_marks(_FP16OptimizerMixin.build_fp32_params.__func__)
         )
     if not hasattr(MemoryEfficientFP16Optimizer.build_optimizer, "is_patched"):
         build = MemoryEfficientFP16Optimizer.build_optimizer.__func__
         MemoryEfficientFP16Optimizer.build_optimizer = classmethod(_name_optimizer_in_error(build))
     if not hasattr(utils.clip_grad_norm_, "is_patched"):
-        utils.clip_grad_norm_ = _clip_in_place(utils.clip_grad_norm_)
+        utils.clip_grad_norm_ = _clip_gradients_in_place(utils.clip_grad_norm_)
     if not hasattr(Trainer.train_step, "is_patched"):
         Trainer.train_step = _correct_train_step(Trainer.train_step)
     if not hasattr(ReduceLROnPlateauLRSchedule.state_dict, "is_patched"):
@@ -588,11 +592,11 @@ def install_patches() -> None:
         schedule.state_dict = _save_bad_epochs(schedule.state_dict)
         schedule.load_state_dict = _load_bad_epochs(schedule.load_state_dict)
     if not hasattr(EMA._step_internal, "is_patched"):
-        EMA._step_internal = _copy_integers(EMA._step_internal)
+        EMA._step_internal = _copy_integers_in_ema(EMA._step_internal)
     if not hasattr(NanDetector.add_hooks, "is_patched"):
         NanDetector.add_hooks = _limit_backward_hooks(NanDetector.add_hooks)
     if not hasattr(AMPOptimizer.step, "is_patched"):
-        AMPOptimizer.step = _unscale_once(AMPOptimizer.step)
+        AMPOptimizer.step = _unscale_gradients_once(AMPOptimizer.step)
         AMPOptimizer.clip_grad_norm = _check_norm_without_scaler(AMPOptimizer.clip_grad_norm)
     if iterators.BackgroundConsumer is not _StoppableLoader:
         iterators.BackgroundConsumer = _StoppableLoader
@@ -619,7 +623,7 @@ def count_optimizer_steps() -> int:
     return _optimizer_steps
 
 
-def skips_overflows(optimizer: Any) -> bool:
+def skips_overflowing_updates(optimizer: Any) -> bool:
     """Return whether a fairseq optimiser scales the loss and skips updates with overflowing gradients.
 
     This is the case for optimisers with --fp16 and --amp. With --amp on a CPU, torch disables the scaler.

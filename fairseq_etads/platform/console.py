@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterable, Iterator, List, NoReturn, Optional, 
 
 from ..version import get_version
 from .errors import InputError
-from .systems import explain_missing_system, find_required_system, is_installed
+from .systems import explain_missing_system, find_required_system, is_system_installed
 
 USER_ERROR = 2
 """Exit status if the input or an option is invalid."""
@@ -76,7 +76,7 @@ class Parser(argparse.ArgumentParser):
         """Return a suggestion of what the user probably meant, or an empty string."""
         if message.startswith("unrecognized arguments: "):
             for word in message.partition(": ")[2].split():
-                near = find_closest(word.partition("=")[0], self._list_options()) if word.startswith("--") else ""
+                near = find_closest_word(word.partition("=")[0], self._list_options()) if word.startswith("--") else ""
                 if near:
                     return f"; did you mean {near}?"
         without_value = re.match(r"argument (\S+): expected (?:one|at least one) argument", message)
@@ -105,7 +105,7 @@ class _VersionAction(argparse.Action):
         parser.exit()
 
 
-def find_closest(word: str, known: Iterable[str]) -> str:
+def find_closest_word(word: str, known: Iterable[str]) -> str:
     """Return the word in ``known`` that is most similar to ``word``, or an empty string if none is similar."""
     return next(iter(difflib.get_close_matches(word, list(known), 1)), "")
 
@@ -161,7 +161,7 @@ def add_jobs_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_positive(**numbers: Optional[int]) -> None:
+def check_positive_options(**numbers: Optional[int]) -> None:
     """Raise InputError if a number is less than 1.
 
     Args:
@@ -250,7 +250,7 @@ def report_errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[
         SystemExit: the command ends with one of these exit statuses.
     """
     expected: Tuple[Type[BaseException], ...] = (InputError, OSError, *more)
-    _open_closed_files()
+    _replace_closed_streams()
     with _exit_on_signals(command), _escape_output():
         try:
             if sys.stdout is None:  # the parent process has closed standard output
@@ -262,7 +262,7 @@ def report_errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[
             sys.exit(128 + signal.SIGPIPE)
         except ModuleNotFoundError as error:
             system = find_required_system(error.name or "")
-            if system is None or is_installed(system):
+            if system is None or is_system_installed(system):
                 raise
             print(f"{command}: {explain_missing_system('this', system)}", file=sys.stderr)
             sys.exit(USER_ERROR)
@@ -285,7 +285,7 @@ def run_command(command: str, work: Callable[[], Any], *more: Type[Exception]) -
     return 0
 
 
-def _open_closed_files() -> None:
+def _replace_closed_streams() -> None:
     """Open /dev/null in place of closed standard streams.
 
     Otherwise, the next file to be opened would be used as a standard stream.
@@ -300,7 +300,7 @@ def _open_closed_files() -> None:
         sys.stderr = os.fdopen(2, "w", closefd=False)
 
 
-def limit_shape_caches() -> None:
+def limit_matrix_kernel_caches() -> None:
     """Limit the number of matrix shapes for which torch caches kernels. Call this function before importing torch.
 
     By default, torch and oneDNN cache kernels for the last 1,024 shapes, but each batch of documents has new shapes, so

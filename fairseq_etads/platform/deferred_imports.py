@@ -53,7 +53,7 @@ def defer_imports(*names: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def importing_fairseq() -> Iterator[None]:
+def speed_up_fairseq_import() -> Iterator[None]:
     """Context manager for importing fairseq without slow statistics modules or a message about tensorboardX."""
     logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
     with defer_imports(*STATISTICS):

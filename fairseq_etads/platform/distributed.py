@@ -121,7 +121,7 @@ def _wrap_call_main(call_main: Callable[..., Any]) -> Callable[..., Any]:
             raise ValueError(f"--num-shards {cfg.dataset.num_shards}: fairseq-{command} ignores this option")
         if launched is not None and options.distributed_init_method is None and options.distributed_world_size == 1:
             options.distributed_world_size = launched.workers  # fairseq's default is the number of GPUs, but at least 1
-        _check_sharding(cfg)
+        _check_parameter_sharding(cfg)
         if cfg.common.tpu or (torch.cuda.is_available() and not cfg.common.cpu):
             return call_main(cfg, main, **kwargs)
         if cfg.common.amp:
@@ -141,7 +141,7 @@ def _wrap_call_main(call_main: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _check_sharding(cfg: Any) -> None:
+def _check_parameter_sharding(cfg: Any) -> None:
     """Check that parameters are not sharded if an update consists of several batches.
 
     The last batch of a worker may be empty. In this case, fairseq also treats the other batches of the worker as empty

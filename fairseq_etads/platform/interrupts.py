@@ -18,14 +18,14 @@ def hide_interrupts_while_importing() -> None:
     plain_hook = sys.excepthook
 
     def hook(kind: Type[BaseException], error: BaseException, trace: Optional[TracebackType]) -> None:
-        if issubclass(kind, KeyboardInterrupt) and _is_importing(trace):
+        if issubclass(kind, KeyboardInterrupt) and _is_raised_during_import(trace):
             os._exit(128 + signal.SIGINT)
         plain_hook(kind, error, trace)
 
     sys.excepthook = hook
 
 
-def _is_importing(trace: Optional[TracebackType]) -> bool:
+def _is_raised_during_import(trace: Optional[TracebackType]) -> bool:
     """Return whether an exception was raised while a module of this project was being imported."""
     while trace is not None:
         frame = trace.tb_frame

@@ -11,8 +11,8 @@ is checked:
 - ``excludes``: mapping from options or mechanisms to the reason why this option cannot be combined with them. If the
   reason is empty, the message states that this option has no effect in combination with the other one.
 
-:func:`find_conflict` checks ``needs`` and ``excludes`` for training and for decoding. ``docs/rules.md`` lists all
-these rules.
+:func:`find_option_conflict` checks ``needs`` and ``excludes`` for training and for decoding. ``docs/rules.md`` lists
+all these rules.
 """
 
 import math
@@ -84,7 +84,7 @@ def join_choices(choices: Sequence[str]) -> str:
     return f"{', '.join(choices[:-1])} or {choices[-1]}" if len(choices) > 1 else choices[0]
 
 
-def check_values(cfg: Any, config: Any) -> None:
+def check_option_values(cfg: Any, config: Any) -> None:
     """Raise ValueError if the value of an option is outside its bounds or is not a valid choice.
 
     Args:
@@ -102,7 +102,7 @@ def check_values(cfg: Any, config: Any) -> None:
             raise ValueError(f"{format_option(option.name, value)}: choose from {', '.join(choices)}")
 
 
-def check_requirements(cfg: Any, config: Any, has: Collection[str] = (), skip: Collection[str] = ()) -> None:
+def check_option_requirements(cfg: Any, config: Any, has: Collection[str] = (), skip: Collection[str] = ()) -> None:
     """Raise ValueError if an option requires another option that is not enabled, or excludes one that is enabled.
 
     Args:
@@ -115,12 +115,14 @@ def check_requirements(cfg: Any, config: Any, has: Collection[str] = (), skip: C
     present = {option.name: getattr(cfg, option.name, option.default) for option in fields(config)}
     given = {name: value for name, value in get_given_options(cfg, config).items() if name not in skip}
     declared = {option.name: option.metadata for option in fields(config)}
-    found = find_conflict(given, declared, {*has, *list_enabled_options(present)})
+    found = find_option_conflict(given, declared, {*has, *list_enabled_options(present)})
     if found:
         raise ValueError(found)
 
 
-def find_conflict(given: Mapping[str, Any], declared: Mapping[str, Mapping[str, Any]], there: Collection[str]) -> str:
+def find_option_conflict(
+    given: Mapping[str, Any], declared: Mapping[str, Mapping[str, Any]], there: Collection[str]
+) -> str:
     """Return a message about the first option that has no effect or excludes another option.
 
     The message is empty if there are no conflicts.
@@ -138,9 +140,12 @@ def find_conflict(given: Mapping[str, Any], declared: Mapping[str, Mapping[str, 
             return f"{format_option(name, value)} has no effect {without}"
         for other, reason in metadata.get("excludes", {}).items():
             if other in there and not reason:
-                return f"{format_option(name, value)} has no effect with {_format_with_value(other, there)}: choose one"
+                first, second = format_option(name, value), _format_option_with_value(other, there)
+                return f"{first} has no effect with {second}: choose one"
             if other in there:
-                return f"{format_option(name, value)} does not go with {_format_with_value(other, there)}: {reason}"
+                return (
+                    f"{format_option(name, value)} does not go with {_format_option_with_value(other, there)}: {reason}"
+                )
     return ""
 
 
@@ -149,12 +154,12 @@ def list_enabled_options(present: Mapping[str, Any]) -> Set[str]:
 
     For options with the value "none", only the form with the value is returned.
     """
-    on = {name: _unwrap_enum(value) for name, value in present.items() if is_enabled(value)}
+    on = {name: _unwrap_enum(value) for name, value in present.items() if is_option_enabled(value)}
     off = {format_option(name, value) for name, value in present.items() if _unwrap_enum(value) == "none"}
     return {format_option_name(name) for name in on} | {format_option(name, value) for name, value in on.items()} | off
 
 
-def is_enabled(value: Any) -> bool:
+def is_option_enabled(value: Any) -> bool:
     """Return whether an option with this value is enabled. The value -1 disables fairseq's --diverse-beam-groups."""
     plain = _unwrap_enum(value)
     # A value that begins with "${" is an unresolved OmegaConf interpolation of an option in another part of the
@@ -180,7 +185,7 @@ def iterate_defaults(config: Any) -> Iterator[Tuple[str, Any]]:
             yield option.name, option.default
 
 
-def _format_with_value(other: str, there: Collection[str]) -> str:
+def _format_option_with_value(other: str, there: Collection[str]) -> str:
     """Return an option together with its value, or only the option if its value is not known."""
     return next((shown for shown in sorted(there) if shown.startswith(f"{other} ")), other)
 

@@ -6,8 +6,8 @@ All commands of this project use this module to write files:
   it when it is complete. If the process is killed, an existing file is not changed.
 - :func:`lock_output` prevents other processes from writing to the same file or folder, and reports which process holds
   the lock. The lock is released when the process ends, regardless of the reason.
-- :func:`check_outputs` raises an error if an output file is the same as an input file, directly or through a link, or
-  if it has the suffix of a compressed file.
+- :func:`check_output_paths` raises an error if an output file is the same as an input file, directly or through a link,
+  or if it has the suffix of a compressed file.
 """
 
 import contextlib
@@ -70,7 +70,7 @@ class _LockFile:
                 file.close()
                 return False
             # The previous holder may have deleted the file after it was opened here but before it was locked.
-            if _is_still_at(file, self.path):
+            if _is_open_file_at_path(file, self.path):
                 break
             file.close()
         file.truncate(0)
@@ -103,7 +103,7 @@ class _LockFile:
             self._file = None
 
 
-def _is_still_at(file: IO[Any], path: Path) -> bool:
+def _is_open_file_at_path(file: IO[Any], path: Path) -> bool:
     """Return whether an open file is still located at ``path``."""
     try:
         there = path.stat()
@@ -184,7 +184,7 @@ def _make_folders(folder: Path, option: str) -> List[Path]:
 
 
 @contextlib.contextmanager
-def _replace_on_exit(path: Path, expected_lines: Optional[Callable[[], int]] = None) -> Iterator[Path]:
+def _replace_file_on_exit(path: Path, expected_lines: Optional[Callable[[], int]] = None) -> Iterator[Path]:
     """Yield the path of a temporary file that replaces ``path`` on exit, unless an error is raised inside the context.
 
     Links are followed. If ``path`` is not a regular file, such as /dev/stdout or a named pipe, no temporary file is
@@ -215,7 +215,7 @@ def _replace_on_exit(path: Path, expected_lines: Optional[Callable[[], int]] = N
 
 
 def _find_partial_files(path: Path) -> List[Path]:
-    """Return the incomplete files that earlier calls of :func:`_replace_on_exit` have left for ``path``."""
+    """Return the incomplete files that earlier calls of :func:`_replace_file_on_exit` have left for ``path``."""
     pattern = re.compile(rf"{re.escape(path.name)}\.[0-9a-f]{{8}}{re.escape(PARTIAL)}")
     return [other for other in path.parent.iterdir() if pattern.fullmatch(other.name)]
 
@@ -244,14 +244,14 @@ def open_output(
         InputError: another process is writing to the file, or the number of lines is not as expected.
     """
     how: Dict[str, Any] = {"encoding": "utf-8", "errors": errors, "newline": newline}
-    with _replace_on_exit(Path(path), lines) as partial, open(partial, "w", **how) as file:
+    with _replace_file_on_exit(Path(path), lines) as partial, open(partial, "w", **how) as file:
         yield file
 
 
 @contextlib.contextmanager
 def open_binary_output(path: Union[str, Path]) -> Iterator[BinaryIO]:
     """Open a binary file for writing. It receives its final name only when complete, as with :func:`open_output`."""
-    with _replace_on_exit(Path(path)) as partial, open(partial, "wb") as file:
+    with _replace_file_on_exit(Path(path)) as partial, open(partial, "wb") as file:
         yield file
 
 
@@ -261,7 +261,7 @@ def make_temporary_output(path: Union[str, Path]) -> Iterator[Path]:
 
     As with :func:`open_output`, the file receives its final name only when it is complete.
     """
-    with _replace_on_exit(Path(path)) as partial:
+    with _replace_file_on_exit(Path(path)) as partial:
         yield partial
 
 
@@ -304,7 +304,7 @@ def make_output_folder(path: Path, option: str) -> Iterator[Path]:
             raise
 
 
-def check_outputs(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> None:
+def check_output_paths(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> None:
     """Check that no output file is also an input file or another output file, or has the suffix of a compressed file.
 
     Args:

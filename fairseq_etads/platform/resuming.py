@@ -52,10 +52,10 @@ class ResumableBatches(iterators.EpochBatchIterator):
     @property
     def iterations_in_epoch(self) -> int:
         """Number of batches that each worker has read in the current epoch."""
-        return int(super().iterations_in_epoch) + math.ceil(self._batches_before / self.num_shards)
+        return int(super().iterations_in_epoch) + math.ceil(self._batches_before_resuming / self.num_shards)
 
     @property
-    def _batches_before(self) -> int:
+    def _batches_before_resuming(self) -> int:
         """Total number of batches that all workers had read in the current epoch when training was resumed."""
         return self._resumed.batches if self._resumed is not None and self._resumed.epoch == self.epoch else 0
 
@@ -64,9 +64,9 @@ class ResumableBatches(iterators.EpochBatchIterator):
         state: Dict[str, Any] = super().state_dict()
         if state["iterations_in_epoch"]:
             here = int(super().iterations_in_epoch)
-            read = self._batches_before + here * self.num_shards
+            read = self._batches_before_resuming + here * self.num_shards
             state.update(batches_read=read, batches=len(self.frozen_batches), workers=self.num_shards)
-            state["is_shared_out_again"] = bool(self._batches_before)
+            state["is_shared_out_again"] = bool(self._batches_before_resuming)
         return state
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
@@ -122,7 +122,7 @@ class ResumableBatches(iterators.EpochBatchIterator):
         return super()._get_iterator_for_epoch(epoch, shuffle, fix_batches_to_gpus, offset)
 
 
-def _convert_to_dict(options: Any) -> Dict[str, Any]:
+def _convert_options_to_dict(options: Any) -> Dict[str, Any]:
     """Return a group of options as a dictionary, which is empty if there are no options.
 
     For optimisers without a dataclass, such as sgd, fairseq's group is a namespace with all options of the command.
@@ -137,12 +137,12 @@ def _get_saved_options(state: Dict[str, Any], group: str) -> Dict[str, Any]:
 
     The result is an empty dictionary if the checkpoint does not contain the group.
     """
-    return _convert_to_dict((state.get("cfg") or {}).get(group))
+    return _convert_options_to_dict((state.get("cfg") or {}).get(group))
 
 
 def _get_optimizer_options(options: Any) -> Dict[str, Any]:
     """Return the options of the optimiser in ``cfg.optimizer``, and its name as ``_name``."""
-    values = _convert_to_dict(options)
+    values = _convert_options_to_dict(options)
     if not isinstance(options, argparse.Namespace):
         return values
     parser = argparse.ArgumentParser()
@@ -185,11 +185,11 @@ class _CheckpointAdapter:
         Raises:
             ValueError: the checkpoint does not match the data of the task.
         """
-        check = getattr(self.trainer.task, "check_resumed", None)
+        check = getattr(self.trainer.task, "check_checkpoint_dictionaries", None)
         if check is not None:
             check(state.get("task_state") or {}, path)
         self._adapt_position(state, path)
-        self._initialise_average(state)
+        self._initialise_ema_weights(state)
         if not self.reset_optimizer and state.get("last_optimizer_state") is not None:
             self._store_missing_result(state)
             self._reset_changed_scheduler(state)
@@ -214,7 +214,7 @@ class _CheckpointAdapter:
         if saved and _get_update_freq(saved, epoch) != _get_update_freq(now, epoch):
             position["is_shared_out_again"] = True
 
-    def _initialise_average(self, state: Dict[str, Any]) -> None:
+    def _initialise_ema_weights(self, state: Dict[str, Any]) -> None:
         """Initialise the average of --store-ema with the checkpoint's weights if the checkpoint contains no average."""
         if self.cfg.ema.store_ema and "ema" not in state["extra_state"]:
             logger.info("--store-ema: the checkpoint has no average; the average starts from the checkpoint's weights")
@@ -280,12 +280,12 @@ class _CheckpointAdapter:
             if "lr" in self.overrides:
                 self.trainer.optimizer.set_lr(rate)
         for name, (saved, value) in extra_state.pop("changed_options", {}).items():
-            self._apply_option(name, saved, value)
+            self._apply_changed_optimizer_option(name, saved, value)
         frequency = self.cfg.ema.ema_update_freq
         if self.cfg.ema.store_ema and frequency > 1:  # fairseq would count from 0 again
             self.trainer.ema.update_freq_counter = self.trainer.get_num_updates() % frequency
 
-    def _apply_option(self, name: str, saved: Any, value: Any) -> None:
+    def _apply_changed_optimizer_option(self, name: str, saved: Any, value: Any) -> None:
         """Apply a changed option to the optimiser and log the change, or log that the old value is kept."""
         flag = "--" + name.replace("_", "-")
         if name == "lr":
@@ -321,7 +321,7 @@ def _find_group_key(group: Dict[str, Any], option: str, value: Any) -> str:
     return next((name for name in names if group[name] == _parse_option_value(value)), "")
 
 
-def _adapt_on_loading(load: Callable[..., Any]) -> Callable[..., Any]:
+def _adapt_checkpoint_on_loading(load: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``Trainer.load_checkpoint`` to adapt the checkpoint before loading, and apply changed options afterwards."""
 
     @functools.wraps(load)
@@ -336,12 +336,12 @@ def _adapt_on_loading(load: Callable[..., Any]) -> Callable[..., Any]:
         resumption = _CheckpointAdapter(self, reset_optimizer, reset_lr_scheduler, optimizer_overrides)
         read = checkpoint_utils.load_checkpoint_to_cpu
 
-        def read_and_prepare(path: str, *arguments: Any, **options: Any) -> Any:
+        def read_and_adapt_checkpoint(path: str, *arguments: Any, **options: Any) -> Any:
             state = read(path, *arguments, **options)
             resumption.prepare(state, path)
             return state
 
-        with mock.patch.object(checkpoint_utils, "load_checkpoint_to_cpu", read_and_prepare):
+        with mock.patch.object(checkpoint_utils, "load_checkpoint_to_cpu", read_and_adapt_checkpoint):
             extra_state = load(self, filename, reset_optimizer, reset_lr_scheduler, optimizer_overrides, **kw)
         if extra_state is not None:
             resumption.finish(extra_state)
@@ -351,7 +351,7 @@ def _adapt_on_loading(load: Callable[..., Any]) -> Callable[..., Any]:
     return load_checkpoint
 
 
-def _save_further_state(save: Callable[..., Any], command: Any) -> Callable[..., Any]:
+def _save_patience_and_validation_state(save: Callable[..., Any], command: Any) -> Callable[..., Any]:
     """Wrap ``Trainer.save_checkpoint``, so that it also saves the counter of --patience and whether validation is due.
 
     Validation is due if a signal prevented it.
@@ -370,7 +370,7 @@ def _save_further_state(save: Callable[..., Any], command: Any) -> Callable[...,
     return save_checkpoint
 
 
-def _restore_further_state(load: Callable[..., Any], command: Any) -> Callable[..., Any]:
+def _restore_patience_and_validation_state(load: Callable[..., Any], command: Any) -> Callable[..., Any]:
     """Wrap ``load_checkpoint`` so that it also restores the --patience counter and runs any overdue validation.
 
     Otherwise, fairseq would start counting from 0 again, and the best checkpoint might be missed.
@@ -401,8 +401,10 @@ def install_patches(command: Any) -> None:
         command: the module ``fairseq_cli.train``.
     """
     if not hasattr(Trainer.save_checkpoint, "is_patched"):
-        Trainer.save_checkpoint = _save_further_state(Trainer.save_checkpoint, command)
-        Trainer.load_checkpoint = _adapt_on_loading(Trainer.load_checkpoint)
+        Trainer.save_checkpoint = _save_patience_and_validation_state(Trainer.save_checkpoint, command)
+        Trainer.load_checkpoint = _adapt_checkpoint_on_loading(Trainer.load_checkpoint)
     if not hasattr(checkpoint_utils.load_checkpoint, "is_patched"):
-        checkpoint_utils.load_checkpoint = _restore_further_state(checkpoint_utils.load_checkpoint, command)
+        checkpoint_utils.load_checkpoint = _restore_patience_and_validation_state(
+            checkpoint_utils.load_checkpoint, command
+        )
     iterators.EpochBatchIterator = ResumableBatches

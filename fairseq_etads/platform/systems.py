@@ -33,7 +33,7 @@ def find_required_system(what: str) -> Optional[str]:
     return name or next((system for system, brought in BROUGHT.items() if what in brought), None)
 
 
-def is_installed(system: str) -> bool:
+def is_system_installed(system: str) -> bool:
     """Return whether this installation contains the folder of a system."""
     return importlib.util.find_spec(f"fairseq_etads.systems.{system}") is not None
 

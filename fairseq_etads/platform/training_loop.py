@@ -113,7 +113,7 @@ def is_validation_or_saving_due(
     return validate and not cfg.dataset.disable_validation and updates >= after, save
 
 
-def _is_time_to_save(cfg: Any, trainer: Any) -> bool:
+def _is_timed_checkpoint_due(cfg: Any, trainer: Any) -> bool:
     """Return whether at least --save-interval-minutes have passed since the last checkpoint was saved.
 
     The result is the same in all processes.
@@ -122,7 +122,7 @@ def _is_time_to_save(cfg: Any, trainer: Any) -> bool:
     return bool(0 < interval <= trainer.cumulative_training_time() / 60 - _last_save["minutes"])
 
 
-def _count_validation(command: Any, trainer: Any, loss: Optional[float]) -> bool:
+def _update_scheduler_and_patience(command: Any, trainer: Any, loss: Optional[float]) -> bool:
     """Pass a validation result to the scheduler. Return whether --patience now ends training."""
     step = getattr(trainer.lr_scheduler, "step_validation", None)
     if step is not None and loss is not None:
@@ -158,7 +158,7 @@ def validate_after_resuming(command: Any, trainer: Any, position: Dict[str, Any]
     check_best_metric(trainer.cfg, trainer, epoch)
     subsets = trainer.cfg.dataset.valid_subset.split(",")
     loss = command.validate(trainer.cfg, trainer, trainer.task, saved, subsets)[0]
-    _count_validation(command, trainer, loss)
+    _update_scheduler_and_patience(command, trainer, loss)
     _save_checkpoint(trainer, saved, loss)
     if at_end:
         trainer.lr_step(epoch, loss)
@@ -187,8 +187,8 @@ def _make_validate_and_save(command: Any) -> Callable[..., Any]:
             finally:
                 _interruption.may_raise = False
         _interruption.misses_validation = validate and bool(_interruption.number) and losses[0] is None
-        stop |= _count_validation(command, trainer, losses[0])
-        if save or stop or _interruption.number or _is_time_to_save(cfg, trainer):
+        stop |= _update_scheduler_and_patience(command, trainer, losses[0])
+        if save or stop or _interruption.number or _is_timed_checkpoint_due(cfg, trainer):
             _save_checkpoint(trainer, epoch_itr, losses[0])
         if _interruption.number:
             name = signal.Signals(_interruption.number).name
@@ -215,7 +215,7 @@ def wrap_train_epoch(train: Callable[..., Any], command: Any) -> Callable[..., A
             return [None], True
         bad = getattr(command.should_stop_early, "num_runs", 0)
         if 0 < cfg.checkpoint.patience <= bad and not cfg.dataset.disable_validation:
-            if _continues_own_run(cfg, trainer):
+            if _continues_run_in_save_dir(cfg, trainer):
                 logger.info(
                     f"--patience {cfg.checkpoint.patience}: training is complete after {trainer.get_num_updates()} "
                     f"updates, because {bad} validations in a row were not better than the best one; to continue, "
@@ -226,9 +226,9 @@ def wrap_train_epoch(train: Callable[..., Any], command: Any) -> Callable[..., A
         if not getattr(train_epoch, "has_begun", False):
             train_epoch.has_begun = True  # type: ignore[attr-defined]
             check_best_metric(cfg, trainer, epoch_itr.epoch)
-            check_batch_seed(cfg, task)
+            check_batch_order_seed(cfg, task)
             _last_save["minutes"] = trainer.cumulative_training_time() / 60
-            for line in describe_plan(cfg, epoch_itr):
+            for line in describe_training_plan(cfg, epoch_itr):
                 logger.info(f"training plan: {line}")
             if cfg.distributed_training.distributed_world_size == 1:
                 _interruption.install_handlers()
@@ -252,7 +252,7 @@ def has_last_checkpoint(save_dir: str, suffix: str = "") -> bool:
     return os.path.isdir(save_dir) and any(name.fullmatch(found) for found in os.listdir(save_dir))
 
 
-def _continues_own_run(cfg: Any, trainer: Any) -> bool:
+def _continues_run_in_save_dir(cfg: Any, trainer: Any) -> bool:
     """Return whether training continues the run in --save-dir with the same optimiser and schedule.
 
     Training that starts from a checkpoint of another run or resets part of the state counts as a new run.
@@ -265,7 +265,7 @@ def _continues_own_run(cfg: Any, trainer: Any) -> bool:
     return bool(is_own and not changed and trainer.get_num_updates() > 0)
 
 
-def check_batch_seed(cfg: Any, task: Any) -> None:
+def check_batch_order_seed(cfg: Any, task: Any) -> None:
     """Check that --update-ordered-indices-seed has an effect.
 
     If the batches of all epochs are created at once, the option merely adds to their seed the number of the epoch in
@@ -329,7 +329,7 @@ def _format_epochs(updates: float, updates_per_epoch: int) -> str:
     return f"{epochs:.{0 if epochs == round(epochs) else 2 if epochs < 1 else 1}f} epoch{'' if epochs == 1 else 's'}"
 
 
-def describe_plan(cfg: Any, epoch_itr: Any) -> List[str]:
+def describe_training_plan(cfg: Any, epoch_itr: Any) -> List[str]:
     """Return lines of text that describe how training will proceed with the given options.
 
     They contain the number of updates per epoch, the validation interval, the patience, the peak learning rate and the

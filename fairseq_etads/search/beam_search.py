@@ -26,10 +26,15 @@ from .hypotheses import (
     recombine_extensions,
 )
 from .progress import OnStep, StepAttention, find_best_hypotheses
-from .rules import SearchStep, SourceLengths, make_rules
-from .settings import SearchSettings, SpecialTokens, check_minimum_length, get_selection
+from .rules import SearchStep, SourceLengths, make_search_rules
+from .settings import SearchSettings, SpecialTokens, check_minimum_length, get_copy_selection
 from .shortlisting import convert_to_search_ids, find_batch_candidates
-from .strategies import compute_widest_beam, copy_for_one_search, extend_constraints, keeps_beam_order
+from .strategies import (
+    compute_widest_beam,
+    convert_constraints_to_search_ids,
+    copy_strategy_for_search,
+    keeps_beam_order,
+)
 from .terms import ActiveTerm, SearchTerm, TermBatch, compute_largest_gain
 
 STEPS_BETWEEN_LOOKS = 4
@@ -116,7 +121,7 @@ class BeamSearch:
             settings.beam_size,
             settings.temperature,
             request.encoded,
-            get_selection(sample, settings),
+            get_copy_selection(sample, settings),
             self.candidates,
         )
         self.vocabulary = make_output_vocabulary(request.models, net_input, self.candidates)
@@ -129,8 +134,8 @@ class BeamSearch:
         numbers: Sequence[int] = range(self.documents)
         if isinstance(ids, Tensor) and isinstance(request.strategy, fairseq_search.PrefixConstrainedBeamSearch):
             numbers = ids.tolist()
-        self.strategy = copy_for_one_search(request.strategy, self.vocabulary, numbers, self.device)
-        packed = extend_constraints(
+        self.strategy = copy_strategy_for_search(request.strategy, self.vocabulary, numbers, self.device)
+        packed = convert_constraints_to_search_ids(
             request.constraints,
             request.strategy,
             self.vocabulary,
@@ -142,7 +147,7 @@ class BeamSearch:
         self.packed_constraints = packed  # for the strategy, which reads them on the CPU
         self.constraints = None if packed is None else packed.to(self.device)
         end_counts = any(term.end_always_counts for term in self.terms)
-        self.rules = make_rules(settings, self.special, min(limits), end_counts)
+        self.rules = make_search_rules(settings, self.special, min(limits), end_counts)
         # Progress reports must not include finished documents.
         looks_always = self.device.type == "cpu" or self.on_step is not None
         self.steps_between_looks = 1 if looks_always else STEPS_BETWEEN_LOOKS
@@ -220,8 +225,8 @@ class BeamSearch:
             attention: the attention weights (B, beam, S), or None.
         """
         live, beam = self.live, self.live.beam
-        self._apply_rules(step, lprobs)
-        cost = self._add_coverage(attention)
+        self._apply_terms_and_rules(step, lprobs)
+        cost = self._accumulate_attention_coverage(attention)
         extensions = self._select_extensions(step, lprobs, cost)  # (B, 2 * beam)
         ends = extensions.words.eq(self.special.eos) & extensions.selection_score.ne(-math.inf)
         ends[:, :beam] &= ~live.used_up
@@ -252,7 +257,7 @@ class BeamSearch:
             scores = self.scoring.compute_final_scores(log_probs, step + 1, cost).masked_fill(fillers, -math.inf)
             read = StepAttention(attention, self.ensemble.get_mean_copy_distribution())
             self.on_step(find_best_hypotheses(step, live, self.done, scores, parents, read, self.vocabulary))
-        live.decided = live.decided | stuck | self._is_search_decided(step, log_probs, cost)
+        live.decided = live.decided | stuck | self._find_decided_documents(step, log_probs, cost)
         return self._reorder_state(step, parents)
 
     def _find_unfinished_documents(self, step: int) -> Optional[Tensor]:
@@ -292,7 +297,7 @@ class BeamSearch:
             term.reorder(parents if step else torch.zeros_like(parents))  # in the first step, there is only one beam
         return True
 
-    def _apply_rules(self, number: int, lprobs: Tensor) -> None:
+    def _apply_terms_and_rules(self, number: int, lprobs: Tensor) -> None:
         """Add the scores of the terms to the log-probabilities (B, beam, V) in place, and then apply the rules."""
         for term in self.terms:
             term.add_to(lprobs, self.live.tokens[:, : lprobs.size(1), : number + 1])
@@ -313,7 +318,7 @@ class BeamSearch:
         for rule in self.rules:
             rule(step)
 
-    def _add_coverage(self, attention: Optional[Tensor]) -> Optional[Tensor]:
+    def _accumulate_attention_coverage(self, attention: Optional[Tensor]) -> Optional[Tensor]:
         """Add the attention weights (B, beam, S) of this step to the coverage.
 
         Returns the coverage cost (B, beam), or None without a coverage penalty.
@@ -337,14 +342,14 @@ class BeamSearch:
         """
         if lprobs.device.type != "cpu":  # on a GPU, another pass is faster than a synchronisation
             lprobs.masked_fill_(lprobs.isnan(), -math.inf)
-            return self._select_unchecked(step, lprobs, cost)
-        selected = self._select_unchecked(step, lprobs, cost)
+            return self._select_extensions_unchecked(step, lprobs, cost)
+        selected = self._select_extensions_unchecked(step, lprobs, cost)
         if selected.selection_score.isnan().any():  # topk would select NaN as the largest value
             lprobs.masked_fill_(lprobs.isnan(), -math.inf)
-            selected = self._select_unchecked(step, lprobs, cost)
+            selected = self._select_extensions_unchecked(step, lprobs, cost)
         return selected
 
-    def _select_unchecked(self, step: int, lprobs: Tensor, cost: Optional[Tensor]) -> Extensions:
+    def _select_extensions_unchecked(self, step: int, lprobs: Tensor, cost: Optional[Tensor]) -> Extensions:
         live, beam = self.live, self.live.beam
         if getattr(self.strategy, "needs_src_lengths", False):
             self.strategy.set_src_lengths(self.source.lengths)
@@ -417,7 +422,7 @@ class BeamSearch:
             ancestors,
         )
 
-    def _is_search_decided(self, step: int, log_probs: Tensor, cost: Optional[Tensor]) -> Tensor:
+    def _find_decided_documents(self, step: int, log_probs: Tensor, cost: Optional[Tensor]) -> Tensor:
         """Return a boolean mask (B,) that is True for documents that need no further step.
 
         Args:

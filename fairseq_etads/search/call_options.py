@@ -93,7 +93,7 @@ BEAMS = {"content": 12, "hypothesis": 12, "none": DEFAULTS["beam"]}
 """A dictionary from the values of ``choose`` to the default values of ``beam``."""
 
 
-def get_default(name: str) -> Any:
+def get_option_default(name: str) -> Any:
     """Return the value that an option has if neither the call nor the folder sets it."""
     option = OPTIONS[name]
     return DEFAULTS.get(name, False if option.kind is bool else DECLARED[option.declared].default)
@@ -106,7 +106,7 @@ def get_value(name: str, decoding: Mapping[str, Any]) -> Any:
         name: the option name.
         decoding: the values of the options that are set, keyed by option name.
     """
-    return decoding.get(name, get_default(name))
+    return decoding.get(name, get_option_default(name))
 
 
 def check_options(given: Dict[str, Any]) -> Dict[str, Any]:
@@ -191,7 +191,7 @@ def make_call_settings(
     new = {
         name: value
         for name, value in given.items()
-        if value != get_default(name) and not (name in folder and value == folder[name])
+        if value != get_option_default(name) and not (name in folder and value == folder[name])
     }
     exact = get_value("exact_length", together)
     for name in ("max_len", "max_len_a"):

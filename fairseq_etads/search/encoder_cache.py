@@ -29,12 +29,12 @@ class EncoderCache:
         self._model, self._memory = model, None
         self._encoder_out = _move_to_device(encoder_out, torch.device("cpu"))
 
-    def get_first_step_memory(self, model: Any, device: torch.device) -> Optional[Dict[nn.Module, Dict[str, Tensor]]]:
+    def get_decoder_tensors(self, model: Any, device: torch.device) -> Optional[Dict[nn.Module, Dict[str, Tensor]]]:
         """Return :attr:`BeamState.memory` after the first step, moved to ``device``, or None if it is not cached."""
         memory: Optional[Dict[nn.Module, Dict[str, Tensor]]] = _move_to_device(self._memory, device)
         return memory if self._model is model else None
 
-    def store_first_step_memory(self, memory: Dict[nn.Module, Dict[str, Tensor]]) -> None:
+    def store_decoder_tensors(self, memory: Dict[nn.Module, Dict[str, Tensor]]) -> None:
         """Store the value of :attr:`BeamState.memory` after the first step.
 
         The cache must already contain the encoder output of the same model.

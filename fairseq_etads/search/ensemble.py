@@ -80,21 +80,21 @@ class EnsembleMember:
             without a switch, and the third is None for a model that returns no attention.
         """
         out = self.decode(tokens)
-        output = DecoderOutput.from_pair(out)
+        output = DecoderOutput.from_fairseq_output(out)
         attention, logits = output.attention, output.logits[:, -1:]
         if temperature != 1.0 and self.capabilities.pointer is None:
             logits = widen_to_float32(logits) / temperature
         undecided: Optional[Tensor] = None
         if self.has_plain_softmax and logits.dtype == torch.float32 and logits.device.type == "cpu":
             logits = logits[:, -1]
-            # compute in place, because the memory is reused; see inference.WideLinear
+            # compute in place, because the memory is reused; see inference.BlockedOutputProjection
             lprobs = torch.log_softmax(logits, dim=-1, out=logits)
         else:
             lprobs = self._compute_log_probs((logits, *out[1:]), temperature)
             self.pointer = output.pointer
             if output.pointer is not None and output.pointer.hard:
                 output.logits = logits
-                undecided = self._compute_log_probs(output.to_mixture().to_pair(), temperature)
+                undecided = self._compute_log_probs(output.to_mixture().to_fairseq_output(), temperature)
         return lprobs, undecided, None if attention is None else attention[:, -1].float()
 
     def _compute_log_probs(self, output: Tuple[Any, ...], temperature: float) -> Tensor:
@@ -106,7 +106,7 @@ class EnsembleMember:
         return result
 
 
-class SharingMember(EnsembleMember):
+class SharedEncoderMember(EnsembleMember):
     """An ensemble member for a model of this project.
 
     All beams of a document share one row of the encoder output (see :mod:`fairseq_etads.layers.beam_state`).
@@ -137,7 +137,7 @@ class SharingMember(EnsembleMember):
         dtype, device = getattr(model, "memory_dtype", None), net_input["src_tokens"].device
         self.state = BeamState(documents, device, dtype)
         if encoded is not None:
-            self.state.memory = encoded.get_first_step_memory(model, device) or {}
+            self.state.memory = encoded.get_decoder_tensors(model, device) or {}
         self.selection = selection if self.capabilities.pointer is not None else None
         # Collect the modules with a state only once. fairseq would search for them at every step.
         self._stateful = [part for part in model.decoder.modules() if hasattr(part, "reorder_incremental_state")]
@@ -151,16 +151,16 @@ class SharingMember(EnsembleMember):
         out: Tuple[Any, ...] = self.model.decoder(tokens, encoder_out=self.encoder_out, incremental_state=self.state)
         if self.encoded is not None:
             # after the first step, the memory is complete and no document has finished
-            self.encoded.store_first_step_memory(self.state.memory)
+            self.encoded.store_decoder_tensors(self.state.memory)
             self.encoded = None
         if self.selection is not None:
             # store the probabilities in the state's memory, so that rows of finished documents are removed there too
             memory = self.state.memory.setdefault(self.model.decoder, {})
             probabilities = memory.setdefault("selection", self.selection.probabilities)
-            output = DecoderOutput.from_pair(out)
+            output = DecoderOutput.from_fairseq_output(out)
             assert output.pointer is not None
             output.pointer = output.pointer.restrict_to_selection(self.selection._replace(probabilities=probabilities))
-            out = output.to_pair()
+            out = output.to_fairseq_output()
         return out
 
     def reorder(self, parents: Tensor, rows: Tensor, documents: Optional[Tensor]) -> None:
@@ -173,7 +173,7 @@ class SharingMember(EnsembleMember):
             self.encoder_out = {**self._restricted, **selected}
 
 
-class RepeatingMember(EnsembleMember):
+class RepeatedEncoderMember(EnsembleMember):
     """An ensemble member for a fairseq model from outside this project.
 
     As in fairseq, the encoder output is repeated for each beam.
@@ -226,12 +226,12 @@ def _has_plain_softmax(model: Any) -> bool:
         and not capabilities.has_adaptive_softmax
         and capabilities.pointer is None
         and not capabilities.large_vocabulary_trick
-        and _has_known_normalisation(model)
-        and _has_known_normalisation(model.decoder)
+        and _has_known_probability_normalisation(model)
+        and _has_known_probability_normalisation(model.decoder)
     )
 
 
-def _has_known_normalisation(part: Any) -> bool:
+def _has_known_probability_normalisation(part: Any) -> bool:
     """Return whether ``get_normalized_probs`` is defined by fairseq or this project rather than another package."""
     return type(part).get_normalized_probs.__module__.split(".")[0] in ("fairseq", __name__.split(".")[0])
 
@@ -273,9 +273,9 @@ class Ensemble:
         self.documents = documents
         kept = [None if encoded is None else encoded.get_model_cache(number) for number in range(len(models))]
         self.members: List[EnsembleMember] = [
-            SharingMember(model, net_input, part, documents, selection, candidates)
+            SharedEncoderMember(model, net_input, part, documents, selection, candidates)
             if get_decoder_capabilities(model).shares_documents
-            else RepeatingMember(model, net_input, part, documents, beam)
+            else RepeatedEncoderMember(model, net_input, part, documents, beam)
             for model, part in zip(models, kept)
         ]
 

@@ -29,8 +29,8 @@ from .inference import InferenceModel
 from .language_model import LanguageModelTerm
 from .penalties import HypothesisScorer
 from .progress import OnStep
-from .settings import SearchSettings, SpecialTokens, get_selection
-from .shortlisting import check_shortlist
+from .settings import SearchSettings, SpecialTokens, get_copy_selection
+from .shortlisting import check_shortlist_support
 from .strategies import check_strategy
 from .terms import SearchTerm, make_option_terms
 
@@ -116,7 +116,7 @@ class SummaryGenerator:
         for term in self.terms:
             term.check(self.models, tgt_dict)
         if shortlist is not None:
-            check_shortlist(self.models, self.search)
+            check_shortlist_support(self.models, self.search)
         self.shortlist = shortlist
         self.special = SpecialTokens.from_dictionary(tgt_dict, settings, eos)
         self.symbols_to_strip_from_output = {*(symbols_to_strip_from_output or ()), self.special.eos}
@@ -183,7 +183,7 @@ class SummaryGenerator:
         needs_weights = settings.copied_positions and settings.infer_dtype in ("int8", "auto")
         # the inference copies are always in evaluation mode
         others = [m for m, copied in zip(self.models, self._inference_models) if copied is None or needs_weights]
-        with in_evaluation_mode([*others, *self._term_models]):
+        with keep_evaluation_mode([*others, *self._term_models]):
             search = BeamSearch(
                 SearchRequest(
                     settings,
@@ -208,7 +208,7 @@ class SummaryGenerator:
             if settings.copied_positions:
                 models = self.models if needs_weights else active_models
                 copying = next(model for model in models if get_pointer(model) is not None)
-                selection = get_selection(sample, settings)
+                selection = get_copy_selection(sample, settings)
                 source_words.add_copied_positions(
                     results, copying, net_input, special, selection, search.candidates, bos_token
                 )
@@ -272,7 +272,7 @@ class _EvaluationMode(NamedTuple):
 
 
 @contextlib.contextmanager
-def in_evaluation_mode(models: Iterable[nn.Module]) -> Iterator[None]:
+def keep_evaluation_mode(models: Iterable[nn.Module]) -> Iterator[None]:
     """Keep models in evaluation mode within a ``with`` block.
 
     If several searches run at the same time, the last one to finish restores the original mode of each module.

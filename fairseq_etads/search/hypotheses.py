@@ -72,7 +72,7 @@ def find_top_values(x: Tensor, k: int, offset: Tensor) -> Tuple[Tensor, Tensor]:
     return values, index.gather(1, order)
 
 
-def group_by_last_words(tokens: Tensor, words: int) -> Tensor:
+def group_hypotheses_by_last_words(tokens: Tensor, words: int) -> Tensor:
     """Group the hypotheses (B, beam, t) of each document by their last words.
 
     Returns, for each hypothesis, the beam index (B, beam) of the first hypothesis in its group.
@@ -101,7 +101,7 @@ def recombine_extensions(
         ``count`` extensions for each document. If a document has fewer extensions, the remaining entries have the score
         -inf.
     """
-    group = group_by_last_words(tokens, words - 1)  # (B, beam)
+    group = group_hypotheses_by_last_words(tokens, words - 1)  # (B, beam)
     # At most ``largest`` extensions have the same last words, so ``count`` * ``largest`` extensions are enough.
     largest = tokens.size(1)
     if tokens.device.type == "cpu":  # on a GPU, more extensions are faster than a synchronisation

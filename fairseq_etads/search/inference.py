@@ -3,7 +3,7 @@
 A copy has the same structure as the model and shares its parameters, unless they must be converted to another dtype.
 The original model is not modified and can still be trained. If its parameters have changed, :class:`InferenceModel`
 creates a new copy. On a CPU, the linear layers of the copy use packed weights (:class:`PackedLinear`,
-:class:`Int8Linear`, :class:`WideLinear`).
+:class:`Int8Linear`, :class:`BlockedOutputProjection`).
 """
 
 import copy
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from ..kernels import cpu as kernels
-from ..kernels.linear import fix_normalised_weights, is_plain_linear, iterate_normalised_weights
+from ..kernels.linear import is_plain_linear, iterate_normalised_weights, remove_weight_normalisation
 from ..kernels.precision import keeps_float32
 from ..layers.embedding import SharedTableOutput
 from ..layers.encoder_attention import (
@@ -35,7 +35,7 @@ from ..layers.encoder_attention import (
 from ..layers.recurrent import OutputLayer
 from ..platform import compat
 from .options import INFER_DTYPES
-from .penalties import check_choice
+from .penalties import check_option_choice
 
 
 class PackedLinear(nn.Linear):
@@ -91,7 +91,7 @@ class Int8Linear(nn.Module):
 
     Products are summed as 32-bit integers, so only quantisation causes errors. Weights are quantised to multiples of
     1/127 of the largest absolute weight in their row. Inputs are quantised to multiples of 1/127 or 1/63 of the largest
-    absolute value in the input vector (:func:`kernels.measure_int8_levels`).
+    absolute value in the input vector (:func:`kernels.find_exact_int8_levels`).
 
     Args:
         weight: the weight (out, in).
@@ -103,7 +103,7 @@ class Int8Linear(nn.Module):
         super().__init__()
         weight = weight.detach().float()
         scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
-        levels = kernels.measure_int8_levels()
+        levels = kernels.find_exact_int8_levels()
         if levels is None:
             raise ValueError("this processor does not support 8-bit integer products")
         self.levels = levels
@@ -157,10 +157,10 @@ class _ThreadBuffers(threading.local):
 
 
 OUTPUT_BLOCK = 4096
-"""Number of words in each block of :class:`WideLinear`."""
+"""Number of words in each block of :class:`BlockedOutputProjection`."""
 
 
-class WideLinear(nn.Module):
+class BlockedOutputProjection(nn.Module):
     """An output projection that processes the vocabulary in blocks and reuses the result tensor.
 
     If each step created a new tensor, the operating system would have to allocate and clear tens of megabytes, which
@@ -186,9 +186,11 @@ class WideLinear(nn.Module):
         )
         self._memory = _ThreadBuffers()
 
-    def restrict_to_words(self, words: Tensor) -> "WideLinear":
+    def restrict_to_words(self, words: Tensor) -> "BlockedOutputProjection":
         """Create a layer, with newly packed weights, that computes the logits (…, C) of only the given words (C,)."""
-        return WideLinear(self._weight[words], None if self._bias is None else self._bias[words], self._make)
+        return BlockedOutputProjection(
+            self._weight[words], None if self._bias is None else self._bias[words], self._make
+        )
 
     def forward(self, x: Tensor, rows: None = None) -> Tensor:
         """Compute the logits (…, V) in float32 from ``x`` (…, in).
@@ -253,7 +255,7 @@ _WITH_BFLOAT16, _WITH_FLOAT16 = (8, 0), (7, 0)
 """Minimum CUDA compute capabilities for matrix products at full speed in bfloat16 (Ampere) and float16 (Volta)."""
 
 
-def copy_structure(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]] = None) -> nn.Module:
+def copy_model_structure(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]] = None) -> nn.Module:
     """Copy the modules of a model without copying its tensors, and set the copy to evaluation mode.
 
     In the copy, weights that are computed by weight normalisation are replaced with their current values.
@@ -276,7 +278,7 @@ def copy_structure(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]] 
         shared[id(dictionary)] = dictionary  # share dictionaries, because they are large and never change
     shared.update((id(weight), weight) for weight in iterate_normalised_weights(model))
     result = copy.deepcopy(model, shared)
-    fix_normalised_weights(result)
+    remove_weight_normalisation(result)
     for module in result.modules():
         if isinstance(module, LinearizedConvolution):  # otherwise, fairseq would transpose the weight at every step
             module._linearized_weight = module._get_linearized_weight()
@@ -302,7 +304,7 @@ def _log_products(level: int, infer_dtype: Optional[str], what: str) -> None:
     logger.log(level, f"--infer-dtype {infer_dtype}: {what}" if infer_dtype else f"generation: {what}")
 
 
-class _MatrixProducts(NamedTuple):
+class _MatrixProductSettings(NamedTuple):
     """The implementation of matrix products that an inference copy uses on this processor.
 
     Attributes:
@@ -318,9 +320,9 @@ class _MatrixProducts(NamedTuple):
     memory: torch.dtype
 
 
-def _choose_cpu_products(infer_dtype: Optional[str]) -> _MatrixProducts:
+def _choose_cpu_products(infer_dtype: Optional[str]) -> _MatrixProductSettings:
     """Choose the implementation of matrix products for ``infer_dtype`` on this processor, and log the choice."""
-    levels = kernels.measure_int8_levels() if infer_dtype == "int8" else None
+    levels = kernels.find_exact_int8_levels() if infer_dtype == "int8" else None
     has_bfloat16 = infer_dtype in ("bf16", "int8") and kernels.can_pack_weights(torch.bfloat16)
     narrow = (("int8", levels, "8-bit integer"), ("bf16", has_bfloat16, "bfloat16"), ("fp16", False, "float16"))
     for wanted, there, name in narrow:
@@ -336,7 +338,7 @@ def _choose_cpu_products(infer_dtype: Optional[str]) -> _MatrixProducts:
         keys = f"keys and values in {str(memory).split('.')[1]}"
         kernel = f"8-bit integer products of FBGEMM, inputs rounded to 1/{levels} of their largest; {keys}"
     _log_products(logging.INFO, infer_dtype, kernel)
-    return _MatrixProducts(dtype, packed, bool(levels), memory)
+    return _MatrixProductSettings(dtype, packed, bool(levels), memory)
 
 
 PROBE_ROWS = 40
@@ -358,7 +360,7 @@ def _count_products_per_step(decoder: nn.Module) -> Tuple[Tuple[Tuple[int, int],
 
 
 @functools.cache
-def find_fastest_cpu_format(products: Tuple[Tuple[Tuple[int, int], int], ...]) -> str:
+def find_fastest_cpu_dtype(products: Tuple[Tuple[Tuple[int, int], int], ...]) -> str:
     """Measure the time of matrix products, and return the name of the fastest dtype on this processor.
 
     The result is cached, so equal arguments always lead to the same dtype within a process.
@@ -368,7 +370,7 @@ def find_fastest_cpu_format(products: Tuple[Tuple[Tuple[int, int], int], ...]) -
     """
     seconds: Dict[str, float] = {}
     for (outputs, inputs), count in products:
-        for name, least in _time_formats(outputs, inputs).items():
+        for name, least in _time_matrix_product_dtypes(outputs, inputs).items():
             seconds[name] = seconds.get(name, 0.0) + count * least
     best = "fp32"
     for name in seconds:
@@ -379,7 +381,7 @@ def find_fastest_cpu_format(products: Tuple[Tuple[Tuple[int, int], int], ...]) -
     return best
 
 
-def _time_formats(outputs: int, inputs: int) -> Dict[str, float]:
+def _time_matrix_product_dtypes(outputs: int, inputs: int) -> Dict[str, float]:
     """Measure the time of a matrix product in each available dtype.
 
     Returns a dictionary from dtype names to the shortest times in seconds. The first key is "fp32".
@@ -391,7 +393,7 @@ def _time_formats(outputs: int, inputs: int) -> Dict[str, float]:
         layers["fp32"] = PackedLinear(weight, None, torch.float32)
     if kernels.can_pack_weights(torch.bfloat16):
         layers["bf16"] = PackedLinear(weight, None, torch.bfloat16)
-    if kernels.measure_int8_levels():
+    if kernels.find_exact_int8_levels():
         layers["int8"] = Int8Linear(weight, None)
     seconds = dict.fromkeys(layers, math.inf)
     with torch.no_grad():
@@ -404,7 +406,7 @@ def _time_formats(outputs: int, inputs: int) -> Dict[str, float]:
     return seconds
 
 
-def _choose_format(infer_dtype: Optional[str], model: Any) -> Optional[str]:
+def _choose_inference_dtype(infer_dtype: Optional[str], model: Any) -> Optional[str]:
     """Replace "auto" with the fastest dtype for the model on its device.
 
     If no faster dtype is available, the result is None, which selects the model's own dtype. Values other than "auto"
@@ -414,19 +416,19 @@ def _choose_format(infer_dtype: Optional[str], model: Any) -> Optional[str]:
         return infer_dtype
     device = next(model.parameters()).device
     if device.type == "cpu":
-        return find_fastest_cpu_format(_count_products_per_step(model.decoder))
+        return find_fastest_cpu_dtype(_count_products_per_step(model.decoder))
     capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else (0, 0)
     found = "bf16" if capability >= _WITH_BFLOAT16 else "fp16" if capability >= _WITH_FLOAT16 else None
     _log_products(logging.INFO, "auto", f"{found or 'the format of the model'} on {device}")
     return found
 
 
-def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
+def _copy_model_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
     """Create a float32 copy for a CPU, in which matrix products may use a narrower dtype to be faster."""
     parameter = next(model.parameters())
     if infer_dtype is None and parameter.dtype != torch.float32:
-        return copy_structure(model)
-    result: Any = copy_structure(model, None if parameter.dtype == torch.float32 else Tensor.float)
+        return copy_model_structure(model)
+    result: Any = copy_model_structure(model, None if parameter.dtype == torch.float32 else Tensor.float)
     products = _choose_cpu_products(infer_dtype)
     if not (products.packed or products.int8):
         return result
@@ -459,7 +461,7 @@ def _join_projections(attention: Any) -> None:
     attention.joint_proj = joint
 
 
-def _make_product_layer(products: _MatrixProducts, parent: nn.Module, name: str, linear: nn.Linear) -> nn.Module:
+def _make_product_layer(products: _MatrixProductSettings, parent: nn.Module, name: str, linear: nn.Linear) -> nn.Module:
     """Create the layer that replaces a linear layer in an inference copy.
 
     If the layer does not need to be replaced, it is returned unchanged.
@@ -470,19 +472,19 @@ def _make_product_layer(products: _MatrixProducts, parent: nn.Module, name: str,
     # project's attention modules call them.
     reads_weights = is_plain_attention(parent)
     if products.int8 and not (keeps_float32(linear) or reads_weights):
-        return Int8Linear(linear.weight, linear.bias, relu=_absorb_relu(parent, name))
+        return Int8Linear(linear.weight, linear.bias, relu=_fuse_following_relu(parent, name))
     if not products.packed:
         return linear
     if keeps_float32(linear):
         return PackedLinear(linear.weight, linear.bias, torch.float32)
-    relu = _absorb_relu(parent, name)
+    relu = _fuse_following_relu(parent, name)
     # A Transformer's first feed-forward layer keeps its output in the dtype in which the second layer computes.
     formats = {"fc1": products.dtype, "fc2": torch.float32} if hasattr(parent, "activation_fn") else {}
     out = formats.get(name)
     return PackedLinear(linear.weight, linear.bias, products.dtype, out, relu)
 
 
-def _absorb_relu(layer: Any, name: str) -> bool:
+def _fuse_following_relu(layer: Any, name: str) -> bool:
     """Return whether a linear layer can apply the ReLU that follows it. If so, remove the separate activation.
 
     This saves a pass over the output of the first feed-forward layer, which is four times as wide as other outputs.
@@ -494,10 +496,10 @@ def _absorb_relu(layer: Any, name: str) -> bool:
     return takes_over
 
 
-def _replace_output_layer(decoder: Any, products: _MatrixProducts) -> None:
-    """Replace the output projection with a :class:`WideLinear` if it computes logits for all known words."""
+def _replace_output_layer(decoder: Any, products: _MatrixProductSettings) -> None:
+    """Replace an output projection for all known words with a :class:`BlockedOutputProjection`."""
     output = getattr(decoder, "output_projection", None)
-    wide = functools.partial(WideLinear, make=functools.partial(_make_output_block, products))
+    wide = functools.partial(BlockedOutputProjection, make=functools.partial(_make_output_block, products))
     if isinstance(output, SharedTableOutput):
         output = decoder.output_projection = output.as_linear()
     if is_plain_linear(output):
@@ -506,7 +508,7 @@ def _replace_output_layer(decoder: Any, products: _MatrixProducts) -> None:
         decoder.output_projection = wide(output.weight[: len(output.bias)], output.bias[:, 0])
 
 
-def _make_output_block(products: _MatrixProducts, weight: Tensor, bias: Optional[Tensor]) -> nn.Module:
+def _make_output_block(products: _MatrixProductSettings, weight: Tensor, bias: Optional[Tensor]) -> nn.Module:
     if products.int8:
         return Int8Linear(weight, bias)
     return PackedLinear(weight, bias, products.dtype, products.dtype)
@@ -515,9 +517,9 @@ def _make_output_block(products: _MatrixProducts, weight: Tensor, bias: Optional
 def _make_inference_copy(model: nn.Module, infer_dtype: Optional[str]) -> nn.Module:
     """Create a copy of the model in the requested dtype on the same device."""
     parameter = next(model.parameters())
-    infer_dtype = _choose_format(infer_dtype, model)
+    infer_dtype = _choose_inference_dtype(infer_dtype, model)
     if parameter.device.type == "cpu":
-        return _copy_for_cpu(model, infer_dtype)
+        return _copy_model_for_cpu(model, infer_dtype)
     if infer_dtype == "int8":
         raise ValueError(f"--infer-dtype int8 requires a CPU: choose fp32, bf16, fp16 or auto on {parameter.device}")
     if infer_dtype == "bf16" and parameter.is_cuda:
@@ -528,15 +530,15 @@ def _make_inference_copy(model: nn.Module, infer_dtype: Optional[str]) -> nn.Mod
                 "before 8.0 (Ampere) only emulate bfloat16; choose fp16, fp32 or auto"
             )
     dtype = parameter.dtype if infer_dtype is None else _FLOATS[infer_dtype]
-    return copy_structure(model, None if dtype == parameter.dtype else lambda x: x.to(dtype))
+    return copy_model_structure(model, None if dtype == parameter.dtype else lambda x: x.to(dtype))
 
 
 class InferenceModel:
     """A model and its inference copy, which is created on demand and replaced when the model has changed.
 
     Several threads can share the copy, because a forward pass changes only buffers that are separate for each thread
-    (:class:`WideLinear`). Packed weights cannot be unpacked, so the copy is dropped when this object is pickled or
-    deep-copied. The new object creates another copy on demand.
+    (:class:`BlockedOutputProjection`). Packed weights cannot be unpacked, so the copy is dropped when this object is
+    pickled or deep-copied. The new object creates another copy on demand.
 
     Args:
         model: a model of this project, which is not modified.
@@ -549,12 +551,12 @@ class InferenceModel:
 
     def __init__(self, model: nn.Module, infer_dtype: Optional[str] = None):
         if infer_dtype is not None:
-            check_choice("--infer-dtype", infer_dtype, INFER_DTYPES)
+            check_option_choice("--infer-dtype", infer_dtype, INFER_DTYPES)
         self.model = model
         self.infer_dtype = infer_dtype
-        self._forget_copy()
+        self._discard_inference_copy()
 
-    def _forget_copy(self) -> None:
+    def _discard_inference_copy(self) -> None:
         self._lock = threading.Lock()  # ensures that concurrent threads share one copy
         self._copy: Optional[nn.Module] = None
         self._made_of: Optional[Tuple[int, List[Tuple[int, int]]]] = None  # state of the copied parameters
@@ -564,7 +566,7 @@ class InferenceModel:
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         vars(self).update(state)
-        self._forget_copy()
+        self._discard_inference_copy()
 
     def get_current_copy(self) -> nn.Module:
         """Return a copy of the model with its current parameters."""

@@ -46,10 +46,10 @@ class LanguageModelTerm(SearchTerm):
         )
 
     def begin(self, batch: TermBatch) -> Optional[ActiveTerm]:
-        return _LanguageModel(self.model, self.weight, batch.vocabulary) if self.weight else None
+        return _ActiveLanguageModelTerm(self.model, self.weight, batch.vocabulary) if self.weight else None
 
 
-class _LanguageModel(ActiveTerm):
+class _ActiveLanguageModelTerm(ActiveTerm):
     """The language model term during one search.
 
     A language model reads and scores only known words. Other words, which can be copied from the document, are replaced

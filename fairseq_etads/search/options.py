@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
 from typing import Any, Dict, Mapping, Optional
 
-from ..platform.option_checks import SIZE, Bounds, find_conflict, join_choices, list_enabled_options
+from ..platform.option_checks import SIZE, Bounds, find_option_conflict, join_choices, list_enabled_options
 from ..platform.option_checks import format_option_name as format_option_name
 from ..platform.systems import find_required_system
 from ..text.words import SENTENCE_MARK
@@ -284,7 +284,7 @@ def get_option_type(name: str) -> type:
     return declared if isinstance(declared, type) else str
 
 
-def find_value_problem(name: str, value: Any) -> str:
+def describe_expected_value(name: str, value: Any) -> str:
     """Return a description of the valid values of an option, or an empty string if ``value`` is valid."""
     option, kind = DECLARED[name], get_option_type(name)
     limits = option.metadata
@@ -303,7 +303,7 @@ def find_value_problem(name: str, value: Any) -> str:
 
 def format_value_error(name: str, value: Any) -> str:
     """Return the error message for an invalid value of an option, or an empty string if the value is valid."""
-    wanted = find_value_problem(name, value)
+    wanted = describe_expected_value(name, value)
     written = f'"{value}"' if isinstance(value, str) else repr(value)
     written = written if len(written) <= 60 else f"{written[:57]}..."
     return f"{format_option_name(name)} {written}: choose {wanted}" if wanted else ""
@@ -321,7 +321,7 @@ def find_option_without_effect(
     """
     kinds = {None: {POINTER, NO_POINTER}, True: {POINTER}, False: {NO_POINTER}}[has_pointer]
     declared = {name: option.metadata for name, option in DECLARED.items()}
-    return find_conflict(given, declared, list_enabled_options(present) | kinds)
+    return find_option_conflict(given, declared, list_enabled_options(present) | kinds)
 
 
 SYSTEMS: Dict[str, str] = {

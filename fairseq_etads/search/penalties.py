@@ -28,7 +28,7 @@ from .options import (
 Number = TypeVar("Number", int, float, Tensor)
 
 
-def check_choice(option: str, value: str, choices: Tuple[str, ...]) -> str:
+def check_option_choice(option: str, value: str, choices: Tuple[str, ...]) -> str:
     """Return ``value`` if it is one of ``choices``, or raise a ValueError that lists the choices of the option."""
     if value not in choices:
         raise ValueError(f'{option} "{value}": choose {join_choices(choices)}')
@@ -65,7 +65,7 @@ def length_penalty(length: Number, alpha: float, beta: float = LENGTH_PENALTY_BE
     Raises:
         ValueError: the kind is unknown.
     """
-    if check_choice("length penalty type", kind, LENGTH_KINDS) == "avg":
+    if check_option_choice("length penalty type", kind, LENGTH_KINDS) == "avg":
         return length**alpha
     return ((beta + length) / (beta + 1)) ** alpha
 
@@ -93,7 +93,7 @@ def coverage_penalty(
     Raises:
         ValueError: the kind is unknown.
     """
-    if check_choice("coverage penalty type", kind, COVERAGE_KINDS) == "summary":
+    if check_option_choice("coverage penalty type", kind, COVERAGE_KINDS) == "summary":
         cost = (coverage - 1).clamp(min=0)
     else:
         cost = -torch.log(coverage.clamp(min=torch.finfo(torch.float32).tiny, max=1))

@@ -26,9 +26,9 @@ class _ScoringModel:
         return self.model(**net_input)
 
     def get_normalized_probs(self, net_output: Any, log_probs: bool, sample: Any) -> Tensor:
-        mixed = DecoderOutput.from_pair(net_output).to_mixture()
+        mixed = DecoderOutput.from_fairseq_output(net_output).to_mixture()
         if mixed.pointer is not None:
-            net_output = mixed.to_pair()
+            net_output = mixed.to_fairseq_output()
         if self.width == 0:
             scores: Tensor = self.model.get_normalized_probs(net_output, log_probs=log_probs, sample=sample)
             return scores

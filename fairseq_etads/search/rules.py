@@ -1,7 +1,7 @@
 """Rules that forbid or force words at a search step.
 
-A rule changes the log-probabilities of the next words in place. :func:`make_rules` returns the rules that the options
-require, in fairseq's order, because the results depend on the order.
+A rule changes the log-probabilities of the next words in place. :func:`make_search_rules` returns the rules that the
+options require, in fairseq's order, because the results depend on the order.
 """
 
 import math
@@ -91,7 +91,7 @@ class SearchStep:
         if self.dictated is not None:
             self.forced = self.dictated.ne(self.special.pad) & self.longest.gt(self.number)
 
-    def forbid_end(self, where: Optional[Tensor] = None) -> None:
+    def forbid_end_symbol(self, where: Optional[Tensor] = None) -> None:
         """Forbid the end symbol, except in documents with a forced next word.
 
         Args:
@@ -111,7 +111,7 @@ class SearchStep:
 Rule = Callable[[SearchStep], None]
 
 
-def make_rules(
+def make_search_rules(
     settings: SearchSettings, special: SpecialTokens, shortest_limit: int, end_always_counts: bool = False
 ) -> List[Rule]:
     """Return the rules to apply at every step, in order.
@@ -126,18 +126,20 @@ def make_rules(
     rules: List[Rule] = [forbid_padding]
     if settings.unk_penalty:
         rules.append(UnknownWordPenalty(settings.unk_penalty))
-    rules.append(MaximumLength(shortest_limit, ending_is_free=bool(settings.exact_length) and not end_always_counts))
+    rules.append(
+        MaximumLengthRule(shortest_limit, ending_is_free=bool(settings.exact_length) and not end_always_counts)
+    )
     rules.append(force_prefix)
-    rules.append(MinimumLength(settings.exact_length or settings.min_len, shortest_limit))
+    rules.append(MinimumLengthRule(settings.exact_length or settings.min_len, shortest_limit))
     if settings.min_sentences:
-        rules.append(MinimumSentences(settings.min_sentences))
+        rules.append(MinimumSentencesRule(settings.min_sentences))
     if special.suppressed:
         rules.append(suppress_words)
     if settings.match_source_len:
         rules.append(limit_to_source_length)
     if settings.no_repeat_ngram_size:
         rules.append(NGramBlocker(settings.no_repeat_ngram_size, special.may_repeat))
-    rules.append(follow_switch_decisions)
+    rules.append(enforce_pointer_switch)
     return rules
 
 
@@ -156,7 +158,7 @@ class UnknownWordPenalty:
         step.lprobs[..., step.special.unk] -= self.penalty
 
 
-class MaximumLength:
+class MaximumLengthRule:
     """Force summaries to end at their maximum length.
 
     Args:
@@ -199,7 +201,7 @@ def force_prefix(step: SearchStep) -> None:
     live.tokens, live.log_probs = gather_beams(live.tokens, beams), gather_beams(live.log_probs, beams)
 
 
-class MinimumLength:
+class MinimumLengthRule:
     """Forbid the end symbol until a summary has the minimum number of tokens (``--min-len``).
 
     A summary that has reached its maximum length may always end.
@@ -214,12 +216,12 @@ class MinimumLength:
 
     def __call__(self, step: SearchStep) -> None:
         if step.number < min(self.tokens, self.shortest_limit):
-            step.forbid_end()
+            step.forbid_end_symbol()
         elif step.number < self.tokens:
-            step.forbid_end(step.longest.gt(step.number)[:, None])
+            step.forbid_end_symbol(step.longest.gt(step.number)[:, None])
 
 
-class MinimumSentences:
+class MinimumSentencesRule:
     """Forbid the end symbol until a summary has the minimum number of sentences (``--min-sentences``).
 
     A summary that has reached its maximum length may always end.
@@ -235,7 +237,7 @@ class MinimumSentences:
         is_mark = tokens.eq(mark)
         # number of words (B, beam) that follow a mark or the start symbol
         begun = (is_mark[:, :, :-1] & ~is_mark[:, :, 1:]).sum(2)
-        step.forbid_end(begun.lt(self.sentences) & step.longest.gt(step.number)[:, None])
+        step.forbid_end_symbol(begun.lt(self.sentences) & step.longest.gt(step.number)[:, None])
 
 
 def suppress_words(step: SearchStep) -> None:
@@ -314,7 +316,7 @@ class NGramBlocker:
             lprobs.scatter_(1, words, torch.where(wordless[:, None], before, lprobs.gather(1, words)))
 
 
-def follow_switch_decisions(step: SearchStep) -> None:
+def enforce_pointer_switch(step: SearchStep) -> None:
     """Forbid words that the models' switches exclude (``--pointer switch``).
 
     A word remains allowed if a constraint requires it or if a hypothesis has no other word left. A hypothesis has no

@@ -11,7 +11,7 @@ from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import count_known_words
 from .options import SYSTEMS, DecodingOptions, FairseqOptions
 from .penalties import HypothesisScorer, check_options
-from .terms import parse_option
+from .terms import parse_term_option
 
 _SCORING_OPTIONS = tuple(field.name for field in fields(HypothesisScorer))
 
@@ -118,7 +118,7 @@ class SearchSettings:
             words = options.get(name, getattr(cls, name))
             options[name] = tuple(words.split() if isinstance(words, str) else words)
         for name in SYSTEMS:
-            options[name] = parse_option(name, options.get(name, getattr(cls, name)))
+            options[name] = parse_term_option(name, options.get(name, getattr(cls, name)))
         scoring = {name: options.pop(name) for name in _SCORING_OPTIONS if name in options}
         return cls(scoring=HypothesisScorer(**scoring), **options)
 
@@ -185,7 +185,7 @@ class SearchSettings:
         )
 
 
-def get_selection(sample: Dict[str, Any], settings: SearchSettings) -> Optional[Selection]:
+def get_copy_selection(sample: Dict[str, Any], settings: SearchSettings) -> Optional[Selection]:
     """Return the words that pointers may copy from the documents of a batch, or None if they may copy all words."""
     if "selection" not in sample:
         return None
@@ -237,7 +237,7 @@ class SpecialTokens:
         suppressed = _look_up_known_ids(dictionary, settings.tokens_to_suppress, "tokens_to_suppress")
         if settings.exact_length:  # also suppress the start symbol, which is not a word and is never printed
             suppressed = (*suppressed, dictionary.bos())
-        if settings.min_sentences and not _is_known(dictionary, SENTENCE_MARK):
+        if settings.min_sentences and not _is_known_word(dictionary, SENTENCE_MARK):
             raise ValueError(
                 f"--min-sentences {settings.min_sentences}: this model does not write sentence marks ({SENTENCE_MARK})"
             )
@@ -256,12 +256,12 @@ class SpecialTokens:
 def _look_up_known_ids(dictionary: Any, words: Sequence[str], option: str) -> Tuple[int, ...]:
     """Return the ids of words. Raises ValueError if a word is not a known word of the dictionary."""
     for word in words:
-        if not _is_known(dictionary, word):
+        if not _is_known_word(dictionary, word):
             raise ValueError(f'{option} "{word}": this is not a known word of the dictionary')
     return tuple(dictionary.index(word) for word in words)
 
 
-def _is_known(dictionary: Any, word: str) -> bool:
+def _is_known_word(dictionary: Any, word: str) -> bool:
     """Return whether a word is a known word of the dictionary."""
     index = dictionary.index(word)
     return (index != dictionary.unk() or word == dictionary.unk_word) and index < count_known_words(dictionary)

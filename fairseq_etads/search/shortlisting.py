@@ -21,11 +21,11 @@ from ..layers.recurrent import OutputLayer
 from ..vocabulary.candidates import CandidateWords
 from ..vocabulary.output import OutputVocabulary
 from ..vocabulary.shortlist import Shortlist
-from .inference import WideLinear
+from .inference import BlockedOutputProjection
 from .settings import SpecialTokens
 
 
-def check_shortlist(models: Sequence[Any], strategy: Any) -> None:
+def check_shortlist_support(models: Sequence[Any], strategy: Any) -> None:
     """Raise ValueError if the models or the search strategy do not support shortlists.
 
     Args:
@@ -121,7 +121,7 @@ def _make_output_layer(output: Any, candidates: CandidateWords) -> Callable[[Ten
     words = candidates.words
     if len(words) == candidates.known_words:
         layer: Callable[[Tensor], Tensor] = output
-    elif isinstance(output, WideLinear):
+    elif isinstance(output, BlockedOutputProjection):
         layer = output.restrict_to_words(words)
     elif isinstance(output, OutputLayer):
         weight, bias = output.select_rows(words)

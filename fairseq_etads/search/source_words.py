@@ -91,11 +91,11 @@ def add_copied_positions(
     before[:, 0] = special.eos if bos_token is None else bos_token
     inputs = {name: value[documents] for name, value in net_input.items() if isinstance(value, Tensor)}
     if candidates is None:
-        output = DecoderOutput.from_pair(model(**{**inputs, "prev_output_tokens": before}))
+        output = DecoderOutput.from_fairseq_output(model(**{**inputs, "prev_output_tokens": before}))
     else:
         found = restrict_softmax(model, inputs["src_tokens"], candidates.select(documents))
         encoder_out = {**model.encoder.forward_torchscript(inputs), **found}
-        output = DecoderOutput.from_pair(model.decoder(before, encoder_out=encoder_out))
+        output = DecoderOutput.from_fairseq_output(model.decoder(before, encoder_out=encoder_out))
     pointer = output.pointer
     assert pointer is not None and output.vocabulary is not None, "a model with a pointer"
     if selection is not None:

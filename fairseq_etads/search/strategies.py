@@ -1,8 +1,8 @@
 """Adapt fairseq's search strategies (sampling, diverse beams, allowed and required words) to this project's search.
 
 fairseq's search objects have a state, fail for some option values, and expect dictionary ids instead of this project's
-search ids (see :mod:`fairseq_etads.vocabulary.output`). Therefore, :func:`copy_for_one_search` creates an adapted copy
-for each search.
+search ids (see :mod:`fairseq_etads.vocabulary.output`). Therefore, :func:`copy_strategy_for_search` creates an adapted
+copy for each search.
 """
 
 import copy
@@ -16,7 +16,7 @@ from fairseq.token_generation_constraints import pack_constraints, unpack_constr
 from torch import Tensor
 
 from ..vocabulary.output import OutputVocabulary
-from .penalties import check_choice
+from .penalties import check_option_choice
 from .settings import SpecialTokens
 
 CONSTRAINTS = ("ordered", "unordered")
@@ -54,7 +54,7 @@ class DiverseSiblingsSearch(fairseq_search.DiverseSiblingsSearch):
         return best, words.flatten(1).gather(1, places), places // count
 
 
-class SamplingWithGreedy(fairseq_search.Search):
+class SamplingWithGreedyHypothesis(fairseq_search.Search):
     """A search strategy that samples all hypotheses of a document except one, which is decoded greedily.
 
     Sampled and greedy hypotheses are decoded in the same batch. The score of the greedy hypothesis is
@@ -80,16 +80,16 @@ class SamplingWithGreedy(fairseq_search.Search):
             is_greedy[:, 0] = True
         words = lprobs.argmax(dim=2)  # (B, beam)
         if lprobs.device.type == "cpu":
-            probs = (lprobs - _compute_shifts(lprobs))[~is_greedy].exp()  # (B * (beam - 1), V)
+            probs = (lprobs - _compute_log_prob_shifts(lprobs))[~is_greedy].exp()  # (B * (beam - 1), V)
             words[~is_greedy] = torch.multinomial(probs, 1)[:, 0]
         else:  # on a GPU, sampling in all rows is faster than synchronising to select rows
-            words = torch.where(is_greedy, words, draw_indices((lprobs - _compute_shifts(lprobs)).exp()))
+            words = torch.where(is_greedy, words, draw_indices((lprobs - _compute_log_prob_shifts(lprobs)).exp()))
         sums = before + lprobs.gather(2, words[:, :, None])[:, :, 0]
         parents = torch.arange(lprobs.shape[1], device=lprobs.device).expand_as(words)
         return sums.masked_fill(is_greedy, GREEDY_SCORE), words, parents
 
 
-def _compute_shifts(lprobs: Tensor) -> Tensor:
+def _compute_log_prob_shifts(lprobs: Tensor) -> Tensor:
     """Return log P of the best word, (B, beam, 1), in rows with only improbable words, and 0 in all other rows.
 
     If only one word is allowed, it can be so improbable that exp(log P) is 0. Subtracting the shift from log P makes it
@@ -120,7 +120,7 @@ class CpuSampling(fairseq_search.Sampling):
         original_batch_idxs: Optional[Tensor] = None,
     ) -> Tuple[Tensor, Tensor, Tensor]:
         """Sample one extension for each hypothesis; see fairseq's ``Search.step``."""
-        shifts = _compute_shifts(lprobs)  # (B, beam, 1)
+        shifts = _compute_log_prob_shifts(lprobs)  # (B, beam, 1)
         sums, words, parents = super().step(step, lprobs - shifts, scores, prev_output_tokens, original_batch_idxs)
         return sums + shifts[:, :, 0].gather(1, parents), words, parents
 
@@ -145,7 +145,7 @@ class DeviceSampling(fairseq_search.Sampling):
         """
         documents, beam, width = lprobs.shape
         lprobs = lprobs[:, :1].expand(-1, beam, -1) if step == 0 else lprobs
-        shifts = _compute_shifts(lprobs)
+        shifts = _compute_log_prob_shifts(lprobs)
         lprobs = lprobs - shifts
         words: Optional[Tensor] = None
         if self.sampling_topp > 0:
@@ -169,7 +169,7 @@ class DeviceSampling(fairseq_search.Sampling):
         return sums + scores[:, :, step - 1], chosen, parents
 
 
-class AllowedWords(fairseq_search.PrefixConstrainedBeamSearch):
+class AllowedWordsSearch(fairseq_search.PrefixConstrainedBeamSearch):
     """A version of fairseq's class for ``prefix_allowed_tokens_fn`` that copies data to the device once per step."""
 
     def apply_mask(self, x: Tensor, prev_output_tokens: Tensor, original_batch_idxs: Tensor) -> Tensor:
@@ -187,7 +187,7 @@ class AllowedWords(fairseq_search.PrefixConstrainedBeamSearch):
         return mask[:, None]
 
 
-class RequiredWords(fairseq_search.LexicallyConstrainedBeamSearch):
+class RequiredWordsSearch(fairseq_search.LexicallyConstrainedBeamSearch):
     """A version of fairseq's class for ``--constraints`` that runs on the CPU, because it reads individual elements.
 
     It ranks impossible extensions, with a log P of minus infinity, below all possible extensions.
@@ -251,8 +251,8 @@ class RequiredWords(fairseq_search.LexicallyConstrainedBeamSearch):
 
 
 ON_DEVICE = {
-    fairseq_search.PrefixConstrainedBeamSearch: AllowedWords,
-    fairseq_search.LexicallyConstrainedBeamSearch: RequiredWords,
+    fairseq_search.PrefixConstrainedBeamSearch: AllowedWordsSearch,
+    fairseq_search.LexicallyConstrainedBeamSearch: RequiredWordsSearch,
 }
 """A dictionary from fairseq's search classes to subclasses that return the same results but wait less for a GPU."""
 
@@ -276,12 +276,12 @@ def check_strategy(strategy: Any, beam: int, words: int) -> None:
         if beam % strategy.num_groups:
             raise ValueError(f"--diverse-beam-groups {strategy.num_groups}: choose a divisor of --beam, {beam}")
     elif isinstance(strategy, fairseq_search.LexicallyConstrainedBeamSearch):
-        check_choice("--constraints", strategy.representation, CONSTRAINTS)
+        check_option_choice("--constraints", strategy.representation, CONSTRAINTS)
 
 
 def keeps_beam_order(strategy: Any) -> bool:
     """Return whether each hypothesis keeps its beam slot. Finished hypotheses then cannot reappear in other slots."""
-    return isinstance(strategy, (fairseq_search.Sampling, SamplingWithGreedy))
+    return isinstance(strategy, (fairseq_search.Sampling, SamplingWithGreedyHypothesis))
 
 
 def compute_widest_beam(strategy: Any, beam: int, width: int) -> int:
@@ -294,7 +294,7 @@ def compute_widest_beam(strategy: Any, beam: int, width: int) -> int:
     return max(1, beam)
 
 
-def copy_for_one_search(
+def copy_strategy_for_search(
     strategy: Any, vocabulary: Optional[OutputVocabulary], ids: Iterable[int], device: torch.device
 ) -> Any:
     """Copy a strategy for one search. The copy has a separate state and identifies documents by their rows.
@@ -338,10 +338,10 @@ class _AllowedWordsFunction:
             return list(self.function(self.ids[row], words))
         allowed = self.function(self.ids[row], self.vocabulary.convert_to_dictionary_ids(words, row))
         found = torch.tensor([int(word) for word in allowed], dtype=torch.long, device=words.device)
-        return self.vocabulary.convert_producible_words(found, row).tolist()
+        return self.vocabulary.convert_words_to_search_ids(found, row).tolist()
 
 
-def extend_constraints(
+def convert_constraints_to_search_ids(
     constraints: Optional[Tensor],
     strategy: Any,
     vocabulary: Optional[OutputVocabulary],
@@ -390,7 +390,7 @@ def extend_constraints(
         never = {special.pad, special.eos, *special.suppressed, *(() if unknown_allowed else (special.unk,))}
         own = []
         for phrase in phrases:
-            ids = phrase if vocabulary is None else vocabulary.convert_producible_words(phrase, row)
+            ids = phrase if vocabulary is None else vocabulary.convert_words_to_search_ids(phrase, row)
             if len(ids) < len(phrase) or never & set(phrase.tolist()):
                 raise ValueError(
                     f'--constraints: the summary of document {row + 1} of the batch cannot contain "'

@@ -146,7 +146,7 @@ def register_option_term(option: str, parse: Callable[[Any], Any], make: Callabl
     _OPTION_TERMS[option] = _OptionTerm(parse, make)
 
 
-def parse_option(option: str, value: Any) -> Any:
+def parse_term_option(option: str, value: Any) -> Any:
     """Convert the value of a registered option to the value in the settings, which is () if the option is off.
 
     Raises:

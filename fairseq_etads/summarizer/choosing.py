@@ -4,7 +4,7 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from ..text.alignment import Span, align_tokens
 from ..text.words import SENTENCE_MARK
-from .documents import Document, TextProcessor
+from .documents import Document, DocumentTokenizer
 from .extraction import DocumentSentence
 from .picked import ChosenSentence
 
@@ -12,7 +12,7 @@ GROUPS, STRENGTH = 4, 0.5
 """Maximum number of groups in diverse beam search, and strength of its diversity penalty."""
 
 
-class SpelledHypothesis(NamedTuple):
+class DetokenizedHypothesis(NamedTuple):
     """A hypothesis that has been converted to text.
 
     Attributes:
@@ -50,7 +50,7 @@ def choose_group_count(beam: int) -> int:
 
 
 def choose_summary_sentences(
-    texts: TextProcessor, document: Document, hypotheses: Sequence[SpelledHypothesis], most_words: Optional[int]
+    texts: DocumentTokenizer, document: Document, hypotheses: Sequence[DetokenizedHypothesis], most_words: Optional[int]
 ) -> Tuple[List[SummarySentence], float]:
     """Choose the sentences of a summary from a document and its hypotheses.
 
@@ -65,7 +65,9 @@ def choose_summary_sentences(
         document nor the hypotheses contain words.
     """
     assert texts.picker is not None
-    choice, parts = texts.picker.choose_with_content_model(document.every, [one.text for one in hypotheses], most_words)
+    choice, parts = texts.picker.choose_sentences_with_content_model(
+        document.every, [one.text for one in hypotheses], most_words
+    )
     found: List[SummarySentence] = []
     for candidate in choice.sentences:
         if candidate.number is not None:
@@ -77,7 +79,7 @@ def choose_summary_sentences(
     return found, choice.score
 
 
-def _make_document_sentence(texts: TextProcessor, document: Document, number: int) -> SummarySentence:
+def _make_document_sentence(texts: DocumentTokenizer, document: Document, number: int) -> SummarySentence:
     """Return a sentence of the document with the tokens that the model would generate for it."""
     sentence: DocumentSentence = document.every[number]
     tokens = texts.tokenize_sentence(sentence.text)
@@ -91,7 +93,7 @@ def _make_document_sentence(texts: TextProcessor, document: Document, number: in
 
 
 def _make_hypothesis_sentence(
-    texts: TextProcessor, hypothesis: SpelledHypothesis, text: str, earlier: Sequence[str]
+    texts: DocumentTokenizer, hypothesis: DetokenizedHypothesis, text: str, earlier: Sequence[str]
 ) -> SummarySentence:
     """Return a sentence of a hypothesis.
 

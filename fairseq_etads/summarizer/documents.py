@@ -11,7 +11,7 @@ import torch
 from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 
-from ..text.alignment import Span, align_tokens, approximate_spelling
+from ..text.alignment import Span, align_tokens, guess_token_spelling
 from ..text.cleaning import join_to_one_line
 from ..text.picking import FACTOR
 from ..text.subwords import OPAQUE
@@ -58,7 +58,7 @@ class Batch(NamedTuple):
     Attributes:
         documents: documents in the batch.
         sample: model input on the CPU, in the format of a batch from a fairseq dataset.
-        new_words: words with temporary ids, which start from :attr:`TextProcessor.first_new_id`.
+        new_words: words with temporary ids, which start from :attr:`DocumentTokenizer.first_new_id`.
         padding: number of padding positions before the first token of each document.
     """
 
@@ -68,7 +68,7 @@ class Batch(NamedTuple):
     padding: List[int]
 
 
-class TextProcessor:
+class DocumentTokenizer:
     """Convert raw text to model inputs, and model outputs to text.
 
     Args:
@@ -105,7 +105,7 @@ class TextProcessor:
     def tokenize_document(self, number: int, text: str) -> Document:
         """Tokenise a raw text, and truncate it to the number of tokens that the model reads."""
         if self.picker is not None:
-            return self._read_selected_sentences(number, text, self.picker.pick(text, join_to_one_line(text)))
+            return self._tokenize_selected_sentences(number, text, self.picker.pick(text, join_to_one_line(text)))
         tokens = self._tokenize_line(join_to_one_line(text))
         return Document(number, text, tuple(tokens[: self.limit]), max(len(tokens) - self.limit, 0))
 
@@ -116,7 +116,7 @@ class TextProcessor:
         """
         return None if self._surprisals is None else self._surprisals.measure_surprisal(document.tokens)
 
-    def _read_selected_sentences(self, number: int, text: str, pick: SelectedSentences) -> Document:
+    def _tokenize_selected_sentences(self, number: int, text: str, pick: SelectedSentences) -> Document:
         """Tokenise the selected sentences of a document. Sentence marks are inserted if they were used in training."""
         tokens: List[str] = []
         places: List[int] = []
@@ -211,10 +211,10 @@ class TextProcessor:
         """
         special = (self.target.bos(), self.target.eos(), self.target.pad())
         places = [place for place, number in enumerate(ids.tolist()) if number not in special]
-        spelled = self.convert_to_all_tokens(ids, batch)
+        spelled = self.convert_ids_to_all_tokens(ids, batch)
         return places, [spelled[place] for place in places]
 
-    def convert_to_all_tokens(self, ids: Tensor, batch: Batch) -> Tuple[str, ...]:
+    def convert_ids_to_all_tokens(self, ids: Tensor, batch: Batch) -> Tuple[str, ...]:
         """Convert the token ids of a summary (T,) to tokens, including special symbols."""
         first_new = self.first_new_id
         return tuple(batch.new_words[n - first_new] if n >= first_new else self.target[n] for n in ids.tolist())
@@ -249,8 +249,8 @@ class TextProcessor:
         if self.subword_kind == "gpt2":
             return str(self.subwords.decode(token)) if token.isdecimal() else ""
         if self.subword_kind == "huggingface":
-            return str(self.subwords.spell_piece(token))
-        return approximate_spelling(token, self.words, self.subword_kind)
+            return str(self.subwords.get_subword_text(token))
+        return guess_token_spelling(token, self.words, self.subword_kind)
 
     def is_same_word(self, token: str, following: str) -> bool:
         """Return whether two adjacent tokens belong to the same word. The end symbol belongs to no word."""
@@ -261,16 +261,16 @@ class TextProcessor:
         if self.subword_kind == "sentencepiece":
             return not following.startswith("▁") and SENTENCE_MARK not in (token, following)
         if self.subword_kind == "huggingface":
-            return not self.subwords.spell_piece(following, token).startswith(" ")
+            return not self.subwords.get_subword_text(following, token).startswith(" ")
         return self.subword_kind == "gpt2" and not self.spell_token(following).startswith(" ")
 
-    def join_word(self, tokens: Sequence[str]) -> str:
+    def join_word_tokens(self, tokens: Sequence[str]) -> str:
         """Join the tokens of a single word."""
         return "".join(map(self.spell_token, tokens)).strip() or "".join(tokens)  # the token "▁" contains no letters
 
     def remove_subword_marks(self, token: str) -> str:
         """Return a token without its subword marks, or an empty string for the end symbol."""
-        return "" if token == self.target.eos_word else self.join_word([token])
+        return "" if token == self.target.eos_word else self.join_word_tokens([token])
 
 
 def split_into_chunks(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tuple[int, Any]]]:

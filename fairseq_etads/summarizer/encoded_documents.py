@@ -136,13 +136,13 @@ class EncodedDocuments:
         for number, part in enumerate(self._batches):
             results.update(zip((document.number for document in part.batch.documents), decode(part)))
             if not self._measured:
-                self._batches[number] = self._limit_cache(part)
+                self._batches[number] = self._enforce_cache_limit(part)
             if on_batch is not None:
                 on_batch(len(part.batch.documents))
         self._measured = True
         return results
 
-    def _limit_cache(self, part: _DocumentBatch) -> _DocumentBatch:
+    def _enforce_cache_limit(self, part: _DocumentBatch) -> _DocumentBatch:
         """Keep the encoder output of a batch if it fits into the cache. Otherwise, delete it."""
         size = 0 if part.encoded is None else part.encoded.bytes
         if part.encoded is None or self.state_bytes + size > self._most_bytes:

@@ -11,10 +11,10 @@ from ..layers.attention_probe import AttentionRecord, record_attention
 from ..layers.decoder_output import DecoderOutput, capabilities_of, get_pointer_kind
 from ..layers.pointer import PointerOutput
 from ..platform.errors import InputError
-from ..search.inference import copy_structure
+from ..search.inference import copy_model_structure
 from ..vocabulary.dictionary import count_known_words
 from . import Explanation, FocusLayer, SaliencyLayer, SourceToken, SummaryToken
-from .documents import Batch, Document, TextProcessor
+from .documents import Batch, Document, DocumentTokenizer
 from .explanation import Matrix, Row
 
 _LAYER = re.compile(r"(?:encoder|decoder)\.layers\.(\d+)\.")
@@ -65,10 +65,10 @@ class Explainer:
         architecture: name of the model's architecture.
     """
 
-    def __init__(self, model: Any, texts: TextProcessor, architecture: str):
+    def __init__(self, model: Any, texts: DocumentTokenizer, architecture: str):
         # Copy the modules, because other threads may use the model while the outputs of its attention modules are
         # recorded.
-        self._model: Any = copy_structure(model)
+        self._model: Any = copy_model_structure(model)
         self._texts, self._architecture = texts, architecture
         self._device = next(model.parameters()).device
         self._lock = threading.Lock()
@@ -121,12 +121,17 @@ class Explainer:
             architecture=self._architecture,
             pointer="none" if pointer is None else pointer.kind,
             saliency_gate=forms[0] if forms else None,
-            attention=None if found.attention is None else _to_matrix(found.attention),
-            copying=None if pointer is None else _to_matrix(pointer.log_copy[0].exp()),
-            saliency=_to_matrix(torch.stack([gate.mean(0) for gate in gates.values()]).mean(0)) if gates else None,
-            selected=_to_matrix(torch.stack([weights.mean(0) for weights in gated]).mean(0)) if gated else None,
+            attention=None if found.attention is None else _convert_tensor_to_matrix(found.attention),
+            copying=None if pointer is None else _convert_tensor_to_matrix(pointer.log_copy[0].exp()),
+            saliency=_convert_tensor_to_matrix(torch.stack([gate.mean(0) for gate in gates.values()]).mean(0))
+            if gates
+            else None,
+            selected=_convert_tensor_to_matrix(torch.stack([weights.mean(0) for weights in gated]).mean(0))
+            if gated
+            else None,
             saliency_layers=tuple(
-                SaliencyLayer(_get_layer_number(name), _to_row(g.mean((0, 1)))) for name, g in gates.items()
+                SaliencyLayer(_get_layer_number(name), _convert_tensor_to_row(g.mean((0, 1))))
+                for name, g in gates.items()
             ),
             focus_layers=tuple(_make_focus_layer(name, r) for name, r in found.records.items() if r.center is not None),
             picked=document.picked,
@@ -149,7 +154,7 @@ class Explainer:
         before = ids.roll(1, dims=1)
         before[:, 0] = self._texts.target.eos()
         with record_attention(model) as records:
-            output = DecoderOutput.from_pair(model(**net_input, prev_output_tokens=before))
+            output = DecoderOutput.from_fairseq_output(model(**net_input, prev_output_tokens=before))
         vocabulary, pointer, attention = output.vocabulary, output.pointer, output.attention
         assert vocabulary is not None, "a model of this project"
         written = vocabulary.convert_to_producible_ids(ids)
@@ -209,10 +214,10 @@ def _compute_log_probs(model: Any, output: DecoderOutput) -> Tensor:
     If the switch of a pointer assigns a probability of 0 to a word, the mixture of generating and copying is used
     instead.
     """
-    log_probs: Tensor = model.get_normalized_probs(output.to_pair(), log_probs=True).float()
+    log_probs: Tensor = model.get_normalized_probs(output.to_fairseq_output(), log_probs=True).float()
     if output.pointer is None or not output.pointer.hard:
         return log_probs
-    mixed: Tensor = model.get_normalized_probs(output.to_mixture().to_pair(), log_probs=True).float()
+    mixed: Tensor = model.get_normalized_probs(output.to_mixture().to_fairseq_output(), log_probs=True).float()
     return torch.where(log_probs.isneginf(), mixed, log_probs)
 
 
@@ -225,13 +230,18 @@ def _get_layer_number(name: str) -> int:
 
 def _make_focus_layer(name: str, found: AttentionRecord) -> FocusLayer:
     assert found.center is not None and found.scope is not None
-    strengths = None if found.strength is None else _to_row(found.strength)
-    return FocusLayer(_get_layer_number(name), _to_matrix(found.center[0]), _to_matrix(found.scope[0]), strengths)
+    strengths = None if found.strength is None else _convert_tensor_to_row(found.strength)
+    return FocusLayer(
+        _get_layer_number(name),
+        _convert_tensor_to_matrix(found.center[0]),
+        _convert_tensor_to_matrix(found.scope[0]),
+        strengths,
+    )
 
 
-def _to_row(values: Tensor) -> Row:
+def _convert_tensor_to_row(values: Tensor) -> Row:
     return tuple(values.tolist())
 
 
-def _to_matrix(values: Tensor) -> Matrix:
+def _convert_tensor_to_matrix(values: Tensor) -> Matrix:
     return tuple(map(tuple, values.tolist()))

@@ -203,8 +203,8 @@ class Explanation:
             "architecture": self.architecture,
             "pointer": self.pointer,
             "saliency_gate": self.saliency_gate,
-            "score": _round(self.score),
-            "log_probability": _round(self.log_probability),
+            "score": _round_json_number(self.score),
+            "log_probability": _round_json_number(self.log_probability),
             "left_out": self.left_out,
             "source": [asdict(token) for token in self.source],
             "tokens": [_token_to_dict(token) for token in self.tokens],
@@ -213,7 +213,7 @@ class Explanation:
             "copying": _to_sparse_rows(self.copying, least),
             "coverage": _round_row(self.coverage),
             "copy_coverage": _round_row(self.copy_coverage),
-            "saliency": _apply_if_given(_round_rows, self.saliency),
+            "saliency": _convert_optional_matrix(_round_rows, self.saliency),
             "selected": _to_sparse_rows(self.selected, least),
             "saliency_of_source": _round_row(self.saliency_of_source),
             "saliency_layers": [{"layer": x.layer, "gate": _round_row(x.gate)} for x in self.saliency_layers],
@@ -252,20 +252,20 @@ def _sum_rows(rows: Matrix) -> Row:
     return tuple(math.fsum(column) for column in zip(*rows))
 
 
-def _round(value: Optional[float], digits: int = 4) -> Optional[float]:
+def _round_json_number(value: Optional[float], digits: int = 4) -> Optional[float]:
     """Round a number. Returns None if the value is None or cannot be represented in JSON."""
     return None if value is None or not math.isfinite(value) else round(value, digits)
 
 
 def _round_row(row: Optional[Row], digits: int = 3) -> Optional[List[Optional[float]]]:
-    return None if row is None else [_round(value, digits) for value in row]
+    return None if row is None else [_round_json_number(value, digits) for value in row]
 
 
 def _round_rows(rows: Matrix, digits: int = 3) -> List[Optional[List[Optional[float]]]]:
     return [_round_row(row, digits) for row in rows]
 
 
-def _apply_if_given(change: Callable[[Matrix], Any], rows: Optional[Matrix]) -> Any:
+def _convert_optional_matrix(change: Callable[[Matrix], Any], rows: Optional[Matrix]) -> Any:
     return None if rows is None else change(rows)
 
 
@@ -284,8 +284,8 @@ def _token_to_dict(token: SummaryToken) -> Dict[str, Any]:
         "text": token.text,
         "shown": token.shown,
         "starts_word": token.starts_word,
-        "log_probability": _round(token.log_probability),
-        **{name: _round(value) for name, value in numbers.items()},
+        "log_probability": _round_json_number(token.log_probability),
+        **{name: _round_json_number(value) for name, value in numbers.items()},
         "copied_from": token.copied_from,
         "replaces_unknown": token.replaces_unknown,
     }

@@ -41,7 +41,7 @@ def make_page(data: Dict[str, Any], title: str = "") -> str:
     """
     style, script = ((PAGE / name).read_text(encoding="utf-8") for name in ("explanation.css", "explanation.js"))
     policy = (
-        f"default-src 'none'; style-src '{_escape_source(style)}'; script-src '{_escape_source(script)}'; "
+        f"default-src 'none'; style-src '{_compute_csp_hash(style)}'; script-src '{_compute_csp_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
     shown = f"Why this summary: {title or data['summary'][:60] or 'nothing'}"
@@ -75,7 +75,7 @@ def make_index_page(pages: Sequence[Tuple[str, str, str]]) -> str:
     )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" '
-        f"content=\"default-src 'none'; style-src '{_escape_source(style)}'; base-uri 'none'; form-action 'none'\">"
+        f"content=\"default-src 'none'; style-src '{_compute_csp_hash(style)}'; base-uri 'none'; form-action 'none'\">"
         '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" '
         f'content="light dark">{GENERATOR}{INDEX_TITLE}<style>{style}</style></head><body>'
         f'<h1>Why these summaries</h1><table class="card"><thead><tr><th scope="col">document</th>'
@@ -107,7 +107,7 @@ def _escape_character(c: str) -> str:
     return html.escape(c)
 
 
-def _escape_source(text: str) -> str:
+def _compute_csp_hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 

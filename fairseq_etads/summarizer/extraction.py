@@ -7,7 +7,7 @@ import torch
 from ..search.content.candidates import SentenceChoice, choose_sentences
 from ..search.content.model import ContentModel
 from ..text.alignment import align_tokens
-from ..text.picking import PickingSettings
+from ..text.picking import SentencePickingSettings
 from ..text.words import SENTENCE_MARK
 from .folder.loading import LoadedFolder
 from .picked import PickedSentence, Selection
@@ -53,7 +53,7 @@ class SentencePicker:
         content: content model that chooses the sentences of a summary, or None.
     """
 
-    def __init__(self, loaded: LoadedFolder, picking: PickingSettings, content: Optional[ContentModel] = None):
+    def __init__(self, loaded: LoadedFolder, picking: SentencePickingSettings, content: Optional[ContentModel] = None):
         self._model, self._dictionary = loaded.model, loaded.task.source_dictionary
         self._tokenizer, self._subwords = loaded.tokenizer, loaded.subwords
         self._limit = loaded.task.truncate_source
@@ -83,7 +83,7 @@ class SentencePicker:
                 own = self._split_words(sentences[number], tokens[number])
                 every.append(DocumentSentence(sentences[number], own, probabilities[number], start, end))
             first += len(sentence)
-        levels = tuple(self.picking.find_level(sentence.probability) for sentence in found)
+        levels = tuple(self.picking.find_probability_level(sentence.probability) for sentence in found)
         return SelectedSentences(Selection(tuple(found), len(sentences), len(text.split())), levels, tuple(every))
 
     def _split_words(self, sentence: str, tokens: List[str]) -> List[str]:
@@ -92,7 +92,7 @@ class SentencePicker:
             return tokens
         return " ".join(self._tokenizer.words.encode(sentence, self._tokenizer.keep_case)).split()
 
-    def choose_with_content_model(
+    def choose_sentences_with_content_model(
         self, every: Sequence[DocumentSentence], written: Sequence[str], most_words: Optional[int]
     ) -> Tuple[SentenceChoice, List[Tuple[int, str]]]:
         """Choose the sentences of a summary with the content model.

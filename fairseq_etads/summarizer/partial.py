@@ -5,7 +5,7 @@ from typing import Callable, Dict, List, Optional, Tuple
 
 from ..search.progress import BestHypothesis, OnStep
 from ..text.alignment import Span
-from .documents import Batch, TextProcessor
+from .documents import Batch, DocumentTokenizer
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class PartialSummary:
 OnPartialSummary = Callable[[PartialSummary], None]
 
 
-def make_reporter(on_step: OnPartialSummary, batch: Batch, texts: TextProcessor) -> OnStep:
+def make_partial_summary_reporter(on_step: OnPartialSummary, batch: Batch, texts: DocumentTokenizer) -> OnStep:
     """Create a callback for a search that reports partial summaries as text.
 
     After each step, the callback converts token ids to text, and calls ``on_step`` with each partial summary.

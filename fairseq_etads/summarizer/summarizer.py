@@ -20,12 +20,12 @@ from ..search.inference import InferenceModel
 from ..text.alignment import Span
 from ..text.picking import FACTOR
 from . import Explanation
-from .choosing import STRENGTH, SpelledHypothesis, choose_group_count, choose_summary_sentences
-from .documents import Batch, Document, TextProcessor, make_batches, split_into_chunks
+from .choosing import STRENGTH, DetokenizedHypothesis, choose_group_count, choose_summary_sentences
+from .documents import Batch, Document, DocumentTokenizer, make_batches, split_into_chunks
 from .explaining import Explainer, GeneratedTokens
 from .folder.config import find_folder
 from .folder.loading import load_folder
-from .partial import OnPartialSummary, make_reporter
+from .partial import OnPartialSummary, make_partial_summary_reporter
 from .summary import CopiedWord, Summary, Truncation
 
 MAX_TOKENS = 8000
@@ -85,7 +85,7 @@ class Summarizer:
             raise InputError(
                 f"{folder}: the model reads source factors ({', '.join(factors)}), which raw text does not have: {how}"
             )
-        self._texts, self._shortlist, self._content = TextProcessor(loaded), loaded.shortlist, loaded.content
+        self._texts, self._shortlist, self._content = DocumentTokenizer(loaded), loaded.shortlist, loaded.content
         self._has_pointer = get_pointer(self._model) is not None
         self._clear_searches()
 
@@ -159,7 +159,7 @@ class Summarizer:
         """
         if isinstance(texts, str):
             return self.summarize([texts], max_tokens=max_tokens, on_step=on_step, **decoding)[0]
-        _check_arguments(texts, max_tokens)
+        _check_summarize_arguments(texts, max_tokens)
         search = self._get_search(decoding)._replace(on_step=on_step)
         return list(self._stream_summaries(texts, search, max_tokens, READ_AHEAD, keep=False))
 
@@ -187,7 +187,7 @@ class Summarizer:
             InputError: an option is invalid (see :meth:`summarize`). The error is raised immediately rather than when
                 the first summary is requested.
         """
-        _check_arguments(texts, max_tokens, read_ahead)
+        _check_summarize_arguments(texts, max_tokens, read_ahead)
         if errors not in ("raise", "keep"):
             raise InputError(f"errors {errors!r}: choose raise or keep")
         return self._stream_summaries(texts, self._get_search(decoding), max_tokens, read_ahead, errors == "keep")
@@ -240,10 +240,10 @@ class Summarizer:
     @property
     def has_content_model(self) -> bool:
         """Whether the folder contains a content model for the decoding option ``choose``."""
-        return len(self._choices) > 1
+        return len(self._supported_choose_values) > 1
 
     @property
-    def _choices(self) -> List[str]:
+    def _supported_choose_values(self) -> List[str]:
         """Return the values of the option ``choose`` that are supported by this model folder."""
         of_extractor = None if self._texts.picker is None else self._texts.picker.content
         found = {"content": of_extractor, "hypothesis": self._content}
@@ -276,11 +276,12 @@ class Summarizer:
     def _make_search(self, settings: Dict[str, Any], origins: bool) -> _Search:
         settings = dict(settings)
         choice, most_words = settings.pop("choose", "none"), settings.pop("choose_words", 0)
-        weight = settings.pop("content_weight", call_options.get_default("content_weight"))
-        if choice not in self._choices:
+        weight = settings.pop("content_weight", call_options.get_option_default("content_weight"))
+        if choice not in self._supported_choose_values:
             raise InputError(
-                f"--choose {choice}: {self.folder} has no content model for it; choose {' or '.join(self._choices)}, "
-                "or create the folder again with etads-export --content RUN"
+                f"--choose {choice}: {self.folder} has no content model for it; "
+                f"choose {' or '.join(self._supported_choose_values)}, or create the folder again "
+                "with etads-export --content RUN"
             )
         chooses = choice == "content"
         replaces, infer_dtype = bool(settings.get("replace_unk")), settings.get("infer_dtype")
@@ -349,7 +350,7 @@ class Summarizer:
             return None
         if document.tokens:
             return document
-        results[number] = self._make_explainable(
+        results[number] = self._attach_lazy_explanation(
             Summary("", 0.0, (), (), Truncation(0, 0)), text, GeneratedTokens((), {})
         )
         return None
@@ -373,20 +374,20 @@ class Summarizer:
 
     def _search_batch(self, batch: Batch, search: _Search, encoded: Optional[EncodedBatch] = None) -> Results:
         """Run the search, and return the hypotheses of each document in descending order of score."""
-        on_step = None if search.on_step is None else make_reporter(search.on_step, batch, self._texts)
+        on_step = None if search.on_step is None else make_partial_summary_reporter(search.on_step, batch, self._texts)
         sample = _move_to_device(batch.sample, self.device)
         return search.generator.generate(None, sample, encoded=encoded, on_step=on_step)
 
     def _make_best_summary(self, row: int, hypotheses: List[Dict[str, Any]], batch: Batch, search: _Search) -> Summary:
         best = hypotheses[0]
         if search.reranker is not None:
-            spelled = [self._spell_hypothesis(row, one, batch, search)[0].tokens for one in hypotheses]
+            spelled = [self._detokenize_hypothesis(row, one, batch, search)[0].tokens for one in hypotheses]
             best = search.reranker.rank_hypotheses(batch.documents[row].tokens, spelled, hypotheses)[0]
         return self._make_summary(row, best, batch, search)
 
-    def _spell_hypothesis(
+    def _detokenize_hypothesis(
         self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search
-    ) -> Tuple[SpelledHypothesis, GeneratedTokens]:
+    ) -> Tuple[DetokenizedHypothesis, GeneratedTokens]:
         """Convert a hypothesis to text for the summary, and to tokens for an explanation."""
         document, texts = batch.documents[row], self._texts
         ids = hypothesis["tokens"].cpu()
@@ -406,13 +407,13 @@ class Summarizer:
             for place, before, token, origin in zip(places, written, tokens, origins)
             if token != before
         }
-        return SpelledHypothesis(texts.join(tokens), tokens, origins), GeneratedTokens(
-            texts.convert_to_all_tokens(ids, batch), replaced
+        return DetokenizedHypothesis(texts.join(tokens), tokens, origins), GeneratedTokens(
+            texts.convert_ids_to_all_tokens(ids, batch), replaced
         )
 
     def _make_summary(self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search) -> Summary:
         document = batch.documents[row]
-        spelled, written = self._spell_hypothesis(row, hypothesis, batch, search)
+        spelled, written = self._detokenize_hypothesis(row, hypothesis, batch, search)
         summary = Summary(
             text=spelled.text,
             score=float(hypothesis["score"]),
@@ -422,7 +423,7 @@ class Summarizer:
             picked=document.picked,
             surprisal=self._texts.measure_surprisal(document),
         )
-        return self._make_explainable(summary, document.text, written)
+        return self._attach_lazy_explanation(summary, document.text, written)
 
     def _make_chosen_summary(
         self, row: int, hypotheses: List[Dict[str, Any]], batch: Batch, search: _Search
@@ -432,7 +433,9 @@ class Summarizer:
         If there are no sentences to choose from, the best hypothesis is returned.
         """
         document, texts = batch.documents[row], self._texts
-        spelled = [self._spell_hypothesis(row, one, batch, search)[0] for one in hypotheses if one["score"].isfinite()]
+        spelled = [
+            self._detokenize_hypothesis(row, one, batch, search)[0] for one in hypotheses if one["score"].isfinite()
+        ]
         sentences, score = choose_summary_sentences(texts, document, spelled, search.most_words)
         if not sentences:
             return self._make_summary(row, hypotheses[0], batch, search)
@@ -462,7 +465,7 @@ class Summarizer:
         object.__setattr__(summary, "_make_explanation", explain)
         return summary
 
-    def _make_explainable(self, summary: Summary, text: str, written: GeneratedTokens) -> Summary:
+    def _attach_lazy_explanation(self, summary: Summary, text: str, written: GeneratedTokens) -> Summary:
         """Store in the summary a function that creates its explanation, and return the summary."""
 
         def explain() -> Explanation:
@@ -504,12 +507,14 @@ class Summarizer:
                     last += 1
                 known = [span for span in spans[origins[first] : origins[last] + 1] if span is not None]
                 start, end = (known[0][0], known[-1][1]) if known else (None, None)
-                found.append(CopiedWord(self._texts.join_word(tokens[first : last + 1]), first, last, start, end))
+                found.append(
+                    CopiedWord(self._texts.join_word_tokens(tokens[first : last + 1]), first, last, start, end)
+                )
             first = last + 1
         return tuple(found)
 
 
-def _check_arguments(texts: Any, max_tokens: int, read_ahead: int = READ_AHEAD) -> None:
+def _check_summarize_arguments(texts: Any, max_tokens: int, read_ahead: int = READ_AHEAD) -> None:
     """Raise TypeError if ``texts`` is a single text, and InputError if ``max_tokens`` or ``read_ahead`` is below 1."""
     if isinstance(texts, (str, bytes)):
         raise TypeError("stream takes a sequence of texts; use summarize() for a single text")

@@ -9,7 +9,7 @@ import pkgutil
 from types import ModuleType
 from typing import Any, List, Type
 
-from ..platform.systems import BROUGHT, explain_missing_system, is_installed
+from ..platform.systems import BROUGHT, explain_missing_system, is_system_installed
 
 
 def import_installed_systems() -> List[ModuleType]:
@@ -29,14 +29,14 @@ def register_systems() -> None:
 
     import_installed_systems()
     for system, brought in BROUGHT.items():
-        for what in [] if is_installed(system) else brought:
+        for what in [] if is_system_installed(system) else brought:
             option, _, name = what.partition(" ")
             registry: Any = {"--arch": ARCH_MODEL_REGISTRY, "--criterion": CRITERION_REGISTRY}.get(option)
             if registry is not None:
-                registry[name] = _make_placeholder(explain_missing_system(what, system))
+                registry[name] = _make_missing_system_placeholder(explain_missing_system(what, system))
 
 
-def _make_placeholder(sentence: str) -> Type[Any]:
+def _make_missing_system_placeholder(sentence: str) -> Type[Any]:
     """Create a placeholder for a model or criterion of a missing system. Using the placeholder raises ValueError."""
 
     class Missing:

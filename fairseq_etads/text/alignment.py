@@ -26,24 +26,24 @@ _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{
 """Mapping from the bracket tokens of the Penn Treebank to the brackets themselves."""
 
 
-def fold_text(text: str) -> str:
+def fold_for_alignment(text: str) -> str:
     """Convert a word, or a character with its accents, to a form that cleaning and tokenisation do not change."""
     if text.isascii() and text.isalnum():
         return text.lower()
     replaced = "".join(_FOLDED.get(character, character) for character in text)
     decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", replaced).casefold())
-    return "".join(map(_remove_invisible, decomposed))
+    return "".join(map(_remove_invisible_character, decomposed))
 
 
-def _remove_invisible(character: str) -> str:
+def _remove_invisible_character(character: str) -> str:
     category = unicodedata.category(character)
     if category == "Cs":  # cleaning also replaces lone surrogates with U+FFFD
         return "\ufffd"
     return "" if character.isspace() or category in ("Cc", "Cf") else character
 
 
-def approximate_spelling(token: str, words: str, subwords: Optional[str]) -> str:
-    """Return the approximate spelling of a token in the raw text. It is accurate enough for :func:`fold_text`.
+def guess_token_spelling(token: str, words: str, subwords: Optional[str]) -> str:
+    """Return the approximate spelling of a token in the raw text. It is accurate enough for :func:`fold_for_alignment`.
 
     Args:
         words: type of word tokenisation, one of the strings in WORD_KINDS.
@@ -65,9 +65,9 @@ class _FoldedText:
         self.text = text
         self.folded = ""
         self.spans: List[Span] = []
-        self._clusters = self._iterate_clusters()
+        self._clusters = self._iterate_character_spans()
 
-    def _iterate_clusters(self) -> Iterator[Span]:
+    def _iterate_character_spans(self) -> Iterator[Span]:
         """Yield the span of each character, including the combining accents after it."""
         start, text = 0, self.text
         while start < len(text):
@@ -77,7 +77,7 @@ class _FoldedText:
             yield start, end
             start = end
 
-    def fold_until(self, length: int) -> None:
+    def fold_to_length(self, length: int) -> None:
         """Fold the text until it contains at least ``length`` folded characters or the end of the text is reached."""
         parts: List[str] = []
         size = len(self.folded)
@@ -85,7 +85,7 @@ class _FoldedText:
             span = next(self._clusters, None)
             if span is None:
                 break
-            folded = fold_text(self.text[span[0] : span[1]])
+            folded = fold_for_alignment(self.text[span[0] : span[1]])
             parts.append(folded)
             self.spans += [span] * len(folded)
             size += len(folded)
@@ -97,12 +97,12 @@ def align_tokens(text: str, spelled: Sequence[str]) -> List[Optional[Span]]:
     """Return the span of each token in ``text``, or None for tokens with an unknown span.
 
     Args:
-        spelled: spelling of each token, as returned by :func:`approximate_spelling`, in the order of the text. The
+        spelled: spelling of each token, as returned by :func:`guess_token_spelling`, in the order of the text. The
             spelling is an empty string for tokens that do not occur in the text. The tokens need not cover the text up
             to its end.
     """
     source = _FoldedText(text)
-    tokens = [fold_text(token) for token in spelled]
+    tokens = [fold_for_alignment(token) for token in spelled]
     found: List[Optional[Span]] = []
     place = 0
     for number, token in enumerate(tokens):
@@ -110,9 +110,9 @@ def align_tokens(text: str, spelled: Sequence[str]) -> List[Optional[Span]]:
             found.append(None)
             continue
         if len(source.folded) < place + WINDOW:
-            source.fold_until(place + WINDOW + len(token) + _BLOCK)
+            source.fold_to_length(place + WINDOW + len(token) + _BLOCK)
         start = (
-            place if source.folded.startswith(token, place) else _search_further(source.folded, place, tokens, number)
+            place if source.folded.startswith(token, place) else _find_later_token(source.folded, place, tokens, number)
         )
         if start < 0:
             found.append(None)
@@ -122,7 +122,7 @@ def align_tokens(text: str, spelled: Sequence[str]) -> List[Optional[Span]]:
     return found
 
 
-def _search_further(folded: str, place: int, tokens: Sequence[str], number: int) -> int:
+def _find_later_token(folded: str, place: int, tokens: Sequence[str], number: int) -> int:
     """Search the text after ``place`` for a token and the tokens that follow it.
 
     Returns:

@@ -35,7 +35,7 @@ def compute_sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _get_file_stamp(path: Path) -> Stamp:
+def _get_file_size_and_times(path: Path) -> Stamp:
     about = path.stat()
     return about.st_size, about.st_mtime_ns, about.st_ino
 
@@ -93,9 +93,9 @@ class Checksums:
         try:
             self.listed = _parse_checksum_list(self.path.read_bytes().decode("utf-8"))
         except ValueError as error:
-            raise InputError(f"{self.path} is damaged: {error}. {self._suggest_solution()}") from None
+            raise InputError(f"{self.path} is damaged: {error}. {self._make_repair_advice()}") from None
 
-    def _suggest_solution(self) -> str:
+    def _make_repair_advice(self) -> str:
         return f"{self.advice} or, if you changed it on purpose, delete {self.path}"
 
     def verify(self, names: Iterable[str], may_be_missing: bool = False) -> None:
@@ -113,7 +113,7 @@ class Checksums:
             if name in self.listed and not (may_be_missing and not path.exists()):
                 if not path.is_file():
                     raise InputError(
-                        f"{path} is missing, but {NAME} in its folder lists it. {self._suggest_solution()}"
+                        f"{path} is missing, but {NAME} in its folder lists it. {self._make_repair_advice()}"
                     )
                 self.watch(path)
                 self.compare(name, compute_sha256(path))
@@ -123,12 +123,12 @@ class Checksums:
         if self.listed.get(name, checksum) != checksum:
             raise InputError(
                 f"{self.folder / name} is damaged or was changed: its checksum differs from {NAME}. "
-                f"{self._suggest_solution()}"
+                f"{self._make_repair_advice()}"
             )
 
     def watch(self, *paths: Path) -> None:
         """Record the sizes and modification times of files, so that :meth:`verify_unchanged` can detect changes."""
-        self._watched.update({path: _get_file_stamp(path) for path in paths})
+        self._watched.update({path: _get_file_size_and_times(path) for path in paths})
 
     def verify_unchanged(self) -> None:
         """Raise InputError if a watched file has changed.
@@ -137,7 +137,7 @@ class Checksums:
         """
         for path, stamp in self._watched.items():
             with contextlib.suppress(FileNotFoundError):
-                if _get_file_stamp(path) != stamp:
+                if _get_file_size_and_times(path) != stamp:
                     raise InputError(f"{path} changed while it was being read; run the command again")
 
     @contextlib.contextmanager

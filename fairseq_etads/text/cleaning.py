@@ -16,7 +16,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _MARK = re.compile(re.escape(SENTENCE_MARK), re.IGNORECASE)
 
 
-def neutralise_marks(text: str) -> Tuple[str, int]:
+def neutralise_sentence_separators(text: str) -> Tuple[str, int]:
     """Insert spaces into all sentence marks in a text, whether they are in upper or lower case.
 
     Returns:
@@ -46,7 +46,7 @@ def clean_text(text: str, counts: Counter) -> str:
         counts[REPLACED_CONTROLS] += found
         counts["carriage returns replaced by spaces"] += text.count("\r")
     if "<" in text:
-        text, found = neutralise_marks(text)
+        text, found = neutralise_sentence_separators(text)
         counts[f"literal {SENTENCE_MARK} neutralised"] += found
     return " ".join(text.split())
 

@@ -105,7 +105,7 @@ class _DecompressedStream(io.RawIOBase):
                 self.ready = memoryview(self._decompress(block))
             except Exception as error:  # each compression library raises its own exceptions
                 raise OSError(f"damaged: {error}") from None
-            self._check_size()
+            self._check_expansion_ratio()
             if self.stream.eof:
                 self.rest, self.stream = self.stream.unused_data, None
         size = min(len(buffer), len(self.ready))
@@ -122,7 +122,7 @@ class _DecompressedStream(io.RawIOBase):
             return self.stream.decompress(block, MOST_AT_ONCE)
         return self.stream.decompress(block)
 
-    def _check_size(self) -> None:
+    def _check_expansion_ratio(self) -> None:
         self.decompressed += len(self.ready)
         if self.decompressed > max(ALWAYS_ALLOWED, MOST_TIMES * self.compressed):
             times = self.decompressed // max(1, self.compressed)

@@ -47,7 +47,7 @@ def read_rows(lines: Iterator[str], path: Path, delimiter: str, quotes: bool, co
     """
     csv.field_size_limit(LONGEST_CELL)
     how = {"strict": True} if quotes else {"quoting": csv.QUOTE_NONE}
-    rows = csv.reader(_clean_lines(lines, path, counts), delimiter=delimiter, **how)
+    rows = csv.reader(_replace_unreadable_characters(lines, path, counts), delimiter=delimiter, **how)
     try:
         yield from rows
     except csv.Error as error:
@@ -56,7 +56,7 @@ def read_rows(lines: Iterator[str], path: Path, delimiter: str, quotes: bool, co
         raise InputError(f"{get_display_name(path)}, line {rows.line_num}: not {kind} ({error}){advice}") from None
 
 
-def _clean_lines(lines: Iterator[str], path: Path, counts: Counter) -> Iterator[str]:
+def _replace_unreadable_characters(lines: Iterator[str], path: Path, counts: Counter) -> Iterator[str]:
     """Replace characters that the csv module cannot read.
 
     These characters are carriage returns inside cells and, before Python 3.11, NUL characters.

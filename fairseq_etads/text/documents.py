@@ -103,7 +103,7 @@ class Document:
 
 
 @dataclass(frozen=True)
-class LineOptions:
+class DocumentLineOptions:
     """Options for converting documents to lines, which are the same for all corpora in etads-corpus.
 
     Attributes:
@@ -157,14 +157,14 @@ def count_suspicious_content(text: str) -> Counter:
     if "<" in text:
         found[HTML_TAGS] = len(_HTML_TAG.findall(text))
     if "&" in text:
-        found[HTML_ENTITIES] = sum(_is_entity(entity) for entity in _HTML_ENTITY.findall(text))
+        found[HTML_ENTITIES] = sum(_is_html_entity(entity) for entity in _HTML_ENTITY.findall(text))
     if not text.isascii():
         found[ZERO_WIDTH] = len(_ZERO_WIDTH.findall(text))
         found[BIDIRECTIONAL] = len(_BIDIRECTIONAL.findall(text))
     return found
 
 
-def _is_entity(text: str) -> bool:
+def _is_html_entity(text: str) -> bool:
     return text[1] == "#" or text[1:] in html.entities.html5
 
 
@@ -179,7 +179,7 @@ def strip_html(text: str, counts: Counter) -> str:
         text, tags = _HTML_TAG.subn(lambda tag: "\n" if tag.group(1) else "", text)
         counts["HTML tags, comments and scripts taken out"] += hidden + tags
     if "&" in text:
-        counts["HTML entities decoded"] += sum(_is_entity(entity) for entity in _HTML_ENTITY.findall(text))
+        counts["HTML entities decoded"] += sum(_is_html_entity(entity) for entity in _HTML_ENTITY.findall(text))
         text = _HTML_ENTITY.sub(lambda entity: html.unescape(entity.group()), text)
     return text
 
@@ -216,15 +216,15 @@ def add_full_stop(text: str) -> str:
     return text if not text or text.endswith(_ENDS) else text + "."
 
 
-def make_lines(document: Document, options: LineOptions) -> DocumentLines:
+def make_lines(document: Document, options: DocumentLineOptions) -> DocumentLines:
     """Convert a document to clean lines, with a sentence mark between adjacent sentences."""
     made = DocumentLines(origin=document.origin)
-    sentences = _make_sentences(document.source, document.source_in_sentences, options, made)
+    sentences = _clean_and_split_sentences(document.source, document.source_in_sentences, options, made)
     made.source = _join_sentences(_truncate_to_lead(sentences, options, made.counts))
-    made.original = _make_original_line(made.source, sentences, document.original)
+    made.original = _restore_case_and_digits(made.source, sentences, document.original)
     in_sentences = document.targets_in_sentences
     targets = [
-        _join_sentences(_make_sentences(pieces, in_sentences, options, made)) for pieces in document.targets
+        _join_sentences(_clean_and_split_sentences(pieces, in_sentences, options, made)) for pieces in document.targets
     ] or [""]
     made.targets = [target for target in targets if target] or [""]
     made.counts["empty references left out"] += len(targets) - len(made.targets)
@@ -233,7 +233,7 @@ def make_lines(document: Document, options: LineOptions) -> DocumentLines:
     return made
 
 
-def _make_original_line(line: str, sentences: Sequence[str], original: Sequence[str]) -> str:
+def _restore_case_and_digits(line: str, sentences: Sequence[str], original: Sequence[str]) -> str:
     """Return the line of a document with its original case and digits.
 
     If the numbers of words do not match, the line is returned without changes.
@@ -246,12 +246,12 @@ def _make_original_line(line: str, sentences: Sequence[str], original: Sequence[
     return " ".join(word if word == SENTENCE_MARK else next(remaining) for word in line.split())
 
 
-def join_cleaned_words(document: Document, options: LineOptions) -> str:
+def join_cleaned_words(document: Document, options: DocumentLineOptions) -> str:
     """Return the words of a whole document after cleaning, separated by single spaces, without sentence marks."""
-    return " ".join(filter(None, _clean_pieces(document.source, options, DocumentLines())))
+    return " ".join(filter(None, _clean_text_segments(document.source, options, DocumentLines())))
 
 
-def _clean_pieces(pieces: Sequence[str], options: LineOptions, made: DocumentLines) -> Iterator[str]:
+def _clean_text_segments(pieces: Sequence[str], options: DocumentLineOptions, made: DocumentLines) -> Iterator[str]:
     """Clean the pieces of a text, and yield them. Changes are counted in ``made``."""
     counts = made.counts
     # A tag or a script can extend over several pieces, so HTML must be removed from all pieces together.
@@ -268,13 +268,15 @@ def _clean_pieces(pieces: Sequence[str], options: LineOptions, made: DocumentLin
         yield piece
 
 
-def _make_sentences(pieces: Sequence[str], in_sentences: bool, options: LineOptions, made: DocumentLines) -> List[str]:
+def _clean_and_split_sentences(
+    pieces: Sequence[str], in_sentences: bool, options: DocumentLineOptions, made: DocumentLines
+) -> List[str]:
     """Clean the pieces of a text and, if requested, split them into sentences. Changes are counted in ``made``.
 
     A piece that is not split is treated as one sentence.
     """
     out: List[str] = []
-    for piece in _clean_pieces(pieces, options, made):
+    for piece in _clean_text_segments(pieces, options, made):
         if options.split and not in_sentences:
             out += split_sentences(piece)
         elif piece:
@@ -282,7 +284,7 @@ def _make_sentences(pieces: Sequence[str], in_sentences: bool, options: LineOpti
     return out
 
 
-def _truncate_to_lead(sentences: List[str], options: LineOptions, counts: Counter) -> List[str]:
+def _truncate_to_lead(sentences: List[str], options: DocumentLineOptions, counts: Counter) -> List[str]:
     """Truncate a document to the maximum numbers of sentences and words in ``options``."""
     if options.source_sentences and len(sentences) > options.source_sentences:
         number = options.source_sentences

@@ -17,7 +17,7 @@ _CHARACTERS = "5%é漢𓀀"
 """Test characters of several kinds, beginning with the kinds that most tokenisers know."""
 
 
-class HuggingFacePieces:
+class HuggingFaceSubwordEncoder:
     """Hugging Face tokeniser that applies no truncation, padding or dropout, and adds no special tokens to the text.
 
     Special tokens that occur in the text are split like other text. A piece is replaced with ``<unk>`` if it is the
@@ -86,7 +86,7 @@ class HuggingFacePieces:
         decoder = self._tokenizer.decoder
         return x if decoder is None else str(decoder.decode(x.split()))
 
-    def spell_piece(self, piece: str, before: str = "a") -> str:
+    def get_subword_text(self, piece: str, before: str = "a") -> str:
         """Return the text of ``piece`` when it follows the piece ``before``, including any space between them."""
         return self.decode(f"{before} {piece}")[len(self.decode(before)) :]
 

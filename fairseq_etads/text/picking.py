@@ -34,7 +34,7 @@ _MOST_WORDS = 1_000_000
 
 
 @dataclass(frozen=True)
-class PickingSettings:
+class SentencePickingSettings:
     """Settings for selecting sentences, and the bounds of the probability levels for the factor :data:`FACTOR`.
 
     Attributes:
@@ -49,7 +49,7 @@ class PickingSettings:
         """Select sentences with :func:`pick_sentences`, and return their indices in the order of the document."""
         return pick_sentences([len(sentence.split()) for sentence in sentences], probabilities, self.words)
 
-    def find_level(self, probability: float) -> str:
+    def find_probability_level(self, probability: float) -> str:
         """Return the probability level of a sentence with the given probability. The lowest level is "1"."""
         return str(1 + bisect.bisect_right(self.edges, probability))
 
@@ -58,7 +58,7 @@ class PickingSettings:
         return json.dumps({**asdict(self), "edges": list(self.edges)}) + "\n"
 
     @classmethod
-    def read(cls, path: Path, advice: str) -> "PickingSettings":
+    def read(cls, path: Path, advice: str) -> "SentencePickingSettings":
         """Read the settings from a file that was created with :meth:`to_json`, and check them.
 
         Args:
@@ -111,7 +111,7 @@ def pick_sentences(lengths: Sequence[int], probabilities: Sequence[Optional[floa
         return [number for number, length in enumerate(lengths) if length]
     usable = [number for number, length in enumerate(lengths) if length >= SHORTEST]
     usable = usable or [number for number, length in enumerate(lengths) if length]
-    order = sorted(usable, key=lambda number: (-_get_sort_value(probabilities[number]), number))
+    order = sorted(usable, key=lambda number: (-_get_probability_sort_key(probabilities[number]), number))
     taken: List[int] = []
     total = 0
     for number in order:
@@ -123,11 +123,11 @@ def pick_sentences(lengths: Sequence[int], probabilities: Sequence[Optional[floa
     return sorted(taken) or order[:1]
 
 
-def _get_sort_value(probability: Optional[float]) -> float:
+def _get_probability_sort_key(probability: Optional[float]) -> float:
     return -math.inf if probability is None else probability
 
 
-def compute_level_edges(probabilities: Sequence[float]) -> Tuple[float, ...]:
+def compute_probability_level_bounds(probabilities: Sequence[float]) -> Tuple[float, ...]:
     """Compute the lower bounds of the probability levels.
 
     The bounds are the :data:`QUANTILES` of the probabilities of training sentences, rounded to four significant digits.

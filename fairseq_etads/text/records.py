@@ -18,10 +18,10 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 
 from ..platform.console import Parser, escape_unprintable, report_errors_in_one_line
 from ..platform.errors import InputError
-from ..platform.outputs import check_outputs, open_output
+from ..platform.outputs import check_output_paths, open_output
 from .compression import DECOMPRESSORS
 from .csv_rows import COLUMNS, DELIMITERS, read_rows
-from .documents import BadDocumentError, Document, LineOptions, make_lines, parse_json_record
+from .documents import BadDocumentError, Document, DocumentLineOptions, make_lines, parse_json_record
 from .files import ESCAPE_INVALID, STANDARD_INPUT, get_display_name, is_valid_utf8, read_lines
 
 FORMATS = ("lines", "jsonl", "csv", "folder", "file")
@@ -32,7 +32,7 @@ _RECORDS_SEARCHED = 100
 """Number of JSON records to search for a field with a known name."""
 
 
-class NewDocument(NamedTuple):
+class InputDocument(NamedTuple):
     """A document to summarise.
 
     Attributes:
@@ -65,10 +65,10 @@ def choose_input_format(files: Sequence[str], given: Optional[str]) -> str:
             raise InputError(f"FILE {path}: is not a folder, but --input-format is folder")
     if given:
         return given
-    return _detect_standard_input_format() if list(map(str, paths)) == [STANDARD_INPUT] else guess_format(paths)
+    return _detect_standard_input_format() if list(map(str, paths)) == [STANDARD_INPUT] else guess_input_format(paths)
 
 
-def add_input_format(parser: argparse.ArgumentParser) -> None:
+def add_input_format_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that specify the format of the input: --input-format, --lines and --source-column."""
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
@@ -102,17 +102,17 @@ def describe_document_unit(kind: str, files: Sequence[str], given: Optional[str]
         files: names of the input files.
         given: format that the user has specified, or None.
     """
-    said = f"every {get_unit_name(kind)} is a document"
+    said = f"every {get_document_unit_name(kind)} is a document"
     if given or kind not in ("lines", "file"):
         return said
     if kind == "lines":
         return f"{said}; --input-format file reads a whole file as one document"
-    if len(files) == 1 and _has_lines(Path(files[0])):
+    if len(files) == 1 and _has_multiple_lines(Path(files[0])):
         said = f"{files[0]} is one document with all its lines (up to version 0.1, every line was one)"
     return f"{said}; --lines reads every line as one document"
 
 
-def _has_lines(path: Path) -> bool:
+def _has_multiple_lines(path: Path) -> bool:
     """Return whether at least two lines of a file contain text."""
     with contextlib.suppress(InputError):  # the reader will report unreadable files with a better message
         texts = (line for line in read_lines(path, "replace") if line.strip())
@@ -126,10 +126,10 @@ def _detect_standard_input_format() -> str:
     if sys.stdin.isatty():
         print("== reading from the terminal, one document per line; Ctrl-D ends it", file=sys.stderr)
         return "lines"
-    return "jsonl" if _begins_like_json() else "lines"
+    return "jsonl" if _is_standard_input_json() else "lines"
 
 
-def _begins_like_json() -> bool:
+def _is_standard_input_json() -> bool:
     """Return whether standard input begins like a JSON object. The input can still be read from its start.
 
     A byte order mark at the beginning is ignored, as in :func:`read_lines`.
@@ -138,7 +138,7 @@ def _begins_like_json() -> bool:
     return bool(stream.peek(1).removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"{")
 
 
-def guess_format(paths: Sequence[Path], text: str = "file") -> str:
+def guess_input_format(paths: Sequence[Path], text: str = "file") -> str:
     """Guess the format of the input files from their names and first lines.
 
     Args:
@@ -147,7 +147,7 @@ def guess_format(paths: Sequence[Path], text: str = "file") -> str:
     Raises:
         InputError: the input files have different formats.
     """
-    found = {_detect_format(path) or text for path in paths}
+    found = {_detect_file_format(path) or text for path in paths}
     if len(found) > 1:
         raise InputError(
             "folders, JSON lines, CSV and text files cannot be mixed; give inputs of one format (--input-format)"
@@ -156,10 +156,10 @@ def guess_format(paths: Sequence[Path], text: str = "file") -> str:
     return kind
 
 
-def _detect_format(path: Path) -> str:
+def _detect_file_format(path: Path) -> str:
     """Return the format of an input file or of standard input, or an empty string for plain text."""
     if str(path) == STANDARD_INPUT:  # it can be read only once
-        return "jsonl" if sys.stdin is not None and not sys.stdin.isatty() and _begins_like_json() else ""
+        return "jsonl" if sys.stdin is not None and not sys.stdin.isatty() and _is_standard_input_json() else ""
     if path.is_dir():
         return "folder"
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix not in DECOMPRESSORS]
@@ -174,7 +174,7 @@ def _detect_format(path: Path) -> str:
         return ""
 
 
-def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str) -> Iterator[NewDocument]:
+def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str) -> Iterator[InputDocument]:
     """Yield all documents in the input files, in order.
 
     If there are several inputs, the names of documents would be ambiguous. For this reason, file names then include
@@ -193,15 +193,15 @@ def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str)
     """
     if column and kind not in ("jsonl", "csv"):
         raise InputError(
-            f"--source-column {column}: applies only to JSON lines and CSV, but here every {get_unit_name(kind)} is a "
-            "document"
+            f"--source-column {column}: applies only to JSON lines and CSV, but here every "
+            f"{get_document_unit_name(kind)} is a document"
         )
     for path in paths:
         prefix = f"{get_display_name(path)}:" if len(paths) > 1 else ""
         if kind == "lines":
             for number, line in enumerate(read_lines(path, fallback), 1):
                 name, where = f"{prefix}{number}", f"{get_display_name(path)}, line {number}"
-                yield _check_utf8(NewDocument(name, line), where)
+                yield _check_utf8(InputDocument(name, line), where)
         elif kind == "jsonl":
             yield from _read_json_documents(path, column, fallback, prefix)
         elif kind == "csv":
@@ -209,10 +209,10 @@ def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str)
         else:
             for file in _list_files(path) if kind == "folder" else [path]:
                 is_name_enough = kind == "folder" and len(paths) == 1
-                yield _read_file_document(file, file.name if is_name_enough else str(file), fallback)
+                yield _read_file_as_document(file, file.name if is_name_enough else str(file), fallback)
 
 
-def get_unit_name(kind: str) -> str:
+def get_document_unit_name(kind: str) -> str:
     """Return the name of the unit that is read as one document in a format, such as "line" or "record"."""
     return {"lines": "line", "jsonl": "record", "csv": "row"}.get(kind, "file")
 
@@ -240,7 +240,7 @@ def read_column_names(path: Path, kind: str) -> List[str]:
     raise InputError(f"{get_display_name(path)}: empty")
 
 
-def _check_utf8(document: NewDocument, where: str, other_name: Optional[str] = None) -> NewDocument:
+def _check_utf8(document: InputDocument, where: str, other_name: Optional[str] = None) -> InputDocument:
     """Check whether a document that was read with ESCAPE_INVALID is valid UTF-8.
 
     If it is not, the result is a document with a ``problem``.
@@ -252,16 +252,16 @@ def _check_utf8(document: NewDocument, where: str, other_name: Optional[str] = N
     is_named = other_name is None or is_valid_utf8(document.name)
     if is_named and is_valid_utf8(document.text):
         return document
-    return NewDocument(document.name if is_named else str(other_name), "", f"{where}: not UTF-8")
+    return InputDocument(document.name if is_named else str(other_name), "", f"{where}: not UTF-8")
 
 
-def _read_file_document(file: Path, name: str, fallback: str) -> NewDocument:
+def _read_file_as_document(file: Path, name: str, fallback: str) -> InputDocument:
     try:
-        return _check_utf8(NewDocument(name, "\n".join(read_lines(file, fallback))), str(file))
+        return _check_utf8(InputDocument(name, "\n".join(read_lines(file, fallback))), str(file))
     except InputError as error:
         if fallback != ESCAPE_INVALID:
             raise
-        return NewDocument(name, "", str(error))
+        return InputDocument(name, "", str(error))
 
 
 def _list_files(folder: Path) -> List[Path]:
@@ -275,12 +275,12 @@ def _list_files(folder: Path) -> List[Path]:
     return files
 
 
-def _read_json_documents(path: Path, column: str, fallback: str, prefix: str) -> Iterator[NewDocument]:
+def _read_json_documents(path: Path, column: str, fallback: str, prefix: str) -> Iterator[InputDocument]:
     lines: Iterator[Tuple[int, str]] = (
         numbered for numbered in enumerate(read_lines(path, fallback), 1) if numbered[1].strip()
     )
     if not column:
-        column, read = _find_column(lines, path)
+        column, read = _find_json_source_field(lines, path)
         lines = itertools.chain(read, lines)
     for number, line in lines:
         numbered = name = f"{prefix}{number}"
@@ -290,15 +290,15 @@ def _read_json_documents(path: Path, column: str, fallback: str, prefix: str) ->
             if isinstance(record.get("id"), (str, int)):
                 name = str(record["id"])
             column = column or _find_known_column(list(record), where)
-            document = NewDocument(name, "\n".join(_get_text_pieces(record, column)))
+            document = InputDocument(name, "\n".join(_get_paragraphs_or_sentences(record, column)))
             # In a valid line, "\\udc80" is an escape that stands for a lone surrogate, which cleaning replaces later.
             is_escaped = fallback != ESCAPE_INVALID or is_valid_utf8(line)
             yield document if is_escaped else _check_utf8(document, where, numbered)
         except BadDocumentError as error:
-            yield NewDocument(name, "", f"{where}: {error}")
+            yield InputDocument(name, "", f"{where}: {error}")
 
 
-def _find_column(lines: Iterator[Tuple[int, str]], path: Path) -> Tuple[str, List[Tuple[int, str]]]:
+def _find_json_source_field(lines: Iterator[Tuple[int, str]], path: Path) -> Tuple[str, List[Tuple[int, str]]]:
     """Find the first record that contains a field with a known name.
 
     Returns:
@@ -320,7 +320,7 @@ def _find_column(lines: Iterator[Tuple[int, str]], path: Path) -> Tuple[str, Lis
     return _find_known_column(*others[0]) if others else "", read
 
 
-def _read_csv_documents(path: Path, column: str, fallback: str, prefix: str) -> Iterator[NewDocument]:
+def _read_csv_documents(path: Path, column: str, fallback: str, prefix: str) -> Iterator[InputDocument]:
     """Yield a document for each row of a CSV file. The first row contains the column names in upper or lower case.
 
     Args:
@@ -342,10 +342,10 @@ def _read_csv_documents(path: Path, column: str, fallback: str, prefix: str) -> 
     for number, row in enumerate((row or [""] for row in rows if row or has_blank_rows), 1):
         numbered, where = f"{prefix}{number}", f"{get_display_name(path)}, row {number}"
         if len(row) != len(names):
-            yield NewDocument(numbered, "", f"{where}: {len(row)} cells; {len(names)} expected")
+            yield InputDocument(numbered, "", f"{where}: {len(row)} cells; {len(names)} expected")
         else:
             name = row[lower.index("id")] if "id" in lower else numbered
-            yield _check_utf8(NewDocument(name, row[place]), where, numbered)
+            yield _check_utf8(InputDocument(name, row[place]), where, numbered)
 
 
 def _find_known_column(names: Sequence[str], where: str) -> str:
@@ -355,7 +355,7 @@ def _find_known_column(names: Sequence[str], where: str) -> str:
     raise InputError(f"{where}: no field is known to contain documents; choose --source-column from {', '.join(names)}")
 
 
-def _get_text_pieces(record: Dict[str, Any], column: str) -> List[str]:
+def _get_paragraphs_or_sentences(record: Dict[str, Any], column: str) -> List[str]:
     """Return the paragraphs of a string or the sentences in a list. Raises BadDocumentError for other types."""
     if column not in record:
         raise BadDocumentError(f'no field "{column}"')
@@ -375,7 +375,7 @@ def _convert_to_one_line(text: str, kind: str) -> str:
     if kind == "lines":
         return " ".join(text.replace("\0", " ").split())
     document = Document([piece for piece in text.split("\n") if piece.strip()], [])
-    return make_lines(document, LineOptions(keep_empty=True)).source
+    return make_lines(document, DocumentLineOptions(keep_empty=True)).source
 
 
 def _describe_input_format(kind: str, given: Optional[str], number: int, inputs: Sequence[str], blank: bool) -> str:
@@ -412,8 +412,8 @@ def write_documents(args: argparse.Namespace) -> None:
             raise InputError(f"--input {given}: is a folder, but --input-format is {args.input_format}")
         paths.append(path)
     inside = [file for path in paths if path.is_dir() for file in path.iterdir()]
-    check_outputs({"--output": args.writes}, {"--input": [*args.input, *inside]})
-    kind = args.input_format or guess_format(paths, text="lines" if args.input == [STANDARD_INPUT] else "file")
+    check_output_paths({"--output": args.writes}, {"--input": [*args.input, *inside]})
+    kind = args.input_format or guess_input_format(paths, text="lines" if args.input == [STANDARD_INPUT] else "file")
     counts, blank = _write_files(paths, kind, args)
     if not counts["documents"] and kind != "lines":
         raise InputError(f"--input {args.input[0]}: contains no document")
@@ -448,7 +448,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     """Read the input of ``scripts/generate.sh`` and write its documents to files."""
     parser = Parser("generate.sh", description=__doc__)
     parser.add_argument("--input", metavar="PATH", action="append", required=True)
-    add_input_format(parser)
+    add_input_format_options(parser)
     parser.add_argument("--skip-bad", action="store_true")
     parser.add_argument("--out", metavar="DIR", type=Path, required=True)
     parser.add_argument(

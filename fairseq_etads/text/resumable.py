@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Dict, Iterator, List, NamedTuple, Optional
 from ..platform.errors import InputError
 from ..platform.outputs import lock_output
 from .checksums import compute_sha256
-from .records import NewDocument
+from .records import InputDocument
 
 OUTPUT = "output_sha256"
 """Key of the last record in OUT.resume.
@@ -140,7 +140,7 @@ class ResumableWriter:
         if found[0] != json.loads(json.dumps(settings)):
             before = found[0] if isinstance(found[0], dict) else {}
             differ = " and ".join(sorted(find_differing_settings(before, settings)))
-            raise InputError(self._make_mismatch_message(f"was started with another {differ}"))
+            raise InputError(self._make_resume_error_message(f"was started with another {differ}"))
         begun = []
         for done in found[1:]:
             if isinstance(done, dict) and set(done) == {OUTPUT}:
@@ -150,11 +150,11 @@ class ResumableWriter:
                 begun.append(Progress(**done))
         return begun
 
-    def _make_mismatch_message(self, how: str) -> str:
+    def _make_resume_error_message(self, how: str) -> str:
         advice = f"choose another --output, or delete it and {self.journal.name} to start again"
         return f"--output {self.path}: {self.partial.name} next to it {how}; {advice}"
 
-    def skip_processed(self, documents: Iterator[NewDocument]) -> Iterator[NewDocument]:
+    def skip_processed(self, documents: Iterator[InputDocument]) -> Iterator[InputDocument]:
         """Return the documents that have not been processed yet.
 
         Raises InputError if a document that has already been processed has changed or is missing.
@@ -163,23 +163,25 @@ class ResumableWriter:
         for number in range(self.progress.documents):
             document = next(documents, None)
             if document is None:
-                raise InputError(self._make_mismatch_message(f"{done}, but there are only {number:,} documents now"))
-            self._count_document(document)
+                raise InputError(
+                    self._make_resume_error_message(f"{done}, but there are only {number:,} documents now")
+                )
+            self._add_document_to_digest(document)
         if self._digest.hexdigest() != self.progress.sha256:
-            raise InputError(self._make_mismatch_message(f"{done}, which have changed"))
+            raise InputError(self._make_resume_error_message(f"{done}, which have changed"))
         return documents
 
-    def _count_document(self, document: NewDocument) -> None:
+    def _add_document_to_digest(self, document: InputDocument) -> None:
         for part in (document.name, document.text, document.problem):
             encoded = part.encode("utf-8", "surrogatepass")
             self._digest.update(b"%d:" % len(encoded) + encoded)
 
-    def write(self, document: NewDocument, line: str, failed: bool) -> None:
+    def write(self, document: InputDocument, line: str, failed: bool) -> None:
         """Write the result line of the next document. ``failed`` states whether the document has no result."""
         assert self._file is not None
         content = line.encode("utf-8", "replace") + b"\n"
         self._file.write(content)
-        self._count_document(document)
+        self._add_document_to_digest(document)
         done = self.progress
         self.progress = done._replace(
             documents=done.documents + 1, size=done.size + len(content), failed=done.failed + failed

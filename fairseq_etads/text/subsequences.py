@@ -10,7 +10,7 @@ def iterate_ngrams(words: Sequence[str], order: int) -> Iterator[Tuple[str, ...]
     return zip(*(words[start:] for start in range(order)))
 
 
-def make_position_bits(words: Words) -> Dict[str, int]:
+def map_words_to_bitsets(words: Words) -> Dict[str, int]:
     """Return a dictionary that maps each word to a bit set of its positions.
 
     The bit set is an integer. Bit j is set if the word occurs at position j.
@@ -28,7 +28,7 @@ def _compute_lcs_rows(reference: Words, other: Words, positions: Optional[Dict[s
     all prefixes of the other list: bit j is 0 if the length increases at word j (Hyyrö 2004). This encoding allows each
     row to be computed with a few integer operations.
     """
-    positions = make_position_bits(other) if positions is None else positions
+    positions = map_words_to_bitsets(other) if positions is None else positions
     full = (1 << len(other)) - 1
     rows = [full]
     for word in reference:
@@ -43,19 +43,19 @@ def _get_lcs_length(row: int, words: int) -> int:
     return words - bin(row & ((1 << words) - 1)).count("1")
 
 
-def lcs_length(reference: Words, other: Words) -> int:
+def compute_lcs_length(reference: Words, other: Words) -> int:
     """Compute the length of the longest common subsequence of two lists of words."""
     return _get_lcs_length(_compute_lcs_rows(reference, other, None)[-1], len(other))
 
 
-def lcs_positions(reference: Words, other: Words, positions: Optional[Dict[str, int]] = None) -> Iterator[int]:
+def iterate_lcs_positions(reference: Words, other: Words, positions: Optional[Dict[str, int]] = None) -> Iterator[int]:
     """Yield the positions of an LCS in ``reference``, in descending order.
 
     If there are several longest common subsequences, the function chooses the same one as rouge-score.
 
     Args:
-        positions: result of :func:`make_position_bits` for ``other``. If ``other`` is compared with several references,
-            pass this argument to compute the positions only once.
+        positions: result of :func:`map_words_to_bitsets` for ``other``. If ``other`` is compared with several
+            references, pass this argument to compute the positions only once.
     """
     rows = _compute_lcs_rows(reference, other, positions)
     i, j = len(reference), len(other)

@@ -54,12 +54,12 @@ def join_words(tokens: Sequence[str], subwords: str) -> Tuple[List[str], List[in
         parts.append(token[:-2] if subwords == "subword_nmt" and not end else token)
         numbers.append(len(words))
         if end:
-            words.append(_join_word(parts, subwords))
+            words.append(_join_subwords(parts, subwords))
             parts = []
     if parts:  # the last token ends in "@@", but no token follows
-        words.append(_join_word(parts, subwords))
+        words.append(_join_subwords(parts, subwords))
     return words, numbers
 
 
-def _join_word(parts: List[str], subwords: str) -> str:
+def _join_subwords(parts: List[str], subwords: str) -> str:
     return "".join(parts).lstrip("▁") if subwords == "sentencepiece" else "".join(parts)

@@ -13,7 +13,7 @@ from typing import Any, List
 from fairseq.data.encoders import register_bpe, register_tokenizer
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
-from .hugging_face import HuggingFacePieces
+from .hugging_face import HuggingFaceSubwordEncoder
 from .words import SENTENCE_MARK, WORD_KINDS, make_word_tokenizer, split_sentences
 
 MARKS = ("drop", "keep", "insert")
@@ -22,7 +22,7 @@ _MARK = re.compile(rf"\s*{re.escape(SENTENCE_MARK)}\s*")
 
 
 @dataclass
-class TextConfig(FairseqDataclass):
+class TextTokenizerConfig(FairseqDataclass):
     """Options of ``--tokenizer etads``. etads-prepare prints the options that match the prepared data."""
 
     text_words: ChoiceEnum(list(WORD_KINDS)) = field(  # type: ignore[valid-type]
@@ -47,7 +47,7 @@ class TextConfig(FairseqDataclass):
     )
 
 
-@register_tokenizer("etads", dataclass=TextConfig)
+@register_tokenizer("etads", dataclass=TextTokenizerConfig)
 class TextTokenizer:
     """Tokeniser that converts lines of raw text to tokens, and tokens to text.
 
@@ -55,7 +55,7 @@ class TextTokenizer:
     case, unless ``text_keep_case`` is set, and is then split into words. Sentence marks are dropped, kept or inserted.
 
     Args:
-        cfg: options of the tokeniser, an instance of :class:`TextConfig`.
+        cfg: options of the tokeniser, an instance of :class:`TextTokenizerConfig`.
     """
 
     def __init__(self, cfg: Any):
@@ -83,7 +83,7 @@ class TextTokenizer:
         splits = self.splits_sentences or (self.kind == "raw" and _WIDE_END.search(line))
         return split_sentences(line) if splits else [line]
 
-    def encode_words(self, line: str) -> List[List[str]]:
+    def tokenize_sentences(self, line: str) -> List[List[str]]:
         """Split a raw line into sentences and tokens.
 
         Returns:
@@ -97,7 +97,7 @@ class TextTokenizer:
 
     def encode(self, line: str) -> str:
         """Return the tokens of a raw line, separated by spaces. If requested, sentence marks separate the sentences."""
-        sentences = [" ".join(words) for words in self.encode_words(line)]
+        sentences = [" ".join(words) for words in self.tokenize_sentences(line)]
         # SentencePiece would encode a space before the sentence mark as a separate piece.
         mark = f"{SENTENCE_MARK} " if self.kind == "raw" else f" {SENTENCE_MARK} "
         marked = self.marks == "insert" or (self.marks == "keep" and SENTENCE_MARK in line)
@@ -110,18 +110,18 @@ class TextTokenizer:
 
 
 @dataclass
-class HuggingFaceConfig(FairseqDataclass):
+class HuggingFaceTokenizerConfig(FairseqDataclass):
     """Options of ``--bpe huggingface``."""
 
     huggingface_tokenizer: str = field(default="???", metadata={"help": "path of a Hugging Face tokenizer.json file"})
 
 
-@register_bpe("huggingface", dataclass=HuggingFaceConfig)
-class HuggingFaceTokenizer(HuggingFacePieces):
-    """Encoder for fairseq's ``--bpe huggingface`` (see :class:`HuggingFacePieces`).
+@register_bpe("huggingface", dataclass=HuggingFaceTokenizerConfig)
+class HuggingFaceTokenizer(HuggingFaceSubwordEncoder):
+    """Encoder for fairseq's ``--bpe huggingface`` (see :class:`HuggingFaceSubwordEncoder`).
 
     Args:
-        cfg: options of the encoder, an instance of :class:`HuggingFaceConfig`.
+        cfg: options of the encoder, an instance of :class:`HuggingFaceTokenizerConfig`.
     """
 
     def __init__(self, cfg: Any):

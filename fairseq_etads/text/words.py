@@ -74,7 +74,7 @@ def split_sentences(text: str) -> List[str]:
     """
     parts = _WIDE_ENDS.split(text) if re.search("[。！？]", text) else [text]
     out: List[str] = []
-    for sentence in (found.strip() for part in parts for found in split_in_blocks(_make_punkt(), part)):
+    for sentence in (found.strip() for part in parts for found in split_sentences_in_blocks(_make_punkt(), part)):
         if out and _NUMBER_FOLLOWS.search(out[-1]) and sentence[:1].isdigit():
             out[-1] += " " + sentence
         elif sentence:
@@ -82,7 +82,7 @@ def split_sentences(text: str) -> List[str]:
     return out
 
 
-def split_in_blocks(punkt: Any, text: str) -> Iterator[str]:
+def split_sentences_in_blocks(punkt: Any, text: str) -> Iterator[str]:
     """Split a text into sentences with Punkt, one block at a time.
 
     nltk aborts calls that take more than 5 seconds, which happens with very long lines. For this reason, the text is
@@ -128,7 +128,7 @@ class RawWordTokenizer:
         return " ".join(tokens)
 
 
-class SpacedWordTokenizer(RawWordTokenizer):
+class PretokenizedWordTokenizer(RawWordTokenizer):
     """Split text only at white space. Used for text that is already tokenised and that BPE may split into subwords."""
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
@@ -285,7 +285,7 @@ class CharacterTokenizer:
         """
         pieces: List[str] = []
         for token in tokens:
-            if pieces and (_continues_character(token) or pieces[-1].endswith(_JOINER)):
+            if pieces and (_modifies_previous_character(token) or pieces[-1].endswith(_JOINER)):
                 pieces[-1] += token
             else:
                 pieces.append(token)
@@ -293,7 +293,7 @@ class CharacterTokenizer:
         return self._in_number.sub(lambda found: found[1] or "", text)
 
 
-def _continues_character(token: str) -> bool:
+def _modifies_previous_character(token: str) -> bool:
     """Return whether a token modifies the character before it, like an accent, a skin tone or the joiner of emoji."""
     first = token[:1] or " "
     is_mark = first == _JOINER or "\U0001f3fb" <= first <= "\U0001f3ff"
@@ -311,7 +311,7 @@ def make_word_tokenizer(kind: str, language: str = "en") -> Any:
         return MosesWordTokenizer(language)
     return {
         "ptb": PennTreebankTokenizer,
-        "spaces": SpacedWordTokenizer,
+        "spaces": PretokenizedWordTokenizer,
         "characters": CharacterTokenizer,
         "raw": RawWordTokenizer,
     }[kind]()

@@ -9,14 +9,14 @@ from fairseq.dataclass.configs import GenerationConfig
 
 from ..layers.decoder_output import Capabilities, TrainingCriterion, get_pointer, get_pointer_kind
 from ..platform.option_checks import (
-    check_requirements,
-    check_values,
+    check_option_requirements,
+    check_option_values,
     format_option,
     get_given_options,
     iterate_defaults,
 )
 from ..search.options import DECLARED, DecodingOptions, find_option_without_effect
-from .losses import check_criterion
+from .losses import check_criterion_supports_model
 from .options import SummarizationConfig
 
 logger = logging.getLogger(__name__)
@@ -45,12 +45,12 @@ def check_training(
         ValueError: an option has no effect, or the model does not support it.
     """
     name = get_criterion_name(cfg)
-    check_compatible(cfg, task_cfg, capabilities, trained_by, trains=True)
+    check_criterion_and_model(cfg, task_cfg, capabilities, trained_by, trains=True)
     check_task_options(task_cfg)
     options: Any = CRITERION_DATACLASS_REGISTRY.get(name)
     if options is not None:
-        check_values(cfg, options)
-        check_requirements(cfg, options, capabilities)
+        check_option_values(cfg, options)
+        check_option_requirements(cfg, options, capabilities)
     check_own_options = getattr(get_criterion_class(cfg), "check_options", None)
     if check_own_options is not None:
         check_own_options(cfg, capabilities)
@@ -61,7 +61,7 @@ def check_training(
         )
 
 
-def check_compatible(
+def check_criterion_and_model(
     cfg: Any, task_cfg: Any, capabilities: Capabilities, trained_by: Optional[TrainingCriterion], trains: bool
 ) -> None:
     """Raise ValueError if the criterion is incompatible with the model.
@@ -70,8 +70,8 @@ def check_compatible(
     """
     name = get_criterion_name(cfg)
     has_trick, has_clusters = (o in capabilities for o in ("--large-vocabulary-trick", "--adaptive-softmax-cutoff"))
-    check_criterion(name, get_pointer_kind(capabilities), has_trick, has_clusters)
-    check_selector(cfg, trained_by, trains, task_cfg)
+    check_criterion_supports_model(name, get_pointer_kind(capabilities), has_trick, has_clusters)
+    check_selector_criterion(cfg, trained_by, trains, task_cfg)
 
 
 def get_criterion_name(cfg: Any) -> str:
@@ -84,7 +84,7 @@ def get_criterion_class(cfg: Any) -> Any:
     return CRITERION_REGISTRY.get(get_criterion_name(cfg))
 
 
-def check_selector(cfg: Any, trained_by: Optional[TrainingCriterion], trains: bool, task_cfg: Any) -> None:
+def check_selector_criterion(cfg: Any, trained_by: Optional[TrainingCriterion], trains: bool, task_cfg: Any) -> None:
     """Raise ValueError if a content selector and the criterion do not match, or if an option has no effect.
 
     Args:
@@ -113,7 +113,7 @@ def check_selector(cfg: Any, trained_by: Optional[TrainingCriterion], trains: bo
         )
 
 
-def check_selection(selection: Optional[str], args: Any, models: Iterable[Any]) -> None:
+def check_models_can_summarise(selection: Optional[str], args: Any, models: Iterable[Any]) -> None:
     """Raise ValueError if a model cannot generate summaries or does not support --selection.
 
     Args:
@@ -122,7 +122,7 @@ def check_selection(selection: Optional[str], args: Any, models: Iterable[Any]) 
         models: the models that will generate the summaries.
     """
     for model in models:
-        if getattr(model, "label_unit", None) is not None:
+        if getattr(model, "training_label_type", None) is not None:
             command = "etads-rewrite" if getattr(model, "labels_in_order", False) else "etads-select"
             raise ValueError(f"a model that selects words or sentences cannot write summaries: use it with {command}")
         pointer = get_pointer(model)
@@ -137,7 +137,7 @@ def check_task_options(task_cfg: Any) -> None:
 
     For decoding options, the function logs a warning instead, because a later command may use these options.
     """
-    check_requirements(task_cfg, SummarizationConfig, skip=_DECODING)
+    check_option_requirements(task_cfg, SummarizationConfig, skip=_DECODING)
     given = get_given_options(task_cfg, SummarizationConfig)
     ignored = [format_option(option, given[option]) for option in _DECODING if option in given]
     if ignored and not (task_cfg.eval_rouge or task_cfg.validation_samples):
@@ -163,7 +163,7 @@ def check_model_overrides(overrides: Dict[str, Any]) -> None:
         )
 
 
-def check_generation(task_cfg: Any, args: Any, models: Iterable[Any]) -> None:
+def check_generation_options(task_cfg: Any, args: Any, models: Iterable[Any]) -> None:
     """Raise ValueError if a decoding option has no effect, or if the models cannot generate summaries.
 
     Args:
@@ -171,7 +171,7 @@ def check_generation(task_cfg: Any, args: Any, models: Iterable[Any]) -> None:
         args: fairseq's generation options.
         models: the models that will generate the summaries.
     """
-    check_selection(task_cfg.selection, args, models)
+    check_models_can_summarise(task_cfg.selection, args, models)
     for name, option in DECLARED.items() if getattr(args, "score_reference", False) else ():
         value = getattr(task_cfg, name, None)
         if value and "--score-reference" in option.metadata.get("excludes", ()):

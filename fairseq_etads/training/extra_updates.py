@@ -119,7 +119,7 @@ class UpdateSchedule(NamedTuple):
         return range(done, done + self.times)
 
 
-class ExtraUpdates:
+class AuxiliaryUpdateRunner:
     """Run auxiliary updates between summarisation updates.
 
     Auxiliary updates use the same optimiser and learning rate as summarisation updates, but different batches. fairseq
@@ -140,7 +140,7 @@ class ExtraUpdates:
         self.clip_norm = task.cfg.clip_norm
         self.auxiliary_task = get_auxiliary_task(str(task.cfg.auxiliary_task))(task, model)
 
-    def check_trainer(self, optimizer: Any) -> None:
+    def check_optimizer_and_processes(self, optimizer: Any) -> None:
         """Raise ValueError if auxiliary updates are not supported with this optimiser or this number of processes."""
         if get_data_parallel_world_size() > 1:
             raise ValueError(f"{self.flag} trains in one process: leave out --distributed-world-size and torchrun")

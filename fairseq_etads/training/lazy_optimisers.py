@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def only_touched_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()) -> Iterator[None]:
+def restrict_to_updated_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()) -> Iterator[None]:
     """Context manager that temporarily reduces embedding tables in an optimiser to the rows with a nonzero gradient.
 
     Every table with a sparse gradient is reduced. The tables in ``tables`` are reduced even if their gradients are
@@ -50,7 +50,9 @@ def only_touched_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor]
             part = nn.Parameter(table.detach().index_select(0, rows))
             part.grad = gradient
             if table in optimizer.state:
-                optimizer.state[part] = _apply_to_rows(optimizer.state[table], len(table), lambda x, r=rows: x[r])
+                optimizer.state[part] = _transform_row_tensors(
+                    optimizer.state[table], len(table), lambda x, r=rows: x[r]
+                )
             group["params"][place] = part
             swapped.append((group["params"], place, table, part, rows))
     try:
@@ -77,7 +79,7 @@ def _find_rows_with_gradient(gradient: Tensor) -> Tuple[Tensor, Tensor]:
     return (rows, values) if bool(found.all()) else (rows[found], values[found])
 
 
-def _apply_to_rows(state: Dict[str, Any], length: int, function: Any) -> Dict[str, Any]:
+def _transform_row_tensors(state: Dict[str, Any], length: int, function: Any) -> Dict[str, Any]:
     """Apply ``function`` to each tensor with ``length`` rows in an optimiser state."""
     return {
         name: function(value) if isinstance(value, Tensor) and value.dim() and len(value) == length else value
@@ -97,7 +99,7 @@ def _store_row_state(optimizer: torch.optim.Optimizer, table: Any, state: Dict[s
             own[name] = value
 
 
-class LazyRows(FairseqOptimizer):
+class LazyEmbeddingUpdateMixin(FairseqOptimizer):
     """Mixin that makes a fairseq optimiser lazy. List the mixin before fairseq's class in the base classes.
 
     With several processes, gradients are dense, because fairseq can sum only dense gradients across processes. In this
@@ -161,12 +163,12 @@ class LazyRows(FairseqOptimizer):
 
     def step(self, closure: Optional[Any] = None, scale: float = 1.0, groups: Optional[Any] = None) -> None:
         """Update the embedding rows with a nonzero gradient, and all other parameters."""
-        with only_touched_rows(self.optimizer, self._tables):
+        with restrict_to_updated_rows(self.optimizer, self._tables):
             super().step(closure, scale, groups)
 
 
 @register_optimizer("lazy_adam", dataclass=FairseqAdamConfig)
-class LazyAdam(LazyRows, FairseqAdam):
+class LazyAdam(LazyEmbeddingUpdateMixin, FairseqAdam):
     """fairseq's Adam with lazy embedding updates. Bias correction uses the step count of the whole table."""
 
 
@@ -199,12 +201,12 @@ class LazyAdagradConfig(_LazyOptimiserConfig):
 
 
 @register_optimizer("lazy_adadelta", dataclass=LazyAdadeltaConfig)
-class LazyAdadelta(LazyRows, Adadelta):
+class LazyAdadelta(LazyEmbeddingUpdateMixin, Adadelta):
     """fairseq's Adadelta with lazy embedding updates."""
 
 
 @register_optimizer("lazy_adagrad", dataclass=LazyAdagradConfig)
-class LazyAdagrad(LazyRows, Adagrad):
+class LazyAdagrad(LazyEmbeddingUpdateMixin, Adagrad):
     """fairseq's Adagrad with lazy embedding updates.
 
     Without weight decay, the results are the same as with fairseq's Adagrad, which does not change rows with a zero

@@ -2,7 +2,7 @@
 
 The functions compute losses for coverage, word labels, sentence labels, sentence selection and a closed-book decoder
 from model outputs. The criterion itself computes the negative log-likelihood, label smoothing and the loss of a
-supervised switch. :class:`LossChecker` rejects non-finite losses, and :func:`convert_to_numbers` converts logged
+supervised switch. :class:`LossChecker` rejects non-finite losses, and :func:`convert_logged_tensors` converts logged
 tensors to numbers.
 """
 
@@ -27,7 +27,7 @@ from ..layers.attention_probe import FIGURES, observe_attention
 from ..layers.decoder_output import Capabilities, DecoderOutput, WordRequest, get_decoder_capabilities, unwrap_model
 from ..layers.pointer import LogVocab, PointerOutput, WordLogProbs
 from ..layers.sentence_selector import SentenceSelection
-from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, Bounds, check_values
+from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, Bounds, check_option_values
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.candidates import CandidateWords
 from ..vocabulary.output import OutputVocabulary
@@ -61,7 +61,7 @@ def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
     return torch.minimum(attention, before).sum(dim=2)
 
 
-def compute_selection_losses(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
+def compute_binary_label_losses(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
     """Compute the negative log-likelihood of binary labels. The result has shape (B, U) and at least float32 precision.
 
     Args:
@@ -74,15 +74,15 @@ def compute_selection_losses(logits: Tensor, labels: Tensor, real: Tensor) -> Te
     return losses.masked_fill(~real, 0)
 
 
-def compute_sentence_loss(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
+def compute_mean_label_loss(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
     """Compute the mean of the label losses over the sentences of each document, shape (B,) (Hsu et al. 2018).
 
-    See :func:`compute_selection_losses` for the arguments.
+    See :func:`compute_binary_label_losses` for the arguments.
     """
-    return compute_selection_losses(logits, labels, real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
+    return compute_binary_label_losses(logits, labels, real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
 
 
-def compute_selection_loss(
+def compute_sentence_selection_divergence(
     selection: Optional[SentenceSelection], sample: Dict[str, Any], no_words: Iterable[int], training: bool
 ) -> Optional[Tensor]:
     """Compute the divergence between the model's sentence selections and the target selections.
@@ -129,7 +129,7 @@ def compute_closed_book_loss(logits: Tensor, target: Tensor, pad: int, unk: int)
     return F.cross_entropy(widen_to_float32(logits).transpose(1, 2), words, ignore_index=pad, reduction="none")
 
 
-def check_finite(loss: Tensor, sample: Dict[str, Any], skip_overflow: bool = False) -> bool:
+def check_losses_are_finite(loss: Tensor, sample: Dict[str, Any], skip_overflow: bool = False) -> bool:
     """Check that all losses (N, T) are finite and below LARGEST_LOSS.
 
     Args:
@@ -170,7 +170,7 @@ def _is_searching_for_nan(model: nn.Module) -> bool:
 
 
 class LossChecker:
-    """Apply :func:`check_finite` to the losses of each update without waiting for a GPU.
+    """Apply :func:`check_losses_are_finite` to the losses of each update without waiting for a GPU.
 
     On a CPU, losses are checked immediately. On a GPU, such a check would have to wait for the loss between the forward
     and the backward pass. An invalid loss is therefore replaced with NaN, so that the gradient also becomes NaN.
@@ -180,21 +180,21 @@ class LossChecker:
     def __init__(self) -> None:
         self._unchecked: List[Tuple[Tensor, Dict[str, Any]]] = []
 
-    def compute_factor(self, loss: Tensor, sample: Dict[str, Any], model: nn.Module, skip_overflow: bool) -> Any:
+    def compute_loss_factor(self, loss: Tensor, sample: Dict[str, Any], model: nn.Module, skip_overflow: bool) -> Any:
         """Return a factor by which to multiply the total loss of a batch: NaN if a loss is not finite, and 1 otherwise.
 
         Args:
             loss: losses of the target words, shape (N, T).
             sample: the batch that the error message describes.
             model: the model without distributed wrappers.
-            skip_overflow: whether updates with non-finite losses are skipped; see :func:`check_finite`.
+            skip_overflow: whether updates with non-finite losses are skipped; see :func:`check_losses_are_finite`.
 
         Raises:
             NonFiniteLossError: a loss is not finite or is too large. On a GPU, the error may be raised by a later call.
         """
         loss = loss.detach()
         if not (loss.is_cuda and model.training) or _is_searching_for_nan(model):
-            return math.nan if check_finite(loss, sample, skip_overflow) else 1
+            return math.nan if check_losses_are_finite(loss, sample, skip_overflow) else 1
         self._unchecked.append((loss, {name: sample[name] for name in ("id",) if name in sample}))
         return torch.where(loss.sum().abs() < LARGEST_LOSS, 1.0, math.nan)  # False for NaN
 
@@ -211,10 +211,10 @@ class LossChecker:
         """Check the losses of the last update if it was skipped. If the update was applied, its losses are valid."""
         unchecked, self._unchecked = self._unchecked, []
         for loss, sample in unchecked:
-            check_finite(loss, sample, skip_overflow)
+            check_losses_are_finite(loss, sample, skip_overflow)
 
 
-def convert_to_numbers(logging_outputs: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
+def convert_logged_tensors(logging_outputs: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """Convert logged GPU tensors to numbers, waiting for the GPU only once.
 
     Without this function, fairseq would wait for each tensor separately.
@@ -350,7 +350,9 @@ def check_loss_options(cfg: Any, capabilities: Capabilities) -> None:
         )
 
 
-def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adaptive_softmax: bool) -> None:
+def check_criterion_supports_model(
+    name: str, pointer: str, large_vocabulary_trick: bool, adaptive_softmax: bool
+) -> None:
     """Raise ValueError if a criterion is incompatible with a model.
 
     Args:
@@ -419,7 +421,7 @@ class SummarizationNLL(FairseqCriterion):
         closed_book_weight: float = 0.0,
     ):
         super().__init__(task)
-        check_values(SimpleNamespace(**locals()), SummarizationNLLConfig)
+        check_option_values(SimpleNamespace(**locals()), SummarizationNLLConfig)
         self.closed_book_weight = closed_book_weight
         self.extraction_weight = extraction_loss
         self.inconsistency_weight, self.inconsistency_top = inconsistency_loss, inconsistency_top
@@ -498,7 +500,7 @@ class SummarizationNLL(FairseqCriterion):
             values to log.
         """
         with observe_attention(model, sample["target"] != self.padding_idx) as figures:
-            output = self.forward_pass(model, sample["net_input"], sample["target"])
+            output = self.compute_decoder_output(model, sample["net_input"], sample["target"])
         nll, loss, real, logs = self._compute_word_losses(output, sample["target"])
         pairs, weights = sample.get("nsentences", len(real)), sample.get("weights", nll.new_ones(len(real)))
         if self.closed_book_weight and output.closed_book_logits is not None:
@@ -509,16 +511,16 @@ class SummarizationNLL(FairseqCriterion):
         loss = loss.masked_fill(~real, 0)
         skips = self._overflows_are_skipped and model.training
         # If a loss is not finite, the factor is NaN, so the gradient is not finite either.
-        total = self._compute_weighted_sum(loss, real, weights) * self._loss_checker.compute_factor(
+        total = self._compute_weighted_sum(loss, real, weights) * self._loss_checker.compute_loss_factor(
             loss, sample, unwrap_model(model), skips
         )
-        for name, (weight, values) in self._compute_further_losses(model, sample, output, real).items():
+        for name, (weight, values) in self._compute_additional_losses(model, sample, output, real).items():
             logs[name] = values
             if model.training and weight:
                 total = total + weight * self._compute_weighted_sum(values, real, weights)
         selection = None
         if self.selection_weight:
-            selection = compute_selection_loss(output.selection, sample, self.no_words, model.training)
+            selection = compute_sentence_selection_divergence(output.selection, sample, self.no_words, model.training)
         if selection is not None and model.training:
             total = total + self.selection_weight * self._compute_weighted_sum(selection[:, None] * real, real, weights)
 
@@ -527,7 +529,7 @@ class SummarizationNLL(FairseqCriterion):
             "ntokens": sample["ntokens"],
             "nsentences": pairs,
             "sample_size": pairs if self.sentence_avg else sample["ntokens"],
-            **figures.to_logs(),
+            **figures.to_logging_output(),
         }
         for name, value in {"nll_loss": nll, **logs}.items():
             logging_output[name] = (value.detach().masked_fill(~real, 0) * weights[:, None]).sum()
@@ -535,7 +537,7 @@ class SummarizationNLL(FairseqCriterion):
             logging_output["selection_loss"] = (selection.detach() * weights).sum()
         return total, logging_output["sample_size"], logging_output
 
-    def forward_pass(self, model: Any, net_input: Dict[str, Any], target: Tensor) -> DecoderOutput:
+    def compute_decoder_output(self, model: Any, net_input: Dict[str, Any], target: Tensor) -> DecoderOutput:
         """Run the model. If it can compute selected log-probabilities, request only those that the loss needs.
 
         Args:
@@ -546,7 +548,7 @@ class SummarizationNLL(FairseqCriterion):
         request: Dict[str, Any] = {}
         if get_decoder_capabilities(unwrap_model(model)).takes_requests:
             request["request"] = WordRequest(target, self.specials if self.label_smoothing else None)
-        return DecoderOutput.from_pair(model(**net_input, **request))
+        return DecoderOutput.from_fairseq_output(model(**net_input, **request))
 
     def _compute_word_losses(
         self, output: DecoderOutput, target: Tensor
@@ -561,11 +563,11 @@ class SummarizationNLL(FairseqCriterion):
         vocabulary = output.vocabulary or OutputVocabulary(output.logits.shape[2], self.unk)
         columns = vocabulary.convert_to_target_columns(target)
         nll, loss, logs = self._compute_likelihood(
-            output.compute_log_vocab(), output.pointer, columns, vocabulary.candidates
+            output.compute_vocabulary_log_probs(), output.pointer, columns, vocabulary.candidates
         )
         return nll, loss, columns != self.padding_idx, logs
 
-    def _compute_further_losses(
+    def _compute_additional_losses(
         self, model: Any, sample: Dict[str, Any], output: DecoderOutput, real: Tensor
     ) -> Dict[str, Tuple[float, Tensor]]:
         """Compute the losses for coverage, extraction and inconsistency.
@@ -597,10 +599,10 @@ class SummarizationNLL(FairseqCriterion):
                 raise ValueError("--extraction-loss: the split has no labels in DATA or --labels; see etads-labels")
             assert output.sentence_attention is not None, "the task refuses --extraction-loss without an extractor"
             logits, there = output.sentence_attention.extraction
-            labels = unwrap_model(model).extractor.convert_to_units(
+            labels = unwrap_model(model).extractor.convert_token_to_unit_values(
                 sample["labels"], sample["net_input"]["src_tokens"]
             )  # (B, U)
-            of_documents = compute_sentence_loss(logits, labels, there & (labels >= 0))  # (B,)
+            of_documents = compute_mean_label_loss(logits, labels, there & (labels >= 0))  # (B,)
             found["extraction_loss"] = self.extraction_weight, of_documents[:, None] * real
         if self.inconsistency_weight:
             assert output.sentence_attention is not None, "the task refuses --inconsistency-loss without an extractor"
@@ -686,24 +688,28 @@ class SummarizationNLL(FairseqCriterion):
         The total loss and the negative log-likelihood are in bits.
         """
 
-        def sum_logs(name: str) -> float:
+        def sum_logged_values(name: str) -> float:
             return sum(float(output.get(name, 0)) for output in logging_outputs)
 
-        words, summaries, size = sum_logs("ntokens"), sum_logs("nsentences"), sum_logs("sample_size")
-        nll = sum_logs("nll_loss")
-        metrics.log_scalar("loss", sum_logs("loss") / size / math.log(2), size, round=3)
+        words, summaries, size = (
+            sum_logged_values("ntokens"),
+            sum_logged_values("nsentences"),
+            sum_logged_values("sample_size"),
+        )
+        nll = sum_logged_values("nll_loss")
+        metrics.log_scalar("loss", sum_logged_values("loss") / size / math.log(2), size, round=3)
         metrics.log_scalar("nll_loss", nll / words / math.log(2), words, round=3)
         metrics.log_scalar("nll_per_summary", nll / summaries / math.log(2), summaries, round=2)
         metrics.log_derived("ppl", lambda meters: get_perplexity(meters["nll_loss"].avg))
         for name in ("p_gen", "copied", "coverage_loss", "extraction_loss", "inconsistency_loss", "closed_book_loss"):
             if any(name in output for output in logging_outputs):
-                metrics.log_scalar(name, sum_logs(name) / words, words, round=3)
+                metrics.log_scalar(name, sum_logged_values(name) / words, words, round=3)
         if any("selection_loss" in output for output in logging_outputs):
-            metrics.log_scalar("selection_loss", sum_logs("selection_loss") / summaries, summaries, round=3)
+            metrics.log_scalar("selection_loss", sum_logged_values("selection_loss") / summaries, summaries, round=3)
         for name in FIGURES:
-            count = sum_logs(f"{name}_count")
+            count = sum_logged_values(f"{name}_count")
             if count:
-                metrics.log_scalar(name, sum_logs(name) / count, count, round=3)
+                metrics.log_scalar(name, sum_logged_values(name) / count, count, round=3)
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:

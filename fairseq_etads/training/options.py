@@ -24,7 +24,7 @@ TRUNCATE_TARGET = 100
 _IN_VALIDATION = ("--eval-rouge", "--validation-samples")
 
 
-def _convert_choices(config: Type[Any]) -> Type[Any]:
+def _convert_choices_to_enums(config: Type[Any]) -> Type[Any]:
     """Convert inherited options with choices to enumeration types, so that fairseq's parser lists their choices."""
     for option in fields(DecodingOptions):
         choices = option.metadata.get("choices")
@@ -36,7 +36,7 @@ def _convert_choices(config: Type[Any]) -> Type[Any]:
 
 
 @dataclass
-@_convert_choices
+@_convert_choices_to_enums
 class SummarizationConfig(DecodingOptions, FairseqDataclass):
     """Options of ``--task summarization``. The decoding options are inherited from :class:`DecodingOptions`."""
 

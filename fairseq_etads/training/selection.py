@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..data.labels.scores import EDGES, compute_roc_auc, find_best_f1_threshold
 from ..layers.decoder_output import unwrap_model
-from .losses import compute_selection_losses, compute_sentence_loss
+from .losses import compute_binary_label_losses, compute_mean_label_loss
 
 
 @dataclass
@@ -51,12 +51,12 @@ class SelectionNLL(FairseqCriterion):
             raise ValueError("--criterion selection_nll: the split has no labels in DATA or --labels; see etads-labels")
         tokens = sample["net_input"]["src_tokens"]
         logits, real = model(**sample["net_input"])
-        labels = model.convert_to_units(sample["labels"], tokens).to(logits)  # (B, U)
+        labels = model.convert_token_to_unit_values(sample["labels"], tokens).to(logits)  # (B, U)
         real = real & (labels >= 0)
         if model.unit == "sentences":
-            loss, size = compute_sentence_loss(logits, labels, real).sum(), len(logits)
+            loss, size = compute_mean_label_loss(logits, labels, real).sum(), len(logits)
         else:
-            loss, size = compute_selection_losses(logits, labels, real).sum(), int(real.sum())
+            loss, size = compute_binary_label_losses(logits, labels, real).sum(), int(real.sum())
         return (
             loss,
             size,
@@ -65,7 +65,7 @@ class SelectionNLL(FairseqCriterion):
                 "ntokens": sample["ntokens"],
                 "nsentences": len(logits),
                 "sample_size": size,
-                "histogram": count_in_bins(logits.detach(), labels, real),
+                "histogram": count_labels_in_bins(logits.detach(), labels, real),
             },
         )
 
@@ -96,7 +96,7 @@ def _compute_positive_share(counts: Any) -> float:
     return float(counts[1].sum() / max(float(counts.sum()), 1))
 
 
-def count_in_bins(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
+def count_labels_in_bins(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
     """Count the words or sentences in each logit bin, separately for label 0 and label 1.
 
     Args:
@@ -137,7 +137,7 @@ class ExtractorNLL(FairseqCriterion):
         """
         if "labels" not in sample:
             raise ValueError("--criterion extractor_nll: the split has no labels in DATA or --labels; see etads-labels")
-        labels = keep_first_sentences(sample["labels"], unwrap_model(model).max_sentences)  # (B, T)
+        labels = drop_truncated_sentence_labels(sample["labels"], unwrap_model(model).max_sentences)  # (B, T)
         logits, _ = model(**sample["net_input"], chosen=labels)
         loss = F.cross_entropy(logits.transpose(1, 2), labels, ignore_index=-1, reduction="sum")
         steps = int((labels >= 0).sum())
@@ -170,7 +170,7 @@ class ExtractorNLL(FairseqCriterion):
         return True
 
 
-def keep_first_sentences(labels: Tensor, most: int) -> Tensor:
+def drop_truncated_sentence_labels(labels: Tensor, most: int) -> Tensor:
     """Remove all sentence indices that are ``most`` or larger. The rows (B, T) are padded on the right with -1."""
     kept = (labels >= 0) & (labels < most)
     order = (~kept).int().argsort(dim=1, stable=True)  # move the remaining sentences to the front, in the same order

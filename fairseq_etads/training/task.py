@@ -19,26 +19,26 @@ from fairseq.tasks import FairseqTask, register_task
 from fairseq.tasks.translation import load_langpair_dataset
 from torch import Tensor
 
-from ..data.data_checks import DataChecks, check_not_empty, check_subword_model
+from ..data.data_checks import DataChecks, check_not_empty, check_subword_model_checksum
 from ..data.factors import SourceFactors
 from ..data.pairs import SummarizationDataset, detect_language_pair
 from ..data.selection import DocumentLabels
 from ..data.shortlist_file import read_shortlist
-from ..data.unknown_words import check_split_words
+from ..data.unknown_words import check_unknown_words_in_split
 from ..evaluation.rouge import METRICS
-from ..kernels.linear import mark_matrices
+from ..kernels.linear import mark_linear_weight_matrices
 from ..layers.decoder_output import Capabilities, TrainingCriterion, capabilities_of, get_pointer, get_pointer_kind
 from ..models.external_models import (
     build_external_model,
-    check_evaluated_options,
+    check_options_before_eval,
     is_external_model,
     prepare_for_search,
     replace_rare_words,
 )
-from ..models.init_from import get_initial_extractor, is_first_launch, load_initial_weights
+from ..models.init_from import get_extractor_to_initialise, is_training_from_start, load_initial_weights
 from ..platform import compat
-from ..platform.compat import skips_overflows
-from ..platform.option_checks import check_values
+from ..platform.compat import skips_overflowing_updates
+from ..platform.option_checks import check_option_values
 from ..search.content.model import ContentModel
 from ..search.content.reranking import ContentTerm, Reranker
 from ..search.generator import SummaryGenerator
@@ -46,22 +46,22 @@ from ..search.lengths import TextLengths
 from ..search.reference_scores import score_references
 from ..vocabulary.dictionary import (
     SummarizationDictionary,
-    check_same_ids,
+    check_dictionaries_share_ids,
     check_training_dictionaries,
     compute_fingerprint,
     limit_known_words,
 )
-from ..vocabulary.token_kinds import detect_subwords
+from ..vocabulary.token_kinds import detect_subword_type
 from .checks import (
-    check_compatible,
+    check_criterion_and_model,
     check_decoding,
-    check_generation,
+    check_generation_options,
     check_model_overrides,
     check_training,
     get_criterion_class,
 )
-from .extra_updates import ExtraUpdates, get_auxiliary_task
-from .losses import convert_to_numbers
+from .extra_updates import AuxiliaryUpdateRunner, get_auxiliary_task
+from .losses import convert_logged_tensors
 from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig, collect_search_options
 from .validation import ValidationSummarizer, check_best_metric
 
@@ -94,7 +94,7 @@ class SummarizationTask(FairseqTask):
         super().__init__(cfg)
         if cfg.upsample_primary == -1:  # the default in older checkpoints, where it has no effect
             cfg.upsample_primary = 1
-        check_values(cfg, SummarizationConfig)
+        check_option_values(cfg, SummarizationConfig)
         if cfg.sort_within < 0 or (cfg.sort_within and not isinstance(cfg.batch_size, int)):
             raise ValueError(f"--sort-within {cfg.sort_within}: choose 0, or 1 or more together with --batch-size")
         self.src_dict = src_dict
@@ -108,14 +108,14 @@ class SummarizationTask(FairseqTask):
         self.summary_lengths: Optional[Dict[str, int]] = None
         self.capabilities: Capabilities = frozenset()
         self.trained_by: Optional[TrainingCriterion] = None
-        self.extra_updates: Optional[ExtraUpdates] = None
+        self.extra_updates: Optional[AuxiliaryUpdateRunner] = None
         self._hides_rare_words = False  # set to True if one of the models is external
         self._trained: Optional[Dict[str, Any]] = None  # the state of this task in the checkpoint to load
         self._training_batches: Any = None
         self._training_folder = ""
         self._evaluated: Any = None  # the training split as a validation set
         self._criterion: Any = None  # the criterion used in training
-        self._summaries = ValidationSummarizer(self, cfg) if ValidationSummarizer.are_requested(cfg) else None
+        self._summaries = ValidationSummarizer(self, cfg) if ValidationSummarizer.are_summaries_requested(cfg) else None
 
     @classmethod
     def setup_task(cls, cfg: SummarizationConfig, **kwargs: Any) -> "SummarizationTask":
@@ -144,7 +144,7 @@ class SummarizationTask(FairseqTask):
         checks = DataChecks()
         checks.check_dictionaries(directory)
         for path, folder in itertools.product(paths, further if str(cfg.dataset_impl) != "raw" else ()):
-            check_same_ids(cls.load_dictionary, path, os.path.join(folder, os.path.basename(path)))
+            check_dictionaries_share_ids(cls.load_dictionary, path, os.path.join(folder, os.path.basename(path)))
         src_dict = tgt_dict = cls.load_dictionary(paths[0])
         src_dict.grows = True  # words that are not in the file are added later, so that they can also be copied
         if not filecmp.cmp(paths[0], paths[1], shallow=False):
@@ -183,7 +183,7 @@ class SummarizationTask(FairseqTask):
             ValueError: the model cannot be built with these options and this data, or an option is incompatible with
                 the model.
         """
-        check_evaluated_options(cfg)
+        check_options_before_eval(cfg)
         if is_external_model(cfg):
             self._hides_rare_words = True
             model = build_external_model(cfg, self, lambda task: FairseqTask.build_model(task, cfg, from_checkpoint))
@@ -192,22 +192,24 @@ class SummarizationTask(FairseqTask):
         self.capabilities = self.capabilities | capabilities_of(model)
         self.trained_by = getattr(model, "trained_by", None)
         self.factors.request_factors(getattr(model, "factors", ()))
-        self.labels.request_labels(getattr(model, "label_unit", None), getattr(model, "labels_in_order", False))
+        self.labels.request_labels(
+            getattr(model, "training_label_type", None), getattr(model, "labels_in_order", False)
+        )
         if self.is_loading:
             return model
-        mark_matrices(model)
+        mark_linear_weight_matrices(model)
         self._load_initial_weights(model)
         if self.trains_auxiliary_task:
-            self.extra_updates = ExtraUpdates(self, model)
+            self.extra_updates = AuxiliaryUpdateRunner(self, model)
         return model
 
     def _load_initial_weights(self, model: Any) -> None:
         """Load the weights from --init-from and --extractor, unless training resumes from a checkpoint."""
-        if self.cfg.init_from and is_first_launch(self.cfg):
+        if self.cfg.init_from and is_training_from_start(self.cfg):
             load_initial_weights(model, self.cfg.init_from, self)
         if self.cfg.extractor:
-            extractor = get_initial_extractor(model, self.cfg.extractor)
-            if is_first_launch(self.cfg, "--extractor"):
+            extractor = get_extractor_to_initialise(model, self.cfg.extractor)
+            if is_training_from_start(self.cfg, "--extractor"):
                 load_initial_weights(extractor, self.cfg.extractor, self, "--extractor", whole=True)
 
     @property
@@ -226,7 +228,7 @@ class SummarizationTask(FairseqTask):
             ValueError: the criterion is incompatible with the model, or one of the options has no effect.
         """
         if self.is_loading:
-            check_compatible(cfg, self.cfg, self.capabilities, self.trained_by, trains=False)
+            check_criterion_and_model(cfg, self.cfg, self.capabilities, self.trained_by, trains=False)
         else:
             check_training(cfg, self.cfg, self.capabilities, self.trained_by)
             check_best_metric(
@@ -240,7 +242,7 @@ class SummarizationTask(FairseqTask):
 
     def build_bpe(self, args: Any) -> Any:
         """Build fairseq's subword encoder, after checking the subword model against SHA256SUMS in its folder."""
-        check_subword_model(args)
+        check_subword_model_checksum(args)
         return super().build_bpe(args)
 
     @staticmethod
@@ -306,7 +308,7 @@ class SummarizationTask(FairseqTask):
         return self._evaluated
 
     def begin_epoch(self, epoch: int, model: Any) -> None:
-        """At the start of a training epoch, let models with ``scale_long_rows`` scale down embeddings with large norms.
+        """Before a training epoch, let models with ``limit_embedding_norms`` scale down embeddings with large norms.
 
         fairseq also calls this method when training resumes in the middle of an epoch. In this case, the embeddings are
         not changed.
@@ -317,8 +319,8 @@ class SummarizationTask(FairseqTask):
         if self._summaries is not None:
             self._summaries.check_generator(model)
         begun = self._training_batches is not None and self._training_batches.iterations_in_epoch > 0
-        if hasattr(model, "scale_long_rows") and not begun:
-            model.scale_long_rows()
+        if hasattr(model, "limit_embedding_norms") and not begun:
+            model.limit_embedding_norms()
 
     def train_step(
         self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, ignore_grad: bool = False
@@ -328,7 +330,7 @@ class SummarizationTask(FairseqTask):
         if self._summaries is not None:
             self._summaries.delete_generator()
         if hasattr(criterion, "set_num_updates"):
-            criterion.set_num_updates(update_num, skips_overflows(optimizer))
+            criterion.set_num_updates(update_num, skips_overflowing_updates(optimizer))
         self._criterion = criterion
         return super().train_step(
             self._replace_unproducible_words(sample), model, criterion, optimizer, update_num, ignore_grad
@@ -337,7 +339,7 @@ class SummarizationTask(FairseqTask):
     def optimizer_step(self, optimizer: Any, model: Any, update_num: int) -> None:
         """Run an optimiser step, followed by the auxiliary updates that are due."""
         if self.extra_updates is not None:
-            self.extra_updates.check_trainer(optimizer)
+            self.extra_updates.check_optimizer_and_processes(optimizer)
         if hasattr(self._criterion, "record_applied_update"):
             self._criterion.record_applied_update(gradient_is_finite=not isinstance(optimizer, AMPOptimizer))
         super().optimizer_step(optimizer, model, update_num)
@@ -376,7 +378,7 @@ class SummarizationTask(FairseqTask):
 
     def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
         """Aggregate fairseq's metrics, and the ROUGE scores if they were computed."""
-        logging_outputs = convert_to_numbers(logging_outputs)
+        logging_outputs = convert_logged_tensors(logging_outputs)
         super().reduce_metrics(logging_outputs, criterion)
         if self._summaries is not None:
             self._summaries.reduce_metrics(logging_outputs)
@@ -389,7 +391,7 @@ class SummarizationTask(FairseqTask):
         directory = paths[(epoch - 1) % len(paths)]
         for path in paths:  # check all folders now rather than in the epochs in which they are read
             check_not_empty(path, split, f"{self.cfg.source_lang}-{self.cfg.target_lang}")
-        self.data_checks.check_split(directory, split)
+        self.data_checks.check_split_checksums(directory, split)
         try:
             pairs = load_langpair_dataset(
                 directory,
@@ -437,7 +439,7 @@ class SummarizationTask(FairseqTask):
         dataset.token_values = self.labels.load(
             directory, split, dataset, self.truncate_source, self.is_loading, decodes
         )
-        check_split_words(split, dataset, get_pointer_kind(self.capabilities), self)
+        check_unknown_words_in_split(split, dataset, get_pointer_kind(self.capabilities), self)
         if split == self.cfg.train_subset:
             self._training_folder = directory
         if split == self.cfg.train_subset and pairs.tgt_sizes is not None and len(pairs.tgt_sizes):
@@ -486,7 +488,7 @@ class SummarizationTask(FairseqTask):
             ValueError: an option does not exist, has an invalid value, has no effect, or is incompatible with another
                 option.
         """
-        check_generation(self.cfg, args, models)
+        check_generation_options(self.cfg, args, models)
         options = dict(extra_gen_cls_kwargs or {})
         if seq_gen_cls is None:
             seq_gen_cls = SummaryGenerator
@@ -584,7 +586,7 @@ class SummarizationTask(FairseqTask):
             **({"summary_lengths": self.summary_lengths} if self.summary_lengths else {}),
         }
 
-    def check_resumed(self, state: Dict[str, Any], path: str) -> None:
+    def check_checkpoint_dictionaries(self, state: Dict[str, Any], path: str) -> None:
         """Check that the dictionaries match a checkpoint before training loads its weights.
 
         Args:
@@ -605,8 +607,8 @@ class SummarizationTask(FairseqTask):
         """Set the truncation lengths from a checkpoint, unless they are set by options. Reject other dictionaries.
 
         fairseq calls this method when it loads models for generation, validation or scoring. When training resumes,
-        only the dictionaries are compared (see :meth:`check_resumed`). In this case, the truncation lengths are read
-        from the options of the command, as usual in fairseq.
+        only the dictionaries are compared (see :meth:`check_checkpoint_dictionaries`). In this case, the truncation
+        lengths are read from the options of the command, as usual in fairseq.
         """
         check_training_dictionaries(state_dict, self.src_dict, self.tgt_dict)
         self.factors.check_training_dictionaries(state_dict.get("factor_dictionaries", {}))
@@ -625,7 +627,7 @@ class SummarizationTask(FairseqTask):
         """Return the maximum lengths of documents and summaries after truncation, including the end symbol."""
         return self.truncate_source + 1, self.truncate_target + 1
 
-    def get_trained_positions(self) -> Tuple[Optional[int], Optional[int]]:
+    def get_checkpoint_max_positions(self) -> Tuple[Optional[int], Optional[int]]:
         """Return the ``max_positions`` of the checkpoint to load, or (None, None) if there is no checkpoint."""
         if self._trained is None or "truncate_source" not in self._trained:
             return None, None
@@ -641,8 +643,8 @@ class SummarizationTask(FairseqTask):
 
     @property
     def subwords(self) -> str:
-        """The kind of subwords in the data; see :func:`~fairseq_etads.vocabulary.token_kinds.detect_subwords`."""
-        return detect_subwords(self.src_dict, self.cfg.data)
+        """The kind of subwords in the data; see :func:`~fairseq_etads.vocabulary.token_kinds.detect_subword_type`."""
+        return detect_subword_type(self.src_dict, self.cfg.data)
 
     @property
     def factor_dictionaries(self) -> Dict[str, Dictionary]:

@@ -23,7 +23,7 @@ from ..platform.option_checks import format_option_name
 from ..search.options import DECLARED, format_value_error
 from ..text import tokenizer  # noqa: F401  # registers --tokenizer etads
 from ..text.subwords import OPAQUE, SUBWORDS
-from ..vocabulary.token_kinds import detect_subwords, detect_words, make_opaque_encoder
+from ..vocabulary.token_kinds import detect_subword_type, detect_word_type, make_fairseq_subword_encoder
 
 logger = logging.getLogger(__name__)
 sample_logger = logging.getLogger(f"{__name__}.samples")
@@ -72,7 +72,7 @@ def check_best_metric(eval_rouge: bool, metric: str, maximize: bool) -> None:
         )
 
 
-def parse_json(option: str, text: Optional[str]) -> Dict[str, Any]:
+def parse_json_option(option: str, text: Optional[str]) -> Dict[str, Any]:
     """Parse the value of an option as a JSON object. Raises ValueError if the value is not a JSON object."""
     try:
         values = json.loads(text or "{}")
@@ -95,7 +95,7 @@ def parse_generation_options(text: Optional[str], longest: int) -> Any:
             has the wrong type or is out of bounds.
     """
     option = "--eval-rouge-args"
-    values: Any = {name.replace("-", "_"): value for name, value in parse_json(option, text).items()}
+    values: Any = {name.replace("-", "_"): value for name, value in parse_json_option(option, text).items()}
     known = sorted({field.name for field in fields(GenerationConfig)} - {"_name", "score_reference"})
     for name in values:
         if name not in known:
@@ -106,7 +106,7 @@ def parse_generation_options(text: Optional[str], longest: int) -> Any:
             )
         if name in _NOT_IN_VALIDATION and values[name]:
             raise ValueError(f"{option}: {name} has no effect in validation; leave it out")
-    found = _merge_options(option, GenerationConfig, {"max_len_b": longest, **values})
+    found = _override_dataclass_defaults(option, GenerationConfig, {"max_len_b": longest, **values})
     for name in DECLARED.keys() & values.keys():
         problem = format_value_error(name, found[name])
         least = DECLARED[name].metadata.get("least_in_call")
@@ -121,7 +121,7 @@ def parse_generation_options(text: Optional[str], longest: int) -> Any:
     return found
 
 
-def _merge_options(option: str, config: Any, values: Dict[str, Any]) -> Any:
+def _override_dataclass_defaults(option: str, config: Any, values: Dict[str, Any]) -> Any:
     """Return the options of a dataclass with the given values. Raises ValueError if a value has the wrong type.
 
     Args:
@@ -145,7 +145,7 @@ def build_detokenizer(name: str, text: Optional[str]) -> Any:
         ValueError: the tokeniser or an option does not exist, or a value has the wrong type.
     """
     option = "--eval-rouge-detok-args"
-    values: Any = {name.replace("-", "_"): value for name, value in parse_json(option, text).items()}
+    values: Any = {name.replace("-", "_"): value for name, value in parse_json_option(option, text).items()}
     if name not in encoders.TOKENIZER_REGISTRY:
         choices = ", ".join(sorted(encoders.TOKENIZER_REGISTRY))
         raise ValueError(f"--eval-rouge-detok {name}: choose from {choices}")
@@ -155,7 +155,7 @@ def build_detokenizer(name: str, text: Optional[str]) -> Any:
         for given in values:
             if given not in known:
                 raise ValueError(f'{option}: {name} has no "{given}"; choose from {", ".join(known) or "no options"}')
-        found = _merge_options(option, config, values)
+        found = _override_dataclass_defaults(option, config, values)
         values = {given: found[given] for given in values}
     return encoders.build_tokenizer(Namespace(tokenizer=name, **values))
 
@@ -164,7 +164,7 @@ class ValidationSummarizer:
     """Summarise the first documents of a validation set to compute ROUGE scores and log samples.
 
     Samples are logged as detokenised text. Without ``--eval-rouge-detok``, the tokenisation of the data is detected
-    from the dictionary (see :func:`detect_words`), and ROUGE is computed on the tokenised text.
+    from the dictionary (see :func:`detect_word_type`), and ROUGE is computed on the tokenised text.
 
     Each worker logs sums over its documents, together with the number of documents. The mean scores therefore do not
     depend on the batches or the number of workers. The generator is created for the first batch of a validation and
@@ -187,8 +187,8 @@ class ValidationSummarizer:
         self.options = parse_generation_options(cfg.eval_rouge_args, task.truncate_target)
         self.post_process = str(cfg.eval_rouge_post_process)
         if self.post_process == "auto":
-            self.post_process = detect_subwords(task.target_dictionary, cfg.data)
-        self.pieces = make_opaque_encoder(self.post_process, cfg.data) if self.post_process in OPAQUE else None
+            self.post_process = detect_subword_type(task.target_dictionary, cfg.data)
+        self.pieces = make_fairseq_subword_encoder(self.post_process, cfg.data) if self.post_process in OPAQUE else None
         if self.post_process in OPAQUE and self.pieces is None:
             missing = (
                 f"{' and '.join(SUBWORDS[self.post_process].values())} are not in DATA's folder, where etads-prepare "
@@ -202,7 +202,7 @@ class ValidationSummarizer:
             self.detokenizer = build_detokenizer(cfg.eval_rouge_detok, cfg.eval_rouge_detok_args)
         self._sample_detokenizer: Any = self.detokenizer
         if self.shown and self.detokenizer is None:
-            kind = detect_words(task.target_dictionary, self.post_process)
+            kind = detect_word_type(task.target_dictionary, self.post_process)
             self._sample_detokenizer = encoders.build_tokenizer(Namespace(tokenizer="etads", text_words=kind))
         self._generator: Optional[Any] = None
         self._is_checked = False
@@ -213,7 +213,7 @@ class ValidationSummarizer:
         )
 
     @staticmethod
-    def are_requested(cfg: Any) -> bool:
+    def are_summaries_requested(cfg: Any) -> bool:
         """Return whether the options request summaries during validation."""
         return bool(cfg.eval_rouge or cfg.validation_samples)
 

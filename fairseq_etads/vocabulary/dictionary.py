@@ -83,7 +83,7 @@ def check_training_dictionaries(state: Mapping[str, Any], source: Dictionary, ta
             )
 
 
-def check_same_ids(load: Callable[[str], Dictionary], first: str, other: str) -> None:
+def check_dictionaries_share_ids(load: Callable[[str], Dictionary], first: str, other: str) -> None:
     """Check that data created with one dictionary file can be read with another one.
 
     Args:

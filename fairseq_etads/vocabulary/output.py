@@ -47,7 +47,7 @@ def number_by_first_occurrence(ids: Tensor, wanted: Tensor) -> Tuple[Tensor, Ten
     return torch.zeros_like(ids).scatter(1, order, numbers).masked_fill(~wanted, 0), is_first.sum(dim=1)
 
 
-def _find_maxima(counts: Sequence[Tensor], most: Optional[int]) -> List[int]:
+def _find_tensor_maxima(counts: Sequence[Tensor], most: Optional[int]) -> List[int]:
     """Return the maximum of each tensor (B,), or 0 if B is 0. The CPU waits for a GPU only once.
 
     If ``most`` is not None, it is returned for each tensor instead.
@@ -110,7 +110,7 @@ class BatchVocab:
         slots, self.slots_used = number_by_first_occurrence(src_tokens, outside)
         self.copyable = (src_tokens != pad) & (src_tokens != bos) & (src_tokens != eos)
         self.word_numbers, distinct = number_by_first_occurrence(src_tokens, self.copyable)
-        slot_count, width = _find_maxima([self.slots_used, distinct], most)
+        slot_count, width = _find_tensor_maxima([self.slots_used, distinct], most)
         width = max(1, width)  # U
         self.output_width = self.softmax_width + slot_count
         # Compute the dictionary ids of the slots (B, K). An additional column collects the positions without a slot and
@@ -132,13 +132,13 @@ class BatchVocab:
         The number of columns does not change, because the shape of scores must stay the same when documents are removed
         from a batch.
         """
-        return self._apply_to_tensors(lambda table: table.index_select(0, documents))
+        return self._transform_tensors(lambda table: table.index_select(0, documents))
 
     def to(self, device: Union[str, torch.device]) -> "BatchVocab":
         """Return a copy of the vocabulary with all tensors moved to ``device``."""
-        return self._apply_to_tensors(lambda table: table.to(device))
+        return self._transform_tensors(lambda table: table.to(device))
 
-    def _apply_to_tensors(self, change: Callable[[Tensor], Tensor]) -> "BatchVocab":
+    def _transform_tensors(self, change: Callable[[Tensor], Tensor]) -> "BatchVocab":
         """Return a copy in which each tensor is replaced with the result of ``change``."""
         changed = copy.copy(self)
         for name, value in vars(self).items():
@@ -310,7 +310,7 @@ class OutputVocabulary(NamedTuple):
         scores[..., : own.shape[-1]] += own
         scores[..., own.shape[-1] :] += known[..., self.unk, None]
 
-    def convert_producible_words(self, words: Tensor, document: int) -> Tensor:
+    def convert_words_to_search_ids(self, words: Tensor, document: int) -> Tensor:
         """Convert dictionary ids (n,) to search ids (m,).
 
         Words that the summary of the document cannot contain are omitted.

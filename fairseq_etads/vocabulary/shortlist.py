@@ -21,7 +21,7 @@ from .candidates import CandidateWords
 from .dictionary import count_known_words
 
 
-class ListedCandidates(CandidateWords):
+class PerTextCandidateWords(CandidateWords):
     """The candidates of a batch of B texts, where each text has its own list.
 
     Args:
@@ -82,7 +82,7 @@ class Shortlist:
         listed.scatter_(1, self.together[words].flatten(1), True)
         if extra is not None:
             listed.scatter_(1, extra.cpu().clamp(max=self.known_words), True)
-        return ListedCandidates(listed[:, : self.known_words].to(src_tokens.device), self.unk)
+        return PerTextCandidateWords(listed[:, : self.known_words].to(src_tokens.device), self.unk)
 
     @classmethod
     def from_arrays(cls, frequent: np.ndarray, together: np.ndarray, source: Any, target: Any) -> "Shortlist":

@@ -26,7 +26,7 @@ _SHORTEST = 1e-4
 _OVERSAMPLING, _ITERATIONS, _SEED = 16, 2, 0
 
 
-class TextVectors(NamedTuple):
+class CorpusWordVectors(NamedTuple):
     """Word vectors that were computed from a text.
 
     Attributes:
@@ -70,7 +70,7 @@ def compute_mutual_information(counts: Tensor) -> Tensor:
     return ratio.log().clamp(min=0)
 
 
-def compute_text_vectors(words: Tensor, size: int, width: int) -> TextVectors:
+def compute_word_vectors(words: Tensor, size: int, width: int) -> CorpusWordVectors:
     """Compute vectors (V, D) for the words of a text. The result is deterministic.
 
     Args:
@@ -90,4 +90,4 @@ def compute_text_vectors(words: Tensor, size: int, width: int) -> TextVectors:
     vectors -= vectors[found].mean(0) if found.any() else 0
     lengths = vectors.norm(dim=1)
     found &= lengths > _SHORTEST
-    return TextVectors(vectors / lengths.clamp(min=_SHORTEST)[:, None] * found[:, None], found)
+    return CorpusWordVectors(vectors / lengths.clamp(min=_SHORTEST)[:, None] * found[:, None], found)

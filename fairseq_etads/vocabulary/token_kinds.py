@@ -19,7 +19,7 @@ GPT2_SHARE = 0.9
 """Minimum proportion of numbers among the known words for which a dictionary is assumed to contain GPT-2 subwords."""
 
 
-def detect_subwords(dictionary: Dictionary, data: Optional[str] = None) -> str:
+def detect_subword_type(dictionary: Dictionary, data: Optional[str] = None) -> str:
     """Detect the type of subwords in a dictionary.
 
     Args:
@@ -45,14 +45,14 @@ def detect_subwords(dictionary: Dictionary, data: Optional[str] = None) -> str:
     return "none"
 
 
-def detect_words(dictionary: Dictionary, subwords: str) -> str:
+def detect_word_type(dictionary: Dictionary, subwords: str) -> str:
     """Detect the type of words in a dictionary.
 
     Returns a value for the option ``text_words`` of the tokeniser ``etads``.
 
     Args:
         dictionary: the dictionary to examine.
-        subwords: the type of subwords in the dictionary, as returned by :func:`detect_subwords`.
+        subwords: the type of subwords in the dictionary, as returned by :func:`detect_subword_type`.
     """
     if subwords in ("sentencepiece", *OPAQUE):
         return "raw"
@@ -62,7 +62,7 @@ def detect_words(dictionary: Dictionary, subwords: str) -> str:
     return "ptb" if {"n't", "-lrb-", "-LRB-", "``"}.intersection(words) else "moses"
 
 
-def make_opaque_encoder(kind: str, data: Optional[str]) -> Optional[Any]:
+def make_fairseq_subword_encoder(kind: str, data: Optional[str]) -> Optional[Any]:
     """Create fairseq's encoder for a type of subwords in OPAQUE from the files next to the data folder.
 
     The type is a value of ``--bpe``. Returns None if the files are missing.

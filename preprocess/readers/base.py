@@ -71,11 +71,11 @@ class Reader:
         """
         return []
 
-    def count_items(self, split: str) -> Optional[int]:
+    def count_raw_documents(self, split: str) -> Optional[int]:
         """Return the number of items in a split for the progress bar, or None if they would have to be read first."""
         return None
 
-    def iterate_items(self, split: str) -> Iterator[Any]:
+    def iterate_raw_documents(self, split: str) -> Iterator[Any]:
         """Yield the items of a split in order. Items are file names, lines or rows, and are passed to :meth:`parse`.
 
         Raises:
@@ -127,7 +127,7 @@ class Reader:
         return text
 
 
-def check_exists(option: str, path: Path, directory: bool = False) -> Path:
+def check_path_exists(option: str, path: Path, directory: bool = False) -> Path:
     """Check that a path is an existing file (or folder if ``directory`` is True), and return the path.
 
     Raises:

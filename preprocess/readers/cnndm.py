@@ -9,7 +9,7 @@ from typing import ClassVar, Dict, Iterator, List, Optional, Tuple
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import Document, ExcludedDocumentError
 
-from .base import Reader, check_exists, find_first_existing
+from .base import Reader, check_path_exists, find_first_existing
 
 LISTS = {
     "train": ["all_train.txt", "wayback_training_urls.txt", "cnn_wayback_training_urls.txt"],
@@ -41,8 +41,8 @@ the text contain the names."""
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
-        self.stories = [check_exists("--stories", path, directory=True) for path in args.stories]
-        self.urls = check_exists("--urls", args.urls, directory=True)
+        self.stories = [check_path_exists("--stories", path, directory=True) for path in args.stories]
+        self.urls = check_path_exists("--urls", args.urls, directory=True)
         self.names = args.entity_names
         self.allow_missing = args.allow_missing
         self.keep_origin = args.keep_origin
@@ -98,10 +98,10 @@ the text contain the names."""
     def list_large_folders(self) -> List[Path]:
         return self.stories
 
-    def count_items(self, split: str) -> Optional[int]:
-        return sum(1 for _ in self.iterate_items(split))
+    def count_raw_documents(self, split: str) -> Optional[int]:
+        return sum(1 for _ in self.iterate_raw_documents(split))
 
-    def iterate_items(self, split: str) -> Iterator[Tuple[str, str]]:
+    def iterate_raw_documents(self, split: str) -> Iterator[Tuple[str, str]]:
         path = self._get_url_list(split)
         for url in self.iterate_lines(path) if path else ():
             if url.strip():

@@ -12,7 +12,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import BadDocumentError, Document
 from fairseq_etads.text.words import PennTreebankTokenizer, split_sentences
 
-from .base import add_keep_original_option, check_exists, find_first_existing
+from .base import add_keep_original_option, check_path_exists, find_first_existing
 from .gigaword import find_further_references
 from .parallel import LineReader
 
@@ -45,15 +45,15 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
         if args.data and self.as_gigaword:
             raise InputError("--as-gigaword: needs --docs and --models; the text of --data is never changed")
         if args.data and not (args.docs or args.models):
-            folders = [check_exists("--data", args.data, directory=True)]
+            folders = [check_path_exists("--data", args.data, directory=True)]
             paths = [find_first_existing(folders, [name]) for name in ("input.txt", "task1_ref0.txt")]
             if not (paths[0] and paths[1]):
                 raise InputError(f"--data {args.data}: no input.txt and task1_ref0.txt")
             self.files["test"] = [paths[0], paths[1], *find_further_references(folders)]
             self._check_references(len(self.files["test"]) - 1, str(args.data))
         elif args.docs and args.models and not args.data:
-            self.docs = check_exists("--docs", args.docs, directory=True)
-            self.models = self._find_reference_files(check_exists("--models", args.models, directory=True))
+            self.docs = check_path_exists("--docs", args.docs, directory=True)
+            self.models = self._find_reference_files(check_path_exists("--models", args.models, directory=True))
         else:
             raise InputError("give --docs and --models, or --data")
 
@@ -113,12 +113,12 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
         assert self.docs is not None
         return sorted(path for path in self.docs.glob("*/*") if path.is_file())
 
-    def count_items(self, split: str) -> Optional[int]:
+    def count_raw_documents(self, split: str) -> Optional[int]:
         return len(self._list_articles()) if self.docs else None
 
-    def iterate_items(self, split: str) -> Iterator[Any]:
+    def iterate_raw_documents(self, split: str) -> Iterator[Any]:
         if self.docs is None:
-            yield from super().iterate_items(split)
+            yield from super().iterate_raw_documents(split)
             return
         articles = self._list_articles()
         if not articles:

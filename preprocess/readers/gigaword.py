@@ -15,7 +15,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.atomic import SPLITS
 from fairseq_etads.text.documents import Document, ExcludedDocumentError
 
-from .base import add_keep_original_option, check_exists, find_first_existing
+from .base import add_keep_original_option, check_path_exists, find_first_existing
 from .parallel import Item, LineReader
 
 FILE_NAMES = {
@@ -52,7 +52,7 @@ are replaced with {UNKNOWN}, and so is UNK in the ready-made test set. Ready-mad
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
-        data = check_exists("--data", args.data, directory=True)
+        data = check_path_exists("--data", args.data, directory=True)
         self.files = find_split_files([data, data / "train", data / "Giga"])
         if not self.files:
             raise InputError(f"--data {data}: no train.article.txt and train.title.txt, nor any other known pair")

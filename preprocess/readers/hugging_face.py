@@ -126,10 +126,10 @@ set without splits is divided according to --split."""
     def map_splits_to_files(self) -> Dict[str, List[Path]]:
         return self._inputs
 
-    def count_items(self, split: str) -> Optional[int]:
+    def count_raw_documents(self, split: str) -> Optional[int]:
         return self._sizes["input" if self.shares else split]
 
-    def iterate_items(self, split: str) -> Iterator[Item]:
+    def iterate_raw_documents(self, split: str) -> Iterator[Item]:
         key = "input" if self.shares else split
         # Load the dataset again, because the reader is copied to other processes and must not contain open files.
         found = _load_dataset(self._data, self._config)

@@ -11,7 +11,7 @@ from fairseq_etads.text.documents import Document
 from fairseq_etads.text.files import get_display_name
 from fairseq_etads.text.words import SENTENCE_MARK
 
-from .base import Reader, check_exists
+from .base import Reader, check_path_exists
 from .shares import DEFAULT_SHARES, add_input_options, check_input_options, parse_shares
 
 Item = Tuple[str, int, str, List[str]]
@@ -32,7 +32,7 @@ class LineReader(Reader):
     def map_splits_to_files(self) -> Dict[str, List[Path]]:
         return {key: self.files[key] for key in (*SPLITS, "input") if key in self.files}
 
-    def iterate_items(self, split: str) -> Iterator[Item]:
+    def iterate_raw_documents(self, split: str) -> Iterator[Item]:
         paths = self.files["input" if self.shares else split]
         rows = itertools.zip_longest(*map(self.iterate_lines, paths))
         for number, (source, *targets) in enumerate(rows, 1):
@@ -72,7 +72,7 @@ sentences is kept; otherwise, it is treated as part of the text and neutralised.
             if paths:
                 if len(paths) < 2:
                     raise InputError(f"--{key} {paths[0]}: give a file of documents and at least one of summaries")
-                self.files[key] = [check_exists(f"--{key}", path) for path in paths]
+                self.files[key] = [check_path_exists(f"--{key}", path) for path in paths]
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import BadDocumentError, Document
 from fairseq_etads.text.words import split_sentences
 
-from .base import Reader, check_exists, find_first_existing
+from .base import Reader, check_path_exists, find_first_existing
 
 VERSIONS = ("1.1", "2.0")
 FILES = {"train": "train", "valid": "dev"}
@@ -51,7 +51,7 @@ label the answers with etads-labels --kind words, train --arch word_tagger, and 
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
-        folder = check_exists("--data", args.data, directory=True)
+        folder = check_path_exists("--data", args.data, directory=True)
         versions = (args.squad_version,) if args.squad_version else VERSIONS
         for version in versions:
             names = {split: f"{name}-v{version}.json" for split, name in FILES.items()}
@@ -78,7 +78,7 @@ label the answers with etads-labels --kind words, train --arch word_tagger, and 
     def map_splits_to_files(self) -> Dict[str, List[Path]]:
         return {split: [path] for split, path in self.files.items()}
 
-    def iterate_items(self, split: str) -> Iterator[Any]:
+    def iterate_raw_documents(self, split: str) -> Iterator[Any]:
         path = self.files[split]
         try:
             articles = json.loads("\n".join(self.iterate_lines(path)))["data"]

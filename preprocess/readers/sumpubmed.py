@@ -13,7 +13,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.atomic import SPLITS
 from fairseq_etads.text.documents import BadDocumentError, Document, ExcludedDocumentError
 
-from .base import Reader, check_exists
+from .base import Reader, check_path_exists
 from .tables import TableReader, find_jsonl_files, make_jsonl_options
 
 MAX_SOURCE_WORDS = 520
@@ -36,7 +36,7 @@ unchanged."""
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
-        data = check_exists("--data", args.data, directory=True)
+        data = check_path_exists("--data", args.data, directory=True)
         self.data = data
         self.table: Optional[TableReader] = None
         # This maps article numbers to the digits in their file names, which may start with zeros.
@@ -55,7 +55,7 @@ unchanged."""
         if not (data / "line_text").is_dir() or not (data / "abstract").is_dir():
             raise InputError(f"--data {data}: neither line_text/ and abstract/ nor train.jsonl, dev.jsonl, test.jsonl")
         sizes = {"valid": args.valid_size or 0, "test": args.test_size or 0}
-        self.members = self._assign_articles(DEFAULT_SEED if args.seed is None else args.seed, sizes)
+        self.members = self._assign_articles_to_splits(DEFAULT_SEED if args.seed is None else args.seed, sizes)
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
@@ -77,7 +77,7 @@ unchanged."""
             help=f"seed of the hash that assigns articles to splits (default: {DEFAULT_SEED})",
         )
 
-    def _assign_articles(self, seed: int, sizes: Dict[str, int]) -> Dict[str, List[int]]:
+    def _assign_articles_to_splits(self, seed: int, sizes: Dict[str, int]) -> Dict[str, List[int]]:
         """Assign the article numbers to the splits. A split with a size of 0 receives a fixed share of all articles."""
         names = (re.fullmatch(r"text_(\d+)\.txt", path.name) for path in (self.data / "line_text").iterdir())
         for digits in sorted(name.group(1) for name in names if name):
@@ -114,11 +114,11 @@ unchanged."""
     def _get_article_path(self, kind: str, number: int) -> Path:
         return self.data / ("line_text" if kind == "text" else "abstract") / f"{kind}_{self.digits[number]}.txt"
 
-    def count_items(self, split: str) -> Optional[int]:
+    def count_raw_documents(self, split: str) -> Optional[int]:
         return None if self.table else len(self.members[split])
 
-    def iterate_items(self, split: str) -> Iterator[Any]:
-        return self.table.iterate_items(split) if self.table else iter(self.members[split])
+    def iterate_raw_documents(self, split: str) -> Iterator[Any]:
+        return self.table.iterate_raw_documents(split) if self.table else iter(self.members[split])
 
     def describe_location(self, item: Any) -> str:
         return self.table.describe_location(item) if self.table else str(self._get_article_path("text", item))

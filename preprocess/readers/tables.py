@@ -11,7 +11,7 @@ from fairseq_etads.text.csv_rows import COLUMNS, DELIMITERS, parse_delimiter, re
 from fairseq_etads.text.documents import BadDocumentError, Document, ExcludedDocumentError, parse_json_record
 from fairseq_etads.text.files import STANDARD_INPUT, get_display_name, open_binary
 
-from .base import Reader, check_exists, find_first_existing
+from .base import Reader, check_path_exists, find_first_existing
 from .shares import DEFAULT_SHARES, add_input_options, check_input_options, parse_shares
 
 FORMATS = ("jsonl", "csv", "tsv", "parquet")
@@ -94,7 +94,7 @@ each line is a sentence."""
             self.shares = parse_shares(args.shares or DEFAULT_SHARES, 1 if args.split_seed is None else args.split_seed)
             files["input"] = args.input
         files.update({split: getattr(args, split) for split in SPLITS if getattr(args, split)})
-        self.files = {key: check_exists(f"--{key}", path) for key, path in files.items()}
+        self.files = {key: check_path_exists(f"--{key}", path) for key, path in files.items()}
         self.formats = {key: args.format or detect_table_format(path) for key, path in self.files.items()}
         if self.delimiter and not {"csv", "tsv"}.intersection(self.formats.values()):
             raise InputError(f"--delimiter {args.delimiter}: applies only to CSV and TSV")
@@ -194,14 +194,16 @@ each line is a sentence."""
         If the user has specified columns, these are chosen. Otherwise, the first pair in COLUMNS for which both names
         occur in ``names`` is chosen. Exact matches take precedence over matches that ignore case.
         """
-        known = next((pair for pair in COLUMNS if all(_find_matching_names(name, names) for name in pair)), ("", ""))
+        known = next(
+            (pair for pair in COLUMNS if all(_find_matching_column_names(name, names) for name in pair)), ("", "")
+        )
         chosen = []
         has = f"{get_display_name(path)}; it has {', '.join(names) or 'none'}"
         options = ("--source-column", "--target-column")
         if not any((*known, *self.asked_columns)):
             raise InputError(f"{' and '.join(options)} are needed: no known pair of columns in {has}")
         for asked, usual, option in zip(self.asked_columns, known, options):
-            found = _find_matching_names(asked or usual, names)
+            found = _find_matching_column_names(asked or usual, names)
             if not found:
                 wrong = f"{asked}: no such column" if asked else "is needed: no known pair of columns"
                 raise InputError(f"{option} {wrong} in {has}")
@@ -218,17 +220,17 @@ each line is a sentence."""
     def map_splits_to_files(self) -> Dict[str, List[Path]]:
         return {key: [self.files[key]] for key in (*SPLITS, "input") if key in self.files}
 
-    def count_items(self, split: str) -> Optional[int]:
+    def count_raw_documents(self, split: str) -> Optional[int]:
         key = "input" if self.shares else split
         return int(_open_parquet(self.files[key]).metadata.num_rows) if self.formats[key] == "parquet" else None
 
-    def iterate_items(self, split: str) -> Iterator[Item]:
+    def iterate_raw_documents(self, split: str) -> Iterator[Item]:
         key = "input" if self.shares else split
         if self.formats[key] == "parquet":
             rows = _read_parquet_rows(self.files[key], list(self.columns[key]))
             yield from ((key, number, row) for number, row in enumerate(rows, 1))
         elif self.formats[key] in ("csv", "tsv"):
-            yield from self._iterate_cells(key)
+            yield from self._iterate_table_records(key)
         else:
             for number, line in enumerate(self.iterate_lines(self.files[key]), 1):
                 if line.strip():
@@ -241,7 +243,7 @@ each line is a sentence."""
         path = self.files[key]
         return read_rows(self.iterate_lines(path, ends=True), path, self.delimiters[key], self.quotes, self.counts)
 
-    def _iterate_cells(self, key: str) -> Iterator[Item]:
+    def _iterate_table_records(self, key: str) -> Iterator[Item]:
         """Yield an item for each record in a CSV or TSV file."""
         rows = enumerate(self._read_rows(key), 1)
         header, names = next((number, row) for number, row in rows if row)
@@ -279,16 +281,18 @@ each line is a sentence."""
             content = tuple(record[column] for column in self.columns[key])
         source, target = content
         if self.lists_are_references and isinstance(target, list):
-            references = [_get_text_pieces(reference, "summary") for reference in target]
+            references = [_list_nonblank_sentences(reference, "summary") for reference in target]
         else:
-            references = [_get_text_pieces(target, "summary")]
+            references = [_list_nonblank_sentences(target, "summary")]
         # A summary with several lines is treated as a list that has already been split into sentences.
         is_list = isinstance(target, list) and not self.lists_are_references
         in_sentences = is_list or all(len(reference) > 1 for reference in references)
-        return Document(_get_text_pieces(source, "document"), references, isinstance(source, list), in_sentences)
+        return Document(
+            _list_nonblank_sentences(source, "document"), references, isinstance(source, list), in_sentences
+        )
 
 
-def _find_matching_names(wanted: str, names: Sequence[str]) -> List[str]:
+def _find_matching_column_names(wanted: str, names: Sequence[str]) -> List[str]:
     """Return all names that are equal to ``wanted``.
 
     If there are none, return the names that differ only in case or in surrounding white space.
@@ -297,7 +301,7 @@ def _find_matching_names(wanted: str, names: Sequence[str]) -> List[str]:
     return exact or [name for name in names if wanted and name.strip().casefold() == wanted.strip().casefold()]
 
 
-def _get_text_pieces(value: Any, what: str) -> List[str]:
+def _list_nonblank_sentences(value: Any, what: str) -> List[str]:
     """Return the non-blank sentences in a list, or the non-blank lines of a string.
 
     Args:
@@ -374,7 +378,7 @@ class SciTldrReader(TableReader):
 The JSON lines of Cachola et al. (2020) contain "source", a list of sentences, and "target", a list of references."""
 
     def __init__(self, args: argparse.Namespace):
-        files = find_jsonl_files(check_exists("--data", args.data, directory=True))
+        files = find_jsonl_files(check_path_exists("--data", args.data, directory=True))
         if not files:
             raise InputError(f"--data {args.data}: no train.jsonl, dev.jsonl or test.jsonl")
         super().__init__(make_jsonl_options(args, files, target_list="references"))

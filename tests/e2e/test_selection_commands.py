@@ -10,7 +10,7 @@ from helpers import run_command
 from toy import PLUGIN, PREPROCESS, SMALL_MODEL, WORDS, summaries
 
 import fairseq_etads  # noqa: F401  # so that checkpoints load
-from fairseq_etads.jobs.labels import open_task
+from fairseq_etads.jobs.labels import create_summarisation_task
 from fairseq_etads.systems.rewards.trained import TaggerSaliency
 
 TRAIN = [
@@ -108,7 +108,9 @@ def test_a_reward_weighs_words_by_the_tagger(work, selectors):
     path = work / "word_tagger/probabilities.words.test"
     if not path.is_file():  # another test also makes it
         run_command(["etads-select", "word_tagger", "--checkpoint", "last", "--subset", "test"], cwd=work)
-    saliency = TaggerSaliency(str(work / "word_tagger/checkpoints/checkpoint_last.pt"), open_task(work / "bin"))
+    saliency = TaggerSaliency(
+        str(work / "word_tagger/checkpoints/checkpoint_last.pt"), create_summarisation_task(work / "bin")
+    )
     _, *lines = path.read_text().splitlines()
     documents = [line.split() for line in (work / "test.source").read_text().splitlines()]
     for line, weights in zip(lines, saliency(documents)):

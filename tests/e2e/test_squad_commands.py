@@ -5,7 +5,7 @@ import torch
 from helpers import run_command
 
 import fairseq_etads  # noqa: F401  # so that checkpoints load
-from fairseq_etads.jobs.labels import open_task
+from fairseq_etads.jobs.labels import create_summarisation_task
 from fairseq_etads.systems.rewards.trained import TaggerSaliency
 
 SMALL = ["--encoder-embed-dim", "16", "--encoder-hidden-size", "16", "--optimizer", "adam", "--lr", "0.02"]
@@ -27,7 +27,9 @@ def test_a_tagger_learns_the_answers(tmp_path):
     command = ["fairseq-train", "squad/prepared/bin", "--user-dir", "fairseq_etads", "--task", "summarization"]
     command += ["--arch", "word_tagger", "--criterion", "selection_nll", "--labels", "squad/prepared/bin", *SMALL]
     run_command([*command, "--save-dir", "runs/saliency"], cwd=tmp_path)
-    tagger = TaggerSaliency(str(tmp_path / "runs/saliency/checkpoint_best.pt"), open_task(tmp_path / "prepared/bin"))
+    tagger = TaggerSaliency(
+        str(tmp_path / "runs/saliency/checkpoint_best.pt"), create_summarisation_task(tmp_path / "prepared/bin")
+    )
     words = ["it", "weighs", "2", "tons"]
     (weights,) = tagger([words])
     salient = dict(zip(words, torch.tensor(weights) > 0.5))

@@ -6,7 +6,13 @@ import pytest
 import torch
 from device_steps import PRETENDED
 
-from fairseq_etads.kernels.focus import EXACT_COLUMNS, FOCUS_FORMS, choose_form_for_kernel, focal_bias, focus_attention
+from fairseq_etads.kernels.focus import (
+    EXACT_COLUMNS,
+    FOCUS_FORMS,
+    choose_focus_implementation_for_kernel,
+    focal_bias,
+    focus_attention,
+)
 from fairseq_etads.kernels.fused_kernels import find_fused_kernel
 
 LENGTH = 100 if PRETENDED else 400
@@ -89,11 +95,11 @@ def test_flex_attention_has_the_gradients_of_a_cpu(side):
 
 def test_the_option_chooses_flex_attention_and_auto_does_not():
     q = torch.zeros(1, 1, 30, 32, device="cuda")
-    assert choose_form_for_kernel("flex", q, torch.float32, 0.0) == "flex"
-    assert choose_form_for_kernel("auto", q, torch.float32, 0.0) != "flex"
+    assert choose_focus_implementation_for_kernel("flex", q, torch.float32, 0.0) == "flex"
+    assert choose_focus_implementation_for_kernel("auto", q, torch.float32, 0.0) != "flex"
     assert (
-        choose_form_for_kernel("flex", q, torch.float32, 0.1)
-        == choose_form_for_kernel("flex", q[..., :8], torch.float32, 0.0)
+        choose_focus_implementation_for_kernel("flex", q, torch.float32, 0.1)
+        == choose_focus_implementation_for_kernel("flex", q[..., :8], torch.float32, 0.0)
         == "bias"
     )
 

@@ -13,7 +13,7 @@ from recurrent import recurrent, recurrent_task
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.search.beam_search import BeamSearch
 from fairseq_etads.search.inference import InferenceModel
-from fairseq_etads.search.strategies import DiverseSiblingsSearch, SamplingWithGreedy, draw_indices
+from fairseq_etads.search.strategies import DiverseSiblingsSearch, SamplingWithGreedyHypothesis, draw_indices
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
@@ -175,7 +175,7 @@ def test_documents_that_are_finished_change_nothing_until_they_leave():
         lambda d: fairseq_search.Sampling(d, 3),
         lambda d: fairseq_search.Sampling(d, sampling_topp=0.6),
         lambda d: fairseq_search.Sampling(d),
-        SamplingWithGreedy,
+        SamplingWithGreedyHypothesis,
     ],
     ids=["topk", "topp", "plain", "greedy"],
 )
@@ -187,7 +187,9 @@ def test_drawn_summaries_have_their_probability(strategy):
     net_input = batch([model], "cpu")["net_input"]
     for number, row in enumerate(found):
         assert len({str(hypothesis["tokens"].tolist()) for hypothesis in row}) > 1
-        for hypothesis in row[1 if strategy is SamplingWithGreedy else 0 :]:  # the greedy one's score is a mark
+        for hypothesis in row[
+            1 if strategy is SamplingWithGreedyHypothesis else 0 :
+        ]:  # the greedy one's score is a mark
             tokens = hypothesis["tokens"].cpu()
             one = {name: value[number : number + 1] for name, value in net_input.items()}
             previous = torch.cat([torch.tensor([EOS]), tokens[:-1]])[None]

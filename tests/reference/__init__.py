@@ -137,7 +137,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "docs/etads.md, neighbours",
             "neighbour_inputs",
-            "models.transformer.NeighbourInputs",
+            "models.transformer.NeighbourProjections",
             "models/test_neighbours.py::test_inputs_and_gradients_are_those_of_the_loop",
         ),
     ],
@@ -387,7 +387,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "combined attention",
             "combined_attention",
-            "attention.combined_log_attention",
+            "attention.combined_attention_log_weights",
             "models/test_sentence_attention.py::test_combined_attention_and_inconsistency_are_the_loops",
         ),
         Equation(
@@ -407,7 +407,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "selection loss",
             "selection_loss",
-            "training.losses.compute_selection_loss",
+            "training.losses.compute_sentence_selection_divergence",
             "training/test_selection_loss.py::test_the_selection_loss_is_the_loop_and_skips_what_has_no_target",
         ),
         Equation(
@@ -427,13 +427,13 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "section 5, extractive features",
             "extractive_features",
-            "systems.abs.features.count_features",
+            "systems.abs.features.count_extractive_features",
             "systems/abs/test_extractive.py::test_the_features_of_each_word_are_those_of_a_loop",
         ),
         Equation(
             "authors' code, extractive features",
             "released_features",
-            "systems.abs.features.count_features",
+            "systems.abs.features.count_extractive_features",
             "systems/abs/test_extractive.py::test_the_released_features_are_those_of_its_code",
         ),
     ],
@@ -466,7 +466,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "Norouzi et al. 2016, distances",
             "edit_distances",
-            "systems.rewards.augmented.compute_edit_distances",
+            "systems.rewards.augmented.compute_edit_count_distribution",
             "systems/rewards/test_reward_augmented.py::test_the_number_of_edits_is_that_of_all_texts_gone_through",
         ),
         Equation(
@@ -543,7 +543,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "reranking",
             "best_combination",
-            "evaluation.reranking.choose_best_combination",
+            "evaluation.reranking.choose_least_repetitive_candidates",
             "evaluation/test_reranking.py::test_it_is_the_best_of_all_combinations",
         ),
     ],

@@ -47,7 +47,7 @@ def make_label_file_name(what: str, unit: str, split: str) -> str:
     return f"{what}.{unit}.{split}"
 
 
-def write_rows(path: Path, header: Dict[str, Any], rows: Iterable[Tuple[str, Sequence[str]]]) -> None:
+def write_label_rows(path: Path, header: Dict[str, Any], rows: Iterable[Tuple[str, Sequence[str]]]) -> None:
     """Write a file with labels or probabilities.
 
     Args:
@@ -84,7 +84,7 @@ class SelectionFile:
                     starts.append(starts[-1] + len(line))
                 complete = int(self.header["documents"]) == len(starts) - 1 and (len(starts) == 1 or line[-1:] == b"\n")
         except FileNotFoundError:
-            raise InputError(f"{option}: there is no {path}; {_make_command(path.name)} creates it") from None
+            raise InputError(f"{option}: there is no {path}; {_name_creating_command(path.name)} creates it") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{option}: {path} is damaged ({type(error).__name__}: {error})") from None
         if not complete:
@@ -126,10 +126,10 @@ class SelectionFile:
         if digest != compute_source_hash(tokens):
             raise InputError(
                 f"{self.path}, line {number + 2}: does not match document {number} (from 0) of the data, so the order "
-                f"or text of documents differs; create the file again with {_make_command(self.path.name)}"
+                f"or text of documents differs; create the file again with {_name_creating_command(self.path.name)}"
             )
         return fields
 
 
-def _make_command(name: str) -> str:
+def _name_creating_command(name: str) -> str:
     return "etads-labels" if name.startswith("labels.") else "etads-select"

@@ -6,7 +6,7 @@ Recall is defined as in the package rouge-score, except that words are not stemm
 from collections import Counter
 from typing import Iterable, List, Sequence, Set, Tuple
 
-from ...text.subsequences import Words, lcs_length, lcs_positions
+from ...text.subsequences import Words, compute_lcs_length, iterate_lcs_positions
 
 
 def compute_sentence_recall(words: Words, reference: Words) -> float:
@@ -15,7 +15,7 @@ def compute_sentence_recall(words: Words, reference: Words) -> float:
     The recall is the length of the longest common subsequence, divided by the length of the reference. It is 0 if the
     reference is empty.
     """
-    return lcs_length(reference, words) / len(reference) if reference else 0.0
+    return compute_lcs_length(reference, words) / len(reference) if reference else 0.0
 
 
 class SummaryRecall:
@@ -32,7 +32,7 @@ class SummaryRecall:
         self._counts = [Counter(sentence) for sentence in document]
         self._reference_counts = Counter(word for sentence in summary for word in sentence)
         self._matched: List[Tuple[Set[int], ...]] = [
-            tuple(set(lcs_positions(sentence, words)) for sentence in summary) for words in document
+            tuple(set(iterate_lcs_positions(sentence, words)) for sentence in summary) for words in document
         ]
 
     def __call__(self, chosen: Iterable[int]) -> float:

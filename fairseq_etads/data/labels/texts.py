@@ -58,7 +58,7 @@ class WordText(NamedTuple):
             marks += word == SENTENCE_MARK
         return found
 
-    def expand_to_tokens(self, values: Sequence[Any]) -> List[Any]:
+    def expand_word_values_to_tokens(self, values: Sequence[Any]) -> List[Any]:
         """Return a value for each token, given a value for each word. The value of sentence marks is None."""
         marked = [None if word == SENTENCE_MARK else value for word, value in zip(self.words, values)]
         return [marked[number] for number in self.word_numbers]

@@ -5,7 +5,7 @@ Importing this module does not import torch or fairseq.
 
 from typing import Sequence
 
-from ...platform.console import check_positive
+from ...platform.console import check_positive_options
 from ...platform.errors import InputError
 
 METRICS = ("mean", "rouge1", "rouge2", "rougeL")
@@ -28,4 +28,4 @@ def check_options(metric: str, metrics: Sequence[str] = METRICS, **numbers: int)
     """Raise InputError if ``metric`` is not in ``metrics``, or if one of the numbers is below 1."""
     if metric not in metrics:
         raise InputError(f"--metric {metric}: choose {', '.join(metrics)}")
-    check_positive(**numbers)
+    check_positive_options(**numbers)

@@ -23,7 +23,7 @@ from ...platform.outputs import write_text
 from ...summarizer import Summarizer
 from ...summarizer.encoded_documents import STATE_BYTES, EncodedDocuments, Hypothesis
 from ...summarizer.summarizer import MAX_TOKENS
-from ...systems.abs.features import FEATURES, parse_weights
+from ...systems.abs.features import FEATURES, parse_extractive_weights
 from ...version import __version__
 from .choices import MERT_FILE, MERT_METRICS, MERT_REPORT, MERT_ROUNDS, MOST_DOCUMENTS, STARTING_POINTS, check_options
 from .mert import NBestList, find_best_weights
@@ -64,7 +64,7 @@ class TuningRound(NamedTuple):
 
 
 @dataclass(frozen=True)
-class WeightTuning:
+class WeightTuningResults:
     """Results of all rounds of weight tuning.
 
     Attributes:
@@ -157,7 +157,7 @@ def tune_weights(
     max_tokens: int = MAX_TOKENS,
     state_bytes: int = STATE_BYTES,
     listener: Optional[TuningListener] = None,
-) -> WeightTuning:
+) -> WeightTuningResults:
     """Tune the weights of the features, or continue an interrupted call with the same arguments.
 
     Round 0 uses the weights in the model folder. If there are none, log p has the weight 1, and all other features have
@@ -202,7 +202,7 @@ def tune_weights(
         VERSION: __version__,
     }
     make = functools.partial(
-        _decode_and_score,
+        _decode_and_score_documents,
         rounds=rounds,
         encoded=encoded,
         decoding=decoding,
@@ -215,7 +215,7 @@ def tune_weights(
             store, rounds, first, lambda so_far: _optimise_weights(so_far, points, seed), make, listener
         )
     signature = f"ROUGE|{scorer.settings.signature(1)}|n:{len(pairs)}|v:{__version__}"
-    return WeightTuning(found, metric, len(pairs), nbest, signature)
+    return WeightTuningResults(found, metric, len(pairs), nbest, signature)
 
 
 def _run_rounds(
@@ -250,10 +250,10 @@ def _choose_first_weights(present: str, path: Path) -> List[float]:
     These are the weights in the model folder or, if --write has overwritten them, the original weights.
     """
     try:
-        first = _normalise_weights(parse_weights(present) or (1.0, 0.0, 0.0, 0.0, 0.0))
+        first = _normalise_weights(parse_extractive_weights(present) or (1.0, 0.0, 0.0, 0.0, 0.0))
     except ValueError as error:
         raise InputError(str(error)) from None
-    head, rounds = TrialStore.read_without_lock(path)
+    head, rounds = TrialStore.read_trials_without_lock(path)
     before = head.get(_FIRST)
     return before if isinstance(before, list) and first in [found.get("weights") for found in rounds] else first
 
@@ -298,7 +298,7 @@ class _CachedScorer:
         return [self._known[text, reference] for text in texts]
 
 
-def _decode_and_score(
+def _decode_and_score_documents(
     number: int,
     weights: List[float],
     *,
@@ -317,7 +317,7 @@ def _decode_and_score(
     listener.on_trial_start(number, rounds, encoded.documents)
     option = format_weights(weights)
     found = encoded.search_n_best(listener.on_documents_summarised, **decoding, **{OPTION: option})
-    counted = parse_weights(option)[1:]
+    counted = parse_extractive_weights(option)[1:]
     lists = []
     for hypotheses, (_, reference) in zip(found, pairs):
         texts = [" ".join(hypothesis.text.split()) for hypothesis in hypotheses]

@@ -66,7 +66,7 @@ def find_upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) ->
     return starts, lines
 
 
-def search_best_value(lists: Sequence[NBestList], weights: Sequence[float], feature: int) -> Tuple[float, float]:
+def find_best_weight_value(lists: Sequence[NBestList], weights: Sequence[float], feature: int) -> Tuple[float, float]:
     """Find the best value of one weight.
 
     This is the middle of the best step, or the current value if no step is better.
@@ -98,11 +98,11 @@ def search_best_value(lists: Sequence[NBestList], weights: Sequence[float], feat
             total += changes[place][1]
             place += 1
         if total > best + _LEAST_GAIN:
-            best_value, best = _find_step_middle(left, right, present), total
+            best_value, best = _find_plateau_midpoint(left, right, present), total
     return best_value, best / len(lists)
 
 
-def _find_step_middle(left: float, right: float, present: float) -> float:
+def _find_plateau_midpoint(left: float, right: float, present: float) -> float:
     """Return the middle of a step of the step function.
 
     If the step has only one edge, the result is the value at a distance of 1 from this edge.
@@ -112,7 +112,7 @@ def _find_step_middle(left: float, right: float, present: float) -> float:
     return left + 1.0 if math.isinf(right) else (left + right) / 2
 
 
-def hill_climb(lists: Sequence[NBestList], weights: Sequence[float]) -> Tuple[List[float], float]:
+def hill_climb_weights(lists: Sequence[NBestList], weights: Sequence[float]) -> Tuple[List[float], float]:
     """Repeatedly change the weight with the largest gain until there is no gain. The first weight is not changed.
 
     Returns:
@@ -120,7 +120,7 @@ def hill_climb(lists: Sequence[NBestList], weights: Sequence[float]) -> Tuple[Li
     """
     found, score = list(weights), compute_mean_score(lists, weights)
     while True:
-        options = [(*search_best_value(lists, found, feature), feature) for feature in range(1, len(found))]
+        options = [(*find_best_weight_value(lists, found, feature), feature) for feature in range(1, len(found))]
         value, best, feature = max(options, key=lambda option: option[1])
         if best <= score + _LEAST_GAIN:
             return found, score
@@ -130,7 +130,7 @@ def hill_climb(lists: Sequence[NBestList], weights: Sequence[float]) -> Tuple[Li
 def find_best_weights(
     lists: Sequence[NBestList], first: Sequence[float], points: int = 20, seed: int = 1
 ) -> Tuple[List[float], float]:
-    """Run :func:`hill_climb` from several starting points, and return the best result.
+    """Run :func:`hill_climb_weights` from several starting points, and return the best result.
 
     Args:
         first: weights of the first starting point. All starting points have the same first weight.
@@ -145,4 +145,4 @@ def find_best_weights(
     starts = [list(first)]
     while len(starts) < points:
         starts.append([first[0], *(numbers.uniform(-_RANGE, _RANGE) for _ in first[1:])])
-    return max((hill_climb(lists, start) for start in starts), key=lambda found: found[1])
+    return max((hill_climb_weights(lists, start) for start in starts), key=lambda found: found[1])

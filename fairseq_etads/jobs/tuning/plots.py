@@ -22,7 +22,7 @@ def _draw_trials(axes: Any, places: List[float], scores: List[float], best: int)
     axes.tick_params(labelsize=8)
 
 
-def _draw_parameter(axes: Any, parameter: Parameter, tuning: Tuning, scores: List[float]) -> None:
+def _draw_scores_by_parameter(axes: Any, parameter: Parameter, tuning: Tuning, scores: List[float]) -> None:
     found = [trial.settings[parameter.name] for trial in tuning.trials]
     # Plot the values in order and evenly spaced, because the values of some parameters have no numeric scale.
     values = [*parameter.values, *(value for value in dict.fromkeys(found) if value not in parameter.values)]
@@ -34,7 +34,7 @@ def _draw_parameter(axes: Any, parameter: Parameter, tuning: Tuning, scores: Lis
     axes.set_title(parameter.name.replace("_", "-"), fontsize=10)
 
 
-def draw_tuning(tuning: Tuning, path: str) -> None:
+def plot_tuning_results(tuning: Tuning, path: str) -> None:
     """Plot the metric of all trials. Identical trials produce identical files.
 
     Args:
@@ -56,7 +56,7 @@ def draw_tuning(tuning: Tuning, path: str) -> None:
         _draw_trials(grid[0], numbers, scores, tuning.best.number)
         grid[0].set_title("trial", fontsize=10)
         for axes, parameter in zip(grid[1:], tuning.space):
-            _draw_parameter(axes, parameter, tuning, scores)
+            _draw_scores_by_parameter(axes, parameter, tuning, scores)
         for axes in grid[panels:]:
             axes.set_visible(False)
         for axes in grid[::columns]:

@@ -19,7 +19,7 @@ _RANDOM_ATTEMPTS = 200
 Key = Tuple[Tuple[str, Any], ...]
 
 
-def check_optuna() -> None:
+def check_optuna_installed() -> None:
     """Raise InputError if Optuna is not installed. Call this function before starting the search."""
     try:
         import optuna  # noqa: F401
@@ -27,7 +27,7 @@ def check_optuna() -> None:
         raise InputError("etads-tune: Optuna is missing: pip install optuna") from None
 
 
-def make_decoding_key(decoding: Dict[str, Any]) -> Key:
+def make_decoding_options_key(decoding: Dict[str, Any]) -> Key:
     """Return a key that is equal for decoding options that produce the same result."""
     return tuple(sorted(decoding.items()))
 
@@ -49,17 +49,17 @@ def propose_settings(
     Returns:
         A dictionary from parameter names to values, or None if all settings have been tried.
     """
-    known = {make_decoding_key(make_decoding_options(chosen, defaults)) for chosen, _ in tried}
+    known = {make_decoding_options_key(make_decoding_options(chosen, defaults)) for chosen, _ in tried}
     for attempt in range(_ATTEMPTS):
         chosen = _ask_optuna(space, defaults, tried, seed, attempt)
-        if make_decoding_key(make_decoding_options(chosen, defaults)) not in known:
+        if make_decoding_options_key(make_decoding_options(chosen, defaults)) not in known:
             return chosen
     numbers = random.Random(f"{seed} {len(tried)}")
     for _ in range(_RANDOM_ATTEMPTS):
         chosen = {}
         for parameter in space:
             chosen[parameter.name] = numbers.choice(list_allowed_values(parameter, chosen, defaults))
-        if make_decoding_key(make_decoding_options(chosen, defaults)) not in known:
+        if make_decoding_options_key(make_decoding_options(chosen, defaults)) not in known:
             return chosen
     return _find_untried_settings(space, defaults, known)  # nearly all settings have been tried, so only a few are left
 
@@ -128,6 +128,6 @@ def _find_untried_settings(
     space: Sequence[Parameter], defaults: Dict[str, Any], known: Set[Key]
 ) -> Optional[Dict[str, Any]]:
     for chosen in _iterate_settings(space, defaults):
-        if make_decoding_key(make_decoding_options(chosen, defaults)) not in known:
+        if make_decoding_options_key(make_decoding_options(chosen, defaults)) not in known:
             return chosen
     return None

@@ -11,7 +11,7 @@ from tabulate import tabulate
 
 from ...evaluation.rouge import METRICS as ROUGE_METRICS
 from ...platform.outputs import open_output, write_text
-from ...summarizer.folder.card import format_as_options
+from ...summarizer.folder.card import format_command_line_options
 from .choices import METRIC_NAMES
 from .tune import Trial, Tuning
 
@@ -34,7 +34,7 @@ def _compute_rouge_f1(trial: Trial) -> Dict[str, float]:
     return {"mean": float(np.mean(means)), **dict(zip(ROUGE_METRICS, means))}
 
 
-def make_rows(tuning: Tuning) -> List[Dict[str, Any]]:
+def make_trial_rows(tuning: Tuning) -> List[Dict[str, Any]]:
     """Return a row for each trial. It contains its index, settings, ROUGE F1 scores and summary statistics."""
     return [{"trial": t.number, **t.settings, **_compute_rouge_f1(t), **t.figures} for t in tuning.trials]
 
@@ -77,7 +77,7 @@ def _format_comparison(tuning: Tuning) -> Dict[str, Any]:
 def format_conclusion(tuning: Tuning) -> str:
     """Return sentences that state whether the best trial is better than the defaults."""
     best, first, metric = tuning.best, tuning.trials[0], METRIC_NAMES[tuning.metric]
-    low, high = tuning.compute_interval(best)
+    low, high = tuning.compute_confidence_interval(best)
     about = f"{best.score(tuning.metric):.2f} [{low:.2f}, {high:.2f}]"
     if best.number == 0:
         others = len(tuning.trials) - 1
@@ -111,8 +111,8 @@ def make_card_note(tuning: Tuning, source: str) -> str:
         f"Chosen by etads-tune on {datetime.date.today().isoformat()}: trial {best.number} of {len(tuning.trials)} "
         f"(seed {tuning.seed}), the best by {METRIC_NAMES[tuning.metric]} on {tuning.documents:,} of {tuning.given:,} "
         f"documents of `{remove_markdown(source)}` (SHA-256 {tuning.fingerprint[:16]}…): {scores[0]:.2f}, and "
-        f"{scores[1]:.2f} with the defaults before, `{format_as_options(first.decoding)}`. The first score is "
-        "optimistic, because it was chosen on these documents. Scores in other sections were made before.\n\n"
+        f"{scores[1]:.2f} with the defaults before, `{format_command_line_options(first.decoding)}`. The first score "
+        "is optimistic, because it was chosen on these documents. Scores in other sections were made before.\n\n"
         f"`{tuning.signature}`"
     )
 
@@ -136,19 +136,19 @@ def tuning_to_dict(tuning: Tuning) -> Dict[str, Any]:
             "trial": best.number,
             "decoding": best.decoding,
             "score": best.score(tuning.metric),
-            "interval": list(tuning.compute_interval(best)),
+            "interval": list(tuning.compute_confidence_interval(best)),
             "against_defaults": _format_comparison(tuning) if best.number else None,
         },
         "trials": [
             {**row, "decoding": trial.decoding, "seconds": trial.seconds}
-            for row, trial in zip(make_rows(tuning), tuning.trials)
+            for row, trial in zip(make_trial_rows(tuning), tuning.trials)
         ],
     }
 
 
 def write_tables(tuning: Tuning, out: Path) -> None:
     """Write trials.csv and tuning.json to a folder."""
-    table = make_rows(tuning)
+    table = make_trial_rows(tuning)
     with open_output(out / "trials.csv", newline="") as file:
         writer = csv.DictWriter(file, list(table[0]))
         writer.writeheader()

@@ -150,9 +150,9 @@ def _choose_default_values(name: str, present: Any, lengths: Sequence[int]) -> T
         return option.choices
     middle, longest = np.percentile(lengths, [50, 99], method="nearest").astype(int).tolist()
     if name == "min_len":
-        values: Sequence[Any] = _choose_few_integers(min(1, present), max(1, middle))
+        values: Sequence[Any] = _choose_about_ten_integers(min(1, present), max(1, middle))
     elif name == "max_len":
-        values = _choose_few_integers(max(1, middle), max(1, longest))
+        values = _choose_about_ten_integers(max(1, middle), max(1, longest))
     elif "tuned" in DECLARED[option.declared].metadata:
         values = DECLARED[option.declared].metadata["tuned"]
     else:
@@ -162,7 +162,7 @@ def _choose_default_values(name: str, present: Any, lengths: Sequence[int]) -> T
     return tuple(sorted({*values, present}))
 
 
-def _choose_few_integers(low: int, high: int) -> List[int]:
+def _choose_about_ten_integers(low: int, high: int) -> List[int]:
     """Return about ten integers between ``low`` and ``high``."""
     return [*range(low, high, max(1, round((high - low) / 10))), high]
 

@@ -66,11 +66,11 @@ class TrialStore:
                 )
             if number:
                 self.trials.append(record)
-            elif _remove_version(record) != _remove_version(head):
-                self._raise_mismatch(_remove_version(record), _remove_version(head))
+            elif _remove_project_version(record) != _remove_project_version(head):
+                self._raise_settings_mismatch(_remove_project_version(record), _remove_project_version(head))
         return whole
 
-    def _raise_mismatch(self, before: Dict[str, Any], head: Dict[str, Any]) -> None:
+    def _raise_settings_mismatch(self, before: Dict[str, Any], head: Dict[str, Any]) -> None:
         differ = (
             " and ".join(find_differing_settings(before.get("settings") or {}, head["settings"]))
             or "version of this format"
@@ -80,7 +80,7 @@ class TrialStore:
         )
 
     @staticmethod
-    def read_without_lock(path: Path) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
+    def read_trials_without_lock(path: Path) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
         """Read the settings and the trials from a file without opening it for writing.
 
         If the file does not exist, both results are empty.
@@ -114,7 +114,7 @@ class TrialStore:
         self.close()
 
 
-def _remove_version(head: Dict[str, Any]) -> Dict[str, Any]:
+def _remove_project_version(head: Dict[str, Any]) -> Dict[str, Any]:
     """Return the first record of a file without the version of this project."""
     settings = head.get("settings")
     if not isinstance(settings, dict):

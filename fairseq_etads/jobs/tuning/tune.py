@@ -26,7 +26,7 @@ from ...summarizer.summarizer import MAX_TOKENS
 from ...text.checksums import Checksums, compute_sha256
 from ...version import get_version
 from .choices import MOST_DOCUMENTS, TRIALS, TRIALS_FILE, check_options
-from .proposals import check_optuna, propose_settings
+from .proposals import check_optuna_installed, propose_settings
 from .space import Parameter, make_decoding_options, make_search_space
 from .store import VERSION, TrialStore
 
@@ -100,7 +100,7 @@ class Tuning:
         """Return the first of the trials with the highest score."""
         return find_best_trial(self.trials, self.metric)
 
-    def compute_interval(self, trial: Trial) -> Tuple[float, float]:
+    def compute_confidence_interval(self, trial: Trial) -> Tuple[float, float]:
         """Return the 95 % confidence interval of a trial's mean score."""
         low, high = bootstrap_intervals(trial.get_document_scores(self.metric), RESAMPLES, RESAMPLING_SEED).tolist()
         return low, high
@@ -170,13 +170,13 @@ def tune(
         InputError: Optuna is not installed, a text or an option is invalid, or the trials in ``out`` are damaged or
             used other settings.
     """
-    check_optuna()
+    check_optuna_installed()
     listener = listener or TuningListener()
     check_options(metric, trials=trials, documents=most_documents, max_tokens=max_tokens)
     pairs = choose_pairs(documents, references, most_documents, seed, listener)
     out.mkdir(parents=True, exist_ok=True)
     scoring = RougeSettings().signature(1)
-    defaults = _read_first_defaults(out / TRIALS_FILE, summarizer.config.decoding)
+    defaults = _read_first_trial_options(out / TRIALS_FILE, summarizer.config.decoding)
     lengths = [summarizer.token_count(reference) for _, reference in pairs]
     space = make_search_space(search, ranges or {}, defaults, lengths)
     encoded = EncodedDocuments(summarizer, [document for document, _ in pairs], max_tokens, state_bytes)
@@ -223,12 +223,12 @@ def choose_pairs(
     return pairs
 
 
-def _read_first_defaults(path: Path, present: Dict[str, Any]) -> Dict[str, Any]:
+def _read_first_trial_options(path: Path, present: Dict[str, Any]) -> Dict[str, Any]:
     """Return the decoding options for trial 0.
 
     These are the defaults of the model folder or, if --write has replaced them, the previous defaults.
     """
-    head, trials = TrialStore.read_without_lock(path)
+    head, trials = TrialStore.read_trials_without_lock(path)
     before = head.get(_DEFAULTS)
     if isinstance(before, dict) and present in [trial.get("decoding") for trial in trials[1:]]:
         return before
@@ -289,7 +289,7 @@ class _Study:
             self.store.append(self._run_trial(number, settings))
             found.append(Trial.from_record(self.store.trials[-1]))
             if number == first:
-                self._report_kept_trials()
+                self._report_encoder_state_memory()
             self.listener.on_trial_end(found[-1], find_best_trial(found, self.metric))
 
     def _propose_next_settings(self, found: Sequence[Trial]) -> Optional[Dict[str, Any]]:
@@ -328,7 +328,7 @@ class _Study:
             "trial"
         ]
 
-    def _report_kept_trials(self) -> None:
+    def _report_encoder_state_memory(self) -> None:
         kept, documents = self.encoded.encoded_once, self.encoded.documents
         about = f"encoder states take {self.encoded.state_bytes / 2**20:,.1f} MiB"
         if kept < documents:

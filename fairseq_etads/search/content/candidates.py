@@ -63,7 +63,7 @@ def choose_sentences(
     """
     document = [stem_words(sentence) for sentence in sentences]
     expected = ExpectedNgrams(
-        model.predict_items(document, pad_probabilities(probabilities, len(sentences))), model.length
+        model.predict_ngram_probabilities(document, pad_probabilities(probabilities, len(sentences))), model.length
     )
     candidates = merge_sentences(sentences, document, written)
     words = [stem_words(candidate.words) for candidate in candidates]

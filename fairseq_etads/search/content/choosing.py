@@ -77,7 +77,7 @@ def choose_sentence_set(
             size = sum(len(sentences[number]) for number in kept)
             for number in usable:
                 if size + len(sentences[number]) > most_words or any(
-                    _are_alike(words, number, other) for other in kept
+                    _are_similar_sentences(words, number, other) for other in kept
                 ):
                     continue
                 numbers = tuple(sorted((*kept, number)))
@@ -91,7 +91,7 @@ def choose_sentence_set(
     return list(best)
 
 
-def _are_alike(words: Sequence[Set[str]], one: int, other: int) -> bool:
+def _are_similar_sentences(words: Sequence[Set[str]], one: int, other: int) -> bool:
     """Return whether two sentences are identical or have too many words in common."""
     common = len(words[one] & words[other])
     return one == other or common > SAME * min(len(words[one]), len(words[other]))

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import List, Sequence
 
-from ...text.subsequences import iterate_ngrams, lcs_length
+from ...text.subsequences import compute_lcs_length, iterate_ngrams
 
 
 def compute_consensus(hypotheses: Sequence[Sequence[str]], counts: Sequence[bool]) -> List[float]:
@@ -30,7 +30,7 @@ def compute_similarity(one: Sequence[str], other: Sequence[str]) -> float:
     """Compute the mean of ROUGE-1, ROUGE-2 and ROUGE-L (F1) between two texts. Each text is treated as one sentence."""
     common = [_count_common_ngrams(one, other, order) for order in (1, 2)]
     sizes = [max(len(one) - order, 0) + max(len(other) - order, 0) for order in (0, 1)]
-    rows = [*zip(common, sizes), (lcs_length(one, other), sizes[0])]
+    rows = [*zip(common, sizes), (compute_lcs_length(one, other), sizes[0])]
     return sum(2 * number / size for number, size in rows if number) / len(rows)
 
 

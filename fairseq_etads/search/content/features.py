@@ -27,17 +27,17 @@ WIDTHS = {1: 21, 2: 26}
 """A dictionary from the number of words in a gram to the number of features."""
 
 
-def count_summary_grams(sentences: Sentences, order: int) -> "Counter[Gram]":
+def count_summary_ngrams(sentences: Sentences, order: int) -> "Counter[Gram]":
     """Count the grams in a summary. As in ROUGE, grams may cross sentence boundaries."""
     return Counter(iterate_ngrams([word for sentence in sentences for word in sentence], order))
 
 
-def count_document_grams(sentences: Sentences, order: int) -> "Counter[Gram]":
+def count_document_ngrams(sentences: Sentences, order: int) -> "Counter[Gram]":
     """Count the grams in a document. Grams do not cross sentence boundaries."""
     return Counter(gram for sentence in sentences for gram in iterate_ngrams(sentence, order))
 
 
-class PriorProbabilities:
+class NgramPriorProbabilities:
     """The prior probabilities of items.
 
     Consider the training documents that contain an item. The prior of the item is the proportion of these documents
@@ -53,14 +53,14 @@ class PriorProbabilities:
         self.counts, self.base = counts, base
 
     @classmethod
-    def from_pairs(cls, pairs: Iterator[Tuple[Sentences, Sentences]]) -> "PriorProbabilities":
+    def from_pairs(cls, pairs: Iterator[Tuple[Sentences, Sentences]]) -> "NgramPriorProbabilities":
         """Count the items in all pairs of document and summary."""
         found: Dict[Item, List[int]] = {}
         totals: Dict[Tuple[int, int], List[int]] = defaultdict(lambda: [2, 1])
         for document, summary in pairs:
             for order, most in MOST_COUNTED.items():
-                wanted = count_summary_grams(summary, order)
-                for gram, number in count_document_grams(document, order).items():
+                wanted = count_summary_ngrams(summary, order)
+                for gram, number in count_document_ngrams(document, order).items():
                     has = wanted.get(gram, 0)
                     for count in range(1, min(number, most) + 1):
                         for row in (found.setdefault((gram, count), [0, 0]), totals[order, count]):
@@ -69,9 +69,9 @@ class PriorProbabilities:
         base = {key: row[1] / row[0] for key, row in totals.items()}
         return cls({item: (row[0], row[1]) for item, row in found.items()}, base)
 
-    def keep_frequent(self, least: int) -> "PriorProbabilities":
+    def keep_frequent_ngrams(self, least: int) -> "NgramPriorProbabilities":
         """Return a copy without the items that occur in fewer than ``least`` documents."""
-        return PriorProbabilities({item: row for item, row in self.counts.items() if row[0] >= least}, self.base)
+        return NgramPriorProbabilities({item: row for item, row in self.counts.items() if row[0] >= least}, self.base)
 
     def compute_prior_features(self, item: Item, without: int = -1) -> Tuple[float, float]:
         """Return the logit of an item's prior, and log(1 + number of documents that contain the item).
@@ -112,7 +112,7 @@ class FeatureTable(NamedTuple):
 def make_feature_tables(
     document: Sentences,
     probabilities: Sequence[float],
-    priors: PriorProbabilities,
+    priors: NgramPriorProbabilities,
     summary: Sentences = (),
     held_out: bool = False,
 ) -> Dict[int, FeatureTable]:
@@ -125,18 +125,18 @@ def make_feature_tables(
         summary: the stems of each sentence in the reference summary, from which labels are computed.
         held_out: whether to exclude this pair of document and summary from the priors.
     """
-    places = {order: _find_sentences_of_grams(document, order) for order in MOST_COUNTED}
+    places = {order: _find_sentences_of_ngrams(document, order) for order in MOST_COUNTED}
     by_probability = sorted(range(len(document)), key=lambda number: (-probabilities[number], number))
     ranks = {number: rank for rank, number in enumerate(by_probability)}
     word_priors: Dict[Gram, float] = {}
     found = {}
     for order, most in MOST_COUNTED.items():
-        wanted: Mapping[Gram, int] = count_summary_grams(summary, order)
+        wanted: Mapping[Gram, int] = count_summary_ngrams(summary, order)
         items: List[Item] = []
         rows: List[List[float]] = []
         labels: List[bool] = []
         for gram, numbers in places[order].items():
-            common = _compute_gram_features(numbers, probabilities, ranks, len(document))
+            common = _compute_ngram_features(numbers, probabilities, ranks, len(document))
             if order == 2:
                 first, second = word_priors[gram[:1]], word_priors[gram[1:]]
                 common += [first, second, min(first, second)]
@@ -154,7 +154,7 @@ def make_feature_tables(
     return found
 
 
-def _find_sentences_of_grams(document: Sentences, order: int) -> Dict[Gram, List[int]]:
+def _find_sentences_of_ngrams(document: Sentences, order: int) -> Dict[Gram, List[int]]:
     """Return a dictionary from grams to the sorted sentence indices of all their occurrences."""
     found: Dict[Gram, List[int]] = {}
     for number, sentence in enumerate(document):
@@ -163,7 +163,7 @@ def _find_sentences_of_grams(document: Sentences, order: int) -> Dict[Gram, List
     return found
 
 
-def _compute_gram_features(
+def _compute_ngram_features(
     numbers: List[int], probabilities: Sequence[float], ranks: Mapping[int, int], sentences: int
 ) -> List[float]:
     """Return the features of a gram: its frequency, and the probabilities, positions and ranks of its sentences."""

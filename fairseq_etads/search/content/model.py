@@ -14,7 +14,7 @@ from numpy.lib import format as npy
 
 from ...platform.errors import InputError
 from ...platform.outputs import open_binary_output
-from .features import MOST_COUNTED, WIDTHS, Item, PriorProbabilities, Sentences, make_feature_tables
+from .features import MOST_COUNTED, WIDTHS, Item, NgramPriorProbabilities, Sentences, make_feature_tables
 
 FILE = "content.npz"
 """Name of the file that contains the content model in a run folder or model folder."""
@@ -58,15 +58,15 @@ class ContentModel(NamedTuple):
         networks: a dictionary from the number of words in a gram to the network for such grams.
         length: the mean number of words in a training summary.
         of_extractor: whether an extractor predicts the probabilities of sentences. Otherwise, they depend on the
-            positions of the sentences (:func:`~.reranking.make_position_probabilities`).
+            positions of the sentences (:func:`~.reranking.make_positional_sentence_probabilities`).
     """
 
-    priors: PriorProbabilities
+    priors: NgramPriorProbabilities
     networks: Mapping[int, FeatureNetwork]
     length: float
     of_extractor: bool = True
 
-    def predict_items(self, document: Sentences, probabilities: Sequence[float]) -> Dict[Item, float]:
+    def predict_ngram_probabilities(self, document: Sentences, probabilities: Sequence[float]) -> Dict[Item, float]:
         """Predict, for each item of a document, the probability that the summary contains it.
 
         Args:
@@ -82,7 +82,7 @@ class ContentModel(NamedTuple):
 
     def get_stored_counts(self) -> Dict[Item, Tuple[int, int]]:
         """Return the counts of the items that :meth:`save` stores, without the rarest items."""
-        items = self.priors.keep_frequent(LEAST_DOCUMENTS).counts
+        items = self.priors.keep_frequent_ngrams(LEAST_DOCUMENTS).counts
         kept: Dict[Item, Tuple[int, int]] = {}
         size = 0
         for item in sorted(items, key=lambda item: (-items[item][0], item))[:MOST_STORED]:
@@ -143,7 +143,7 @@ class ContentModel(NamedTuple):
         if not 0 <= length <= _MOST_WORDS or not all(0 <= value <= 1 for value in base.values()):
             raise ValueError("a number is impossible")
         of_extractor = bool(stored.get("of_extractor", True))  # older files do not contain this entry
-        return cls(PriorProbabilities(counts, base), networks, length, of_extractor)
+        return cls(NgramPriorProbabilities(counts, base), networks, length, of_extractor)
 
 
 def _make_network(stored: Mapping[str, np.ndarray], order: int) -> FeatureNetwork:

@@ -30,7 +30,7 @@ def split_sentences(words: Sequence[str]) -> List[List[str]]:
     return [sentence for sentence in found if sentence]
 
 
-def make_position_probabilities(sentences: int) -> List[float]:
+def make_positional_sentence_probabilities(sentences: int) -> List[float]:
     """Return sentence probabilities that depend only on positions, for use without an extractor: 1, 1/2, 1/3, …"""
     return [1 / (position + 1) for position in range(sentences)]
 
@@ -63,7 +63,9 @@ class Reranker(NamedTuple):
                 the consensus of the others.
         """
         sentences = [stem_words(sentence) for sentence in split_sentences(join_words(document, self.subwords)[0])]
-        items = self.model.predict_items(sentences, make_position_probabilities(len(sentences)))
+        items = self.model.predict_ngram_probabilities(
+            sentences, make_positional_sentence_probabilities(len(sentences))
+        )
         expected = ExpectedNgrams(items, self.model.length)
         words = [join_words(tokens, self.subwords)[0] for tokens in hypotheses]
         texts = [stem_words([word for word in one if word != SENTENCE_MARK]) for one in words]

@@ -39,7 +39,7 @@ A summary can be wrong: words and numbers may be left out, mixed up or made up. 
 """
 
 
-class CardInfo(NamedTuple):
+class ModelCardMetadata(NamedTuple):
     """Information in the model card that is not stored in config.json.
 
     Attributes:
@@ -88,7 +88,7 @@ def read_scores(path: Path) -> Any:
     return report
 
 
-def make_model_card(config: FolderConfig, parameters: int, words: Dict[str, int], info: CardInfo) -> str:
+def make_model_card(config: FolderConfig, parameters: int, words: Dict[str, int], info: ModelCardMetadata) -> str:
     """Create the text of the model card, README.md.
 
     Args:
@@ -113,14 +113,14 @@ def make_model_card(config: FolderConfig, parameters: int, words: Dict[str, int]
     return "\n".join(part for part in parts if part)
 
 
-def _format_front_matter(info: CardInfo) -> str:
+def _format_front_matter(info: ModelCardMetadata) -> str:
     lines = ["---", "library_name: fairseq-etads", "pipeline_tag: summarization"]
     lines += [f"license: {info.license}"] if info.license else []
     lines += [f"language: {info.language}"] if info.language else []
     return "\n".join([*lines, "---\n"])
 
 
-def _format_texts_section(config: FolderConfig, words: Dict[str, int], info: CardInfo) -> str:
+def _format_texts_section(config: FolderConfig, words: Dict[str, int], info: ModelCardMetadata) -> str:
     task, text = config.task, config.text
     subwords = {"subword_nmt": "BPE", **OPAQUE}.get(text["subwords"], text["subwords"] or "whole words")
     case = "kept" if text["keep_case"] else "lowered"
@@ -152,24 +152,26 @@ def _format_texts_section(config: FolderConfig, words: Dict[str, int], info: Car
 """
 
 
-def _format_data_section(info: CardInfo) -> str:
+def _format_data_section(info: ModelCardMetadata) -> str:
     lines = []
     lengths = info.prepared_report.get("lengths")
     if isinstance(lengths, dict):
         lines = ["| part | lines | mean tokens | longest |", "|---|---|---|---|"]
         for name, numbers in lengths.items():
             if isinstance(numbers, dict):
-                cells = [_format_cell(numbers.get(key)) for key in ("lines", "mean tokens", "max tokens")]
-                lines.append(f"| {_format_cell(name)} | {' | '.join(cells)} |")
+                cells = [_format_table_cell(numbers.get(key)) for key in ("lines", "mean tokens", "max tokens")]
+                lines.append(f"| {_format_table_cell(name)} | {' | '.join(cells)} |")
     corpus = info.text_report.get("corpus") or info.text_report.get("kind")
-    origin = f"Corpus: {_format_cell(corpus)}.\n" if isinstance(corpus, str) else ""
+    origin = f"Corpus: {_format_table_cell(corpus)}.\n" if isinstance(corpus, str) else ""
     if not lines and not origin:
         return ""
     return "\n".join(["## Training data\n", origin, *lines, ""])
 
 
-def _format_training_section(config: FolderConfig, info: CardInfo) -> str:
-    versions = ", ".join(f"{_format_cell(name)} {_format_cell(version)}" for name, version in config.made_by.items())
+def _format_training_section(config: FolderConfig, info: ModelCardMetadata) -> str:
+    versions = ", ".join(
+        f"{_format_table_cell(name)} {_format_table_cell(version)}" for name, version in config.made_by.items()
+    )
     command = f"\n```sh\n{info.command.strip()}\n```\n" if info.command else ""
     return f"## Training\n{command}\nExported with {versions}; weights are stored as {config.weights['dtype']}.\n"
 
@@ -180,12 +182,12 @@ def _format_score_rows(report: Any) -> List[str]:
         numbers = [score["f1"], score["precision"], score["recall"], *(score["f1_interval"] or ())]
         f1, precision, recall, *interval = (f"{float(number):.2f}" for number in numbers)
         shown = " to ".join(interval) or "not computed"
-        rows.append(f"| ROUGE-{_format_cell(name[5:])} | {f1} | {precision} | {recall} | {shown} |")
+        rows.append(f"| ROUGE-{_format_table_cell(name[5:])} | {f1} | {precision} | {recall} | {shown} |")
     signature = re.sub(r"[`\r\n]", " ", str(report["signature"]))[:500]
     return [*rows, "", f"`{signature}`"]
 
 
-def _format_scores_section(info: CardInfo) -> str:
+def _format_scores_section(info: ModelCardMetadata) -> str:
     if info.scores is None:
         return ""
     head = ["## Scores\n", "| metric | F1 | P | R | 95 % interval of F1 |", "|---|---|---|---|---|"]
@@ -194,12 +196,13 @@ def _format_scores_section(info: CardInfo) -> str:
 
 def format_defaults_section(config: FolderConfig, note: str = "") -> str:
     """Create the section about the decoding defaults. ``note`` explains how they were chosen."""
-    return f"## Defaults of decoding\n\n`{format_as_options(config.decoding)}`; every call can override them.\n" + (
-        f"\n{note}\n" if note else ""
+    return (
+        f"## Defaults of decoding\n\n`{format_command_line_options(config.decoding)}`; every call can override them.\n"
+        + (f"\n{note}\n" if note else "")
     )
 
 
-def format_as_options(decoding: Dict[str, Any]) -> str:
+def format_command_line_options(decoding: Dict[str, Any]) -> str:
     """Format decoding options as command-line arguments."""
     given = (
         (format_option_name(name) if value else f"--no-{format_option_name(name)[2:]}")
@@ -210,7 +213,7 @@ def format_as_options(decoding: Dict[str, Any]) -> str:
     return " ".join(given)
 
 
-def _format_cell(value: Any) -> str:
+def _format_table_cell(value: Any) -> str:
     """Format a value as the text of a table cell."""
     shown = f"{value:,}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
     return re.sub(r"[|`<>\r\n]", " ", shown)[:200]

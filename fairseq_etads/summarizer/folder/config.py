@@ -125,7 +125,7 @@ def read_config(folder: Path) -> FolderConfig:
     if path.stat().st_size > _LARGEST_FILE:
         raise InputError(f"{path}: {path.stat().st_size:,} bytes are not the settings of a model. {ADVICE}")
     try:
-        content = json.loads(path.read_bytes().decode("utf-8"), parse_constant=_reject_constant)
+        content = json.loads(path.read_bytes().decode("utf-8"), parse_constant=_reject_json_constant)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise InputError(f"{path} is damaged ({reason}). {ADVICE}") from None
@@ -135,7 +135,7 @@ def read_config(folder: Path) -> FolderConfig:
         raise InputError(f"{path}: {problem}") from None
 
 
-def _reject_constant(text: str) -> NoReturn:
+def _reject_json_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not a number")
 
 
@@ -184,7 +184,7 @@ def _check_section(section: str, values: Dict[str, Any], wanted: _Entries, perha
             raise _ConfigError(f'"{section}": "{name}" is {_shorten_value(values[name])}, not {what}. {ADVICE}')
 
 
-def _is_length(value: Any) -> bool:
+def _is_text_length(value: Any) -> bool:
     return type(value) is int and 1 <= value <= _LONGEST_TEXT
 
 
@@ -192,18 +192,18 @@ def _is_fingerprint(value: Any) -> bool:
     return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{16}", value) is not None
 
 
-def _is_mapping_of(of: Callable[[Any], bool], name: str = ".+") -> Callable[[Any], bool]:
+def _make_mapping_check(of: Callable[[Any], bool], name: str = ".+") -> Callable[[Any], bool]:
     return lambda value: (
         isinstance(value, dict) and all(re.fullmatch(name, key) and of(entry) for key, entry in value.items())
     )
 
 
-def _is_one_of(*choices: Any) -> Tuple[Callable[[Any], bool], str]:
+def _make_choice_check(*choices: Any) -> Tuple[Callable[[Any], bool], str]:
     shown = ", ".join("null" if choice is None else str(choice) for choice in choices)
     return lambda value: isinstance(value, (str, type(None))) and value in choices, f"one of {shown}"
 
 
-_LENGTH = (_is_length, f"a number of tokens from 1 to {_LONGEST_TEXT:,}")
+_LENGTH = (_is_text_length, f"a number of tokens from 1 to {_LONGEST_TEXT:,}")
 _FLAG = (lambda value: isinstance(value, bool), "true or false")
 _FINGERPRINT = (_is_fingerprint, "16 hexadecimal digits")
 _TASK = {
@@ -212,23 +212,26 @@ _TASK = {
     "left_pad_source": _FLAG,
     "source_dictionary": _FINGERPRINT,
     "target_dictionary": _FINGERPRINT,
-    "factor_dictionaries": (_is_mapping_of(_is_fingerprint, "[A-Za-z0-9_-]+"), "fingerprints by the names of factors"),
+    "factor_dictionaries": (
+        _make_mapping_check(_is_fingerprint, "[A-Za-z0-9_-]+"),
+        "fingerprints by the names of factors",
+    ),
 }
 _PERHAPS_OF_TASK: _Entries = {
     "summary_lengths": (are_percentiles, "percentiles of lengths, by percent"),
     "document_surprisal": (surprisal.are_percentiles, "percentiles of surprisals in bits, by percent"),
 }
 _TEXT = {
-    "words": _is_one_of(*WORD_KINDS),
+    "words": _make_choice_check(*WORD_KINDS),
     "keep_case": _FLAG,
     # sacremoses uses the language code as part of a file name, so only letters are allowed.
     "language": (lambda value: isinstance(value, str) and bool(re.fullmatch("[a-z]{2,3}", value)), "a language's code"),
-    "sentence_marks": _is_one_of(*MARKS),
-    "subwords": _is_one_of(None, *SUBWORDS),
+    "sentence_marks": _make_choice_check(*MARKS),
+    "subwords": _make_choice_check(None, *SUBWORDS),
 }
 _WEIGHTS = {
-    "dtype": _is_one_of(*DTYPES),
-    "shared": (_is_mapping_of(lambda value: isinstance(value, str)), "names of weights"),
+    "dtype": _make_choice_check(*DTYPES),
+    "shared": (_make_mapping_check(lambda value: isinstance(value, str)), "names of weights"),
 }
 
 

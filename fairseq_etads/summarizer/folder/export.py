@@ -28,7 +28,7 @@ from ...text.checksums import NAME as CHECKSUMS
 from ...text.checksums import Checksums
 from ...text.picking import FACTOR
 from ...text.subwords import SUBWORDS
-from ...text.tokenizer import TextConfig
+from ...text.tokenizer import TextTokenizerConfig
 from ...training.task import SummarizationTask
 from ...version import get_version
 from ...vocabulary.dictionary import count_known_words, get_known_word_counts
@@ -103,7 +103,7 @@ def export_folder(
     call_options.make_call_settings(usual, decoding, get_pointer(model) is not None)
     if SHORTLIST in source.extra_files:
         read_shortlist(source.extra_files[SHORTLIST], task.source_dictionary, task.target_dictionary)
-    tensors, shared = convert_for_storage(model.state_dict(), dtype)
+    tensors, shared = convert_weights_for_storage(model.state_dict(), dtype)
     config = FolderConfig(
         architecture=_get_architecture(cfg),
         model=_get_plain_options(cfg, source.checkpoint),
@@ -121,7 +121,7 @@ def export_folder(
         _write_files(partial, source, config, tensors, task)
         (partial / CARD).write_bytes(write_card(exported).encode("utf-8", "replace"))
         Checksums(partial).add(*dict.fromkeys([*list_needed_files(config), *extra]))
-        _test_folder(partial, tensors)
+        _verify_exported_folder(partial, tensors)
     return exported
 
 
@@ -132,7 +132,7 @@ def _write_files(
     (folder / CONFIG).write_bytes(config.to_json().encode())
     write_weights(folder / WEIGHTS, tensors)
     _write_dictionaries(folder, task)
-    _copy_files(folder, source, config)
+    _copy_auxiliary_files(folder, source, config)
 
 
 def _check_extractor(source: ExportSource, model: Any) -> None:
@@ -177,7 +177,7 @@ def _write_extractor(folder: Path, source: ExportSource, dtype: str) -> str:
         raise InputError(
             f"--extractor {source.checkpoint}: not a sentence extractor (--arch pooled_extractor, sentence_extractor)"
         )
-    tensors, shared = convert_for_storage(model.state_dict(), dtype)
+    tensors, shared = convert_weights_for_storage(model.state_dict(), dtype)
     config = FolderConfig(
         architecture=_get_architecture(cfg),
         model=_get_plain_options(cfg, source.checkpoint, extracts=True),
@@ -272,7 +272,7 @@ def _make_text_settings(options: Dict[str, Any]) -> Dict[str, Any]:
     given = {name.replace("-", "_"): value for name, value in options.items()}
     settings = {
         name[len("text_") :]: given.get(name, default)
-        for name, default in vars(TextConfig()).items()
+        for name, default in vars(TextTokenizerConfig()).items()
         if name != "_name"
     }
     settings = {name: value if isinstance(value, bool) else str(value) for name, value in settings.items()}
@@ -307,7 +307,7 @@ def _write_dictionary(path: Path, dictionary: Dictionary, words: int, known: int
     path.write_bytes("".join(lines).encode())
 
 
-def _copy_files(folder: Path, source: ExportSource, config: FolderConfig) -> None:
+def _copy_auxiliary_files(folder: Path, source: ExportSource, config: FolderConfig) -> None:
     """Copy the subword model, the dictionaries of source factors and all extra files to a model folder."""
     files = dict(source.extra_files)
     for option, name in config.subword_files.items():
@@ -319,7 +319,7 @@ def _copy_files(folder: Path, source: ExportSource, config: FolderConfig) -> Non
         shutil.copyfile(path, folder / name)
 
 
-def _test_folder(folder: Path, tensors: Dict[str, torch.Tensor]) -> None:
+def _verify_exported_folder(folder: Path, tensors: Dict[str, torch.Tensor]) -> None:
     """Load the new folder as a test, and compare its weights with the original weights.
 
     Raises:
@@ -340,7 +340,7 @@ def get_versions() -> Dict[str, Any]:
     return found
 
 
-def convert_for_storage(state: Dict[str, Tensor], dtype: str) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
+def convert_weights_for_storage(state: Dict[str, Tensor], dtype: str) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
     """Convert the weights of a model to the form in which they are stored.
 
     Args:

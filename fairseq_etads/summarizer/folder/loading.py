@@ -20,8 +20,8 @@ from ...search.content.model import ContentModel
 from ...text.checksums import NAME as CHECKSUMS
 from ...text.checksums import Checksums
 from ...text.picking import FILE as PICKING
-from ...text.picking import PickingSettings
-from ...text.tokenizer import TextConfig, TextTokenizer
+from ...text.picking import SentencePickingSettings
+from ...text.tokenizer import TextTokenizer, TextTokenizerConfig
 from ...training.options import SummarizationConfig
 from ...training.task import SummarizationTask
 from ...vocabulary.shortlist import Shortlist
@@ -65,7 +65,7 @@ class LoadedExtractor(NamedTuple):
     """
 
     loaded: LoadedFolder
-    picking: PickingSettings
+    picking: SentencePickingSettings
     content: Optional[ContentModel] = None
 
 
@@ -80,7 +80,7 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
         InputError: the folder is not a model folder, is damaged or incomplete, or was created by a later version.
     """
     config = read_config(folder)
-    _verify_files(folder, config)
+    _verify_file_checksums(folder, config)
     weights = WeightsFile(folder / WEIGHTS, config.weights["shared"], ADVICE)
     _check_options(folder, config, weights, is_extractor)
     task = make_task(folder, config)
@@ -92,7 +92,7 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
         model = _build_model(folder, config, task)
     model.load_state_dict(weights.read_weights(model.state_dict()), strict=True)
     tokenizer = TextTokenizer(
-        TextConfig(**{f"text_{name}": v for name, v in config.text.items() if name != "subwords"})
+        TextTokenizerConfig(**{f"text_{name}": v for name, v in config.text.items() if name != "subwords"})
     )
     shortlist = None
     if (folder / SHORTLIST).is_file():
@@ -103,7 +103,7 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
         if content.of_extractor:
             raise InputError(f"{folder / CONTENT} needs an extractor's probabilities. {ADVICE}")
     if not is_extractor and (folder / EXTRACTOR).is_dir():
-        picking = PickingSettings.read(folder / EXTRACTOR / PICKING, ADVICE)
+        picking = SentencePickingSettings.read(folder / EXTRACTOR / PICKING, ADVICE)
         loaded = load_folder(folder / EXTRACTOR, is_extractor=True)
         path = folder / EXTRACTOR / CONTENT
         extractor = LoadedExtractor(loaded, picking, ContentModel.load(path, ADVICE) if path.is_file() else None)
@@ -124,7 +124,7 @@ def list_needed_files(config: FolderConfig) -> List[str]:
     ]
 
 
-def _verify_files(folder: Path, config: FolderConfig) -> None:
+def _verify_file_checksums(folder: Path, config: FolderConfig) -> None:
     """Raise InputError if a file is missing or does not match SHA256SUMS."""
     checksums = Checksums(folder, ADVICE)
     needed = list_needed_files(config)

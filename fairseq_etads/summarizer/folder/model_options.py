@@ -7,11 +7,11 @@ from typing import Any, Dict, List
 from fairseq.models import ARCH_MODEL_REGISTRY
 from omegaconf import OmegaConf
 
-from ...models.common import SummarizationModel, to_namespace
+from ...models.common import SummarizationModel, convert_options_to_namespace
 from ...models.convolutions import parse_convolutions
-from ...models.selector import SelectingModel, SentenceExtractor
+from ...models.selector import ContentSelectionModel, SentenceExtractor
 from ...platform.errors import InputError
-from ...platform.systems import explain_missing_system, find_required_system, is_installed
+from ...platform.systems import explain_missing_system, find_required_system, is_system_installed
 
 _WORD = re.compile(r"(?!.*\d{7})[A-Za-z0-9_.,:+-]{0,200}")
 """Pattern that all string values of options must match.
@@ -36,7 +36,7 @@ def list_architectures(extract: bool = False) -> List[str]:
     ours = {name: model for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, SummarizationModel)}
     if extract:
         return [name for name, model in ours.items() if issubclass(model, SentenceExtractor)]
-    return [name for name, model in ours.items() if not issubclass(model, SelectingModel)]
+    return [name for name, model in ours.items() if not issubclass(model, ContentSelectionModel)]
 
 
 def _list_declared_options(architecture: str, extracts: bool) -> Dict[str, Any]:
@@ -46,7 +46,7 @@ def _list_declared_options(architecture: str, extracts: bool) -> Dict[str, Any]:
         InputError: the architecture is not part of this project.
     """
     system = find_required_system(f"--arch {architecture}")
-    if system is not None and not is_installed(system):
+    if system is not None and not is_system_installed(system):
         raise InputError(explain_missing_system(f"--arch {architecture}", system))
     if architecture not in list_architectures(extracts):
         kind = "extractor architecture" if extracts else "architecture"
@@ -71,7 +71,7 @@ def to_plain_options(architecture: str, cfg: Any, extracts: bool = False) -> Dic
     Raises:
         InputError: the architecture is not part of this project, or an option does not have a plain value.
     """
-    given = vars(to_namespace(cfg))
+    given = vars(convert_options_to_namespace(cfg))
     declared = _list_declared_options(architecture, extracts)
     options = {name: None if _OUTSIDE.search(name) else value for name, value in given.items() if name in declared}
     check_model_options(architecture, options, _MOST, extracts)
@@ -104,7 +104,7 @@ def _is_valid_value(name: str, value: Any, default: Any, largest: int) -> bool:
     if name.startswith("extractor_") and value == default:
         return True  # the weights have these sizes only if the model has an extractor
     if isinstance(default, str) and name in ("encoder_layers", "decoder_layers"):
-        return isinstance(value, str) and _are_convolutions(value, largest)
+        return isinstance(value, str) and _are_valid_convolutions(value, largest)
     if name == "decoder_attention":
         return isinstance(value, str) and _FLAGS.fullmatch(value) is not None
     if isinstance(value, bool) or isinstance(default, bool):
@@ -118,7 +118,7 @@ def _is_valid_value(name: str, value: Any, default: Any, largest: int) -> bool:
     return isinstance(value, str) and _WORD.fullmatch(value) is not None
 
 
-def _are_convolutions(text: str, largest: int) -> bool:
+def _are_valid_convolutions(text: str, largest: int) -> bool:
     """Return whether a string, such as "[(512, 3)] * 20", describes convolutions with valid sizes."""
     try:
         return all(max(layer) <= largest for layer in parse_convolutions(text, ""))

@@ -60,12 +60,12 @@ class ExtractiveWeights(tuple):
         return (2, 3) if self.of_release else (1, 2)
 
 
-def uses_released_features(weights: Sequence[float]) -> bool:
+def matches_released_code(weights: Sequence[float]) -> bool:
     """Return whether the weights are intended for the features of the authors' released code."""
     return getattr(weights, "of_release", False)
 
 
-def parse_weights(given: Any) -> Tuple[float, ...]:
+def parse_extractive_weights(given: Any) -> Tuple[float, ...]:
     """Parse the weights α from numbers or a string such as "1,4.8,1.2,-13.4,-0.5". Returns () for an empty value.
 
     "release" selects the weights and features of the authors' released code. After the prefix "release:", the string
@@ -100,7 +100,7 @@ def parse_weights(given: Any) -> Tuple[float, ...]:
     return weights
 
 
-def check_one_vocabulary(models: Sequence[Any], dictionary: Any) -> None:
+def check_shared_dictionary(models: Sequence[Any], dictionary: Any) -> None:
     """Raise ValueError if documents and summaries have different dictionaries, because their ids cannot be compared.
 
     Args:
@@ -116,7 +116,7 @@ def check_one_vocabulary(models: Sequence[Any], dictionary: Any) -> None:
             )
 
 
-class ExtractiveTerm(SearchTerm):
+class ExtractiveSearchTerm(SearchTerm):
     """The scoring term that ``--extractive-weights`` adds to a search.
 
     Args:
@@ -127,16 +127,16 @@ class ExtractiveTerm(SearchTerm):
         self.weights = weights
 
     def check(self, models: Sequence[Any], dictionary: Any) -> None:
-        check_one_vocabulary(models, dictionary)
+        check_shared_dictionary(models, dictionary)
 
     def begin(self, batch: TermBatch) -> ActiveTerm:
         return ExtractiveFeatures.from_net_input(batch.net_input, self.weights, batch.vocabulary, batch.dictionary)
 
     def finish(self, results: Results, batch: TermBatch) -> None:
-        add_features(results, batch.net_input["src_tokens"], self.weights, batch.dictionary)
+        add_feature_sums(results, batch.net_input["src_tokens"], self.weights, batch.dictionary)
 
 
-register_option_term("extractive_weights", parse_weights, ExtractiveTerm)
+register_option_term("extractive_weights", parse_extractive_weights, ExtractiveSearchTerm)
 
 
 class ExtractiveFeatures(ActiveTerm):
@@ -208,9 +208,11 @@ class ExtractiveFeatures(ActiveTerm):
         near, far = self.weights.distances
         last = tokens[:, :, -1:]  # (B, beam, 1)
         follows = self._shift_words(near).eq(last)  # (B, beam, S): True at positions preceded by the last word
-        added = unigram + bigram * self._convert_to_words(follows)  # (B, beam, U)
+        added = unigram + bigram * self._convert_positions_to_words(follows)  # (B, beam, U)
         if tokens.size(2) > 1:
-            added += trigram * self._convert_to_words(follows & self._shift_words(far).eq(tokens[:, :, -2:-1]))
+            added += trigram * self._convert_positions_to_words(
+                follows & self._shift_words(far).eq(tokens[:, :, -2:-1])
+            )
         added += reordering * (self.first[:, None] < self._find_last_position(last))
         lprobs.mul_(self.weights[0])
         columns = self.columns[:, None].expand_as(added)
@@ -232,7 +234,7 @@ class ExtractiveFeatures(ActiveTerm):
         """Return, for each position in the documents, the word ``places`` positions earlier (B, 1, S)."""
         return F.pad(self.words, (places, 0), value=NO_WORD)[:, None, : self.words.shape[1]]
 
-    def _convert_to_words(self, flags: Tensor) -> Tensor:
+    def _convert_positions_to_words(self, flags: Tensor) -> Tensor:
         """Convert a boolean mask over positions (B, beam, S) to float indicators for distinct words (B, beam, U).
 
         The indicator of a word is 1 if the mask is True at one of its positions, and 0 otherwise.
@@ -256,7 +258,7 @@ def _is_special_symbol(tokens: Tensor, dictionary: Any) -> Tensor:
     return torch.isin(tokens, torch.tensor(symbols, device=tokens.device))
 
 
-def count_features(document: Sequence[int], summary: Sequence[int], of_release: bool = False) -> List[int]:
+def count_extractive_features(document: Sequence[int], summary: Sequence[int], of_release: bool = False) -> List[int]:
     """Sum each feature except log p over the words of a summary.
 
     Args:
@@ -280,7 +282,7 @@ def count_features(document: Sequence[int], summary: Sequence[int], of_release: 
     return counts
 
 
-def add_features(results: Results, src_tokens: Tensor, weights: Sequence[float], dictionary: Any) -> None:
+def add_feature_sums(results: Results, src_tokens: Tensor, weights: Sequence[float], dictionary: Any) -> None:
     """Add "features" (5,) to each hypothesis: the sums of log p and of the other features over its words.
 
     Args:
@@ -294,7 +296,7 @@ def add_features(results: Results, src_tokens: Tensor, weights: Sequence[float],
         for hypothesis in hypotheses:
             tokens = hypothesis["tokens"]
             words = tokens.masked_fill(_is_special_symbol(tokens, dictionary), NO_WORD).tolist()
-            counts = count_features(document, words, uses_released_features(weights))
+            counts = count_extractive_features(document, words, matches_released_code(weights))
             total = float(hypothesis["positional_scores"].sum())
             log_prob = (total - sum(weight * count for weight, count in zip(weights[1:], counts))) / weights[0]
             hypothesis["features"] = torch.tensor([log_prob, *counts])

@@ -17,16 +17,22 @@ from fairseq.models import FairseqEncoder, FairseqEncoderDecoderModel, FairseqIn
 from torch import Tensor, nn
 
 from ...kernels.precision import widen_to_float32
-from ...layers.decoder_output import DecoderOutput, NetOutput, PointingDecoder, WordRequest, multiply_by_documents
+from ...layers.decoder_output import (
+    DecoderOutput,
+    NetOutput,
+    PointingDecoder,
+    WordRequest,
+    multiply_by_document_matrices,
+)
 from ...layers.embedding import VocabularyEmbedding, mark_lookup_table
 from ...layers.pointer import Pointer
 from ...models.common import (
     EncoderDecoderMixin,
     SummarizationModel,
     check_vocabulary_sizes,
+    convert_options_to_namespace,
     register_presets,
     select_encoder_output,
-    to_namespace,
 )
 from ...vocabulary.dictionary import remove_copy_tail
 from .options import PRESETS, check_options, make_preset_config
@@ -158,7 +164,9 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         weights = self.compute_attention_weights(
             query, encoder_out["keys"][0], encoder_out["encoder_padding_mask"][0]
         )  # (N, T, M)
-        states = torch.cat([hidden, multiply_by_documents(weights.to(means.dtype), means)], dim=2)  # (N, T, H + D)
+        states = torch.cat(
+            [hidden, multiply_by_document_matrices(weights.to(means.dtype), means)], dim=2
+        )  # (N, T, H + D)
         of_words = slice(self.marks, means.shape[1] - self.marks)
         # In shorter documents, the added end symbols replace padding. Set their attention weights to 0.
         marked = encoder_out["src_tokens"][0].eq(self.padding_idx)  # (B, S)
@@ -167,7 +175,7 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         if not features_only:
             memory = means[:, of_words].transpose(0, 1)  # (S, B, D)
             output = self.score_words(output, memory, prev_output_tokens, encoder_out, request)
-        return output.to_pair()
+        return output.to_fairseq_output()
 
     def gather_last_words(self, prev_output_tokens: Tensor, steps: int) -> Tensor:
         """Return the C words (N, steps, C) before each of the last ``steps`` predictions."""
@@ -182,7 +190,7 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
 
         The padding mask (B, M) is True at padding. The weights have float32 or higher precision.
         """
-        scores = widen_to_float32(multiply_by_documents(query, keys.transpose(1, 2)))
+        scores = widen_to_float32(multiply_by_document_matrices(query, keys.transpose(1, 2)))
         hidden = padding.repeat_interleave(len(query) // len(keys), dim=0)[:, None]
         return scores.masked_fill(hidden, -math.inf).softmax(dim=2)
 
@@ -210,7 +218,7 @@ class ABSModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDecoderMod
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "ABSModel":
         """Build the model. Raises ValueError if an option is incompatible with another option or the dictionaries."""
-        config = to_namespace(cfg)
+        config = convert_options_to_namespace(cfg)
         check_options(config, task)
         encoder = ABSEncoder(config, remove_copy_tail(task.source_dictionary))
         return cls(encoder, ABSDecoder(config, remove_copy_tail(task.target_dictionary)), config.max_row_norm)
@@ -222,7 +230,7 @@ class ABSModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDecoderMod
         return super().load_state_dict(state_dict, *args, **kwargs)
 
     @torch.no_grad()
-    def scale_long_rows(self) -> None:
+    def limit_embedding_norms(self) -> None:
         """Scale down each row of E, F and G that has a norm above ``max_row_norm``.
 
         The task calls this method before each epoch.

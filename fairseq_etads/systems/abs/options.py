@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field, fields
 from typing import Any, Dict
 
-from ...models.common import PointerOptions, check_pointer, make_preset_dataclass
-from ...platform.option_checks import NOT_NEGATIVE, SIZE, check_requirements, check_values
+from ...models.common import PointerOptions, check_pointer_dictionary, make_preset_dataclass
+from ...platform.option_checks import NOT_NEGATIVE, SIZE, check_option_requirements, check_option_values
 
 
 @dataclass
@@ -87,8 +87,8 @@ def make_preset_config(name: str, **changes: Any) -> type:
 
 def check_options(cfg: Any, task: Any) -> None:
     """Raise ValueError if an option is invalid or is incompatible with another option or with the data."""
-    check_values(cfg, NeuralLanguageModelConfig)
-    check_requirements(cfg, NeuralLanguageModelConfig)
+    check_option_values(cfg, NeuralLanguageModelConfig)
+    check_option_requirements(cfg, NeuralLanguageModelConfig)
     if cfg.encoder_window < 1 or cfg.encoder_window % 2 == 0:
         raise ValueError(f"--encoder-window {cfg.encoder_window}: choose an odd number")
-    check_pointer(cfg, task)
+    check_pointer_dictionary(cfg, task)

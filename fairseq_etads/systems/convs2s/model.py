@@ -15,20 +15,26 @@ from torch import Tensor, nn
 
 from ...kernels.linear import iterate_normalised_weights, recompute_weight
 from ...layers.beam_state import BeamState
-from ...layers.decoder_output import DecoderOutput, NetOutput, PointingDecoder, WordRequest, multiply_by_documents
+from ...layers.decoder_output import (
+    DecoderOutput,
+    NetOutput,
+    PointingDecoder,
+    WordRequest,
+    multiply_by_document_matrices,
+)
 from ...layers.embedding import VocabularyEmbedding
 from ...layers.pointer import Pointer
 from ...models.common import (
     EncoderDecoderMixin,
-    PositionedModel,
+    PositionEmbeddingModel,
     compute_position_limit,
+    convert_options_to_namespace,
     register_presets,
-    to_namespace,
 )
 from ...models.convolutions import parse_convolutions
 from ...vocabulary.dictionary import remove_copy_tail
 from ...vocabulary.word_vectors import load_word_vectors
-from .options import PRESETS, check_options, make_preset_config, parse_attention
+from .options import PRESETS, check_options, make_preset_config, parse_attention_layers
 
 
 class ConvolutionalEncoder(FConvEncoder):
@@ -86,7 +92,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
             out_embed_dim=cfg.decoder_out_embed_dim,
             max_positions=_count_position_embeddings(cfg.max_target_positions, dictionary),
             convolutions=layers,
-            attention=parse_attention(cfg.decoder_attention, len(layers)),
+            attention=parse_attention_layers(cfg.decoder_attention, len(layers)),
             dropout=cfg.dropout,
             share_embed=cfg.share_input_output_embed,
         )
@@ -97,7 +103,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         self.fc3: Any = nn.Identity()
         for layer in self.attention:
             if layer is not None:
-                layer.bmm = multiply_by_documents
+                layer.bmm = multiply_by_document_matrices
         self.pointer: Optional[Pointer] = None
         if str(cfg.pointer) != "none":
             widths = cfg.decoder_out_embed_dim, cfg.encoder_embed_dim
@@ -141,7 +147,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         if not features_only:
             recompute_weight(self.output_projection)
             output = self.score_words(output, memory.transpose(0, 1), prev_output_tokens, encoder_out, request)
-        return output.to_pair()
+        return output.to_fairseq_output()
 
     def output_layer(self, states: Tensor) -> Tensor:
         """Compute logits (N, T, V) from the input of the output layer (N, T, R)."""
@@ -189,7 +195,7 @@ def _count_position_embeddings(positions: int, dictionary: Any) -> int:
     return positions + int(dictionary.pad()) + 1
 
 
-class ConvolutionalModel(PositionedModel, EncoderDecoderMixin, FConvModel):
+class ConvolutionalModel(PositionEmbeddingModel, EncoderDecoderMixin, FConvModel):
     """A convolutional encoder-decoder model: fairseq's ``fconv`` with an optional pointer.
 
     Choose one of :data:`PRESETS` with ``--arch``. See :class:`ConvolutionalConfig` for the options.
@@ -210,7 +216,7 @@ class ConvolutionalModel(PositionedModel, EncoderDecoderMixin, FConvModel):
             ValueError: an option is incompatible with another option, the dictionaries or the truncation lengths.
             OSError: a file of word vectors cannot be read.
         """
-        config = to_namespace(cfg)
+        config = convert_options_to_namespace(cfg)
         check_options(config, task)
         config.max_source_positions = compute_position_limit(config.max_source_positions, task, "source")
         config.max_target_positions = compute_position_limit(config.max_target_positions, task, "target")

@@ -4,9 +4,9 @@ import ast
 from dataclasses import dataclass, field, fields
 from typing import Any, Dict, List, Optional, Union
 
-from ...models.common import PointerOptions, check_pointer, check_right_padding, make_preset_dataclass
+from ...models.common import PointerOptions, check_pointer_dictionary, check_right_padding, make_preset_dataclass
 from ...models.convolutions import LAYERS_HELP
-from ...platform.option_checks import PROBABILITY, SIZE, check_requirements, check_values
+from ...platform.option_checks import PROBABILITY, SIZE, check_option_requirements, check_option_values
 
 
 @dataclass
@@ -119,7 +119,7 @@ def make_preset_config(name: str, **changes: Any) -> type:
     return make_preset_dataclass(name, options, changes, __name__)
 
 
-def parse_attention(text: str, layers: int) -> Union[bool, List[bool]]:
+def parse_attention_layers(text: str, layers: int) -> Union[bool, List[bool]]:
     """Parse ``--decoder-attention``, which selects the decoder layers that attend to the document.
 
     Args:
@@ -146,8 +146,8 @@ def parse_attention(text: str, layers: int) -> Union[bool, List[bool]]:
 
 def check_options(cfg: Any, task: Any) -> None:
     """Raise ValueError if an option is invalid or is incompatible with another option or with the data."""
-    check_values(cfg, ConvolutionalConfig)
-    check_requirements(cfg, ConvolutionalConfig)
+    check_option_values(cfg, ConvolutionalConfig)
+    check_option_requirements(cfg, ConvolutionalConfig)
     if cfg.encoder_embed_dim != cfg.decoder_embed_dim:
         raise ValueError(
             f"--encoder-embed-dim {cfg.encoder_embed_dim} and --decoder-embed-dim {cfg.decoder_embed_dim}: the widths "
@@ -158,5 +158,5 @@ def check_options(cfg: Any, task: Any) -> None:
             "--share-input-output-embed needs an output layer as wide as word vectors, but --decoder-out-embed-dim is "
             f"{cfg.decoder_out_embed_dim} and --decoder-embed-dim is {cfg.decoder_embed_dim}"
         )
-    check_pointer(cfg, task)
+    check_pointer_dictionary(cfg, task)
     check_right_padding(task)

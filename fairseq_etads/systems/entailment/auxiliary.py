@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from ...data.nli_pairs import LABELS, find_tokenisation_problem, read_pairs
 from ...kernels.precision import widen_to_float32
 from ...platform.errors import InputError
-from ...text.tokenizer import TextConfig, TextTokenizer
+from ...text.tokenizer import TextTokenizer, TextTokenizerConfig
 from ...training.extra_updates import AuxiliaryTask, data_folder, register_extra_updates
 from ...vocabulary.dictionary import count_known_words
 from .model import DigitHidingTokenizer
@@ -70,7 +70,7 @@ SAMPLED_TEXTS = 10_000
 """Number of texts that are checked for words with attached punctuation."""
 
 
-class PairBatches:
+class TextPairBatches:
     """Batches of labelled text pairs. Each batch depends only on the seed and the batch index.
 
     Args:
@@ -143,7 +143,7 @@ class EntailmentTask(AuxiliaryTask):
     def __init__(self, task: Any, model: Any):
         if getattr(model, "pair_classifier", None) is None:
             raise ValueError("--auxiliary-task entailment works only with recurrent models with --encoder rnn")
-        self.pairs = read_pair_batches(data_folder(task.cfg, "pairs of texts"), task)
+        self.pairs = read_text_pair_batches(data_folder(task.cfg, "pairs of texts"), task)
 
     @staticmethod
     def parts(cfg: Any) -> Dict[str, nn.Module]:
@@ -164,12 +164,12 @@ class EntailmentTask(AuxiliaryTask):
         """
         device = next(model.parameters()).device
         premises, hypotheses, labels = (tensor.to(device) for tensor in self.pairs.make_batch(number))
-        logits = widen_to_float32(classify_pairs(model, premises, hypotheses))  # (N, C)
+        logits = widen_to_float32(classify_text_pairs(model, premises, hypotheses))  # (N, C)
         right = int((logits.argmax(dim=1) == labels).sum())
         return F.cross_entropy(logits, labels), len(labels), {"accuracy": right}
 
 
-def classify_pairs(model: Any, premises: Tensor, hypotheses: Tensor) -> Tensor:
+def classify_text_pairs(model: Any, premises: Tensor, hypotheses: Tensor) -> Tensor:
     """Compute the logits (N, C) of text pairs.
 
     Args:
@@ -182,14 +182,14 @@ def classify_pairs(model: Any, premises: Tensor, hypotheses: Tensor) -> Tensor:
     return logits
 
 
-def read_pair_batches(folder: Path, task: Any) -> PairBatches:
+def read_text_pair_batches(folder: Path, task: Any) -> TextPairBatches:
     """Read the training pairs in a folder, and convert them to ids with the task's source dictionary.
 
     Raises:
         InputError: the folder contains no pairs, or a file is damaged.
     """
     cfg, words = task.cfg, task.src_dict
-    config = TextConfig(text_words=cfg.auxiliary_words, text_keep_case=cfg.auxiliary_keep_case)
+    config = TextTokenizerConfig(text_words=cfg.auxiliary_words, text_keep_case=cfg.auxiliary_keep_case)
     tokenizer = (DigitHidingTokenizer if cfg.auxiliary_hide_digits else TextTokenizer)(config)
     known, total, unknown = count_known_words(words), 0, 0
     pairs: List[Tuple[List[int], List[int], int]] = []
@@ -218,7 +218,7 @@ def read_pair_batches(folder: Path, task: Any) -> PairBatches:
         f"--auxiliary-data {folder}: {len(pairs):,} pairs; the model does not know {share:.1%} of their words "
         "(--auxiliary-words selects the tokeniser)",
     )
-    return PairBatches(pairs, cfg.auxiliary_batch_size, cfg.seed, words.pad())
+    return TextPairBatches(pairs, cfg.auxiliary_batch_size, cfg.seed, words.pad())
 
 
 register_extra_updates("entailment", EntailmentTask)

@@ -30,9 +30,9 @@ class DecomposableAttention(nn.Module):
         self.table = table
         self.pad: Any = table.padding_idx
         self.project = nn.Linear(table.embedding_dim, width, bias=False)
-        self.attend = _make_two_layers(width, width, dropout)  # F
-        self.compare = _make_two_layers(2 * width, width, dropout)  # G
-        self.aggregate = _make_two_layers(2 * width, width, dropout)  # H
+        self.attend = _make_two_layer_perceptron(width, width, dropout)  # F
+        self.compare = _make_two_layer_perceptron(2 * width, width, dropout)  # G
+        self.aggregate = _make_two_layer_perceptron(2 * width, width, dropout)  # H
         self.classify = nn.Linear(width, classes)
 
     def forward(self, premises: Tensor, hypotheses: Tensor) -> Tensor:
@@ -54,6 +54,6 @@ class DecomposableAttention(nn.Module):
         return logits
 
 
-def _make_two_layers(inputs: int, width: int, dropout: float) -> nn.Sequential:
+def _make_two_layer_perceptron(inputs: int, width: int, dropout: float) -> nn.Sequential:
     layers = [nn.Dropout(dropout), nn.Linear(inputs, width), nn.ReLU()]
     return nn.Sequential(*layers, nn.Dropout(dropout), nn.Linear(width, width), nn.ReLU())

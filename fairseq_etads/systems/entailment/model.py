@@ -17,7 +17,7 @@ from ...data.nli_pairs import LABELS, hide_digits
 from ...data.weights_file import WeightsFile, write_weights
 from ...platform.errors import InputError
 from ...platform.outputs import make_temporary_output, write_text
-from ...text.tokenizer import TextConfig, TextTokenizer
+from ...text.tokenizer import TextTokenizer, TextTokenizerConfig
 from ...text.words import WORD_KINDS
 from ...vocabulary.dictionary import compute_fingerprint, load_checked_dictionary
 from .decomposable import DecomposableAttention
@@ -64,7 +64,7 @@ class NliConfig:
     def make_tokenizer(self) -> TextTokenizer:
         """Create the tokeniser that was applied to raw text during training."""
         kind = DigitHidingTokenizer if self.hide_digits else TextTokenizer
-        return kind(TextConfig(text_words=self.words, text_keep_case=self.keep_case))
+        return kind(TextTokenizerConfig(text_words=self.words, text_keep_case=self.keep_case))
 
     def make_model(self, dictionary: Dictionary, dropout: float = 0.0) -> DecomposableAttention:
         """Create a model with random initial weights."""

@@ -16,7 +16,7 @@ from torch import Tensor
 from ...evaluation.rewards import rouge_n
 from ...kernels.upload import to_device
 from ...layers.decoder_output import Capabilities
-from ...platform.option_checks import SIZE, Bounds, check_requirements, check_values
+from ...platform.option_checks import SIZE, Bounds, check_option_requirements, check_option_values
 from ...text.words import SENTENCE_MARK
 from ...training.losses import SummarizationNLL, SummarizationNLLConfig, options_of
 from ...vocabulary.dictionary import count_known_words
@@ -62,7 +62,7 @@ class SummarizationRAMLConfig(SummarizationNLLConfig):
 
 
 @functools.cache  # summaries have only a few distinct lengths, so most results are cached
-def compute_edit_distances(length: int, words: int, temperature: float) -> Tensor:
+def compute_edit_count_distribution(length: int, words: int, temperature: float) -> Tensor:
     """Compute the distribution q(e) ∝ C(L, e) (V-1)^e ((V-1) exp(1))^(-e/τ) of the number of edits e = 0, …, L.
 
     There are C(L, e) (V-1)^e texts at an edit distance of e. Each of them has the weight exp(-e (1 + log(V-1)) / τ).
@@ -105,8 +105,9 @@ class SummarizationRAML(SummarizationNLL):
     """Maximum-likelihood training on randomly edited references, each weighted by its reward.
 
     K edited references are sampled for each pair. First, the number of edits e is sampled from q(e) (see
-    :func:`compute_edit_distances`), then e positions, and finally a different known word for each position. Let r(y) be
-    the reward of a sample, y* the reference, and P(x → y) the probability that the document x entails the text y::
+    :func:`compute_edit_count_distribution`), then e positions, and finally a different known word for each position.
+    Let r(y) be the reward of a sample, y* the reference, and P(x → y) the probability that the document x entails the
+    text y::
 
         r(y) = 1 if e = 0, else min(P(x → y), P(x → y*)) or ROUGE-2 or, with ``none``, -e
         w(y) = exp(r/τ) / exp(-e/τ), divided by the sum over the pair's samples;   L = -Σ w(y) log p(y | x)
@@ -132,8 +133,8 @@ class SummarizationRAML(SummarizationNLL):
     ):
         super().__init__(task, **options)
         given = SimpleNamespace(**locals())
-        check_values(given, SummarizationRAMLConfig)
-        check_requirements(given, SummarizationRAMLConfig)
+        check_option_values(given, SummarizationRAMLConfig)
+        check_option_requirements(given, SummarizationRAMLConfig)
         self.reward, self.temperature, self.samples = str(raml_reward), raml_temperature, raml_samples
         self.dictionary, self.documents = task.target_dictionary, task.source_dictionary
         known = count_known_words(self.dictionary)
@@ -185,7 +186,7 @@ class SummarizationRAML(SummarizationNLL):
         lengths = is_word.sum(dim=1)
         shares = torch.zeros(len(target), target.shape[1] + 1, dtype=torch.float64)  # (B, T + 1)
         for row, length in zip(shares, lengths.tolist()):
-            row[: length + 1] = compute_edit_distances(length, len(self.words), self.temperature)
+            row[: length + 1] = compute_edit_count_distribution(length, len(self.words), self.temperature)
         distances = torch.multinomial(shares, self.samples, replacement=True)  # (B, K)
         # Draw a random number for each position. The e positions with the smallest numbers are edited, where e is the
         # sampled distance.
@@ -208,11 +209,13 @@ class SummarizationRAML(SummarizationNLL):
         found = torch.ones(distances.shape)
         chosen = (distances > 0).nonzero()  # (n, 2): pair and sample
         if len(chosen):
-            edited = self._convert_to_words(edits.target[tuple(chosen.T)], self.dictionary)
-            found[tuple(chosen.T)] = self._compute_rewards(sample, chosen[:, 0].tolist(), edited)
+            edited = self._convert_ids_to_words(edits.target[tuple(chosen.T)], self.dictionary)
+            found[tuple(chosen.T)] = self._compute_edited_reference_rewards(sample, chosen[:, 0].tolist(), edited)
         return found
 
-    def _compute_rewards(self, sample: Dict[str, Any], pairs: List[int], edited: List[List[str]]) -> Tensor:
+    def _compute_edited_reference_rewards(
+        self, sample: Dict[str, Any], pairs: List[int], edited: List[List[str]]
+    ) -> Tensor:
         """Compute the rewards (n,), float32, of n edited references.
 
         Args:
@@ -221,19 +224,19 @@ class SummarizationRAML(SummarizationNLL):
             edited: the words of each edited reference.
         """
         rows = sorted(set(pairs))
-        references = dict(zip(rows, self._convert_to_words(sample["target"][rows], self.dictionary)))
+        references = dict(zip(rows, self._convert_ids_to_words(sample["target"][rows], self.dictionary)))
         if self.reward == "rouge2":
             scores = [rouge_n([words], [references[pair]], 2) for pair, words in zip(pairs, edited)]
             return torch.tensor(scores)
         assert self._judge is not None, "the criterion of a loaded model cannot train"
-        documents = dict(zip(rows, self._convert_to_words(sample["net_input"]["src_tokens"][rows], self.documents)))
+        documents = dict(zip(rows, self._convert_ids_to_words(sample["net_input"]["src_tokens"][rows], self.documents)))
         self._judge.to(sample["target"].device)
         of_references = dict(zip(rows, self._judge(list(documents.values()), list(references.values()))))
         found = self._judge([documents[pair] for pair in pairs], edited)
         return torch.tensor([min(score, of_references[pair]) for score, pair in zip(found, pairs)])
 
     @staticmethod
-    def _convert_to_words(rows: Tensor, dictionary: Any) -> List[List[str]]:
+    def _convert_ids_to_words(rows: Tensor, dictionary: Any) -> List[List[str]]:
         """Convert the dictionary ids of texts (N, T) to words, without padding, end symbols and sentence marks."""
         skipped = {dictionary.pad(), dictionary.eos(), dictionary.index(SENTENCE_MARK)} - {dictionary.unk()}
         return [[dictionary[number] for number in row if number not in skipped] for row in rows.tolist()]

@@ -17,11 +17,11 @@ from torch import Tensor
 from ...evaluation.rewards import Text, split_sentences
 from ...kernels.upload import to_device
 from ...layers.decoder_output import Capabilities, WordRequest, get_decoder_capabilities, unwrap_model
-from ...platform.option_checks import SIZE, Bounds, check_values, format_option, get_given_options
+from ...platform.option_checks import SIZE, Bounds, check_option_values, format_option, get_given_options
 from ...search.encoder_cache import EncodedBatch
-from ...search.generator import SummaryGenerator, in_evaluation_mode
+from ...search.generator import SummaryGenerator, keep_evaluation_mode
 from ...search.inference import InferenceModel
-from ...search.strategies import SamplingWithGreedy
+from ...search.strategies import SamplingWithGreedyHypothesis
 from ...text.words import SENTENCE_MARK
 from ...training.losses import SummarizationNLL, SummarizationNLLConfig, options_of
 from .trained import IDF, RewardFunctions
@@ -154,7 +154,7 @@ class SummarizationRL(SummarizationNLL):
         **options: Any,
     ):
         super().__init__(task, **{**options, "length_normalised": True})
-        check_values(SimpleNamespace(**locals()), SummarizationRLConfig)
+        check_option_values(SimpleNamespace(**locals()), SummarizationRLConfig)
         if str(rl_baseline) == "others" and rl_samples < 2:
             raise ValueError(f"--rl-baseline others: needs --rl-samples 2 or more, not {rl_samples}")
         self.rewards = RewardFunctions(rewards, rougesal_saliency, entail_model, entail_length_cap, task)
@@ -210,13 +210,13 @@ class SummarizationRL(SummarizationNLL):
         advantages, figures = self.compute_advantages(sample, sampled, greedy, number)
         # Divide the loss by the mean length of the references.
         advantages = advantages / self.samples * len(sample["target"]) / sample["ntokens"]
-        longest = self._compute_maximum_length(unwrap_model(model))
+        longest = self._compute_maximum_summary_length(unwrap_model(model))
         drawn = SampledSummaries(sampled, longest, self.dictionary)
         taught = advantages.nonzero().flatten()  # a sample has no gradient if its reward equals its baseline
         policy = total.new_zeros(())
         if len(taught):
             some = SampledSummaries([sampled[row] for row in taught.tolist()], longest, self.dictionary)
-            with in_evaluation_mode([model]):  # without dropout
+            with keep_evaluation_mode([model]):  # without dropout
                 policy = self.compute_policy_loss(model, encoder_out, some, advantages[taught], taught // self.samples)
         total = self.rl_weight * policy + (1 - self.rl_weight) * total
         logs.update(
@@ -231,7 +231,7 @@ class SummarizationRL(SummarizationNLL):
     @staticmethod
     def encode(model: Any, sample: Dict[str, Any]) -> Any:
         """Encode the documents for sampling and for the loss. Dropout is disabled, but gradients are computed."""
-        with in_evaluation_mode([model]):
+        with keep_evaluation_mode([model]):
             return unwrap_model(model).encoder.forward_torchscript(sample["net_input"])
 
     def sample_summaries(
@@ -253,7 +253,7 @@ class SummarizationRL(SummarizationNLL):
         model = unwrap_model(model)
         if not self._drawing or self._drawing[0] is not model:
             inference = InferenceModel(model)
-            self._drawing = (model, inference, self._make_generator(model, inference))
+            self._drawing = (model, inference, self._make_summary_generator(model, inference))
         _, inference, generator = self._drawing
         encoded = None
         # EncodedBatch stores its contents on the CPU. Therefore, use it only if the model is on the CPU.
@@ -269,21 +269,21 @@ class SummarizationRL(SummarizationNLL):
             sampled.extend(summaries)
         return sampled, greedy
 
-    def _compute_maximum_length(self, model: Any) -> int:
+    def _compute_maximum_summary_length(self, model: Any) -> int:
         """Return the maximum number of tokens before the end symbol: --rl-max-len, or the model's limit if lower."""
         return int(min(self.longest, model.max_decoder_positions() - 1))
 
-    def _make_generator(self, model: Any, inference: InferenceModel) -> SummaryGenerator:
+    def _make_summary_generator(self, model: Any, inference: InferenceModel) -> SummaryGenerator:
         if not get_decoder_capabilities(model).shares_documents:
             raise ValueError("--criterion summarization_rl: works only with models of this project")
         beam, strategy = self.samples, fairseq_search.Sampling(self.dictionary)  # each beam is sampled independently
         if self.baseline == "greedy":
-            beam, strategy = self.samples + 1, SamplingWithGreedy(self.dictionary)
+            beam, strategy = self.samples + 1, SamplingWithGreedyHypothesis(self.dictionary)
         return SummaryGenerator(
             [model],
             self.dictionary,
             beam,
-            max_len_b=self._compute_maximum_length(model),
+            max_len_b=self._compute_maximum_summary_length(model),
             min_len=0,
             normalize_scores=False,
             search_strategy=strategy,
@@ -389,16 +389,16 @@ class SummarizationRL(SummarizationNLL):
         """Aggregate the metrics of ``summarization_nll``, and log the mean reward and length of the samples."""
         super().reduce_metrics(logging_outputs)
 
-        def sum_logs(name: str) -> float:
+        def sum_logged_values(name: str) -> float:
             return sum(float(output.get(name, 0)) for output in logging_outputs)
 
         drawn = sum(float(output["nsentences"]) for output in logging_outputs if "sampled_words" in output)
         if not drawn:
             return
-        metrics.log_scalar("policy_loss", sum_logs("policy_loss") / drawn / math.log(2), drawn, round=3)
-        metrics.log_scalar("sampled_words", sum_logs("sampled_words") / drawn, drawn, round=1)
-        metrics.log_scalar("unfinished", sum_logs("unfinished") / drawn, drawn, round=3)
+        metrics.log_scalar("policy_loss", sum_logged_values("policy_loss") / drawn / math.log(2), drawn, round=3)
+        metrics.log_scalar("sampled_words", sum_logged_values("sampled_words") / drawn, drawn, round=1)
+        metrics.log_scalar("unfinished", sum_logged_values("unfinished") / drawn, drawn, round=3)
         names = {key for output in logging_outputs for key in output if key.startswith(("reward_", "greedy_"))}
         for name in sorted(name for name in names if not name.endswith("_count")):
-            count = sum_logs(f"reward_{name.partition('_')[2]}_count")
-            metrics.log_scalar(name, sum_logs(name) / count, count, round=4)
+            count = sum_logged_values(f"reward_{name.partition('_')[2]}_count")
+            metrics.log_scalar(name, sum_logged_values(name) / count, count, round=4)

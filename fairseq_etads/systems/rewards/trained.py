@@ -16,9 +16,9 @@ from fairseq.data import data_utils
 from ...data.labels.labels import compute_idf
 from ...evaluation.rewards import EntailmentReward, Reward, RougeSalReward, Text, Weights, create_reward
 from ...models.selector import WordTagger
-from ...platform.systems import explain_missing_system, is_installed
+from ...platform.systems import explain_missing_system, is_system_installed
 from ...text.subwords import OPAQUE, join_words
-from ...vocabulary.token_kinds import detect_subwords, detect_words
+from ...vocabulary.token_kinds import detect_subword_type, detect_word_type
 
 logger = logging.getLogger(__name__)
 
@@ -43,10 +43,10 @@ class FrequencySaliency:
     def __call__(self, sentences: Text) -> Weights:
         """Compute the saliency of each word in the sentences. Values are above 0 and at most 1."""
         if not self._weights:
-            self._weights = self._count_documents()
+            self._weights = self._compute_word_saliencies()
         return [[self._weights.get(word, 1.0) for word in sentence] for sentence in sentences]
 
-    def _count_documents(self) -> Dict[str, float]:
+    def _compute_word_saliencies(self) -> Dict[str, float]:
         documents, words = self._task.dataset(self._task.cfg.train_subset).src, self._task.source_dictionary
         logger.info(f"--rougesal-saliency {IDF}: reading {len(documents):,} training documents")
         texts = ([words[i] for i in set(documents[number].tolist())] for number in range(len(documents)))
@@ -108,17 +108,17 @@ class TokenEntailmentModel:
     """
 
     def __init__(self, path: str, task: Any, option: str):
-        if not is_installed("entailment"):
+        if not is_system_installed("entailment"):
             raise ValueError(explain_missing_system("--rewards entail", "entailment"))
         from ..entailment.model import EntailmentScorer  # the other rewards do not need this system
 
         self._scorer = EntailmentScorer.load(path)
         dictionary, config = task.target_dictionary, self._scorer.config
-        self._subwords = detect_subwords(dictionary, task.cfg.data)
+        self._subwords = detect_subword_type(dictionary, task.cfg.data)
         if self._subwords in OPAQUE:
             kind = OPAQUE[self._subwords]
             raise ValueError(f"{option} {path}: the data consists of {kind}, but entailment models need words")
-        kind = detect_words(dictionary, self._subwords)
+        kind = detect_word_type(dictionary, self._subwords)
         self._tokenizer = config.make_tokenizer() if kind == "raw" else None
         if kind not in (config.words, "raw"):
             logger.warning(
@@ -171,7 +171,7 @@ class RewardFunctions:
         ):
             if is_given and name not in self.names:
                 raise ValueError(f"{option} has no effect without --rewards {name}")
-        makers = {"rougesal": self._make_rouge_sal, "entail": self._make_entailment_reward}
+        makers = {"rougesal": self._make_rouge_saliency_reward, "entail": self._make_entailment_reward}
         self._rewards: List[Reward] = []
         if not task.is_loading:  # fairseq-validate uses no rewards, and their models may be missing
             self._rewards = [create_reward(name, makers) for name in self.names]
@@ -187,7 +187,7 @@ class RewardFunctions:
             model.to(device)
         return self._rewards[number](summaries, references, documents)
 
-    def _make_rouge_sal(self) -> Reward:
+    def _make_rouge_saliency_reward(self) -> Reward:
         if self._saliency == IDF:
             return RougeSalReward(FrequencySaliency(self._task))
         tagger = TaggerSaliency(self._saliency, self._task)

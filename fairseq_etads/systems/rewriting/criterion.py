@@ -14,11 +14,11 @@ from torch import Tensor
 
 from ...evaluation.rewards import split_sentences
 from ...layers.decoder_output import unwrap_model
-from ...platform.option_checks import Bounds, check_values
+from ...platform.option_checks import Bounds, check_option_values
 from ...text.words import SENTENCE_MARK
 from .abstractor import Abstractor
-from .pointer_network import mark_selected_before
-from .returns import DISCOUNT, compute_returns, compute_step_rewards, standardise_returns
+from .pointer_network import mask_earlier_selections
+from .returns import DISCOUNT, compute_discounted_returns, compute_step_rewards, standardise_returns
 
 
 @dataclass
@@ -70,7 +70,7 @@ class ExtractorRL(FairseqCriterion):
         super().__init__(task)
         if not abstractor:
             raise ValueError("--abstractor is missing: --criterion extractor_rl needs the checkpoint of an abstractor")
-        check_values(SimpleNamespace(**locals()), ExtractorRLConfig)
+        check_option_values(SimpleNamespace(**locals()), ExtractorRLConfig)
         self.discount = rl_discount
         self.dictionary = task.target_dictionary
         self._load = {"checkpoint": abstractor, "data": utils.split_paths(task.cfg.data)[0], "longest": rl_max_len}
@@ -126,14 +126,14 @@ class ExtractorRL(FairseqCriterion):
         abstractor = self._load_abstractor(tokens.device)
         taken = extractor.get_selected_sentences(tokens, chosen)
         found = abstractor.rewrite([sentence for sentences in taken for sentence in sentences])
-        rewritten = iter([self._convert_to_words(abstractor.get_word_ids(hypotheses[0])) for hypotheses in found])
+        rewritten = iter([self._convert_ids_to_words(abstractor.get_word_ids(hypotheses[0])) for hypotheses in found])
         rewards = []
         for sentences, summary in zip(taken, summaries.tolist()):
-            reference = split_sentences(self._convert_to_words(summary), SENTENCE_MARK)
+            reference = split_sentences(self._convert_ids_to_words(summary), SENTENCE_MARK)
             rewards.append(compute_step_rewards([next(rewritten) for _ in sentences], reference))
         return rewards
 
-    def _convert_to_words(self, tokens: Any) -> List[str]:
+    def _convert_ids_to_words(self, tokens: Any) -> List[str]:
         """Convert dictionary ids to words. Special symbols are omitted."""
         skipped = {self.dictionary.pad(), self.dictionary.bos(), self.dictionary.eos()}
         return [self.dictionary[token] for token in tokens if token not in skipped]
@@ -151,13 +151,13 @@ class ExtractorRL(FairseqCriterion):
             rewards: a list of rewards for each document, with one reward per step.
         """
         logits, values = model(**sample["net_input"], chosen=chosen)  # (B, T, C), (B, T)
-        episodes = standardise_returns([compute_returns(episode, self.discount) for episode in rewards])
+        episodes = standardise_returns([compute_discounted_returns(episode, self.discount) for episode in rewards])
         returns = torch.zeros(values.shape)
         for row, episode in zip(returns, episodes):
             row[: len(episode)] = torch.tensor(episode)
         returns = returns.to(values)
         real = chosen >= 0
-        log_p = logits.masked_fill(mark_selected_before(chosen, logits.shape[2]), -math.inf).log_softmax(dim=2)
+        log_p = logits.masked_fill(mask_earlier_selections(chosen, logits.shape[2]), -math.inf).log_softmax(dim=2)
         log_p = log_p.gather(2, chosen.clamp(min=0)[:, :, None])[:, :, 0].masked_fill(~real, 0)
         advantage = (returns - values).detach().masked_fill(~real, 0)
         return -(log_p * advantage).sum(), (values - returns).masked_fill(~real, 0).pow(2).sum()
@@ -166,16 +166,20 @@ class ExtractorRL(FairseqCriterion):
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
         """Aggregate metrics. In training, losses are averaged over steps; other metrics are averaged over documents."""
 
-        def sum_logs(name: str) -> float:
+        def sum_logged_values(name: str) -> float:
             return sum(float(output.get(name, 0)) for output in logging_outputs)
 
-        size, documents, steps = sum_logs("sample_size"), sum_logs("nsentences"), sum_logs("steps")
-        metrics.log_scalar("loss", sum_logs("loss") / size, size, round=4)
-        metrics.log_scalar("rewritten_rouge1", sum_logs("rouge1") / documents, documents, round=4)
-        metrics.log_scalar("extracted", sum_logs("extracted") / documents, documents, round=2)
+        size, documents, steps = (
+            sum_logged_values("sample_size"),
+            sum_logged_values("nsentences"),
+            sum_logged_values("steps"),
+        )
+        metrics.log_scalar("loss", sum_logged_values("loss") / size, size, round=4)
+        metrics.log_scalar("rewritten_rouge1", sum_logged_values("rouge1") / documents, documents, round=4)
+        metrics.log_scalar("extracted", sum_logged_values("extracted") / documents, documents, round=2)
         if steps:
-            metrics.log_scalar("policy_loss", sum_logs("policy_loss") / steps, steps, round=4)
-            metrics.log_scalar("critic_loss", sum_logs("critic_loss") / steps, steps, round=4)
+            metrics.log_scalar("policy_loss", sum_logged_values("policy_loss") / steps, steps, round=4)
+            metrics.log_scalar("critic_loss", sum_logged_values("critic_loss") / steps, steps, round=4)
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:

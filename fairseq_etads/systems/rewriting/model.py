@@ -15,9 +15,14 @@ from torch import Tensor, nn
 from ...layers.decoder_output import TrainingCriterion
 from ...layers.recurrent import BidirectionalLSTM
 from ...layers.tagging import group_words_by_sentence
-from ...models.common import check_sentence_mark, make_preset_dataclass, register_presets, to_namespace
-from ...models.selector import SelectingModel, make_encoder_embedding
-from ...platform.option_checks import SIZE, check_values
+from ...models.common import (
+    check_sentence_end_token,
+    convert_options_to_namespace,
+    make_preset_dataclass,
+    register_presets,
+)
+from ...models.selector import ContentSelectionModel, make_encoder_embedding
+from ...platform.option_checks import SIZE, check_option_values
 from ...text.words import SENTENCE_MARK
 from .pointer_network import WIDTHS, Critic, PointerNetwork, SentenceCandidates, SentenceConvolution
 
@@ -78,7 +83,7 @@ class CandidateScores(NamedTuple):
     values: Optional[Tensor]
 
 
-class PointerExtractor(SelectingModel):
+class PointerExtractor(ContentSelectionModel):
     """A model that encodes the sentences of a document and selects some of them with a pointer network.
 
     Convolutional filters encode the words of each sentence, and a bidirectional LSTM encodes the sequence of sentences.
@@ -118,9 +123,9 @@ class PointerExtractor(SelectingModel):
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "PointerExtractor":
         """Build the model. Raises ValueError if an option is invalid or the documents contain no sentence marks."""
-        options = to_namespace(cfg)
-        check_values(options, PointerExtractorConfig)
-        check_sentence_mark(f"--arch {getattr(options, '_name', 'pointer_extractor')}", task)
+        options = convert_options_to_namespace(cfg)
+        check_option_values(options, PointerExtractorConfig)
+        check_sentence_end_token(f"--arch {getattr(options, '_name', 'pointer_extractor')}", task)
         return cls(options, task)
 
     @property
@@ -191,7 +196,7 @@ class PointerExtractor(SelectingModel):
         """
         candidates = self.append_stop_candidate(self.encode_sentences(src_tokens))
         count = candidates.states.shape[1]
-        memory = self.pointer_network.compute_memory(candidates)
+        memory = self.pointer_network.precompute_attention_keys(candidates)
         inputs, state = self.pointer_network.make_initial_state(len(src_tokens))
         blocked = candidates.missing.clone()  # (B, C)
         ended = blocked.all(dim=1)

@@ -5,7 +5,7 @@ from typing import List, NamedTuple, Tuple
 import torch
 from torch import Tensor, nn
 
-from ...attention import log_attention
+from ...attention import compute_log_attention_weights
 from ...kernels.precision import widen_to_float32
 from ...layers.additive import SharedKeys, SharedStates
 from ...layers.recurrent import run_lstm
@@ -80,7 +80,7 @@ State = Tuple[Tensor, Tensor]
 """The state h and memory cell c of an LSTM, each (1, B, H)."""
 
 
-class _AdditiveScorer(nn.Module):
+class _AdditiveAttentionScorer(nn.Module):
     """Additive attention scores v · tanh(W_k h_j + W_q q_t), with the weights v, W_k and W_q."""
 
     def __init__(self, width: int, hidden: int):
@@ -115,10 +115,10 @@ class PointerNetwork(nn.Module):
         self.lstm = nn.LSTM(width, hidden, batch_first=True)
         self.first_input = nn.Parameter(torch.empty(width).uniform_(-0.1, 0.1))
         self.first_states = nn.Parameter(torch.empty(2, hidden).uniform_(-0.01, 0.01))  # h and c
-        self.glimpse = _AdditiveScorer(width, hidden)
-        self.choice = _AdditiveScorer(width, hidden)
+        self.glimpse = _AdditiveAttentionScorer(width, hidden)
+        self.choice = _AdditiveAttentionScorer(width, hidden)
 
-    def compute_memory(self, candidates: SentenceCandidates) -> PointerMemory:
+    def precompute_attention_keys(self, candidates: SentenceCandidates) -> PointerMemory:
         """Compute the tensors that all steps read. This is done once per batch."""
         glimpsed = self.glimpse.key(candidates.states)
         keys = SharedKeys(self.choice.key(candidates.states))
@@ -135,14 +135,16 @@ class PointerNetwork(nn.Module):
         Args:
             inputs: the inputs x of the steps (B, T, D).
             state: the LSTM state before the steps.
-            memory: the tensors that :meth:`compute_memory` returned.
+            memory: the tensors that :meth:`precompute_attention_keys` returned.
 
         Returns:
             The scores u (B, T, C) in float32 or higher precision, and the state of the LSTM after the steps. Scores of
             missing candidates are not masked.
         """
         steps, state = run_lstm(self.lstm, inputs, state)  # (B, T, H)
-        weights = log_attention(self.glimpse.compute_scores(steps, memory.glimpsed), memory.missing).exp()
+        weights = compute_log_attention_weights(
+            self.glimpse.compute_scores(steps, memory.glimpsed), memory.missing
+        ).exp()
         return self.choice.compute_scores(memory.values.compute_weighted_sum(weights), memory.keys), state
 
     def score_selection(self, candidates: SentenceCandidates, chosen: Tensor) -> Tensor:
@@ -159,7 +161,7 @@ class PointerNetwork(nn.Module):
         before = chosen[:, :-1].clamp(min=0)[:, :, None].expand(-1, -1, candidates.states.shape[2])
         taken = candidates.states.gather(1, before)  # (B, T - 1, D)
         inputs = torch.cat([first.to(taken), taken], dim=1)[:, : chosen.shape[1]]
-        scores, _ = self(inputs, state, self.compute_memory(candidates))
+        scores, _ = self(inputs, state, self.precompute_attention_keys(candidates))
         return scores
 
 
@@ -182,18 +184,18 @@ class Critic(nn.Module):
 
     def forward(self, sentences: SentenceCandidates, steps: int) -> Tensor:
         """Estimate the returns b (B, steps) from the sentences, without the stop candidate."""
-        memory = self.network.compute_memory(sentences)
+        memory = self.network.precompute_attention_keys(sentences)
         inputs, state = self.network.make_initial_state(len(sentences.states))
         values: List[Tensor] = []
         for _ in range(steps):
             scores, state = self.network(inputs, state, memory)
-            weights = log_attention(scores, sentences.missing).exp()  # (B, 1, C)
+            weights = compute_log_attention_weights(scores, sentences.missing).exp()  # (B, 1, C)
             inputs = weights.to(sentences.states) @ sentences.states  # (B, 1, D)
             values.append(widen_to_float32(self.value(inputs)[:, :, 0]))
         return torch.cat(values, dim=1)
 
 
-def mark_selected_before(chosen: Tensor, count: int) -> Tensor:
+def mask_earlier_selections(chosen: Tensor, count: int) -> Tensor:
     """Compute a boolean mask (B, T, C) that is True at candidates that were selected in an earlier step.
 
     Args:

@@ -29,7 +29,7 @@ def compute_step_rewards(rewritten: Text, reference: Text) -> List[float]:
     return [*rewards, rouge_n(rewritten, reference, 1)]
 
 
-def compute_returns(rewards: Sequence[float], discount: float) -> List[float]:
+def compute_discounted_returns(rewards: Sequence[float], discount: float) -> List[float]:
     """Compute the return R_t = r_t + discount R_{t+1} for each step of an episode."""
     returns: List[float] = []
     for reward in reversed(rewards):

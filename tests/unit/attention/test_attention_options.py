@@ -15,7 +15,7 @@ from test_transformer import SUMMARIES, decode, encode, real_rows
 from fairseq_etads import attention
 from fairseq_etads.attention import GATES, attention_weights, saliency_attention
 from fairseq_etads.kernels.focus import FOCUS_FORMS, focal_bias, focus_attention
-from fairseq_etads.layers.encoder_attention import FocalNetwork, parse_scopes
+from fairseq_etads.layers.encoder_attention import FocalNetwork, parse_focus_scopes
 from fairseq_etads.search.inference import InferenceModel
 
 GENTLE = {"focus_strength": "learned", "saliency_gate": "open"}
@@ -87,7 +87,7 @@ def test_heads_begin_at_the_query_and_its_neighbours_with_scopes_of_so_many_toke
 @pytest.mark.parametrize("value", ["", "2,", "-1", "1.5", "0", "wide", "half half", "²"])
 def test_bad_scopes_are_refused_in_words(value):
     with pytest.raises(ValueError) as error:
-        parse_scopes(value, 4)
+        parse_focus_scopes(value, 4)
     for part in (f'--focus-initial-scope "{value}"', "choose a number of tokens", '"half"'):
         assert part in str(error.value)
 

@@ -5,8 +5,8 @@ import reference
 import torch
 
 from fairseq_etads.attention import (
+    compute_log_attention_weights,
     hierarchical_attention,
-    log_attention,
     temporal_attention,
 )
 
@@ -66,5 +66,5 @@ def test_hierarchical_attention_is_defined_where_all_products_underflow():
 
 def test_log_attention_is_exactly_nothing_at_padding():
     mask = torch.tensor([[True, False, False]])
-    weights = log_attention(torch.full((1, 2, 3), 50.0), mask).exp()
+    weights = compute_log_attention_weights(torch.full((1, 2, 3), 50.0), mask).exp()
     assert torch.equal(weights, torch.tensor([[[0, 0.5, 0.5]] * 2]))

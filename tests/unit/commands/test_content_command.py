@@ -10,8 +10,8 @@ from selection_data import write_data
 
 from fairseq_etads.commands.content import main
 from fairseq_etads.commands.extract import main as extract
-from fairseq_etads.data.labels.files import compute_source_hash, write_rows
-from fairseq_etads.jobs.content import _compute_auc, fit_network
+from fairseq_etads.data.labels.files import compute_source_hash, write_label_rows
+from fairseq_etads.jobs.content import _compute_auc, fit_feature_network
 from fairseq_etads.search.content.model import ContentModel
 
 SPLITS = {"train": 120, "valid": 12, "test": 8}
@@ -38,7 +38,7 @@ def made(tmp_path_factory):
             (compute_source_hash(document.split()), [f"{r.random():.4g}" for _ in document.split("<q>")])
             for document, _ in rows
         ]
-        write_rows(
+        write_label_rows(
             path / f"probabilities.sentences.{split}", {"documents": len(rows), "truncate_source": 100_000}, fields
         )
     assert main([str(path), "--documents", "100"]) == 0
@@ -78,7 +78,7 @@ def test_long_documents_are_read_to_their_end(made, tmp_path):
     document = " <q> ".join(map(" ".join, [*plain, *keys]))
     write_data(tmp_path / "prepared" / "bin", {"test": [(document, "key0")]})
     row = (compute_source_hash(document.split()), ["0.5"] * 4)
-    write_rows(tmp_path / "probabilities.sentences.test", {"documents": 1, "truncate_source": 100_000}, [row])
+    write_label_rows(tmp_path / "probabilities.sentences.test", {"documents": 1, "truncate_source": 100_000}, [row])
     shutil.copy(made[0] / "content.npz", tmp_path)
     assert chosen((tmp_path, None)) == [keys]
     assert chosen((tmp_path, None), "--truncate-source", "400") != [keys]
@@ -131,7 +131,7 @@ def test_a_network_learns_what_no_line_separates():
     features = np.random.RandomState(0).randn(200_000, 3).astype("float32") * [5, 1, 1] + [7, 0, 0]
     labels = (abs(features[:, 0] - 7) < 3).tolist()
     state = torch.random.get_rng_state()
-    network = fit_network(features, labels, 1)
+    network = fit_feature_network(features, labels, 1)
     assert torch.equal(torch.random.get_rng_state(), state)
     assert ((network.predict_probabilities(features) > 0.5) == labels).mean() > 0.9
 

@@ -8,7 +8,7 @@ from selection_data import write_data
 
 from fairseq_etads.commands.extract import main
 from fairseq_etads.commands.labels import main as make_labels
-from fairseq_etads.data.labels.files import compute_source_hash, write_rows
+from fairseq_etads.data.labels.files import compute_source_hash, write_label_rows
 from fairseq_etads.data.selection import MISSING, TokenValues
 from fairseq_etads.platform.errors import InputError
 
@@ -27,7 +27,7 @@ def data(tmp_path):
     sentences = [[0.1, 0.8, 0.3, 0.9], ["-", 0.2, 0.1], [0.5, 0.5]]
     for unit, rows in (("words", [*words, [0, "-", 0.1]]), ("sentences", sentences)):
         fields = [(compute_source_hash(d.split()), [str(value) for value in row]) for d, row in zip(DOCUMENTS, rows)]
-        write_rows(tmp_path / f"probabilities.{unit}.test", {"documents": 3, "truncate_source": 400}, fields)
+        write_label_rows(tmp_path / f"probabilities.{unit}.test", {"documents": 3, "truncate_source": 400}, fields)
     return tmp_path
 
 
@@ -166,7 +166,7 @@ def test_tokens_have_the_values_of_their_sentences(values):
     torch.testing.assert_close(read("probabilities.sentences.test", 3)[0], torch.tensor([0.1, 0.1, 0.1, m]))
     torch.testing.assert_close(read("probabilities.words.test")[1], torch.tensor([m, 0.2, m, 0.1, 0.2, m]))
     rows = [(compute_source_hash(d.split()), row) for d, row in zip(DOCUMENTS, (["3", "1"], [], ["-"]))]
-    write_rows(data / "labels.sentences.test", {"documents": 3, "kind": "match"}, rows)
+    write_label_rows(data / "labels.sentences.test", {"documents": 3, "kind": "match"}, rows)
     found = read("labels.sentences.test")
     assert found[0].tolist() == [0, 0, 0, 0, m, 1, 1, 1, 1, m, 0, 0, 0, m, 1, 1, m]
     assert found[1].tolist() == [m, 0, m, 0, 0, m]
@@ -182,10 +182,10 @@ def test_files_that_do_not_fit_are_refused(values):
         ({"documents": 3, "truncate_source": 5}, rows, "first 5 tokens of each document, but --truncate-source is 400"),
         ({"documents": 3}, rows[::-1], "line 2: does not match document"),
     ):
-        write_rows(path, header, given)
+        write_label_rows(path, header, given)
         with pytest.raises(InputError, match=message):
             read("labels.words.test")
-    write_rows(path, {"documents": 3, "truncate_source": 16}, [(rows[0][0], ["x"]), (rows[1][0], ["0"]), rows[2]])
+    write_label_rows(path, {"documents": 3, "truncate_source": 16}, [(rows[0][0], ["x"]), (rows[1][0], ["0"]), rows[2]])
     found = read("labels.words.test")
     for number, message in ((0, "could not convert"), (1, "1 values for 5 tokens")):
         with pytest.raises(InputError, match=f"line {number + 2}: {message}"):

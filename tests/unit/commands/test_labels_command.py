@@ -7,7 +7,7 @@ import pytest
 from selection_data import write_data
 
 from fairseq_etads.commands.labels import main
-from fairseq_etads.data.labels.files import SelectionFile, compute_source_hash, write_rows
+from fairseq_etads.data.labels.files import SelectionFile, compute_source_hash, write_label_rows
 from fairseq_etads.data.labels.labels import compute_selection_targets, match_sentences, select_by_greedy_recall
 from fairseq_etads.platform.errors import InputError
 
@@ -105,7 +105,9 @@ def test_texts_without_sentences_or_summaries_are_refused(tmp_path, capsys):
 
 def test_files_refuse_other_text_and_damage(tmp_path):
     path = tmp_path / "labels.words.train"
-    write_rows(path, {"documents": 2}, [(compute_source_hash(["a", "b"]), ["1", "0"]), (compute_source_hash([]), [])])
+    write_label_rows(
+        path, {"documents": 2}, [(compute_source_hash(["a", "b"]), ["1", "0"]), (compute_source_hash([]), [])]
+    )
     file = pickle.loads(pickle.dumps(SelectionFile(path, "--labels")))
     assert (
         len(file) == 2 and file.read_and_check_row(0, ["a", "b"]) == ["1", "0"] and file.read_and_check_row(1, []) == []
@@ -129,5 +131,5 @@ def test_a_file_appears_when_it_is_complete(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_rows(tmp_path / "labels.words.train", {"documents": 2}, rows())
+        write_label_rows(tmp_path / "labels.words.train", {"documents": 2}, rows())
     assert not list(tmp_path.iterdir())

@@ -7,8 +7,8 @@ import pytest
 from preparation import lines, prepare
 
 from fairseq_etads.commands.shorten import main
-from fairseq_etads.data.labels.files import compute_source_hash, write_rows
-from fairseq_etads.text.picking import PickingSettings
+from fairseq_etads.data.labels.files import compute_source_hash, write_label_rows
+from fairseq_etads.text.picking import SentencePickingSettings
 
 SPLITS = {"train": 24, "valid": 5, "test": 3}
 MOST = 20
@@ -40,7 +40,7 @@ def made(tmp_path_factory):
             values = [f"{r.random():.4g}" for _ in line.split(" <q> ")]
             rows.append((compute_source_hash(line.split()), values))
         header = {"documents": len(rows), "truncate_source": 100_000}
-        write_rows(path / "run" / f"probabilities.sentences.{split}", header, rows)
+        write_label_rows(path / "run" / f"probabilities.sentences.{split}", header, rows)
     return path
 
 
@@ -54,7 +54,7 @@ def test_likely_sentences_are_picked_as_they_are_written(made, tmp_path, capsys)
     assert "train.source: 24 documents, of" in capsys.readouterr().out
     record = json.loads((made / "run" / "picking.json").read_text())
     assert record["words"] == MOST and len(record["edges"]) == 7
-    picking = PickingSettings(MOST, tuple(record["edges"]))
+    picking = SentencePickingSettings(MOST, tuple(record["edges"]))
     seen = set()
     for split in SPLITS:
         texts, levels = (lines(tmp_path / "out" / f"{split}.source{end}") for end in ("", ".salience"))
@@ -68,7 +68,7 @@ def test_likely_sentences_are_picked_as_they_are_written(made, tmp_path, capsys)
             places = picking.pick(sentences, values)
             assert 0 < len(places) < len(sentences)
             assert short.split(" <q> ") == [sentences[place] for place in places], "in their case, with their commas"
-            assert of_line.split() == [picking.find_level(values[place]) for place in places]
+            assert of_line.split() == [picking.find_probability_level(values[place]) for place in places]
             assert len(short.replace("<q>", "").split()) <= MOST
             seen.update(of_line.split())
         assert len(texts) == len(levels) == SPLITS[split]

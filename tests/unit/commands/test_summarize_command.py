@@ -15,7 +15,7 @@ from folders import make_folder
 from fairseq_etads import Summarizer
 from fairseq_etads.commands import summarize as summarize_command
 from fairseq_etads.commands.summarize import PROBLEMS_SHOWN, main
-from fairseq_etads.summarizer.documents import TextProcessor
+from fairseq_etads.summarizer.documents import DocumentTokenizer
 from fairseq_etads.summarizer.surprisal import Surprisal
 from fairseq_etads.text import files
 from fairseq_etads.text import records as new_documents
@@ -190,14 +190,14 @@ def test_documents_that_cannot_be_read_do_not_stop_the_rest(summarize, wanted, t
 
 
 def test_an_error_in_the_search_does_not_stop_the_rest(summarize, wanted, monkeypatch):
-    plain = TextProcessor.tokenize_document
+    plain = DocumentTokenizer.tokenize_document
 
     def read(self, number, text):
         if "yak" in text:
             raise MemoryError
         return plain(self, number, text)
 
-    monkeypatch.setattr(TextProcessor, "tokenize_document", read)
+    monkeypatch.setattr(DocumentTokenizer, "tokenize_document", read)
     status, lines, said = summarize(stdin="\n".join(TEXTS).encode())
     assert status == 1 and lines == [*wanted[:2], "", *wanted[3:]] and "document 3: MemoryError" in said
 
@@ -216,7 +216,7 @@ class EndedError(BaseException):
 def test_an_interrupted_run_goes_on(summarize, wanted, tmp_path, monkeypatch, at):
     (tmp_path / "in").write_text("\n".join(TEXTS))
     arguments = [tmp_path / "in", "--lines", "--output", tmp_path / "out", "--read-ahead", "2"]
-    plain, asked = summarize_command._format_line, []
+    plain, asked = summarize_command._format_summary_line, []
 
     def ends(document, summary, output_format):
         asked.append(document.name)
@@ -224,11 +224,11 @@ def test_an_interrupted_run_goes_on(summarize, wanted, tmp_path, monkeypatch, at
             raise EndedError
         return plain(document, summary, output_format)
 
-    monkeypatch.setattr(summarize_command, "_format_line", ends)
+    monkeypatch.setattr(summarize_command, "_format_summary_line", ends)
     with pytest.raises(EndedError):
         summarize(*arguments)
     assert not (tmp_path / "out").exists()
-    monkeypatch.setattr(summarize_command, "_format_line", lambda *a: asked.append(a[0].name) or plain(*a))
+    monkeypatch.setattr(summarize_command, "_format_summary_line", lambda *a: asked.append(a[0].name) or plain(*a))
     status, _, said = summarize(*arguments)
     assert status == 0 and f"{at:,} documents are finished; continuing with the next" in said
     assert (tmp_path / "out").read_text().split("\n")[:-1] == wanted
@@ -242,7 +242,7 @@ def test_going_on_with_another_beam_is_refused(summarize, tmp_path, monkeypatch)
     def ends(*_):
         raise EndedError
 
-    monkeypatch.setattr(summarize_command, "_format_line", ends)
+    monkeypatch.setattr(summarize_command, "_format_summary_line", ends)
     with pytest.raises(EndedError):
         summarize(tmp_path / "in", "--lines", "--output", tmp_path / "out")
     status, _, said = summarize(tmp_path / "in", "--lines", "--output", tmp_path / "out", "--beam", "2")
@@ -269,10 +269,10 @@ def test_an_endless_input_is_not_read_ahead(summarize, monkeypatch):
     def endless(*_):
         for number in itertools.count():
             next(taken)
-            yield new_documents.NewDocument(str(number), f"w1 new{number}")
+            yield new_documents.InputDocument(str(number), f"w1 new{number}")
 
     shown = []
-    plain = summarize_command._format_line
+    plain = summarize_command._format_summary_line
 
     def line(document, summary, output_format):
         shown.append(document.name)
@@ -280,7 +280,7 @@ def test_an_endless_input_is_not_read_ahead(summarize, monkeypatch):
             raise EndedError
         return plain(document, summary, output_format)
 
-    monkeypatch.setattr(summarize_command, "_format_line", line)
+    monkeypatch.setattr(summarize_command, "_format_summary_line", line)
     monkeypatch.setattr(summarize_command, "read_documents", endless)
     with pytest.raises(EndedError):
         summarize("--beam", "1", "--max-len", "2", "--read-ahead", "8")
@@ -332,7 +332,7 @@ def test_a_document_unlike_the_training_is_named_once(summarize, monkeypatch):
     def strange(texts, document):
         return Surprisal(14.2, 0.5, 99.5) if "zebra" in document.tokens else Surprisal(9.0, 0.1, 99.0)
 
-    monkeypatch.setattr(TextProcessor, "measure_surprisal", strange)
+    monkeypatch.setattr(DocumentTokenizer, "measure_surprisal", strange)
     status, lines, said = summarize(stdin="\n".join(TEXTS).encode())
     assert status == 0 and len(lines) == len(TEXTS)
     assert said.count("unlike the documents used to train the model") == 1

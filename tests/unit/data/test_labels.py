@@ -17,7 +17,7 @@ from fairseq_etads.data.labels.labels import (
 )
 from fairseq_etads.data.labels.overlap import SummaryRecall
 from fairseq_etads.data.labels.texts import WordText, list_summary_sentences
-from fairseq_etads.text.subsequences import lcs_length
+from fairseq_etads.text.subsequences import compute_lcs_length
 
 
 def texts(seed, count, longest=7, words="abcde"):
@@ -61,7 +61,7 @@ def test_words_are_compared_whole_and_the_last_one_counts():
 
 def test_lengths_of_common_subsequences():
     for document, summary in texts(3, 300, longest=6):
-        assert lcs_length(flat(document)[:7], flat(summary)) == reference.lcs(flat(document)[:7], flat(summary))
+        assert compute_lcs_length(flat(document)[:7], flat(summary)) == reference.lcs(flat(document)[:7], flat(summary))
 
 
 def test_recall_of_a_summary_is_rouge_scores():
@@ -118,7 +118,7 @@ def test_subwords_have_the_label_of_their_word():
     tokens = ["the", "c@@", "at", "<q>", "s@@", "a@@", "t", "down"]
     text = WordText.from_tokens(tokens, "subword_nmt")
     assert text.words == ["the", "cat", "<q>", "sat", "down"]
-    assert text.expand_to_tokens([1, 2, 3, 4, 5]) == [1, 2, 2, None, 4, 4, 4, 5]
+    assert text.expand_word_values_to_tokens([1, 2, 3, 4, 5]) == [1, 2, 2, None, 4, 4, 4, 5]
     pieces = WordText.from_tokens(["▁the", "▁c", "at", "<q>", "▁s", "a", "t", "▁down"], "sentencepiece")
     assert pieces == text
     assert text.split_sentences() == [["the", "cat"], ["sat", "down"]] and text.get_sentence_indices() == [
@@ -129,7 +129,14 @@ def test_subwords_have_the_label_of_their_word():
         1,
     ]
     cut = WordText.from_tokens(tokens, "subword_nmt", limit=6)
-    assert cut.words == ["the", "cat", "<q>", "sat"] and cut.expand_to_tokens("abcd") == ["a", "b", "b", None, "d", "d"]
+    assert cut.words == ["the", "cat", "<q>", "sat"] and cut.expand_word_values_to_tokens("abcd") == [
+        "a",
+        "b",
+        "b",
+        None,
+        "d",
+        "d",
+    ]
 
 
 def test_sentences_are_numbered_by_the_marks_before_them():

@@ -38,7 +38,7 @@ def random_pairs(seed, count=40):
 
 
 def read(path, folder):
-    task = shortlist_learning.open_task(folder)
+    task = shortlist_learning.create_summarisation_task(folder)
     return read_shortlist(path, task.source_dictionary, task.target_dictionary), task
 
 
@@ -220,7 +220,7 @@ def test_the_list_of_checksums_has_it_if_there_is_one(tmp_path):
         assert main([str(folder), "--frequent", "2"]) == 0
         assert set(Checksums(folder).listed) == {"dict.source.txt", SHORTLIST}
         read(folder / SHORTLIST, folder)
-    task = shortlist_learning.open_task(folder)
+    task = shortlist_learning.create_summarisation_task(folder)
     content = bytearray((folder / SHORTLIST).read_bytes())
     content[-1] ^= 1
     (folder / SHORTLIST).write_bytes(bytes(content))
@@ -234,7 +234,7 @@ def exported(tmp_path_factory):
     logging.getLogger("fairseq_etads.training.task").setLevel(logging.WARNING)
     path = tmp_path_factory.mktemp("exported")
     make_run(path / "run", pointer="soft")
-    task = shortlist_learning.open_task(path / "run" / "prepared" / "bin")
+    task = shortlist_learning.create_summarisation_task(path / "run" / "prepared" / "bin")
     words, file = task.source_dictionary, path / "list.safetensors"
     write_shortlist(file, np.array([10], dtype=np.int32), np.full((44, 1), 11, dtype=np.int32), words, words, {})
     options = ["--shortlist", str(file), "--beam", "3", "--max-len", "9"]

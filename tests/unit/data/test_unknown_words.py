@@ -10,7 +10,11 @@ from helpers import EOS, RECURRENT, make_dictionary, make_task, model_config
 
 from fairseq_etads.data import unknown_words
 from fairseq_etads.data.pairs import SummarizationDataset
-from fairseq_etads.data.unknown_words import check_summary_words, count_summary_words, warn_about_few_words
+from fairseq_etads.data.unknown_words import (
+    check_unknown_summary_words,
+    count_summary_words,
+    warn_about_small_vocabulary,
+)
 from fairseq_etads.vocabulary.dictionary import limit_known_words
 
 KNOWN, GENERATED = 44, 20
@@ -46,10 +50,10 @@ def test_words_are_counted_as_a_loop_counts_them():
 def test_a_sample_is_spread_over_the_whole_split(monkeypatch):
     monkeypatch.setattr(unknown_words, "SAMPLE", 10)
     for count in (1, 10, 11, 25, 1000):
-        chosen = list(unknown_words.sample_indices(count))
+        chosen = list(unknown_words.choose_evenly_spaced_indices(count))
         assert 5 < len(chosen) <= 10 or chosen == list(range(count))
         assert max(b - a for a, b in zip(chosen, [*chosen[1:], count])) <= -(-count // 10)
-    assert list(unknown_words.sample_indices(0)) == []
+    assert list(unknown_words.choose_evenly_spaced_indices(0)) == []
 
 
 @pytest.mark.parametrize(
@@ -71,17 +75,17 @@ def test_a_pointer_without_a_word_to_copy_is_refused(pointer, summaries, outcome
     pairs = make_pairs([[5, 30, 46, 3], [6, 46, 30, 3]][: len(summaries)], summaries)
     with caplog.at_level(logging.INFO):
         if outcome in ("fine", "warned"):
-            check_summary_words("train", pairs, pointer, dictionary())
+            check_unknown_summary_words("train", pairs, pointer, dictionary())
             warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
             assert len(warnings) == (outcome == "warned")
         else:
             with pytest.raises(ValueError, match=f"--pointer {pointer}: .*{outcome}"):
-                check_summary_words("train", pairs, pointer, dictionary())
+                check_unknown_summary_words("train", pairs, pointer, dictionary())
 
 
 def test_the_log_has_the_figures(caplog):
     with caplog.at_level(logging.INFO):
-        check_summary_words("train", make_pairs([[5, 30, 46]], [[30, 6, 47, 5]]), "switch", dictionary())
+        check_unknown_summary_words("train", make_pairs([[5, 30, 46]], [[30, 6, 47, 5]]), "switch", dictionary())
     assert (
         "2 of 4 words of train's summaries (a sample of 1) are unknown, 50.00%; "
         "1 of the unknown ones are in their document"
@@ -126,14 +130,14 @@ def test_a_vocabulary_far_below_the_one_asked_for_is_told(tmp_path, caplog):
     data.mkdir()
     report = {"vocabulary": {"known": {"source": 1195, "target": 190}, "asked": {"source": 4000, "target": 200}}}
     (tmp_path / "report.json").write_text(json.dumps(report))
-    warn_about_few_words(data)
+    warn_about_small_vocabulary(data)
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "the source dictionary in DATA has 1,195 known words instead of 4,000" in caplog.text
     caplog.clear()
     # Reports of an earlier version or of another program.
     for content in ("", "{}", "[]", '{"vocabulary": {"asked": {}}}'):
         (tmp_path / "report.json").write_text(content)
-        warn_about_few_words(data)
+        warn_about_small_vocabulary(data)
     assert not caplog.text
 
 

@@ -73,7 +73,7 @@ def test_how_much_was_read_is_said_in_words(client):
     assert long["words_read"] == 60
     short = told(ask(client, "w1 w2  w3\n"))[-1]
     assert (short["words"], short["words_read"]) == (3, 3)
-    assert events.count_words_read("a b c", 1, []) == {"words": 3, "words_read": 0}
+    assert events.count_words_read_by_model("a b c", 1, []) == {"words": 3, "words_read": 0}
 
 
 @pytest.mark.parametrize(

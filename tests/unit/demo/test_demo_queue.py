@@ -135,7 +135,7 @@ def test_a_client_that_goes_away_stops_its_search_and_those_that_wait(held):
     assert waiting.is_stopped and held.worker._current.is_stopped
     held.summarizer.go_on.set()
     until(lambda: held.worker._current is None and not held.worker._waiting)
-    assert held.summarizer.ended == ["StoppedError"], "the one that was waiting never began"
+    assert held.summarizer.ended == ["JobStoppedError"], "the one that was waiting never began"
     with TestClient(held.make_app(), base_url=URL) as client:
         assert told(ask(client))[-1]["kind"] == "summary"
 
@@ -165,7 +165,7 @@ def test_the_end_of_the_server_stops_its_searches(held):
         assert [event["kind"] for event in told(answer.result(60))] == ["waiting"]
         assert ask(client).status_code == 503
     held.worker.join(60)
-    assert not held.worker._thread.is_alive() and held.summarizer.ended == ["StoppedError"]
+    assert not held.worker._thread.is_alive() and held.summarizer.ended == ["JobStoppedError"]
 
 
 def test_what_goes_wrong_is_said_and_the_next_document_is_summarised(demo, client, monkeypatch):

@@ -22,7 +22,7 @@ from fairseq_etads.evaluation.human import (
     format_csv_sheet,
     format_html_sheet,
     krippendorff_alpha,
-    make_key,
+    make_blinding_key,
     read_sheet,
 )
 
@@ -85,8 +85,8 @@ def test_agreement_equals_a_loop(units):
 
 
 def test_assignment_is_balanced_seeded_and_shuffled():
-    key = make_key(50, SYSTEMS, 12, 6, 4, seed=3)
-    assert key == make_key(50, SYSTEMS, 12, 6, 4, seed=3) != make_key(50, SYSTEMS, 12, 6, 4, seed=4)
+    key = make_blinding_key(50, SYSTEMS, 12, 6, 4, seed=3)
+    assert key == make_blinding_key(50, SYSTEMS, 12, 6, 4, seed=3) != make_blinding_key(50, SYSTEMS, 12, 6, 4, seed=4)
     items = collections.Counter(item for sheet in key["sheets"].values() for item in sheet)
     assert len(items) == 12 and set(items.values()) == {2}
     assert all(1 <= int(item) <= 50 for item in items)
@@ -107,7 +107,7 @@ def test_assignment_is_balanced_seeded_and_shuffled():
 )
 def test_impossible_sheets_are_refused_in_words(arguments, words):
     with pytest.raises(ValueError, match=re.escape(words)):
-        make_key(*arguments, seed=1)
+        make_blinding_key(*arguments, seed=1)
 
 
 @settings(max_examples=80)
@@ -116,7 +116,7 @@ def test_no_cell_is_a_formula_and_no_text_is_markup(text):
     cell = escape_formula(text)
     assert cell.lstrip(" ")[:1] not in ("=", "+", "-", "@", "\t", "\r")
     assert text in cell and len(cell) <= len(text) + 1
-    key = make_key(1, ["s"], 1, 1, 1, 1)
+    key = make_blinding_key(1, ["s"], 1, 1, 1, 1)
     sheet = key["sheets"]["annotator-1"]
     hostile = text + '<script>alert(1)</script>"&'
     page = format_html_sheet("annotator-1", sheet, [hostile], {"s": [hostile]})
@@ -130,7 +130,7 @@ def test_no_cell_is_a_formula_and_no_text_is_markup(text):
 
 def filled(tmp_path, change=lambda rows: rows, delimiter=",", encoding="utf-8"):
     """A key and a sheet read back after ``change``, in which each summary of system k (in SYSTEMS) is rated k + 2."""
-    key = make_key(4, SYSTEMS, 2, 2, 2, seed=1)
+    key = make_blinding_key(4, SYSTEMS, 2, 2, 2, seed=1)
     outputs = {name: [f"{name} says {i}" for i in range(4)] for name in SYSTEMS}
     paths = []
     for annotator, sheet in key["sheets"].items():
@@ -219,7 +219,7 @@ def test_spreadsheet_numbers_are_whole_numbers(tmp_path):
 def test_any_file_is_read_or_refused_in_words(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("any") / "sheet.csv"
     header = b"annotator,item,label,document,summary,salience,fluency,non-repetition\n"
-    key = make_key(1, ["s"], 1, 1, 1, 1)
+    key = make_blinding_key(1, ["s"], 1, 1, 1, 1)
     for content in (data, header + data):
         path.write_bytes(content)
         try:

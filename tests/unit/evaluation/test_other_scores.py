@@ -184,7 +184,9 @@ def test_texts_reach_bertscore_without_marks_and_empty_ones_score_0(tmp_path, mo
     (tmp_path / "config.json").write_text("{}")
     scorer = FakeScorer(tmp_path)
     names = {
-        "bertscore": other_scores.adapt_to_sentences(lambda *texts: other_scores.score_with_bertscore(scorer, *texts))
+        "bertscore": other_scores.adapt_scorer_to_sentences(
+            lambda *texts: other_scores.score_with_bertscore(scorer, *texts)
+        )
     }
     references = [REFERENCES, ["", "", "", "dogs"]]
     heads, figures, (signature,) = other_scores.compute_scores(names, HYPOTHESES, references, RougeSettings())

@@ -6,7 +6,11 @@ import reference
 import torch
 from helpers import make_dictionary
 
-from fairseq_etads.evaluation.reranking import RewriteCandidate, choose_best_combination, compute_candidate_limit
+from fairseq_etads.evaluation.reranking import (
+    RewriteCandidate,
+    choose_least_repetitive_candidates,
+    compute_candidate_limit,
+)
 from fairseq_etads.search.strategies import DiverseSiblingsSearch
 
 
@@ -22,15 +26,17 @@ def test_it_is_the_best_of_all_combinations():
     r = random.Random(1)
     for _ in range(60):
         beams = beams_of(r, 3, 3)
-        assert choose_best_combination(beams) == reference.best_combination(beams)
-        assert choose_best_combination(beams, "words") == reference.best_combination(beams, ends=0)
-    assert choose_best_combination([]) == []
+        assert choose_least_repetitive_candidates(beams) == reference.best_combination(beams)
+        assert choose_least_repetitive_candidates(beams, "words") == reference.best_combination(beams, ends=0)
+    assert choose_least_repetitive_candidates([]) == []
 
 
 def test_repetition_counts_before_probability_and_length_divides_it():
     a, b = RewriteCandidate((1, 2, 3), -1.0), RewriteCandidate((4, 5), -9.0)
-    assert choose_best_combination([[a], [a, b]]) == [0, 1], "the likelier one repeats"
-    assert choose_best_combination([[a], [RewriteCandidate((7,), -4.0), RewriteCandidate((7, 8, 9, 7), -5.0)]]) == [
+    assert choose_least_repetitive_candidates([[a], [a, b]]) == [0, 1], "the likelier one repeats"
+    assert choose_least_repetitive_candidates(
+        [[a], [RewriteCandidate((7,), -4.0), RewriteCandidate((7, 8, 9, 7), -5.0)]]
+    ) == [
         0,
         1,
     ], "-5 / 9 > -5 / 6"
@@ -39,7 +45,9 @@ def test_repetition_counts_before_probability_and_length_divides_it():
 def test_lengths_of_words_leave_out_end_symbols():
     """Chen and Bansal's code does the same: -3 / 3 > -1.1 / 1 per word, and -1.1 / 2 > -3 / 4 per token."""
     beam = [RewriteCandidate((5,), -1.1), RewriteCandidate((6, 7, 8), -3.0)]
-    assert choose_best_combination([beam], "words") == [1] and choose_best_combination([beam]) == [0]
+    assert choose_least_repetitive_candidates([beam], "words") == [1] and choose_least_repetitive_candidates(
+        [beam]
+    ) == [0]
 
 
 def test_of_many_sentences_fewer_candidates_are_looked_at():
@@ -48,7 +56,7 @@ def test_of_many_sentences_fewer_candidates_are_looked_at():
     r = random.Random(2)
     for sentences in (6, 7, 9, 16):
         beams = beams_of(r, sentences, 5)
-        found = choose_best_combination(beams)
+        found = choose_least_repetitive_candidates(beams)
         pruned = [beam[:count] for beam, count in zip(beams, compute_candidate_limit(sentences))]
         assert all(place < len(beam) for place, beam in zip(found, pruned))
         if sentences < 9:

@@ -12,7 +12,7 @@ from fairseq_etads.evaluation import bootstrap_intervals, compare_pairs
 from fairseq_etads.evaluation.resampling import (
     assign_family_indices,
     bootstrap_means,
-    compare_trainings,
+    compare_systems_over_runs,
     correct_p_values,
 )
 
@@ -73,7 +73,7 @@ def test_one_document_or_family_proves_nothing():
     first, second = rng.normal(30, 5, (2, 3, 6, 2))
     one_family = np.zeros(6, dtype=int)
     alone, together = (first[:, :1], second[:, :1]), (first, second, 50, 1, one_family)
-    several = [compare_trainings(*alone, 50, 1), compare_trainings(*together)]
+    several = [compare_systems_over_runs(*alone, 50, 1), compare_systems_over_runs(*together)]
     for found in (
         *several,
         compare_pairs(alone[0][0], alone[1][0], 50, 1),
@@ -134,7 +134,7 @@ def of_levels(levels):
     ],
 )
 def test_without_luck_of_documents_the_interval_is_students(first, second, freedom):
-    found = compare_trainings(of_levels(first), of_levels(second), 60_000, 1)
+    found = compare_systems_over_runs(of_levels(first), of_levels(second), 60_000, 1)
     squares = sum((x - statistics.mean(side)) ** 2 for side in (first, second) for x in side)
     error = (squares / freedom * (1 / len(first) + 1 / len(second))) ** 0.5
     difference = statistics.mean(first) - statistics.mean(second)
@@ -146,7 +146,7 @@ def test_without_luck_of_documents_the_interval_is_students(first, second, freed
 def test_unequal_numbers_have_welchs_degrees_of_freedom():
     """With two equal trainings and four that differ, Welch's test is Student's t of the four, with 3 degrees."""
     first, second = [1.0, 1.0], [0.0, 1.0, 3.0, 2.0]
-    found = compare_trainings(of_levels(first), of_levels(second), 60_000, 1)
+    found = compare_systems_over_runs(of_levels(first), of_levels(second), 60_000, 1)
     half = T_975[3] * statistics.stdev(second) / 2
     difference = statistics.mean(first) - statistics.mean(second)
     assert found["interval"] == pytest.approx([difference - half, difference + half], abs=0.05 * half)
@@ -154,7 +154,7 @@ def test_unequal_numbers_have_welchs_degrees_of_freedom():
 
 def test_steady_trainings_differ():
     first, second = of_levels([2.0] * 3), of_levels([1.0] * 3)
-    assert compare_trainings(first, second, 200, 1)["p_bootstrap"] == pytest.approx(1 / 201)
+    assert compare_systems_over_runs(first, second, 200, 1)["p_bootstrap"] == pytest.approx(1 / 201)
 
 
 def test_trainings_and_documents_add_their_variances():
@@ -165,7 +165,7 @@ def test_trainings_and_documents_add_their_variances():
     level = np.array([-1.0, 0.0, 1.0] * 40)[:, None]  # with many trainings, Student's t is nearly normal
     wanted = documents.std() / 20
     first = documents + level * wanted * np.sqrt(120) / level.std(ddof=1)
-    found = compare_trainings(first, np.zeros((120, 400)), 20_000, 1)
+    found = compare_systems_over_runs(first, np.zeros((120, 400)), 20_000, 1)
     half = 1.96 * wanted * 2**0.5
     assert np.diff(found["interval"])[0] / 2 == pytest.approx(half, rel=0.04)
 
@@ -173,7 +173,7 @@ def test_trainings_and_documents_add_their_variances():
 def test_one_training_each_is_the_paired_bootstrap():
     rng = np.random.default_rng(0)
     first, second = rng.normal(size=(2, 1, 60, 2))
-    together = compare_trainings(first, second, 300, 7)
+    together = compare_systems_over_runs(first, second, 300, 7)
     pairs = compare_pairs(first[0], second[0], 300, 7)
     assert together["difference"] == pytest.approx(pairs["difference"])
     assert together["interval"] == pytest.approx(pairs["interval"])
@@ -190,8 +190,10 @@ def test_luck_with_seeds_does_not_pass_for_a_better_system():
     first = documents + level[:, None] + rng.normal(size=(3, 400)) * 0.1
     second = documents - level[:, None] + rng.normal(size=(3, 400)) * 0.1
     assert compare_pairs(first.mean(0), second.mean(0), 500, 1)["p_bootstrap"] < 0.01
-    assert compare_trainings(first, second, 500, 1)["p_bootstrap"] > 0.1
-    steady = compare_trainings(documents + np.full((3, 1), 0.1), documents + rng.normal(size=(3, 400)) * 0.1, 500, 1)
+    assert compare_systems_over_runs(first, second, 500, 1)["p_bootstrap"] > 0.1
+    steady = compare_systems_over_runs(
+        documents + np.full((3, 1), 0.1), documents + rng.normal(size=(3, 400)) * 0.1, 500, 1
+    )
     assert steady["p_bootstrap"] < 0.01
 
 
@@ -202,7 +204,7 @@ def test_equal_systems_rarely_differ(trainings, at_most):
     times = 0
     for repeat in range(200):
         first, second = (rng.normal(size=(n, 1)) + rng.normal(size=(n, 30)) for n in trainings)
-        times += compare_trainings(first, second, 200, repeat)["p_bootstrap"] < 0.05
+        times += compare_systems_over_runs(first, second, 200, repeat)["p_bootstrap"] < 0.05
     assert times / 200 <= at_most
 
 
@@ -210,7 +212,7 @@ def test_what_a_training_makes_of_a_document_does_not_count_twice():
     """For scores of pure noise, only the trainings' means vary, and the interval is Student's."""
     rng = np.random.default_rng(7)
     first, second = rng.normal(size=(2, 3, 4000))
-    found = compare_trainings(first, second, 20_000, 1)
+    found = compare_systems_over_runs(first, second, 20_000, 1)
     means = [side.mean(axis=1) for side in (first, second)]
     error = (sum(side.var(ddof=1) for side in means) / 3) ** 0.5
     assert np.diff(found["interval"])[0] / 2 == pytest.approx(T_975[4] * error, rel=0.1)

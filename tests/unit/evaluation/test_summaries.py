@@ -7,7 +7,11 @@ from nltk.tokenize.punkt import PunktSentenceTokenizer
 from test_rouge import ANY_TEXT
 
 from fairseq_etads.evaluation import read_lines, split_summary_into_sentences, summaries
-from fairseq_etads.evaluation.summaries import find_leftover_marks, find_swapped_inputs, truncate_sentences
+from fairseq_etads.evaluation.summaries import (
+    find_leftover_marks_and_symbols,
+    find_swapped_hypotheses_and_references,
+    truncate_sentences,
+)
 from fairseq_etads.text.words import BLOCK
 
 
@@ -84,11 +88,11 @@ def test_bytes_are_counted_as_a_loop_counts_them(sentences, limit):
 
 def test_leftovers_are_found_and_counted():
     lines = ["a b@@ c", "ends b@@", "▁a b", "x <unk> y", "mail a@@b", "</s>", "a < b"]
-    found = list(find_leftover_marks("f", lines))
+    found = list(find_leftover_marks_and_symbols("f", lines))
     assert len(found) == 3
     assert "2 of 7 lines" in found[0] and "line 1" in found[0]
     assert "line 3" in found[1] and "2 of 7" in found[2] and "line 4" in found[2]
-    assert not list(find_leftover_marks("f", ["a b", "", "e-mail @@ home <q>"][:2]))
+    assert not list(find_leftover_marks_and_symbols("f", ["a b", "", "e-mail @@ home <q>"][:2]))
 
 
 @pytest.mark.parametrize(
@@ -105,4 +109,4 @@ def test_leftovers_are_found_and_counted():
     ],
 )
 def test_swapped_files_are_noticed_by_their_names(hypothesis, reference, warns):
-    assert bool(list(find_swapped_inputs(hypothesis, [reference], [["a"], ["b"]]))) == warns
+    assert bool(list(find_swapped_hypotheses_and_references(hypothesis, [reference], [["a"], ["b"]]))) == warns

@@ -8,10 +8,10 @@ import pytest
 from fairseq_etads.jobs.tuning.mert import (
     NBestList,
     compute_mean_score,
+    find_best_weight_value,
     find_best_weights,
     find_upper_envelope,
-    hill_climb,
-    search_best_value,
+    hill_climb_weights,
 )
 
 
@@ -54,7 +54,7 @@ def candidates(lists, weights, feature):
 def test_a_line_search_finds_the_best_of_all_steps(feature):
     for seed in range(8):
         lists, weights = random_lists(seed), [1.0, *np.random.default_rng(seed).normal(size=4).tolist()]
-        value, score = search_best_value(lists, weights, feature)
+        value, score = find_best_weight_value(lists, weights, feature)
 
         def score_at(x, lists=lists, weights=weights):
             return compute_mean_score(lists, [*weights[:feature], x, *weights[feature + 1 :]])
@@ -62,7 +62,9 @@ def test_a_line_search_finds_the_best_of_all_steps(feature):
         assert score_at(value) == pytest.approx(score)
         assert score == pytest.approx(max(map(score_at, [weights[feature], *candidates(lists, weights, feature)])))
     flat = [NBestList(np.ones((3, 5)), np.array([0.2, 0.9, 0.5]))]
-    assert search_best_value(flat, weights, feature) == (weights[feature], pytest.approx(0.2)), "the first of equals"
+    assert find_best_weight_value(flat, weights, feature) == (weights[feature], pytest.approx(0.2)), (
+        "the first of equals"
+    )
 
 
 def test_a_known_optimum_is_found():
@@ -79,5 +81,5 @@ def test_a_known_optimum_is_found():
     assert compute_mean_score(lists, plain) < 0.5 and found[0] == 1.0
     assert score == pytest.approx(compute_mean_score(lists, found)) and score >= 0.95
     assert find_best_weights(lists, plain, points=20, seed=1) == (found, score)
-    assert hill_climb(lists, plain)[1] <= score
-    assert hill_climb(lists, wanted.tolist()) == (wanted.tolist(), 1.0), "nothing is left to gain"
+    assert hill_climb_weights(lists, plain)[1] <= score
+    assert hill_climb_weights(lists, wanted.tolist()) == (wanted.tolist(), 1.0), "nothing is left to gain"

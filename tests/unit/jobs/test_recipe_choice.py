@@ -7,12 +7,12 @@ import pytest
 from fairseq import options
 
 from fairseq_etads.jobs import recipe_choice
-from fairseq_etads.jobs.recipe_choice import detect_machine, main, measure_text_lengths, read_decoding_options
+from fairseq_etads.jobs.recipe_choice import detect_training_hardware, main, measure_text_lengths, read_decoding_options
 from fairseq_etads.jobs.recipes import (
     NAMES,
     SUITABLE,
     Machine,
-    TrainingData,
+    TrainingDataSize,
     choose_dropout,
     choose_recipe_name,
     choose_vocabulary_size,
@@ -23,9 +23,9 @@ from fairseq_etads.models.transformer_options import PRESETS
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.lengths import TextLengths
 
-HEADLINES = TrainingData(12_000, TextLengths([28, 41, 58, 85, 121, 178]), TextLengths([4, 6, 7, 9, 11]))
-ABSTRACTS = TrainingData(26_000, TextLengths([200] * 9), TextLengths([50, 66, 85, 108, 128]))
-NEWS = TrainingData(287_000, TextLengths([300, 700, 1500]), TextLengths([30, 55, 90]))
+HEADLINES = TrainingDataSize(12_000, TextLengths([28, 41, 58, 85, 121, 178]), TextLengths([4, 6, 7, 9, 11]))
+ABSTRACTS = TrainingDataSize(26_000, TextLengths([200] * 9), TextLengths([50, 66, 85, 108, 128]))
+NEWS = TrainingDataSize(287_000, TextLengths([300, 700, 1500]), TextLengths([30, 55, 90]))
 CORE, CORES, GPU = Machine(1), Machine(2), Machine(16, 1)
 
 
@@ -68,9 +68,11 @@ def test_dropout_rises_with_the_epochs():
 
 
 def test_the_vocabulary_grows_with_the_summaries():
-    sizes = [choose_vocabulary_size(data) for data in (TrainingData(200, *two(HEADLINES)), HEADLINES, ABSTRACTS, NEWS)]
+    sizes = [
+        choose_vocabulary_size(data) for data in (TrainingDataSize(200, *two(HEADLINES)), HEADLINES, ABSTRACTS, NEWS)
+    ]
     assert sizes[0] == 500 and 900 <= sizes[1] <= 1100 and 7000 <= sizes[2] <= 9000 and sizes == sorted(set(sizes))
-    assert choose_vocabulary_size(TrainingData(10**8, *two(NEWS))) == 30_000
+    assert choose_vocabulary_size(TrainingDataSize(10**8, *two(NEWS))) == 30_000
 
 
 def two(data):
@@ -109,7 +111,7 @@ def test_the_rate_is_halved_where_texts_are_read_often():
 
 
 def test_a_small_text_is_not_read_for_ever():
-    recipe = make_recipe("small", TrainingData(1000, *two(HEADLINES)), Machine(64), "etads", (), 600)
+    recipe = make_recipe("small", TrainingDataSize(1000, *two(HEADLINES)), Machine(64), "etads", (), 600)
     assert recipe.epochs == pytest.approx(6, rel=0.05) and recipe.minutes < 5
 
 
@@ -178,7 +180,7 @@ def test_the_batches_of_a_step_count_towards_epochs_and_time(given, batches):
 
 
 def test_the_last_step_of_an_epoch_may_have_fewer_batches():
-    data = TrainingData(300, *two(HEADLINES))
+    data = TrainingDataSize(300, *two(HEADLINES))
     one_batch, four_batches = (make_recipe("small", data, CORE, "etads", words) for words in ([], ["--update-freq=4"]))
     assert 4 < one_batch.steps / one_batch.epochs < 8  # batches in an epoch, so two steps of four batches
     assert (four_batches.steps, four_batches.epochs) == (12, 6)
@@ -204,7 +206,7 @@ def test_half_precision_keeps_the_matrices_apart(dtype):
 
 
 def test_two_dictionaries_have_no_pointer():
-    recipe = make_recipe("small", TrainingData(12_000, *two(HEADLINES), one_dictionary=False), CORE, "etads")
+    recipe = make_recipe("small", TrainingDataSize(12_000, *two(HEADLINES), one_dictionary=False), CORE, "etads")
     assert value_of(recipe.train, "--pointer") == "none" and "--pointer-continue" not in recipe.train
     assert "--no-share-all-embeddings" in recipe.train
 
@@ -242,7 +244,7 @@ def folder(tmp_path, monkeypatch):
     for side, length in (("source", 20), ("target", 5)):
         lines = [" ".join(["w"] * (length + number % 3)) for number in range(400)]
         (tokens / f"train.{side}").write_text("".join(f"{line}\n" for line in lines))
-    monkeypatch.setattr(recipe_choice, "detect_machine", lambda cpu, processes=1: Machine(2))
+    monkeypatch.setattr(recipe_choice, "detect_training_hardware", lambda cpu, processes=1: Machine(2))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -258,7 +260,7 @@ def test_a_run_keeps_its_recipe_on_whatever_machine(folder, capsys, monkeypatch)
     status, first, said = run(capsys, "train", "--given", "--seed", "2")
     assert status == 0 and "recipe small, chosen for 400 pairs" in said
     assert json.loads((folder / "run" / "recipe.json").read_text())["percentiles of tokens"]["summaries"]["50"] == 6
-    monkeypatch.setattr(recipe_choice, "detect_machine", lambda cpu, processes=1: Machine(1))
+    monkeypatch.setattr(recipe_choice, "detect_training_hardware", lambda cpu, processes=1: Machine(1))
     assert run(capsys, "train", "--given", "--seed", "2")[1] == first
     other = run(capsys, "train", "--given", "--max-update", "7")[1]
     assert value_of(other, "--max-update") == "7" != value_of(first, "--max-update")
@@ -361,13 +363,13 @@ def test_lengths_are_of_texts_from_the_whole_file(tmp_path, monkeypatch):
 
 def test_the_machine_is_what_a_training_may_use(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert detect_machine(cpu=True) == Machine(1)
+    assert detect_training_hardware(cpu=True) == Machine(1)
     monkeypatch.setattr(recipe_choice.metadata, "version", lambda name: "2.0+cu126")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    assert detect_machine(cpu=False).gpus == 2 and detect_machine(cpu=True).gpus == 0
+    assert detect_training_hardware(cpu=False).gpus == 2 and detect_training_hardware(cpu=True).gpus == 0
     for visible, gpus in {"": 0, "-1": 0, "NoDevFiles": 0, "1,-1,0": 1, "GPU-8932f937,MIG-4b": 2, " 3 , 2": 2}.items():
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        assert detect_machine(cpu=False).gpus == gpus, visible
+        assert detect_training_hardware(cpu=False).gpus == gpus, visible
 
 
 def test_every_name_is_one_of_the_scripts():

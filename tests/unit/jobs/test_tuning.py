@@ -250,7 +250,7 @@ def test_trials_continue_with_another_version_which_stays_on_record(tmp_path):
         store.append({"number": 0})
     with TrialStore(path, {"model": "a", VERSION: "0.2"}) as store:
         assert store.trials == [{"number": 0}]
-    assert TrialStore.read_without_lock(path)[0] == {"model": "a", VERSION: "0.1"}
+    assert TrialStore.read_trials_without_lock(path)[0] == {"model": "a", VERSION: "0.1"}
     with pytest.raises(InputError, match=r"trials used another model; name"):
         TrialStore(path, {"model": "b", VERSION: "0.2"})
 

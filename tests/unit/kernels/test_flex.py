@@ -10,11 +10,19 @@ from helpers import PAD, SMALL, make_batch, make_model, make_task, model_config
 from omegaconf import open_dict
 
 from fairseq_etads.kernels import flex, focus
-from fairseq_etads.kernels.focus import KERNELS, choose_focus_form, choose_form_for_kernel, focal_bias, focus_attention
+from fairseq_etads.kernels.focus import (
+    KERNELS,
+    choose_focus_implementation,
+    choose_focus_implementation_for_kernel,
+    focal_bias,
+    focus_attention,
+)
 
 DOCUMENTS = [[5, 6, 7, 8, 9, 10], [11, 12], [13, 14, 15]]
 SUMMARIES = [[5, 9], [11], [14, 15]]
-needs_flex = pytest.mark.skipif(flex.find_version_problem() is not None, reason="this torch has no FlexAttention")
+needs_flex = pytest.mark.skipif(
+    flex.get_unsupported_version_reason() is not None, reason="this torch has no FlexAttention"
+)
 
 
 @pytest.fixture
@@ -23,7 +31,7 @@ def trainable(monkeypatch):
     from torch.nn.attention import flex_attention
 
     monkeypatch.setattr(flex_attention, "_validate_device", lambda *_: None)
-    monkeypatch.setattr(flex, "find_input_problem", lambda q, dropout_p: None)
+    monkeypatch.setattr(flex, "get_unsupported_input_reason", lambda q, dropout_p: None)
 
 
 def inputs_of(length, dtype):
@@ -74,7 +82,7 @@ def test_outputs_and_gradients_are_those_of_the_definition(dtype, tolerance, sid
 @pytest.mark.parametrize("side", [None, "left", "right"])
 def test_blocks_of_padding_are_left_out(side):
     padding = padded(300, side) if side else torch.zeros(2, 300, dtype=torch.bool)
-    blocks = flex.make_padding_blocks(padding)
+    blocks = flex.make_padding_block_mask(padding)
     listed = {None: [3, 3], "right": [1, 3], "left": [2, 3]}[
         side
     ]  # the last block has 44 tokens, 100 tokens are in two
@@ -123,7 +131,7 @@ def test_every_parameter_gets_the_gradient_of_the_default(kernel, left, trainabl
     monkeypatch.setitem(
         focus._FOCUS_FORMS,
         "flex",
-        lambda *args, plain=focus._focus_by_flex: used.append("flex") or plain(*args),
+        lambda *args, plain=focus._compute_focus_attention_by_flex: used.append("flex") or plain(*args),
     )
     loss, gradients = losses_and_gradients(kernel, left)
     assert used == ["flex"] * (2 if kernel == "flex" else 0), "two layers of the encoder"
@@ -153,7 +161,7 @@ def test_without_the_option_the_model_is_what_it_was():
 @pytest.mark.parametrize("length", [100, 5000])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_it_is_never_used_unasked(device, length, dtype):
-    assert choose_focus_form(device, dtype, (9, 0) if device == "cuda" else None, length) != "flex"
+    assert choose_focus_implementation(device, dtype, (9, 0) if device == "cuda" else None, length) != "flex"
 
 
 class OnGpu:
@@ -181,17 +189,17 @@ def test_a_gpu_gets_what_was_asked_for_or_the_log_says_why_not(
     kernel, width, dropout_p, form, reason, caplog, monkeypatch
 ):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (8, 0))
-    focus._warn_about_other_form.cache_clear()
+    focus._warn_about_unused_kernel.cache_clear()
     with caplog.at_level(logging.WARNING, "fairseq_etads.kernels.focus"):
         for _ in range(2):
-            assert choose_form_for_kernel(kernel, OnGpu(width), torch.float32, dropout_p) == form
+            assert choose_focus_implementation_for_kernel(kernel, OnGpu(width), torch.float32, dropout_p) == form
     said = f"--attention-kernel {kernel} is not used: {reason}. Focus-attention uses its form {form} instead"
     assert [record.getMessage() for record in caplog.records] == ([said] if reason else [])
 
 
 def test_on_a_cpu_flex_gives_the_numbers_of_auto_and_a_warning(caplog):
     inputs = inputs_of(30, torch.float32)
-    focus._warn_about_other_form.cache_clear()
+    focus._warn_about_unused_kernel.cache_clear()
     with caplog.at_level(logging.WARNING, "fairseq_etads.kernels.focus"):
         found = focus_attention(*inputs[:5], kernel="flex")
     assert torch.equal(found, focus_attention(*inputs[:5]))
@@ -210,8 +218,8 @@ def test_a_kernel_that_cannot_be_compiled_is_replaced_once_and_for_all(caplog, m
 
     monkeypatch.setattr(flex, "_get_kernel", lambda device_type: failing)
     monkeypatch.setattr(flex, "_failures", {})
-    monkeypatch.setattr(flex, "find_input_problem", lambda q, dropout_p: flex._failures.get(q.device.type))
-    focus._warn_about_other_form.cache_clear()
+    monkeypatch.setattr(flex, "get_unsupported_input_reason", lambda q, dropout_p: flex._failures.get(q.device.type))
+    focus._warn_about_unused_kernel.cache_clear()
     inputs = inputs_of(30, torch.float32)
     with caplog.at_level(logging.WARNING, "fairseq_etads.kernels.focus"):
         found = [focus_attention(*inputs[:5], kernel="flex") for _ in range(2)]
@@ -243,8 +251,8 @@ def test_an_older_torch_refuses_it_for_a_new_model_and_loads_an_old_one(monkeypa
     tokens = make_batch(DOCUMENTS)
     assert model(tokens, tokens.ne(PAD).sum(1), make_batch(SUMMARIES).roll(1, 1))[0].isfinite().all()
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (8, 0))
-    focus._warn_about_other_form.cache_clear()
-    assert choose_form_for_kernel("flex", OnGpu(), torch.float32, 0.0) == "bias"
+    focus._warn_about_unused_kernel.cache_clear()
+    assert choose_focus_implementation_for_kernel("flex", OnGpu(), torch.float32, 0.0) == "bias"
     assert "--attention-kernel flex is not used: it needs torch 2.6 or newer, and this is torch 2.5.1" in caplog.text
 
 

@@ -5,7 +5,13 @@ import torch
 from test_attention import LargestTensor
 
 from fairseq_etads.kernels import focus
-from fairseq_etads.kernels.focus import FOCUS_FORMS, LONGEST_BIAS, choose_focus_form, focal_bias, focus_attention
+from fairseq_etads.kernels.focus import (
+    FOCUS_FORMS,
+    LONGEST_BIAS,
+    choose_focus_implementation,
+    focal_bias,
+    focus_attention,
+)
 
 AMPERE, VOLTA = (8, 0), (7, 0)
 CUDA_LONG = (("cuda", torch.float32, AMPERE, LONGEST_BIAS + 1), "blocks")
@@ -26,14 +32,16 @@ CUDA_LONG = (("cuda", torch.float32, AMPERE, LONGEST_BIAS + 1), "blocks")
     ],
 )
 def test_columns_are_used_only_where_sums_are_known_to_be_exact(arguments, form):
-    assert choose_focus_form(*arguments) == form
+    assert choose_focus_implementation(*arguments) == form
 
 
 def test_a_capability_that_was_measured_gets_the_columns(monkeypatch):
     monkeypatch.setattr(focus, "EXACT_COLUMNS", {("cpu", None), ("cuda", AMPERE)})
-    assert choose_focus_form(*CUDA_LONG[0]) == "columns"
-    assert choose_focus_form("cuda", torch.float32, (9, 0), 400) == "bias"
-    assert choose_focus_form("cuda", torch.float32, AMPERE, 400, exact_products=False) == "bias", "TF32 is allowed"
+    assert choose_focus_implementation(*CUDA_LONG[0]) == "columns"
+    assert choose_focus_implementation("cuda", torch.float32, (9, 0), 400) == "bias"
+    assert choose_focus_implementation("cuda", torch.float32, AMPERE, 400, exact_products=False) == "bias", (
+        "TF32 is allowed"
+    )
 
 
 def inputs_of(length, scope, heads=1, dtype=torch.float32):

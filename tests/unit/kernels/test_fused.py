@@ -45,7 +45,7 @@ class OnGpu:
 @pytest.mark.parametrize("width, count", [(64, 0), (30, 1)])
 def test_attention_without_a_fused_kernel_is_named_once(width, count, monkeypatch, caplog):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: A100)
-    fused_kernels._warn_once.cache_clear()
+    fused_kernels._warn_about_missing_kernel.cache_clear()
     with caplog.at_level(logging.WARNING, "fairseq_etads.kernels.fused_kernels"):
         for _ in range(2):
             warn_without_fused_kernel(OnGpu(), width, 0.0, masked=True)
@@ -57,6 +57,6 @@ def test_attention_without_a_fused_kernel_is_named_once(width, count, monkeypatc
 
 
 def test_nothing_is_said_on_a_cpu(caplog):
-    fused_kernels._warn_once.cache_clear()
+    fused_kernels._warn_about_missing_kernel.cache_clear()
     warn_without_fused_kernel(torch.ones(1, 30), 30, 0.0, masked=True)
     assert not caplog.records

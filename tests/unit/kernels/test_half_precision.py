@@ -8,10 +8,10 @@ import torch
 from helpers import PAD
 
 from fairseq_etads.attention import (
-    combined_log_attention,
+    combined_attention_log_weights,
+    compute_log_attention_weights,
     focus_attention,
     hierarchical_attention,
-    log_attention,
     saliency_attention,
     temporal_attention,
 )
@@ -19,7 +19,7 @@ from fairseq_etads.kernels import focus
 from fairseq_etads.kernels.focus import focal_bias
 from fairseq_etads.kernels.word_log_probs import compute_word_log_probs
 from fairseq_etads.layers.pointer import PointerHead
-from fairseq_etads.training.losses import compute_closed_book_loss, compute_sentence_loss, coverage_loss
+from fairseq_etads.training.losses import compute_closed_book_loss, compute_mean_label_loss, coverage_loss
 from fairseq_etads.vocabulary.output import BatchVocab
 
 HALVES = [torch.float16, torch.bfloat16]
@@ -87,8 +87,8 @@ def test_sums_over_a_document_are_those_of_float64(dtype, length):
     logits, labels = drawn(2, length, size=30).to(dtype), (drawn(2, length, seed=2) > 0).long()
     there = torch.ones(2, length, dtype=torch.bool)
     torch.testing.assert_close(
-        compute_sentence_loss(logits, labels, there).double(),
-        compute_sentence_loss(logits.double(), labels, there),
+        compute_mean_label_loss(logits, labels, there).double(),
+        compute_mean_label_loss(logits.double(), labels, there),
         rtol=1e-5,
         atol=0,
     )
@@ -98,7 +98,7 @@ def test_sums_over_a_document_are_those_of_float64(dtype, length):
     )
     padding = torch.zeros(1, length, dtype=torch.bool)
     padding[:, -length // 3 :] = True
-    for function in (log_attention, lambda x, mask: combined_log_attention(x, x[:, 0], mask)):
+    for function in (compute_log_attention_weights, lambda x, mask: combined_attention_log_weights(x, x[:, 0], mask)):
         wide = function(scores.double(), padding)
         mine = function(scores.float(), padding)
         assert (mine[:, :, -length // 3 :].exp() == 0).all() and mine.isfinite().all()
@@ -152,7 +152,7 @@ def test_columns_would_be_wrong_in_fewer_bits(factors):
     center, scope = torch.rand(1, 1, length) * length, torch.full((1, 1, length), 1.0)
     wide = focus.FocusParameters(center, scope, None)
     positions, lengths = focus.compute_token_positions(None, 1, length, q.device)
-    queries, keys = (x.to(dtype) for x in focus.compute_value_columns(wide, positions, lengths))
+    queries, keys = (x.to(dtype) for x in focus.compute_bias_columns(wide, positions, lengths))
 
     def rounded(x):
         if factors == "bf16":
@@ -177,7 +177,7 @@ def test_columns_are_left_where_products_may_be_rounded_and_the_log_says_so(sett
     torch.set_float32_matmul_precision(setting)
     try:
         with caplog.at_level(logging.INFO, "fairseq_etads.kernels.focus"):
-            assert focus._choose_default_form(inputs[0], torch.float32) == "bias"
+            assert focus._choose_default_focus_implementation(inputs[0], torch.float32) == "bias"
             found = focus_attention(*inputs, form="bias")
             focus_attention(*inputs)
     finally:

@@ -24,7 +24,9 @@ def use(monkeypatch, plain):
     monkeypatch.setattr(word_log_probs, "CHUNK_ELEMENTS", 1)
     monkeypatch.setattr(word_log_probs, "NARROWEST_CHUNK", 7)
     for module in (linear, kernels):
-        monkeypatch.setattr(module, "has_faster_linear", lambda: not plain and kernels.can_pack_weights(torch.float32))
+        monkeypatch.setattr(
+            module, "has_faster_onednn_linear", lambda: not plain and kernels.can_pack_weights(torch.float32)
+        )
     if plain:
         monkeypatch.setattr(focus, "has_flash_attention", lambda dtype: False)
         monkeypatch.setattr(PointingDecoder, "takes_requests", False)
@@ -290,7 +292,7 @@ def test_training_linear_is_linear(monkeypatch):
         plain, x = torch.nn.Linear(24, 17, bias=bias), torch.randn(5, 3, 24, requires_grad=True)
         expected = plain(x)
         gradients = torch.autograd.grad(expected.sin().sum(), (x, *plain.parameters()))
-        plain.__class__ = linear.TrainingLinear
+        plain.__class__ = linear.OneDNNTrainingLinear
         found = plain(x.transpose(0, 1)).transpose(0, 1)
         torch.testing.assert_close(found, expected)
         torch.testing.assert_close(torch.autograd.grad(found.sin().sum(), (x, *plain.parameters())), gradients)
@@ -305,7 +307,7 @@ def test_relu_overwrites_what_a_training_linear_returns_without_copies_of_its_gr
         pytest.skip("torch has no such product here")
     plain, x = torch.nn.Linear(24, 17), torch.randn(5, 3, 24, requires_grad=True)
     expected = torch.autograd.grad(torch.relu(plain(x)).sin().sum(), (x, *plain.parameters()))
-    plain.__class__ = linear.TrainingLinear
+    plain.__class__ = linear.OneDNNTrainingLinear
     out = plain(x)
     assert not out._is_view()
     found = torch.relu_(out)

@@ -38,8 +38,8 @@ def test_figures_of_focus_are_means_over_real_tokens():
     center, scope = (10 * torch.rand(2, 3, 5, generator=generator) for _ in range(2))
     mask = padding_mask((5, 2), True)
     figures = AttentionStatistics(torch.ones(2, 1, dtype=torch.bool))
-    figures.add_focus(center, scope, torch.tensor([1.0, 2.0, -0.5]), mask)
-    logs = figures.to_logs()
+    figures.receive_focus_parameters(center, scope, torch.tensor([1.0, 2.0, -0.5]), mask)
+    logs = figures.to_logging_output()
     tokens = [(0, place, place, 5) for place in range(5)] + [(1, 3 + place, place, 2) for place in range(2)]
     expected = {
         "focus_distance": sum((center[b, :, i] - place).abs().sum() for b, i, place, _ in tokens),
@@ -60,7 +60,7 @@ def test_the_figure_of_the_gate_is_what_it_lets_through_at_the_middle_word(left,
     real, mask = ~padding_mask((5, 2), left), padding_mask((6, 4), False)
     figures = AttentionStatistics(real)
     level = torch.tensor([0.3, -0.4, 2.0])
-    figures.add_gate(GateInputs(q, k, gate_q, gate_k, mask, form, level))
+    figures.receive_gate_inputs(GateInputs(q, k, gate_q, gate_k, mask, form, level))
     total = 0.0
     for b, step in ((0, 2), (1, 4 if left else 1)):
         for h in range(3):
@@ -70,8 +70,8 @@ def test_the_figure_of_the_gate_is_what_it_lets_through_at_the_middle_word(left,
             # with values of 1, the context is the share itself
             given = query, keys, torch.ones_like(keys), gate, gates
             total += factor * reference.saliency_attention(*given, level=float(level[h]))[0][0, 0]
-    torch.testing.assert_close(figures.to_logs()["gate"].double(), total, rtol=1e-6, atol=1e-6)
-    assert figures.to_logs()["gate_count"] == 6
+    torch.testing.assert_close(figures.to_logging_output()["gate"].double(), total, rtol=1e-6, atol=1e-6)
+    assert figures.to_logging_output()["gate_count"] == 6
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_they_cost_nothing_where_nobody_looks():
     assert all(m.observer is None for m in modules)
     with torch.no_grad():
         model(tokens, tokens.ne(1).sum(1), tokens)
-    assert not figures.to_logs()
+    assert not figures.to_logging_output()
 
 
 def test_they_do_not_change_the_loss_and_its_gradient():

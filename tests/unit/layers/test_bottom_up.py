@@ -160,7 +160,9 @@ def test_the_search_scores_what_the_whole_model_gives(arch):
             with torch.no_grad():
                 _, extra = model(document, document.ne(PAD).sum(1), previous)
             chosen = pointer.restrict_to_selection(Selection(sample["selection"][row : row + 1], 0.5, 3.0))
-            scores = model.get_normalized_probs(replace(extra["output"], pointer=chosen).to_pair(), log_probs=True)
+            scores = model.get_normalized_probs(
+                replace(extra["output"], pointer=chosen).to_fairseq_output(), log_probs=True
+            )
             extended = extra["output"].vocabulary.convert_to_extended_ids(tokens[None])
             expected = scores[0].gather(1, extended[0][:, None])[:, 0]
             torch.testing.assert_close(hypothesis["positional_scores"], expected, rtol=1e-3, atol=1e-3)

@@ -17,7 +17,7 @@ from fairseq_etads.layers.aggregation import LayerAggregation
 from fairseq_etads.layers.beam_state import BeamState
 from fairseq_etads.layers.encoder_attention import FocusAttention
 from fairseq_etads.models.rnn_encoder import BidirectionalGRU
-from fairseq_etads.models.transformer import BridgeAttention, SummaryAttention
+from fairseq_etads.models.transformer import BridgeAttention, DecoderSelfAttention
 
 P, WIDTH, ROWS = 0.3, 16, 40
 
@@ -62,7 +62,7 @@ def bridge_stepwise(saliency):
 
 
 def summary(stepwise):
-    attention = identity(SummaryAttention(WIDTH, 1, dropout=P, self_attention=True))
+    attention = identity(DecoderSelfAttention(WIDTH, 1, dropout=P, self_attention=True))
 
     def attend():
         x = one_hot(ROWS)

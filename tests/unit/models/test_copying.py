@@ -168,7 +168,7 @@ def test_positions_are_those_of_the_summary_with_its_own_start_symbol():
     for row, (best, *_) in enumerate(generator.generate(None, sample, bos_token=start)):
         before = best["tokens"].roll(1)[None]
         before[:, 0] = start
-        output = DecoderOutput.from_pair(model(tokens[row : row + 1], None, before))
+        output = DecoderOutput.from_fairseq_output(model(tokens[row : row + 1], None, before))
         columns = output.vocabulary.convert_to_target_columns(best["tokens"][None])
         assert output.pointer.find_copied_positions(output.logits, columns)[0].tolist() == best["copied_from"].tolist()
 

@@ -8,7 +8,7 @@ from helpers import SMALL, make_model, model_config
 from steps import steps_task
 from test_external import external_model
 
-from fairseq_etads.models.init_from import is_first_launch, load_initial_weights
+from fairseq_etads.models.init_from import is_training_from_start, load_initial_weights
 from fairseq_etads.platform.compat import UnsafeCheckpointError
 
 
@@ -184,7 +184,7 @@ def test_the_task_loads_once_and_not_when_training_resumes_or_a_checkpoint_is_lo
     assert not begins_with_it(init_task(tmp_path)), "the file may be gone by then"
     for option in ({"restore_file": "x.pt"}, {"finetune_from_model": "x.pt"}, {"continue_once": "x.pt"}):
         with pytest.raises(ValueError, match="cannot be combined"):
-            is_first_launch(init_task(tmp_path, **option).cfg)
+            is_training_from_start(init_task(tmp_path, **option).cfg)
 
 
 def test_a_failed_load_names_the_option():

@@ -10,7 +10,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from helpers import EOS, PAD, make_batch, make_model
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.models.transformer import NeighbourInputs, list_decoder_offsets, list_encoder_offsets
+from fairseq_etads.models.transformer import NeighbourProjections, list_decoder_offsets, list_encoder_offsets
 
 SUMMARIES = [[5, 6, 7], [8], [9, 10, 11, 12], [13, 14], [15]]
 BOTH = {"encoder_neighbours": 2, "decoder_neighbours": 2}
@@ -38,7 +38,7 @@ def test_offsets_begin_with_the_nearest_words():
 
 @pytest.mark.parametrize("offsets", [list_encoder_offsets(1), list_encoder_offsets(3), list_decoder_offsets(2)])
 def test_inputs_and_gradients_are_those_of_the_loop(offsets):
-    layer = NeighbourInputs(6, offsets).double()
+    layer = NeighbourProjections(6, offsets).double()
     torch.manual_seed(0)
     for linear in layer.maps:
         torch.nn.init.normal_(linear.weight)

@@ -20,7 +20,7 @@ from fairseq_etads.data.labels.scores import (
 )
 from fairseq_etads.layers.tagging import NoveltyScorer, SpellingEncoder, TaggerLSTM, group_words_by_sentence
 from fairseq_etads.summarizer.folder.model_options import list_architectures
-from fairseq_etads.training.selection import count_in_bins
+from fairseq_etads.training.selection import count_labels_in_bins
 
 MARK = 43
 TAGGER = {"encoder_embed_dim": 6, "letter_dim": 3, "letter_filters": 5, "encoder_hidden_size": 4}
@@ -179,7 +179,7 @@ def test_selectors_learn_and_the_criterion_says_so(arch):
     first, _, _ = train(task, model, 1)
     assert all(parameter.grad is not None for parameter in model.parameters())
     last, (logits, real), sample = train(task, model, 120)
-    labels = model.convert_to_units(sample["labels"], sample["net_input"]["src_tokens"])
+    labels = model.convert_token_to_unit_values(sample["labels"], sample["net_input"]["src_tokens"])
     assert last["loss"] / last["sample_size"] < 0.5 * first["loss"] / first["sample_size"]
     assert compute_roc_auc(last["histogram"]) > 0.95
     losses = [
@@ -213,7 +213,7 @@ def test_the_area_and_f1_are_those_of_all_pairs_and_thresholds():
     for _ in range(20):
         labels = [r.random() < 0.3 for _ in range(60)]
         logits = [r.gauss(0.7 * label, 1) for label in labels]
-        counts = count_in_bins(
+        counts = count_labels_in_bins(
             torch.tensor([logits]), torch.tensor([labels]).float(), torch.ones(1, 60, dtype=torch.bool)
         )
         by_hand = make_empty_histogram()

@@ -15,7 +15,7 @@ from selection_data import names_of_extractor
 from steps import make_criterion
 from test_pointer_generator import weights_of
 
-from fairseq_etads.attention import combined_log_attention, inconsistency_loss, log_attention
+from fairseq_etads.attention import combined_attention_log_weights, compute_log_attention_weights, inconsistency_loss
 from fairseq_etads.models.init_from import load_initial_weights
 
 ARCH = "unified_summarizer"
@@ -72,8 +72,8 @@ def test_combined_attention_and_inconsistency_are_the_loops(top):
     torch.manual_seed(shifted(1))
     scores, beta = 3 * torch.randn(2, 4, 9).double(), torch.rand(2, 9).double()
     for padding in (torch.zeros(2, 9, dtype=torch.bool), torch.arange(9).expand(2, 9) >= torch.tensor([[6], [2]])):
-        log_word = log_attention(scores, padding)
-        together = combined_log_attention(log_word, beta.log(), padding).exp()
+        log_word = compute_log_attention_weights(scores, padding)
+        together = combined_attention_log_weights(log_word, beta.log(), padding).exp()
         loss = inconsistency_loss(log_word, beta.log(), top)
         for row in range(2):
             real = ~padding[row]
@@ -377,7 +377,7 @@ def test_the_loss_of_inconsistency_leads_attention_to_the_extracted_sentence():
         with torch.no_grad():
             told = model.eval()(**sample["net_input"])[1]
         tokens = sample["net_input"]["src_tokens"]
-        labels = model.extractor.convert_to_units(sample["labels"], tokens)
+        labels = model.extractor.convert_token_to_unit_values(sample["labels"], tokens)
         kept = model.extractor.convert_to_tokens(labels, tokens)[
             :, None
         ]  # (B, 1, S), the mark and the end symbol included

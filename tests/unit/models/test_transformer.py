@@ -11,7 +11,7 @@ from helpers import EOS, PAD, SMALL, make_batch, make_model, make_task
 
 from fairseq_etads.layers.encoder_attention import FocusAttention
 from fairseq_etads.models.transformer import BridgeAttention
-from fairseq_etads.models.transformer_options import PRESETS, make_preset_config, parse_layers
+from fairseq_etads.models.transformer_options import PRESETS, make_preset_config, parse_layer_numbers
 
 ARCHS = sorted(PRESETS)
 SUMMARIES = [[5, 6, 7], [8], [9, 10, 11, 12], [13, 14], [15]]
@@ -253,10 +253,10 @@ def test_a_document_of_the_maximum_length_and_one_of_a_single_token():
 
 
 def test_parse_layers():
-    assert parse_layers("all", 4, "--x") == {0, 1, 2, 3}
-    assert parse_layers("none", 4, "--x") == frozenset()
-    assert parse_layers("1-2", 4, "--x") == {0, 1}
-    assert parse_layers(" 1, 3-4 ", 4, "--x") == {0, 2, 3}
+    assert parse_layer_numbers("all", 4, "--x") == {0, 1, 2, 3}
+    assert parse_layer_numbers("none", 4, "--x") == frozenset()
+    assert parse_layer_numbers("1-2", 4, "--x") == {0, 1}
+    assert parse_layer_numbers(" 1, 3-4 ", 4, "--x") == {0, 2, 3}
 
 
 @pytest.mark.parametrize("value", ["5-9", "0", "2-1", "a", "1,,2", "", "-1", "1-", "1.5", "²"])

@@ -13,7 +13,7 @@ import pytest
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import (
     COMPRESSED,
-    check_outputs,
+    check_output_paths,
     lock_output,
     make_output_folder,
     make_temporary_output,
@@ -237,15 +237,15 @@ def test_outputs_are_no_inputs(tmp_path):
     (tmp_path / "folder").symlink_to(tmp_path)
     for output in (document, link, hard, tmp_path / "folder" / "a.txt", f"{tmp_path}/folder/../{tmp_path.name}/a.txt"):
         with pytest.raises(InputError, match=r"--json .* is also read \(HYP .*a.txt\): name another"):
-            check_outputs({"--json": output}, {"HYP": [str(document)]})
+            check_output_paths({"--json": output}, {"HYP": [str(document)]})
     missing = tmp_path / "new"
     with pytest.raises(InputError, match=r"--csv .*new and --json name the same file"):
-        check_outputs({"--json": missing, "--csv": str(missing)}, {})
-    check_outputs({"--json": "-", "--csv": None, "--out": missing}, {"HYP": ["-", document], "REF": None})
+        check_output_paths({"--json": missing, "--csv": str(missing)}, {})
+    check_output_paths({"--json": "-", "--csv": None, "--out": missing}, {"HYP": ["-", document], "REF": None})
 
 
 @pytest.mark.parametrize("suffix", COMPRESSED)
 def test_outputs_are_not_compressed(suffix):
     with pytest.raises(InputError, match=rf"^--output a.txt{suffix}: is written uncompressed; choose a name without"):
-        check_outputs({"--output": f"a.txt{suffix}"}, {})
-    check_outputs({"--output": "a.txt"}, {"FILE": f"a.txt{suffix}"})
+        check_output_paths({"--output": f"a.txt{suffix}"}, {})
+    check_output_paths({"--output": "a.txt"}, {"FILE": f"a.txt{suffix}"})

@@ -91,7 +91,7 @@ def test_no_update_is_made_after_the_last(limit, updates, patience, changed, tra
     cfg.distributed_training = SimpleNamespace(distributed_world_size=2)
     trainer = SimpleNamespace(get_num_updates=lambda: updates, cumulative_training_time=lambda: 0.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training_loop, "describe_plan", lambda cfg, iterator: [])
+        patch.setattr(training_loop, "describe_training_plan", lambda cfg, iterator: [])
         patch.setattr(training_loop, "check_best_metric", lambda cfg, trainer, epoch: None)
         result = training_loop.wrap_train_epoch(lambda *arguments: "an epoch", command)(cfg, trainer, task, iterator)
     assert result == ("an epoch" if trains else ([None], True))
@@ -107,7 +107,7 @@ def test_a_seed_for_each_epoch_is_refused_where_batches_are_kept(anew, sharded, 
     task = SimpleNamespace(has_sharded_data=lambda split: sharded, dataset=len, can_reuse_epoch_itr=lambda _: kept)
     refused = pytest.raises(ValueError, match="add --update-epoch-batch")
     with contextlib.nullcontext() if anew or sharded or not kept else refused:
-        training_loop.check_batch_seed(SimpleNamespace(dataset=dataset), task)
+        training_loop.check_batch_order_seed(SimpleNamespace(dataset=dataset), task)
 
 
 class Epoch:
@@ -122,7 +122,7 @@ class Epoch:
 
 
 def test_the_plan_has_effective_values():
-    plan = training_loop.describe_plan(
+    plan = training_loop.describe_training_plan(
         config(validate=3000, save=1000, patience=5, scheduler="inverse_sqrt", warmup=800), Epoch()
     )
     assert plan == [
@@ -132,7 +132,7 @@ def test_the_plan_has_effective_values():
         "peak rate 0.0005 after 800 updates of warm-up (inverse_sqrt)",
         "15 source tokens in a batch on average",
     ]
-    plan = training_loop.describe_plan(config(validate=-1, save=1000, patience=10, freq=4), Epoch())
+    plan = training_loop.describe_training_plan(config(validate=-1, save=1000, patience=10, freq=4), Epoch())
     assert plan == [
         "500 updates in an epoch",
         "validation every 500 updates (1 epoch)",
@@ -140,7 +140,10 @@ def test_the_plan_has_effective_values():
         "peak rate 0.0005 (fixed)",
         "15 source tokens in a batch on average, 60 in an update",
     ]
-    assert "validation every 1,000 updates (2 epochs) and at the end of each epoch" in training_loop.describe_plan(
-        config(save=1000, freq=4), Epoch()
+    assert (
+        "validation every 1,000 updates (2 epochs) and at the end of each epoch"
+        in training_loop.describe_training_plan(config(save=1000, freq=4), Epoch())
     )
-    assert training_loop.describe_plan(config(disabled=True, save=9, patience=3), Epoch())[1] == "no validation"
+    assert (
+        training_loop.describe_training_plan(config(disabled=True, save=9, patience=3), Epoch())[1] == "no validation"
+    )

@@ -18,7 +18,7 @@ from seeds import shifted
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import lock_output
-from fairseq_etads.text.tokenizer import TextConfig, TextTokenizer
+from fairseq_etads.text.tokenizer import TextTokenizer, TextTokenizerConfig
 
 main = as_program(main)
 corpus = as_program(corpus)
@@ -121,7 +121,7 @@ def test_references_of_an_earlier_text_are_deleted(tmp_path, monkeypatch):
     main([str(text), str(out)])
     (text / "test.target.2").unlink()
     (out / "test.target.mine3").write_text("not written by the command\n")
-    monkeypatch.setattr(control, "write_controlled_split", mock.Mock(side_effect=InputError("interrupted")))
+    monkeypatch.setattr(control, "write_split_with_control_words", mock.Mock(side_effect=InputError("interrupted")))
     with pytest.raises(SystemExit):
         main([str(text), str(out)])
     monkeypatch.undo()
@@ -206,7 +206,7 @@ def test_text_that_does_not_fit_is_refused(tmp_path, capsys):
 
 @pytest.mark.parametrize("words", ["moses", "ptb", "spaces", "characters", "raw"])
 def test_tokenisers_leave_control_words_whole(words):
-    tokenizer = TextTokenizer(TextConfig(text_words=words))
+    tokenizer = TextTokenizer(TextTokenizerConfig(text_words=words))
     for given in ("lengthbin10", "origindailymail", "origincnn"):
         assert tokenizer.encode(f"{given} The end.").split()[0] == given
 

@@ -17,7 +17,7 @@ from programs import as_program
 from test_readers import lines, refused, run
 
 from fairseq_etads.text.cleaning import clean_text
-from fairseq_etads.text.documents import Document, LineOptions, make_lines
+from fairseq_etads.text.documents import Document, DocumentLineOptions, make_lines
 from fairseq_etads.text.files import read_lines
 
 main = as_program(main)
@@ -274,7 +274,7 @@ def test_an_interrupted_split_leaves_no_file(tmp_path, monkeypatch):
         raise KeyboardInterrupt
 
     path = corpora.table(tmp_path / "train.csv", corpora.rows(3))
-    monkeypatch.setattr(corpus, "_make_lines", stop)
+    monkeypatch.setattr(corpus, "_convert_document_batch", stop)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, "table", "--train", path)
     assert not (tmp_path / "text" / "train.source").exists()
@@ -282,11 +282,13 @@ def test_an_interrupted_split_leaves_no_file(tmp_path, monkeypatch):
 
 def test_leads_and_full_stops():
     document = Document(["One two. Three four.", "Five"], [["a"]])
-    done = make_lines(document, LineOptions(full_stops=True, source_sentences=2, source_words=3))
+    done = make_lines(document, DocumentLineOptions(full_stops=True, source_sentences=2, source_words=3))
     assert done.source == "One two. <q> Three" and done.targets == ["a."]
     assert done.counts["documents cut by --source-sentences"] == done.counts["documents cut by --source-words"] == 1
-    assert make_lines(document, LineOptions(source_sentences=1, short_lead=9)).source == "One two. <q> Three four."
-    assert make_lines(document, LineOptions(split=False)).source == "One two. Three four. <q> Five"
+    assert (
+        make_lines(document, DocumentLineOptions(source_sentences=1, short_lead=9)).source == "One two. <q> Three four."
+    )
+    assert make_lines(document, DocumentLineOptions(split=False)).source == "One two. Three four. <q> Five"
 
 
 def test_impossible_numbers_are_refused(tmp_path, capsys):

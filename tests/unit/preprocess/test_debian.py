@@ -11,7 +11,13 @@ import pytest
 from debian_corpus import read, run
 from etads_preprocess import debian, debian_index
 from etads_preprocess.debian_index import stem_package_name
-from etads_preprocess.debian_splits import PackagePair, assign_to_splits, find_split_overlaps, group_pairs, select_pairs
+from etads_preprocess.debian_splits import (
+    DescriptionPair,
+    assign_groups_to_splits,
+    find_split_overlaps,
+    group_related_pairs,
+    select_pairs,
+)
 
 from fairseq_etads.platform.outputs import open_binary_output
 
@@ -174,7 +180,7 @@ def test_stem_is_never_empty(name):
 
 
 def test_drops_are_counted_by_reason():
-    pairs = [PackagePair(name, name, p, t) for name, (t, p) in pairs_of(TRANSLATION).items() if name != "unread"]
+    pairs = [DescriptionPair(name, name, p, t) for name, (t, p) in pairs_of(TRANSLATION).items() if name != "unread"]
     kept, dropped = select_pairs(pairs, options())
     assert [p.package for p in kept] == ["alpha", "latin"]
     assert dropped == {
@@ -187,7 +193,9 @@ def test_drops_are_counted_by_reason():
 
 
 def test_word_limits():
-    pairs = [PackagePair("a", "a", ("w " * n + str(n),), "t " * m) for n, m in ((1, 5), (5, 5), (9, 5), (6, 1), (7, 9))]
+    pairs = [
+        DescriptionPair("a", "a", ("w " * n + str(n),), "t " * m) for n, m in ((1, 5), (5, 5), (9, 5), (6, 1), (7, 9))
+    ]
     limits = ["--min-source-words", "5", "--max-source-words", "9", "--min-target-words", "2"]
     kept, dropped = select_pairs(pairs, options(*limits, "--max-target-words", "8"))
     assert len(kept) == 1
@@ -238,37 +246,39 @@ def test_a_source_package_and_its_versions_are_in_one_split(tmp_path, indexes):
 def test_texts_merge_source_packages():
     long = "This sentence is the same in both packages and longer than the limit of sixty. "
     pairs = [
-        PackagePair("a", "a", (long + "One.",), "first"),
-        PackagePair("b", "b", ("Two. " + long.upper(),), "second"),
-        PackagePair("c", "c", ("Short text.",), "Second"),
-        PackagePair("d", "d", ("Short text. Really.",), "fourth"),
-        PackagePair("libname", "name", ("The files in this package are needed by programs that use name.",), "5th"),
-        PackagePair("title", "title", ("The files in this package are needed by programs that use title.",), "6ths"),
+        DescriptionPair("a", "a", (long + "One.",), "first"),
+        DescriptionPair("b", "b", ("Two. " + long.upper(),), "second"),
+        DescriptionPair("c", "c", ("Short text.",), "Second"),
+        DescriptionPair("d", "d", ("Short text. Really.",), "fourth"),
+        DescriptionPair("libname", "name", ("The files in this package are needed by programs that use name.",), "5th"),
+        DescriptionPair(
+            "title", "title", ("The files in this package are needed by programs that use title.",), "6ths"
+        ),
     ]
-    groups = {name: [p.package for p in group] for name, group in group_pairs(pairs).items()}
+    groups = {name: [p.package for p in group] for name, group in group_related_pairs(pairs).items()}
     assert groups == {"a": ["a", "b", "c"], "d": ["d"], "name": ["libname", "title"]}
 
 
 def test_crossings_are_found():
-    pair = PackagePair("a", "a", ("Some text.",), "synopsis")
-    other = PackagePair("b", "b", ("Other text.",), "SYNOPSIS")
+    pair = DescriptionPair("a", "a", ("Some text.",), "synopsis")
+    other = DescriptionPair("b", "b", ("Other text.",), "SYNOPSIS")
     assert find_split_overlaps({"train": [pair], "test": [other]}) == ["synopsis synopsis"]
 
 
 def test_the_builder_refuses_splits_that_share_text(tmp_path, indexes, monkeypatch, capsys):
-    monkeypatch.setattr(debian, "group_pairs", lambda pairs: {p.package: [p] for p in pairs})
+    monkeypatch.setattr(debian, "group_related_pairs", lambda pairs: {p.package: [p] for p in pairs})
     assert run(tmp_path / "out", *indexes) == 2
     assert "in two splits" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
 def test_large_groups_stay_out_of_valid_and_test():
-    groups = {f"small{i}": [PackagePair(f"s{i}", f"s{i}", (f"{i}",), "t")] for i in range(10)}
-    groups["large"] = [PackagePair(f"l{i}", "large", (f"{i}",), "t") for i in range(6)]
+    groups = {f"small{i}": [DescriptionPair(f"s{i}", f"s{i}", (f"{i}",), "t")] for i in range(10)}
+    groups["large"] = [DescriptionPair(f"l{i}", "large", (f"{i}",), "t") for i in range(6)]
     for seed in map(str, range(20)):
-        splits, _ = assign_to_splits(groups, options("--seed", seed, "--valid-size", "8", "--test-size", "8"))
+        splits, _ = assign_groups_to_splits(groups, options("--seed", seed, "--valid-size", "8", "--test-size", "8"))
         assert not any(p.source_package == "large" for s in ("valid", "test") for p in splits[s])
-    splits, dropped = assign_to_splits(groups, options("--max-per-group", "1"))
+    splits, dropped = assign_groups_to_splits(groups, options("--max-per-group", "1"))
     assert dropped["above --max-per-group"] == 5
 
 

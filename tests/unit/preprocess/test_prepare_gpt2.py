@@ -13,7 +13,7 @@ from preparation import lines, make_text  # noqa: F401  # a fixture
 from programs import as_program
 
 import fairseq_etads.plugin  # noqa: F401
-from fairseq_etads.data.preparation import PreparationSettings, read_prepared_options
+from fairseq_etads.data.preparation import PreparationSettings, read_inference_preprocessing_options
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, compute_fingerprint
 
@@ -37,7 +37,7 @@ def given(text, tmp_path):
 
 
 def options_as_fairseq_reads_them(prepared):
-    options = read_prepared_options(prepared)
+    options = read_inference_preprocessing_options(prepared)
     return Namespace(**{name.replace("-", "_"): value for name, value in options.items()}, text_sentence_marks="drop")
 
 
@@ -112,7 +112,7 @@ def test_another_test_set_and_other_files(given, text, tmp_path, capsys):
     assert "was prepared with another given" in refused(given, capsys)
     (tmp_path / "out" / "vocab.bpe").write_text("#version: 0.2\n")
     with pytest.raises(InputError, match=r"vocab\.bpe"):
-        read_prepared_options(tmp_path / "out")
+        read_inference_preprocessing_options(tmp_path / "out")
     like = [str(new), str(tmp_path / "third"), "--like", str(tmp_path / "out"), "--jobs", "1"]
     assert "vocab.bpe" in refused(like, capsys)
 

@@ -18,17 +18,17 @@ from own_tokenizers import KINDS, train_tokenizer
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from fairseq_etads import Summarizer
-from fairseq_etads.data.preparation import PreparationSettings, read_prepared_options
-from fairseq_etads.jobs.content import ContentTexts
-from fairseq_etads.jobs.labels import open_task
+from fairseq_etads.data.preparation import PreparationSettings, read_inference_preprocessing_options
+from fairseq_etads.jobs.content import StemmedSplit
+from fairseq_etads.jobs.labels import create_summarisation_task
 from fairseq_etads.jobs.runs import make_detokenizer
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.rewards.trained import TokenEntailmentModel
 from fairseq_etads.text.checksums import compute_sha256
-from fairseq_etads.text.hugging_face import HuggingFacePieces
+from fairseq_etads.text.hugging_face import HuggingFaceSubwordEncoder
 from fairseq_etads.training.validation import ValidationSummarizer
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, compute_fingerprint
-from fairseq_etads.vocabulary.token_kinds import detect_subwords, detect_words
+from fairseq_etads.vocabulary.token_kinds import detect_subword_type, detect_word_type
 
 main = as_program(main)
 
@@ -76,7 +76,7 @@ def test_text_becomes_pieces_and_the_same_text_again(text, tmp_path, kind):
     theirs.no_truncation()
     theirs.no_padding()
     known = SummarizationDictionary.load(str(out / "bin" / "dict.source.txt"))
-    options = {name.replace("-", "_"): value for name, value in read_prepared_options(out).items()}
+    options = {name.replace("-", "_"): value for name, value in read_inference_preprocessing_options(out).items()}
     options = Namespace(**options, text_sentence_marks="drop")
     tokenizer, pieces = encoders.build_tokenizer(options), encoders.build_bpe(options)
     for side, line in (("source", " ".join(LINE.split())), ("target", SUMMARY.replace(" <q>", ""))):
@@ -96,7 +96,12 @@ def as_bert(line):
 def test_a_model_folder_reads_and_writes_text(text, tmp_path, kind):
     main(given_with(text, tmp_path, kind))
     out = tmp_path / "out"
-    folder, _ = make_folder(tmp_path, text=read_prepared_options(out), task=open_task(out / "bin"), pointer="soft")
+    folder, _ = make_folder(
+        tmp_path,
+        text=read_inference_preprocessing_options(out),
+        task=create_summarisation_task(out / "bin"),
+        pointer="soft",
+    )
     summarizer = Summarizer.load(folder, "cpu")
     texts = summarizer._texts
     document = texts.tokenize_document(0, LINE)
@@ -114,7 +119,7 @@ def test_a_model_folder_reads_and_writes_text(text, tmp_path, kind):
         if following is not None and not texts.is_same_word(token, following):
             words.append([])
     assert not texts.is_same_word(document.tokens[-1], "</s>")
-    assert texts.join_word(words[1]) == "audio" and texts.join_word(words[2]) == "library"
+    assert texts.join_word_tokens(words[1]) == "audio" and texts.join_word_tokens(words[2]) == "library"
     summary = summarizer.summarize(LINE)
     assert summary.text == texts.join(summary.tokens) and summary.text
     assert not set("▁Ġ") & set(summary.text) and "##" not in summary.text
@@ -127,9 +132,12 @@ def test_a_model_folder_reads_and_writes_text(text, tmp_path, kind):
 def test_validation_scores_text(given, tmp_path):
     main(given)
     data = str(tmp_path / "out" / "bin")
-    task = open_task(tmp_path / "out" / "bin")
-    assert detect_subwords(task.tgt_dict, data) == "huggingface" and detect_words(task.tgt_dict, "huggingface") == "raw"
-    assert detect_subwords(task.tgt_dict) == "none"
+    task = create_summarisation_task(tmp_path / "out" / "bin")
+    assert (
+        detect_subword_type(task.tgt_dict, data) == "huggingface"
+        and detect_word_type(task.tgt_dict, "huggingface") == "raw"
+    )
+    assert detect_subword_type(task.tgt_dict) == "none"
     task.cfg.eval_rouge = True
     tokens = task.tgt_dict.encode_line(lines(tmp_path / "out/tokens/test.target")[0], add_if_not_exist=False)
     assert ValidationSummarizer(task, task.cfg).decode(tokens, "reference") == SUMMARY.replace(" <q>", "")
@@ -142,11 +150,11 @@ def test_validation_scores_text(given, tmp_path):
 def test_commands_that_need_words_refuse_pieces(given, tmp_path, monkeypatch):
     main(given)
     data = tmp_path / "out" / "bin"
-    task = open_task(data)
+    task = create_summarisation_task(data)
     with pytest.raises(InputError, match="consists of pieces of a Hugging Face tokeniser, which are not words"):
-        make_detokenizer(task.src_dict, detect_subwords(task.src_dict, str(data)), data)
+        make_detokenizer(task.src_dict, detect_subword_type(task.src_dict, str(data)), data)
     with pytest.raises(InputError, match="RUN: its data consists of pieces of a Hugging Face tokeniser"):
-        ContentTexts(tmp_path, data, "test", 100)
+        StemmedSplit(tmp_path, data, "test", 100)
     scorer = Namespace(load=lambda path: Namespace(config=None))
     monkeypatch.setattr("fairseq_etads.systems.entailment.model.EntailmentScorer", scorer)
     with pytest.raises(ValueError, match="consists of pieces of a Hugging Face tokeniser, but entailment models"):
@@ -173,7 +181,7 @@ def test_another_test_set_and_other_files(given, text, tmp_path, capsys):
     assert "was prepared with another given" in refused(given, capsys)
     (tmp_path / "out" / "tokenizer.json").write_text("{}")
     with pytest.raises(InputError, match=r"tokenizer\.json"):
-        read_prepared_options(tmp_path / "out")
+        read_inference_preprocessing_options(tmp_path / "out")
     like = [str(new), str(tmp_path / "third"), "--like", str(tmp_path / "out"), "--jobs", "1"]
     assert "tokenizer.json" in refused(like, capsys)
 
@@ -218,7 +226,7 @@ def test_a_damaged_file_is_refused(given, text, tmp_path, capsys, kind, damage, 
     error = refused(given, capsys)
     assert f"--model {path}: " in error and not (tmp_path / "out").exists()
     with pytest.raises(ValueError, match=words):
-        HuggingFacePieces(path)
+        HuggingFaceSubwordEncoder(path)
 
 
 def test_characters_that_disappear_are_reported(given, text, tmp_path, capsys):
@@ -229,11 +237,11 @@ def test_characters_that_disappear_are_reported(given, text, tmp_path, capsys):
     tokenizer = Tokenizer(models.BPE(vocab=letters, merges=[]))
     tokenizer.pre_tokenizer = Tokenizer.from_file(str(path)).pre_tokenizer
     tokenizer.save(str(path))
-    assert HuggingFacePieces(path).lost == "5%é漢𓀀"
+    assert HuggingFaceSubwordEncoder(path).lost == "5%é漢𓀀"
     metaspace = Tokenizer(models.BPE(vocab={**letters, "▁": 26}, merges=[]))
     metaspace.pre_tokenizer, metaspace.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
     metaspace.save(str(tmp_path / "metaspace.json"))
-    assert HuggingFacePieces(tmp_path / "metaspace.json").lost == "5%é漢𓀀", "only a space is left of them"
+    assert HuggingFaceSubwordEncoder(tmp_path / "metaspace.json").lost == "5%é漢𓀀", "only a space is left of them"
     main([given[0], str(tmp_path / "other"), *given[2:]])
     assert "disappear from the text without being counted as unknown words" in capsys.readouterr().err
 
@@ -251,18 +259,18 @@ def test_a_piece_that_cannot_be_written_is_unknown(tmp_path):
     tokenizer.add_tokens([AddedToken(word, normalized=False) for word in ("<s>", "<q>", "cat sat")])
     tokenizer.add_special_tokens(["<pad>"])
     tokenizer.save(str(path))
-    pieces = HuggingFacePieces(path)
+    pieces = HuggingFaceSubwordEncoder(path)
     assert pieces.encode("a <s> cat 漢 cat sat <q> cat") == "a <unk> cat <unk> <unk> <unk> cat"
     assert "<pad>" not in pieces.encode("a <pad> cat") and pieces.encode("") == ""
-    unigram = HuggingFacePieces(train_tokenizer(path, "unigram", ["a cat sat"])).encode("a 漢 c")
+    unigram = HuggingFaceSubwordEncoder(train_tokenizer(path, "unigram", ["a cat sat"])).encode("a 漢 c")
     assert unigram.split().count("<unk>") == 1 and "漢" not in unigram
 
 
 def test_dropout_is_switched_off(tmp_path):
     path = train_tokenizer(tmp_path / "mine.json", "bytes", ["a cat sat on the mat"] * 9)
-    expected = HuggingFacePieces(path).encode("a cat sat on the mat")
+    expected = HuggingFaceSubwordEncoder(path).encode("a cat sat on the mat")
     change(path, "model", dropout=0.9)
-    pieces = HuggingFacePieces(path)
+    pieces = HuggingFaceSubwordEncoder(path)
     assert {pieces.encode("a cat sat on the mat") for _ in range(9)} == {expected}
 
 
@@ -270,14 +278,16 @@ def test_a_tokeniser_without_a_decoder_joins_with_spaces(tmp_path):
     tokenizer = Tokenizer(models.WordLevel({"a": 0, "cat": 1, "?": 2}, unk_token="?"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.save(str(tmp_path / "mine.json"))
-    pieces = HuggingFacePieces(tmp_path / "mine.json")
+    pieces = HuggingFaceSubwordEncoder(tmp_path / "mine.json")
     assert pieces.encode("a cat sat") == "a cat <unk>" and pieces.decode("a cat <unk>") == "a cat <unk>"
 
 
 def test_a_missing_library_is_named(given, text, tmp_path, capsys, monkeypatch):
     main(given)
     out = tmp_path / "out"
-    folder, _ = make_folder(tmp_path, text=read_prepared_options(out), task=open_task(out / "bin"))
+    folder, _ = make_folder(
+        tmp_path, text=read_inference_preprocessing_options(out), task=create_summarisation_task(out / "bin")
+    )
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     like = [str(text), str(tmp_path / "again"), "--like", str(out), "--jobs", "1"]
     for arguments, path in ((given, "mine.json"), (like, "again/tokenizer.json")):

@@ -40,7 +40,7 @@ from hypothesis import given
 from programs import as_program
 
 from fairseq_etads.data.factors import load_factor_dictionaries
-from fairseq_etads.data.preparation import PreparationSettings, read_settings
+from fairseq_etads.data.preparation import PreparationSettings, read_preparation_settings
 from fairseq_etads.evaluation import read_lines
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
@@ -360,7 +360,7 @@ def test_prepare_json(tmp_path, record, data):
     content = data.draw(damaged(content)) if data.draw(st.booleans()) else content
     (tmp_path / "prepare.json").write_bytes(content)
     try:
-        found = read_settings(tmp_path, "--like")
+        found = read_preparation_settings(tmp_path, "--like")
         found.check()
     except InputError as error:
         assert str(tmp_path) in str(error) or str(error).startswith("--")

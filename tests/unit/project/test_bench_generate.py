@@ -34,7 +34,7 @@ def test_fairseqs_product_with_the_vocabulary_is_plain_or_refused(as_commanded, 
     args = argparse.Namespace(vocabulary=600, beam=3, words=4, documents=2)
     dictionary = bench.make_numbered_dictionary(args.vocabulary)
     run = bench.create_summariser("fairseq", args, dictionary)
-    source = bench.draw_documents(args, dictionary)[:, -20:]
+    source = bench.create_random_documents(args, dictionary)[:, -20:]
     assert [len(words) for words in run(source)] == [4, 4]
     profiled = bench.find_vocabulary_operation(run, source, args.vocabulary)
     if as_commanded:
@@ -48,8 +48,8 @@ def test_fairseqs_product_with_the_vocabulary_is_plain_or_refused(as_commanded, 
 def test_all_systems_of_an_architecture_have_the_same_weights(bench):
     args = argparse.Namespace(vocabulary=600, beam=3, words=4, documents=1)
     dictionary = bench.make_numbered_dictionary(args.vocabulary)
-    source = bench.draw_documents(args, dictionary)[:, -20:]
-    assert torch.equal(source, bench.draw_documents(args, dictionary)[:, -20:])
+    source = bench.create_random_documents(args, dictionary)[:, -20:]
+    assert torch.equal(source, bench.create_random_documents(args, dictionary)[:, -20:])
     runs = [bench.create_summariser(system, args, dictionary) for system in ("fairseq", "etads_basic fp32")]
     assert runs[0](source) == runs[1](source)
 
@@ -112,9 +112,9 @@ def test_the_parts_of_a_step_are_timed_each_without_those_inside_it(system, benc
     monkeypatch.setattr(bench, "POOL", 100)
     args = argparse.Namespace(vocabulary=600, beam=3, words=2, documents=2)
     dictionary = bench.make_numbered_dictionary(args.vocabulary)
-    generator = bench.create_generator(system, args, dictionary)
-    clock = step.PartClock(generator._inference_models[0].get_current_copy().decoder)
-    bench.create_etads_summariser(generator, args)(bench.draw_documents(args, dictionary)[:, -20:])
+    generator = bench.create_summary_generator(system, args, dictionary)
+    clock = step.DecoderTimer(generator._inference_models[0].get_current_copy().decoder)
+    bench.create_etads_summariser(generator, args)(bench.create_random_documents(args, dictionary)[:, -20:])
     looks = next(ticks)
     assert all(clock.seconds[part] > 0 for part in step.PARTS if part != step.SEARCH)
     assert clock.seconds[step.VOCABULARY] == 3, "once in each of three steps"
@@ -122,7 +122,7 @@ def test_the_parts_of_a_step_are_timed_each_without_those_inside_it(system, benc
 
 
 def test_every_system_takes_turns_with_the_first(bench):
-    groups = __import__("bench_training_step").divide_into_groups
+    groups = __import__("bench_training_step").divide_systems_into_groups
     assert groups("pabcd", 3) == [["p", "a", "b"], ["p", "c", "d"]]
     assert groups("pabcd", 2) == [["p", "a"], ["p", "b"], ["p", "c"], ["p", "d"]]
     assert groups("p", 3) == [["p"]] and groups("pabcd", 9) == [list("pabcd")]

@@ -46,7 +46,7 @@ def test_a_record_has_the_circumstances(module, monkeypatch, tmp_path):
 
 
 def test_systems_are_compared_by_ratios_of_medians_with_ranges(module):
-    found = module("records").compare_with_system({"peer": [1.0, 2.0, 4.0], "ours": [2.0, 3.0, 2.0]}, "peer")
+    found = module("records").compare_with_reference_system({"peer": [1.0, 2.0, 4.0], "ours": [2.0, 3.0, 2.0]}, "peer")
     assert found["ours"] == {
         "median": 2.0,
         "range": [2.0, 3.0],
@@ -128,7 +128,7 @@ def test_ctranslate2_counts_with_its_better_instructions(module, monkeypatch):
         def __exit__(self, *_):
             pass
 
-    monkeypatch.setattr(bench, "SystemProcess", Given)
+    monkeypatch.setattr(bench, "BenchmarkSystemProcess", Given)
     monkeypatch.delenv("CT2_FORCE_CPU_ISA", raising=False)
     args = argparse.Namespace(
         only=["fairseq", "ctranslate2"],

@@ -111,7 +111,7 @@ def test_manuals_can_be_read_in_minutes(page, text):
 def test_wording(page, text):
     """The patterns of scripts/wording.py, outside code and tables."""
     prose = re.sub(r"^```.*?^```$|^ {4}.*?$|^\|.*?$", "", text, flags=re.DOTALL | re.MULTILINE)
-    assert not list(wording.find_patterns(wording.Passage(1, " ".join(prose.split()))))
+    assert not list(wording.find_wording_patterns(wording.Passage(1, " ".join(prose.split()))))
 
 
 def test_relative_links_resolve(page, text):

@@ -182,11 +182,11 @@ def test_a_training_that_the_clock_cut_is_called_so():
     watch, said, _ = watcher()
     watch.read_line(inner(180))
     watch.read_line(stamp("Stopping training due to cumulative_training_time: 0.2 > stop_time_hours: 0.1 hour(s)"))
-    watch.report_end(0, "log")
+    watch.report_command_end(0, "log")
     assert "WARNING: the time limit ended training after about step 180 of 1,800 (10 %)" in said[-1]
     whole, said, _ = watcher()
     whole.read_line(stamp("Stopping training due to num_updates: 1800 >= max_update: 1800"))
-    whole.report_end(0, "log")
+    whole.report_command_end(0, "log")
     assert said == []
 
 
@@ -196,7 +196,7 @@ def test_summaries_and_empty_documents_are_counted():
         clock.now += 60
         watch.read_line(stamp(f"1 empty document(s) (numbers {number}): their summaries are empty", "WARNING", "task"))
         watch.read_line(f"D-{number}\t-0.5\ta summary")
-    watch.report_end(0, "log")
+    watch.report_command_end(0, "log")
     assert said == ["1 of 3 summaries", "2 of 3 summaries", "3 documents are empty, and so are their summaries"]
 
 

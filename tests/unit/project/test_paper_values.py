@@ -45,7 +45,7 @@ def equal(one, other):
 @pytest.mark.parametrize("name", TABLE)
 def test_a_recipe_has_the_numbers_of_the_table(name, found):
     wrong = []
-    for value in paper_values.iterate_values({name: TABLE[name]}):
+    for value in paper_values.iterate_option_values({name: TABLE[name]}):
         runs = found(name)[value.kind]
         assert value.run in runs, f"{name} has no {value.kind} {value.run}: {', '.join(runs)}"
         effective = runs[value.run].get(value.option)
@@ -69,7 +69,7 @@ def test_the_table_leaves_out_no_option_that_decides(name, found):
 
 
 def test_every_value_says_where_it_is_from_and_every_deviation_why():
-    for value in paper_values.iterate_values(TABLE):
+    for value in paper_values.iterate_option_values(TABLE):
         place = (value.recipe, value.run, value.option)
         assert value.where, place
         assert value.why or (value.paper is not None and equal(value.paper, value.ours)), place
@@ -85,4 +85,6 @@ def test_every_recipe_of_a_paper_is_in_the_table():
 def test_the_page_has_the_deviations_of_the_table():
     page = (ROOT / "docs" / "deviations.md").read_text(encoding="utf-8")
     table = page.partition(paper_values.BEGIN)[2].partition(paper_values.END)[0].strip()
-    assert table == paper_values.format_deviations(TABLE), "write it by scripts/paper_values.py docs/deviations.md"
+    assert table == paper_values.format_recipe_deviations(TABLE), (
+        "write it by scripts/paper_values.py docs/deviations.md"
+    )

@@ -183,7 +183,7 @@ def pairs_of(row):
         def get(self, key, default=None):
             asked.append(key)
 
-    row.answer(claims_table.ClaimData({}, Verdicts(), 1.0, ROOT))
+    row.answer(claims_table.ClaimEvidence({}, Verdicts(), 1.0, ROOT))
     return asked
 
 

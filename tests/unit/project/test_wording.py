@@ -34,7 +34,7 @@ die "--run $1: its weights were learnt elsewhere"
 
 
 def found(text, docstring=False):
-    return [words for words, _ in wording.find_patterns(wording.Passage(1, text, docstring))]
+    return [words for words, _ in wording.find_wording_patterns(wording.Passage(1, text, docstring))]
 
 
 def test_the_project_has_no_hit():
@@ -108,5 +108,5 @@ def test_files_are_checked_with_places(tmp_path):
 def test_comments_and_messages_of_shell_scripts_are_read(tmp_path):
     path = tmp_path / "script.sh"
     path.write_text(SCRIPT.replace("Goes on", "It goes on"))
-    lines = [line.partition(" (")[0] for line in wording.iterate_hits([path])]
+    lines = [line.partition(" (")[0] for line in wording.iterate_wording_hits([path])]
     assert lines == [f'{path}:2: "goes on"', f'{path}:5: "learnt"']

@@ -8,7 +8,7 @@ from reference.parts import lcs
 from rouge_score import rouge_scorer
 
 from fairseq_etads.search.content.consensus import compute_consensus, compute_similarity
-from fairseq_etads.text.subsequences import lcs_length
+from fairseq_etads.text.subsequences import compute_lcs_length
 
 
 def text(r, longest=8):
@@ -38,7 +38,7 @@ def test_common_subsequences_have_the_length_that_loops_find():
     r = random.Random(2)
     for _ in range(100):
         one, other = text(r, 10), text(r, 10)
-        assert lcs_length(one, other) == lcs(one, other)
+        assert compute_lcs_length(one, other) == lcs(one, other)
 
 
 def test_a_single_hypothesis_has_no_consensus():

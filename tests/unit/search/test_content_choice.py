@@ -13,8 +13,8 @@ from fairseq_etads.search.content.choosing import SAME, ExpectedNgrams, choose_s
 from fairseq_etads.search.content.features import (
     PRIOR_WEIGHT,
     WIDTHS,
-    PriorProbabilities,
-    count_summary_grams,
+    NgramPriorProbabilities,
+    count_summary_ngrams,
     make_feature_tables,
 )
 from fairseq_etads.search.content.model import FILE, ContentModel
@@ -29,7 +29,7 @@ def certain(reference):
     return {
         (gram, count): 1.0
         for order in (1, 2)
-        for gram, number in count_summary_grams(reference, order).items()
+        for gram, number in count_summary_ngrams(reference, order).items()
         for count in range(1, number + 1)
     }
 
@@ -41,7 +41,7 @@ def test_expected_rouge_of_a_known_reference_is_its_rouge():
     compared = 0
     while compared < 40:
         reference, summary = text(r, 3), text(r, r.randint(1, 3))
-        counts = [count_summary_grams(reference, order) for order in (1, 2)]
+        counts = [count_summary_ngrams(reference, order) for order in (1, 2)]
         if max(counts[0].values()) > 4 or max(counts[1].values()) > 1:
             continue  # more than the model counts
         words = [" ".join(word for sentence in sentences for word in sentence) for sentences in (reference, summary)]
@@ -57,7 +57,7 @@ def test_the_chosen_set_is_the_best_of_all(seed):
     """Five sentences have at most ten sets of each size, and the search keeps all of them."""
     r = random.Random(seed)
     sentences = text(r, 5, 30)
-    items = {(gram, 1): r.random() for order in (1, 2) for gram in count_summary_grams(sentences, order)}
+    items = {(gram, 1): r.random() for order in (1, 2) for gram in count_summary_ngrams(sentences, order)}
     expectation, most = ExpectedNgrams(items, 9.0), 16
 
     def allowed(numbers):
@@ -86,24 +86,26 @@ def test_priors_are_proportions_and_leave_out_a_pair():
         ([["a", "c"]], [["c"]]),
         ([["a"]], [["a", "a"]]),
     ]
-    priors = PriorProbabilities.from_pairs(iter(pairs))
+    priors = NgramPriorProbabilities.from_pairs(iter(pairs))
     assert priors.counts[("a",), 1] == (3, 2) and priors.counts[("a",), 2] == (1, 0)
     assert priors.counts[("a", "b"), 1] == (1, 1) and priors.counts[("a", "c"), 1] == (1, 0)
     # items of one word with count 1: a, b; a, c; a. of these five items, the three summaries contain a and b, c, and a
     assert priors.base[1, 1] == pytest.approx((4 + 1) / (5 + 2))
-    without = PriorProbabilities.from_pairs(iter(pairs[1:]))
-    shared = PriorProbabilities(without.counts, priors.base)
+    without = NgramPriorProbabilities.from_pairs(iter(pairs[1:]))
+    shared = NgramPriorProbabilities(without.counts, priors.base)
     for item, has in (((("a",), 1), 1), ((("b",), 1), 1), ((("a",), 2), 0), ((("b", "a"), 1), 0)):
         assert priors.compute_prior_features(item, has) == pytest.approx(shared.compute_prior_features(item))
     base = priors.base[1, 1]
     wanted = (2 + PRIOR_WEIGHT * base) / (3 + PRIOR_WEIGHT)
     assert priors.compute_prior_features((("a",), 1)) == pytest.approx((math.log(wanted / (1 - wanted)), math.log(4)))
-    assert set(priors.keep_frequent(2).counts) == {(("a",), 1)}
+    assert set(priors.keep_frequent_ngrams(2).counts) == {(("a",), 1)}
 
 
 def test_features_say_where_and_how_often_a_word_occurs():
     document = [["a", "b"], ["a", "a"], ["c"]]
-    found = make_feature_tables(document, [0.2, 0.6, 0.5], PriorProbabilities.from_pairs(iter([])), [["a", "a"], ["c"]])
+    found = make_feature_tables(
+        document, [0.2, 0.6, 0.5], NgramPriorProbabilities.from_pairs(iter([])), [["a", "a"], ["c"]]
+    )
     words = found[1]
     assert words.items == [(("a",), 1), (("a",), 2), (("a",), 3), (("b",), 1), (("c",), 1)]
     assert words.labels == [True, True, False, False, True]
@@ -122,17 +124,19 @@ def test_features_say_where_and_how_often_a_word_occurs():
 def model():
     r = random.Random(1)
     pairs = [(text(r, 4), text(r, 2)) for _ in range(30)]
-    return ContentModel(PriorProbabilities.from_pairs(iter(pairs)).keep_frequent(5), random_networks(1), 11.5)
+    return ContentModel(
+        NgramPriorProbabilities.from_pairs(iter(pairs)).keep_frequent_ngrams(5), random_networks(1), 11.5
+    )
 
 
 def test_a_model_is_the_same_after_storing(model, tmp_path):
     model.save(tmp_path / FILE)
     again = ContentModel.load(tmp_path / FILE, "")
     document, probabilities = text(random.Random(2), 5), [0.1, 0.2, 0.3, 0.4, 0.5]
-    found = model.predict_items(document, probabilities)
-    assert found == again.predict_items(document, probabilities) and len(found) > 20
+    found = model.predict_ngram_probabilities(document, probabilities)
+    assert found == again.predict_ngram_probabilities(document, probabilities) and len(found) > 20
     assert len(set(found.values())) > 10 and again.length == 11.5
-    assert again.predict_items([], []) == again.predict_items([[]], [0.5]) == {}
+    assert again.predict_ngram_probabilities([], []) == again.predict_ngram_probabilities([[]], [0.5]) == {}
 
 
 def test_a_damaged_or_missing_model_is_refused(model, tmp_path):

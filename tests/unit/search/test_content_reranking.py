@@ -53,7 +53,7 @@ def test_hypotheses_are_ordered_by_score_expected_rouge_and_consensus(model, con
     moved = 0
     for ids, plain, ranked in zip(DOCUMENTS, found(model, [], nbest=6), found(model, [term(content)])):
         document = [TASK.source_dictionary[word] for word in ids]
-        expected = ExpectedNgrams(content.predict_items([document], [1.0]), content.length)
+        expected = ExpectedNgrams(content.predict_ngram_probabilities([document], [1.0]), content.length)
         agreement = consensus([words(one) for one in plain], [True] * len(plain))
         sums = [
             float(one["score"]) + 3.0 * (expected.compute_expected_rouge([words(one)]) + CONSENSUS_WEIGHT * agrees)

@@ -35,9 +35,11 @@ def test_declarations_name_what_exists():
         metadata = option.metadata
         assert set(metadata) <= {*KINDS, "tuned", "tunable"}, option.name
         assert {*metadata.get("needs", ()), *metadata.get("excludes", ())} <= known
-        assert not options.find_value_problem(option.name, option.default) or option.name == "retain_dropout_modules"
+        assert (
+            not options.describe_expected_value(option.name, option.default) or option.name == "retain_dropout_modules"
+        )
         for value in metadata.get("tuned", ()):
-            assert not options.find_value_problem(option.name, value)
+            assert not options.describe_expected_value(option.name, value)
 
 
 def test_fairseqs_options_have_fairseqs_defaults():

@@ -14,7 +14,7 @@ from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.models.transformer_options import PRESETS
-from fairseq_etads.search.strategies import SamplingWithGreedy
+from fairseq_etads.search.strategies import SamplingWithGreedyHypothesis
 
 ARCHS = sorted(PRESETS)
 
@@ -311,7 +311,7 @@ def test_a_document_is_summarised_the_same_in_any_batch(arch, options, documents
         lambda: search.Sampling(DICTIONARY),
         lambda: search.Sampling(DICTIONARY, sampling_topk=5),
         lambda: search.Sampling(DICTIONARY, sampling_topp=0.8),
-        lambda: SamplingWithGreedy(DICTIONARY),
+        lambda: SamplingWithGreedyHypothesis(DICTIONARY),
     ],
     ids=["all", "top-k", "top-p", "greedy"],
 )

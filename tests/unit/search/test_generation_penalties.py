@@ -96,7 +96,7 @@ def test_stopping_early_loses_nothing(nbest, length_kind, alpha, coverage_kind, 
 
 def test_the_bound_is_asked_about_the_hypotheses_that_go_on(monkeypatch, documents):
     """Hypotheses of n words can end with n + 1 to 7 tokens; their costs must have been reordered with them."""
-    asked, is_decided = [], BeamSearch._is_search_decided
+    asked, is_decided = [], BeamSearch._find_decided_documents
 
     class Recording(Boundless):
         def compute_upper_bound(self, log_probs, shortest, longest, cost, source_lengths, gain):
@@ -110,7 +110,7 @@ def test_the_bound_is_asked_about_the_hypotheses_that_go_on(monkeypatch, documen
         )
         return is_decided(search, step, log_probs, cost)
 
-    monkeypatch.setattr(BeamSearch, "_is_search_decided", checked)
+    monkeypatch.setattr(BeamSearch, "_find_decided_documents", checked)
     generator = SummaryGenerator(
         [scripted_model(DICTIONARY)], DICTIONARY, 3, max_len_b=6, unk_penalty=-0.7, coverage_penalty=0.5
     )

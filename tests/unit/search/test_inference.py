@@ -16,7 +16,7 @@ from scripted import scripted_model
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels import cpu
 from fairseq_etads.kernels.cpu import can_pack_weights
-from fairseq_etads.kernels.precision import keep_float32
+from fairseq_etads.kernels.precision import mark_as_float32_layer
 from fairseq_etads.layers.beam_state import BeamState
 from fairseq_etads.layers.encoder_attention import SELF_ATTENTION_INPUTS
 from fairseq_etads.models.transformer_options import PRESETS
@@ -169,8 +169,8 @@ def test_half_precision_models_generate_in_theirs(documents):
     [
         (cpu.can_pack_weights, (torch.float32,)),
         (cpu.has_flash_attention, (torch.float32,)),
-        (cpu.measure_int8_levels, ()),
-        (cpu.has_faster_linear, ()),
+        (cpu.find_exact_int8_levels, ()),
+        (cpu.has_faster_onednn_linear, ()),
     ],
 )
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def test_queries_keys_and_values_of_the_search_are_one_product(arch, infer_dtype
 
 def test_projections_that_stay_in_float32_are_not_joined(documents):
     model = sharpened("etads")
-    keep_float32(model.decoder.layers[0].self_attn.q_proj)
+    mark_as_float32_layer(model.decoder.layers[0].self_attn.q_proj)
     layers = InferenceModel(model, "int8").get_current_copy().decoder.layers
     assert not hasattr(layers[0].self_attn, "joint_proj")
     if can_pack_weights(torch.float32):

@@ -11,26 +11,26 @@ from scripted import scripted_model
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels import cpu as kernels
 from fairseq_etads.search import inference
-from fairseq_etads.search.inference import Int8Linear, WideLinear
+from fairseq_etads.search.inference import BlockedOutputProjection, Int8Linear
 
 
 @pytest.fixture(autouse=True)
 def fresh_answers():
     """Forget results and messages that are cached once per process."""
-    for function in (kernels.measure_int8_levels, kernels.can_pack_weights, inference._log_products):
+    for function in (kernels.find_exact_int8_levels, kernels.can_pack_weights, inference._log_products):
         function.cache_clear()
     yield
-    for function in (kernels.measure_int8_levels, kernels.can_pack_weights, inference._log_products):
+    for function in (kernels.find_exact_int8_levels, kernels.can_pack_weights, inference._log_products):
         function.cache_clear()
 
 
 def use(monkeypatch, levels):
     """Act as on a processor with exact products at this number of levels."""
-    if levels and not kernels.measure_int8_levels():
+    if levels and not kernels.find_exact_int8_levels():
         pytest.skip("torch was built without FBGEMM")
-    if levels and levels > kernels.measure_int8_levels():
+    if levels and levels > kernels.find_exact_int8_levels():
         pytest.skip("this processor has no VNNI")
-    monkeypatch.setattr(kernels, "measure_int8_levels", lambda: levels)
+    monkeypatch.setattr(kernels, "find_exact_int8_levels", lambda: levels)
 
 
 def as_rounded(x, weight, levels):
@@ -55,7 +55,7 @@ def test_sums_are_exact_even_of_the_largest_numbers(layer, levels, monkeypatch):
     ):
         bias = torch.arange(40.0) - 20
         if layer == "wide":
-            out = WideLinear(weight, bias, Int8Linear)(x)
+            out = BlockedOutputProjection(weight, bias, Int8Linear)(x)
         else:
             out = Int8Linear(weight, bias, relu=layer == "relu")(x)
         exact, step = as_rounded(x, weight, levels)
@@ -88,27 +88,27 @@ def test_as_many_levels_are_used_as_the_processor_adds_exactly(monkeypatch):
 
     monkeypatch.setattr(kernels, "pack_int8", lambda weight, scale: weight)
     monkeypatch.setattr(kernels, "int8_linear", saturating)
-    assert kernels.measure_int8_levels() == 63
-    kernels.measure_int8_levels.cache_clear()
+    assert kernels.find_exact_int8_levels() == 63
+    kernels.find_exact_int8_levels.cache_clear()
 
     def exact(x, packed, levels):
         return (x * 127).sum(1, keepdim=True).expand(-1, 32)
 
     monkeypatch.setattr(kernels, "int8_linear", exact)
-    assert kernels.measure_int8_levels() == 127
-    kernels.measure_int8_levels.cache_clear()
+    assert kernels.find_exact_int8_levels() == 127
+    kernels.find_exact_int8_levels.cache_clear()
 
     def missing(*_):
         raise RuntimeError("Didn't find engine for operation quantized::linear_prepack")
 
     monkeypatch.setattr(kernels, "pack_int8", missing)
-    assert kernels.measure_int8_levels() is None
+    assert kernels.find_exact_int8_levels() is None
 
 
 @pytest.mark.parametrize("arch", ["etads", "etads_basic", "aggregation_transformer", "gated_es_transformer"])
 def test_the_encoder_is_in_8_bits_too(arch, documents):
     """All layers are in 8 bits except layers that decide on positions and fairseq's attentions, which read weights."""
-    if not kernels.measure_int8_levels():
+    if not kernels.find_exact_int8_levels():
         pytest.skip("torch was built without FBGEMM")
     copied = inference.InferenceModel(sharpened(arch), "int8").get_current_copy()
     for layer in copied.encoder.layers:
@@ -150,7 +150,7 @@ def test_the_log_says_which_products_run(monkeypatch, caplog, documents, infer_d
 @pytest.mark.parametrize("fastest", ["fp32", "bf16", "int8"])
 def test_auto_takes_the_fastest_format_and_says_so(fastest, monkeypatch, caplog, documents):
     """The clock runs slowly for one dtype, and the copy then uses the products of the fastest one."""
-    there = {"fp32": True, "bf16": kernels.can_pack_weights(torch.bfloat16), "int8": kernels.measure_int8_levels()}
+    there = {"fp32": True, "bf16": kernels.can_pack_weights(torch.bfloat16), "int8": kernels.find_exact_int8_levels()}
     if not there[fastest]:
         pytest.skip(f"no fast {fastest} on this processor")
     names = [name for name in there if there[name]]
@@ -164,7 +164,7 @@ def test_auto_takes_the_fastest_format_and_says_so(fastest, monkeypatch, caplog,
         return passed[0]
 
     monkeypatch.setattr(inference.time, "perf_counter", ticks)
-    inference.find_fastest_cpu_format.cache_clear()
+    inference.find_fastest_cpu_dtype.cache_clear()
     with caplog.at_level(logging.INFO, "fairseq_etads"):
         copied, again = (inference.InferenceModel(sharpened(), "auto").get_current_copy() for _ in range(2))
     said = [r.message.split(" (")[0] for r in caplog.records if "auto" in r.message]
@@ -173,16 +173,16 @@ def test_auto_takes_the_fastest_format_and_says_so(fastest, monkeypatch, caplog,
         assert isinstance(block, Int8Linear) == (fastest == "int8")
         if fastest != "int8":
             assert block.dtype == {"fp32": torch.float32, "bf16": torch.bfloat16}[fastest]
-    inference.find_fastest_cpu_format.cache_clear()
+    inference.find_fastest_cpu_dtype.cache_clear()
 
 
 def test_auto_keeps_fp32_where_others_gain_little(monkeypatch):
     """The default of a search does not change with it, either."""
     clock = iter(range(10**6))
     monkeypatch.setattr(inference.time, "perf_counter", lambda: next(clock) * 1.0)
-    inference.find_fastest_cpu_format.cache_clear()
-    assert inference.find_fastest_cpu_format((((8, 4), 2),)) == "fp32"
-    inference.find_fastest_cpu_format.cache_clear()
+    inference.find_fastest_cpu_dtype.cache_clear()
+    assert inference.find_fastest_cpu_dtype((((8, 4), 2),)) == "fp32"
+    inference.find_fastest_cpu_dtype.cache_clear()
     assert SummaryGenerator([sharpened()], DICTIONARY, 2).settings.infer_dtype is None
 
 

@@ -7,7 +7,7 @@ import reference
 import torch
 
 from fairseq_etads.generation import coverage_penalty, length_penalty
-from fairseq_etads.search.penalties import HypothesisScorer, check_choice
+from fairseq_etads.search.penalties import HypothesisScorer, check_option_choice
 
 
 @pytest.mark.parametrize("kind", ["avg", "wu"])
@@ -159,9 +159,9 @@ def test_options_at_their_limits():
 
 
 def test_choices_are_listed():
-    assert check_choice("--x", "b", ("a", "b", "c")) == "b"
+    assert check_option_choice("--x", "b", ("a", "b", "c")) == "b"
     with pytest.raises(ValueError, match=r'^--x "d": choose a, b or c$'):
-        check_choice("--x", "d", ("a", "b", "c"))
+        check_option_choice("--x", "d", ("a", "b", "c"))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from scripted import scripted_language_model, scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.systems.abs.features import NO_WORD, count_features
+from fairseq_etads.systems.abs.features import NO_WORD, count_extractive_features
 
 DICTIONARY = make_dictionary(60)
 UNK = DICTIONARY.unk()
@@ -103,7 +103,7 @@ def brute_force(model, language_model, options, document):
                 free = word == EOS and options["exact_length"]
                 total += 0.0 if free else scores[word].item()
                 coverage = coverage + attention
-            counts = count_features(document, [*words, NO_WORD])
+            counts = count_extractive_features(document, [*words, NO_WORD])
             total = weights[0] * total + sum(w * c for w, c in zip(weights[1:], counts))
             total -= options["unk_penalty"] * words.count(UNK)  # which no weight scales
             size = length + 1

@@ -8,7 +8,7 @@ from fairseq.token_generation_constraints import pack_constraints
 from helpers import EOS, PAD, make_batch
 from recurrent import ARCHS, DOCUMENTS, inputs, log_probs, recurrent, recurrent_task
 
-from fairseq_etads.search.inference import InferenceModel, WideLinear
+from fairseq_etads.search.inference import BlockedOutputProjection, InferenceModel
 from fairseq_etads.training.losses import SummarizationNLL
 
 
@@ -44,7 +44,9 @@ def test_searching_together_finds_what_searching_alone_finds(arch):
         if is_switch and target.shape[1] == 7:  # the end is forced, whatever the switch decides
             with torch.no_grad():
                 _, extra = model(**inputs(model, tokens), prev_output_tokens=before)
-            mixed = model.get_normalized_probs(extra["output"].to_mixture().to_pair(), log_probs=True)[0, -1, EOS]
+            mixed = model.get_normalized_probs(extra["output"].to_mixture().to_fairseq_output(), log_probs=True)[
+                0, -1, EOS
+            ]
             expected[-1] = mixed if expected[-1].isneginf() else expected[-1]
         torch.testing.assert_close(found[0]["positional_scores"], expected, rtol=1e-4, atol=1e-4)
 
@@ -150,4 +152,4 @@ def test_the_product_with_all_words_is_packed(arch, infer_dtype, error):
         want = layer(x)
         copied = InferenceModel(model, infer_dtype).get_current_copy().decoder.output_projection
         torch.testing.assert_close(copied(x), want, rtol=error, atol=error)
-    assert isinstance(copied, WideLinear) == (arch != "words_lvt2k")
+    assert isinstance(copied, BlockedOutputProjection) == (arch != "words_lvt2k")

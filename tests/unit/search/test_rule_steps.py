@@ -7,16 +7,16 @@ import torch
 
 from fairseq_etads.search.hypotheses import ActiveHypotheses
 from fairseq_etads.search.rules import (
-    MaximumLength,
-    MinimumSentences,
+    MaximumLengthRule,
+    MinimumSentencesRule,
     NGramBlocker,
     SearchStep,
     SourceLengths,
     UnknownWordPenalty,
-    follow_switch_decisions,
+    enforce_pointer_switch,
     force_prefix,
     limit_to_source_length,
-    make_rules,
+    make_search_rules,
     suppress_words,
 )
 from fairseq_etads.search.settings import SearchSettings, SpecialTokens
@@ -91,7 +91,7 @@ def test_the_greatest_length_ends_a_summary_with_the_models_score_or_for_free(nu
             return score
         return NONE if word != EOS else 0.0 if free else float(step.end[document, beam])
 
-    assert check(step, MaximumLength(3, free), expected) == (number >= 3)
+    assert check(step, MaximumLengthRule(3, free), expected) == (number >= 3)
 
 
 def sentences(words):
@@ -113,7 +113,7 @@ def test_the_end_is_forbidden_before_enough_sentences_have_begun(least, dictated
             return score if word != EOS or enough or is_forced(step, document) else NONE
 
         before = step.lprobs[..., EOS].clone()
-        changed += check(step, MinimumSentences(least), expected)
+        changed += check(step, MinimumSentencesRule(least), expected)
         kept += bool((step.lprobs[..., EOS] == before).any())
     assert changed and (kept or first)
 
@@ -206,12 +206,12 @@ def test_words_against_the_switch_are_forbidden_unless_none_is_left_or_they_are_
         has_word = any(scores[document][beam][w] > NONE and kept(document, beam, w) for w in range(WORDS))
         return score if kept(document, beam, word) or not has_word else NONE
 
-    assert check(step, follow_switch_decisions, expected)
+    assert check(step, enforce_pointer_switch, expected)
     first = make_step(6, 0, first=True)
     first.decided_against, first.constraints = against[:, :1], step.constraints
-    assert check(first, follow_switch_decisions, lambda d, b, w, score: score if kept(d, b, w) else NONE)
+    assert check(first, enforce_pointer_switch, lambda d, b, w, score: score if kept(d, b, w) else NONE)
     step = make_step(5, 3)
-    assert not check(step, follow_switch_decisions, lambda d, b, w, s: s), "without a switch nothing is forbidden"
+    assert not check(step, enforce_pointer_switch, lambda d, b, w, s: s), "without a switch nothing is forbidden"
 
 
 def named(rules):
@@ -219,22 +219,22 @@ def named(rules):
 
 
 def test_rules_without_options_are_the_ones_that_always_apply():
-    rules = make_rules(SearchSettings.from_options(), SpecialTokens(PAD, UNK, EOS), 7)
-    always = ["MaximumLength", "force_prefix", "MinimumLength", "follow_switch_decisions"]
+    rules = make_search_rules(SearchSettings.from_options(), SpecialTokens(PAD, UNK, EOS), 7)
+    always = ["MaximumLengthRule", "force_prefix", "MinimumLengthRule", "enforce_pointer_switch"]
     assert named(rules) == ["forbid_padding", *always]
     assert (rules[1].shortest_limit, rules[1].ending_is_free, rules[3].tokens) == (7, False, 1)
 
 
 def test_every_option_adds_its_rule_with_its_value_in_order():
     options = {"unk_penalty": 1.5, "min_len": 4, "min_sentences": 2, "match_source_len": True}
-    rules = make_rules(
+    rules = make_search_rules(
         SearchSettings.from_options(**options, no_repeat_ngram_size=3),
         SpecialTokens(PAD, UNK, EOS, (6,), (7,), MARK),
         7,
     )
     assert named(rules) == [
-        *("forbid_padding", "UnknownWordPenalty", "MaximumLength", "force_prefix", "MinimumLength"),
-        *("MinimumSentences", "suppress_words", "limit_to_source_length", "NGramBlocker", "follow_switch_decisions"),
+        *("forbid_padding", "UnknownWordPenalty", "MaximumLengthRule", "force_prefix", "MinimumLengthRule"),
+        *("MinimumSentencesRule", "suppress_words", "limit_to_source_length", "NGramBlocker", "enforce_pointer_switch"),
     ]
     assert (rules[1].penalty, rules[4].tokens, rules[5].sentences) == (1.5, 4, 2)
     assert (rules[8].size, rules[8].ignored) == (3, [7])
@@ -243,11 +243,11 @@ def test_every_option_adds_its_rule_with_its_value_in_order():
 @pytest.mark.parametrize("end_always_counts", [False, True])
 def test_an_exact_length_ends_for_free_unless_a_term_scores_the_end(end_always_counts):
     special = SpecialTokens(PAD, UNK, EOS)
-    rules = make_rules(SearchSettings.from_options(exact_length=6), special, 6, end_always_counts)
+    rules = make_search_rules(SearchSettings.from_options(exact_length=6), special, 6, end_always_counts)
     assert rules[1].ending_is_free is not end_always_counts
     assert rules[3].tokens == 6
-    assert make_rules(SearchSettings.from_options(exact_length=6), special, 6)[1].ending_is_free
-    assert not make_rules(SearchSettings.from_options(), special, 6, end_always_counts)[1].ending_is_free
+    assert make_search_rules(SearchSettings.from_options(exact_length=6), special, 6)[1].ending_is_free
+    assert not make_search_rules(SearchSettings.from_options(), special, 6, end_always_counts)[1].ending_is_free
 
 
 DOCUMENTS = torch.tensor([[PAD, PAD, 5, 6, EOS], [7, 8, 5, 9, EOS], [7, EOS, PAD, PAD, PAD]])

@@ -128,7 +128,7 @@ def decisions_kept(model, document, hypothesis):
     output = extra["output"]
     words = output.vocabulary.convert_to_extended_ids(torch.tensor([tokens]))[:, :, None]
     decided, mixed = (
-        model.get_normalized_probs(each.to_pair(), log_probs=True).gather(2, words)[0, :, 0]
+        model.get_normalized_probs(each.to_fairseq_output(), log_probs=True).gather(2, words)[0, :, 0]
         for each in (output, output.to_mixture())
     )
     return decided.isfinite().tolist(), torch.where(decided.isfinite(), decided, mixed)

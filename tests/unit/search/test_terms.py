@@ -12,7 +12,7 @@ from scripted import scripted_language_model, scripted_model
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.search import terms
 from fairseq_etads.search.terms import ActiveTerm, SearchTerm, compute_largest_gain
-from fairseq_etads.systems.abs.features import NO_WORD, ExtractiveFeatures, count_features
+from fairseq_etads.systems.abs.features import NO_WORD, ExtractiveFeatures, count_extractive_features
 
 DICTIONARY = make_dictionary(40)
 WORDS, LONGEST, BEAM = (4, 5, 6), 3, 43
@@ -65,7 +65,7 @@ def brute_force(model, language_model, lm_weight, weights, bonus, alpha):
         tokens = [*words, EOS]
         total = sum(scores[words[:n]][word].item() for n, word in enumerate(tokens))
         total += lm_weight * sum(lm_scores[words[:n]][word].item() for n, word in enumerate(tokens))
-        counts = count_features(DOCUMENT, [*words, NO_WORD])
+        counts = count_extractive_features(DOCUMENT, [*words, NO_WORD])
         total = weights[0] * total + sum(w * c for w, c in zip(weights[1:], counts)) + bonus * words.count(WORDS[1])
         found.append((total / len(tokens) ** alpha, tokens))
     return max(found)

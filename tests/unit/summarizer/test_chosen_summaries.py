@@ -19,10 +19,10 @@ from test_long_documents import EXTRACTOR_TEXT, LONG, make_long_folder, source_o
 from fairseq_etads import Summarizer
 from fairseq_etads.commands.export import main as export_command
 from fairseq_etads.commands.extract import main as extract
-from fairseq_etads.data.labels.files import compute_source_hash, write_rows
+from fairseq_etads.data.labels.files import compute_source_hash, write_label_rows
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.content import model as content_module
-from fairseq_etads.search.content.features import PriorProbabilities
+from fairseq_etads.search.content.features import NgramPriorProbabilities
 from fairseq_etads.search.content.model import FILE, ContentModel
 from fairseq_etads.summarizer.encoded_documents import EncodedDocuments
 from fairseq_etads.summarizer.folder.export import export_folder
@@ -33,7 +33,7 @@ TEXTS = [LONG, "W5 w6. W7 new w9.", "", LONG[:500], "W1 W2 W3 w4 W5. W6 w7 w8 w9
 def content_model(path, length=12.0, of_extractor=True):
     """Write a content model with networks of random weights."""
     pairs = [([["w1", "w2", "w3"], ["w4", "w5"]], [["w1", "w2"]]) for _ in range(9)]
-    ContentModel(PriorProbabilities.from_pairs(iter(pairs)), random_networks(4), length, of_extractor).save(path)
+    ContentModel(NgramPriorProbabilities.from_pairs(iter(pairs)), random_networks(4), length, of_extractor).save(path)
     return path
 
 
@@ -98,13 +98,13 @@ def test_sentences_of_the_document_are_found_there_and_their_words_count_as_copi
 def test_written_sentences_are_of_the_hypotheses(summarizer, monkeypatch):
     seen = {}
     picker = type(summarizer._texts.picker)
-    before = picker.choose_with_content_model
+    before = picker.choose_sentences_with_content_model
 
     def watched(self, every, written, most_words):
         seen.update(every=every, written=list(written), most=most_words)
         return before(self, every, written, most_words)
 
-    monkeypatch.setattr(picker, "choose_with_content_model", watched)
+    monkeypatch.setattr(picker, "choose_sentences_with_content_model", watched)
     summary = summarizer.summarize(TEXTS[4])
     assert len(set(seen["written"])) > 4 and len(seen["written"]) == 12 and len(seen["every"]) == 3
     for sentence in summary.chosen:
@@ -116,9 +116,9 @@ def test_etads_extract_chooses_the_same(made, summarizer, tmp_path, monkeypatch)
     """Documents, probabilities and hypotheses of the summariser, written as files for etads-extract."""
     texts = [text for text in TEXTS if text]
     picker = type(summarizer._texts.picker)
-    before, written = picker.choose_with_content_model, []
+    before, written = picker.choose_sentences_with_content_model, []
     monkeypatch.setattr(
-        picker, "choose_with_content_model", lambda *given: (written.append(given[1:3]), before(*given))[1]
+        picker, "choose_sentences_with_content_model", lambda *given: (written.append(given[1:3]), before(*given))[1]
     )
     summaries = [summarizer.summarize(text) for text in texts]
     lines = [" <q> ".join(" ".join(sentence.words) for sentence in every) for every, _ in written]
@@ -127,7 +127,9 @@ def test_etads_extract_chooses_the_same(made, summarizer, tmp_path, monkeypatch)
         (compute_source_hash(line.split()), [repr(sentence.probability) for sentence in every])
         for line, (every, _) in zip(lines, written)
     ]
-    write_rows(tmp_path / "probabilities.sentences.test", {"documents": len(rows), "truncate_source": 100_000}, rows)
+    write_label_rows(
+        tmp_path / "probabilities.sentences.test", {"documents": len(rows), "truncate_source": 100_000}, rows
+    )
     shutil.copy(made / "extractor" / FILE, tmp_path)
     log = [f"D-{number}\t-1.0\t{text}" for number, (_, texts) in enumerate(written) for text in texts]
     (tmp_path / "log").write_text("\n".join(log) + "\n")
@@ -179,7 +181,7 @@ def test_steps_show_the_search_and_the_summary_comes_after_them(summarizer):
 
 def test_an_error_costs_one_document(summarizer, monkeypatch):
     picker = type(summarizer._texts.picker)
-    before = picker.choose_with_content_model
+    before = picker.choose_sentences_with_content_model
 
     def failing(self, every, written, most_words):
         if len(every) == 2:
@@ -187,7 +189,7 @@ def test_an_error_costs_one_document(summarizer, monkeypatch):
         return before(self, every, written, most_words)
 
     wanted = summarizer.summarize(TEXTS)
-    monkeypatch.setattr(picker, "choose_with_content_model", failing)
+    monkeypatch.setattr(picker, "choose_sentences_with_content_model", failing)
     found = list(summarizer.stream(TEXTS, errors="keep"))
     assert found[1].problem == "no memory" and not found[1].text
     assert [*found[:1], *found[2:]] == [*wanted[:1], *wanted[2:]]
@@ -348,8 +350,8 @@ def test_the_rarest_items_are_left_out_of_a_large_model(made, tmp_path, monkeypa
     model = ContentModel.load(made / "extractor" / FILE, "")
     r = random.Random(1)
     pairs = [(made_text(r, 6), made_text(r, 2)) for _ in range(40)]
-    large = model._replace(priors=PriorProbabilities.from_pairs(iter(pairs)))
-    everything = large.priors.keep_frequent(content_module.LEAST_DOCUMENTS).counts
+    large = model._replace(priors=NgramPriorProbabilities.from_pairs(iter(pairs)))
+    everything = large.priors.keep_frequent_ngrams(content_module.LEAST_DOCUMENTS).counts
     assert large.get_stored_counts() == everything and len(everything) > 20
     monkeypatch.setattr(content_module, "MOST_STORED", 7)
     large.save(tmp_path / FILE)

@@ -15,7 +15,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder import config as folder_config
 from fairseq_etads.summarizer.folder import loading
 from fairseq_etads.summarizer.folder.config import CONFIG, SCHEMA_VERSION, WEIGHTS, read_config
-from fairseq_etads.summarizer.folder.export import ExportSource, convert_for_storage, export_folder
+from fairseq_etads.summarizer.folder.export import ExportSource, convert_weights_for_storage, export_folder
 from fairseq_etads.summarizer.folder.loading import load_folder
 from fairseq_etads.text.checksums import NAME as CHECKSUMS
 from fairseq_etads.vocabulary.dictionary import count_known_words
@@ -97,15 +97,15 @@ def test_half_precision_takes_half_the_room_and_is_the_rounded_model(made, tmp_p
 
 def test_what_half_precision_cannot_hold_is_refused():
     with pytest.raises(InputError, match=r"the weight a .*--dtype fp16; choose fp32"):
-        convert_for_storage({"a": torch.tensor([1e6])}, "fp16")
+        convert_weights_for_storage({"a": torch.tensor([1e6])}, "fp16")
     with pytest.raises(InputError, match=r"the weight a contains numbers that are not finite$"):
-        convert_for_storage({"a": torch.tensor([float("nan")])}, "fp32")
+        convert_weights_for_storage({"a": torch.tensor([float("nan")])}, "fp32")
 
 
 def test_views_of_one_memory_are_stored_whole():
     """A part of a table is not a tied weight, and is stored without the rest of the table's memory."""
     table = torch.arange(12.0).view(4, 3)
-    tensors, shared = convert_for_storage(
+    tensors, shared = convert_weights_for_storage(
         {"table": table, "rows": table[:2], "again": table, "turned": table.t()}, "fp32"
     )
     assert shared == {"again": "table"}

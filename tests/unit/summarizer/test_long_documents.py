@@ -20,7 +20,7 @@ from fairseq_etads.summarizer.folder.export import ExportSource, export_folder
 from fairseq_etads.summarizer.summarizer import READ_AHEAD  # noqa: F401  # the module imports without a folder
 from fairseq_etads.text.checksums import Checksums
 from fairseq_etads.text.cleaning import join_to_one_line
-from fairseq_etads.text.picking import PickingSettings, pick_sentences
+from fairseq_etads.text.picking import SentencePickingSettings, pick_sentences
 from fairseq_etads.text.words import split_sentences
 
 EXTRACTOR_TEXT = {**TEXT, "text-sentence-marks": "insert"}
@@ -50,7 +50,7 @@ def extractor_run(path, budget=30):
         (data / f"dict.{side}.txt").write_text("".join(lines))
         (data / f"train.source-target.{side}.idx").touch()
     save_checkpoint(path / "checkpoints" / "checkpoint_best.pt", model, options, task)
-    (path / "picking.json").write_text(PickingSettings(budget, (0.1, 0.5, 0.9)).to_json())
+    (path / "picking.json").write_text(SentencePickingSettings(budget, (0.1, 0.5, 0.9)).to_json())
     return model
 
 
@@ -138,7 +138,7 @@ def test_tokens_carry_the_level_of_their_sentence(summarizer):
 
 def test_levels_change_the_summary(summarizer, monkeypatch):
     before = summarizer.summarize(LONG)
-    monkeypatch.setattr(type(summarizer._texts.picker.picking), "find_level", lambda self, p: "1")
+    monkeypatch.setattr(type(summarizer._texts.picker.picking), "find_probability_level", lambda self, p: "1")
     assert summarizer.summarize(LONG).score != pytest.approx(before.score, abs=1e-6)
 
 

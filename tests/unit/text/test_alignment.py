@@ -4,18 +4,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_etads.text.alignment import WINDOW, align_tokens, approximate_spelling, fold_text
+from fairseq_etads.text.alignment import WINDOW, align_tokens, fold_for_alignment, guess_token_spelling
 from fairseq_etads.text.cleaning import join_to_one_line
-from fairseq_etads.text.tokenizer import TextConfig, TextTokenizer
+from fairseq_etads.text.tokenizer import TextTokenizer, TextTokenizerConfig
 from fairseq_etads.text.words import SENTENCE_MARK, WORD_KINDS
 
-TOKENIZERS = {kind: TextTokenizer(TextConfig(text_words=kind)) for kind in WORD_KINDS}
+TOKENIZERS = {kind: TextTokenizer(TextTokenizerConfig(text_words=kind)) for kind in WORD_KINDS}
 
 
 def aligned(text, kind="moses"):
     """Pair each token with the characters that it is said to come from."""
     tokens = TOKENIZERS[kind].encode(join_to_one_line(text)).split()
-    spans = align_tokens(text, [approximate_spelling(token, kind, None) for token in tokens])
+    spans = align_tokens(text, [guess_token_spelling(token, kind, None) for token in tokens])
     return [(token, None if span is None else text[slice(*span)]) for token, span in zip(tokens, spans)]
 
 
@@ -66,7 +66,7 @@ def test_subwords_have_parts_of_words():
         ("subword_nmt", ["un@@", "know@@", "n", "words"]),
         ("sentencepiece", ["▁un", "know", "n", "▁", "words"]),
     ):
-        spans = align_tokens(text, [approximate_spelling(token, "raw", kind) for token in tokens])
+        spans = align_tokens(text, [guess_token_spelling(token, "raw", kind) for token in tokens])
         assert [text[slice(*span)] for span in spans if span] == ["Un", "know", "n", "Words"], kind
 
 
@@ -92,21 +92,21 @@ def test_a_marked_text_does_not_have_the_mark():
 @given(text=st.text(max_size=60))
 def test_any_text_is_aligned_in_order_and_inside(kind, text):
     tokens = TOKENIZERS[kind].encode(join_to_one_line(text)).split()
-    spans = align_tokens(text, [approximate_spelling(token, kind, None) for token in tokens])
+    spans = align_tokens(text, [guess_token_spelling(token, kind, None) for token in tokens])
     assert len(spans) == len(tokens)
     found = [span for span in spans if span is not None]
     assert all(0 <= start < end <= len(text) for start, end in found)
     assert found == sorted(found)
     for token, span in zip(tokens, spans):
         if span is not None:
-            assert fold_text(approximate_spelling(token, kind, None)) in fold_text(text[slice(*span)])
+            assert fold_for_alignment(guess_token_spelling(token, kind, None)) in fold_for_alignment(text[slice(*span)])
 
 
 def test_a_long_text_is_only_folded_as_far_as_its_tokens_go(monkeypatch):
     from fairseq_etads.text import alignment
 
     folded = []
-    plain = alignment.fold_text
-    monkeypatch.setattr(alignment, "fold_text", lambda text: folded.append(text) or plain(text))
+    plain = alignment.fold_for_alignment
+    monkeypatch.setattr(alignment, "fold_for_alignment", lambda text: folded.append(text) or plain(text))
     assert align_tokens("word " * 100_000, ["word"] * 10)[-1] == (45, 49)
     assert sum(map(len, folded)) < 50_000

@@ -91,14 +91,14 @@ def test_the_task_compares_a_split_with_all_its_parts_and_watches_it(name, tmp_p
     Checksums(tmp_path).add(name, "trainer.txt")
     (tmp_path / "trainer.txt").write_bytes(b"changed")
     task = make_task()
-    task.data_checks.check_split(str(tmp_path), "train")
+    task.data_checks.check_split_checksums(str(tmp_path), "train")
     task.data_checks.check_unchanged()
     (tmp_path / name).write_bytes(b"idt!")
-    task.data_checks.check_split(str(tmp_path), "valid")
+    task.data_checks.check_split_checksums(str(tmp_path), "valid")
     with pytest.raises(InputError, match="changed while it was being read"):
         task.train_step(None, torch.nn.Module(), None, None, 0)
     with pytest.raises(InputError, match="is damaged or was changed"):
-        task.data_checks.check_split(str(tmp_path), "train")
+        task.data_checks.check_split_checksums(str(tmp_path), "train")
 
 
 def test_the_task_compares_dictionaries(tmp_path):

@@ -7,7 +7,13 @@ import random
 import pytest
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.picking import FULL, SHORTEST, PickingSettings, compute_level_edges, pick_sentences
+from fairseq_etads.text.picking import (
+    FULL,
+    SHORTEST,
+    SentencePickingSettings,
+    compute_probability_level_bounds,
+    pick_sentences,
+)
 
 
 def test_the_likeliest_that_fit_are_picked_in_the_documents_order():
@@ -47,21 +53,23 @@ def test_properties_of_a_pick():
 def test_levels_are_quantiles_of_the_training():
     values = [number / 1000 for number in range(1000)]
     random.Random(2).shuffle(values)
-    edges = compute_level_edges(values)
+    edges = compute_probability_level_bounds(values)
     assert edges == (0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9)
-    picking = PickingSettings(200, edges)
-    assert [picking.find_level(p) for p in (0, 0.1499, 0.15, 0.44, 0.6, 0.75, 0.85, 0.9, 1)] == list("112356788")
-    levels = [int(picking.find_level(value)) for value in sorted(values)]
+    picking = SentencePickingSettings(200, edges)
+    assert [picking.find_probability_level(p) for p in (0, 0.1499, 0.15, 0.44, 0.6, 0.75, 0.85, 0.9, 1)] == list(
+        "112356788"
+    )
+    levels = [int(picking.find_probability_level(value)) for value in sorted(values)]
     assert levels == sorted(levels) and set(levels) == set(range(1, 9))
     assert [len(list(group)) for _, group in itertools.groupby(levels)] == [150, 150, 150, 150, 100, 100, 100, 100]
     with pytest.raises(InputError, match="no sentences"):
-        compute_level_edges([])
+        compute_probability_level_bounds([])
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path):
-    picking, path = PickingSettings(120, (0.1, 0.25)), tmp_path / "picking.json"
+    picking, path = SentencePickingSettings(120, (0.1, 0.25)), tmp_path / "picking.json"
     path.write_text(picking.to_json())
-    assert PickingSettings.read(path, "") == picking
+    assert SentencePickingSettings.read(path, "") == picking
 
 
 @pytest.mark.parametrize(
@@ -83,12 +91,12 @@ def test_a_damaged_file_is_refused(tmp_path, content):
     path = tmp_path / "picking.json"
     path.write_text(content)
     with pytest.raises(InputError, match=r"picking.json is damaged .*; make it again"):
-        PickingSettings.read(path, "make it again")
+        SentencePickingSettings.read(path, "make it again")
     with pytest.raises(InputError, match=r"there is no .*; make it again"):
-        PickingSettings.read(tmp_path / "other.json", "make it again")
+        SentencePickingSettings.read(tmp_path / "other.json", "make it again")
 
 
 def test_words_are_counted_between_white_space():
-    picking = PickingSettings(6, ())
+    picking = SentencePickingSettings(6, ())
     assert picking.pick(["one two three.", "four five six seven", "a  b\tc"], [0.1, 0.2, 0.3]) == [0, 2]
     assert json.loads(picking.to_json()) == {"words": 6, "edges": []}

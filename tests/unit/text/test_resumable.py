@@ -7,11 +7,11 @@ import json
 import pytest
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.records import NewDocument
+from fairseq_etads.text.records import InputDocument
 from fairseq_etads.text.resumable import ResumableWriter
 
 SETTINGS = {"model": "x", "--beam": 3}
-DOCUMENTS = [NewDocument(str(number), f"text {number}\ud83d", "bad" * (number == 2)) for number in range(7)]
+DOCUMENTS = [InputDocument(str(number), f"text {number}\ud83d", "bad" * (number == 2)) for number in range(7)]
 WANTED = "".join(f"summary of {number} é\n" for number in range(7)).encode()
 
 
@@ -117,7 +117,7 @@ def test_other_settings_and_other_documents_are_refused(tmp_path):
     with pytest.raises(InputError, match="contains summaries of 4 documents, which have changed"):
         work(path, documents=[DOCUMENTS[0]._replace(text="other"), *DOCUMENTS[1:]])
     # Names and texts are kept apart in the checksum.
-    moved = [NewDocument("0t", "ext 0\ud83d"), *DOCUMENTS[1:]]
+    moved = [InputDocument("0t", "ext 0\ud83d"), *DOCUMENTS[1:]]
     with pytest.raises(InputError, match="which have changed"):
         work(path, documents=moved)
     work(path)

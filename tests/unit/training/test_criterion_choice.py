@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from fairseq_etads.training.losses import check_criterion
+from fairseq_etads.training.losses import check_criterion_supports_model
 
 NAMES = ("summarization_nll", "cross_entropy", "label_smoothed_cross_entropy", "adaptive_loss")
 TEACHES = "--criterion {} does not train the switch of --pointer switch: choose --criterion summarization_nll"
@@ -44,8 +44,8 @@ def test_every_combination_is_taken_or_refused_in_words(name):
     for case in itertools.product(("none", "soft", "switch"), (False, True), (False, True)):
         message = expected(name, *case)
         if message is None:
-            check_criterion(name, *case)
+            check_criterion_supports_model(name, *case)
             continue
         with pytest.raises(ValueError) as error:
-            check_criterion(name, *case)
+            check_criterion_supports_model(name, *case)
         assert str(error.value) == message.format(name), case

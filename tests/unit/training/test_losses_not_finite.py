@@ -6,7 +6,7 @@ import pytest
 import torch
 from test_criterions import build, make_sample
 
-from fairseq_etads.training.losses import LARGEST_LOSS, NonFiniteLossError, check_finite
+from fairseq_etads.training.losses import LARGEST_LOSS, NonFiniteLossError, check_losses_are_finite
 
 
 def test_a_loss_that_is_not_finite_names_the_pairs_and_stops():
@@ -16,17 +16,17 @@ def test_a_loss_that_is_not_finite_names_the_pairs_and_stops():
     sample = make_sample([[5, 6], [9, 9]], [[7], [5]])
     for impossible in (float("inf"), 1e30):
         with pytest.raises(NonFiniteLossError, match=r"from 0: 8\)"):
-            check_finite(torch.tensor([[1.0, 2.0], [3.0, impossible]]), sample)
+            check_losses_are_finite(torch.tensor([[1.0, 2.0], [3.0, impossible]]), sample)
     loss = torch.tensor([[1.0, 2.0], [3.0, float("nan")]])
     with pytest.raises(NonFiniteLossError, match=r"1 of 2 pairs is not finite \(numbers .*, from 0: 8\)"):
-        check_finite(loss, sample)
+        check_losses_are_finite(loss, sample)
     with pytest.raises(NonFiniteLossError, match=r"2 of 2 pairs is not finite \(numbers .*, from 0: 7, 8\).*--lr"):
         ours(model, sample)
 
 
 def refusal(loss, sample):
     with pytest.raises(NonFiniteLossError) as error:
-        check_finite(loss, sample)
+        check_losses_are_finite(loss, sample)
     return str(error.value)
 
 
@@ -49,4 +49,4 @@ def test_the_refusal_of_a_loss_names_at_most_twenty_pairs_and_says_what_to_do():
     )
     limit = torch.full((1, 1), LARGEST_LOSS, dtype=torch.float64)
     assert "1 of 1 pairs" in refusal(limit, numbers)
-    check_finite(limit * 0.99, numbers)
+    check_losses_are_finite(limit * 0.99, numbers)

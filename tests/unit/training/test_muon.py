@@ -11,7 +11,7 @@ from reference import muon, nearest_orthogonal, polynomial_orthogonal
 from steps import make_criterion, make_sample
 from torch import nn
 
-from fairseq_etads.kernels.linear import is_matrix, mark_matrices
+from fairseq_etads.kernels.linear import is_matrix, mark_linear_weight_matrices
 from fairseq_etads.training import muon as module
 from fairseq_etads.training.muon import Muon, orthogonalise
 
@@ -28,7 +28,7 @@ def layers(**changes):
     """Two matrices of one shape, one of another, a vector in the form of a matrix, and biases; with their optimiser."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 3), nn.Linear(3, 1)).double()
-    mark_matrices(model)
+    mark_linear_weight_matrices(model)
     return model, Muon(Namespace(**{**vars(OPTIONS), **changes}), list(model.parameters()))
 
 
@@ -104,7 +104,7 @@ def test_the_rate_of_the_schedule_is_that_of_all_parameters():
 def test_tables_of_words_and_output_layers_are_no_matrices(arch):
     task = make_task()
     model = make_model(arch, task, **({"pointer": "soft"} if arch == "etads" else {}))
-    mark_matrices(model)
+    mark_linear_weight_matrices(model)
     marked = {name for name, parameter in model.named_parameters() if is_matrix(parameter)}
     assert marked and not [name for name in marked if "embed" in name or "output_projection" in name]
     if arch == "etads":
@@ -114,7 +114,7 @@ def test_tables_of_words_and_output_layers_are_no_matrices(arch):
 def test_every_parameter_of_a_model_learns():
     task = make_task(tail=3)
     model, criterion = make_model("etads", task, pointer="soft"), make_criterion(task)
-    mark_matrices(model)
+    mark_linear_weight_matrices(model)
     optimizer = Muon(OPTIONS, list(model.parameters()))
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
     losses = []

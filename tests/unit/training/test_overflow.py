@@ -12,9 +12,9 @@ from helpers import make_model, make_task
 from omegaconf import OmegaConf
 from test_criterions import criterion, make_sample
 
-from fairseq_etads.kernels.linear import mark_matrices
-from fairseq_etads.platform.compat import MEMORY_EFFICIENT, skips_overflows
-from fairseq_etads.training.losses import LARGEST_LOSS, NonFiniteLossError, check_finite
+from fairseq_etads.kernels.linear import mark_linear_weight_matrices
+from fairseq_etads.platform.compat import MEMORY_EFFICIENT, skips_overflowing_updates
+from fairseq_etads.training.losses import LARGEST_LOSS, NonFiniteLossError, check_losses_are_finite
 
 OPTIMIZERS = {"plain": FP16Optimizer, "memory-efficient": MemoryEfficientFP16Optimizer}
 OTHERS = {
@@ -93,7 +93,7 @@ def test_memory_efficient_half_precision_names_the_optimisers_that_have_it(bf16)
     flag = "--memory-efficient-bf16" if bf16 else "--memory-efficient-fp16"
     for name in ("muon", "lazy_adagrad", "lazy_adadelta", "sgd"):
         if name == "muon":
-            mark_matrices(model)
+            mark_linear_weight_matrices(model)
         with pytest.raises(
             ValueError, match=f"{flag} does not go with --optimizer {name}: choose from adam, lazy_adam"
         ):
@@ -126,7 +126,7 @@ def test_a_loss_that_is_not_finite_makes_every_gradient_overflow():
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 def test_without_a_scaler_it_is_reported(kind):
     task, model, optimizer = half_precision(kind, bf16=True)
-    assert not skips_overflows(optimizer)
+    assert not skips_overflowing_updates(optimizer)
     with torch.no_grad():
         model.decoder.layers[0].fc1.weight.fill_(math.nan)
     with pytest.raises(NonFiniteLossError, match="4 of 4 pairs"):
@@ -140,20 +140,20 @@ def test_without_a_gpu_the_scaler_of_amp_is_not_counted_on():
     weight = torch.nn.Parameter(torch.zeros(1))
     optimizer = AMPOptimizer.build_optimizer(cfg, [weight])
     optimizer._grad_scaler = torch.amp.GradScaler("cpu", enabled=False)  # also on a machine with a GPU
-    assert not skips_overflows(optimizer)
+    assert not skips_overflowing_updates(optimizer)
     weight.grad = torch.tensor([4.0])
     assert optimizer.clip_grad_norm(2.0).item() == 4 and weight.grad.item() == pytest.approx(2, rel=1e-4)
     weight.grad = torch.tensor([math.inf])
     with pytest.raises(FloatingPointError, match="gradients are Nan/Inf"):
         optimizer.clip_grad_norm(2.0)
     optimizer._grad_scaler = torch.amp.GradScaler("cpu")
-    assert skips_overflows(optimizer)
+    assert skips_overflowing_updates(optimizer)
 
 
 def test_no_scaler_helps_validation_or_a_word_without_a_column():
     task, model, optimizer = half_precision("plain")
     ours = criterion(task)
-    ours.set_num_updates(0, skips_overflows(optimizer))
+    ours.set_num_updates(0, skips_overflowing_updates(optimizer))
     with torch.no_grad():
         model.decoder.layers[0].fc1.weight.fill_(math.nan)
     with pytest.raises(NonFiniteLossError):
@@ -161,6 +161,6 @@ def test_no_scaler_helps_validation_or_a_word_without_a_column():
     sample = {"id": torch.arange(2)}
     for loss in ([[1.0], [2 * LARGEST_LOSS]], [[math.nan], [2 * LARGEST_LOSS]]):
         with pytest.raises(NonFiniteLossError, match=r"from 0: (0, )?1\)"):
-            check_finite(torch.tensor(loss), sample, skip_overflow=True)
-    assert check_finite(torch.tensor([[1.0], [math.inf]]), sample, skip_overflow=True)
-    assert not check_finite(torch.tensor([[1.0], [2.0]]), sample, skip_overflow=True)
+            check_losses_are_finite(torch.tensor(loss), sample, skip_overflow=True)
+    assert check_losses_are_finite(torch.tensor([[1.0], [math.inf]]), sample, skip_overflow=True)
+    assert not check_losses_are_finite(torch.tensor([[1.0], [2.0]]), sample, skip_overflow=True)

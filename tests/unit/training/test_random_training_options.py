@@ -32,7 +32,7 @@ from helpers import PAD, make_batch
 from omegaconf import OmegaConf, open_dict
 
 from fairseq_etads.systems.convs2s.model import ConvolutionalModel
-from fairseq_etads.systems.entailment.auxiliary import EntailmentTask, classify_pairs
+from fairseq_etads.systems.entailment.auxiliary import EntailmentTask, classify_text_pairs
 from fairseq_etads.systems.entailment.decomposable import DecomposableAttention
 from fairseq_etads.systems.rewards.augmented import EditedReferences
 from fairseq_etads.systems.rewriting import criterion as extractor_rl
@@ -274,9 +274,9 @@ def test_batch_and_padding_change_nothing_in_entailment(in_float64):
         parts = EntailmentTask.parts(model_options(arch, options))
         model.pair_classifier = parts["pair_classifier"].double()
         pairs = make_batch(PREMISES), make_batch(HYPOTHESES)
-        whole = classify_pairs(model, *pairs)
-        singles = [classify_pairs(model, make_batch([a]), make_batch([b])) for a, b in zip(PREMISES, HYPOTHESES)]
-        padded = classify_pairs(model, make_batch(PREMISES, width=9), make_batch(HYPOTHESES, width=7))
+        whole = classify_text_pairs(model, *pairs)
+        singles = [classify_text_pairs(model, make_batch([a]), make_batch([b])) for a, b in zip(PREMISES, HYPOTHESES)]
+        padded = classify_text_pairs(model, make_batch(PREMISES, width=9), make_batch(HYPOTHESES, width=7))
         if not (close(torch.cat(singles), whole) and close(padded, whole)):
             return f"{arch} {options}"
         return None

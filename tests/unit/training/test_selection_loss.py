@@ -9,7 +9,7 @@ from helpers import EOS, PAD, make_batch
 from recurrent import DOCUMENTS, MARK, log_probs, recurrent, recurrent_task, sharpened
 from torch.nn.functional import one_hot
 
-from fairseq_etads.data.labels.files import compute_source_hash, write_rows
+from fairseq_etads.data.labels.files import compute_source_hash, write_label_rows
 from fairseq_etads.data.selection import SentenceTargets
 from fairseq_etads.layers.sentence_selector import SentenceSelection
 from fairseq_etads.platform.errors import InputError
@@ -116,7 +116,7 @@ def targets_of(folder, limit, kind="distribution", made=400):
     ids = [torch.tensor([*(dictionary.add_symbol(word, n=0) for word in text), EOS]) for text in TEXTS]
     header = {"kind": kind, "documents": len(TEXTS), "truncate_source": made}
     path = folder / "labels.sentences.train"
-    write_rows(path, header, ((compute_source_hash(text), row) for text, row in zip(TEXTS, ROWS)))
+    write_label_rows(path, header, ((compute_source_hash(text), row) for text, row in zip(TEXTS, ROWS)))
     return SentenceTargets(path, "sentences", ids, list(map(len, ids)), dictionary, limit, "--selection-loss"), ids
 
 

@@ -9,7 +9,7 @@ from fairseq.data import indexed_dataset
 from helpers import EOS, PAD, SMALL, make_batch, make_dictionary, make_model, make_task, model_config
 
 from fairseq_etads.data.pairs import SummarizationDataset, truncate_tokens
-from fairseq_etads.data.unknown_words import check_document_words
+from fairseq_etads.data.unknown_words import check_unknown_document_words
 from fairseq_etads.training.options import SummarizationConfig
 from fairseq_etads.training.task import SummarizationTask, compute_fingerprint
 
@@ -259,7 +259,7 @@ def test_unknown_words_in_the_documents_of_a_pointer_are_told(split, unknown, ta
     documents = [torch.tensor([5] * 999 + [3] * unknown + [2])]
 
     def check(pointer):
-        check_document_words(split, documents, pointer, make_dictionary(tail=tail), training=split == "train")
+        check_unknown_document_words(split, documents, pointer, make_dictionary(tail=tail), training=split == "train")
 
     check("none")
     assert not caplog.text, "there is no pointer"

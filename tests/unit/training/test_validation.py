@@ -19,7 +19,7 @@ from fairseq_etads.data.pairs import SummarizationDataset
 from fairseq_etads.evaluation.rouge import METRICS
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.training.validation import ValidationSummarizer, check_best_metric
-from fairseq_etads.vocabulary.token_kinds import detect_subwords, detect_words
+from fairseq_etads.vocabulary.token_kinds import detect_subword_type, detect_word_type
 
 
 def rouge_task(**options):
@@ -171,7 +171,7 @@ def test_the_words_of_a_dictionary_say_how_they_become_text(words, subwords, kin
     dictionary = Dictionary()
     for word in words:
         dictionary.add_symbol(word, n=1)
-    assert detect_words(dictionary, subwords) == kind
+    assert detect_word_type(dictionary, subwords) == kind
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,7 @@ def test_the_marks_of_a_dictionary_say_how_words_were_cut(words, kind):
     dictionary = Dictionary()
     for word in words:
         dictionary.add_symbol(word, n=1)
-    assert detect_subwords(dictionary) == kind
+    assert detect_subword_type(dictionary) == kind
 
 
 def test_unknown_words_of_summary_and_reference_never_match():

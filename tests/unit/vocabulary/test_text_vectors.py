@@ -44,7 +44,7 @@ def text_of_two_topics(sentences=400):
 
 
 def test_words_of_one_topic_are_near_one_another():
-    made = text_vectors.compute_text_vectors(text_of_two_topics(), 20, 8)
+    made = text_vectors.compute_word_vectors(text_of_two_topics(), 20, 8)
     assert made.found.all()
     torch.testing.assert_close(made.vectors.norm(dim=1), torch.ones(20))
     cosines = made.vectors @ made.vectors.t()
@@ -56,17 +56,17 @@ def test_the_same_text_has_the_same_vectors_and_no_draw_of_others_is_changed():
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    first = text_vectors.compute_text_vectors(text_of_two_topics(), 20, 8)
+    first = text_vectors.compute_word_vectors(text_of_two_topics(), 20, 8)
     assert torch.equal(torch.rand(3), expected)
-    assert torch.equal(first.vectors, text_vectors.compute_text_vectors(text_of_two_topics(), 20, 8).vectors)
+    assert torch.equal(first.vectors, text_vectors.compute_word_vectors(text_of_two_topics(), 20, 8).vectors)
 
 
 @pytest.mark.parametrize("words", [[], [3], [3, -1, -1, -1, -1, 3]])
 def test_a_text_without_pairs_has_no_vectors(words):
-    made = text_vectors.compute_text_vectors(torch.tensor(words, dtype=torch.long), 6, 4)
+    made = text_vectors.compute_word_vectors(torch.tensor(words, dtype=torch.long), 6, 4)
     assert not made.found.any() and not made.vectors.any()
 
 
 def test_more_dimensions_than_words_are_zero():
-    made = text_vectors.compute_text_vectors(text_of_two_topics(), 20, 50)
+    made = text_vectors.compute_word_vectors(text_of_two_topics(), 20, 50)
     assert made.vectors.shape == (20, 50) and made.found.all() and not made.vectors[:, 20:].any()

@@ -14,7 +14,12 @@ from scripted import scripted_model
 from shortlists import make_shortlist, random_shortlist
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.systems.abs.features import NO_WORD, ExtractiveFeatures, count_features, parse_weights
+from fairseq_etads.systems.abs.features import (
+    NO_WORD,
+    ExtractiveFeatures,
+    count_extractive_features,
+    parse_extractive_weights,
+)
 
 V, BOS, UNK = 44, 0, 3
 TASK = make_task(tail=30)
@@ -70,7 +75,7 @@ def test_the_features_of_each_word_are_those_of_a_loop():
             reference.extractive_features(none_for_loop(document), summary[:end], word)
             for end, word in enumerate(summary)
         ]
-        assert count_features(document, summary) == [sum(column) for column in zip(*steps)]
+        assert count_extractive_features(document, summary) == [sum(column) for column in zip(*steps)]
 
 
 def none_for_loop(document):
@@ -224,11 +229,11 @@ def test_the_released_features_are_those_of_its_code():
     a, b, c, d, *_ = document = [10, 11, 12, 13, 14, 15]
 
     def bonus(title, weights):
-        counts = count_features(document, title, weights.of_release)
+        counts = count_extractive_features(document, title, weights.of_release)
         return sum(weight * count for weight, count in zip(weights[1:], counts))
 
-    release = parse_weights("release")
-    paper = parse_weights(",".join(map(str, release)))
+    release = parse_extractive_weights("release")
+    paper = parse_extractive_weights(",".join(map(str, release)))
     assert bonus([a, b, c, d], release) == pytest.approx(19.40, abs=0.005)
     assert bonus([a, b, c, d], paper) == pytest.approx(-3.73, abs=0.005)
     assert reference.released_features(document, [a], c) == [1, 1, 0, 0]
@@ -240,7 +245,7 @@ def test_the_released_features_are_those_of_its_code():
     for step in range(1, 7):
         lprobs = torch.randn(40, 2, 8, generator=generator)
         got = lprobs.clone()
-        ExtractiveFeatures(documents, parse_weights(RELEASED)).add_to(got, tokens[:, :, :step])
+        ExtractiveFeatures(documents, parse_extractive_weights(RELEASED)).add_to(got, tokens[:, :, :step])
         for row, words in enumerate(documents.tolist()):
             for beam, before in enumerate(tokens[row, :, :step].tolist()):
                 for word in range(8):
@@ -252,7 +257,7 @@ def test_the_released_features_are_those_of_its_code():
     assert (seen > 20).all()
     for words, (summary, _) in zip(documents.tolist(), tokens.tolist()):
         steps = [reference.released_features(words, summary[:n], word) for n, word in enumerate(summary)]
-        assert count_features(words, summary, of_release=True) == [sum(column) for column in zip(*steps)]
+        assert count_extractive_features(words, summary, of_release=True) == [sum(column) for column in zip(*steps)]
 
 
 def test_with_the_released_features_the_end_counts_at_an_exact_length():

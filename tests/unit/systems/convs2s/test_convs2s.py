@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from fairseq_etads.jobs.architectures import PRESETS, count_parameters
 from fairseq_etads.layers.beam_state import BeamState
 from fairseq_etads.models.convolutions import parse_convolutions
-from fairseq_etads.systems.convs2s.options import parse_attention
+from fairseq_etads.systems.convs2s.options import parse_attention_layers
 from fairseq_etads.training.losses import SummarizationNLL
 
 CLOSE = {"rtol": 1e-5, "atol": 5e-5}
@@ -292,14 +292,14 @@ def test_layers_that_cannot_be_are_refused(text, words):
 
 
 def test_attention_of_the_layers():
-    assert parse_attention("True", 3) is True
-    assert parse_attention("[True, False]", 2) == [True, False]
+    assert parse_attention_layers("True", 3) is True
+    assert parse_attention_layers("[True, False]", 2) == [True, False]
     for wrong in ("yes", "[True]", "[1, 0]", "3", "True if 1 else 0", "["):
         with pytest.raises(ValueError, match="choose True, or a list of True and False for each of the 2 layers"):
-            parse_attention(wrong, 2)
+            parse_attention_layers(wrong, 2)
     for none in ("False", "[False, False]"):
         with pytest.raises(ValueError, match="one layer of the decoder must attend"):
-            parse_attention(none, 2)
+            parse_attention_layers(none, 2)
 
 
 def test_presets_have_the_papers_sizes():

@@ -18,7 +18,7 @@ from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels.cpu import can_pack_weights
 from fairseq_etads.models.external_models import hide_unknown_words
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.search.inference import InferenceModel, WideLinear
+from fairseq_etads.search.inference import BlockedOutputProjection, InferenceModel
 from fairseq_etads.summarizer.folder.loading import load_folder
 from fairseq_etads.summarizer.folder.model_options import check_model_options
 
@@ -184,7 +184,7 @@ def test_copies_have_no_normalised_weights_left_to_compute():
     model = conv("soft")
     copied = InferenceModel(model).get_current_copy()
     assert not any(name.endswith(("weight_g", "weight_v")) for name, _ in copied.named_parameters())
-    assert isinstance(copied.decoder.output_projection, WideLinear) == can_pack_weights(torch.float32)
+    assert isinstance(copied.decoder.output_projection, BlockedOutputProjection) == can_pack_weights(torch.float32)
     layers = [module for module in copied.modules() if isinstance(module, LinearizedConvolution)]
     assert len(layers) == 3 and all(layer._linearized_weight is not None for layer in layers)
     assert all(layer._linearized_weight is None for layer in model.decoder.convolutions)

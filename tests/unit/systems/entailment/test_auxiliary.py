@@ -13,7 +13,7 @@ from test_criterions import criterion, make_sample
 from test_optim import OPTIONS
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.systems.entailment.auxiliary import PairBatches, PairClassifier, classify_pairs
+from fairseq_etads.systems.entailment.auxiliary import PairClassifier, TextPairBatches, classify_text_pairs
 from fairseq_etads.training.extra_updates import UpdateSchedule
 
 AUXILIARY = {"auxiliary_task": "entailment", "auxiliary_every": "3:2", "auxiliary_batch_size": 4}
@@ -49,7 +49,7 @@ def test_turns_come_after_each_n_updates_and_go_on_counting():
 
 def test_a_pass_has_all_pairs_once_in_an_order_of_its_own():
     pairs = [([number + 10, EOS], [number + 30, number + 30, EOS], number % 3) for number in range(10)]
-    batches, again = (PairBatches(pairs, 4, seed, pad=1) for seed in (5, 5))
+    batches, again = (TextPairBatches(pairs, 4, seed, pad=1) for seed in (5, 5))
     passes = [[batches.make_batch(number) for number in range(first, first + 3)] for first in (0, 3)]
     orders = [[int(row[0]) for premises, _, _ in one for row in premises] for one in passes]
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(10, 20)) and orders[0] != orders[1]
@@ -57,7 +57,7 @@ def test_a_pass_has_all_pairs_once_in_an_order_of_its_own():
         assert torch.equal(premises[:, 0] + 20, hypotheses[:, 0]) and torch.equal((premises[:, 0] - 10) % 3, labels)
     for kept, made in zip(passes[1][2], again.make_batch(5)):  # the batches before it need not be made
         assert torch.equal(kept, made)
-    texts = PairBatches([([4, EOS], [5, EOS], 0), ([6, 7, 8, EOS], [EOS], 2)], 2, 1, pad=1).make_batch(0)
+    texts = TextPairBatches([([4, EOS], [5, EOS], 0), ([6, 7, 8, EOS], [EOS], 2)], 2, 1, pad=1).make_batch(0)
     assert sorted(texts[0].tolist()) == [[4, EOS, 1, 1], [6, 7, 8, EOS]]
 
 
@@ -232,5 +232,5 @@ def test_it_learns_whether_a_word_is_contained(tmp_path):
     premises, hypotheses, labels = build(tmp_path, task=task, cfg=sizes)[
         0
     ].extra_updates.auxiliary_task.pairs.make_batch(0)
-    right = (classify_pairs(model.eval(), premises, hypotheses).argmax(1) == labels).float().mean()
+    right = (classify_text_pairs(model.eval(), premises, hypotheses).argmax(1) == labels).float().mean()
     assert right > 0.95

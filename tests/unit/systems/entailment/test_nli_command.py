@@ -11,13 +11,13 @@ from safetensors.torch import load_file
 from seeds import shifted
 
 from fairseq_etads.commands.nli import main
-from fairseq_etads.data.nli_pairs import NliPair, format_tabbed_line, read_pairs
+from fairseq_etads.data.nli_pairs import NliPair, format_tab_separated_pair, read_pairs
 from fairseq_etads.jobs import nli_training
 from fairseq_etads.jobs.nli_synthesis import (
     SHORTEST,
     PairSynthesizer,
     Reference,
-    choose_random_part,
+    choose_random_sentence_fragment,
     classify_word,
     read_references,
 )
@@ -39,7 +39,7 @@ def write_containment(path, count, seed):
             if number % 2:
                 hypothesis[generator.randrange(2)] = generator.choice([w for w in WORDS if w not in premise])
             pair = NliPair(" ".join(premise), " ".join(hypothesis), "neutral" if number % 2 else "entailment")
-            file.write(format_tabbed_line(pair))
+            file.write(format_tab_separated_pair(pair))
     return str(path)
 
 
@@ -156,7 +156,7 @@ def test_a_model_that_is_gone_is_made_again(pairs, tmp_path, capsys):
 
 def test_it_stops_without_progress_and_never_keeps_a_worse_model(pairs, tmp_path, monkeypatch, capsys):
     rights = iter([200, 250, 240, 250, 299])
-    monkeypatch.setattr(nli_training, "_count_correct", lambda *_: next(rights))
+    monkeypatch.setattr(nli_training, "_count_correct_predictions", lambda *_: next(rights))
     assert train(tmp_path / "model", pairs, *TINY, "--patience", "2") == 0
     assert "accuracy 0.8333 of 300 pairs, epoch 2 of 4" in capsys.readouterr().out
     assert json.loads((tmp_path / "model" / "config.json").read_text())["training"]["epoch"] == 2
@@ -232,7 +232,7 @@ def test_pairs_of_summaries_are_what_their_labels_say(tmp_path, capsys):
 def test_clauses_and_long_parts_are_taken():
     words = ["he", "said", "that", "the", "small", "dog", "barked", ",", "and", "left"]
     generator = random.Random(shifted(4))
-    found = Counter(" ".join(choose_random_part(words, generator)) for _ in range(300))
+    found = Counter(" ".join(choose_random_sentence_fragment(words, generator)) for _ in range(300))
     assert found["the small dog barked"] > 100, "a clause"
     assert any(len(part.split()) == len(words) for part in found) and min(len(p.split()) for p in found) >= 4
 

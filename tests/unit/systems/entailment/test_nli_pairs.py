@@ -6,10 +6,16 @@ from collections import Counter
 
 import pytest
 
-from fairseq_etads.data.nli_pairs import SKIPPED, NliPair, find_tokenisation_problem, format_tabbed_line, read_pairs
+from fairseq_etads.data.nli_pairs import (
+    SKIPPED,
+    NliPair,
+    find_tokenisation_problem,
+    format_tab_separated_pair,
+    read_pairs,
+)
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.entailment.model import NliConfig
-from fairseq_etads.text.tokenizer import TextConfig, TextTokenizer
+from fairseq_etads.text.tokenizer import TextTokenizer, TextTokenizerConfig
 
 
 def published(label, premise="A man sleeps.", **more):
@@ -34,7 +40,7 @@ def test_published_files_are_read_and_undecided_pairs_counted(tmp_path):
 
 def test_text_with_tabs_is_read_as_it_is_written(tmp_path):
     pairs = [NliPair("a b", "a", "entailment"), NliPair("a\tb\n c", "", "neutral")]
-    (tmp_path / "pairs.tsv").write_text("".join(map(format_tabbed_line, pairs)))
+    (tmp_path / "pairs.tsv").write_text("".join(map(format_tab_separated_pair, pairs)))
     assert list(read_pairs(tmp_path / "pairs.tsv")) == [("a b", "a", "entailment"), ("a b c", "", "neutral")]
 
 
@@ -64,7 +70,9 @@ def test_raw_text_cut_at_spaces_is_warned_of():
     cut = [word for text in raw for word in text.lower().split()]
     warning = find_tokenisation_problem(cut, "--words")
     assert '15.0% of the words end in punctuation ("airplane.", "diner,")' in warning and "--words ptb" in warning
-    tokens = [word for text in raw for word in TextTokenizer(TextConfig(text_words="ptb")).encode(text).split()]
+    tokens = [
+        word for text in raw for word in TextTokenizer(TextTokenizerConfig(text_words="ptb")).encode(text).split()
+    ]
     assert find_tokenisation_problem(tokens, "--words") == "" == find_tokenisation_problem([], "--words")
     assert find_tokenisation_problem(["mr.", *["word"] * 50], "--words") == "", "abbreviations may"
 

@@ -18,7 +18,7 @@ from fairseq_etads.systems.rewards.augmented import (
     EditedReferences,
     SummarizationRAML,
     SummarizationRAMLConfig,
-    compute_edit_distances,
+    compute_edit_count_distribution,
     compute_sample_weights,
     make_augmented_batch,
 )
@@ -34,10 +34,12 @@ def raml(task=None, **options):
 def test_the_number_of_edits_is_that_of_all_texts_gone_through():
     for temperature in (0.5, 0.85, 2.0):
         want = reference.edit_distances(3, 4, temperature)
-        torch.testing.assert_close(compute_edit_distances(3, 4, temperature), torch.tensor(want, dtype=torch.float64))
-    found = compute_edit_distances(8, 500_000, 0.85)
+        torch.testing.assert_close(
+            compute_edit_count_distribution(3, 4, temperature), torch.tensor(want, dtype=torch.float64)
+        )
+    found = compute_edit_count_distribution(8, 500_000, 0.85)
     assert [round(float(share), 3) for share in found[:3]] == [0.787, 0.192, 0.020]
-    assert compute_edit_distances(0, 4, 0.85).tolist() == [1.0]
+    assert compute_edit_count_distribution(0, 4, 0.85).tolist() == [1.0]
 
 
 def test_weights_are_those_of_the_loop_and_by_hand():
@@ -60,7 +62,7 @@ def test_what_is_drawn_is_another_word_at_e_places():
     assert torch.equal(changed.sum(2), distances) and torch.equal(edited != target[:, None], changed)
     assert set(ours.words.tolist()) == set(range(4, 43)), "43 is the sentence mark, from 44 on words are only copied"
     assert torch.isin(edited[changed], ours.words).all()
-    of_first = compute_edit_distances(3, 39, 3.0)
+    of_first = compute_edit_count_distribution(3, 39, 3.0)
     counts = torch.bincount(distances[0], minlength=4) / 4000
     assert ((counts - of_first).abs() < 5 * (of_first * (1 - of_first) / 4000).sqrt() + 1e-9).all()
     assert not changed[0, :, [0, 2, 5]].any() and not distances[2].any()
@@ -137,7 +139,7 @@ def test_other_losses_of_a_sample_count_with_its_weight(monkeypatch):
         ours = raml()
         monkeypatch.setattr(ours, "sample_edited_references", lambda _: edits)
         monkeypatch.setattr(
-            ours, "_compute_further_losses", lambda *args, x=of_word: {"extraction_loss": (2.0, x * args[3])}
+            ours, "_compute_additional_losses", lambda *args, x=of_word: {"extraction_loss": (2.0, x * args[3])}
         )
         totals.append(ours(model, sample)[0].item())
     assert totals[1] - totals[0] == pytest.approx(2.0 * sample["ntokens"], rel=1e-4), "weights of a pair sum to 1"

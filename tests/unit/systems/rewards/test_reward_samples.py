@@ -8,7 +8,7 @@ from test_criterions import make_sample
 from test_self_critical import build, drawable
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.search.strategies import GREEDY_SCORE, SamplingWithGreedy
+from fairseq_etads.search.strategies import GREEDY_SCORE, SamplingWithGreedyHypothesis
 
 
 def test_samples_have_the_models_probabilities():
@@ -45,7 +45,7 @@ def test_only_the_greedy_hypothesis_is_not_drawn():
     lprobs = p.log().expand(rows, 3, 3).contiguous()
     scores = torch.tensor([1e-6, GREEDY_SCORE, -2.0])[None, :, None].repeat(rows, 1, 1)
     torch.manual_seed(shifted(5))
-    sums, words, parents = SamplingWithGreedy(make_task().target_dictionary).step(1, lprobs, scores)
+    sums, words, parents = SamplingWithGreedyHypothesis(make_task().target_dictionary).step(1, lprobs, scores)
     assert (words[:, 1] == 0).all() and (sums[:, 1] == GREEDY_SCORE).all()
     assert parents.tolist() == [[0, 1, 2]] * rows
     for column in (0, 2):

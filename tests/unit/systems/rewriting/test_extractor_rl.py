@@ -13,7 +13,11 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.rewriting import criterion as criterion_module
 from fairseq_etads.systems.rewriting.abstractor import Abstractor
 from fairseq_etads.systems.rewriting.criterion import ExtractorRL
-from fairseq_etads.systems.rewriting.returns import compute_returns, compute_step_rewards, standardise_returns
+from fairseq_etads.systems.rewriting.returns import (
+    compute_discounted_returns,
+    compute_step_rewards,
+    standardise_returns,
+)
 
 
 def test_rewards_and_returns_by_hand():
@@ -22,7 +26,7 @@ def test_rewards_and_returns_by_hand():
     # one of two and two words; two of three and two; no third sentence; a, c and d of six and four words
     assert rewards == pytest.approx([2 * 1 / 4, 2 * 2 / 5, 0.0, 2 * 3 / 10])
     assert compute_step_rewards([], reference) == [0.0]
-    assert compute_returns([1.0, 0.0, 2.0], 0.5) == [1.5, 1.0, 2.0]
+    assert compute_discounted_returns([1.0, 0.0, 2.0], 0.5) == [1.5, 1.0, 2.0]
     found = standardise_returns([[1.0, 2.0], [6.0]])
     deviation = ((4 + 1 + 9) / 2) ** 0.5
     assert [value for row in found for value in row] == pytest.approx([-2 / deviation, -1 / deviation, 3 / deviation])
@@ -78,7 +82,7 @@ def test_the_loss_is_that_of_the_paper(copying):
     chosen = torch.tensor([[2, 4, -1], [0, 1, 4]] * 8)  # candidate 4 is the stop
     rewards = [[0.5, 0.25], [1.0, 0.0, 0.75]] * 8
     policy, critic = ours.compute_losses(model, sample, chosen, rewards)
-    returns = standardise_returns([compute_returns(row, 0.5) for row in rewards])
+    returns = standardise_returns([compute_discounted_returns(row, 0.5) for row in rewards])
     logits, values = model(**sample["net_input"], chosen=chosen)
     expected_policy = expected_critic = 0.0
     for row, episode in enumerate(returns):

@@ -12,11 +12,11 @@ from omegaconf import OmegaConf
 from reference import lstm_both_ways, pointer_scores, sentence_vector
 from selection_data import write_data
 
-from fairseq_etads.data.labels.files import compute_source_hash, write_rows
-from fairseq_etads.data.selection import SentenceOrder
+from fairseq_etads.data.labels.files import compute_source_hash, write_label_rows
+from fairseq_etads.data.selection import SentenceOrderDataset
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.systems.rewriting.pointer_network import mark_selected_before
-from fairseq_etads.training.selection import keep_first_sentences
+from fairseq_etads.systems.rewriting.pointer_network import mask_earlier_selections
+from fairseq_etads.training.selection import drop_truncated_sentence_labels
 
 MARK = 43
 SIZES = {"encoder_embed_dim": 6, "sentence_filters": 3, "encoder_hidden_size": 4, "decoder_hidden_size": 5}
@@ -125,7 +125,7 @@ def test_padding_and_the_other_documents_change_nothing(stops):
 
 
 def test_what_was_taken_is_known_at_each_step():
-    found = mark_selected_before(torch.tensor([[2, 0, 3], [1, -1, -1]]), 4)
+    found = mask_earlier_selections(torch.tensor([[2, 0, 3], [1, -1, -1]]), 4)
     assert found.tolist() == [
         [[False] * 4, [False, False, True, False], [True, False, True, False]],
         [[False] * 4] * 3,
@@ -145,7 +145,9 @@ def test_sampling_follows_the_probabilities_without_those_taken():
         padded = [*order, *[-1] * (drawn.shape[1] - len(order))]
         share = (drawn == torch.tensor(padded)).all(dim=1).float().mean().item()
         chosen = torch.tensor([order])
-        logits = model(make_batch([document]), chosen=chosen)[0].masked_fill(mark_selected_before(chosen, 4), -math.inf)
+        logits = model(make_batch([document]), chosen=chosen)[0].masked_fill(
+            mask_earlier_selections(chosen, 4), -math.inf
+        )
         p = logits.softmax(2).gather(2, chosen[:, :, None]).prod().item()
         assert share == pytest.approx(p, abs=5 * (p * (1 - p) / 4000) ** 0.5 + 1e-3), order
 
@@ -208,7 +210,7 @@ def test_the_loss_is_the_mean_over_sentences_that_are_read():
     sample = {"net_input": {"src_tokens": tokens}, "labels": torch.tensor([[2, 3, 0], [0, -1, -1]]), "ntokens": 1}
     loss, size, _ = criterion(model, sample)
     kept = torch.tensor([[2, 0], [0, -1]])
-    assert keep_first_sentences(sample["labels"], 3)[:, :2].tolist() == kept.tolist() and size == 3
+    assert drop_truncated_sentence_labels(sample["labels"], 3)[:, :2].tolist() == kept.tolist() and size == 3
     p = model(tokens, chosen=kept)[0].log_softmax(2)
     torch.testing.assert_close(loss, -(p[0, 0, 2] + p[0, 1, 0] + p[1, 0, 0]))
 
@@ -247,8 +249,8 @@ def test_labels_are_read_in_the_order_of_the_summary(tmp_path):
 
     def orders(kind, limit=400):
         rows = [(compute_source_hash(text.split()), row) for text, row in zip(texts, (["2", "0"], ["0"], []))]
-        write_rows(path, {"documents": 3, "kind": kind}, rows)
-        return SentenceOrder(path, "sentences", ids, [len(row) for row in ids], dictionary, limit, "--labels")
+        write_label_rows(path, {"documents": 3, "kind": kind}, rows)
+        return SentenceOrderDataset(path, "sentences", ids, [len(row) for row in ids], dictionary, limit, "--labels")
 
     assert [row.tolist() for row in (orders("match")[n] for n in range(3))] == [[2, 0], [0], []]
     assert orders("match", 5)[0].tolist() == [0], "nothing is read of the third sentence"

@@ -12,7 +12,7 @@ from test_pointer_extractor import SIZES, sharpen
 
 from fairseq_etads.commands.labels import main as make_labels
 from fairseq_etads.commands.rewrite import main
-from fairseq_etads.evaluation.reranking import RewriteCandidate, choose_best_combination
+from fairseq_etads.evaluation.reranking import RewriteCandidate, choose_least_repetitive_candidates
 from fairseq_etads.jobs import rewrite as rewriting
 from fairseq_etads.systems.rewriting.abstractor import Abstractor
 from fairseq_etads.systems.rewriting.model import PointerExtractor
@@ -60,7 +60,7 @@ def expected(work, extractor, beam, diversity=1.0, rerank=False, most=None):
             [RewriteCandidate(abstractor.get_word_ids(h), float(h["positional_scores"].sum())) for h in b]
             for b in beams
         ]
-        places = choose_best_combination(candidates) if rerank else [0] * len(beams)
+        places = choose_least_repetitive_candidates(candidates) if rerank else [0] * len(beams)
         texts = [abstractor.get_word_ids(beam[place]) for beam, place in zip(beams, places)]
         lines.append(" <q> ".join(" ".join(task.tgt_dict[word] for word in words) for words in texts))
     return lines
