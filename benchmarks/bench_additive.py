@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 import torch
-from records import compare_with_reference_system, write_record
+from benchmark_records import compare_with_reference_system, write_record
 
 from fairseq_etads.layers.additive import SharedKeys, SharedStates
 from fairseq_etads.layers.recurrent import BidirectionalGRU

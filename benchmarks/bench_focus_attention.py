@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from records import compare_with_reference_system, write_record
+from benchmark_records import compare_with_reference_system, write_record
 
 from fairseq_etads.kernels.focus import FOCUS_FORMS, focal_bias, focus_attention
 

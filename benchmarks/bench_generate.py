@@ -38,11 +38,11 @@ from pathlib import Path
 import generate_table
 import torch
 from bench_training_step import build_model
+from benchmark_records import compare_with_reference_system, write_record
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from machines import describe_machine, describe_processor
-from peers import ScriptProcess
-from records import compare_with_reference_system, write_record
+from peer_processes import ScriptProcess
 from torch.profiler import ProfilerActivity, profile
 
 from fairseq_etads.generation import SummaryGenerator

@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, Dict, NamedTuple
 
 import torch
+from benchmark_records import compare_with_reference_system, write_record
 from fairseq.models import ARCH_MODEL_REGISTRY
-from records import compare_with_reference_system, write_record
 
 from fairseq_etads.jobs.architectures import make_architecture_config, make_numbered_dictionary
 from fairseq_etads.training.losses import SummarizationNLL

@@ -29,10 +29,10 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmark_records import write_record
 from etads_preprocess import corpus
 from etads_preprocess.encode import encode_file
 from nltk.tokenize import NLTKWordTokenizer, TreebankWordTokenizer, WordPunctTokenizer
-from records import write_record
 
 from fairseq_etads.data.preparation import PreparationSettings
 from fairseq_etads.text.words import MosesWordTokenizer, PennTreebankTokenizer, split_sentences

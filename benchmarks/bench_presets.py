@@ -28,11 +28,11 @@ from pathlib import Path
 import generate_table
 import torch
 from bench_training_step import create_batch
+from benchmark_records import write_record
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.trainer import Trainer
-from records import write_record
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.jobs.architectures import FACTOR_VALUES, PRESETS, make_numbered_dictionary

@@ -21,9 +21,9 @@ from argparse import Namespace
 from pathlib import Path
 
 import torch
+from benchmark_records import compare_with_reference_system, write_record
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.optim import OPTIMIZER_REGISTRY
-from records import compare_with_reference_system, write_record
 
 from fairseq_etads.jobs.architectures import make_architecture_config, make_numbered_dictionary
 from fairseq_etads.training.losses import SummarizationNLL

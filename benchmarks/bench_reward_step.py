@@ -19,10 +19,10 @@ import warnings
 from pathlib import Path
 
 import torch
+from benchmark_records import write_record
 from fairseq import checkpoint_utils, tasks
 from fairseq.trainer import Trainer
 from omegaconf import OmegaConf, open_dict
-from records import write_record
 
 import fairseq_etads  # noqa: F401 (registers the task, the models and the criteria)
 

@@ -19,8 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from benchmark_records import write_record
 from etads_preprocess.debian import main as debian
-from records import write_record
 
 PAIRS = 11_490
 SENTENCE = (16, 21)

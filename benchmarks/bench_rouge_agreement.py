@@ -17,10 +17,10 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-from records import write_record
+from benchmark_records import write_record
 
 from fairseq_etads.evaluation import RougeSettings, read_lines, score_pairs
-from fairseq_etads.evaluation.perl import find_perl_rouge
+from fairseq_etads.evaluation.perl_rouge import find_perl_rouge
 
 METRICS = ("rouge1", "rouge2", "rouge3", "rougeL")
 FIGURES = ("f1", "precision", "recall")

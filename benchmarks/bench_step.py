@@ -22,8 +22,8 @@ from pathlib import Path
 
 import bench_generate
 import generate_table
+from benchmark_records import write_record
 from machines import describe_machine, describe_processor
-from records import write_record
 
 from fairseq_etads.models.transformer import BridgeAttention, DecoderSelfAttention
 from fairseq_etads.search.inference import BlockedOutputProjection, Int8Linear, PackedLinear

@@ -17,8 +17,8 @@ import time
 from pathlib import Path
 
 import torch
+from benchmark_records import write_record
 from fairseq import checkpoint_utils
-from records import write_record
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.search.ensemble import Ensemble

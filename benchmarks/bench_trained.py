@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from bench_stopping import find_trained_model, load_batches
-from records import write_record
+from benchmark_records import write_record
 
 from fairseq_etads.data.shortlist_file import read_shortlist
 from fairseq_etads.evaluation.rouge import rouge

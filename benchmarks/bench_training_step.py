@@ -24,14 +24,14 @@ from argparse import Namespace
 from pathlib import Path
 
 import torch
+from benchmark_records import write_record
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.models.transformer import TransformerModelBase
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.trainer import Trainer
-from peers import ScriptProcess
-from records import write_record
+from peer_processes import ScriptProcess
 
 from fairseq_etads.jobs.architectures import make_numbered_dictionary
 from fairseq_etads.training.options import SummarizationConfig

@@ -19,9 +19,9 @@ from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, S
 from fairseq_etads.platform.console import Parser, command, escape_unprintable
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import copy_file, lock_output, open_output
-from fairseq_etads.text.atomic import ORIGIN, SIDES, SPLITS, read_json, write_json
 from fairseq_etads.text.checksums import Checksums
 from fairseq_etads.text.files import read_lines
+from fairseq_etads.text.json_files import ORIGIN, SIDES, SPLITS, read_json, write_json
 from fairseq_etads.text.words import SENTENCE_MARK
 
 RECORD = "control.json"

@@ -23,7 +23,6 @@ from tqdm import tqdm
 from fairseq_etads.platform.console import Parser, command, escape_unprintable
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import check_output_paths, lock_output, open_output
-from fairseq_etads.text.atomic import ORIGIN, ORIGINAL, SIDES, SPLITS, read_json, write_json
 from fairseq_etads.text.checksums import NAME, Checksums, compute_sha256
 from fairseq_etads.text.documents import (
     SPLITTER_MODULES,
@@ -36,13 +35,14 @@ from fairseq_etads.text.documents import (
     join_cleaned_words,
     make_lines,
 )
+from fairseq_etads.text.json_files import ORIGIN, ORIGINAL, SIDES, SPLITS, read_json, write_json
 from fairseq_etads.text.words import SENTENCE_MARK
 
 from .corpus_options import add_shared_options, check_options, copy_standard_input_to_file
 from .near_duplicates import LIST, find_near_duplicates, summarise_near_duplicates
-from .overlap import count_repeated_documents
 from .processes import map_in_order
 from .readers import READERS, Reader
+from .repeated_documents import count_repeated_documents
 
 DESCRIPTION = f"""\
 Convert a raw corpus to TEXT/{{train,valid,test}}.{{source,target}}, the input of etads-prepare: one document or

@@ -29,9 +29,9 @@ from tqdm import tqdm
 from fairseq_etads.platform.console import Parser, command
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import lock_output, open_binary_output
-from fairseq_etads.text.atomic import SPLITS
 from fairseq_etads.text.checksums import NAME, Checksums, format_checksum_list
 from fairseq_etads.text.documents import WARNINGS
+from fairseq_etads.text.json_files import SPLITS
 
 from .debian_index import (
     Stanza,

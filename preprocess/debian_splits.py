@@ -24,7 +24,7 @@ from typing import Dict, Iterable, List, Optional, Sequence, Set, Tuple
 
 from tqdm import tqdm
 
-from fairseq_etads.text.atomic import SPLITS
+from fairseq_etads.text.json_files import SPLITS
 
 from .debian_index import stem_package_name
 

@@ -15,9 +15,9 @@ from tqdm import tqdm
 from fairseq_etads.data.preparation import PreparationSettings, make_inference_options
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import open_output
-from fairseq_etads.text.atomic import SIDES
 from fairseq_etads.text.checksums import Checksums
 from fairseq_etads.text.files import read_lines
+from fairseq_etads.text.json_files import SIDES
 
 from .processes import TOKENIZER_MODULES, map_in_order
 

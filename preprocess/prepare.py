@@ -24,8 +24,8 @@ from fairseq_etads.data.preparation import (
 from fairseq_etads.platform.console import Parser, add_jobs_option, check_positive_options, command
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import copy_file, lock_output
-from fairseq_etads.text.atomic import SIDES, SPLITS, compute_checksum_and_line_count, read_json, write_json
 from fairseq_etads.text.checksums import Checksums, compute_sha256
+from fairseq_etads.text.json_files import SIDES, SPLITS, compute_checksum_and_line_count, read_json, write_json
 from fairseq_etads.text.subwords import OPAQUE
 from fairseq_etads.text.words import SENTENCE_MARK, WORD_KINDS
 

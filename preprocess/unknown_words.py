@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any, Dict, Iterator, Sequence
 
-from fairseq_etads.text.atomic import SIDES
 from fairseq_etads.text.files import read_lines
+from fairseq_etads.text.json_files import SIDES
 
 FEWEST = 0.9
 """Minimum ratio of the number of known words to the requested number. A lower ratio causes a warning."""

@@ -14,8 +14,8 @@ from typing import Any, Dict, List, Sequence
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import open_binary_output
-from fairseq_etads.text.atomic import SIDES, read_json
 from fairseq_etads.text.checksums import Checksums
+from fairseq_etads.text.json_files import SIDES, read_json
 
 from .shards import Shard
 

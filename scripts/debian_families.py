@@ -18,8 +18,8 @@ from typing import Dict, List
 from etads_preprocess.debian import SAMPLE
 from etads_preprocess.debian_splits import DescriptionPair, group_related_pairs
 
-from fairseq_etads.text.atomic import SPLITS
 from fairseq_etads.text.files import open_binary
+from fairseq_etads.text.json_files import SPLITS
 
 
 def read_text_lines(path: Path) -> List[str]:

@@ -35,7 +35,7 @@ from fairseq_etads.evaluation.rouge import METRICS, RougeSettings, rouge
 from fairseq_etads.evaluation.summaries import SENTENCE_MARK, split_summary_into_sentences
 from fairseq_etads.evaluation.training_log import TRAIN, TrainingLog, find_log, read_log
 from fairseq_etads.platform.outputs import open_output
-from fairseq_etads.text.atomic import SIDES, SPLITS
+from fairseq_etads.text.json_files import SIDES, SPLITS
 from fairseq_etads.version import get_version
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -188,7 +188,7 @@ inference=()
 while IFS= read -r word; do inference+=("$word"); done <<< "$options"
 if [ ${#inputs[@]} -gt 0 ]; then
     # With this command name, torch and fairseq are not imported. Importing them would take seconds.
-    python -c 'import sys; sys.argv[0] = "etads-corpus"; from fairseq_etads.text.records import main; main()' \
+    python -c 'import sys; sys.argv[0] = "etads-corpus"; from fairseq_etads.text.input_records import main; main()' \
         "${inputs[@]}" "${reading[@]}" --writes "${writes[@]}" --out "$scratch" || exit 2
     wanted=$(wc -l < "$scratch/documents")
     say "summarising ${shard:+shard $shard of }$((wanted)) documents"

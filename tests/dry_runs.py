@@ -41,7 +41,7 @@ case $name in
                 exec "${@:2}" ;;
             *long_documents*) echo 200 ;;
             *run_record*) printf '%s\n' "${!#}/prepared" ;;
-            *text.records*) touched=("${!#}/documents" "${!#}/names") ;;
+            *text.input_records*) touched=("${!#}/documents" "${!#}/names") ;;
             -*/prepared) printf '%s\n' --tokenizer etads ;;
         esac ;;
     fairseq-train)

@@ -14,7 +14,7 @@ from ..platform.outputs import PARTIAL, check_output_paths, lock_output, open_ou
 from ..search import call_options
 from ..summarizer.folder.config import add_folder_argument, read_config
 from ..text.files import ESCAPE_INVALID, STANDARD_INPUT
-from ..text.records import (
+from ..text.input_records import (
     InputDocument,
     add_input_format_options,
     choose_input_format,

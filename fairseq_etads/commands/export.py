@@ -14,8 +14,13 @@ from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..search import call_options
 from ..search.content.model import FILE as CONTENT
-from ..summarizer.folder.card import ModelCardMetadata, check_language_or_licence_code, make_model_card, read_scores
 from ..summarizer.folder.config import DTYPES, SHORTLIST
+from ..summarizer.folder.model_card import (
+    ModelCardMetadata,
+    check_language_or_licence_code,
+    make_model_card,
+    read_scores,
+)
 from ..text.picking import FILE as PICKING
 from ..text.picking import SentencePickingSettings
 

@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from ..data.labels.files import make_label_file_name
+from ..data.labels.label_files import make_label_file_name
 from ..jobs.runs import silence_info_logs
 from ..platform.console import Parser, check_positive_options, command
 from ..platform.errors import InputError

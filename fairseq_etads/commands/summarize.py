@@ -26,14 +26,14 @@ from ..summarizer.surprisal import UNUSUAL
 from ..text.checksums import NAME as CHECKSUMS
 from ..text.checksums import compute_sha256
 from ..text.files import ESCAPE_INVALID, STANDARD_INPUT
-from ..text.records import (
+from ..text.input_records import (
     InputDocument,
     add_input_format_options,
     choose_input_format,
     describe_document_unit,
     read_documents,
 )
-from ..text.resumable import ResumableWriter
+from ..text.resumable_output import ResumableWriter
 
 EXAMPLES = """\
 examples:

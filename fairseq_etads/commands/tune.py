@@ -30,7 +30,7 @@ from ..platform.errors import InputError
 from ..summarizer.folder.config import find_folder, read_config
 from ..text.csv_rows import COLUMNS
 from ..text.files import STANDARD_INPUT
-from ..text.records import SOURCE_COLUMNS, guess_input_format, read_column_names, read_documents
+from ..text.input_records import SOURCE_COLUMNS, guess_input_format, read_column_names, read_documents
 from ..text.words import SENTENCE_MARK
 
 TARGET_COLUMNS = tuple(dict.fromkeys(target for _, target in COLUMNS))
@@ -326,7 +326,7 @@ def main(args: argparse.Namespace) -> None:
         raise InputError(f"--out {out}: is a file; name a folder")
     limit_matrix_kernel_caches()
     from ..summarizer import Summarizer
-    from ..summarizer.folder.defaults import check_writable
+    from ..summarizer.folder.decoding_defaults import check_writable
 
     if args.write:
         check_writable(args.folder)
@@ -436,7 +436,7 @@ def _write_decoding_defaults(
 
     If ``decoding`` is None, the current defaults are already the best options, and nothing is written.
     """
-    from ..summarizer.folder.defaults import set_decoding_defaults
+    from ..summarizer.folder.decoding_defaults import set_decoding_defaults
 
     if not args.write:
         return

@@ -19,7 +19,7 @@ from ..platform.errors import InputError
 from ..summarizer import Explanation
 from . import form
 from .events import stream_summary_events
-from .local import LocalOnlyMiddleware
+from .local_access import LocalOnlyMiddleware
 from .worker import Job, QueueFullError, Worker
 
 PAGE = Path(__file__).with_name("page")

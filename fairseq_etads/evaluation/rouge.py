@@ -32,7 +32,7 @@ from tqdm import tqdm
 from ..platform.console import leave_signals_to_parent
 from ..platform.processes import make_process_pool
 from ..version import get_version
-from .perl import PerlRouge, find_perl_rouge, find_rouge_home, read_irregular_forms, score_with_perl
+from .perl_rouge import PerlRouge, find_perl_rouge, find_rouge_home, read_irregular_forms, score_with_perl
 from .resampling import bootstrap_intervals
 from .summaries import SENTENCE_MARK, check_line_counts, split_summary_into_sentences, truncate_sentences
 

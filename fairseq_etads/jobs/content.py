@@ -9,9 +9,9 @@ from fairseq import checkpoint_utils
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from ..data.labels.files import NOTHING, SelectionFile, make_label_file_name
-from ..data.labels.scores import compute_roc_auc
-from ..data.labels.texts import WordText, list_summary_sentences
+from ..data.labels.label_files import NOTHING, SelectionFile, make_label_file_name
+from ..data.labels.selector_scores import compute_roc_auc
+from ..data.labels.word_text import WordText, list_summary_sentences
 from ..data.prepared_pairs import PreparedPairs
 from ..platform.errors import InputError
 from ..search.content.candidates import pad_probabilities, stem_words

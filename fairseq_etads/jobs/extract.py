@@ -7,9 +7,9 @@ from typing import Callable, Dict, List, Optional, Sequence
 
 from tqdm import tqdm
 
-from ..data.labels.files import NOTHING, SelectionFile, make_label_file_name
+from ..data.labels.label_files import NOTHING, SelectionFile, make_label_file_name
 from ..data.labels.labels import select_by_greedy_recall
-from ..data.labels.texts import WordText, list_summary_sentences
+from ..data.labels.word_text import WordText, list_summary_sentences
 from ..data.prepared_pairs import PreparedPairs
 from ..platform.errors import InputError
 from ..platform.outputs import open_output

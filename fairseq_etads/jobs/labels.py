@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from tqdm import tqdm
 
-from ..data.labels.files import NOTHING, compute_source_hash, write_label_rows
+from ..data.labels.label_files import NOTHING, compute_source_hash, write_label_rows
 from ..data.labels.labels import (
     compute_idf,
     compute_selection_targets,
@@ -16,7 +16,7 @@ from ..data.labels.labels import (
     select_by_greedy_f1,
     select_by_greedy_recall,
 )
-from ..data.labels.texts import WordText, list_summary_sentences
+from ..data.labels.word_text import WordText, list_summary_sentences
 from ..data.prepared_pairs import PreparedPairs
 from ..platform.console import leave_signals_to_parent
 from ..platform.errors import InputError

@@ -23,7 +23,7 @@ from ..data.nli_pairs import LABELS, SKIPPED, find_tokenisation_problem, read_pa
 from ..data.weights_file import WeightsFile
 from ..platform.errors import InputError
 from ..platform.outputs import write_text
-from ..systems.entailment.decomposable import DecomposableAttention
+from ..systems.entailment.decomposable_attention import DecomposableAttention
 from ..systems.entailment.model import (
     CONFIG,
     WEIGHTS,

@@ -28,7 +28,7 @@ from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..search.lengths import TextLengths
 from ..search.options import format_option_name
-from ..text.atomic import read_json, write_json
+from ..text.json_files import read_json, write_json
 from ..text.subwords import OPAQUE
 from ..text.words import SENTENCE_MARK
 from .recipes import (

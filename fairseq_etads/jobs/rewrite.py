@@ -11,7 +11,7 @@ from fairseq.data import data_utils
 from torch import Tensor
 from tqdm import tqdm
 
-from ..data.labels.texts import WordText
+from ..data.labels.word_text import WordText
 from ..data.prepared_pairs import PreparedPairs
 from ..evaluation.reranking import RewriteCandidate, choose_least_repetitive_candidates
 from ..platform.errors import InputError

@@ -9,15 +9,15 @@ import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.logging import progress_bar
 
-from ..data.labels.files import NOTHING, compute_source_hash, make_label_file_name, write_label_rows
-from ..data.labels.scores import (
+from ..data.labels.label_files import NOTHING, compute_source_hash, make_label_file_name, write_label_rows
+from ..data.labels.selector_scores import (
     compute_f1,
     compute_roc_auc,
     find_best_f1_threshold,
     find_histogram_bin,
     make_empty_histogram,
 )
-from ..data.labels.texts import WordText
+from ..data.labels.word_text import WordText
 from ..data.prepared_pairs import PreparedPairs
 from ..data.selection import TokenValues
 from ..models.selector import Selector

@@ -7,8 +7,8 @@ from typing import Iterator, List, Optional
 
 from tqdm import tqdm
 
-from ..data.labels.files import NOTHING, SelectionFile, make_label_file_name
-from ..data.labels.texts import WordText
+from ..data.labels.label_files import NOTHING, SelectionFile, make_label_file_name
+from ..data.labels.word_text import WordText
 from ..data.preparation import read_preparation_settings
 from ..data.prepared_pairs import PreparedPairs
 from ..platform.errors import InputError

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..kernels.lookup import get_backward_pass_id
+from ..kernels.embedding_lookup import get_backward_pass_id
 from ..kernels.precision import widen_to_float32
 
 _CACHED = 2**19

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from fairseq.models import FairseqIncrementalDecoder
 from torch import Tensor, nn
 
-from ..kernels.lookup import expect_dense_gradient
+from ..kernels.embedding_lookup import expect_dense_gradient
 from ..kernels.precision import widen_to_float32
 from ..kernels.word_log_probs import compute_word_log_probs
 from ..vocabulary.output import OutputVocabulary

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..kernels.lookup import look_up_embeddings
+from ..kernels.embedding_lookup import look_up_embeddings
 from ..vocabulary.dictionary import hide_unknown_words
 
 

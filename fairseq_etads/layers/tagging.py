@@ -6,7 +6,7 @@ import torch
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
-from ..kernels.upload import to_device
+from ..kernels.device_copy import to_device
 from .recurrent import compute_sentence_ids, reorder_positions, run_lstm
 
 _END, _BEGIN = 257, 258

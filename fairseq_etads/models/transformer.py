@@ -46,8 +46,8 @@ from ..layers.encoder_attention import (
     project_self_attention_inputs,
     split_heads,
 )
+from ..layers.parameter_sharing import remove_shared_entries, restore_shared_entries, share_sublayers
 from ..layers.pointer import Pointer
-from ..layers.sharing import remove_shared_entries, restore_shared_entries, share_sublayers
 from ..vocabulary.dictionary import count_known_words, remove_copy_tail
 from ..vocabulary.word_vectors import load_word_vectors
 from .common import PositionEmbeddingModel, compute_position_limit, convert_options_to_namespace, register_presets

@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterable, Iterator, List, NoReturn, Optional, 
 
 from ..version import get_version
 from .errors import InputError
-from .systems import explain_missing_system, find_required_system, is_system_installed
+from .optional_systems import explain_missing_system, find_required_system, is_system_installed
 
 USER_ERROR = 2
 """Exit status if the input or an option is invalid."""

@@ -26,7 +26,7 @@ from .hypotheses import (
     recombine_extensions,
 )
 from .progress import OnStep, StepAttention, find_best_hypotheses
-from .rules import SearchStep, SourceLengths, make_search_rules
+from .search_rules import SearchStep, SourceLengths, make_search_rules
 from .settings import SearchSettings, SpecialTokens, check_minimum_length, get_copy_selection
 from .shortlisting import convert_to_search_ids, find_batch_candidates
 from .strategies import (

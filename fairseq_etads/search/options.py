@@ -24,7 +24,7 @@ from typing import Any, Dict, Mapping, Optional
 
 from ..platform.option_checks import SIZE, Bounds, find_option_conflict, join_choices, list_enabled_options
 from ..platform.option_checks import format_option_name as format_option_name
-from ..platform.systems import find_required_system
+from ..platform.optional_systems import find_required_system
 from ..text.words import SENTENCE_MARK
 
 LENGTH_KINDS = ("avg", "wu")

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Se
 
 from torch import Tensor, nn
 
-from ..platform.systems import explain_missing_system
+from ..platform.optional_systems import explain_missing_system
 from ..vocabulary.output import OutputVocabulary
 from .hypotheses import Results
 from .options import SYSTEMS, format_option_name

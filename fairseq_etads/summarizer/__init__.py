@@ -12,7 +12,7 @@ from .picked import ChosenSentence, PickedSentence, Selection
 from .surprisal import Surprisal
 
 if TYPE_CHECKING:
-    from .partial import PartialSummary
+    from .partial_summary import PartialSummary
     from .summarizer import Summarizer
     from .summary import CopiedWord, Summary, Truncation
 
@@ -41,10 +41,10 @@ def __getattr__(name: str) -> Any:
     logger = logging.getLogger(__name__.split(".")[0])
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.WARNING)  # importing fairseq causes all loggers to show INFO messages
-    from . import partial, summarizer, summary
+    from . import partial_summary, summarizer, summary
 
     found = {
-        "PartialSummary": partial.PartialSummary,
+        "PartialSummary": partial_summary.PartialSummary,
         "Summarizer": summarizer.Summarizer,
         **{each: getattr(summary, each) for each in ("CopiedWord", "Summary", "Truncation")},
     }

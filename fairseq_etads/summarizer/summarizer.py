@@ -20,12 +20,12 @@ from ..search.inference import InferenceModel
 from ..text.alignment import Span
 from ..text.picking import FACTOR
 from . import Explanation
-from .choosing import STRENGTH, DetokenizedHypothesis, choose_group_count, choose_summary_sentences
+from .chosen_sentences import STRENGTH, DetokenizedHypothesis, choose_group_count, choose_summary_sentences
 from .documents import Batch, Document, DocumentTokenizer, make_batches, split_into_chunks
 from .explaining import Explainer, GeneratedTokens
 from .folder.config import find_folder
 from .folder.loading import load_folder
-from .partial import OnPartialSummary, make_partial_summary_reporter
+from .partial_summary import OnPartialSummary, make_partial_summary_reporter
 from .summary import CopiedWord, Summary, Truncation
 
 MAX_TOKENS = 8000

@@ -5,7 +5,7 @@ import os
 from typing import Any, Dict, Union
 
 from ..platform.errors import InputError
-from ..platform.extras import format_install_command
+from ..platform.optional_dependencies import format_install_command
 from .words import SENTENCE_MARK
 
 UNKNOWN = "<unk>"

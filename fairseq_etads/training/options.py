@@ -11,7 +11,7 @@ from omegaconf import II, DictConfig
 
 from ..platform.compat import parse_replacements_file
 from ..platform.option_checks import Bounds
-from ..platform.systems import list_option_values
+from ..platform.optional_systems import list_option_values
 from ..search.options import DecodingOptions, get_setting_name
 from ..search.settings import SearchSettings
 from ..text.words import WORD_KINDS

@@ -13,7 +13,7 @@ from fairseq_etads.text.compression import DECOMPRESSORS
 from fairseq_etads.text.documents import BadDocumentError, Document
 from fairseq_etads.text.files import ESCAPE_INVALID, is_valid_utf8, read_lines
 
-from .shares import SplitShares
+from .split_shares import SplitShares
 
 
 class Reader:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.atomic import SPLITS
 from fairseq_etads.text.csv_rows import COLUMNS
+from fairseq_etads.text.json_files import SPLITS
 
-from .shares import DEFAULT_SHARES, parse_shares
+from .split_shares import DEFAULT_SHARES, parse_shares
 from .tables import Item, TableReader
 
 SPLIT_NAMES = {

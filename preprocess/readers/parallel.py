@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any, ClassVar, Dict, Iterator, List, Optional, Tuple
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.atomic import SPLITS
 from fairseq_etads.text.documents import Document
 from fairseq_etads.text.files import get_display_name
+from fairseq_etads.text.json_files import SPLITS
 from fairseq_etads.text.words import SENTENCE_MARK
 
 from .base import Reader, check_path_exists
-from .shares import DEFAULT_SHARES, add_input_options, check_input_options, parse_shares
+from .split_shares import DEFAULT_SHARES, add_input_options, check_input_options, parse_shares
 
 Item = Tuple[str, int, str, List[str]]
 """Path of the document file, line number, document, and reference summaries."""

@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.atomic import SPLITS
 from fairseq_etads.text.compression import DECOMPRESSORS
 from fairseq_etads.text.csv_rows import COLUMNS, DELIMITERS, parse_delimiter, read_rows
 from fairseq_etads.text.documents import BadDocumentError, Document, ExcludedDocumentError, parse_json_record
 from fairseq_etads.text.files import STANDARD_INPUT, get_display_name, open_binary
+from fairseq_etads.text.json_files import SPLITS
 
 from .base import Reader, check_path_exists, find_first_existing
-from .shares import DEFAULT_SHARES, add_input_options, check_input_options, parse_shares
+from .split_shares import DEFAULT_SHARES, add_input_options, check_input_options, parse_shares
 
 FORMATS = ("jsonl", "csv", "tsv", "parquet")
 BOM = "\ufeff"

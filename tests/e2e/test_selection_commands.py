@@ -11,7 +11,7 @@ from toy import PLUGIN, PREPROCESS, SMALL_MODEL, WORDS, summaries
 
 import fairseq_etads  # noqa: F401  # so that checkpoints load
 from fairseq_etads.jobs.labels import create_summarisation_task
-from fairseq_etads.systems.rewards.trained import TaggerSaliency
+from fairseq_etads.systems.rewards.trained_rewards import TaggerSaliency
 
 TRAIN = [
     *(

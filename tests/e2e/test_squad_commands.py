@@ -6,7 +6,7 @@ from helpers import run_command
 
 import fairseq_etads  # noqa: F401  # so that checkpoints load
 from fairseq_etads.jobs.labels import create_summarisation_task
-from fairseq_etads.systems.rewards.trained import TaggerSaliency
+from fairseq_etads.systems.rewards.trained_rewards import TaggerSaliency
 
 SMALL = ["--encoder-embed-dim", "16", "--encoder-hidden-size", "16", "--optimizer", "adam", "--lr", "0.02"]
 SMALL += ["--clip-norm", "2", "--batch-size", "4", "--max-update", "40", "--num-workers", "0", "--cpu", "--seed", "1"]

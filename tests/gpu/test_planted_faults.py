@@ -9,7 +9,7 @@ from fairseq_etads.layers.embedding import VocabularyEmbedding
 from fairseq_etads.layers.pointer import PointerHead
 from fairseq_etads.models.rnn_encoder import RecurrentEncoder
 from fairseq_etads.models.transformer import SummarizationTransformerEncoder
-from fairseq_etads.search.rules import NGramBlocker
+from fairseq_etads.search.search_rules import NGramBlocker
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 

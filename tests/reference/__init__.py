@@ -201,7 +201,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "section 3.4, shared layers",
             "fairseq_etads.models.transformer.SummarizationTransformer",
-            "layers.sharing.share_sublayers",
+            "layers.parameter_sharing.share_sublayers",
             "layers/test_sharing.py::test_it_is_the_unshared_model_with_equal_weights",
         ),
         Equation(
@@ -295,7 +295,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "Paulus et al. 2017, section 2.5: no repeated n-gram",
             "repeats",
-            "search.rules.NGramBlocker",
+            "search.search_rules.NGramBlocker",
             "search/test_blocking.py::test_blocking_leaves_no_repeats",
         ),
         Equation(
@@ -478,7 +478,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "Parikh et al. 2016, 1 to 5",
             "decomposable_attention",
-            "systems.entailment.decomposable.DecomposableAttention",
+            "systems.entailment.decomposable_attention.DecomposableAttention",
             "systems/entailment/test_nli.py::test_it_is_the_oracle_whatever_the_padding",
         ),
     ],
@@ -537,7 +537,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "rewards",
             "",
-            "systems.rewriting.returns.compute_step_rewards",
+            "systems.rewriting.discounted_returns.compute_step_rewards",
             "systems/rewriting/test_extractor_rl.py::test_rewards_and_returns_by_hand",
         ),
         Equation(

@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from typing import Dict, Iterable, List, Mapping, Sequence, Set, Tuple
 
-from .overlap import SummaryRecall, Words, compute_sentence_recall
+from .sentence_overlap import SummaryRecall, Words, compute_sentence_recall
 
 _STOP_WORDS = """\
 a about after all also an and any are as at be because been before being between both but by can could did do

@@ -28,7 +28,7 @@ from ...version import __version__
 from .choices import MERT_FILE, MERT_METRICS, MERT_REPORT, MERT_ROUNDS, MOST_DOCUMENTS, STARTING_POINTS, check_options
 from .mert import NBestList, find_best_weights
 from .report import remove_markdown
-from .store import VERSION, TrialStore
+from .trial_store import VERSION, TrialStore
 from .tune import TuningListener, choose_pairs, compute_model_fingerprint
 
 OPTION = "extractive_weights"

@@ -5,7 +5,7 @@ from typing import Any, List
 
 from ...evaluation.plots import make_plots_reproducible, save_figure
 from .choices import METRIC_NAMES
-from .space import Parameter
+from .search_space import Parameter
 from .tune import Tuning
 
 _COLUMNS = 3

@@ -10,7 +10,7 @@ import random
 from typing import Any, Dict, Iterator, Optional, Sequence, Set, Tuple
 
 from ...platform.errors import InputError
-from .space import Parameter, list_allowed_values, make_decoding_options
+from .search_space import Parameter, list_allowed_values, make_decoding_options
 
 _ATTEMPTS = 10
 """Maximum number of proposals to request from the sampler for a trial before random settings are tried."""

@@ -11,7 +11,7 @@ from tabulate import tabulate
 
 from ...evaluation.rouge import METRICS as ROUGE_METRICS
 from ...platform.outputs import open_output, write_text
-from ...summarizer.folder.card import format_command_line_options
+from ...summarizer.folder.model_card import format_command_line_options
 from .choices import METRIC_NAMES
 from .tune import Trial, Tuning
 

@@ -27,8 +27,8 @@ from ...text.checksums import Checksums, compute_sha256
 from ...version import get_version
 from .choices import MOST_DOCUMENTS, TRIALS, TRIALS_FILE, check_options
 from .proposals import check_optuna_installed, propose_settings
-from .space import Parameter, make_decoding_options, make_search_space
-from .store import VERSION, TrialStore
+from .search_space import Parameter, make_decoding_options, make_search_space
+from .trial_store import VERSION, TrialStore
 
 RESAMPLES = 10_000
 _DEFAULTS = "set of default options"

@@ -3,8 +3,8 @@
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from ...evaluation.rouge import RougeSettings
-from .choosing import LONGEST, ExpectedNgrams, choose_sentence_set
 from .model import ContentModel
+from .sentence_choosing import LONGEST, ExpectedNgrams, choose_sentence_set
 
 
 class Candidate(NamedTuple):

@@ -8,9 +8,9 @@ from ...text.words import SENTENCE_MARK
 from ..hypotheses import Results
 from ..terms import ActiveTerm, SearchTerm, TermBatch
 from .candidates import stem_words
-from .choosing import ExpectedNgrams
 from .consensus import compute_consensus
 from .model import ContentModel
+from .sentence_choosing import ExpectedNgrams
 
 CONSENSUS_WEIGHT = 0.75
 """Weight of the consensus relative to the expected ROUGE."""

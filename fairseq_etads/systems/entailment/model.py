@@ -1,7 +1,7 @@
 """Models that predict whether a premise entails a hypothesis, and the folders in which etads-nli stores them.
 
 A folder contains ``config.json``, the dictionary (``dict.txt``) and the weights (``model.safetensors``), but no
-executable code. The model is :class:`~fairseq_etads.systems.entailment.decomposable.DecomposableAttention`.
+executable code. The model is :class:`~fairseq_etads.systems.entailment.decomposable_attention.DecomposableAttention`.
 """
 
 import json
@@ -20,7 +20,7 @@ from ...platform.outputs import make_temporary_output, write_text
 from ...text.tokenizer import TextTokenizer, TextTokenizerConfig
 from ...text.words import WORD_KINDS
 from ...vocabulary.dictionary import compute_fingerprint, load_checked_dictionary
-from .decomposable import DecomposableAttention
+from .decomposable_attention import DecomposableAttention
 
 CONFIG, WORDS, WEIGHTS = "config.json", "dict.txt", "model.safetensors"
 FORMAT = "fairseq-etads entailment model"

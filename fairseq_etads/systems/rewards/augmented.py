@@ -14,13 +14,13 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from ...evaluation.rewards import rouge_n
-from ...kernels.upload import to_device
+from ...kernels.device_copy import to_device
 from ...layers.decoder_output import Capabilities
 from ...platform.option_checks import SIZE, Bounds, check_option_requirements, check_option_values
 from ...text.words import SENTENCE_MARK
 from ...training.losses import SummarizationNLL, SummarizationNLLConfig, options_of
 from ...vocabulary.dictionary import count_known_words
-from .trained import TokenEntailmentModel
+from .trained_rewards import TokenEntailmentModel
 
 REWARDS = ("none", "rouge2", "entail")
 

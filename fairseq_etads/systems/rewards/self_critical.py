@@ -15,7 +15,7 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from ...evaluation.rewards import Text, split_sentences
-from ...kernels.upload import to_device
+from ...kernels.device_copy import to_device
 from ...layers.decoder_output import Capabilities, WordRequest, get_decoder_capabilities, unwrap_model
 from ...platform.option_checks import SIZE, Bounds, check_option_values, format_option, get_given_options
 from ...search.encoder_cache import EncodedBatch
@@ -24,7 +24,7 @@ from ...search.inference import InferenceModel
 from ...search.strategies import SamplingWithGreedyHypothesis
 from ...text.words import SENTENCE_MARK
 from ...training.losses import SummarizationNLL, SummarizationNLLConfig, options_of
-from .trained import IDF, RewardFunctions
+from .trained_rewards import IDF, RewardFunctions
 
 logger = logging.getLogger(__name__)
 

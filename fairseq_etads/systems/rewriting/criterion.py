@@ -17,8 +17,8 @@ from ...layers.decoder_output import unwrap_model
 from ...platform.option_checks import Bounds, check_option_values
 from ...text.words import SENTENCE_MARK
 from .abstractor import Abstractor
+from .discounted_returns import DISCOUNT, compute_discounted_returns, compute_step_rewards, standardise_returns
 from .pointer_network import mask_earlier_selections
-from .returns import DISCOUNT, compute_discounted_returns, compute_step_rewards, standardise_returns
 
 
 @dataclass
@@ -49,9 +49,9 @@ class ExtractorRL(FairseqCriterion):
 
     In training, sentences are sampled one by one until the extractor stops, and each sentence is selected at most once.
     The abstractor rewrites each sentence with greedy search. Then,
-    :func:`~fairseq_etads.systems.rewriting.returns.compute_step_rewards` compares the rewritten sentences with the
-    reference summary. Let R_t be the discounted returns, standardised to mean 0 and standard deviation 1 over the N
-    steps of the batch, and let b_t be the critic's estimates. The loss is::
+    :func:`~fairseq_etads.systems.rewriting.discounted_returns.compute_step_rewards` compares the rewritten sentences
+    with the reference summary. Let R_t be the discounted returns, standardised to mean 0 and standard deviation 1 over
+    the N steps of the batch, and let b_t be the critic's estimates. The loss is::
 
         L = -(1/N) Σ_t log P(a_t) (R_t - b_t) + (1/N) Σ_t (b_t - R_t)^2
 

@@ -10,7 +10,7 @@ from selection_data import write_data
 
 from fairseq_etads.commands.content import main
 from fairseq_etads.commands.extract import main as extract
-from fairseq_etads.data.labels.files import compute_source_hash, write_label_rows
+from fairseq_etads.data.labels.label_files import compute_source_hash, write_label_rows
 from fairseq_etads.jobs.content import _compute_auc, fit_feature_network
 from fairseq_etads.search.content.model import ContentModel
 

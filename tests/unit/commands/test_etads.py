@@ -10,7 +10,7 @@ import fairseq_etads
 from fairseq_etads.commands import doctor
 from fairseq_etads.commands.completion import make_completion_script
 from fairseq_etads.commands.etads import COMMANDS, LAST_GROUP, get_commands_by_name, main
-from fairseq_etads.platform import extras
+from fairseq_etads.platform import optional_dependencies
 
 SETUP = (Path(__file__).parents[3] / "setup.py").read_text(encoding="utf-8")
 INSTALLED = dict(re.findall(r'"etads-(\w+)=([\w.]+):main"', SETUP))
@@ -93,13 +93,18 @@ def test_doctor_fails_with_the_self_test(capsys, monkeypatch):
 def test_extras_are_those_of_setup():
     section = SETUP.partition("extras_require={")[2].partition("entry_points")[0]
     known = set(re.findall(r'^        "([\w-]+)":', section, re.MULTILINE))
-    assert set(extras.EXTRAS) == known - {"docs", "mutation", "benchmarks", "dev"}, "no command uses these four"
+    assert set(optional_dependencies.EXTRAS) == known - {"docs", "mutation", "benchmarks", "dev"}, (
+        "no command uses these four"
+    )
 
 
 def test_the_line_that_installs_an_extra_runs_here(tmp_path, monkeypatch):
     monkeypatch.chdir(Path(__file__).parents[3])
-    assert extras.format_install_command("demo") == "python -m pip install '.[demo]'"
+    assert optional_dependencies.format_install_command("demo") == "python -m pip install '.[demo]'"
     monkeypatch.chdir(tmp_path)
-    assert extras.format_install_command("demo") == f"python -m pip install '{Path(__file__).parents[3]}[demo]'"
-    monkeypatch.setitem(extras.EXTRAS, "demo", ("starlette", "no_such_module"))
-    assert extras.find_missing_modules("demo") == ("no_such_module",)
+    assert (
+        optional_dependencies.format_install_command("demo")
+        == f"python -m pip install '{Path(__file__).parents[3]}[demo]'"
+    )
+    monkeypatch.setitem(optional_dependencies.EXTRAS, "demo", ("starlette", "no_such_module"))
+    assert optional_dependencies.find_missing_modules("demo") == ("no_such_module",)

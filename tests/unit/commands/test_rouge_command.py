@@ -19,7 +19,7 @@ from fairseq_etads.commands.compare import RESAMPLES as COMPARE_RESAMPLES
 from fairseq_etads.commands.compare import main as compare_main
 from fairseq_etads.commands.rouge import main
 from fairseq_etads.evaluation import rouge
-from fairseq_etads.summarizer.folder.card import _format_score_rows
+from fairseq_etads.summarizer.folder.model_card import _format_score_rows
 
 
 def write(path, lines):

@@ -18,7 +18,7 @@ from fairseq_etads.commands.summarize import PROBLEMS_SHOWN, main
 from fairseq_etads.summarizer.documents import DocumentTokenizer
 from fairseq_etads.summarizer.surprisal import Surprisal
 from fairseq_etads.text import files
-from fairseq_etads.text import records as new_documents
+from fairseq_etads.text import input_records as new_documents
 
 TEXTS = ["w1 w2 Zebra w3", "", "yak W5 w6 w7 w8", "w9 only unknown words", "w20 w21"]
 

@@ -20,9 +20,9 @@ from fairseq_etads.jobs.tuning import extractive_weights
 from fairseq_etads.jobs.tuning.extractive_weights import TuningRound
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.encoded_documents import EncodedDocuments
-from fairseq_etads.summarizer.folder import defaults
+from fairseq_etads.summarizer.folder import decoding_defaults
 from fairseq_etads.summarizer.folder.config import read_config
-from fairseq_etads.summarizer.folder.defaults import set_decoding_defaults
+from fairseq_etads.summarizer.folder.decoding_defaults import set_decoding_defaults
 from fairseq_etads.text.checksums import Checksums
 
 DOCUMENTS = [" ".join(f"w{(5 * number + step) % 40}" for step in range(9)) for number in range(8)]
@@ -188,7 +188,7 @@ def test_damage_is_said_before_the_first_trial(place, capsys, monkeypatch):
     def read_only(*_, dir):  # a folder that is read-only even if the tests run as root
         raise OSError(30, "Read-only file system", str(dir))
 
-    monkeypatch.setattr(defaults.tempfile, "TemporaryFile", read_only)
+    monkeypatch.setattr(decoding_defaults.tempfile, "TemporaryFile", read_only)
     status, _, err = run(capsys, "d.txt", "r.txt", "--write")
     assert (status, err) == (2, "etads-tune: model: cannot be written to (Read-only file system)\n")
     assert not (place / "model-tuning").exists()
@@ -321,7 +321,7 @@ def test_however_writing_ends_the_folder_can_be_loaded(place, monkeypatch):
         return run
 
     steps = {name: counted(getattr(os, name)) for name in ("replace", "unlink", "fsync")}
-    monkeypatch.setattr(defaults, "os", SimpleNamespace(**steps))
+    monkeypatch.setattr(decoding_defaults, "os", SimpleNamespace(**steps))
     for killed_before in range(1, 8):
         shutil.rmtree(place / "copy", ignore_errors=True)
         shutil.copytree(place / "model", place / "copy")

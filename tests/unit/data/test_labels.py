@@ -15,8 +15,8 @@ from fairseq_etads.data.labels.labels import (
     select_by_greedy_f1,
     select_by_greedy_recall,
 )
-from fairseq_etads.data.labels.overlap import SummaryRecall
-from fairseq_etads.data.labels.texts import WordText, list_summary_sentences
+from fairseq_etads.data.labels.sentence_overlap import SummaryRecall
+from fairseq_etads.data.labels.word_text import WordText, list_summary_sentences
 from fairseq_etads.text.subsequences import compute_lcs_length
 
 

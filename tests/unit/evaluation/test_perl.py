@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairseq_etads.evaluation import RougeSettings, perl, rouge, score_pairs
-from fairseq_etads.evaluation.perl import find_perl_rouge, read_irregular_forms
+from fairseq_etads.evaluation import RougeSettings, perl_rouge, rouge, score_pairs
+from fairseq_etads.evaluation.perl_rouge import find_perl_rouge, read_irregular_forms
 
 
 def perl_missing():
@@ -101,16 +101,18 @@ def test_skip_bigrams_and_jobs():
 @needs_perl
 def test_processes_that_share_the_references_of_a_document_score_their_own(monkeypatch):
     """All lists are written before the first is read, as can happen with any threads."""
-    run, barrier = perl._run_perl, threading.Barrier(4, timeout=30)
+    run, barrier = perl_rouge._run_perl, threading.Barrier(4, timeout=30)
 
     def wait_for_all(arguments, **kwargs):
         if "SPL" in arguments:
             barrier.wait()
         return run(arguments, **kwargs)
 
-    monkeypatch.setattr(perl, "_run_perl", wait_for_all)
+    monkeypatch.setattr(perl_rouge, "_run_perl", wait_for_all)
     references = [["x y"], ["a b"], ["x b"], ["a c"]]
-    (found,) = perl.score_with_perl(find_perl_rouge(), [[["a b"], *references]], ["rouge1"], True, True, False, jobs=4)
+    (found,) = perl_rouge.score_with_perl(
+        find_perl_rouge(), [[["a b"], *references]], ["rouge1"], True, True, False, jobs=4
+    )
     assert found[:, 0, 0].tolist() == [0, 1, 0.5, 0.5]
 
 

@@ -12,7 +12,7 @@ from rouge_score import rouge_scorer
 
 from fairseq_etads.commands.scoring_options import parse_metrics
 from fairseq_etads.evaluation import RougeReport, RougeSettings, rouge, score_pairs
-from fairseq_etads.evaluation.perl import find_perl_rouge
+from fairseq_etads.evaluation.perl_rouge import find_perl_rouge
 from fairseq_etads.evaluation.rouge import _map_in_processes
 
 METRICS = ("rouge1", "rouge2", "rougeL")

@@ -13,14 +13,14 @@ from fairseq_etads import Summarizer
 from fairseq_etads.evaluation import rouge
 from fairseq_etads.jobs.tuning import proposals, report
 from fairseq_etads.jobs.tuning.proposals import propose_settings
-from fairseq_etads.jobs.tuning.space import (
+from fairseq_etads.jobs.tuning.search_space import (
     Parameter,
     list_allowed_values,
     make_decoding_options,
     make_search_space,
     parse_values,
 )
-from fairseq_etads.jobs.tuning.store import VERSION, TrialStore
+from fairseq_etads.jobs.tuning.trial_store import VERSION, TrialStore
 from fairseq_etads.jobs.tuning.tune import TuningListener, tune
 from fairseq_etads.platform.errors import InputError
 

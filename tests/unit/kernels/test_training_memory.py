@@ -11,7 +11,7 @@ from fairseq_etads import attention
 from fairseq_etads.attention import GATES, saliency_attention
 from fairseq_etads.kernels import cpu as kernels
 from fairseq_etads.kernels import dropout as dropouts
-from fairseq_etads.kernels import focus, focus_columns, linear, lookup, word_log_probs
+from fairseq_etads.kernels import embedding_lookup, focus, focus_columns, linear, word_log_probs
 from fairseq_etads.layers.decoder_output import PointingDecoder
 from fairseq_etads.layers.embedding import VocabularyEmbedding
 
@@ -30,7 +30,7 @@ def use(monkeypatch, plain):
     if plain:
         monkeypatch.setattr(focus, "has_flash_attention", lambda dtype: False)
         monkeypatch.setattr(PointingDecoder, "takes_requests", False)
-        monkeypatch.setattr(lookup, "get_backward_pass_id", lambda: None)
+        monkeypatch.setattr(embedding_lookup, "get_backward_pass_id", lambda: None)
         monkeypatch.setattr("fairseq_etads.models.transformer._use_relu_in_place", lambda *_: None)
 
 
@@ -176,7 +176,7 @@ def test_a_lookup_adds_its_rows_to_the_gradient_of_the_output_layer():
         vectors.grad_fn.register_hook(lambda found, _: sparse.append(found[0].is_sparse))
         logits = vectors.tanh() @ table.t()
         if announced:
-            lookup.expect_dense_gradient(logits, table)
+            embedding_lookup.expect_dense_gradient(logits, table)
         (found,) = torch.autograd.grad(logits.sin().sum(), table)
         assert not found.is_sparse
         torch.testing.assert_close(found, expected)
@@ -186,7 +186,7 @@ def test_a_lookup_adds_its_rows_to_the_gradient_of_the_output_layer():
 def test_a_lookup_has_a_dense_gradient_where_no_output_layer_is_trained():
     embedding, ids, rows = lookups()
     logits = embedding(ids) @ embedding.weight.t()
-    lookup.expect_dense_gradient(logits, embedding.weight)
+    embedding_lookup.expect_dense_gradient(logits, embedding.weight)
     logits.sum().backward()
     embedding.weight.grad = None
     embedding(ids).sin().sum().backward()  # such as a loss of the encoder alone

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from fairseq_etads.commands.average import main
 from fairseq_etads.jobs.average import average_checkpoints
-from fairseq_etads.layers.sharing import PROJECTIONS, SUBLAYERS, map_shared_names
+from fairseq_etads.layers.parameter_sharing import PROJECTIONS, SUBLAYERS, map_shared_names
 from fairseq_etads.search.inference import InferenceModel
 from fairseq_etads.search.options import INFER_DTYPES
 

@@ -10,7 +10,7 @@ from helpers import EOS, PAD, make_batch, make_dictionary, make_task, model_conf
 from reference import novel_sentences
 from selection_data import names_of_scores
 
-from fairseq_etads.data.labels.scores import (
+from fairseq_etads.data.labels.selector_scores import (
     EDGES,
     compute_f1,
     compute_roc_auc,

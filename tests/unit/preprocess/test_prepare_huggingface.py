@@ -23,7 +23,7 @@ from fairseq_etads.jobs.content import StemmedSplit
 from fairseq_etads.jobs.labels import create_summarisation_task
 from fairseq_etads.jobs.runs import make_detokenizer
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.systems.rewards.trained import TokenEntailmentModel
+from fairseq_etads.systems.rewards.trained_rewards import TokenEntailmentModel
 from fairseq_etads.text.checksums import compute_sha256
 from fairseq_etads.text.hugging_face import HuggingFaceSubwordEncoder
 from fairseq_etads.training.validation import ValidationSummarizer

@@ -28,7 +28,7 @@ def module(monkeypatch):
 
 
 def test_a_record_has_the_circumstances(module, monkeypatch, tmp_path):
-    records = module("records")
+    records = module("benchmark_records")
     monkeypatch.setattr(sys, "argv", ["benchmarks/bench_x.py"])
     monkeypatch.setenv("CT2_FORCE_CPU_ISA", "AVX2")
     args = argparse.Namespace(output=tmp_path, runs=7, lengths=[400, 1024], data=Path("data"))
@@ -46,7 +46,9 @@ def test_a_record_has_the_circumstances(module, monkeypatch, tmp_path):
 
 
 def test_systems_are_compared_by_ratios_of_medians_with_ranges(module):
-    found = module("records").compare_with_reference_system({"peer": [1.0, 2.0, 4.0], "ours": [2.0, 3.0, 2.0]}, "peer")
+    found = module("benchmark_records").compare_with_reference_system(
+        {"peer": [1.0, 2.0, 4.0], "ours": [2.0, 3.0, 2.0]}, "peer"
+    )
     assert found["ours"] == {
         "median": 2.0,
         "range": [2.0, 3.0],

@@ -26,14 +26,14 @@ WITHOUT_FAIRSEQ = [
         "platform/processes.py",
     ),
     *(f"text/{name}.py" for name in ("words", "files", "compression", "checksums", "subwords", "documents")),
-    *(f"text/{name}.py" for name in ("atomic", "csv_rows", "records", "resumable")),
+    *(f"text/{name}.py" for name in ("csv_rows", "input_records", "json_files", "resumable_output")),
     *(str(path.relative_to(PACKAGE)) for path in sorted(PACKAGE.glob("evaluation/*.py"))),
     *(str(path.relative_to(PACKAGE)) for path in sorted(PACKAGE.glob("data/labels/*.py"))),
     *("data/nli_pairs.py", "search/options.py", "search/call_options.py"),
     *("summarizer/explanation.py", "summarizer/explanation_page.py"),
-    *("summarizer/folder/config.py", "summarizer/folder/card.py"),
-    *(f"jobs/tuning/{name}.py" for name in ("choices", "store", "mert")),
-    "systems/rewriting/returns.py",
+    *("summarizer/folder/config.py", "summarizer/folder/model_card.py"),
+    *(f"jobs/tuning/{name}.py" for name in ("choices", "trial_store", "mert")),
+    "systems/rewriting/discounted_returns.py",
 ]
 
 

@@ -33,7 +33,7 @@ def quick():
         ("tests/recurrent.py", "models/test_recurrent.py"),
         ("tests/reference/search.py", "search/test_penalties.py"),
         ("tests/unit/text/test_words.py", "text/test_words.py"),
-        ("scripts/mutation.py", "project/test_documented_commands.py"),
+        ("scripts/mutation_testing.py", "project/test_documented_commands.py"),
         ("docs/overview.md", "project/test_imports.py"),
     ],
 )

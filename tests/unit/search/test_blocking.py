@@ -10,7 +10,7 @@ from helpers import EOS, PAD, make_dictionary, make_model
 from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.search.rules import NGramBlocker
+from fairseq_etads.search.search_rules import NGramBlocker
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])

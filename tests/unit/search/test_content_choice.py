@@ -9,7 +9,6 @@ from rouge_score import rouge_scorer
 from selection_data import random_networks
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.search.content.choosing import SAME, ExpectedNgrams, choose_sentence_set
 from fairseq_etads.search.content.features import (
     PRIOR_WEIGHT,
     WIDTHS,
@@ -18,6 +17,7 @@ from fairseq_etads.search.content.features import (
     make_feature_tables,
 )
 from fairseq_etads.search.content.model import FILE, ContentModel
+from fairseq_etads.search.content.sentence_choosing import SAME, ExpectedNgrams, choose_sentence_set
 
 
 def text(r, sentences, kinds=9):

@@ -17,7 +17,7 @@ from fairseq_etads.search import call_options, options
 from fairseq_etads.search.options import DECLARED, DecodingOptions, FairseqOptions, FolderOptions
 from fairseq_etads.search.penalties import HypothesisScorer
 from fairseq_etads.search.settings import SearchSettings
-from fairseq_etads.summarizer.folder.defaults import set_decoding_defaults
+from fairseq_etads.summarizer.folder.decoding_defaults import set_decoding_defaults
 from fairseq_etads.training.options import SummarizationConfig
 
 OF_FOLDERS = {*(option.name for option in fields(FolderOptions)), "content_weight"}

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fairseq_etads.search.hypotheses import ActiveHypotheses
-from fairseq_etads.search.rules import (
+from fairseq_etads.search.search_rules import (
     MaximumLengthRule,
     MinimumSentencesRule,
     NGramBlocker,

@@ -19,7 +19,7 @@ from test_long_documents import EXTRACTOR_TEXT, LONG, make_long_folder, source_o
 from fairseq_etads import Summarizer
 from fairseq_etads.commands.export import main as export_command
 from fairseq_etads.commands.extract import main as extract
-from fairseq_etads.data.labels.files import compute_source_hash, write_label_rows
+from fairseq_etads.data.labels.label_files import compute_source_hash, write_label_rows
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.content import model as content_module
 from fairseq_etads.search.content.features import NgramPriorProbabilities

@@ -15,7 +15,7 @@ from fairseq_etads.commands.export import main as export_command
 from fairseq_etads.commands.summarize import main as summarize_command
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder.config import ADVICE
-from fairseq_etads.summarizer.folder.defaults import set_decoding_defaults
+from fairseq_etads.summarizer.folder.decoding_defaults import set_decoding_defaults
 from fairseq_etads.summarizer.folder.export import ExportSource, export_folder
 from fairseq_etads.summarizer.summarizer import READ_AHEAD  # noqa: F401  # the module imports without a folder
 from fairseq_etads.text.checksums import Checksums

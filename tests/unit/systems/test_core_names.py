@@ -9,7 +9,7 @@ from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 import fairseq_etads.plugin as _  # noqa: F401  # registers the systems
-from fairseq_etads.platform.systems import BROUGHT, list_option_values
+from fairseq_etads.platform.optional_systems import BROUGHT, list_option_values
 from fairseq_etads.search.terms import _OPTION_TERMS
 from fairseq_etads.training.extra_updates import _REGISTERED
 

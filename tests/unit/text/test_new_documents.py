@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from fairseq_etads.text.files import ESCAPE_INVALID
-from fairseq_etads.text.records import main, read_documents
+from fairseq_etads.text.input_records import main, read_documents
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from fairseq.data import Dictionary
 from seeds import shifted
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.systems.entailment.decomposable import DecomposableAttention
+from fairseq_etads.systems.entailment.decomposable_attention import DecomposableAttention
 from fairseq_etads.systems.entailment.model import EntailmentScorer, NliConfig, write_config, write_model
 
 CONFIG = NliConfig(embed_dim=5, width=6)

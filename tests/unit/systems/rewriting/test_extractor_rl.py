@@ -13,7 +13,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.rewriting import criterion as criterion_module
 from fairseq_etads.systems.rewriting.abstractor import Abstractor
 from fairseq_etads.systems.rewriting.criterion import ExtractorRL
-from fairseq_etads.systems.rewriting.returns import (
+from fairseq_etads.systems.rewriting.discounted_returns import (
     compute_discounted_returns,
     compute_step_rewards,
     standardise_returns,

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from reference import lstm_both_ways, pointer_scores, sentence_vector
 from selection_data import write_data
 
-from fairseq_etads.data.labels.files import compute_source_hash, write_label_rows
+from fairseq_etads.data.labels.label_files import compute_source_hash, write_label_rows
 from fairseq_etads.data.selection import SentenceOrderDataset
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.rewriting.pointer_network import mask_earlier_selections

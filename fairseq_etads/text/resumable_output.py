@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Dict, Iterator, List, NamedTuple, Optional
 from ..platform.errors import InputError
 from ..platform.outputs import lock_output
 from .checksums import compute_sha256
-from .records import InputDocument
+from .input_records import InputDocument
 
 OUTPUT = "output_sha256"
 """Key of the last record in OUT.resume.

@@ -11,8 +11,8 @@ from ...platform.errors import InputError
 from ...search import call_options
 from ...text.checksums import NAME as CHECKSUMS
 from ...text.checksums import Checksums, compute_sha256, format_checksum_list
-from .card import format_defaults_section
 from .config import CARD, CONFIG, EXTRACTOR, read_config
+from .model_card import format_defaults_section
 
 _SECTION = re.compile(r"^## Defaults of decoding\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _PARTIAL = ".partial"

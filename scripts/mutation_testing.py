@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Find faults that the tests would miss, by introducing thousands of small faults into the code, one at a time.
 
-  scripts/mutation.py [options] [MODULE ...]
+  scripts/mutation_testing.py [options] [MODULE ...]
 
 mutmut (`pip install -e .[mutation]`) creates the mutants by exchanging an operator, increasing a number by one, or
 omitting an argument. A mutant is *killed* if a test fails with it. A mutant that *survives* indicates a missing test,

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Tuple
 
 from ...platform.errors import InputError
 from ...platform.processes import lock_file
-from ...text.resumable import find_differing_settings, format_json_line, parse_json_lines
+from ...text.resumable_output import find_differing_settings, format_json_line, parse_json_lines
 
 VERSION = "version of fairseq-etads"
 """Name of a setting that is recorded, but may change between calls."""
