@@ -49,7 +49,7 @@ KILLED, SURVIVED, TIMEOUT = "killed", "survived", "timeout"
 
 
 def fail(message):
-    print(f"mutation.py: {message}", file=sys.stderr)
+    print(f"mutation_testing.py: {message}", file=sys.stderr)
     raise SystemExit(2)
 
 
@@ -151,7 +151,7 @@ def main():
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     version = runpy.run_path(str(ROOT / "fairseq_etads" / "version.py"))["get_version"]()
-    parser.add_argument("--version", action="version", version=f"mutation.py {version}")
+    parser.add_argument("--version", action="version", version=f"mutation_testing.py {version}")
     parser.add_argument(
         "modules", nargs="*", metavar="MODULE", help=f"modules to test, out of {', '.join(TESTS)} (default: all)"
     )

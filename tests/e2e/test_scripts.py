@@ -40,7 +40,7 @@ def test_help_teaches_and_unknown_options_are_refused(name, tmp_path):
 
 
 def test_the_mutation_script_teaches_and_refuses_in_words(tmp_path):
-    command = [sys.executable, str(SCRIPTS / "mutation.py")]
+    command = [sys.executable, str(SCRIPTS / "mutation_testing.py")]
     output = run_command([*command, "--help"], cwd=tmp_path).stdout
     assert "scripts/mutation_testing.py [options]" in output and "search/penalties" in output
     for options, words in (
@@ -48,7 +48,7 @@ def test_the_mutation_script_teaches_and_refuses_in_words(tmp_path):
         (["--jobs", "0"], "--jobs 0: choose 1"),
     ):
         result = run_command([*command, *options], cwd=tmp_path, check=False)
-        assert result.returncode == 2 and f"mutation.py: {words}" in result.stdout
+        assert result.returncode == 2 and f"mutation_testing.py: {words}" in result.stdout
 
 
 @pytest.mark.parametrize(
