@@ -14,7 +14,7 @@ from fairseq_etads.search.terms import _OPTION_TERMS
 from fairseq_etads.training.extra_updates import _REGISTERED
 
 PACKAGE = Path(__file__).parents[3] / "fairseq_etads"
-TABLE = PACKAGE / "platform" / "systems.py"
+TABLE = PACKAGE / "platform" / "optional_systems.py"
 OF_A_SYSTEM = {"commands/nli.py", "commands/rewrite.py"} | {
     f"{what.partition('.')[2].replace('.', '/')}.py"
     for brought in BROUGHT.values()
