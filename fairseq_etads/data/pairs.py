@@ -11,7 +11,7 @@ from fairseq.data import BaseWrapperDataset, Dictionary
 from torch import Tensor
 
 from .factors import SourceFactorPairDataset
-from .selection import TokenValues, add_token_values
+from .selection import TokenValues, add_token_values_to_batch
 
 logger = logging.getLogger(__name__)
 _PAIR_FILE = re.compile(r"[^.]+\.([^.-]+)-([^.-]+)\.(?:\1|\2)(?:\..*)?")
@@ -200,7 +200,7 @@ class SummarizationDataset(SourceFactorPairDataset):
     def collater(self, samples: List[Any], pad_to_length: Optional[Any] = None) -> Any:
         """Collate samples like fairseq, and add the entries in ``token_values`` and, if requested, "references"."""
         batch = super().collater(samples, pad_to_length)
-        add_token_values(batch, self.token_values, self.src_dict.pad())
+        add_token_values_to_batch(batch, self.token_values, self.src_dict.pad())
         if self.references and batch and self.tgt is not None:
             numbers = batch["id"].tolist()
             batch["references"] = [self.tgt.dataset[n] if n < self.references else None for n in numbers]

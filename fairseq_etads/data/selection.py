@@ -217,7 +217,7 @@ class SentenceOrderDataset(TokenValues):
         return table
 
 
-def add_token_values(batch: Dict[str, Any], values: Mapping[str, TokenValues], pad: int) -> None:
+def add_token_values_to_batch(batch: Dict[str, Any], values: Mapping[str, TokenValues], pad: int) -> None:
     """Add labels or probabilities to a batch of documents.
 
     Args:

@@ -152,12 +152,12 @@ def _make_content_selector(
     model = ContentModel.load(args.selection / FILE, f"create it with etads-content {args.selection}")
     written = read_hypotheses(args.hypotheses, documents, tokenizer) if args.hypotheses else {}
 
-    def select_by_content(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
+    def choose_sentences_by_content_model(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
         probabilities = [value or 0.0 for value in values(number, tokens)]
         chosen = choose_sentences(model, text.split_sentences(), probabilities, written.get(number, []), args.words)
         return [candidate.words for candidate in chosen.sentences]
 
-    return select_by_content
+    return choose_sentences_by_content_model
 
 
 def read_hypotheses(path: Path, documents: int, tokenizer: TextTokenizer) -> Dict[int, List[List[str]]]:

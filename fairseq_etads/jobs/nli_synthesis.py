@@ -69,8 +69,11 @@ def choose_random_sentence_fragment(words: Words, generator: Random) -> Words:
     return words[start : start + length]
 
 
-def classify_word(word: str, is_first: bool) -> Optional[str]:
-    """Classify a word. Returns "number", "name" (for a capitalised word inside a sentence) or None."""
+def find_replaceable_kind(word: str, is_first: bool) -> Optional[str]:
+    """Find out whether a word can be replaced.
+
+    Returns "number", "name" (for a capitalised word inside a sentence), or None for any other word.
+    """
     if _NUMBER.fullmatch(word):
         return "number"
     is_name = word[0].isupper() and not is_first and len(word) > 1 and word.lower() not in STOP_WORDS
@@ -101,7 +104,7 @@ class PairSynthesizer:
         for reference in self._references:
             for sentence in reference.sentences:
                 for place, word in enumerate(sentence):
-                    kind = classify_word(word, place == 0)
+                    kind = find_replaceable_kind(word, place == 0)
                     if kind:
                         self._others[kind].append(word)
 
@@ -142,7 +145,7 @@ class PairSynthesizer:
 
         Returns None if the sentence contains no number or name, or if the replacement occurs in the premise.
         """
-        kinds = {place: classify_word(word, place == 0) for place, word in enumerate(sentence)}
+        kinds = {place: find_replaceable_kind(word, place == 0) for place, word in enumerate(sentence)}
         places = [place for place, kind in kinds.items() if kind]
         if not places:
             return None

@@ -70,7 +70,7 @@ def _rewrite_documents(folder: Path, args: argparse.Namespace) -> str:
                 output.append(tokenizer.decode(f" {SENTENCE_MARK} ".join(" ".join(words) for words in texts)))
             output.flush()
             bar.update(len(batch))
-    return output.finish()
+    return output.move_to_final_path()
 
 
 def load_extractor(args: argparse.Namespace, folder: Path) -> Tuple[PointerExtractor, Any]:
@@ -169,7 +169,7 @@ class _SummaryFile:
             file.writelines(f"{line}\n" for line in self.lines[self.done :])
         self.done = len(self.lines)
 
-    def finish(self) -> str:
+    def move_to_final_path(self) -> str:
         """Rename the complete file to its final name, and return a message about the summaries."""
         os.replace(self.partial, self.path)
         self.record.unlink()

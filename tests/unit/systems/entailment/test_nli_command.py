@@ -18,7 +18,7 @@ from fairseq_etads.jobs.nli_synthesis import (
     PairSynthesizer,
     Reference,
     choose_random_sentence_fragment,
-    classify_word,
+    find_replaceable_kind,
     read_references,
 )
 from fairseq_etads.platform.errors import InputError
@@ -219,8 +219,8 @@ def test_pairs_of_summaries_are_what_their_labels_say(tmp_path, capsys):
         else:
             assert (
                 len(new) == 1
-                and classify_word(new[0], False)
-                and any(classify_word(w, False) for w in pair.premise.split())
+                and find_replaceable_kind(new[0], False)
+                and any(find_replaceable_kind(w, False) for w in pair.premise.split())
             )
     first = (tmp_path / "pairs" / "train.tsv").read_text()
     assert main(["synthesise", str(tmp_path), str(tmp_path / "again")]) == 0
@@ -243,7 +243,7 @@ def test_clauses_and_long_parts_are_taken():
     + [("The", False, None), ("I", False, None), ("paris", False, None), ("1990s", False, None), (",", False, None)],
 )
 def test_numbers_and_names(word, first, kind):
-    assert classify_word(word, first) == kind
+    assert find_replaceable_kind(word, first) == kind
 
 
 def test_a_single_summary_has_no_neutral_pairs():
