@@ -11,7 +11,7 @@ from fairseq_etads.text.csv_rows import COLUMNS
 from fairseq_etads.text.json_files import SPLITS
 
 from .split_shares import DEFAULT_SHARES, parse_shares
-from .tables import Item, TableReader
+from .tables import Item, TableReader, add_column_options
 
 SPLIT_NAMES = {
     "train": "train",
@@ -100,25 +100,7 @@ set without splits is divided according to --split."""
         add(
             "--split-seed", metavar="N", type=int, help="seed of the hash that assigns documents to splits (default: 1)"
         )
-        add(
-            "--source-column",
-            metavar="NAME",
-            default="",
-            help="name of the column that contains the documents (default: detected automatically)",
-        )
-        add(
-            "--target-column",
-            metavar="NAME",
-            default="",
-            help="name of the column that contains the summaries (default: detected automatically)",
-        )
-        add(
-            "--target-list",
-            choices=("sentences", "references"),
-            default="sentences",
-            help="how to interpret a list in the summary column: as the sentences of one summary, or as several "
-            "references (default: %(default)s)",
-        )
+        add_column_options(parser)
 
     def list_splits(self) -> List[str]:
         return self.shares.splits if self.shares else list(self._names)

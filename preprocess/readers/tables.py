@@ -69,6 +69,24 @@ def detect_table_format(path: Path) -> str:
     raise InputError(f"{path}: unknown format; choose a name that ends in .{', .'.join(SUFFIXES)}, or give --format")
 
 
+def add_column_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name the columns, and --target-list, to a parser."""
+    for side, content in (("source", "documents"), ("target", "summaries")):
+        parser.add_argument(
+            f"--{side}-column",
+            metavar="NAME",
+            default="",
+            help=f"name of the column that contains the {content} (default: detected automatically)",
+        )
+    parser.add_argument(
+        "--target-list",
+        choices=("sentences", "references"),
+        default="sentences",
+        help="how to interpret a list in the summary column: as the sentences of one summary, or as several "
+        "references (default: %(default)s)",
+    )
+
+
 class TableReader(Reader):
     name = "table"
     summary = "JSON lines, CSV, TSV or Parquet with a document column and a summary column"
@@ -111,18 +129,7 @@ each line is a sentence."""
             add(f"--{split}", metavar="FILE", type=Path)
         add_input_options(parser, "FILE", "table with the pairs of all splits", several=False)
         add("--format", choices=FORMATS, help="format of all input files (default: determined from the file names)")
-        add(
-            "--source-column",
-            metavar="NAME",
-            default="",
-            help="name of the column that contains the documents (default: detected automatically)",
-        )
-        add(
-            "--target-column",
-            metavar="NAME",
-            default="",
-            help="name of the column that contains the summaries (default: detected automatically)",
-        )
+        add_column_options(parser)
         add(
             "--delimiter",
             metavar="CHAR",
@@ -131,13 +138,6 @@ each line is a sentence."""
         )
         add(
             "--no-quotes", action="store_true", help="treat quotation marks in CSV and TSV files as ordinary characters"
-        )
-        add(
-            "--target-list",
-            choices=("sentences", "references"),
-            default="sentences",
-            help="how to interpret a list in the summary column: as the sentences of one summary, or as several "
-            "references (default: %(default)s)",
         )
 
     def _find_columns(self, key: str) -> Tuple[str, str]:
