@@ -251,7 +251,7 @@ def test_all_systems_are_in_the_legend(files, monkeypatch):
     drawn = []
     monkeypatch.setattr(plots, "save_figure", lambda figure, path: drawn.append(figure))
     assert main([*files[:2], files[2].replace("mine", "_mine"), *files[3:], "--lead=1", "--plot", "x.svg"]) == 0
-    assert [text.get_text_option() for text in drawn[0].legends[0].get_texts()] == ["reference", "_mine", "lead-1"]
+    assert [text.get_text() for text in drawn[0].legends[0].get_texts()] == ["reference", "_mine", "lead-1"]
 
 
 @pytest.mark.parametrize(
