@@ -14,7 +14,7 @@
 #                 listed by APT, or from --data)
 #   --data DIR    with paper: folder containing SumPubMed in a format that scripts/prepare_sumpubmed.sh accepts
 #   --size N      number of words that the model can generate; all others are copied (default: 6000; paper: 8000)
-#   --steps N     number of training steps (default: 5636, 45 minutes on one core; paper: 9017, about 90 minutes)
+#   --steps N     number of training steps (default: 9000, up to 106 minutes on one core; paper: 9017, about 90)
 #   --seed N      random seed (default: 1)
 #
 # The model debian is trained with --recipe base, without lower-casing the text; a content model chooses among twelve
@@ -30,7 +30,7 @@ out="" text="" data="" size="" steps="" seed=1
 read_options "--out --text --data --size --steps --seed --" "$@"
 out=${out:-$ROOT/runs/$model}
 [ -n "$size" ] || case $model in debian) size=6000 ;; paper) size=8000 ;; esac
-[ -n "$steps" ] || case $model in debian) steps=5636 ;; paper) steps=9017 ;; esac
+[ -n "$steps" ] || case $model in debian) steps=9000 ;; paper) steps=9017 ;; esac
 for name in size steps seed; do need_integer "--$name" "${!name}"; done
 [ "$model" = paper ] || [ -z "$data" ] || die "--data $data: has no effect without paper"
 [ "$model" = debian ] || [ -n "$text" ] || [ -n "$data" ] || die "paper: --data or --text is missing; see --help"
