@@ -10,7 +10,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.csv_rows import COLUMNS
 from fairseq_etads.text.json_files import SPLITS
 
-from .split_shares import DEFAULT_SHARES, parse_shares
+from .split_shares import DEFAULT_SHARES, add_split_seed_option, parse_shares
 from .tables import Item, TableReader, add_column_options
 
 SPLIT_NAMES = {
@@ -97,9 +97,7 @@ set without splits is divided according to --split."""
             help="proportions of the splits, for a data set without predefined splits; a hash of each document "
             f"determines its split (default: {DEFAULT_SHARES})",
         )
-        add(
-            "--split-seed", metavar="N", type=int, help="seed of the hash that assigns documents to splits (default: 1)"
-        )
+        add_split_seed_option(parser)
         add_column_options(parser)
 
     def list_splits(self) -> List[str]:

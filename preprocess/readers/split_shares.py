@@ -32,7 +32,14 @@ def add_input_options(parser: argparse.ArgumentParser, metavar: str, what: str, 
         "split of each row, so that identical documents are assigned to the same split, and new rows do not change the "
         f"splits of other rows (default: {DEFAULT_SHARES})",
     )
-    add("--split-seed", metavar="N", type=int, help="seed of the hash that assigns documents to splits (default: 1)")
+    add_split_seed_option(parser)
+
+
+def add_split_seed_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option --split-seed to a parser."""
+    parser.add_argument(
+        "--split-seed", metavar="N", type=int, help="seed of the hash that assigns documents to splits (default: 1)"
+    )
 
 
 @dataclass(frozen=True)

@@ -82,8 +82,8 @@ def add_column_options(parser: argparse.ArgumentParser) -> None:
         "--target-list",
         choices=("sentences", "references"),
         default="sentences",
-        help="how to interpret a list in the summary column: as the sentences of one summary, or as several "
-        "references (default: %(default)s)",
+        help="meaning of a list in the summary column: the sentences of one summary, or alternative reference "
+        "summaries (default: %(default)s)",
     )
 
 
