@@ -25,8 +25,8 @@ import generate_table
 from benchmark_records import write_record
 from machines import describe_machine, describe_processor
 
+from fairseq_etads.kernels.packed_weights import BlockedOutputProjection, Int8Linear, PackedLinear
 from fairseq_etads.models.transformer import BridgeAttention, DecoderSelfAttention
-from fairseq_etads.search.inference import BlockedOutputProjection, Int8Linear, PackedLinear
 
 RESULTS = Path(__file__).parent / "results" / "step.json"
 BEGIN = "<!-- benchmarks/bench_step.py --table -->\n\n"

@@ -10,7 +10,8 @@ from fairseq import utils
 from fairseq.data import Dictionary, data_utils
 from torch import Tensor, nn
 
-from ..vocabulary.dictionary import count_known_words, hide_unknown_words
+from ..vocabulary.dictionary import count_known_words
+from ..vocabulary.output import hide_unknown_words
 from ..vocabulary.text_vectors import WEIGHTS, compute_word_vectors
 from .pairs import truncate_tokens
 

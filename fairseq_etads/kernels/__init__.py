@@ -1,1 +1,1 @@
-"""Faster or numerically safer implementations: matrix products on CPUs, focus-attention, and layers in float32."""
+"""Faster or numerically safer implementations: matrix products, decoding, focus-attention, and layers in float32."""

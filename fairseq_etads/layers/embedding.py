@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..kernels.embedding_lookup import look_up_embeddings
-from ..vocabulary.dictionary import hide_unknown_words
+from ..vocabulary.output import hide_unknown_words
 
 
 def mark_lookup_table(weight: nn.Parameter) -> None:

@@ -8,12 +8,12 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..attention import attention_weights
+from ..kernels.beam_state import IncrementalState
 from ..kernels.dropout import dropout
 from ..kernels.focus import compute_token_positions, focus_attention
 from ..kernels.fused_kernels import warn_without_fused_kernel
 from ..kernels.precision import apply_in_float32, mark_as_float32_layer, widen_to_float32
 from .attention_probe import ObservableAttention
-from .beam_state import IncrementalState
 
 CENTERS = ("absolute", "relative")
 STRENGTHS = ("fixed", "learned")

@@ -18,7 +18,8 @@ from fairseq.modules import AdaptiveInput, BeamableMM
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from ..vocabulary.dictionary import count_known_words, hide_unknown_words, remove_copy_tail
+from ..vocabulary.dictionary import count_known_words, remove_copy_tail
+from ..vocabulary.output import hide_unknown_words
 from .common import SummarizationModel, check_right_padding
 
 _NOT_OF_TEXT = tuple(

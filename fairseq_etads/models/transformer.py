@@ -25,13 +25,13 @@ from torch import Tensor, nn
 
 from ..attention import attention_weights, saliency_attention
 from ..data.training_text import compute_word_probabilities, initialise_embeddings_from_text
+from ..kernels.beam_state import BeamState, IncrementalState
 from ..kernels.dropout import replace_with_compact_dropout
 from ..kernels.fused_kernels import warn_without_fused_kernel
 from ..kernels.linear import replace_linears_with_onednn
 from ..kernels.precision import widen_to_float32
 from ..layers.aggregation import EncoderGate, LayerAggregation
 from ..layers.attention_probe import GateInputs, ObservableAttention
-from ..layers.beam_state import BeamState, IncrementalState
 from ..layers.decoder_output import DecoderOutput, NetOutput, PointingDecoder, WordRequest
 from ..layers.embedding import SharedTableOutput, VocabularyEmbedding
 from ..layers.encoder_attention import (

@@ -12,6 +12,7 @@ import torch
 from fairseq import search as fairseq_search
 from torch import Tensor, nn
 
+from ..layers.pointer import Selection
 from ..vocabulary.candidates import CandidateWords
 from ..vocabulary.shortlist import Shortlist
 from .encoder_cache import EncodedBatch
@@ -26,8 +27,8 @@ from .hypotheses import (
     recombine_extensions,
 )
 from .progress import OnStep, StepAttention, find_best_hypotheses
-from .search_rules import SearchStep, SourceLengths, make_search_rules
-from .settings import SearchSettings, SpecialTokens, check_minimum_length, get_copy_selection
+from .search_rules import SearchStep, SourceLengths, check_minimum_length, make_search_rules
+from .settings import SearchSettings, SpecialTokens
 from .shortlisting import convert_to_search_ids, find_batch_candidates
 from .strategies import (
     compute_widest_beam,
@@ -85,6 +86,7 @@ class BeamSearch:
     Attributes:
         batch: the batch in the format that terms receive.
         candidates: the words over which the softmax is computed with a shortlist, or None without a shortlist.
+        selection: the words that pointers may copy from the documents, or None if they may copy all words.
 
     Raises:
         ValueError: an option is incompatible with this batch or these models.
@@ -114,6 +116,9 @@ class BeamSearch:
                 request.shortlist, net_input, *given, special, start, settings.beam_size
             )
             self.special, self.start = convert_to_search_ids(special, start, self.candidates)
+        self.selection: Optional[Selection] = None
+        if "selection" in sample:
+            self.selection = Selection(sample["selection"], settings.selection_threshold, settings.selection_factor)
         self.ensemble = Ensemble(
             request.models,
             net_input,
@@ -121,7 +126,7 @@ class BeamSearch:
             settings.beam_size,
             settings.temperature,
             request.encoded,
-            get_copy_selection(sample, settings),
+            self.selection,
             self.candidates,
         )
         self.vocabulary = make_output_vocabulary(request.models, net_input, self.candidates)

@@ -9,8 +9,8 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
+from ..kernels.beam_state import BeamState
 from ..kernels.precision import widen_to_float32
-from ..layers.beam_state import BeamState
 from ..layers.decoder_output import DecoderOutput, get_decoder_capabilities
 from ..layers.pointer import PointerOutput, Selection
 from ..vocabulary.candidates import CandidateWords
@@ -109,7 +109,7 @@ class EnsembleMember:
 class SharedEncoderMember(EnsembleMember):
     """An ensemble member for a model of this project.
 
-    All beams of a document share one row of the encoder output (see :mod:`fairseq_etads.layers.beam_state`).
+    All beams of a document share one row of the encoder output (see :mod:`fairseq_etads.kernels.beam_state`).
 
     Args:
         model: the model, in evaluation mode.

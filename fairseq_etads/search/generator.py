@@ -29,7 +29,8 @@ from .inference import InferenceModel
 from .language_model import LanguageModelTerm
 from .penalties import HypothesisScorer
 from .progress import OnStep
-from .settings import SearchSettings, SpecialTokens, get_copy_selection
+from .search_rules import check_minimum_length
+from .settings import SearchSettings, SpecialTokens
 from .shortlisting import check_shortlist_support
 from .strategies import check_strategy
 from .terms import SearchTerm, make_option_terms
@@ -107,6 +108,8 @@ class SummaryGenerator:
         has_pointer = any(get_pointer(model) is not None for model in self.models)
         positions = _compute_maximum_length([*self.models, *self._term_models])
         self.settings = settings.resolve_defaults(self.search, has_pointer, len(tgt_dict), positions)
+        if not (settings.exact_length or settings.match_source_len or settings.max_len_a):
+            check_minimum_length(settings.min_len, min(settings.max_len_b, self.settings.max_len - 1))
         if any(term.reranks for term in self.terms):
             if self.settings.beam_size == 1:
                 raise ValueError("--beam 1: --content-model needs more than one hypothesis to choose from")
@@ -208,9 +211,8 @@ class SummaryGenerator:
             if settings.copied_positions:
                 models = self.models if needs_weights else active_models
                 copying = next(model for model in models if get_pointer(model) is not None)
-                selection = get_copy_selection(sample, settings)
                 source_words.add_copied_positions(
-                    results, copying, net_input, special, selection, search.candidates, bos_token
+                    results, copying, net_input, special, search.selection, search.candidates, bos_token
                 )
         if settings.replace_unk:
             source_words.replace_unknown_words(

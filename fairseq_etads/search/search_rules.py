@@ -201,6 +201,15 @@ def force_prefix(step: SearchStep) -> None:
     live.tokens, live.log_probs = gather_beams(live.tokens, beams), gather_beams(live.log_probs, beams)
 
 
+def check_minimum_length(min_len: int, longest: int) -> None:
+    """Raise ValueError if the minimum length ``min_len`` exceeds the maximum length ``longest``."""
+    if max(min_len, 0) > longest:
+        raise ValueError(
+            f"--min-len {min_len} is more than the longest summary allowed here, {longest} tokens "
+            "(--max-len-a, --max-len-b and the model's positions)"
+        )
+
+
 class MinimumLengthRule:
     """Forbid the end symbol until a summary has the minimum number of tokens (``--min-len``).
 

@@ -2,11 +2,10 @@
 
 import math
 from dataclasses import dataclass, fields, replace
-from typing import Any, Dict, Optional, Sequence, Tuple
+from typing import Any, Optional, Sequence, Tuple
 
 from fairseq import search as fairseq_search
 
-from ..layers.pointer import Selection
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import count_known_words
 from .options import SYSTEMS, DecodingOptions, FairseqOptions
@@ -154,8 +153,6 @@ class SearchSettings:
         if self.copied_positions and not has_pointer:
             raise ValueError("copied_positions requires a model with a pointer (--pointer)")
         longest = self.max_len or int(positions)  # some models return 1e5, which is a float
-        if not (self.exact_length or self.match_source_len or self.max_len_a):
-            check_minimum_length(self.min_len, min(self.max_len_b, longest - 1))
         if self.exact_length >= longest:
             raise ValueError(
                 f"--exact-length {self.exact_length}: choose 0 (off) to {longest - 1}, the number of positions"
@@ -182,22 +179,6 @@ class SearchSettings:
             unk_penalty=math.inf if has_pointer and not self.allow_unk else self.unk_penalty,
             early_stopping=early_stopping,
             keep_attention=self.keep_attention or self.replace_unk or self.print_alignment is not None,
-        )
-
-
-def get_copy_selection(sample: Dict[str, Any], settings: SearchSettings) -> Optional[Selection]:
-    """Return the words that pointers may copy from the documents of a batch, or None if they may copy all words."""
-    if "selection" not in sample:
-        return None
-    return Selection(sample["selection"], settings.selection_threshold, settings.selection_factor)
-
-
-def check_minimum_length(min_len: int, longest: int) -> None:
-    """Raise ValueError if the minimum length ``min_len`` exceeds the maximum length ``longest``."""
-    if max(min_len, 0) > longest:
-        raise ValueError(
-            f"--min-len {min_len} is more than the longest summary allowed here, {longest} tokens "
-            "(--max-len-a, --max-len-b and the model's positions)"
         )
 
 

@@ -15,13 +15,13 @@ from fairseq import search as fairseq_search
 from torch import Tensor
 
 from ..kernels.linear import is_plain_linear
+from ..kernels.packed_weights import BlockedOutputProjection
 from ..layers.decoder_output import get_decoder_capabilities
 from ..layers.embedding import SharedTableOutput
 from ..layers.recurrent import OutputLayer
 from ..vocabulary.candidates import CandidateWords
 from ..vocabulary.output import OutputVocabulary
 from ..vocabulary.shortlist import Shortlist
-from .inference import BlockedOutputProjection
 from .settings import SpecialTokens
 
 

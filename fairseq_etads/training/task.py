@@ -6,6 +6,7 @@ import filecmp
 import itertools
 import logging
 import os
+import re
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -19,7 +20,6 @@ from fairseq.tasks import FairseqTask, register_task
 from fairseq.tasks.translation import load_langpair_dataset
 from torch import Tensor
 
-from ..data.data_checks import DataChecks, check_not_empty, check_subword_model_checksum
 from ..data.factors import SourceFactors
 from ..data.pairs import SummarizationDataset, detect_language_pair
 from ..data.selection import DocumentLabels
@@ -44,6 +44,7 @@ from ..search.content.reranking import ContentTerm, Reranker
 from ..search.generator import SummaryGenerator
 from ..search.lengths import TextLengths
 from ..search.reference_scores import score_references
+from ..text.checksums import Checksums
 from ..vocabulary.dictionary import (
     SummarizationDictionary,
     check_dictionaries_share_ids,
@@ -66,6 +67,76 @@ from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig, coll
 from .validation import ValidationSummarizer, check_best_metric
 
 logger = logging.getLogger(__name__)
+
+_ADVICE_IF_CHANGED = "Create the data again"
+_SUBWORD_MODELS = ("bpe_codes", "sentencepiece_model", "huggingface_tokenizer")
+"""Options of fairseq's --bpe classes that specify the path of a subword model created by etads-prepare."""
+
+
+class DataChecks:
+    """Check that data files match DATA/SHA256SUMS, if this file exists.
+
+    fairseq maps the data files into memory. If a file is changed while it is in use, the data in memory changes as
+    well.
+
+    Attributes:
+        checked: mapping from the path of each verified data folder to the checksums of its files.
+    """
+
+    def __init__(self) -> None:
+        self.checked: Dict[str, Checksums] = {}
+
+    def _get_checksums(self, directory: str) -> Checksums:
+        if directory not in self.checked:
+            self.checked[directory] = Checksums(Path(directory), _ADVICE_IF_CHANGED)
+        return self.checked[directory]
+
+    def check_dictionaries(self, directory: str) -> None:
+        """Verify the checksums of factors.json and of all dictionaries, including factor dictionaries.
+
+        Raises InputError if a file has changed.
+        """
+        checksums = self._get_checksums(directory)
+        checksums.verify(name for name in checksums.listed if name.endswith((".txt", ".json")))
+
+    def check_split_checksums(self, directory: str, split: str) -> None:
+        """Verify the checksums of all files in a split, including its additional parts (train1, train2, ...).
+
+        Raises InputError if a file has changed.
+        """
+        checksums = self._get_checksums(directory)
+        checksums.verify(name for name in checksums.listed if re.match(rf"{re.escape(split)}\d*\.", name))
+
+    def check_unchanged(self) -> None:
+        """Raise InputError if a file has changed since it was verified."""
+        for checksums in self.checked.values():
+            checksums.verify_unchanged()
+
+
+def _check_not_empty(directory: str, split: str, languages: str) -> None:
+    """Raise ValueError if a split or one of its parts contains no pairs.
+
+    Unlike fairseq's own error message, this message names the split.
+
+    Args:
+        languages: file name suffixes of documents and summaries, such as "source-target".
+    """
+    files = re.compile(rf"({re.escape(split)}\d*)\.{re.escape(languages)}\.[^.]+\.bin")
+    for file in os.scandir(directory) if os.path.isdir(directory) else ():
+        found = files.fullmatch(file.name)
+        if found and not file.stat().st_size:  # even a document without words contains an end symbol
+            raise ValueError(f'the split "{found.group(1)}" in "{directory}" has no pairs: leave it out')
+
+
+def _check_subword_model_checksum(args: Any) -> None:
+    """Verify the subword model of a --bpe class against SHA256SUMS in the folder of the model.
+
+    Raises InputError if the model has changed.
+    """
+    for option in _SUBWORD_MODELS:
+        path = getattr(args, option, None)
+        if path and os.path.isfile(path):
+            Checksums(Path(path).parent, "Prepare the text again").verify([Path(path).name])
 
 
 @register_task("summarization", dataclass=SummarizationConfig)
@@ -242,7 +313,7 @@ class SummarizationTask(FairseqTask):
 
     def build_bpe(self, args: Any) -> Any:
         """Build fairseq's subword encoder, after checking the subword model against SHA256SUMS in its folder."""
-        check_subword_model_checksum(args)
+        _check_subword_model_checksum(args)
         return super().build_bpe(args)
 
     @staticmethod
@@ -390,7 +461,7 @@ class SummarizationTask(FairseqTask):
             paths = paths[:1]  # only the first folder contains validation and test data
         directory = paths[(epoch - 1) % len(paths)]
         for path in paths:  # check all folders now rather than in the epochs in which they are read
-            check_not_empty(path, split, f"{self.cfg.source_lang}-{self.cfg.target_lang}")
+            _check_not_empty(path, split, f"{self.cfg.source_lang}-{self.cfg.target_lang}")
         self.data_checks.check_split_checksums(directory, split)
         try:
             pairs = load_langpair_dataset(

@@ -16,7 +16,6 @@ from typing import Any, Callable, Dict, Mapping
 import torch
 from fairseq.data import Dictionary
 from fairseq.tokenizer import tokenize_line
-from torch import Tensor
 
 # All dictionaries share this lock, because a dictionary that contains a lock cannot be pickled or copied.
 _growing = threading.Lock()
@@ -218,8 +217,3 @@ class SummarizationDictionary(Dictionary):
                 if word not in self.indices:
                     self.add_symbol(word, n=0)
         return super().encode_line(line, line_tokenizer, add_if_not_exist, consumer, append_eos, reverse_order)
-
-
-def hide_unknown_words(tokens: Tensor, known_words: int, unk: int) -> Tensor:
-    """Replace all ids of V = ``known_words`` or more in ``tokens``, of any shape, with ``unk``."""
-    return tokens.masked_fill(tokens >= known_words, unk)

@@ -20,7 +20,11 @@ import torch
 from torch import Tensor
 
 from .candidates import CandidateWords
-from .dictionary import count_known_words, hide_unknown_words
+
+
+def hide_unknown_words(tokens: Tensor, known_words: int, unk: int) -> Tensor:
+    """Replace all ids of V = ``known_words`` or more in ``tokens``, of any shape, with ``unk``."""
+    return tokens.masked_fill(tokens >= known_words, unk)
 
 
 def number_by_first_occurrence(ids: Tensor, wanted: Tensor) -> Tuple[Tensor, Tensor]:
@@ -222,23 +226,24 @@ class OutputVocabulary(NamedTuple):
 
         Args:
             src_tokens: the dictionary ids of the source documents (B, S).
-            dictionary: the target dictionary.
+            dictionary: the dictionary of the V known words in summaries, without a copy tail.
             pointer: whether the model has a pointer. If so, the vocabulary includes slots.
             candidates: the words over which the softmax is computed, or None for all known words.
             bounded: whether to avoid waiting for a GPU, at the cost of more columns; see :class:`BatchVocab`.
         """
-        size, pad, bos, eos, unk = (
-            count_known_words(dictionary),
-            dictionary.pad(),
-            dictionary.bos(),
-            dictionary.eos(),
-            dictionary.unk(),
-        )
         slots = None
         if pointer:
-            special = {"pad": pad, "bos": bos, "eos": eos, "unk": unk}
-            slots = BatchVocab(src_tokens, size, **special, candidates=candidates, bounded=bounded)
-        return cls(size, unk, slots, candidates)
+            slots = BatchVocab(
+                src_tokens,
+                len(dictionary),
+                pad=dictionary.pad(),
+                bos=dictionary.bos(),
+                eos=dictionary.eos(),
+                unk=dictionary.unk(),
+                candidates=candidates,
+                bounded=bounded,
+            )
+        return cls(len(dictionary), dictionary.unk(), slots, candidates)
 
     def convert_to_extended_ids(self, tokens: Tensor) -> Tensor:
         """Convert dictionary ids to extended ids.

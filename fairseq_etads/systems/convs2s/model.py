@@ -13,8 +13,8 @@ import torch
 from fairseq.models.fconv import FConvDecoder, FConvEncoder, FConvModel
 from torch import Tensor, nn
 
+from ...kernels.beam_state import BeamState
 from ...kernels.linear import iterate_normalised_weights, recompute_weight
-from ...layers.beam_state import BeamState
 from ...layers.decoder_output import (
     DecoderOutput,
     NetOutput,

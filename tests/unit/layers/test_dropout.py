@@ -12,9 +12,9 @@ from recurrent import inputs, recurrent
 
 from fairseq_etads.attention import saliency_attention
 from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.kernels.beam_state import BeamState
 from fairseq_etads.kernels.focus import focus_attention
 from fairseq_etads.layers.aggregation import LayerAggregation
-from fairseq_etads.layers.beam_state import BeamState
 from fairseq_etads.layers.encoder_attention import FocusAttention
 from fairseq_etads.models.rnn_encoder import BidirectionalGRU
 from fairseq_etads.models.transformer import BridgeAttention, DecoderSelfAttention

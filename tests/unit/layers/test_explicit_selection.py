@@ -9,7 +9,7 @@ from helpers import EOS, PAD, make_batch, make_dictionary
 from recurrent import DOCUMENTS, MARK, V, encode, log_probs, recurrent, recurrent_task, sharpened
 from torch.nn.functional import one_hot
 
-from fairseq_etads.layers.beam_state import BeamState
+from fairseq_etads.kernels.beam_state import BeamState
 from fairseq_etads.layers.recurrent import BidirectionalGRU, BidirectionalLSTM, compute_sentence_ids, encode_by_sentence
 from fairseq_etads.vocabulary.dictionary import limit_known_words
 

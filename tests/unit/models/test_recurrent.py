@@ -6,7 +6,7 @@ import torch
 from helpers import EOS, PAD, RECURRENT, make_batch, make_dictionary
 from recurrent import ARCHS, DOCUMENTS, MARK, SUMMARIES, V, encode, inputs, log_probs, recurrent, recurrent_task
 
-from fairseq_etads.layers.beam_state import BeamState
+from fairseq_etads.kernels.beam_state import BeamState
 from fairseq_etads.layers.recurrent import compute_sentence_ids, find_sentence_ends
 from fairseq_etads.training.losses import SummarizationNLL
 

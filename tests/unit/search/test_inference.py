@@ -15,9 +15,9 @@ from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels import cpu
+from fairseq_etads.kernels.beam_state import BeamState
 from fairseq_etads.kernels.cpu import can_pack_weights
 from fairseq_etads.kernels.precision import mark_as_float32_layer
-from fairseq_etads.layers.beam_state import BeamState
 from fairseq_etads.layers.encoder_attention import SELF_ATTENTION_INPUTS
 from fairseq_etads.models.transformer_options import PRESETS
 from fairseq_etads.search.inference import InferenceModel

@@ -10,8 +10,8 @@ from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels import cpu as kernels
+from fairseq_etads.kernels.packed_weights import BlockedOutputProjection, Int8Linear
 from fairseq_etads.search import inference
-from fairseq_etads.search.inference import BlockedOutputProjection, Int8Linear
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +45,7 @@ def as_rounded(x, weight, levels):
 def test_sums_are_exact_even_of_the_largest_numbers(layer, levels, monkeypatch):
     """The sum of two 8-bit products exceeds the 16 bits in which processors without VNNI add them."""
     use(monkeypatch, levels)
-    monkeypatch.setattr("fairseq_etads.search.inference.OUTPUT_BLOCK", 16)
+    monkeypatch.setattr("fairseq_etads.kernels.packed_weights.OUTPUT_BLOCK", 16)
     generator = torch.Generator().manual_seed(0)
     for x, weight in (
         (torch.randn(9, 64, generator=generator), torch.randn(40, 64, generator=generator)),
@@ -188,7 +188,7 @@ def test_auto_keeps_fp32_where_others_gain_little(monkeypatch):
 
 def test_auto_compares_the_products_that_a_step_has(monkeypatch):
     """A small model may be faster in another format than a large one."""
-    monkeypatch.setattr(inference, "OUTPUT_BLOCK", 30)
+    monkeypatch.setattr("fairseq_etads.kernels.packed_weights.OUTPUT_BLOCK", 30)
     decoder = sharpened("etads_basic").decoder
     # two layers of width 32: 4 products of each attention, 48 units between, and 44 words in blocks
     expected = {(30, 32): 2 * 8 + 1 + 2, (2, 32): 2 * 8, (18, 32): 2, (14, 32): 1, (30, 48): 2, (2, 48): 2}

@@ -8,7 +8,8 @@ from fairseq.token_generation_constraints import pack_constraints
 from helpers import EOS, PAD, make_batch
 from recurrent import ARCHS, DOCUMENTS, inputs, log_probs, recurrent, recurrent_task
 
-from fairseq_etads.search.inference import BlockedOutputProjection, InferenceModel
+from fairseq_etads.kernels.packed_weights import BlockedOutputProjection
+from fairseq_etads.search.inference import InferenceModel
 from fairseq_etads.training.losses import SummarizationNLL
 
 

@@ -117,7 +117,7 @@ def test_a_pointer_mixes_with_the_biased_distribution(kind):
 @pytest.mark.parametrize("infer_dtype,error", [(None, 1e-4), ("fp32", 1e-4), ("bf16", 0.15), ("int8", 0.15)])
 def test_it_is_packed_for_inference(infer_dtype, error, shared, documents, monkeypatch):
     """In several blocks of words; with the same prefix, so that a narrow decision does not separate the dtypes."""
-    monkeypatch.setattr("fairseq_etads.search.inference.OUTPUT_BLOCK", 16)
+    monkeypatch.setattr("fairseq_etads.kernels.packed_weights.OUTPUT_BLOCK", 16)
     model = biased(TASK, share_all_embeddings=shared)
     prefix = torch.randint(4, 40, (5, 6), generator=torch.Generator().manual_seed(0))
 

@@ -13,10 +13,9 @@ from fairseq_etads.layers.embedding import VocabularyEmbedding
 from fairseq_etads.vocabulary.dictionary import (
     SummarizationDictionary,
     count_known_words,
-    hide_unknown_words,
     remove_copy_tail,
 )
-from fairseq_etads.vocabulary.output import BatchVocab
+from fairseq_etads.vocabulary.output import BatchVocab, hide_unknown_words
 
 SPECIALS = {"bos": 0, "pad": 1, "eos": 2, "unk": 3}
 

@@ -5,6 +5,7 @@ import torch
 from helpers import make_batch, make_dictionary
 
 from fairseq_etads.vocabulary.candidates import CandidateWords
+from fairseq_etads.vocabulary.dictionary import remove_copy_tail
 from fairseq_etads.vocabulary.output import OutputVocabulary
 
 KNOWN, UNK = 44, 3
@@ -28,7 +29,7 @@ def extended(word, document, pointer):
 @pytest.mark.parametrize("trick", ["off", "shared", "own"])
 @pytest.mark.parametrize("pointer", [False, True])
 def test_every_number_is_that_of_the_loop(pointer, trick, beams):
-    dictionary = make_dictionary(tail=6)
+    dictionary = remove_copy_tail(make_dictionary(tail=6))
     tokens = make_batch(DOCUMENTS)
     candidates = None
     if trick != "off":
@@ -60,7 +61,9 @@ def test_every_number_is_that_of_the_loop(pointer, trick, beams):
 
 
 def test_slots_lead_back_to_the_words_of_their_own_document():
-    vocabulary = OutputVocabulary.from_source(make_batch(DOCUMENTS), make_dictionary(tail=6), pointer=True)
+    vocabulary = OutputVocabulary.from_source(
+        make_batch(DOCUMENTS), remove_copy_tail(make_dictionary(tail=6)), pointer=True
+    )
     for number, document in enumerate(DOCUMENTS):
         ids = torch.tensor([5, *range(KNOWN, KNOWN + 2)])
         own = [*slots_of(document), UNK, UNK][:2]
@@ -68,7 +71,7 @@ def test_slots_lead_back_to_the_words_of_their_own_document():
 
 
 def test_documents_can_be_selected_and_repeated():
-    dictionary = make_dictionary(tail=6)
+    dictionary = remove_copy_tail(make_dictionary(tail=6))
     tokens = make_batch(DOCUMENTS)
     candidates = CandidateWords(tokens, 9, KNOWN, 4, UNK, shared=False)
     vocabulary = OutputVocabulary.from_source(tokens, dictionary, True, candidates)

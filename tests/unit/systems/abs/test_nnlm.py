@@ -15,7 +15,7 @@ from test_task import make_dataset
 
 from fairseq_etads import Summarizer
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.layers.beam_state import BeamState
+from fairseq_etads.kernels.beam_state import BeamState
 from fairseq_etads.summarizer.folder.loading import load_folder
 from fairseq_etads.training.losses import SummarizationNLL
 

@@ -16,9 +16,10 @@ from shortlists import make_shortlist, random_shortlist, write_only
 from fairseq_etads import Summarizer
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels.cpu import can_pack_weights
+from fairseq_etads.kernels.packed_weights import BlockedOutputProjection
 from fairseq_etads.models.external_models import hide_unknown_words
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.search.inference import BlockedOutputProjection, InferenceModel
+from fairseq_etads.search.inference import InferenceModel
 from fairseq_etads.summarizer.folder.loading import load_folder
 from fairseq_etads.summarizer.folder.model_options import check_model_options
 

@@ -7,7 +7,7 @@ import torch
 from decoding import DICTIONARY, make_sample, sharpened
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.layers import beam_state
+from fairseq_etads.kernels import beam_state
 from fairseq_etads.layers.encoder_attention import make_contiguous
 from fairseq_etads.search.hypotheses import find_top_values
 
