@@ -66,7 +66,7 @@ def measure_search(model, dictionary, samples, **options):
     generator = SummaryGenerator([model], dictionary, BEAM, **options)
     generator.generate(None, samples[0])  # the first search packs the weights
     steps = hypotheses = 0
-    plain = Ensemble.step
+    plain = Ensemble.score_next_words
 
     def step_and_count_hypotheses(self, tokens, first):
         nonlocal steps, hypotheses
@@ -74,7 +74,7 @@ def measure_search(model, dictionary, samples, **options):
         hypotheses += len(tokens) * (1 if first else tokens.shape[1])
         return plain(self, tokens, first)
 
-    Ensemble.step = step_and_count_hypotheses
+    Ensemble.score_next_words = step_and_count_hypotheses
     began = time.process_time()
     scores = {
         int(number): float(row[0]["score"])
@@ -82,7 +82,7 @@ def measure_search(model, dictionary, samples, **options):
         for number, row in zip(sample["id"], generator.generate(None, sample))
     }
     seconds = time.process_time() - began
-    Ensemble.step = plain
+    Ensemble.score_next_words = plain
     return scores, {"steps": steps / len(scores), "hypotheses": hypotheses / len(scores), "seconds": seconds}
 
 
@@ -94,7 +94,8 @@ def main():
     parser.add_argument("--steps", type=int, default=600, help="number of training steps (default: %(default)s)")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    task, model, samples = load_batches(*find_trained_model(args.work, args.steps), args.documents)
+    data, checkpoint = find_trained_model(args.work, args.steps)
+    task, model, samples = load_batches(data, checkpoint, args.documents)
     dictionary = task.target_dictionary
     rows = []
     for longest in LONGEST:

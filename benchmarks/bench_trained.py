@@ -63,12 +63,11 @@ def main():
     args = parser.parse_args()
     if bool(args.run) != bool(args.data):
         parser.error("--run and --data: give both or neither")
-    made = (
-        (args.data, args.run / "checkpoints" / "checkpoint_best.pt")
-        if args.run
-        else find_trained_model(args.work, args.steps)
-    )
-    task, model, samples = load_batches(*made, args.documents)
+    if args.run:
+        data, checkpoint = args.data, args.run / "checkpoints" / "checkpoint_best.pt"
+    else:
+        data, checkpoint = find_trained_model(args.work, args.steps)
+    task, model, samples = load_batches(data, checkpoint, args.documents)
     dictionary = task.target_dictionary
     lists = [None]
     if args.shortlist:

@@ -44,5 +44,6 @@ if [ -n "$quick" ]; then
 else
     wait $wording
     mypy
+    mypy --config-file scripts/mypy.ini
     "${pytest[@]}" --durations 40 --durations-min 5 "${more[@]}"
 fi

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tokenize
 from pathlib import Path
-from typing import Iterable, Iterator, List, NamedTuple, Tuple
+from typing import Any, Iterable, Iterator, List, NamedTuple, Tuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PATTERNS = (Path(__file__).name, "test_wording.py")
@@ -96,14 +96,14 @@ def extract_python_prose(source: str, messages: bool = True) -> List[Passage]:
     Args:
         messages: whether to include strings of three words or more, such as help texts and errors.
     """
-    nodes = list(ast.walk(ast.parse(source)))
+    nodes: List[Any] = list(ast.walk(ast.parse(source)))
     documenting = {id(node): node for node in iterate_docstrings(nodes)}
     found = [Passage(node.lineno, " ".join(node.value.split()), True) for node in documenting.values()]
     if messages:
         formatted = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
         for node in nodes:
             if isinstance(node, ast.JoinedStr):
-                text = "".join(part.value if _is_string(part) else "{}" for part in node.values)
+                text = "".join(part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)
             elif _is_string(node) and id(node) not in documenting and id(node) not in formatted:
                 text = node.value
             else:
