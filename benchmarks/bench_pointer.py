@@ -159,6 +159,8 @@ def main():
         "--sizes", nargs="+", choices=SIZES, default=list(SIZES), help="model sizes to measure (default: both)"
     )
     args = parser.parse_args()
+    if args.runs < 2:
+        parser.error(f"--runs {args.runs}: quartiles need 2 or more")
     warnings.simplefilter("ignore")
     report = {}
     for name in args.sizes:

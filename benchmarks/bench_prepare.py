@@ -31,10 +31,11 @@ from pathlib import Path
 
 from benchmark_records import write_record
 from etads_preprocess import corpus
-from etads_preprocess.encode import encode_file
+from etads_preprocess.encode import TO_WORDS, encode_file
 from nltk.tokenize import NLTKWordTokenizer, TreebankWordTokenizer, WordPunctTokenizer
 
 from fairseq_etads.data.preparation import PreparationSettings
+from fairseq_etads.text.files import read_lines
 from fairseq_etads.text.words import MosesWordTokenizer, PennTreebankTokenizer, split_sentences
 
 WORDS = 800
@@ -109,7 +110,8 @@ def run_etads_corpus(folder, out, jobs):
 def run_tokenisation(text, out, jobs):
     for side in ("source", "target"):
         settings = PreparationSettings("word", words="ptb")
-        encode_file(text / f"train.{side}", out / f"train.{side}", settings, out, "words", jobs)
+        lines = read_lines(text / f"train.{side}")
+        encode_file(lines, out / f"train.{side}", settings, out, TO_WORDS, jobs)
 
 
 def measure_conversion_time(folder, count):
@@ -172,6 +174,8 @@ def main():
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--runs", type=int, default=3, help="number of runs per tokeniser (default: %(default)s)")
     args = parser.parse_args()
+    if args.runs < 2:
+        parser.error(f"--runs {args.runs}: the first run does not count, so choose 2 or more")
     report = {"jobs": args.jobs, "documents": f"{args.documents} stories of {WORDS} words"}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

@@ -25,9 +25,11 @@ from fairseq.trainer import Trainer
 from omegaconf import OmegaConf, open_dict
 
 import fairseq_etads  # noqa: F401 (registers the task, the models and the criteria)
+from fairseq_etads.systems.rewards.self_critical import SummarizationRLConfig
 
 LIKELIHOOD, REWARDS = "likelihood", "rewards"
 PARTS = {
+    "compute_decoder_output": "likelihood's pass",
     "_compute_word_losses": "likelihood's pass",
     "encode": "encoding without dropout",
     "sample_summaries": "drawing",
@@ -49,7 +51,8 @@ def create_trainer(step, args):
         if step == REWARDS:
             own = {"_name": "summarization_rl", "rewards": "rougeL", "rl_max_len": args.longest}
             own.update(rl_samples=args.samples, rl_baseline=args.baseline)
-            cfg.criterion = OmegaConf.create({**OmegaConf.to_container(cfg.criterion), **own})
+            plain = OmegaConf.to_container(OmegaConf.structured(SummarizationRLConfig))
+            cfg.criterion = OmegaConf.create({**plain, **OmegaConf.to_container(cfg.criterion), **own})
     task = tasks.setup_task(cfg.task)
     model = task.build_model(cfg.model)
     model.load_state_dict(state["model"], strict=True, model_cfg=cfg.model)
