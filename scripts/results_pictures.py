@@ -17,16 +17,8 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from results_page import (
-    CORPORA,
-    ROOT,
-    Comparison,
-    Records,
-    compare_systems,
-    get_attention_statistics,
-    get_rouge_scores,
-    read_records,
-)
+from results_comparisons import CORPORA, Comparison, Records, compare_systems, get_rouge_scores, read_records
+from results_page import ROOT, get_attention_statistics
 
 from fairseq_etads.evaluation.plots import make_plots_reproducible, save_figure
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 import numpy as np
-from results_page import CORPORA, Records, get_rouge_scores, read_documents, read_records
+from results_comparisons import CORPORA, Records, get_rouge_scores, read_documents, read_records
 
 from fairseq_etads.evaluation.resampling import compare_systems_over_runs
 from fairseq_etads.platform.outputs import write_text

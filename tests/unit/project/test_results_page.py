@@ -22,7 +22,7 @@ def load(name):
 
 sys.path.insert(0, str(ROOT / "scripts"))
 results_page, evidence = load("results_page"), load("evidence")
-claims_table = sys.modules["claims_table"]
+claims_table, comparisons = sys.modules["claims_table"], sys.modules["results_comparisons"]
 
 
 def made_up(system, seed, gain=0.0, likely=0.0, documents=40):
@@ -77,7 +77,7 @@ def cells_of(row):
     "gain,verdict", [(3, "**holds**"), (-3, "**contradicted**, published size (+1.30) excluded"), (0, "undecided")]
 )
 def test_verdicts_follow_from_the_scores(gain, verdict, tmp_path, monkeypatch):
-    monkeypatch.setattr(results_page, "RESAMPLES", 400)
+    monkeypatch.setattr(comparisons, "RESAMPLES", 400)
     for seed in (1, 2, 3):
         write(tmp_path, made_up("etads_focus", seed, gain), made_up("etads_basic", seed))
     (row,) = rows(results_page.make_page(tmp_path), "etads_focus", "etads_basic")
@@ -88,7 +88,7 @@ def test_verdicts_follow_from_the_scores(gain, verdict, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("seeds", [((1,), (1,)), ((1, 2, 3), (1, 2))])
 def test_fewer_than_three_trainings_decide_nothing(seeds, tmp_path, monkeypatch):
-    monkeypatch.setattr(results_page, "RESAMPLES", 100)
+    monkeypatch.setattr(comparisons, "RESAMPLES", 100)
     write(tmp_path, *(made_up("etads_focus", seed, 9.0) for seed in seeds[0]))
     write(tmp_path, *(made_up("etads_basic", seed) for seed in seeds[1]))
     text = results_page.make_page(tmp_path)
@@ -99,7 +99,7 @@ def test_fewer_than_three_trainings_decide_nothing(seeds, tmp_path, monkeypatch)
 
 
 def test_p_values_are_corrected_within_a_paper(tmp_path, monkeypatch):
-    monkeypatch.setattr(results_page, "RESAMPLES", 300)
+    monkeypatch.setattr(comparisons, "RESAMPLES", 300)
     for seed in (1, 2, 3):
         for system in ("etads", "etads_focus", "etads_saliency", "etads_basic"):
             write(tmp_path, made_up(system, seed, 3.0 * (system == "etads")))
@@ -110,15 +110,15 @@ def test_p_values_are_corrected_within_a_paper(tmp_path, monkeypatch):
 
 
 def test_p_values_with_the_recipe_are_corrected_for_all_planned_claims():
-    claim = next(claim for claim in results_page.CLAIMS if (claim.first, claim.second) == ("etads", "etads_basic"))
-    scores = [results_page.Difference(1.0, 0.1, 1.9, 0.01)] * 4
-    of_recipe = results_page.Comparison(claim, "debian_recipe", [], [], scores, None)
-    assert results_page.correct_p_values_by_paper([of_recipe]) == [pytest.approx(0.05)]
-    assert results_page.correct_p_values_by_paper([of_recipe._replace(corpus="debian")]) == [pytest.approx(0.01)]
+    claim = next(claim for claim in comparisons.CLAIMS if (claim.first, claim.second) == ("etads", "etads_basic"))
+    scores = [comparisons.Difference(1.0, 0.1, 1.9, 0.01)] * 4
+    of_recipe = comparisons.Comparison(claim, "debian_recipe", [], [], scores, None)
+    assert comparisons.correct_p_values_by_paper([of_recipe]) == [pytest.approx(0.05)]
+    assert comparisons.correct_p_values_by_paper([of_recipe._replace(corpus="debian")]) == [pytest.approx(0.01)]
 
 
 def test_all_claims_have_a_verdict_an_answer_or_a_cost(tmp_path, monkeypatch):
-    monkeypatch.setattr(results_page, "RESAMPLES", 400)
+    monkeypatch.setattr(comparisons, "RESAMPLES", 400)
     for seed in (1, 2, 3):
         write(
             tmp_path, made_up("etads_focus", seed, 3.0), made_up("etads_basic", seed), made_up("etads_saliency", seed)
@@ -171,7 +171,7 @@ def test_published_sizes_are_those_of_the_recipes(recipe, first, second, claim):
     published = figures(text, first) - figures(text, second)
     (row,) = [row for row in claims_table.ROWS if row.claim == claim]
     assert row.published == pytest.approx(published, abs=0.0051)
-    same = [one for one in results_page.CLAIMS if f"{one.first} minus {one.second}" in pairs_of(row)]
+    same = [one for one in comparisons.CLAIMS if f"{one.first} minus {one.second}" in pairs_of(row)]
     assert all(one.published == row.published for one in same)
 
 
@@ -189,7 +189,7 @@ def pairs_of(row):
 
 def test_pairs_of_the_sample_and_families_count(tmp_path, monkeypatch):
     """A gain on pairs that were used to choose settings does not count."""
-    monkeypatch.setattr(results_page, "RESAMPLES", 300)
+    monkeypatch.setattr(comparisons, "RESAMPLES", 300)
     for seed in (1, 2, 3):
         better = made_up("etads_focus", seed)
         for scores in better["f1"].values():
@@ -202,11 +202,11 @@ def test_pairs_of_the_sample_and_families_count(tmp_path, monkeypatch):
     (row,) = rows(text, "etads_focus", "etads_basic")
     assert cells_of(row)[-1].startswith("undecided") and abs(float(cells_of(row)[8].split(" ")[0])) < 1
     assert "The 20 pairs" in text
-    assert results_page.read_documents(tmp_path, "debian", 40).families.max() == 19
+    assert comparisons.read_documents(tmp_path, "debian", 40).families.max() == 19
 
 
 def test_likelihoods_of_other_words_are_not_compared(tmp_path, monkeypatch):
-    monkeypatch.setattr(results_page, "RESAMPLES", 100)
+    monkeypatch.setattr(comparisons, "RESAMPLES", 100)
     pieces = made_up("etads_basic", 1)
     pieces["tokens"] = [count + 1 for count in pieces["tokens"]]
     write(tmp_path, made_up("etads_focus", 1), pieces)
@@ -237,9 +237,16 @@ def test_the_page_has_the_table_of_every_record(corpus):
     assert results_page.format_systems_table(results_page.sort_records(RECORDS[corpus])) in PAGE
 
 
+def prose_of(page):
+    """Lines outside of tables, with a 0 for every number."""
+    return [re.sub(r"[\d.,]*\d", "0", line) for line in page.splitlines() if not line.startswith("|")]
+
+
 def test_the_page_has_the_difference_of_every_claim(monkeypatch):
     """The whole page except intervals and p-values, which take a minute: ``results_page.py --check``."""
-    monkeypatch.setattr(results_page, "RESAMPLES", 2)
+    monkeypatch.setattr(comparisons, "RESAMPLES", 2)
+    made = results_page.make_page(ROOT / "results")
+    assert prose_of(made) == prose_of(PAGE)
     found = results_page.compare_systems(ROOT / "results", RECORDS)
     assert found
     for comparison in found:
