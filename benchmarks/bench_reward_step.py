@@ -21,11 +21,11 @@ from pathlib import Path
 import torch
 from benchmark_records import write_record
 from fairseq import checkpoint_utils, tasks
+from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
 from fairseq.trainer import Trainer
 from omegaconf import OmegaConf, open_dict
 
 import fairseq_etads  # noqa: F401 (registers the task, the models and the criteria)
-from fairseq_etads.systems.rewards.self_critical import SummarizationRLConfig
 
 LIKELIHOOD, REWARDS = "likelihood", "rewards"
 PARTS = {
@@ -51,8 +51,10 @@ def create_trainer(step, args):
         if step == REWARDS:
             own = {"_name": "summarization_rl", "rewards": "rougeL", "rl_max_len": args.longest}
             own.update(rl_samples=args.samples, rl_baseline=args.baseline)
-            plain = OmegaConf.to_container(OmegaConf.structured(SummarizationRLConfig))
-            cfg.criterion = OmegaConf.create({**plain, **OmegaConf.to_container(cfg.criterion), **own})
+            defaults = OmegaConf.structured(CRITERION_DATACLASS_REGISTRY[own["_name"]])
+            cfg.criterion = OmegaConf.create(
+                {**OmegaConf.to_container(defaults), **OmegaConf.to_container(cfg.criterion), **own}
+            )
     task = tasks.setup_task(cfg.task)
     model = task.build_model(cfg.model)
     model.load_state_dict(state["model"], strict=True, model_cfg=cfg.model)

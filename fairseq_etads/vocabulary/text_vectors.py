@@ -71,7 +71,9 @@ def compute_mutual_information(counts: Tensor) -> Tensor:
 
 
 def compute_word_vectors(words: Tensor, size: int, width: int) -> CorpusWordVectors:
-    """Compute vectors (V, D) for the words of a text. The result is deterministic.
+    """Compute vectors (V, D) for the words of a text.
+
+    The result does not depend on chance, but the sign of each column depends on the processor.
 
     Args:
         words: the word ids (n,) in the order of the text, in the format that :func:`count_cooccurrences` expects.

@@ -127,7 +127,10 @@ def test_attention_weights_are_as_exact_as_fused_attention(dtype, size):
     generator = torch.Generator().manual_seed(0)
     q, k, v = ((size * torch.randn(2, 8, n, 64, generator=generator)).to(dtype) for n in (100, 400, 400))
     exact = torch.softmax(q.double() @ k.double().transpose(-1, -2) / 8, -1) @ v.double()
-    fused = (scaled_dot_product_attention(q, k, v) - exact).abs()
+    try:
+        fused = (scaled_dot_product_attention(q, k, v) - exact).abs()
+    except RuntimeError as error:  # torch 2.13 with ATEN_CPU_CAPABILITY=default on a processor with AMX
+        pytest.skip(str(error))
     found = (torch.matmul(attention_weights(q, k).to(dtype), v) - exact).abs()
     assert found.max() <= 2 * fused.max() and found.mean() <= 2 * fused.mean()
     gate = torch.full_like(q, 4.0), torch.full_like(k, 4.0)  # open, so that it is the same attention
