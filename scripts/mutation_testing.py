@@ -43,6 +43,7 @@ TESTS = {
     "search/penalties": ["test_penalties.py", "test_stopping.py"],
     "search/search_rules": ["test_rule_steps.py", "test_blocking.py", "test_rules.py"],
     "vocabulary/candidates": ["test_candidates.py", "test_output_vocabulary.py"],
+    "vocabulary/output": ["test_output_vocabulary.py", "test_batch_vocab.py"],
 }
 """Mapping from modules to their tests in tests/unit/, which run in seconds."""
 KILLED, SURVIVED, TIMEOUT = "killed", "survived", "timeout"
