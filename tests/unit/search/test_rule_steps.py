@@ -8,11 +8,13 @@ import torch
 from fairseq_etads.search.hypotheses import ActiveHypotheses
 from fairseq_etads.search.search_rules import (
     MaximumLengthRule,
+    MinimumLengthRule,
     MinimumSentencesRule,
     NGramBlocker,
     SearchStep,
     SourceLengths,
     UnknownWordPenalty,
+    check_minimum_length,
     enforce_pointer_switch,
     force_prefix,
     limit_to_source_length,
@@ -92,6 +94,30 @@ def test_the_greatest_length_ends_a_summary_with_the_models_score_or_for_free(nu
         return NONE if word != EOS else 0.0 if free else float(step.end[document, beam])
 
     assert check(step, MaximumLengthRule(3, free), expected) == (number >= 3)
+
+
+@pytest.mark.parametrize("dictated", PREFIXES)
+@pytest.mark.parametrize("number", range(8))
+def test_the_end_is_forbidden_before_the_least_length_except_at_the_greatest(number, dictated):
+    step = make_step(number, number, dictated=dictated)
+
+    def expected(document, beam, word, score):
+        may_end = number >= min(6, int(step.longest[document])) or is_forced(step, document)
+        return score if word != EOS or may_end else NONE
+
+    assert check(step, MinimumLengthRule(6, 3), expected) == (number < 6)
+
+
+def test_a_least_length_beyond_the_greatest_is_refused():
+    check_minimum_length(4, 4)
+    check_minimum_length(-3, 0)
+    for least, most in ((5, 4), (0, -1)):
+        with pytest.raises(ValueError) as refused:
+            check_minimum_length(least, most)
+        assert str(refused.value) == (
+            f"--min-len {least} is more than the longest summary allowed here, {most} tokens "
+            "(--max-len-a, --max-len-b and the model's positions)"
+        )
 
 
 def sentences(words):

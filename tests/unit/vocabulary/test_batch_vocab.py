@@ -15,7 +15,7 @@ from fairseq_etads.vocabulary.dictionary import (
     count_known_words,
     remove_copy_tail,
 )
-from fairseq_etads.vocabulary.output import BatchVocab, hide_unknown_words
+from fairseq_etads.vocabulary.output import BatchVocab, hide_unknown_words, number_by_first_occurrence
 
 SPECIALS = {"bos": 0, "pad": 1, "eos": 2, "unk": 3}
 
@@ -131,3 +131,24 @@ def test_ids_beyond_the_vocabulary_read_the_unknown_word():
     ids = torch.tensor([[0, 5, 6], [700000, 1, 3]])
     expected = plain(torch.tensor([[0, 5, 3], [3, 1, 3]]))
     assert torch.equal(embedding(ids), expected)
+
+
+def test_positions_without_a_word_have_the_number_and_the_column_0():
+    vocab = BatchVocab(torch.tensor([[9, 5, 2, 1], [5, 9, 9, 2]]), 6, **SPECIALS)
+    assert vocab.word_numbers.tolist() == [[0, 1, 0, 0], [0, 1, 1, 0]]
+    assert vocab.word_columns.tolist() == [[6, 5], [5, 6]] and vocab.slot_words.tolist() == [[9], [9]]
+    one = BatchVocab(torch.tensor([[5, 2], [0, 2]]), 6, **SPECIALS)
+    assert one.word_columns.tolist() == [[5], [0]] and one.is_word.tolist() == [[True], [False]]
+
+
+def test_a_batch_without_documents_or_words_has_no_slots():
+    empty = BatchVocab(torch.zeros(0, 3, dtype=torch.long), 6, **SPECIALS)
+    assert empty.output_width == 6 and empty.slot_words.shape == (0, 0) and empty.word_columns.shape == (0, 1)
+    bare = BatchVocab(torch.tensor([[2], [2]]), 6, **SPECIALS)
+    assert bare.output_width == 6 and bare.word_columns.tolist() == [[0], [0]]
+
+
+def test_words_are_numbered_on_the_device_of_the_ids():
+    ids = torch.zeros(2, 5, dtype=torch.long, device="meta")
+    numbers, counts = number_by_first_occurrence(ids, ids.eq(0))
+    assert numbers.device == counts.device == ids.device and numbers.shape == (2, 5) and counts.shape == (2,)

@@ -78,3 +78,125 @@ def test_documents_can_be_selected_and_repeated():
     chosen = vocabulary.select(torch.tensor([2, 0, 0]))
     expected = vocabulary.convert_to_target_columns(SUMMARIES)[[2, 0, 0]]
     assert torch.equal(chosen.convert_to_target_columns(SUMMARIES[[2, 0, 0]]), expected)
+
+
+def make_vocabulary(pointer=True, trick="own", by_column=False):
+    """The output vocabulary of DOCUMENTS, and the words that each document's list allows."""
+    tokens = make_batch(DOCUMENTS)
+    candidates, listed = None, [list(range(KNOWN))] * len(DOCUMENTS)
+    if trick != "off":
+        candidates = CandidateWords(tokens, 9, KNOWN, 4, UNK, shared=trick == "shared")
+        masks = candidates.allowed if candidates.allowed is not None else [slice(None)] * len(DOCUMENTS)
+        listed = [candidates.words[mask].tolist() for mask in masks]
+    dictionary = remove_copy_tail(make_dictionary(tail=6))
+    vocabulary = OutputVocabulary.from_source(tokens, dictionary, pointer, candidates)
+    return vocabulary._replace(by_column=by_column), listed
+
+
+def search_id_of(word, number, vocabulary, listed):
+    """The search id of a word in the summary of a document, by a loop, or UNK for a word that cannot be produced."""
+    if word >= KNOWN:
+        own = slots_of(DOCUMENTS[number])
+        if vocabulary.slots is None or word not in own:
+            return UNK
+        return own.index(word) + (len(vocabulary.candidates) if vocabulary.by_column else KNOWN)
+    if not vocabulary.by_column:
+        return word
+    return vocabulary.candidates.words.tolist().index(word) if word in listed[number] else UNK
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+@pytest.mark.parametrize("trick", ["shared", "own"])
+@pytest.mark.parametrize("pointer", [False, True])
+def test_search_ids_are_those_of_a_loop_and_lead_back(pointer, trick, by_column):
+    vocabulary, listed = make_vocabulary(pointer, trick, by_column)
+    got = vocabulary.convert_to_search_ids(SUMMARIES)
+    expected = [
+        [search_id_of(word, number, vocabulary, listed) for word in summary]
+        for number, summary in enumerate(SUMMARIES.tolist())
+    ]
+    assert got.tolist() == expected
+    words = [
+        [word if found != UNK else UNK for word, found in zip(*rows)] for rows in zip(SUMMARIES.tolist(), expected)
+    ]
+    assert vocabulary.convert_to_dictionary_ids(got).tolist() == words
+    for number, ids in enumerate(got):
+        assert vocabulary.convert_to_dictionary_ids(ids, number).tolist() == words[number]
+    assert vocabulary.convert_to_known_ids(got).tolist() == [
+        [word if word < KNOWN else UNK for word in row] for row in words
+    ]
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+@pytest.mark.parametrize("trick", ["off", "shared", "own"])
+def test_words_that_a_summary_cannot_contain_are_omitted(trick, by_column):
+    vocabulary, listed = make_vocabulary(trick=trick, by_column=by_column and trick != "off")
+    words = torch.tensor([7, 45, UNK, 30, 44, 43])
+    for number in range(len(DOCUMENTS)):
+        expected = [
+            search_id_of(word, number, vocabulary, listed)
+            for word in words.tolist()
+            if word == UNK or (word in listed[number] if word < KNOWN else word in slots_of(DOCUMENTS[number]))
+        ]
+        assert vocabulary.convert_words_to_search_ids(words, number).tolist() == expected
+
+
+def test_scores_move_from_columns_to_the_ids_of_the_search():
+    vocabulary, _ = make_vocabulary(trick="shared")
+    words, slots = vocabulary.candidates.words.tolist(), 2
+    scores = torch.randn(3, 2, len(words) + slots)
+    found = vocabulary.reindex_by_search_id(scores)
+    assert found.shape == (3, 2, KNOWN + slots)
+    assert torch.equal(found[:, :, words], scores[:, :, : len(words)])
+    assert torch.equal(found[:, :, KNOWN:], scores[:, :, len(words) :])
+    missing = [word for word in range(KNOWN) if word not in words]
+    assert missing and found[:, :, missing].eq(-torch.inf).all()
+    assert vocabulary._replace(by_column=True).reindex_by_search_id(scores) is scores
+    assert make_vocabulary(trick="off")[0].reindex_by_search_id(scores) is scores
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+def test_another_models_scores_are_added_to_words_and_that_of_the_unknown_word_to_slots(by_column):
+    vocabulary, _ = make_vocabulary(trick="shared", by_column=by_column)
+    words = vocabulary.candidates.words.tolist() if by_column else list(range(KNOWN))
+    scores, known = torch.randn(3, 2, len(words) + 2), torch.randn(3, 2, KNOWN + 1)
+    expected = scores.clone()
+    for column in range(len(words) + 2):
+        expected[:, :, column] += known[:, :, words[column] if column < len(words) else UNK]
+    vocabulary.add_known_scores(scores, known)
+    assert torch.equal(scores, expected)
+
+
+def test_all_tensors_move_to_another_device():
+    vocabulary, _ = make_vocabulary()
+    moved = vocabulary.to("meta")
+    for before, after in ((vocabulary.slots, moved.slots), (vocabulary.candidates, moved.candidates)):
+        tensors = [name for name, value in vars(before).items() if isinstance(value, torch.Tensor)]
+        assert tensors and all(getattr(after, name).device.type == "meta" for name in tensors)
+        assert all(getattr(before, name).device.type == "cpu" for name in tensors)
+    plain, _ = make_vocabulary(pointer=False, trick="off")
+    assert plain.to("meta") == plain == plain.select(torch.tensor([1]))
+
+
+def test_documents_keep_their_lists_of_words_when_they_are_selected():
+    vocabulary, listed = make_vocabulary(by_column=True)
+    chosen = vocabulary.select(torch.tensor([2, 0]))
+    for row, number in enumerate((2, 0)):
+        words = chosen.candidates.words[chosen.candidates.allowed[row]].tolist()
+        assert words == listed[number]
+    assert torch.equal(chosen.slots.slot_words, vocabulary.slots.slot_words[[2, 0]])
+
+
+def test_special_symbols_are_never_copied_and_lists_of_words_make_the_softmax_narrower():
+    dictionary = remove_copy_tail(make_dictionary(tail=6))
+    special = [dictionary.bos(), dictionary.pad(), dictionary.eos()]
+    tokens = torch.tensor([[5, special[0], 46, special[1], 6, special[2]]])
+    candidates = CandidateWords(tokens, 9, KNOWN, 4, UNK, shared=True)
+    slots = OutputVocabulary.from_source(tokens, dictionary, True, candidates).slots
+    assert slots.copyable.tolist() == [[True, False, True, False, True, False]]
+    columns = [candidates.words.tolist().index(word) for word in (5, 6)]
+    width = len(candidates)
+    assert slots.word_columns.tolist() == [[columns[0], width, columns[1]]]
+    assert slots.softmax_width == width and slots.output_width == width + 1
+    bound = OutputVocabulary.from_source(tokens, dictionary, True, bounded=True).slots
+    assert bound.output_width == KNOWN + 1, "a CPU does not need the upper bound"
