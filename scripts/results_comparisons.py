@@ -6,7 +6,7 @@ scripts/results_page.py writes the results to docs/results.md.
 import functools
 import json
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -78,6 +78,7 @@ CLAIMS = (
     Claim("this project", "ETADS is better than fairseq's pointer-generator", "etads", "transformer_pointer"),
     Claim("this project", "ETADS is better than a recurrent pointer-generator", "etads", "pg_coverage"),
 )
+
 OTHERS = {
     "transformer_words": "fairseq's transformer on words",
     "transformer_bpe": "fairseq's transformer on subwords",
@@ -105,6 +106,7 @@ PLANNED = {
     "sumpubmed_recipe": list_comparative_claims(*TRAINED, "lead-120-words", systems=("etads", "etads_content")),
 }
 """The comparisons planned in docs/protocol.md. On other corpora, all CLAIMS are tested."""
+
 UNKNOWN = "unknown words"
 
 
@@ -182,6 +184,16 @@ def read_documents(results: Path, corpus: str, documents: int) -> TestDocuments:
     return TestDocuments(assign_family_indices(names), ~np.isin(splits, ("valid", "test", "seen")))
 
 
+def select_unseen_documents(results: Path, corpus: str, chosen: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+    """Select the documents in ``chosen``, a mask (documents,), that are unseen.
+
+    Returns their families (n,), numbered from 0, and their mask (documents,).
+    """
+    families, unseen = read_documents(results, corpus, len(chosen))
+    selected = unseen & chosen
+    return np.unique(families[selected], return_inverse=True)[1], selected
+
+
 def count_training_runs(records: Sequence[Record]) -> float:
     """Return the number of training runs, or infinity for an extract, which has the same scores with every seed."""
     return np.inf if records[0]["system"].startswith(("lead-", "oracle-", "textrank-", "lexrank-")) else len(records)
@@ -238,12 +250,11 @@ def compare_systems(results: Path, records: Dict[str, Records]) -> List[Comparis
 
 def _test_claim(results: Path, claim: Claim, corpus: str, first: List[Record], second: List[Record]) -> Comparison:
     """Test a claim with all training runs of both systems on the unseen documents in a corpus."""
-    families, unseen = read_documents(results, corpus, len(first[0]["f1"]["rouge1"]))
-    families = np.unique(families[unseen], return_inverse=True)[1]
+    every = np.ones(len(first[0]["f1"]["rouge1"]), dtype=bool)
+    families, unseen = select_unseen_documents(results, corpus, every)
     several = min(count_training_runs(first), count_training_runs(second)) >= SEEDS
-    extract = (
-        count_training_runs(second) == np.inf
-    )  # it is compared as if each run of the first system had been compared with it
+    # An extract is compared as if each run of the first system had been compared with it.
+    extract = count_training_runs(second) == np.inf
     of_second = get_rouge_scores(second * len(first) if extract else second)
     scores = compute_system_differences(get_rouge_scores(first)[:, unseen], of_second[:, unseen], families, several)
     likelihood = None
@@ -287,9 +298,8 @@ def split_documents_by_length(systems: Records) -> Dict[str, np.ndarray]:
         f"{low + 1} to {high} words": (words > low) & (words <= high),
         f"more than {high} words": words > high,
     }
-    return {
-        name: part for name, part in parts.items() if part.any()
-    }  # long references are truncated, so a part can be empty
+    # Long references are truncated, so a part can be empty.
+    return {name: part for name, part in parts.items() if part.any()}
 
 
 def split_documents_by_unknown_words(systems: Records) -> Dict[str, np.ndarray]:

@@ -32,6 +32,7 @@ from results_comparisons import (
     get_rouge_scores,
     read_documents,
     read_records,
+    select_unseen_documents,
     split_documents_by_length,
     split_documents_by_unknown_words,
 )
@@ -294,9 +295,7 @@ def make_stratum_row(
 ) -> List[Any]:
     """Return the row for a comparison on the chosen documents that are unseen. ``chosen`` is a mask (documents,)."""
     first, second = (systems[system] for system in pair)
-    families, unseen = read_documents(results, corpus, len(chosen))
-    part = unseen & chosen
-    families = np.unique(families[part], return_inverse=True)[1]
+    families, part = select_unseen_documents(results, corpus, chosen)
     several = min(len(first), len(second)) >= SEEDS
     *_, mean = compute_system_differences(
         get_rouge_scores(first)[:, part], get_rouge_scores(second)[:, part], families, several

@@ -5,7 +5,7 @@ integers.
 """
 
 import threading
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
@@ -135,6 +135,11 @@ OUTPUT_BLOCK = 4096
 """Number of words in each block of :class:`BlockedOutputProjection`."""
 
 
+def divide_into_blocks(words: int) -> List[Tuple[int, int]]:
+    """Return the start and the end of each block of a vocabulary with the given number of words."""
+    return [(start, min(start + OUTPUT_BLOCK, words)) for start in range(0, words, OUTPUT_BLOCK)]
+
+
 class BlockedOutputProjection(nn.Module):
     """An output projection that processes the vocabulary in blocks and reuses the result tensor.
 
@@ -153,9 +158,7 @@ class BlockedOutputProjection(nn.Module):
         super().__init__()
         self.out_features = len(weight)
         self._weight, self._bias, self._make = weight.detach(), None if bias is None else bias.detach(), make
-        starts = range(0, len(weight), OUTPUT_BLOCK)
-        ends = [min(start + OUTPUT_BLOCK, len(weight)) for start in starts]
-        self.ranges = list(zip(starts, ends))
+        self.ranges = divide_into_blocks(len(weight))
         self.blocks = nn.ModuleList(
             make(weight.detach()[a:b], None if bias is None else bias.detach()[a:b]) for a, b in self.ranges
         )

@@ -21,9 +21,8 @@ from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from ..kernels import cpu as kernels
-from ..kernels import packed_weights
 from ..kernels.linear import is_plain_linear, iterate_normalised_weights, remove_weight_normalisation
-from ..kernels.packed_weights import BlockedOutputProjection, Int8Linear, PackedLinear
+from ..kernels.packed_weights import BlockedOutputProjection, Int8Linear, PackedLinear, divide_into_blocks
 from ..kernels.precision import keeps_float32
 from ..layers.embedding import SharedTableOutput
 from ..layers.encoder_attention import (
@@ -182,8 +181,8 @@ def _count_products_per_step(decoder: nn.Module) -> Tuple[Tuple[Tuple[int, int],
     for layer in decoder.modules():
         if isinstance(layer, (nn.Linear, OutputLayer, SharedTableOutput)):
             outputs, inputs = layer.weight.shape
-            for start in range(0, outputs, packed_weights.OUTPUT_BLOCK):
-                size = (min(packed_weights.OUTPUT_BLOCK, outputs - start), inputs)
+            for start, end in divide_into_blocks(outputs):
+                size = (end - start, inputs)
                 counts[size] = counts.get(size, 0) + 1
     return tuple(sorted(counts.items()))
 

@@ -130,6 +130,8 @@ def test_attention_weights_are_as_exact_as_fused_attention(dtype, size):
     try:
         fused = (scaled_dot_product_attention(q, k, v) - exact).abs()
     except RuntimeError as error:  # torch 2.13 with ATEN_CPU_CAPABILITY=default on a processor with AMX
+        if "pack_vnni2 is only supported when avx512 is supported" not in str(error):
+            raise
         pytest.skip(str(error))
     found = (torch.matmul(attention_weights(q, k).to(dtype), v) - exact).abs()
     assert found.max() <= 2 * fused.max() and found.mean() <= 2 * fused.mean()

@@ -9,7 +9,13 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+import torch
 from documented import ROOT
+from folders import make_run
+from omegaconf import OmegaConf, open_dict
+from test_likelihood import write_subset
+
+from fairseq_etads.training.losses import SummarizationNLLConfig
 
 SCRIPTS = sorted(path.stem for path in (ROOT / "benchmarks").glob("bench_*.py"))
 DELEGATING = {"bench_long_documents": "bench_training_step.main"}
@@ -70,7 +76,7 @@ def run(module, monkeypatch, output, script, *arguments, **constants):
     bench = module(script)
     for name, value in constants.items():
         monkeypatch.setattr(bench, name, value)
-    monkeypatch.setattr(sys, "argv", [f"benchmarks/{script}.py", "--output", str(output), *arguments])
+    monkeypatch.setattr(sys, "argv", [f"benchmarks/{script}.py", "--output", str(output), *map(str, arguments)])
     bench.main()
     return json.loads(output.read_text(encoding="utf-8"))
 
@@ -148,3 +154,74 @@ def test_ctranslate2_counts_with_its_better_instructions(module, monkeypatch):
     runs = report["runs, compared with the first system"]["together"]
     assert runs["ctranslate2 float32 (AVX2)"]["ratio of medians"] == 2.0
     assert runs["ctranslate2 float32"]["ratio of medians"] == 1.0
+
+
+DOCUMENTS, SUMMARIES = [[5, 6, 7], [8, 9], [10, 11, 12, 13]] * 4, [[5], [9, 8], [10, 12]] * 4
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("work") / "run"
+    make_run(folder, "pg_coverage")
+    for split in ("train", "test"):
+        write_subset(folder / "prepared" / "bin", split, DOCUMENTS, SUMMARIES)
+    return folder
+
+
+def test_rules_of_stopping_are_compared(module, monkeypatch, tmp_path, work):
+    record = run(module, monkeypatch, tmp_path / "record.json", "bench_stopping", "--work", work, "--documents", 3)
+    rows = {(row["score"], row["longest"], row["early_stopping"]) for row in record["rows"]}
+    assert len(rows) == len(record["rows"]) == 18
+    for row in record["rows"]:
+        assert 1 <= row["steps"] <= row["hypotheses"] and row["seconds"] > 0
+        assert row["early_stopping"] != "fairseq" or row["better"] == row["worse"] == 0
+
+
+def test_number_formats_of_a_trained_model_are_compared(module, monkeypatch, tmp_path, work):
+    record = run(
+        module,
+        monkeypatch,
+        tmp_path / "record.json",
+        "bench_trained",
+        "--work",
+        work,
+        "--documents",
+        3,
+        "--runs",
+        1,
+        "--formats",
+        "fp32",
+    )
+    assert record["measured"]["runs"] == 1 and record["rows"]
+
+
+def add_training_options(checkpoint, target):
+    """Copy a checkpoint with the options of its criterion, optimiser and learning rate, as fairseq-train saves them."""
+    state = torch.load(checkpoint, weights_only=False)
+    cfg = state["cfg"]
+    with open_dict(cfg):
+        cfg.criterion = {
+            **OmegaConf.to_container(OmegaConf.structured(SummarizationNLLConfig)),
+            "_name": "summarization_nll",
+        }
+        cfg.optimizer = {"_name": "sgd", "lr": [1.0], "momentum": 0.0, "weight_decay": 0.0}
+        cfg.lr_scheduler = {"_name": "fixed", "lr": [1.0], "warmup_updates": 0, "force_anneal": None, "lr_shrink": 0.1}
+    torch.save(state, target)
+
+
+def test_a_step_with_rewards_is_compared_and_divided_into_parts(module, monkeypatch, tmp_path, work):
+    trained = work / "trained.pt"
+    add_training_options(work / "checkpoints" / "checkpoint_best.pt", trained)
+    given = ["--data", work / "prepared" / "bin", "--checkpoint", trained]
+    small = ["--runs", 2, "--tokens", 12, "--longest", 4, "--threads", 1, "--profile"]
+    record = run(module, monkeypatch, tmp_path / "record.json", "bench_reward_step", *given, *small)
+    parts = record["CPU seconds of each part of a training step with rewards, on one thread"]
+    assert sum(seconds for part, seconds in parts.items() if part != "step") <= parts["step"]
+    assert parts["likelihood's pass"] > 0
+
+
+def test_preparation_is_timed(module, monkeypatch, tmp_path):
+    record = run(
+        module, monkeypatch, tmp_path / "record.json", "bench_prepare", "--documents", 10, "--runs", 2, "--jobs", 1
+    )
+    assert all(milliseconds > 0 for milliseconds in record["processor, ms for a document: sentences, words"])
