@@ -6,6 +6,6 @@ copy the document for each hypothesis in the beam. This module only exports the 
 """
 
 from .search.generator import SummaryGenerator
-from .search.penalties import coverage_penalty, length_penalty
+from .search.hypotheses import coverage_penalty, length_penalty
 
 __all__ = ["SummaryGenerator", "coverage_penalty", "length_penalty"]

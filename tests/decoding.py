@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from helpers import EOS, PAD, make_batch, make_model, make_task
 
-from fairseq_etads.search.penalties import HypothesisScorer
+from fairseq_etads.search.hypotheses import HypothesisScorer
 
 TASK = make_task()
 DICTIONARY = TASK.target_dictionary

@@ -9,8 +9,28 @@ from typing import Any, Callable, List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from . import cpu
+
+_optimizer_steps = 0
+
+
+def _count_optimizer_step(*_: Any) -> None:
+    global _optimizer_steps
+    _optimizer_steps += 1
+
+
+register_optimizer_step_post_hook(_count_optimizer_step)
+
+
+def count_optimizer_steps() -> int:
+    """Return how many steps torch's optimisers have taken in this process since this module was imported.
+
+    Packed weights must be created again after a step. The version counters of parameters do not record these steps,
+    because fairseq's optimisers modify ``parameter.data``.
+    """
+    return _optimizer_steps
 
 
 class PackedLinear(nn.Linear):

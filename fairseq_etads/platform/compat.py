@@ -26,7 +26,6 @@ from typing import Any, Callable, Iterator, List, NoReturn, Optional, Tuple
 from unittest import mock
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from .deferred_imports import speed_up_fairseq_import
 
@@ -601,26 +600,6 @@ def install_patches() -> None:
     if iterators.BackgroundConsumer is not _StoppableLoader:
         iterators.BackgroundConsumer = _StoppableLoader
         atexit.register(_stop_loaders)
-
-
-_optimizer_steps = 0
-
-
-def _count_optimizer_step(*_: Any) -> None:
-    global _optimizer_steps
-    _optimizer_steps += 1
-
-
-register_optimizer_step_post_hook(_count_optimizer_step)
-
-
-def count_optimizer_steps() -> int:
-    """Return how many steps torch's optimisers have taken in this process since this module was imported.
-
-    The version counters of parameters do not record these steps, because fairseq's optimisers modify
-    ``parameter.data``.
-    """
-    return _optimizer_steps
 
 
 def skips_overflowing_updates(optimizer: Any) -> bool:

@@ -30,12 +30,7 @@ from .progress import OnStep, StepAttention, find_best_hypotheses
 from .search_rules import SearchStep, SourceLengths, check_minimum_length, make_search_rules
 from .settings import SearchSettings, SpecialTokens
 from .shortlisting import convert_to_search_ids, find_batch_candidates
-from .strategies import (
-    compute_widest_beam,
-    convert_constraints_to_search_ids,
-    copy_strategy_for_search,
-    keeps_beam_order,
-)
+from .strategies import SamplingWithGreedyHypothesis, convert_constraints_to_search_ids, copy_strategy_for_search
 from .terms import ActiveTerm, SearchTerm, TermBatch, compute_largest_gain
 
 STEPS_BETWEEN_LOOKS = 4
@@ -135,27 +130,39 @@ class BeamSearch:
         self.terms: List[ActiveTerm] = [term for term in begun if term is not None]
         self.prefix = None if request.prefix_tokens is None else self._convert_prefix(request.prefix_tokens)
         self.sample_ids = torch.arange(self.documents, device=self.device)
-        ids = sample.get("id")
-        numbers: Sequence[int] = range(self.documents)
-        if isinstance(ids, Tensor) and isinstance(request.strategy, fairseq_search.PrefixConstrainedBeamSearch):
-            numbers = ids.tolist()
-        self.strategy = copy_strategy_for_search(request.strategy, self.vocabulary, numbers, self.device)
-        packed = convert_constraints_to_search_ids(
-            request.constraints,
-            request.strategy,
-            self.vocabulary,
-            request.dictionary,
-            request.special,
-            limits,
-            unknown_allowed=settings.unk_penalty < math.inf,
-        )
-        self.packed_constraints = packed  # for the strategy, which reads them on the CPU
+        self.strategy = request.strategy
+        self.packed_constraints: Optional[Tensor] = None  # for the strategy, which reads them on the CPU
+        if request.constraints is not None or not self.is_plain:
+            self._adapt_strategy(request)
+        packed = self.packed_constraints
         self.constraints = None if packed is None else packed.to(self.device)
         end_counts = any(term.end_always_counts for term in self.terms)
         self.rules = make_search_rules(settings, self.special, min(limits), end_counts)
         # Progress reports must not include finished documents.
         looks_always = self.device.type == "cpu" or self.on_step is not None
         self.steps_between_looks = 1 if looks_always else STEPS_BETWEEN_LOOKS
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether the search always selects the best extensions. fairseq's strategy then has no state."""
+        return type(self.strategy) is fairseq_search.BeamSearch
+
+    def _adapt_strategy(self, request: SearchRequest) -> None:
+        """Copy the strategy for this search, and convert the constraints on the summaries for it."""
+        ids = request.sample.get("id")
+        numbers: Sequence[int] = range(self.documents)
+        if isinstance(ids, Tensor) and isinstance(request.strategy, fairseq_search.PrefixConstrainedBeamSearch):
+            numbers = ids.tolist()
+        self.strategy = copy_strategy_for_search(request.strategy, self.vocabulary, numbers, self.device)
+        self.packed_constraints = convert_constraints_to_search_ids(
+            request.constraints,
+            request.strategy,
+            self.vocabulary,
+            request.dictionary,
+            request.special,
+            self.limits,
+            unknown_allowed=self.settings.unk_penalty < math.inf,
+        )
 
     def _compute_length_limits(self) -> List[int]:
         """Return the maximum number of tokens in each summary, not counting the end symbol."""
@@ -201,7 +208,7 @@ class BeamSearch:
         settings = self.settings
         start = torch.full((self.documents, settings.beam_size, 1), self.start, device=self.device)
         lprobs, attention = self.ensemble.score_next_words(start, first=True)
-        beam = compute_widest_beam(self.strategy, settings.beam_size, lprobs.size(-1))
+        beam = _compute_widest_beam(self.strategy, settings.beam_size, lprobs.size(-1))
         longest = self.max_len + 1  # including the end symbol
         self.live = ActiveHypotheses(self.documents, beam, longest, self.start, self.device, settings.keep_attention)
         by_score = settings.early_stopping != "fairseq"
@@ -251,7 +258,7 @@ class BeamSearch:
             ended = words.eq(self.special.eos)
         else:
             ended = fillers
-        if not keeps_beam_order(self.strategy):
+        if not _keeps_beam_order(self.strategy):
             log_probs = log_probs.masked_fill(ended, -math.inf)  # finished hypotheses have no continuation
         stuck = log_probs.amax(1).eq(-math.inf)
         self._finish_hypotheses(step, extensions, ended_now, stuck, cost)
@@ -358,7 +365,7 @@ class BeamSearch:
         live, beam = self.live, self.live.beam
         if getattr(self.strategy, "needs_src_lengths", False):
             self.strategy.set_src_lengths(self.source.lengths)
-        if type(self.strategy) is not fairseq_search.BeamSearch:
+        if not self.is_plain:
             words_so_far = live.tokens[:, :, : step + 1].flatten(0, 1)
             lprobs = lprobs.expand(-1, beam, -1).contiguous()  # the first step is computed for only one beam
             sums = live.log_probs[:, :, :step]
@@ -446,3 +453,18 @@ class BeamSearch:
             longest = self.max_len + 1 if self.same_length else (self.longest + 1).clamp(min=step + 2)
         bound = self.scoring.compute_upper_bound(log_probs, step + 2, longest, cost, lengths, gain)
         return worst >= bound.amax(1)
+
+
+def _compute_widest_beam(strategy: Any, beam: int, width: int) -> int:
+    """Return the largest possible beam size, up to ``beam``, for distributions over V + K = ``width`` words."""
+    beam = min(beam, width - 1)  # the padding symbol is never chosen
+    if isinstance(strategy, (fairseq_search.LexicallyConstrainedBeamSearch, fairseq_search.DiverseSiblingsSearch)):
+        beam = min(beam, (width - 1) // 2)  # these two strategies select 2 * beam words from a single hypothesis
+    if isinstance(strategy, fairseq_search.DiverseBeamSearch):
+        beam -= beam % strategy.num_groups
+    return max(1, beam)
+
+
+def _keeps_beam_order(strategy: Any) -> bool:
+    """Return whether each hypothesis keeps its beam slot. Finished hypotheses then cannot reappear in other slots."""
+    return isinstance(strategy, (fairseq_search.Sampling, SamplingWithGreedyHypothesis))

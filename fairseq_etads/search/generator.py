@@ -24,10 +24,9 @@ from ..vocabulary.shortlist import Shortlist
 from . import source_words
 from .beam_search import BeamSearch, SearchRequest
 from .encoder_cache import EncodedBatch
-from .hypotheses import Results
+from .hypotheses import HypothesisScorer, Results
 from .inference import InferenceModel
 from .language_model import LanguageModelTerm
-from .penalties import HypothesisScorer
 from .progress import OnStep
 from .search_rules import check_minimum_length
 from .settings import SearchSettings, SpecialTokens
@@ -54,7 +53,7 @@ class SummaryGenerator:
         terms: additional search terms, which are applied after the terms of the language model and the options. See
             docs/extending.md.
         options: the other options of :class:`~fairseq_etads.search.settings.SearchSettings` and
-            :class:`~fairseq_etads.search.penalties.HypothesisScorer`.
+            :class:`~fairseq_etads.search.hypotheses.HypothesisScorer`.
 
     Attributes:
         settings: the values of all options, including default values that depend on the models.

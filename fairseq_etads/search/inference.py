@@ -22,7 +22,13 @@ from torch.nn.utils import skip_init
 
 from ..kernels import cpu as kernels
 from ..kernels.linear import is_plain_linear, iterate_normalised_weights, remove_weight_normalisation
-from ..kernels.packed_weights import BlockedOutputProjection, Int8Linear, PackedLinear, divide_into_blocks
+from ..kernels.packed_weights import (
+    BlockedOutputProjection,
+    Int8Linear,
+    PackedLinear,
+    count_optimizer_steps,
+    divide_into_blocks,
+)
 from ..kernels.precision import keeps_float32
 from ..layers.embedding import SharedTableOutput
 from ..layers.encoder_attention import (
@@ -34,9 +40,8 @@ from ..layers.encoder_attention import (
     split_heads,
 )
 from ..layers.recurrent import OutputLayer
-from ..platform import compat
+from ..platform.option_checks import check_option_choice
 from .options import INFER_DTYPES
-from .penalties import check_option_choice
 
 
 class DocumentAttention(nn.Module):
@@ -401,7 +406,7 @@ class InferenceModel:
         # Loading a checkpoint replaces tensors or modifies them in place, which increments their version counter.
         # Tensors that were created in inference mode have no such counter.
         versions = [(x.data_ptr(), -1 if x.is_inference() else x._version) for x in self.model.parameters()]
-        now = (compat.count_optimizer_steps(), versions)
+        now = (count_optimizer_steps(), versions)
         with self._lock:
             if self._copy is None or now != self._made_of:
                 self._copy = _make_inference_copy(self.model, self.infer_dtype)

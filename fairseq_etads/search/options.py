@@ -309,6 +309,23 @@ def format_value_error(name: str, value: Any) -> str:
     return f"{format_option_name(name)} {written}: choose {wanted}" if wanted else ""
 
 
+def check_options(settings: Any) -> None:
+    """Raise ValueError if a field of a settings dataclass has an invalid value."""
+    for option in fields(settings):
+        value = getattr(settings, option.name)
+        if option.name in BY_SETTING:
+            # a tuple has already been parsed from text and needs no further check
+            problem = "" if isinstance(value, tuple) else format_value_error(BY_SETTING[option.name], value)
+        else:
+            is_right = option.type not in (bool, int) or (
+                isinstance(value, Integral) and isinstance(value, bool) == (option.type is bool)
+            )
+            kind = "True or False" if option.type is bool else "a whole number"
+            problem = "" if is_right else f"--{option.name.replace('_', '-')} {value!r}: choose {kind}"
+        if problem:
+            raise ValueError(problem)
+
+
 def find_option_without_effect(
     given: Mapping[str, Any], present: Mapping[str, Any], has_pointer: Optional[bool]
 ) -> str:

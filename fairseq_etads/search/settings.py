@@ -8,8 +8,8 @@ from fairseq import search as fairseq_search
 
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import count_known_words
-from .options import SYSTEMS, DecodingOptions, FairseqOptions
-from .penalties import HypothesisScorer, check_options
+from .hypotheses import HypothesisScorer
+from .options import SYSTEMS, DecodingOptions, FairseqOptions, check_options
 from .terms import parse_term_option
 
 _SCORING_OPTIONS = tuple(field.name for field in fields(HypothesisScorer))

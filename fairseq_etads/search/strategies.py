@@ -15,8 +15,8 @@ from fairseq import search as fairseq_search
 from fairseq.token_generation_constraints import pack_constraints, unpack_constraints
 from torch import Tensor
 
+from ..platform.option_checks import check_option_choice
 from ..vocabulary.output import OutputVocabulary
-from .penalties import check_option_choice
 from .settings import SpecialTokens
 
 CONSTRAINTS = ("ordered", "unordered")
@@ -277,21 +277,6 @@ def check_strategy(strategy: Any, beam: int, words: int) -> None:
             raise ValueError(f"--diverse-beam-groups {strategy.num_groups}: choose a divisor of --beam, {beam}")
     elif isinstance(strategy, fairseq_search.LexicallyConstrainedBeamSearch):
         check_option_choice("--constraints", strategy.representation, CONSTRAINTS)
-
-
-def keeps_beam_order(strategy: Any) -> bool:
-    """Return whether each hypothesis keeps its beam slot. Finished hypotheses then cannot reappear in other slots."""
-    return isinstance(strategy, (fairseq_search.Sampling, SamplingWithGreedyHypothesis))
-
-
-def compute_widest_beam(strategy: Any, beam: int, width: int) -> int:
-    """Return the largest possible beam size, up to ``beam``, for distributions over V + K = ``width`` words."""
-    beam = min(beam, width - 1)  # the padding symbol is never chosen
-    if isinstance(strategy, (fairseq_search.LexicallyConstrainedBeamSearch, fairseq_search.DiverseSiblingsSearch)):
-        beam = min(beam, (width - 1) // 2)  # these two strategies select 2 * beam words from a single hypothesis
-    if isinstance(strategy, fairseq_search.DiverseBeamSearch):
-        beam -= beam % strategy.num_groups
-    return max(1, beam)
 
 
 def copy_strategy_for_search(

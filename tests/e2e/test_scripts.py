@@ -42,7 +42,7 @@ def test_help_teaches_and_unknown_options_are_refused(name, tmp_path):
 def test_the_mutation_script_teaches_and_refuses_in_words(tmp_path):
     command = [sys.executable, str(SCRIPTS / "mutation_testing.py")]
     output = run_command([*command, "--help"], cwd=tmp_path).stdout
-    assert "scripts/mutation_testing.py [options]" in output and "search/penalties" in output
+    assert "scripts/mutation_testing.py [options]" in output and "search/hypotheses" in output
     for options, words in (
         (["layers"], "layers: choose among kernels/focus, attention,"),
         (["--jobs", "0"], "--jobs 0: choose 1"),

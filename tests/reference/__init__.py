@@ -271,13 +271,13 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "Wu et al., 14: length",
             "length_penalty",
-            "search.penalties.length_penalty",
+            "search.hypotheses.length_penalty",
             "search/test_penalties.py::test_length_penalty",
         ),
         Equation(
             "Wu et al., 14: coverage",
             "coverage_penalty",
-            "search.penalties.coverage_penalty",
+            "search.hypotheses.coverage_penalty",
             "search/test_penalties.py::test_coverage_penalty_ignores_padding",
         ),
         Equation(
@@ -289,7 +289,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "docs/decoding.md, the bound of an unfinished hypothesis",
             "best_possible_score",
-            "search.penalties.HypothesisScorer",
+            "search.hypotheses.HypothesisScorer",
             "search/test_stopping.py::test_a_document_ends_as_soon_as_the_rule_lets_it",
         ),
         Equation(

@@ -14,8 +14,8 @@ from fairseq_etads import Summarizer
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.option_checks import Bounds
 from fairseq_etads.search import call_options, options
+from fairseq_etads.search.hypotheses import HypothesisScorer
 from fairseq_etads.search.options import DECLARED, DecodingOptions, FairseqOptions, FolderOptions
-from fairseq_etads.search.penalties import HypothesisScorer
 from fairseq_etads.search.settings import SearchSettings
 from fairseq_etads.summarizer.folder.decoding_defaults import set_decoding_defaults
 from fairseq_etads.training.options import SummarizationConfig

@@ -7,7 +7,8 @@ import reference
 import torch
 
 from fairseq_etads.generation import coverage_penalty, length_penalty
-from fairseq_etads.search.penalties import HypothesisScorer, check_option_choice
+from fairseq_etads.platform.option_checks import check_option_choice
+from fairseq_etads.search.hypotheses import HypothesisScorer
 
 
 @pytest.mark.parametrize("kind", ["avg", "wu"])

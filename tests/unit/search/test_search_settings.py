@@ -14,7 +14,7 @@ from helpers import make_task
 from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.search.penalties import HypothesisScorer
+from fairseq_etads.search.hypotheses import HypothesisScorer
 from fairseq_etads.search.settings import SearchSettings
 from fairseq_etads.training.options import SummarizationConfig
 
