@@ -40,7 +40,7 @@ TESTS = {
     ],
     "layers/pointer": ["test_pointer.py"],
     "training/losses": ["test_criterions.py", "test_criterion_choice.py"],
-    "search/hypotheses": ["test_penalties.py", "test_stopping.py"],
+    "search/hypotheses": ["test_penalties.py", "test_hypotheses.py"],
     "search/search_rules": ["test_rule_steps.py", "test_blocking.py", "test_rules.py"],
     "vocabulary/candidates": ["test_candidates.py", "test_output_vocabulary.py"],
     "vocabulary/output": ["test_output_vocabulary.py", "test_batch_vocab.py"],

@@ -41,12 +41,9 @@ class CandidateWords:
             ids, min(limit, known_words), min(specials, known_words)
         )  # (B,) or (1,)
         if texts.device.type == "cpu":
-            on_some_list = int(frequent.max())  # all ids below this number are on at least one list
-            rare = ids[ids >= on_some_list].unique()
-            self.words = torch.cat([torch.arange(on_some_list, device=texts.device), rare])
-        else:  # the same result, but the CPU waits for the GPU only once instead of three times
-            listed = torch.arange(known_words, device=texts.device) < frequent.max()
-            self.words = listed.index_fill(0, ids.flatten(), True).nonzero().flatten()
+            self.words = self._join_lists(ids, frequent)
+        else:
+            self.words = self._join_lists_on_gpu(ids, frequent, known_words)
         self.allowed: Optional[Tensor] = None
         if len(ids) > 1:
             # the list of a text contains its own number of frequent words and the words of the text
@@ -70,6 +67,18 @@ class CandidateWords:
         )  # number of distinct words in the text below each cutoff
         together = cuts + distinct[:, -1:] - own_below
         return specials + (together >= limit).int().argmax(dim=1)
+
+    @staticmethod
+    def _join_lists(ids: Tensor, frequent: Tensor) -> Tensor:
+        """Return the ids (C,) of the words on any list: the ids below the maximum of ``frequent``, and ``ids``."""
+        count = int(frequent.max())
+        return torch.cat([torch.arange(count, device=ids.device), ids[ids >= count].unique()])
+
+    @staticmethod
+    def _join_lists_on_gpu(ids: Tensor, frequent: Tensor, known_words: int) -> Tensor:
+        """Return the result of :meth:`_join_lists`. The CPU waits for the GPU only once instead of three times."""
+        listed = torch.arange(known_words, device=ids.device) < frequent.max()
+        return listed.index_fill(0, ids.flatten(), True).nonzero().flatten()
 
     def __len__(self) -> int:
         return len(self.words)

@@ -1,6 +1,4 @@
-"""BeamState and the selection of extensions: documents held once, the past without copies, the best of many words."""
-
-import math
+"""BeamState: documents are held once, and the past of each beam is the past of its ancestors."""
 
 import pytest
 import torch
@@ -9,7 +7,6 @@ from decoding import DICTIONARY, make_sample, sharpened
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels import beam_state
 from fairseq_etads.layers.encoder_attention import make_contiguous
-from fairseq_etads.search.hypotheses import find_top_values
 
 
 def test_documents_are_held_once(monkeypatch, documents):
@@ -62,15 +59,3 @@ def test_keys_keep_their_layout_when_documents_leave():
     assert [tensor.stride()[-2:] for tensor in tensors.values()] == [(1, 5), (4, 1)]
     for tensor in tensors.values():
         torch.testing.assert_close(tensor, x[stay], rtol=0, atol=0)
-
-
-def test_the_best_of_a_wide_distribution():
-    x = torch.randn(3, 4, 5003).round(decimals=3)
-    offset = torch.randn(3, 4, 1)
-    values, index = find_top_values(x, 20, offset)
-    want = (x + offset).flatten(1).topk(20).values
-    torch.testing.assert_close(values, want, rtol=0, atol=0)
-    torch.testing.assert_close((x + offset).flatten(1).gather(1, index), want, rtol=0, atol=0)
-    x[0] = -math.inf
-    x[0, 2, 5001] = 1.0
-    assert find_top_values(x, 20, offset)[1][0, 0] == 2 * 5003 + 5001

@@ -42,6 +42,29 @@ def test_reading_twice_is_the_default_kind():
     assert coverage_penalty(torch.tensor([2.5, 0.5]), 2.0).item() == 3.0
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"normalize_scores": False}, {"length_penalty_type": "wu", "len_penalty": 0.7}]
+)
+@pytest.mark.parametrize("gain", [0.0, 0.5, math.inf])
+def test_each_document_can_have_its_own_greatest_length(options, gain):
+    """A bound with a tensor of lengths equals the bounds of the documents one by one."""
+    scoring = HypothesisScorer(**{"length_penalty_beta": 4.0, **options})
+    log_probs = torch.tensor([[-1.0, -9.5, -math.inf], [-3.0, -2.5, -0.5], [-4.0, -1.0, -7.0]])
+    longest = torch.tensor([3, 12, 40])
+    together = scoring.compute_upper_bound(log_probs, 3, longest, None, None, gain)
+    assert together.dtype == log_probs.dtype and not together.isnan().any()
+    for document, most in enumerate(longest.tolist()):
+        alone = scoring.compute_upper_bound(log_probs[document : document + 1], 3, most, None, None, gain)
+        torch.testing.assert_close(together[document], alone[0])
+        for value, bound in zip(log_probs[document].tolist(), together[document].tolist()):
+            scores = [
+                (value + gain * (length - 2)) / scoring.compute_length_penalty(length) for length in range(3, most + 1)
+            ]
+            # the words that are gained may all come, and the summary be as short as possible
+            least = -math.inf if value == -math.inf else max(scores)
+            assert bound >= least - 1e-5 and (gain or bound == pytest.approx(least, rel=1e-5))
+
+
 def test_scoring_takes_the_coverage_of_real_words():
     coverage = torch.tensor([[[2.5, 0.5, 3.0]]])
     mask = torch.tensor([[False, False, True]])

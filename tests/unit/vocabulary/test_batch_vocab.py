@@ -148,6 +148,27 @@ def test_a_batch_without_documents_or_words_has_no_slots():
     assert bare.output_width == 6 and bare.word_columns.tolist() == [[0], [0]]
 
 
+def test_with_bounds_no_value_is_read_from_a_gpu():
+    """Tensors on the device "meta" have shapes but no values, so reading one would fail."""
+    ids = torch.full((3, 5), 4, device="meta")
+    vocabulary = BatchVocab(ids, 6, bounded=True, **SPECIALS)
+    assert vocabulary.output_width == 6 + 5
+    assert vocabulary.slot_words.shape == vocabulary.word_columns.shape == vocabulary.is_word.shape == (3, 5)
+    tensors = [value for value in vars(vocabulary).values() if isinstance(value, torch.Tensor)]
+    assert len(tensors) == 7 and all(value.device == ids.device for value in tensors)
+    with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
+        BatchVocab(ids, 6, **SPECIALS)
+
+
+def test_everything_is_on_the_device_of_the_documents():
+    """Tensors are not created on the default device, here another one: torch would refuse to mix the two."""
+    ids = torch.tensor([[5, 8, 2], [9, 4, 9]])
+    with torch.device("meta"):
+        vocabulary = BatchVocab(ids, 6, **SPECIALS)
+    assert vocabulary.slot_words.tolist() == [[8], [9]]
+    assert vocabulary.is_word.tolist() == [[True, True], [True, True]]
+
+
 def test_words_are_numbered_on_the_device_of_the_ids():
     ids = torch.zeros(2, 5, dtype=torch.long, device="meta")
     numbers, counts = number_by_first_occurrence(ids, ids.eq(0))

@@ -41,6 +41,15 @@ def test_lists_of_their_own_are_those_of_the_loop(seed, limit):
     assert found.words.tolist() == sorted(together)
 
 
+@pytest.mark.parametrize("frequent", [[4], [7, 30, 12], [SIZE]])
+def test_lists_are_joined_on_a_gpu_as_on_a_cpu(frequent):
+    ids, frequent = random_texts(0, rows=3).clamp(max=SIZE - 1), torch.tensor(frequent)
+    expected = sorted({*range(int(frequent.max())), *ids.flatten().tolist()})
+    with torch.device("meta"):  # tensors are not created on the default device
+        assert CandidateWords._join_lists(ids, frequent).tolist() == expected
+        assert CandidateWords._join_lists_on_gpu(ids, frequent, SIZE).tolist() == expected
+
+
 def test_special_symbols_keep_their_numbers_and_columns_lead_back():
     found = CandidateWords(random_texts(0), 12, SIZE, SPECIALS, UNK, shared=True)
     count = len(found)

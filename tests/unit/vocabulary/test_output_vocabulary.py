@@ -200,3 +200,7 @@ def test_special_symbols_are_never_copied_and_lists_of_words_make_the_softmax_na
     assert slots.softmax_width == width and slots.output_width == width + 1
     bound = OutputVocabulary.from_source(tokens, dictionary, True, bounded=True).slots
     assert bound.output_width == KNOWN + 1, "a CPU does not need the upper bound"
+    on_gpu = OutputVocabulary.from_source(tokens.to("meta"), dictionary, True, bounded=True).slots
+    assert on_gpu.output_width == KNOWN + tokens.shape[1]
+    with pytest.raises((RuntimeError, NotImplementedError), match="meta"):  # the actual number is read
+        OutputVocabulary.from_source(tokens.to("meta"), dictionary, True)

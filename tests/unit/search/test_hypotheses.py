@@ -1,0 +1,344 @@
+"""Active and finished hypotheses and their best extensions, compared with loops over documents and beams."""
+
+import math
+from typing import Any, Dict, List
+
+import pytest
+import torch
+
+from fairseq_etads.search.hypotheses import (
+    ActiveHypotheses,
+    Extensions,
+    FinishedHypotheses,
+    find_best_extensions,
+    find_top_values,
+    gather_beams,
+    group_hypotheses_by_last_words,
+    recombine_extensions,
+)
+
+CPU, EOS, NONE = torch.device("cpu"), 2, -math.inf
+
+
+def generator_of(seed):
+    return torch.Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize(
+    "documents,beam,width,k", [(3, 4, 5003, 20), (2, 1, 1024, 1), (2, 1, 1023, 1), (1, 3, 40, 6), (1, 1, 300, 20)]
+)
+def test_the_largest_values_are_found_in_blocks(documents, beam, width, k):
+    """1,024 words are eight blocks, the fewest that are searched for one value; 1,023 are sorted directly."""
+    generator = generator_of(0)
+    x = torch.randn(documents, beam, width, generator=generator).round(decimals=3)
+    offset = torch.randn(documents, beam, 1, generator=generator)
+    with torch.device("meta"):  # tensors are not created on the default device
+        values, index = find_top_values(x, k, offset)
+    want = (x + offset).flatten(1).sort(dim=1, descending=True).values[:, :k]
+    torch.testing.assert_close(values, want, rtol=0, atol=0)
+    torch.testing.assert_close((x + offset).flatten(1).gather(1, index), want, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("place", [0, 127, 128, 255, 4991, 4992, 5002])
+@pytest.mark.parametrize("beam", [0, 3])
+def test_the_only_possible_word_is_found_anywhere(place, beam):
+    """Blocks end after 128 words, and 4,992 words are in complete blocks."""
+    x = torch.full((2, 4, 5003), NONE)
+    x[1, beam, place] = 1.0
+    x[0, 3 - beam, 5002 - place] = -1.0
+    values, index = find_top_values(x, 20, torch.zeros(2, 4, 1))
+    assert values[:, 0].tolist() == [-1.0, 1.0] and values[:, 1:].eq(NONE).all()
+    assert index[:, 0].tolist() == [(3 - beam) * 5003 + 5002 - place, beam * 5003 + place]
+
+
+@pytest.mark.parametrize("costs", [None, (0.0, 3.0, 0.5), (0.0, math.inf, 0.5)])
+@pytest.mark.parametrize("width", [9, 3000])
+def test_the_best_extensions_are_those_of_a_loop(costs, width):
+    generator = generator_of(1)
+    lprobs = torch.randn(4, 3, width, generator=generator)
+    lprobs[0, :, 4:] = lprobs[1] = NONE
+    before = torch.randn(4, 3, generator=generator)
+    cost = None if costs is None else torch.tensor(costs).expand(4, 3)
+    found = find_best_extensions(lprobs, before, 6, cost)
+    for document in range(4):
+        candidates = [
+            (
+                float(before[document, beam] - (0.0 if costs is None else costs[beam]) + lprobs[document, beam, word]),
+                float(before[document, beam] + lprobs[document, beam, word]),
+                word,
+                beam,
+            )
+            for beam in range(3)
+            for word in range(width)
+            if lprobs[document, beam, word] > NONE and (costs is None or costs[beam] < math.inf)
+        ]
+        best = sorted(candidates, reverse=True)[:6]
+        columns = [column[document].tolist() for column in found]
+        assert list(zip(*columns))[: len(best)] == [
+            (pytest.approx(score, abs=1e-5), pytest.approx(log_prob, abs=1e-5), word, beam)
+            for score, log_prob, word, beam in best
+        ]
+        for scores in columns[:2]:
+            assert scores[len(best) :] == [NONE] * (6 - len(best))
+
+
+def test_hypotheses_are_grouped_by_their_last_words():
+    tokens = torch.tensor([[[2, 5, 6, 7], [2, 6, 6, 7], [3, 5, 6, 7], [2, 5, 7, 7]]])
+    expected = {0: [0, 0, 0, 0], 1: [0, 0, 0, 0], 2: [0, 0, 0, 3], 3: [0, 1, 0, 3], 4: [0, 1, 2, 3], 9: [0, 1, 2, 3]}
+    assert {words: group_hypotheses_by_last_words(tokens, words)[0].tolist() for words in expected} == expected
+
+
+@pytest.mark.parametrize("words", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_recombined_extensions_are_those_of_a_loop(words, seed):
+    """Of the extensions with the same last words only the best is kept, but all that end are."""
+    documents, beam, width, count = 5, 4, 6, 8
+    generator = generator_of(seed)
+    lprobs = torch.randn(documents, beam, width, generator=generator)
+    lprobs[0, :, 4:] = NONE
+    lprobs[1, :, EOS] += 3
+    tokens = torch.randint(4, width, (documents, beam, 3), generator=generator)
+    before = torch.randn(documents, beam, generator=generator)
+    asked = []
+
+    def best(n):
+        asked.append(n)
+        return find_best_extensions(lprobs, before, n)
+
+    most = beam * width - 1
+    found = recombine_extensions(best, tokens, words, EOS, count, most)
+    every = find_best_extensions(lprobs, before, most)
+    assert asked[0] <= most
+    for document in range(documents):
+        kept, seen = [], set()
+        for score, _, word, parent in zip(*(column[document].tolist() for column in every)):
+            last = (*tokens[document, parent].tolist(), word)[-words:]
+            if score > NONE and (word == EOS or last not in seen):
+                kept.append((score, score, word, parent))
+                seen.add(last)
+        rows = list(zip(*(column[document].tolist() for column in found)))
+        assert len(rows) == count
+        assert rows[: len(kept)] == kept[:count]
+        assert all(row[:2] == (NONE, NONE) for row in rows[len(kept) :])
+
+
+def test_no_more_extensions_are_looked_at_than_necessary():
+    """Two hypotheses of a document end with the same word, so twice as many extensions are enough."""
+    tokens = torch.tensor([[[2, 5], [2, 6], [2, 5], [2, 7]], [[2, 4], [2, 5], [2, 6], [2, 7]]])
+    asked = []
+
+    def best(n):
+        asked.append(n)
+        scores = torch.arange(n, 0, -1.0).expand(2, n)
+        return Extensions(scores, scores, torch.arange(n).expand(2, n) + 10, torch.zeros(2, n, dtype=torch.long))
+
+    for most in (100, 7):
+        found = recombine_extensions(best, tokens, 2, EOS, 4, most)
+        assert found.words.tolist() == [[10, 11, 12, 13]] * 2
+    assert asked == [8, 7]
+
+
+def test_on_a_gpu_no_value_is_read_to_look_at_fewer_extensions():
+    """Tensors on the device "meta" have shapes but no values, so reading one would fail."""
+    asked = []
+
+    def best(n):
+        asked.append(n)
+        scores = torch.zeros(2, n, device="meta")
+        return Extensions(scores, scores, scores.long(), scores.long())
+
+    tokens = torch.zeros(2, 3, 5, dtype=torch.long, device="meta")
+    found = recombine_extensions(best, tokens, 2, EOS, 4, 100)
+    assert asked == [4 * 3]
+    assert all(column.shape == (2, 4) and column.device == tokens.device for column in found)
+
+
+def test_fewer_extensions_than_asked_for():
+    scores = torch.tensor([[3.0, 2.0]])
+    given = Extensions(scores, scores, torch.tensor([[5, 5]]), torch.tensor([[0, 1]]))
+    found = recombine_extensions(lambda n: given, torch.tensor([[[2, 6], [2, 6]]]), 2, EOS, 4, 2)
+    assert [column.tolist() for column in found] == [[[3.0, NONE]], [[3.0, NONE]], [[5, 5]], [[0, 1]]]
+
+
+def test_active_hypotheses_begin_empty():
+    with torch.device("meta"):  # tensors are not created on the default device
+        live = ActiveHypotheses(2, 3, 4, EOS, CPU, keep_ancestors=True)
+    assert live.beam == 3
+    assert live.tokens.tolist() == [[[EOS] * 5] * 3] * 2
+    assert live.log_probs.tolist() == [[[0.0] * 4] * 3] * 2
+    assert live.ancestors.tolist() == [[[0] * 4] * 3] * 2 and not live.ancestors.is_floating_point()
+    assert live.used_up.tolist() == [[False] * 3] * 2 and live.used_up.dtype == torch.bool
+    assert live.decided.tolist() == [False] * 2 and live.decided.dtype == torch.bool
+    assert live.batch_rows.tolist() == [0, 1]
+    assert live.coverage is None
+    assert ActiveHypotheses(2, 3, 4, EOS, CPU, keep_ancestors=False).ancestors is None
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_hypotheses_grow_like_lists(recorded):
+    """Words, sums, ancestors and coverage are those of lists that are copied; documents that leave change no others."""
+    documents, beam, longest = 3, 4, 5
+    generator = generator_of(2)
+    live = ActiveHypotheses(documents, beam, longest, EOS, CPU, keep_ancestors=recorded)
+    if recorded:
+        live.coverage = torch.rand(documents, beam, 6, generator=generator)
+    live.used_up[1, 2] = live.decided[2] = True
+    coverage = None if live.coverage is None else live.coverage.tolist()
+    lists: List[List[Dict[str, Any]]] = [
+        [{"tokens": [EOS], "log_probs": [], "ancestors": [], "beam": beam} for beam in range(4)] for _ in range(3)
+    ]
+    for step in range(longest):
+        parents = torch.randint(0, beam, (len(lists), beam), generator=generator)
+        words = torch.randint(4, 9, (len(lists), beam), generator=generator)
+        sums = torch.randn(len(lists), beam, generator=generator)
+        live.extend(step, parents, words, sums)
+        for document, old in enumerate(lists):
+            lists[document] = [
+                {
+                    "tokens": [*old[parent]["tokens"], word],
+                    "log_probs": [*old[parent]["log_probs"], value],
+                    "ancestors": [*old[parent]["ancestors"], parent],
+                    "beam": old[parent]["beam"],
+                }
+                for parent, word, value in zip(*(x[document].tolist() for x in (parents, words, sums)))
+            ]
+        if step == 2:
+            live.keep_documents(torch.tensor([0, 2]))
+            del lists[1]
+            coverage = coverage and [coverage[0], coverage[2]]
+            assert live.batch_rows.tolist() == [0, 2]
+            assert live.decided.tolist() == [False, True] and not live.used_up.any()
+        for document, rows in enumerate(lists):
+            assert live.tokens[document, :, : step + 2].tolist() == [row["tokens"] for row in rows]
+            assert live.log_probs[document, :, : step + 1].tolist() == [row["log_probs"] for row in rows]
+            if not recorded:
+                assert live.ancestors is None and live.coverage is None
+                continue
+            assert live.ancestors[document, :, : step + 1].tolist() == [row["ancestors"] for row in rows]
+            assert live.coverage[document].tolist() == [coverage[document][row["beam"]] for row in rows]
+
+
+def add_randomly(done, steps, documents, beam, seed, scores=None):
+    """Add hypotheses step by step; returns those that ended, by document, in the order in which they were added."""
+    generator = generator_of(seed)
+    ended = [[] for _ in range(documents)]
+    for length in range(1, steps + 1):
+        rows = torch.tensor([row for row in range(documents) if row != length % documents])  # one has left for a step
+        n = len(rows)
+        ends = torch.rand(n, beam, generator=generator) < 0.5
+        score = torch.randn(n, beam, generator=generator) if scores is None else scores.expand(n, beam)
+        tokens = torch.randint(4, 9, (n, beam, length), generator=generator)
+        sums = torch.randn(n, beam, length, generator=generator)
+        ancestors = torch.randint(0, beam, (n, beam, length), generator=generator)
+        done.add(rows, ends, score, tokens, sums, ancestors)
+        for place, row in enumerate(rows.tolist()):
+            ended[row] += [
+                {"score": float(score[place, i]), "tokens": tokens[place, i], "sums": sums[place, i]}
+                for i in range(beam)
+                if ends[place, i]
+            ]
+        counts = done.count_finished(torch.arange(documents)).tolist()
+        assert counts == [min(len(found), done.size) for found in ended]
+    return ended
+
+
+@pytest.mark.parametrize("by_score", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_finished_hypotheses_are_the_best_or_the_first(by_score, seed):
+    """Results are sorted by their scores; ``positional_scores`` are the differences of the sums."""
+    with torch.device("meta"):  # tensors are not created on the default device
+        done = FinishedHypotheses(4, 3, 5, CPU, by_score)
+    ended = add_randomly(done, 5, 4, 2, seed)
+    results = done.collect_results()
+    assert len(results) == 4
+    for found, hypotheses in zip(results, ended):
+        kept = sorted(hypotheses, key=lambda one: -one["score"])[:3] if by_score else hypotheses[:3]
+        kept.sort(key=lambda one: -one["score"])
+        assert [float(one["score"]) for one in found] == [one["score"] for one in kept]
+        for one, wanted in zip(found, kept):
+            assert one["tokens"].tolist() == wanted["tokens"].tolist() and one["tokens"].dtype == torch.int64
+            torch.testing.assert_close(one["positional_scores"].cumsum(0), wanted["sums"])
+            assert one["alignment"].numel() == one["attention"].numel() == 0
+
+
+@pytest.mark.parametrize("by_score", [True, False])
+@pytest.mark.parametrize("score", [NONE, math.nan])
+def test_impossible_hypotheses_are_results(score, by_score):
+    """A hypothesis with probability 0 precedes missing ones, and its steps are impossible, not NaN."""
+    done = FinishedHypotheses(1, 3, 4, CPU, by_score)
+    rows, tokens = torch.tensor([0]), torch.tensor([[[4, 5, EOS], [6, 7, EOS]]])
+    sums = torch.tensor([[[-1.0, NONE, NONE], [-1.0, -2.0, -3.0]]])
+    done.add(rows, torch.tensor([[True, True]]), torch.tensor([[score, -1e30]]), tokens, sums, None)
+    (found,) = done.collect_results()
+    by_tokens = {tuple(one["tokens"].tolist()): one for one in found}
+    assert by_tokens.keys() == {(4, 5, EOS), (6, 7, EOS)}
+    assert by_tokens[4, 5, EOS]["positional_scores"].tolist() == [-1.0, NONE, NONE]
+    assert by_tokens[6, 7, EOS]["positional_scores"].tolist() == [-1.0, -1.0, -1.0]
+    if score == NONE:
+        assert [one["tokens"][0].item() for one in found] == [6, 4]
+    done.add(rows, torch.tensor([[True, True]]), torch.tensor([[5.0, 4.0]]), tokens + 10, sums, None)
+    assert done.length.gt(0).all()
+    if by_score:
+        assert [float(one["score"]) for one in done.collect_results()[0]] == [5.0, 4.0, pytest.approx(-1e30)]
+
+
+def test_nothing_is_kept_of_hypotheses_that_have_not_ended():
+    done = FinishedHypotheses(2, 2, 3, CPU, True)
+    done.add(
+        torch.tensor([1]),
+        torch.tensor([[False, False]]),
+        torch.tensor([[1.0, 2.0]]),
+        torch.full((1, 2, 2), 7),
+        torch.zeros(1, 2, 2),
+        None,
+    )
+    assert done.collect_results() == [[], []]
+    assert done.score.eq(NONE).all() and done.length.eq(0).all()
+
+
+def test_attention_is_that_of_the_ancestors():
+    """Step t of a hypothesis has the weights of the beam that it continued, also after other documents have left."""
+    documents, beam, length, width = 3, 2, 4, 5
+    generator = generator_of(5)
+    done = FinishedHypotheses(documents, beam, length + 1, CPU, True)
+    weights = []
+    for step in range(length):
+        rows = torch.arange(documents) if step < 2 else torch.tensor([0, 2])
+        size = beam if step else 1  # in the first step, there is only one beam
+        attention = torch.rand(len(rows), size, width, generator=generator)
+        done.record_attention(rows, attention)
+        weights.append(dict(zip(rows.tolist(), attention)))
+    rows = torch.tensor([0, 2])
+    ancestors = torch.randint(0, beam, (2, beam, length), generator=generator)
+    tokens, sums = torch.full((2, beam, length), 7), torch.zeros(2, beam, length)
+    done.add(rows, torch.ones(2, beam, dtype=torch.bool), torch.tensor([[2.0, 1.0]] * 2), tokens, sums, ancestors)
+    with torch.device("meta"):  # tensors are not created on the default device
+        results = done.collect_results()
+    assert results[1] == []
+    for place, row in enumerate(rows.tolist()):
+        for rank, found in enumerate(results[row]):
+            assert found["attention"].shape == (width, length)
+            for step in range(length):
+                parent = min(int(ancestors[place, rank, step]), len(weights[step][row]) - 1)
+                assert found["attention"][:, step].tolist() == weights[step][row][parent].tolist()
+
+
+def test_attention_of_a_single_step():
+    done = FinishedHypotheses(1, 1, 3, CPU, True)
+    done.record_attention(torch.tensor([0]), torch.tensor([[[0.25, 0.75]]]))
+    done.add(
+        torch.tensor([0]),
+        torch.tensor([[True]]),
+        torch.zeros(1, 1),
+        torch.tensor([[[EOS]]]),
+        torch.zeros(1, 1, 1),
+        None,
+    )
+    assert done.collect_results()[0][0]["attention"].tolist() == [[0.25], [0.75]]
+
+
+def test_entries_of_beams_are_gathered():
+    x = torch.arange(24.0).view(2, 3, 4)
+    parents = torch.tensor([[2, 0, 0, 1], [1, 1, 2, 0]])
+    assert gather_beams(x, parents).tolist() == [[x[b, p].tolist() for p in parents[b]] for b in range(2)]
+    assert gather_beams(x[:, :, 0], parents).tolist() == [[float(x[b, p, 0]) for p in parents[b]] for b in range(2)]
