@@ -39,10 +39,9 @@ from fairseq_etads.text.json_files import ORIGIN, ORIGINAL, SIDES, SPLITS, read_
 from fairseq_etads.text.words import SENTENCE_MARK
 
 from .corpus_options import add_shared_options, check_options, copy_standard_input_to_file
-from .near_duplicates import LIST, find_near_duplicates, summarise_near_duplicates
+from .near_duplicates import LIST, count_repeated_documents, find_near_duplicates, summarise_near_duplicates
 from .processes import map_in_order
 from .readers import READERS, Reader
-from .repeated_documents import count_repeated_documents
 
 DESCRIPTION = f"""\
 Convert a raw corpus to TEXT/{{train,valid,test}}.{{source,target}}, the input of etads-prepare: one document or
@@ -235,6 +234,12 @@ class SplitWriter:
         return about
 
 
+def list_kept_files(args: argparse.Namespace) -> List[str]:
+    """Return the names from BESIDE that were requested. The options exist only for some corpora."""
+    kept = {ORIGINAL: getattr(args, "keep_original", False), ORIGIN: getattr(args, "keep_origin", False)}
+    return [name for name in BESIDE if kept[name]]
+
+
 def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[str, Any]:
     """Write the files of a split, and return the statistics about the split for report.json.
 
@@ -249,7 +254,7 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
     total = reader.count_raw_documents(split)
     reader.counts.clear()
     with contextlib.ExitStack() as stack:
-        beside = [name for name in BESIDE if getattr(args, f"keep_{name}", False)]
+        beside = list_kept_files(args)
         writer = SplitWriter(args.out, split, stack, args.train_references, beside)
         shown = stack.enter_context(tqdm(desc=split, unit=" documents", total=total, disable=None))
         start = (reader, split, options, args.skip_bad)
@@ -396,7 +401,7 @@ def _build_splits(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
             )
         about = write_split(reader, split, args)
         inputs.verify_unchanged()
-        beside = [f"source.{name}" for name in BESIDE if getattr(args, f"keep_{name}", False)]
+        beside = [f"source.{name}" for name in list_kept_files(args)]
         further = [f"target.{number}" for number in range(1, about["references"])]
         made = sorted(f"{split}.{end}" for end in (*SIDES, *beside, *further))
         about["files"] = {name: compute_sha256(out / name) for name in made}

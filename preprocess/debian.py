@@ -334,8 +334,10 @@ def _check_options(options: argparse.Namespace) -> None:
     chosen = [n for n, default, _ in NUMBERS if getattr(options, n) != default]
     if options.sample and (options.translation or options.packages or options.lists or chosen):
         raise InputError("--sample is ready-made: combine it only with --out and --force")
-    for side in ("source", "target"):
-        low, high = getattr(options, f"min_{side}_words"), getattr(options, f"max_{side}_words")
+    for side, low, high in (
+        ("source", options.min_source_words, options.max_source_words),
+        ("target", options.min_target_words, options.max_target_words),
+    ):
         if low > high:
             raise InputError(f"--min-{side}-words {low} is more than --max-{side}-words {high}")
 

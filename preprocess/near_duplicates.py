@@ -1,11 +1,11 @@
-"""Find near-duplicate documents within a split or across splits, using MinHash from the datasketch package.
+"""Count repeated documents and find near-duplicate documents within a split or across splits.
 
-Each document is represented by the set of all sequences of SHINGLE consecutive words, lower-cased and without
-punctuation. The similarity between two documents is the Jaccard similarity of these sets, i.e. the number of sequences
-that occur in both documents, divided by the number of sequences that occur in at least one of them. MinHash (Broder
-1997) estimates the similarity from PERMUTATIONS hash values per document, with a standard error of at most 0.044.
-Locality-sensitive hashing determines which documents are compared, so that time and memory are proportional to the
-number of documents. Each document requires about 10 KB.
+Near-duplicates are found with MinHash from the datasketch package. Each document is represented by the set of all
+sequences of SHINGLE consecutive words, lower-cased and without punctuation. The similarity between two documents is the
+Jaccard similarity of these sets, i.e. the number of sequences that occur in both documents, divided by the number of
+sequences that occur in at least one of them. MinHash (Broder 1997) estimates the similarity from PERMUTATIONS hash
+values per document, with a standard error of at most 0.044. Locality-sensitive hashing determines which documents are
+compared, so that time and memory are proportional to the number of documents. Each document requires about 10 KB.
 """
 
 import argparse
@@ -43,6 +43,36 @@ QUOTED = 120
 """Number of characters that are quoted from each document."""
 
 _WORD = re.compile(r"\w+")
+
+
+def count_repeated_documents(text: Path, splits: Sequence[str], repeated: bool = False) -> Dict[str, Dict[str, int]]:
+    """For each split, count the documents that have already occurred in the same split or in an earlier split.
+
+    Documents are compared by 8-byte hashes of their lines in TEXT/SPLIT.source, so each document requires 8 bytes of
+    memory. Empty lines are ignored. The probability that any two different documents out of a million have the same
+    hash is less than 1 in 20 million.
+
+    Args:
+        repeated: whether each training document is repeated on consecutive lines, one line for each of its reference
+            summaries. These repetitions are not counted as duplicates.
+    """
+    found: Dict[str, Dict[str, int]] = {}
+    known: Dict[str, np.ndarray] = {}
+    for split in splits:
+        hashes = np.fromiter(_iterate_hashes(text / f"{split}.source", repeated and split == "train"), dtype=np.uint64)
+        known[split] = np.unique(hashes)
+        found[split] = {"duplicates": len(hashes) - len(known[split])}
+        for other in splits[: splits.index(split)]:
+            found[split][f"also in {other}"] = int(np.isin(hashes, known[other]).sum())
+    return found
+
+
+def _iterate_hashes(path: Path, skip_repeated: bool) -> Iterator[int]:
+    previous = ""
+    for line in read_lines(path):
+        if line and not (skip_repeated and line == previous):
+            yield int.from_bytes(hashlib.blake2b(line.encode(), digest_size=8).digest(), "little")
+        previous = line
 
 
 def parse_similarity(text: str) -> float:
@@ -152,7 +182,7 @@ def find_near_duplicates(text: Path, splits: Sequence[str], similarity: float, j
     """Compare all documents in the files TEXT/SPLIT.source, and write a list of near-duplicates to TEXT/LIST.
 
     Among identical documents, only the first one is compared. Identical documents are counted by
-    :func:`.overlap.count_repeated_documents`.
+    :func:`count_repeated_documents`.
 
     Returns:
         The section of report.json about near-duplicates. It contains the settings and examples. For each split, it also

@@ -195,8 +195,8 @@ def _collect_extractor_files(run: Path, content: Optional[Path], make: Callable[
     Args:
         run: path of the run folder of the extractor.
         content: path of the content model, or None.
-        make: the class :class:`~.summarizer.folder.export.ExportSource`. The caller passes this class so that this
-            function does not have to import it.
+        make: the class :class:`~fairseq_etads.summarizer.folder.export.ExportSource`. The caller passes this class so
+            that this function does not have to import it.
 
     Raises:
         InputError: the run contains no checkpoint or no prepared data.

@@ -181,7 +181,10 @@ def check_writable(option: str, name: Optional[str], *suffixes: str) -> None:
 
 
 def load_scorers(args: argparse.Namespace) -> Dict[str, other_scores.Scorer]:
-    """Load the data and models that the scores in --also require; see :func:`.other_scores.load_scorers`."""
+    """Load the data and models that the scores in --also require.
+
+    See :func:`~fairseq_etads.evaluation.other_scores.load_scorers`.
+    """
 
     def load_entailment(folder: str) -> other_scores.Predictor:
         from ..jobs.nli_training import load_entailment_predictor  # imported here, because it imports torch

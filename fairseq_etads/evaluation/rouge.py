@@ -127,7 +127,7 @@ class RougeSettings:
             (``-f A``).
         byte_limit: maximum number of bytes in each hypothesis and reference (75 in DUC-2004). Longer texts are
             truncated.
-        rouge_home: path of the folder with ROUGE-1.5.5.pl and its data. If None, :mod:`.perl` searches for the
+        rouge_home: path of the folder with ROUGE-1.5.5.pl and its data. If None, :mod:`.perl_rouge` searches for the
             folder.
 
     Raises:

@@ -22,7 +22,7 @@ FIGURES = ("gate", "focus_distance", "focus_scope", "focus_share", "focus_streng
 
 
 class GateInputs(NamedTuple):
-    """The arguments that a layer passes to :func:`saliency_attention`, except for the values.
+    """The arguments that a layer passes to :func:`~fairseq_etads.attention.saliency_attention`, except for the values.
 
     For a description of the arguments, see that function.
     """

@@ -42,8 +42,8 @@ class DecoderCapabilities(NamedTuple):
     """The properties of a decoder that a search needs to know. The default values describe fairseq's own decoders.
 
     Attributes:
-        shares_documents: whether the decoder accepts a :class:`BeamState`. The encoder output then has one row per
-            document, and the summaries have one row per beam.
+        shares_documents: whether the decoder accepts a :class:`~fairseq_etads.kernels.beam_state.BeamState`. The
+            encoder output then has one row per document, and the summaries have one row per beam.
         takes_requests: whether the ``forward`` methods of the decoder and its model accept the argument ``request``, a
             :class:`WordRequest`.
         has_output_vocabulary: whether the decoder has a method ``make_output_vocabulary(src_tokens)``, which returns an
@@ -148,8 +148,8 @@ class DecoderOutput:
     """The output of a decoder for N hypotheses of T words each.
 
     fairseq expects a pair of a tensor and a dictionary. fairseq reads "attn" and "inner_states" from the dictionary,
-    and replaces the tensor with its last step. :meth:`to_fairseq_output` creates such a pair, and :meth:`of` converts
-    it back.
+    and replaces the tensor with its last step. :meth:`to_fairseq_output` creates such a pair, and
+    :meth:`from_fairseq_output` converts it back.
 
     Attributes:
         logits: the logits (N, T, C), or the input (N, T, d) of the output layer if ``words`` is set.
@@ -233,7 +233,10 @@ class PointingDecoder:
     output_layer: Any
 
     def make_output_vocabulary(self, src_tokens: Tensor, bounded: bool = False) -> OutputVocabulary:
-        """Return the output vocabulary for source documents (B, S). For ``bounded``, see :class:`BatchVocab`."""
+        """Return the output vocabulary for source documents (B, S).
+
+        For ``bounded``, see :class:`~fairseq_etads.vocabulary.output.BatchVocab`.
+        """
         return OutputVocabulary.from_source(
             src_tokens, self.dictionary, pointer=self.pointer is not None, bounded=bounded
         )

@@ -63,7 +63,7 @@ def _map_source_to_target_ids(source: Dictionary, target: Dictionary) -> Optiona
 class RecurrentModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDecoderModel):
     """A recurrent encoder-decoder model. The papers' mechanisms are available as options.
 
-    Choose one of :data:`PRESETS` with ``--arch``. See :class:`RecurrentConfig` for the options.
+    Choose one of :data:`PRESETS` with ``--arch``. See :class:`.rnn_options.RecurrentConfig` for the options.
     """
 
     @classmethod

@@ -333,7 +333,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
     def make_output_vocabulary(self, src_tokens: Tensor, bounded: bool = False) -> OutputVocabulary:
         """Return the words that the decoder can generate or copy for the documents (B, S).
 
-        For ``bounded``, see :class:`BatchVocab`.
+        For ``bounded``, see :class:`~fairseq_etads.vocabulary.output.BatchVocab`.
         """
         candidates = self.choose_candidates(src_tokens) if self.large_vocabulary_trick else None
         return OutputVocabulary.from_source(src_tokens, self.dictionary, self.pointer is not None, candidates, bounded)

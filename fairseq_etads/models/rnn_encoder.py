@@ -209,7 +209,9 @@ class RecurrentEncoder(WordEncoder):
     def _encode_words(
         self, src_tokens: Tensor, factors: Optional[Tensor], padding: Tensor, ids: Optional[Tensor]
     ) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
-        """Run the network over the words of the documents. The results are as in :meth:`BidirectionalRNN.forward`.
+        """Run the network over the words of the documents.
+
+        The results are as in :meth:`~fairseq_etads.layers.recurrent.BidirectionalRNN.forward`.
 
         Args:
             src_tokens: the source documents (B, S).

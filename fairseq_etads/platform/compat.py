@@ -1,6 +1,6 @@
 """Patch fairseq and torch. The patches depend on the versions of these packages.
 
-:func:`install` is called when the plugin is imported and when the task is set up. It can be called repeatedly.
+:func:`install_patches` is called when the plugin is imported and when the task is set up. It can be called repeatedly.
 """
 
 import argparse

@@ -3,12 +3,13 @@
 fairseq sets the number of processes to the number of GPUs. On a machine without a GPU, ``torchrun fairseq-train``
 therefore divides by zero, ``--distributed-world-size 2`` does not start any processes, and ``--ddp-backend
 pytorch_ddp`` passes device indices to torch, which raises an error. With ``--cpu`` on a machine with GPUs, fairseq
-starts a worker for each GPU. With ``--bf16``, it expects a TPU. :func:`install` corrects these errors in fairseq-train,
-fairseq-validate and fairseq-generate. These commands import the plugin (``--user-dir``) while parsing their options,
-before they start processes. fairseq-hydra-train imports the plugin too late, so the errors are not corrected there.
+starts a worker for each GPU. With ``--bf16``, it expects a TPU. :func:`install_patches` corrects these errors in
+fairseq-train, fairseq-validate and fairseq-generate. These commands import the plugin (``--user-dir``) while parsing
+their options, before they start processes. fairseq-hydra-train imports the plugin too late, so the errors are not
+corrected there.
 
 fairseq-generate accepts the options ``--num-shards`` and ``--shard-id`` for dividing the work but ignores them. After
-:func:`install`, these options have an effect.
+:func:`install_patches`, these options have an effect.
 """
 
 import contextlib

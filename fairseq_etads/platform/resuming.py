@@ -1,6 +1,6 @@
 """Resume training: store additional state in checkpoints, and apply options that differ from the checkpoint.
 
-:func:`install` is called when fairseq-train loads the plugin.
+:func:`install_patches` is called when fairseq-train loads the plugin.
 """
 
 import argparse

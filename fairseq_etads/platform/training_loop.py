@@ -1,8 +1,8 @@
 """Extend the training loop of fairseq-train.
 
 The functions in this module decide when to validate and when to save checkpoints. They also save a checkpoint when
-training is interrupted, and log a training plan at the start. :func:`install` replaces parts of ``fairseq_cli.train``.
-:mod:`.compat` calls it when fairseq-train is running.
+training is interrupted, and log a training plan at the start. :func:`install_patches` replaces parts of
+``fairseq_cli.train``. :mod:`.compat` calls it when fairseq-train is running.
 """
 
 import contextlib

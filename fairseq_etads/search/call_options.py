@@ -53,7 +53,7 @@ class PerCallOption(NamedTuple):
 
     Attributes:
         declared: the name of the option in ``options.py``.
-        setting: the name of the corresponding field in :class:`SearchSettings`.
+        setting: the name of the corresponding field in :class:`.settings.SearchSettings`.
         kind: the type of the value: int, float, bool or str.
         help: the help text of the option.
         choices: the allowed values, or an empty tuple if the values are not limited to a list. The value None means
@@ -151,8 +151,8 @@ def _find_value_error(name: str, value: Any) -> str:
 def make_search_settings(decoding: Dict[str, Any]) -> Dict[str, Any]:
     """Check decoding options, and convert them to a dictionary of search settings.
 
-    The keys of this dictionary are the field names of :class:`SearchSettings`. Options that are missing are added with
-    the values in :data:`DEFAULTS`.
+    The keys of this dictionary are the field names of :class:`.settings.SearchSettings`. Options that are missing are
+    added with the values in :data:`DEFAULTS`.
 
     Raises:
         InputError: an option is invalid (see :func:`check_options`), or the minimum length exceeds the maximum length.

@@ -30,12 +30,15 @@ class EncoderCache:
         self._encoder_out = _move_to_device(encoder_out, torch.device("cpu"))
 
     def get_decoder_tensors(self, model: Any, device: torch.device) -> Optional[Dict[nn.Module, Dict[str, Tensor]]]:
-        """Return :attr:`BeamState.memory` after the first step, moved to ``device``, or None if it is not cached."""
+        """Return the value of ``BeamState.memory`` after the first step, moved to ``device``.
+
+        Returns None if it is not cached.
+        """
         memory: Optional[Dict[nn.Module, Dict[str, Tensor]]] = _move_to_device(self._memory, device)
         return memory if self._model is model else None
 
     def store_decoder_tensors(self, memory: Dict[nn.Module, Dict[str, Tensor]]) -> None:
-        """Store the value of :attr:`BeamState.memory` after the first step.
+        """Store the value of :attr:`~fairseq_etads.kernels.beam_state.BeamState.memory` after the first step.
 
         The cache must already contain the encoder output of the same model.
         """
@@ -52,9 +55,9 @@ class EncodedBatch:
 
     The first search fills the cache, and later searches read from it.
 
-    Pass the same object to all searches over a batch (:meth:`SummaryGenerator.generate`), and run only one search at a
-    time. If a model of the ensemble is replaced, the outputs of the new model are computed. Do not train a model
-    between the searches.
+    Pass the same object to all searches over a batch (:meth:`.generator.SummaryGenerator.generate`), and run only one
+    search at a time. If a model of the ensemble is replaced, the outputs of the new model are computed. Do not train a
+    model between the searches.
     """
 
     def __init__(self) -> None:

@@ -279,10 +279,10 @@ def _copy_model_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
 
 @torch.no_grad()
 def _join_projections(attention: Any) -> None:
-    """Add a joint layer for queries, keys and values to a self-attention module; see ``self_attention_inputs``.
+    """Add a joint layer for queries, keys and values to a self-attention module.
 
-    In a search, the three separate products are small, so a single joint product is faster. In addition, the inputs of
-    8-bit products are then quantised only once.
+    :func:`project_self_attention_inputs` uses this layer. In a search, the three separate products are small, so a
+    single joint product is faster. In addition, the inputs of 8-bit products are then quantised only once.
     """
     parts = [getattr(attention, name) for name in SELF_ATTENTION_INPUTS]
     if not all(is_plain_linear(part) and part.bias is not None and not keeps_float32(part) for part in parts):

@@ -67,7 +67,7 @@ class SearchStep:
             if all prefixes have ended.
         forced: the boolean mask (B,), True for documents with a word in ``dictated``, or None if ``dictated`` is None.
         decided_against: the boolean mask (B, beam, W) of words that switches exclude; see
-            :attr:`Ensemble.decided_against`.
+            :attr:`.ensemble.Ensemble.decided_against`.
         constraints: the packed constraints (B, n), or None.
         unknown, end: the scores of the unknown word and the end symbol before any rule is applied (B, beam).
     """

@@ -326,8 +326,8 @@ def _format_text_between_tokens(text: str, data: Dict[str, Any]) -> str:
 def _find_next_token(text: str, place: int, token: str) -> Tuple[Optional[int], int]:
     """Return the start and end of a token that directly follows a position in the text, apart from white space.
 
-    The start is None if the token is not found. Unlike :func:`align_tokens`, this function also finds tokens that
-    consist of invisible characters.
+    The start is None if the token is not found. Unlike :func:`~fairseq_etads.text.alignment.align_tokens`, this
+    function also finds tokens that consist of invisible characters.
     """
     following = text[place : place + 100]
     start = place + len(following) - len(following.lstrip())

@@ -90,14 +90,14 @@ def compute_sentence_selection_divergence(
     Args:
         selection: sentence selections from a forward pass, or None if the model does not select sentences.
         sample: the batch. Its entry "sentence_targets" contains the target selections, which are the ``targets`` of
-            :meth:`SentenceSelection.divergence`.
+            :meth:`SentenceSelection.compute_divergence`.
         no_words: dictionary ids of summary tokens that are not words, i.e. the sentence mark, the end symbol and
             padding.
         training: whether the model is being trained.
 
     Returns:
-        The divergences, shape (N,); see :meth:`SentenceSelection.divergence`. The function returns None if the model
-        does not select sentences, or if an evaluation batch contains no target selections.
+        The divergences, shape (N,); see :meth:`SentenceSelection.compute_divergence`. The function returns None if the
+        model does not select sentences, or if an evaluation batch contains no target selections.
 
     Raises:
         ValueError: a training batch contains no target selections.

@@ -307,7 +307,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "docs/decoding.md, consensus",
             "consensus",
-            "search.content.consensus.compute_consensus",
+            "search.content.reranking.compute_consensus",
             "search/test_consensus.py::test_the_consensus_is_the_mean_over_the_others",
         ),
     ],
@@ -537,7 +537,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "rewards",
             "",
-            "systems.rewriting.discounted_returns.compute_step_rewards",
+            "systems.rewriting.criterion.compute_step_rewards",
             "systems/rewriting/test_extractor_rl.py::test_rewards_and_returns_by_hand",
         ),
         Equation(

@@ -1,4 +1,5 @@
-"""Choose decoding options on a validation set with :func:`.tune.tune`. :class:`.store.TrialStore` stores the trials.
+"""Choose decoding options on a validation set with :func:`.tune.tune`.
 
-This ``__init__`` module does not import anything, so that ``etads-tune --help`` does not have to import torch.
+Trials are stored in a :class:`.trial_store.TrialStore`. This ``__init__`` module does not import anything, so that
+``etads-tune --help`` does not have to import torch.
 """

@@ -59,7 +59,10 @@ class TuningRound(NamedTuple):
     seconds: float
 
     def score(self, metric: str) -> float:
-        """Return the mean score, like :meth:`Trial.score`. ``metric`` is ignored, as all rounds use the same metric."""
+        """Return the mean score, like :meth:`.tune.Trial.score`.
+
+        ``metric`` is ignored, because all rounds use the same metric.
+        """
         return self.mean
 
 

@@ -61,7 +61,7 @@ class Trial(NamedTuple):
         return cls(**{**record, "scores": np.array(record["scores"])})
 
     def get_document_scores(self, metric: str) -> np.ndarray:
-        """Return the scores of all documents (n,) for one of :data:`METRICS`."""
+        """Return the scores of all documents (n,) for one of :data:`.choices.METRICS`."""
         if metric == "mean":
             return np.asarray(self.scores.mean(axis=1))
         return np.asarray(self.scores[:, ROUGE_METRICS.index(metric)])
@@ -78,7 +78,7 @@ class Tuning:
     Attributes:
         trials: results of all trials in order.
         space: parameters of the search with their values.
-        metric: metric that is maximised, one of :data:`METRICS`.
+        metric: metric that is maximised, one of :data:`.choices.METRICS`.
         seed: random seed of the search.
         documents, given: number of documents that are summarised in each trial, and number of documents that were
             provided.
@@ -159,7 +159,7 @@ def tune(
             its texts contains no words.
         out: path of the folder for the trials, which is created if it does not exist.
         trials: total number of trials, including trials from earlier calls.
-        metric: metric to maximise, one of :data:`METRICS`.
+        metric: metric to maximise, one of :data:`.choices.METRICS`.
         search, ranges: names of the options to search, and their values; see :func:`make_search_space`.
         most_documents: maximum number of documents. If there are more documents, a random sample is used, which depends
             on ``seed``.

@@ -203,7 +203,7 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
 class ABSModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDecoderModel):
     """The model of attention-based summarisation (ABS).
 
-    Choose one of :data:`PRESETS` with ``--arch``. See :class:`NeuralLanguageModelConfig` for the options.
+    Choose one of :data:`PRESETS` with ``--arch``. See :class:`.options.NeuralLanguageModelConfig` for the options.
 
     Args:
         encoder: the encoder, which computes attention keys and values.

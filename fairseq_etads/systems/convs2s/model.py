@@ -198,7 +198,7 @@ def _count_position_embeddings(positions: int, dictionary: Any) -> int:
 class ConvolutionalModel(PositionEmbeddingModel, EncoderDecoderMixin, FConvModel):
     """A convolutional encoder-decoder model: fairseq's ``fconv`` with an optional pointer.
 
-    Choose one of :data:`PRESETS` with ``--arch``. See :class:`ConvolutionalConfig` for the options.
+    Choose one of :data:`PRESETS` with ``--arch``. See :class:`.options.ConvolutionalConfig` for the options.
     """
 
     def __init__(self, encoder: ConvolutionalEncoder, decoder: ConvolutionalDecoder):

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from fairseq import utils
@@ -12,13 +12,52 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from torch import Tensor
 
-from ...evaluation.rewards import split_sentences
+from ...evaluation.rewards import Text, rouge_l, rouge_n, split_sentences
 from ...layers.decoder_output import unwrap_model
 from ...platform.option_checks import Bounds, check_option_values
 from ...text.words import SENTENCE_MARK
 from .abstractor import Abstractor
-from .discounted_returns import DISCOUNT, compute_discounted_returns, compute_step_rewards, standardise_returns
 from .pointer_network import mask_earlier_selections
+
+DISCOUNT = 0.95
+_SMALLEST = 1e-7
+"""Constant that is added to the standard deviation before dividing by it, so that equal returns become 0."""
+
+
+def compute_step_rewards(rewritten: Text, reference: Text) -> List[float]:
+    """Compute the reward of each step in an episode that ends with the stop action (Chen and Bansal 2018, section 3.1).
+
+    Args:
+        rewritten: the rewritten sentences, in the order of their selection.
+        reference: the sentences of the reference summary.
+
+    Returns:
+        One reward for each sentence, followed by the reward for the stop action. The reward for sentence t is its
+        ROUGE-L F1 against sentence t of the reference summary, or 0 if the reference has fewer sentences. The reward
+        for the stop action is the ROUGE-1 F1 of all rewritten sentences against the whole reference summary.
+    """
+    rewards = [rouge_l([words], [reference[t]]) if t < len(reference) else 0.0 for t, words in enumerate(rewritten)]
+    return [*rewards, rouge_n(rewritten, reference, 1)]
+
+
+def compute_discounted_returns(rewards: Sequence[float], discount: float) -> List[float]:
+    """Compute the return R_t = r_t + discount R_{t+1} for each step of an episode."""
+    returns: List[float] = []
+    for reward in reversed(rewards):
+        returns.append(reward + discount * (returns[-1] if returns else 0.0))
+    return returns[::-1]
+
+
+def standardise_returns(episodes: Sequence[Sequence[float]]) -> List[List[float]]:
+    """Standardise returns to mean 0 and standard deviation 1 over all steps of all episodes.
+
+    The standard deviation is the sample standard deviation, with the number of steps minus 1 in the denominator. A
+    single return becomes 0.
+    """
+    values = [value for episode in episodes for value in episode]
+    mean = sum(values) / max(len(values), 1)
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / max(len(values) - 1, 1))
+    return [[(value - mean) / (deviation + _SMALLEST) for value in episode] for episode in episodes]
 
 
 @dataclass
@@ -48,10 +87,9 @@ class ExtractorRL(FairseqCriterion):
     The method is from Chen and Bansal 2018, section 3.1.
 
     In training, sentences are sampled one by one until the extractor stops, and each sentence is selected at most once.
-    The abstractor rewrites each sentence with greedy search. Then,
-    :func:`~fairseq_etads.systems.rewriting.discounted_returns.compute_step_rewards` compares the rewritten sentences
-    with the reference summary. Let R_t be the discounted returns, standardised to mean 0 and standard deviation 1 over
-    the N steps of the batch, and let b_t be the critic's estimates. The loss is::
+    The abstractor rewrites each sentence with greedy search. Then, :func:`compute_step_rewards` compares the rewritten
+    sentences with the reference summary. Let R_t be the discounted returns, standardised to mean 0 and standard
+    deviation 1 over the N steps of the batch, and let b_t be the critic's estimates. The loss is::
 
         L = -(1/N) Σ_t log P(a_t) (R_t - b_t) + (1/N) Σ_t (b_t - R_t)^2
 
@@ -120,7 +158,8 @@ class ExtractorRL(FairseqCriterion):
         Args:
             extractor: the extractor that selected the sentences.
             tokens: the source documents (B, S).
-            chosen: the indices of the selected candidates (B, T), as returned by :meth:`PointerExtractor.extract`.
+            chosen: the indices of the selected candidates (B, T), as returned by
+            :meth:`.model.PointerExtractor.extract`.
             summaries: the dictionary ids of the reference summaries (B, T').
         """
         abstractor = self._load_abstractor(tokens.device)

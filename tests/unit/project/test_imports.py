@@ -33,7 +33,6 @@ WITHOUT_FAIRSEQ = [
     *("summarizer/explanation.py", "summarizer/explanation_page.py"),
     *("summarizer/folder/config.py", "summarizer/folder/model_card.py"),
     *(f"jobs/tuning/{name}.py" for name in ("choices", "trial_store", "mert")),
-    "systems/rewriting/discounted_returns.py",
 ]
 
 

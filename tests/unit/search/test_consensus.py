@@ -7,7 +7,7 @@ import reference
 from reference.parts import lcs
 from rouge_score import rouge_scorer
 
-from fairseq_etads.search.content.consensus import compute_consensus, compute_similarity
+from fairseq_etads.search.content.reranking import compute_consensus, compute_similarity
 from fairseq_etads.text.subsequences import compute_lcs_length
 
 

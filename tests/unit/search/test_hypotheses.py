@@ -176,7 +176,7 @@ def test_active_hypotheses_begin_empty():
 
 @pytest.mark.parametrize("recorded", [False, True])
 def test_hypotheses_grow_like_lists(recorded):
-    """Words, sums, ancestors and coverage are those of lists that are copied; documents that leave change no others."""
+    """Words, sums, ancestors and coverage are as in lists that are copied; documents that leave change no others."""
     documents, beam, longest = 3, 4, 5
     generator = generator_of(2)
     live = ActiveHypotheses(documents, beam, longest, EOS, CPU, keep_ancestors=recorded)

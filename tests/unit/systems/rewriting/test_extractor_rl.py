@@ -12,8 +12,8 @@ from test_pointer_extractor import DOCUMENTS, LEARNER, MARK, build, learnt, make
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.rewriting import criterion as criterion_module
 from fairseq_etads.systems.rewriting.abstractor import Abstractor
-from fairseq_etads.systems.rewriting.criterion import ExtractorRL
-from fairseq_etads.systems.rewriting.discounted_returns import (
+from fairseq_etads.systems.rewriting.criterion import (
+    ExtractorRL,
     compute_discounted_returns,
     compute_step_rewards,
     standardise_returns,
