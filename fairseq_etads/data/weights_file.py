@@ -4,18 +4,27 @@ The files contain names, shapes and numbers, but no executable code.
 """
 
 import contextlib
+import math
 import os
 import struct
 from pathlib import Path
-from typing import Any, Dict, Iterator
+from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from ..platform.errors import InputError
 
 FLOATS = {"fp32": torch.float32, "fp16": torch.float16}
 """Floating-point dtypes that a weights file may contain, keyed by name."""
+_RANDOM = ("normal_", "uniform_", "kaiming_uniform_")
+"""Methods of tensors and functions of ``torch.nn.init`` that fill a tensor with random numbers.
+
+The other random functions of ``torch.nn.init`` call one of these methods.
+"""
+_CREATING = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn)
+"""Functions that create tensors, except for ``torch.arange``. Their first argument can be the size."""
 
 
 def write_weights(path: Path, tensors: Dict[str, Tensor]) -> None:
@@ -26,6 +35,49 @@ def write_weights(path: Path, tensors: Dict[str, Tensor]) -> None:
     umask = os.umask(0)
     os.umask(umask)
     path.chmod(0o666 & ~umask)  # by default, only the owner can read files that safetensors creates
+
+
+class _ModelBuilding(TorchFunctionMode):
+    """A mode for building a model before its weights are loaded.
+
+    Weights are filled with zeros instead of random numbers. Constants and positions are computed as usual.
+
+    Args:
+        most_numbers: the maximum total size of the tensors that are created. ValueError is raised before this limit is
+            exceeded.
+        most_tensors: the maximum number of times that a tensor is created or filled with random numbers.
+    """
+
+    def __init__(self, most_numbers: int, most_tensors: int):
+        super().__init__()
+        self.numbers_left, self.tensors_left = most_numbers, most_tensors
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Mapping[str, Any]] = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func in _CREATING or func is torch.arange:
+            self._count(_count_numbers(func, args, kwargs))
+        elif getattr(func, "__name__", "") in _RANDOM:
+            self._count(0)  # torch repeats random fills until no number is outside the bounds of trunc_normal_
+            with torch.no_grad():
+                return (args[0] if args else kwargs["tensor"]).zero_()
+        return func(*args, **kwargs)
+
+    def _count(self, numbers: int) -> None:
+        self.numbers_left -= numbers
+        self.tensors_left -= 1
+        if self.numbers_left < 0 or self.tensors_left < 0:
+            raise ValueError("they describe a model that is much larger than the weights file")
+
+
+def _count_numbers(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+    """Return the size of the tensor that a function will create."""
+    if func is torch.arange:
+        start, end, step = [*([0] if len(args) == 1 else []), *args, 1][:3]
+        return math.ceil((end - start) / step)
+    size = kwargs.get("size", args[:1] if func is torch.full else args)
+    return math.prod(size[0] if len(size) == 1 and isinstance(size[0], Sequence) else size)
 
 
 class WeightsFile:
@@ -50,6 +102,16 @@ class WeightsFile:
             names = list(file.keys())
             stored = {name: tuple(file.get_slice(name).get_shape()) for name in names}
         self.shapes = self._restore_tied_weights(stored)
+
+    def limit_model(self) -> _ModelBuilding:
+        """Return a context manager for building a model before its weights are loaded from this file.
+
+        Initial weights are zeros instead of random numbers. ValueError is raised for models that are much larger than
+        the file.
+        """
+        # Building a model also creates tensors that other tensors replace, for example if weights are tied.
+        numbers = sum(map(math.prod, self.shapes.values()))
+        return _ModelBuilding(8 * numbers + 2**24, 20 * len(self.shapes) + 1000)
 
     def check_weights(self, expected: Dict[str, Tensor]) -> None:
         """Raise InputError if the names or shapes in the file differ from the weights in ``expected``."""

@@ -18,7 +18,6 @@ import torch
 import torch.nn.functional as F
 from fairseq.modules import LinearizedConvolution, MultiheadAttention
 from torch import Tensor, nn
-from torch.nn.utils import skip_init
 
 from ..kernels import cpu as kernels
 from ..kernels.linear import is_plain_linear, iterate_normalised_weights, remove_weight_normalisation
@@ -288,9 +287,9 @@ def _join_projections(attention: Any) -> None:
     if not all(is_plain_linear(part) and part.bias is not None and not keeps_float32(part) for part in parts):
         return
     weight = torch.cat([part.weight for part in parts])
-    joint = skip_init(nn.Linear, weight.size(1), len(weight))  # skip_init does not draw random numbers
-    joint.weight.copy_(weight)
-    joint.bias.copy_(torch.cat([part.bias for part in parts]))
+    joint = nn.Linear(weight.size(1), len(weight), device="meta")  # draws no random numbers on this device
+    joint.weight = nn.Parameter(weight)
+    joint.bias = nn.Parameter(torch.cat([part.bias for part in parts]))
     attention.joint_proj = joint
 
 

@@ -84,11 +84,8 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
     weights = WeightsFile(folder / WEIGHTS, config.weights["shared"], ADVICE)
     _check_options(folder, config, weights, is_extractor)
     task = make_task(folder, config)
-    with torch.random.fork_rng(devices=[]):  # building a model draws random numbers for its initial weights
-        # No memory is allocated on the meta device. This is important because config.json may specify any number of
-        # layers.
-        with torch.device("meta"):
-            weights.check_weights(_build_model(folder, config, task).state_dict())
+    # config.json may specify any number of layers, so the size of the model is limited while it is built.
+    with torch.random.fork_rng(devices=[]), weights.limit_model():
         model = _build_model(folder, config, task)
     model.load_state_dict(weights.read_weights(model.state_dict()), strict=True)
     tokenizer = TextTokenizer(
@@ -177,7 +174,7 @@ def make_task(folder: Path, config: FolderConfig) -> SummarizationTask:
 
 
 def _build_model(folder: Path, config: FolderConfig, task: SummarizationTask) -> nn.Module:
-    """Build the model with random initial weights. Raises InputError if the options are invalid."""
+    """Build the model without its weights. Raises InputError if the options are invalid."""
     try:
         model: nn.Module = task.build_model(model_options.make_model_config(config.architecture, config.model))
     # The type of the error depends on which library first reads the invalid option: fairseq, torch or OmegaConf.

@@ -117,10 +117,13 @@ class EntailmentScorer:
             raise InputError(f"{error}. {ADVICE}") from None
         if compute_fingerprint(dictionary) != words:
             raise InputError(f"{folder / WORDS} does not match the fingerprint in {CONFIG}. {ADVICE}")
-        with torch.device("meta"):  # skip memory allocation and random initialisation
-            model = config.make_model(dictionary)
-        weights = WeightsFile(folder / WEIGHTS, {}, ADVICE).read_weights(model.state_dict())
-        model.load_state_dict({name: weight.float() for name, weight in weights.items()}, assign=True)
+        file = WeightsFile(folder / WEIGHTS, {}, ADVICE)
+        try:
+            with file.limit_model():
+                model = config.make_model(dictionary)
+        except ValueError as error:
+            raise InputError(f"{folder / CONFIG}: no model can be built from its values ({error}). {ADVICE}") from None
+        model.load_state_dict(file.read_weights(model.state_dict()))
         return cls(model.requires_grad_(False), dictionary, config)
 
     def to(self, device: torch.device) -> "EntailmentScorer":

@@ -72,3 +72,15 @@ print(f1_score.__module__)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == ["[]", "0.8 1.0", "sklearn.metrics._classification"], done.stderr
+
+
+def test_a_model_folder_summarises_without_a_compiler():
+    """torch imports its compiler and sympy, which takes a second, for operators on the device "meta"."""
+    code = """
+import sys
+from fairseq_etads import Summarizer
+print(Summarizer.load("debian", device="cpu").summarize(["Library for parsing XML."])[0].text != "")
+print([name for name in ("torch._dynamo", "sympy", "sklearn", "scipy.stats") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == ["True", "[]"], done.stderr

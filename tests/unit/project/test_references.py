@@ -1,4 +1,4 @@
-"""Names in docstrings, such as :func:`~module.function`, are those of code that exists; renaming code breaks them."""
+"""Names in docstrings, such as :func:`~module.function`, lead to code that exists; renaming code breaks them."""
 
 import ast
 import contextlib
@@ -70,7 +70,7 @@ def known() -> Dict[str, str]:
 
 
 def exists(name: str, known: Dict[str, str]) -> bool:
-    """Whether a full name is that of code, which may be a member of something imported."""
+    """Whether code has this full name. It may be a member of something imported."""
     if known.get(name) == name:
         return True
     owner, _, member = name.rpartition(".")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 import struct
 
@@ -13,7 +14,6 @@ from safetensors.torch import load_file, save_file
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder import config as folder_config
-from fairseq_etads.summarizer.folder import loading
 from fairseq_etads.summarizer.folder.config import CONFIG, SCHEMA_VERSION, WEIGHTS, read_config
 from fairseq_etads.summarizer.folder.export import ExportSource, convert_weights_for_storage, export_folder
 from fairseq_etads.summarizer.folder.loading import load_folder
@@ -274,18 +274,19 @@ def test_hostile_settings_are_refused(folder, section, values, words):
         assert words in refusal(folder)
 
 
-def test_a_model_of_many_layers_is_refused_before_it_is_built(folder, monkeypatch):
-    devices = []
-    plain = loading._build_model
-
-    def build(*arguments):
-        devices.append(torch.empty(0).device.type)
-        return plain(*arguments)
-
-    monkeypatch.setattr(loading, "_build_model", build)
+def test_a_model_with_more_layers_than_weights_is_refused(folder):
     change(folder, "model", encoder_layers=40)
     assert "lacks the weight 'encoder.layers.10." in refusal(folder)
-    assert devices == ["meta"], "it took memory"
+
+
+@pytest.mark.parametrize("option", ["encoder_layers", "max_source_positions"])
+def test_a_model_much_larger_than_its_weights_is_refused_before_it_takes_memory(folder, option):
+    """1,000 is the greatest number of layers; 1,000,000,000 positions would take 32 GB."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # KiB
+    change(folder, "model", **{option: {"encoder_layers": 1000, "max_source_positions": 10**9}[option]})
+    said = refusal(folder)
+    assert "no model can be built from its options (they describe a model that is much larger than the weights" in said
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000
 
 
 def test_no_option_is_evaluated(folder, tmp_path):

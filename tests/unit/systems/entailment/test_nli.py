@@ -132,8 +132,9 @@ def test_a_folder_knows_whether_digits_are_hidden(scorer, tmp_path):
             "config.json",
             # This width would need more memory than there is.
             lambda text: text.replace('"width": 6', '"width": 1000000'),
-            "they do not belong together",
+            "(they describe a model that is much larger than the weights file)",
         ),
+        ("config.json", lambda text: text.replace('"width": 6', '"width": 7'), "they do not belong together"),
         ("config.json", lambda text: text.replace('"training": {}', '"training": 5'), 'it lacks "training" or'),
         ("dict.txt", lambda text: text.replace("w3", "w33"), "does not match the fingerprint in config.json"),
         ("dict.txt", lambda text: text.replace("w3 1", "w3"), "line 4: not a dictionary"),
