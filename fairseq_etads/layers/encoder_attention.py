@@ -327,7 +327,7 @@ class EncoderAttention(MultiheadAttention):
         """
         if need_weights or any(value is not None for value in options.values()):
             return False
-        drops = get_attention_dropout(self) > 0 and torch.is_grad_enabled() and query.device.type == "cpu"
+        drops = get_attention_dropout(self) > 0 and torch.is_grad_enabled() and query.is_cpu
         return drops and query.size(0) * query.size(1) * key.size(0) * self.num_heads >= MANY_WEIGHTS
 
 

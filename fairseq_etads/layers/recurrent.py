@@ -235,7 +235,7 @@ def run_lstm(network: nn.Module, x: Tensor, state: Optional[Tuple[Tensor, Tensor
 
     On a CPU, autocast is disabled, because oneDNN on some processors can run but not train an LSTM in half precision.
     """
-    if x.device.type != "cpu":
+    if not x.is_cpu:
         return network(x, state)
     dtype = next(network.parameters()).dtype
     with torch.autocast("cpu", enabled=False):

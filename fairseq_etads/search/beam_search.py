@@ -277,7 +277,7 @@ class BeamSearch:
         if (step + 1) % self.steps_between_looks:
             return None
         left = ~self.live.decided
-        if left.device.type == "cpu" and left.all():
+        if left.is_cpu and left.all():
             return None
         documents = left.nonzero().flatten()
         return None if len(documents) == len(left) else documents
@@ -352,7 +352,7 @@ class BeamSearch:
 
         In the first step, the beam dimension has size 1.
         """
-        if lprobs.device.type != "cpu":  # on a GPU, another pass is faster than a synchronisation
+        if not lprobs.is_cpu:  # on a GPU, another pass is faster than a synchronisation
             lprobs.masked_fill_(lprobs.isnan(), -math.inf)
             return self._select_extensions_unchecked(step, lprobs, cost)
         selected = self._select_extensions_unchecked(step, lprobs, cost)
@@ -404,7 +404,7 @@ class BeamSearch:
             cost: the coverage cost (B, beam) of the active hypotheses, which includes the attention of this step, or
                 None. It is indexed by parent, not by extension.
         """
-        on_cpu = ends.device.type == "cpu"  # on a GPU, processing all documents is faster than synchronising
+        on_cpu = ends.is_cpu  # on a GPU, processing all documents is faster than synchronising
         if on_cpu and not (ends.any() or stuck.any()):
             return
         live, beam = self.live, ends.size(1)

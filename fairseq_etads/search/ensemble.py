@@ -85,7 +85,7 @@ class EnsembleMember:
         if temperature != 1.0 and self.capabilities.pointer is None:
             logits = widen_to_float32(logits) / temperature
         undecided: Optional[Tensor] = None
-        if self.has_plain_softmax and logits.dtype == torch.float32 and logits.device.type == "cpu":
+        if self.has_plain_softmax and logits.dtype == torch.float32 and logits.is_cpu:
             logits = logits[:, -1]
             # compute in place, because the memory is reused; see inference.BlockedOutputProjection
             lprobs = torch.log_softmax(logits, dim=-1, out=logits)

@@ -289,7 +289,7 @@ def recombine_extensions(
     group = group_hypotheses_by_last_words(tokens, words - 1)  # (B, beam)
     # At most ``largest`` extensions have the same last words, so ``count`` * ``largest`` extensions are enough.
     largest = tokens.size(1)
-    if tokens.device.type == "cpu":  # on a GPU, more extensions are faster than a synchronisation
+    if tokens.is_cpu:  # on a GPU, more extensions are faster than a synchronisation
         largest = int((group[:, :, None] == group[:, None]).sum(dim=2).max())
     found = best(min(most, count * largest))
     compared = found.words.ne(end) & found.selection_score.ne(-math.inf)

@@ -350,7 +350,7 @@ def _make_inference_copy(model: nn.Module, infer_dtype: Optional[str]) -> nn.Mod
     """Create a copy of the model in the requested dtype on the same device."""
     parameter = next(model.parameters())
     infer_dtype = _choose_inference_dtype(infer_dtype, model)
-    if parameter.device.type == "cpu":
+    if parameter.is_cpu:
         return _copy_model_for_cpu(model, infer_dtype)
     if infer_dtype == "int8":
         raise ValueError(f"--infer-dtype int8 requires a CPU: choose fp32, bf16, fp16 or auto on {parameter.device}")

@@ -79,7 +79,7 @@ class SamplingWithGreedyHypothesis(fairseq_search.Search):
         if step == 0:
             is_greedy[:, 0] = True
         words = lprobs.argmax(dim=2)  # (B, beam)
-        if lprobs.device.type == "cpu":
+        if lprobs.is_cpu:
             probs = (lprobs - _compute_log_prob_shifts(lprobs))[~is_greedy].exp()  # (B * (beam - 1), V)
             words[~is_greedy] = torch.multinomial(probs, 1)[:, 0]
         else:  # on a GPU, sampling in all rows is faster than synchronising to select rows
@@ -213,7 +213,7 @@ class RequiredWordsSearch(fairseq_search.LexicallyConstrainedBeamSearch):
         original_batch_idxs: Optional[Tensor] = None,
     ) -> Tuple[Tensor, ...]:
         """Run fairseq's step on the CPU, with one copy to the CPU and one copy back."""
-        if lprobs.device.type == "cpu":
+        if lprobs.is_cpu:
             return self._step_on_cpu(step, lprobs, scores)
         before = lprobs[:, :, :1] * 0 if scores is None or step == 0 else scores[:, :, step - 1 :]
         width = lprobs.size(2)

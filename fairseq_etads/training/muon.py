@@ -45,7 +45,7 @@ def orthogonalise(matrices: Tensor) -> Tensor:
     first, second, third = COEFFICIENTS
     wide = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.transpose(1, 2)
     x = wide / wide.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
-    if x.device.type != "cpu" or has_fast_bfloat16():
+    if not x.is_cpu or has_fast_bfloat16():
         x = x.bfloat16()
     for _ in range(ITERATIONS):
         squares = torch.bmm(x, x.transpose(1, 2))

@@ -40,7 +40,7 @@ class CandidateWords:
         frequent = self._count_frequent_candidates(
             ids, min(limit, known_words), min(specials, known_words)
         )  # (B,) or (1,)
-        if texts.device.type == "cpu":
+        if texts.is_cpu:
             self.words = self._join_lists(ids, frequent)
         else:
             self.words = self._join_lists_on_gpu(ids, frequent, known_words)

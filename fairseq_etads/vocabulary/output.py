@@ -106,7 +106,7 @@ class BatchVocab:
         candidates: Optional[CandidateWords] = None,
         bounded: bool = False,
     ):
-        most = src_tokens.shape[1] if bounded and src_tokens.device.type != "cpu" else None
+        most = src_tokens.shape[1] if bounded and not src_tokens.is_cpu else None
         self.known_words = known_words
         self.softmax_width = known_words if candidates is None else len(candidates)
         self.unk = unk

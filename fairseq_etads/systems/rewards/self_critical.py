@@ -257,7 +257,7 @@ class SummarizationRL(SummarizationNLL):
         _, inference, generator = self._drawing
         encoded = None
         # EncodedBatch stores its contents on the CPU. Therefore, use it only if the model is on the CPU.
-        if encoder_out is not None and sample["net_input"]["src_tokens"].device.type == "cpu":
+        if encoder_out is not None and sample["net_input"]["src_tokens"].is_cpu:
             encoded = EncodedBatch()
             encoded.get_model_cache(0).store_encoder_out(inference.get_current_copy(), encoder_out)
         sampled: List[Tensor] = []

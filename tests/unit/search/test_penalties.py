@@ -63,6 +63,7 @@ def test_each_document_can_have_its_own_greatest_length(options, gain):
             # the words that are gained may all come, and the summary be as short as possible
             least = -math.inf if value == -math.inf else max(scores)
             assert bound >= least - 1e-5 and (gain or bound == pytest.approx(least, rel=1e-5))
+            assert (bound == -math.inf) == (value == -math.inf)
 
 
 def test_scoring_takes_the_coverage_of_real_words():

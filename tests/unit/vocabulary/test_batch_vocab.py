@@ -60,6 +60,12 @@ def test_documents_that_stay_keep_their_slots_and_the_size():
     assert chosen.decode(torch.tensor([[6], [4], [7]])).tolist() == [[3], [4], [12]]
 
 
+def test_rows_are_repeated_only_if_there_are_several_for_a_document():
+    table = torch.tensor([[1, 2], [3, 4]])
+    assert BatchVocab.expand_rows(table, torch.zeros(2, 5)) is table
+    assert BatchVocab.expand_rows(table, torch.zeros(4, 5)).tolist() == [[1, 2], [1, 2], [3, 4], [3, 4]]
+
+
 def test_rows_that_belong_to_no_document_are_refused():
     vocab = BatchVocab(torch.tensor([[9, 2], [8, 2]]), 6, **SPECIALS)
     with pytest.raises(ValueError, match="3 rows cannot be divided evenly among 2 documents"):

@@ -41,6 +41,27 @@ def test_lists_of_their_own_are_those_of_the_loop(seed, limit):
     assert found.words.tolist() == sorted(together)
 
 
+class NotOnCpu(torch.Tensor):
+    """A tensor that takes the branches for GPUs, where no value may be read."""
+
+    is_cpu = False
+
+    def __int__(self):
+        raise AssertionError("the CPU would wait for this number")
+
+
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("limit", [1, 25, 60, 200])
+def test_lists_on_a_gpu_are_those_on_a_cpu(shared, limit):
+    texts = random_texts(1)
+    found = CandidateWords(texts.as_subclass(NotOnCpu), limit, SIZE, SPECIALS, UNK, shared=shared)
+    expected = CandidateWords(texts, limit, SIZE, SPECIALS, UNK, shared=shared)
+    assert torch.equal(found.words, expected.words)
+    assert shared or torch.equal(found.allowed, expected.allowed)
+    with pytest.raises(AssertionError, match="would wait"):
+        int(found.words[0])
+
+
 @pytest.mark.parametrize("frequent", [[4], [7, 30, 12], [SIZE]])
 def test_lists_are_joined_on_a_gpu_as_on_a_cpu(frequent):
     ids, frequent = random_texts(0, rows=3).clamp(max=SIZE - 1), torch.tensor(frequent)

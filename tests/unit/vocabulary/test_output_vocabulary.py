@@ -174,6 +174,8 @@ def test_all_tensors_move_to_another_device():
         tensors = [name for name, value in vars(before).items() if isinstance(value, torch.Tensor)]
         assert tensors and all(getattr(after, name).device.type == "meta" for name in tensors)
         assert all(getattr(before, name).device.type == "cpu" for name in tensors)
+    shared, _ = make_vocabulary(trick="shared")
+    assert shared.to("meta").candidates.words.device.type == "meta" and shared.to("meta").candidates.allowed is None
     plain, _ = make_vocabulary(pointer=False, trick="off")
     assert plain.to("meta") == plain == plain.select(torch.tensor([1]))
 
