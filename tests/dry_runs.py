@@ -48,13 +48,21 @@ case $name in
         while [ "$1" != --save-dir ]; do shift; done
         touched=("$2/checkpoint_best.pt" "$2/checkpoint_last.pt") ;;
 esac
-for file in "${touched[@]}"; do mkdir -p "$(dirname "$file")" && : >> "$file"; done
+[ ${#touched[@]} = 0 ] || { mkdir -p "${touched[@]%/*}" && touch "${touched[@]}"; }
 """
 """A command that records its arguments, and makes empty files where scripts expect its results.
 
 As ``python`` it runs the command given to scripts/fairseq_log.py, which records its own arguments, and prints the
 information about prepared data that generate.sh asks for, and the number of words that train.sh --long asks for.
 """
+
+_UNSUPERVISED = r"""#!/bin/bash
+case $2 in
+    */scripts/children.py) exec "${@:4}" ;;
+    *) exec /usr/bin/python3 "$@" ;;
+esac
+"""
+"""``python3``, which runs a command without scripts/children.py: starting Python takes longer than a stand-in."""
 
 
 def make_stubs(folder: Path, names: Iterable[str]) -> Path:
@@ -64,7 +72,9 @@ def make_stubs(folder: Path, names: Iterable[str]) -> Path:
     stub = _STUB.replace("LOG", f"'{folder / 'log'}'").replace("PREPARED", " ".join(f'"$2/{f}"' for f in PREPARED))
     for name in [*names, "python"]:
         (folder / "bin" / name).write_text(stub)
-        (folder / "bin" / name).chmod(0o755)
+    (folder / "bin" / "python3").write_text(_UNSUPERVISED)
+    for program in (folder / "bin").iterdir():
+        program.chmod(0o755)
     return folder
 
 
