@@ -74,8 +74,9 @@ class _ModelBuilding(TorchFunctionMode):
 def _count_numbers(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
     """Return the size of the tensor that a function will create."""
     if func is torch.arange:
-        start, end, step = [*([0] if len(args) == 1 else []), *args, 1][:3]
-        return math.ceil((end - start) / step)
+        names = ("end",) if len(args) == 1 and "end" not in kwargs else ("start", "end", "step")
+        bounds = {**dict(zip(names, args)), **kwargs}
+        return math.ceil((bounds["end"] - bounds.get("start", 0)) / bounds.get("step", 1))
     size = kwargs.get("size", args[:1] if func is torch.full else args)
     return math.prod(size[0] if len(size) == 1 and isinstance(size[0], Sequence) else size)
 

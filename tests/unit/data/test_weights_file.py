@@ -97,6 +97,8 @@ def test_constants_are_set(tmp_path):
         (lambda: torch.arange(3, 9), 6),
         (lambda: torch.arange(3, 9, 4), 2),
         (lambda: torch.arange(0.5, 3.0), 3),
+        (lambda: torch.arange(end=9), 9),
+        (lambda: torch.arange(3, end=9, step=4), 2),
         (lambda: nn.Linear(5, 7), 42),
         (lambda: nn.LayerNorm(5), 10),
     ],
