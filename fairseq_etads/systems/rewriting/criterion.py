@@ -159,7 +159,7 @@ class ExtractorRL(FairseqCriterion):
             extractor: the extractor that selected the sentences.
             tokens: the source documents (B, S).
             chosen: the indices of the selected candidates (B, T), as returned by
-            :meth:`.model.PointerExtractor.extract`.
+                :meth:`.model.PointerExtractor.extract`.
             summaries: the dictionary ids of the reference summaries (B, T').
         """
         abstractor = self._load_abstractor(tokens.device)
