@@ -124,9 +124,14 @@ def saliency_attention(
         The context vectors, shape (B, H, T, D), in the dtype of ``v``. With ``need_weights``, a tuple of the context
         vectors and the attention weights, shape (B, H, T, S), in at least float32.
 
+    Raises:
+        ValueError: the form is unknown.
+
     If training computes many attention weights, only the inputs are stored. The backward pass then recomputes the
     weights for a few documents at a time, with the same dropout masks.
     """
+    if form not in GATES:
+        raise ValueError(f'form "{form}": choose {", ".join(GATES)}')
     rest = dropout_p, need_weights, own_format, form, gate_level
     weights_per_document = q.shape[1] * q.shape[2] * k.shape[2]
     if not torch.is_grad_enabled() or len(q) * weights_per_document < RECOMPUTED_WEIGHTS:

@@ -7,7 +7,7 @@ import reference
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fairseq_etads.attention import saliency_attention
+from fairseq_etads.attention import attention_weights, gate_logits, saliency_attention
 from fairseq_etads.kernels.focus import FOCUS_FORMS, SCOPE_FLOOR, compute_token_positions, focal_bias, focus_attention
 from fairseq_etads.layers.encoder_attention import FocalNetwork
 
@@ -287,3 +287,34 @@ def test_saliency_attention_stays_finite_in_half_precision(dtype):
     q, k = (torch.full((1, 1, 2, 16), value, dtype=dtype) for value in (300.0, -300.0))
     out, weights = saliency_attention(q, k, k, q, k, torch.tensor([[False, True]]), need_weights=True)
     assert torch.isfinite(out).all() and torch.isfinite(weights).all()
+
+
+@pytest.mark.parametrize("own_format", [None, False, True])
+def test_scores_are_products_of_float32_unless_the_inputs_own_format_is_asked_for(own_format):
+    generator = torch.Generator().manual_seed(0)
+    q, k, v, gate_q, gate_k = (torch.randn(2, 3, 5, 16, generator=generator).bfloat16() * 3 for _ in range(5))
+    options = {} if own_format is None else {"own_format": own_format}
+
+    def product(a, b):
+        return (a @ b.mT).float() if own_format else a.float() @ b.float().mT
+
+    scaled = (q if own_format else q.float()) * 16**-0.5
+    weights, gate = product(scaled, k).softmax(-1), product(gate_q, gate_k)
+    assert not torch.equal(product(q, k), (q.float() @ k.float().mT if own_format else (q @ k.mT).float()))
+    torch.testing.assert_close(attention_weights(q, k, **options), weights, rtol=0, atol=0)
+    torch.testing.assert_close(gate_logits(gate_q, gate_k, **options), gate, rtol=0, atol=0)
+    gated = {
+        "sigmoid": gate.sigmoid() * weights,
+        "open": 2 * gate.sigmoid() * weights,
+        "normalised": (product(scaled, k) + torch.nn.functional.logsigmoid(gate) + math.log(2)).softmax(-1),
+    }
+    for form, expected in gated.items():
+        out = saliency_attention(q, k, v, gate_q, gate_k, form=form, **options)
+        torch.testing.assert_close(out, expected.bfloat16() @ v, rtol=0, atol=0)
+    assert torch.equal(saliency_attention(q, k, v, gate_q, gate_k, **options), gated["sigmoid"].bfloat16() @ v)
+
+
+def test_an_unknown_form_of_the_gate_is_refused():
+    x = torch.zeros(1, 1, 2, 4)
+    with pytest.raises(ValueError, match=r'^form "hard": choose sigmoid, open, normalised$'):
+        saliency_attention(x, x, x, x, x, form="hard")

@@ -399,3 +399,11 @@ def test_a_word_that_is_as_well_generated_as_copied_is_generated():
     pointer.log_copy = torch.full_like(pointer.log_copy, -math.inf)
     pointer.log_copy[:, :, 0] = logits.log_softmax(-1)[:, :, 5]
     assert pointer.find_copied_positions(logits, torch.tensor([[5, 5]])).tolist() == [[-1, -1]]
+
+
+@pytest.mark.parametrize("probability", [0.5, 0.99])
+def test_generation_can_begin_with_one_probability_for_all_states(probability):
+    head = Pointer(6, 4, "soft")
+    head.initialise_generation_probability(probability)
+    gates = head.gate(torch.randn(5, head.gate.in_features) * 100)
+    torch.testing.assert_close(torch.sigmoid(gates), torch.full((5, 1), probability))
