@@ -48,6 +48,7 @@ TESTS = {
     "layers/pointer": [
         "test_pointer.py",
         "test_pointer_gradients.py",
+        "test_training_memory.py",
         "test_bottom_up.py",
         "test_continuation.py",
         "test_copying.py",

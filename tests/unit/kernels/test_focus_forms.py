@@ -1,5 +1,8 @@
 """Forms of focus-attention: the default in each case, very long documents, and memory."""
 
+import logging
+from types import SimpleNamespace
+
 import pytest
 import torch
 from test_attention import LargestTensor
@@ -9,6 +12,7 @@ from fairseq_etads.kernels.focus import (
     FOCUS_FORMS,
     LONGEST_BIAS,
     choose_focus_implementation,
+    choose_focus_implementation_for_kernel,
     focal_bias,
     focus_attention,
 )
@@ -42,6 +46,55 @@ def test_a_capability_that_was_measured_gets_the_columns(monkeypatch):
     assert choose_focus_implementation("cuda", torch.float32, AMPERE, 400, exact_products=False) == "bias", (
         "TF32 is allowed"
     )
+
+
+def backend(precision=None):
+    """A backend of torch with a precision of float32 products; None for older versions, which have none."""
+    return SimpleNamespace() if precision is None else SimpleNamespace(matmul=SimpleNamespace(fp32_precision=precision))
+
+
+@pytest.mark.parametrize(
+    "device,cuda,mkldnn,expected",
+    [
+        *(("cpu", "tf32", precision, True) for precision in ("ieee", "none", None)),
+        *(("cpu", "ieee", precision, False) for precision in ("bf16", "tf32")),
+        *(("cuda", precision, "bf16", True) for precision in ("ieee", "none", None)),
+        ("cuda", "tf32", "ieee", False),
+    ],
+)
+def test_products_are_exact_unless_the_devices_backend_may_round_factors(monkeypatch, device, cuda, mkldnn, expected):
+    monkeypatch.setattr(torch.backends, "cuda", backend(cuda))
+    monkeypatch.setattr(torch.backends, "mkldnn", backend(mkldnn))
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "highest")
+    assert focus._has_exact_products(device) == expected
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "high")
+    assert not focus._has_exact_products(device)
+
+
+def test_products_are_not_exact_if_torch_cannot_tell_but_are_without_a_backend(monkeypatch):
+    def fail():
+        raise RuntimeError("set for some operators only")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "get_float32_matmul_precision", fail)
+        assert not focus._has_exact_products("cpu")
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "highest")
+    monkeypatch.delattr(torch.backends, "mkldnn")
+    assert focus._has_exact_products("cpu")
+
+
+@pytest.mark.parametrize("kernel", ["plain", "auto"])
+def test_without_exact_products_long_documents_are_divided_into_blocks(monkeypatch, caplog, kernel):
+    """The default also says why it needs memory for each pair of words."""
+    monkeypatch.setattr(focus, "_has_exact_products", lambda device: False)
+    focus._log_memory_use.cache_clear()
+    with caplog.at_level(logging.INFO, logger=focus.logger.name):
+        for length, form in ((LONGEST_BIAS, "bias"), (LONGEST_BIAS + 1, "blocks")):
+            q = torch.empty(2, 3, length, 4)
+            assert choose_focus_implementation_for_kernel(kernel, q, torch.float32, 0.0) == form
+    expected = [] if kernel == "plain" else ["the bias of all queries is", "the bias of a block of queries is"]
+    assert [text in caplog.text for text in expected] == [True] * len(expected)
+    assert len(caplog.records) == len(expected)
 
 
 def inputs_of(length, scope, heads=1, dtype=torch.float32):

@@ -407,3 +407,24 @@ def test_generation_can_begin_with_one_probability_for_all_states(probability):
     head.initialise_generation_probability(probability)
     gates = head.gate(torch.randn(5, head.gate.in_features) * 100)
     torch.testing.assert_close(torch.sigmoid(gates), torch.full((5, 1), probability))
+
+
+@pytest.mark.parametrize("gate,is_copied", [(1e-3, False), (0.0, False), (-1e-3, True), (-30.0, True)])
+def test_a_hard_switch_decides_alone_where_a_word_comes_from(gate, is_copied):
+    """However small the attention is, a word is copied if the switch says so, and generated otherwise."""
+    model = pointer_model("switch")
+    logits, extra = run(model, make_batch([[5, 50]]), [[5]])
+    pointer = extra["output"].pointer
+    assert pointer.hard
+    pointer.gate = torch.full_like(pointer.gate, gate)
+    pointer.log_copy = torch.full_like(pointer.log_copy, -math.inf)
+    pointer.log_copy[:, :, 0], pointer.log_copy[:, :, 1] = math.log(1e-5), math.log(1 - 1e-5)
+    target, log_vocab = torch.tensor([[5, 5]]), logits.log_softmax(-1)
+    log_prob, share = pointer.compute_target_log_probs(log_vocab, target)
+    expected = torch.full((1, 2), math.log(1e-5)) if is_copied else log_vocab[:, :, 5]
+    torch.testing.assert_close(log_prob, expected)
+    assert share.tolist() == [[float(is_copied)] * 2]
+    assert pointer.find_copied_positions(logits, target).tolist() == [[0 if is_copied else -1] * 2]
+    mixed = pointer.to_mixture().compute_target_log_probs(log_vocab, target)[0]
+    weight = torch.sigmoid(torch.tensor(gate))
+    torch.testing.assert_close(mixed, (weight * log_vocab[:, :, 5].exp() + (1 - weight) * 1e-5).log())
