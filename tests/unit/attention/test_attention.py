@@ -318,3 +318,11 @@ def test_an_unknown_form_of_the_gate_is_refused():
     x = torch.zeros(1, 1, 2, 4)
     with pytest.raises(ValueError, match=r'^form "hard": choose sigmoid, open, normalised$'):
         saliency_attention(x, x, x, x, x, form="hard")
+
+
+def test_the_strength_of_the_bias_can_differ_between_queries():
+    generator = torch.Generator().manual_seed(0)
+    center, scope, strength = (torch.rand(2, 3, 5, generator=generator) * 5 + 1 for _ in range(3))
+    positions = torch.arange(4.0).expand(2, 4)
+    expected = focal_bias(center, scope, positions) * strength[..., None]
+    torch.testing.assert_close(focal_bias(center, scope, positions, strength), expected, rtol=0, atol=0)

@@ -97,6 +97,16 @@ def test_without_exact_products_long_documents_are_divided_into_blocks(monkeypat
     assert len(caplog.records) == len(expected)
 
 
+def test_the_fused_kernel_is_used_without_a_warning_where_products_are_exact(monkeypatch, caplog):
+    focus._warn_about_unused_kernel.cache_clear()
+    monkeypatch.setattr(focus, "_has_exact_products", lambda device: True)
+    q = torch.empty(2, 3, 5, 4)
+    assert choose_focus_implementation_for_kernel("fused", q, torch.float32, 0.0) == "columns" and not caplog.records
+    monkeypatch.setattr(focus, "_has_exact_products", lambda device: False)
+    assert choose_focus_implementation_for_kernel("fused", q, torch.float32, 0.0) == "bias"
+    assert "--attention-kernel fused is not used: its products are not known to be exact here. " in caplog.text
+
+
 def inputs_of(length, scope, heads=1, dtype=torch.float32):
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, heads, length, 16, generator=generator) for _ in range(3))
