@@ -56,7 +56,8 @@ Further references of valid and test are written to test.target.1, test.target.2
 number of lines; a line is empty if its document has fewer references. If you run the command again, it writes only
 missing splits."""
 
-BESIDE = (ORIGINAL, ORIGIN)
+OPTIONAL_FILES = (ORIGINAL, ORIGIN)
+"""Endings of the files SPLIT.source.NAME, which are written only with the option --keep-NAME."""
 _OF_CORPUS = re.compile(rf"({'|'.join(SPLITS)})\.(source(\.({ORIGINAL}|{ORIGIN}|pos|ner|salience))?|target(\.[0-9]+)?)")
 """Pattern for the names of the files of a corpus, including tags and salience levels that other commands add.
 
@@ -157,18 +158,18 @@ class SplitWriter:
     Args:
         stack: exit stack that closes the files. Each file receives its final name when it is closed.
         train_references: value of the option --train-references, "first" or "all".
-        beside: names from BESIDE that were requested with the option --keep-NAME. For each name, a file
+        optional: names from OPTIONAL_FILES that were requested with the option --keep-NAME. For each name, a file
             SPLIT.source.NAME is written.
     """
 
     def __init__(
-        self, out: Path, split: str, stack: contextlib.ExitStack, train_references: str, beside: Sequence[str] = ()
+        self, out: Path, split: str, stack: contextlib.ExitStack, train_references: str, optional: Sequence[str] = ()
     ):
         self.out, self.split, self.stack = out, split, stack
         self.uses_all_references = train_references == "all"
         self.source = stack.enter_context(open_output(out / f"{split}.source"))
-        files = {name: open_output(out / f"{split}.source.{name}") for name in beside}
-        self.beside: Dict[str, TextIO] = {name: stack.enter_context(file) for name, file in files.items()}
+        files = {name: open_output(out / f"{split}.source.{name}") for name in optional}
+        self.optional: Dict[str, TextIO] = {name: stack.enter_context(file) for name, file in files.items()}
         self.targets: List[TextIO] = [stack.enter_context(open_output(out / f"{split}.target"))]
         self.lines = 0
         self.counts: Counter = Counter()
@@ -205,7 +206,7 @@ class SplitWriter:
         line for each earlier document.
         """
         self.source.write(made.source + "\n")
-        for name, file in self.beside.items():
+        for name, file in self.optional.items():
             file.write(getattr(made, name) + "\n")
         while len(self.targets) < len(targets):
             path = self.out / f"{self.split}.target.{len(self.targets)}"
@@ -234,10 +235,10 @@ class SplitWriter:
         return about
 
 
-def list_kept_files(args: argparse.Namespace) -> List[str]:
-    """Return the names from BESIDE that were requested. The options exist only for some corpora."""
-    kept = {ORIGINAL: getattr(args, "keep_original", False), ORIGIN: getattr(args, "keep_origin", False)}
-    return [name for name in BESIDE if kept[name]]
+def list_optional_files(args: argparse.Namespace) -> List[str]:
+    """List the optional files that the user has requested. Only some corpora have options for them."""
+    requested = {ORIGINAL: getattr(args, "keep_original", False), ORIGIN: getattr(args, "keep_origin", False)}
+    return [name for name in OPTIONAL_FILES if requested[name]]
 
 
 def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[str, Any]:
@@ -254,8 +255,7 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
     total = reader.count_raw_documents(split)
     reader.counts.clear()
     with contextlib.ExitStack() as stack:
-        beside = list_kept_files(args)
-        writer = SplitWriter(args.out, split, stack, args.train_references, beside)
+        writer = SplitWriter(args.out, split, stack, args.train_references, list_optional_files(args))
         shown = stack.enter_context(tqdm(desc=split, unit=" documents", total=total, disable=None))
         start = (reader, split, options, args.skip_bad)
         result: Result
@@ -372,7 +372,7 @@ def _build_splits(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     }
     if args.force:
         _delete_corpus(out, reader)
-    ends = (*SIDES, *(f"source.{name}" for name in BESIDE))
+    ends = (*SIDES, *(f"source.{name}" for name in OPTIONAL_FILES))
     written = [out / f"{split}.{end}" for split in reader.list_splits() for end in ends]
     check_output_paths(
         {"--out": written}, {"input": [path for paths in reader.map_splits_to_files().values() for path in paths]}
@@ -401,9 +401,9 @@ def _build_splits(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
             )
         about = write_split(reader, split, args)
         inputs.verify_unchanged()
-        beside = [f"source.{name}" for name in list_kept_files(args)]
+        optional = [f"source.{name}" for name in list_optional_files(args)]
         further = [f"target.{number}" for number in range(1, about["references"])]
-        made = sorted(f"{split}.{end}" for end in (*SIDES, *beside, *further))
+        made = sorted(f"{split}.{end}" for end in (*SIDES, *optional, *further))
         about["files"] = {name: compute_sha256(out / name) for name in made}
         report["splits"][split] = about
         write_json(out / "report.json", report)
