@@ -11,7 +11,7 @@ Abstractive Summarization using Inconsistency Loss".
 """
 
 import math
-from typing import List, Optional, Tuple, Union
+from typing import Optional, Tuple, Union
 
 import torch
 import torch.nn.functional as F
@@ -33,9 +33,9 @@ def attention_scores(q: Tensor, k: Tensor, own_format: bool = False) -> Tensor:
             its attention weight by 6 %.
     """
     if own_format:
-        return widen_to_float32(torch.matmul(q, k.transpose(-1, -2)))
+        return widen_to_float32(torch.matmul(q, k.mT))
     with torch.autocast(q.device.type, enabled=False):
-        return torch.matmul(widen_to_float32(q), widen_to_float32(k).transpose(-1, -2))
+        return torch.matmul(widen_to_float32(q), widen_to_float32(k).mT)
 
 
 def attention_weights(
@@ -137,9 +137,7 @@ def saliency_attention(
     if not torch.is_grad_enabled() or len(q) * weights_per_document < RECOMPUTED_WEIGHTS:
         return _saliency_attention(q, k, v, gate_q, gate_k, key_padding_mask, *rest)
     group = max(1, GROUPED_WEIGHTS // weights_per_document)
-    masks: List[Optional[Tensor]] = [None] * len(q)
-    if key_padding_mask is not None:
-        masks[: -(-len(q) // group)] = key_padding_mask.split(group)
+    masks = [None] * len(q) if key_padding_mask is None else key_padding_mask.split(group)
     pieces = [
         checkpoint(_saliency_attention, *tensors, mask, *rest, use_reentrant=False, preserve_rng_state=dropout_p > 0)
         for *tensors, mask in zip(*(x.split(group) for x in (q, k, v, gate_q, gate_k)), masks)

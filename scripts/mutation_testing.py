@@ -57,6 +57,8 @@ TESTS = {
     ],
     "training/losses": [
         "test_criterions.py",
+        "test_sentence_attention.py",
+        "test_attention_probe.py",
         "test_criterion_choice.py",
         "test_losses_not_finite.py",
         "test_overflow.py",
@@ -74,6 +76,13 @@ TESTS = {
     "vocabulary/output": ["test_output_vocabulary.py", "test_batch_vocab.py"],
 }
 """Mapping from modules to their tests in tests/unit/, which run in seconds."""
+LEARNING_TESTS = (
+    "test_selection_loss.py::test_it_learns_to_select_named_sentences_and_not_without_the_loss",
+    "test_closed_book.py::test_only_with_it_the_last_state_remembers_the_document",
+    "test_sentence_attention.py::test_the_loss_of_inconsistency_leads_attention_to_the_extracted_sentence",
+    "test_selector.py::test_selectors_learn_and_the_criterion_says_so",
+)
+"""Tests that train a model, which are left out because they would take most of the time."""
 KILLED, SURVIVED, TIMEOUT = "killed", "survived", "timeout"
 
 
@@ -97,7 +106,11 @@ def create_working_folder(module, folder):
     settings = {
         "source_paths": ["fairseq_etads"],
         "only_mutate": [f"fairseq_etads/{module}.py"],
-        "pytest_add_cli_args": ["-p", "no:cacheprovider"],
+        "pytest_add_cli_args": [
+            "-p",
+            "no:cacheprovider",
+            *(f"--deselect={find_test(name)}" for name in LEARNING_TESTS),
+        ],
         "pytest_add_cli_args_test_selection": [find_test(name) for name in TESTS[module]],
     }
     lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]

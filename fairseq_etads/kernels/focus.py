@@ -103,9 +103,8 @@ def _compute_focus_attention_by_columns(
     if padding is not None:
         queries, keys = add_padding_column(queries, keys, padding)
     if torch.is_grad_enabled() and focus.needs_gradient:
+        # Padding has no weight, so it passes no gradient through these columns either.
         gradient_queries, gradient_keys = (x.to(q.dtype) for x in compute_gradient_columns(focus, positions, lengths))
-        if padding is not None:
-            gradient_keys = gradient_keys.masked_fill(padding.unsqueeze(-1), 0.0)
         queries = torch.cat([queries, gradient_queries], dim=-1)
         keys = torch.cat([keys, gradient_keys], dim=-1)
     wide = insert_bias_columns(q, k, v, *pad_bias_columns(queries, keys, width))

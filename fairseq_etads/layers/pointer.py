@@ -121,9 +121,8 @@ class PointerOutput:
         masked = self.vocab.expand_rows(selection.find_forbidden_words(), self.gate)[:, None]  # (N, 1, S)
         log_copy = self.log_copy.masked_fill(masked, -math.inf)
         log_mass = log_copy.logsumexp(dim=2)  # log A, (N, T)
-        # Apart from the factor λ, rows without masked words and documents without words stay unchanged.
-        unchanged = ~masked.any(dim=2) | self.log_copy.isneginf().all(dim=2)
-        log_mass = log_mass.masked_fill(unchanged, 0)
+        # Apart from the factor λ, rows without masked words stay unchanged.
+        log_mass = log_mass.masked_fill(~masked.any(dim=2), 0)
         log_copy = log_copy - log_mass.masked_fill(log_mass.isneginf(), 0)[:, :, None]
         gate = (self.gate - log_mass - math.log(selection.factor)).clamp(max=_CERTAIN)
         gate = torch.where(self.gate >= _CERTAIN, self.gate, gate)

@@ -220,7 +220,7 @@ def find_best_extensions(lprobs: Tensor, before: Tensor, k: int, coverage_cost: 
     if coverage_cost is None:
         return Extensions(score, score, words, parents)
     log_probs = lprobs.flatten(1).gather(1, index) + before.gather(1, parents)
-    return Extensions(score, log_probs.masked_fill(score.eq(-math.inf), -math.inf), words, parents)
+    return Extensions(score, log_probs, words, parents)
 
 
 TOP_BLOCK = 128
@@ -292,7 +292,7 @@ def recombine_extensions(
     if tokens.is_cpu:  # on a GPU, more extensions are faster than a synchronisation
         largest = int((group[:, :, None] == group[:, None]).sum(dim=2).max())
     found = best(min(most, count * largest))
-    compared = found.words.ne(end) & found.selection_score.ne(-math.inf)
+    compared = found.words.ne(end)
     last_words = found.words * tokens.size(1) + group.gather(
         1, found.parents
     )  # a unique number for each combination of last words
@@ -440,7 +440,7 @@ class FinishedHypotheses:
         missing = lengths == 0
         # A hypothesis with probability 0 is still a result, so it must rank above missing hypotheses.
         lowest = torch.finfo(scores.dtype).min
-        key = scores.nan_to_num(nan=lowest, neginf=lowest) if self.by_score else torch.zeros_like(scores)
+        key = scores.nan_to_num(nan=lowest) if self.by_score else torch.zeros_like(scores)
         order = key.masked_fill(missing, -math.inf).argsort(dim=1, descending=True, stable=True)[:, : self.size]
         self.length[batch_rows] = lengths.gather(1, order)
         self.score[batch_rows] = scores.masked_fill(missing, -math.inf).gather(1, order)

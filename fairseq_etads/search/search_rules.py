@@ -320,7 +320,7 @@ class NGramBlocker:
         before = lprobs.gather(1, words)
         # several n-grams may end with the same word, so add instead of assigning: x + -inf = -inf, x + 0 = x
         lprobs.scatter_add_(1, words, torch.zeros_like(before).masked_fill_(repeats, -math.inf))
-        wordless = repeats.any(1) & (lprobs.amax(1) == -math.inf)
+        wordless = lprobs.amax(1) == -math.inf
         if not lprobs.is_cpu or wordless.any():  # unconditional on a GPU, where any() would synchronise
             lprobs.scatter_(1, words, torch.where(wordless[:, None], before, lprobs.gather(1, words)))
 

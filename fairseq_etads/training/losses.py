@@ -150,7 +150,7 @@ def check_losses_are_finite(loss: Tensor, sample: Dict[str, Any], skip_overflow:
         return False
     overflow = ~loss.isfinite()
     rows = (overflow | (loss.abs() >= LARGEST_LOSS)).any(dim=1).nonzero().flatten().tolist()
-    ids = sample["id"].tolist() if "id" in sample else rows
+    ids = sample["id"].tolist() if "id" in sample else range(len(loss))
     which = ", ".join(str(ids[row]) for row in rows[:20]) + (", …" if len(rows) > 20 else "")
     which = which or "their sum overflows"
     what = f"the loss of {len(rows)} of {len(loss)} pairs is not finite (numbers in the data set, from 0: {which}). "
@@ -193,7 +193,7 @@ class LossChecker:
             NonFiniteLossError: a loss is not finite or is too large. On a GPU, the error may be raised by a later call.
         """
         loss = loss.detach()
-        if not (loss.is_cuda and model.training) or _is_searching_for_nan(model):
+        if loss.is_cpu or not model.training or _is_searching_for_nan(model):
             return math.nan if check_losses_are_finite(loss, sample, skip_overflow) else 1
         self._unchecked.append((loss, {name: sample[name] for name in ("id",) if name in sample}))
         return torch.where(loss.sum().abs() < LARGEST_LOSS, 1.0, math.nan)  # False for NaN
@@ -224,7 +224,7 @@ def convert_logged_tensors(logging_outputs: Sequence[Dict[str, Any]]) -> List[Di
         (output, name)
         for output in outputs
         for name, value in output.items()
-        if isinstance(value, Tensor) and value.is_cuda and value.numel() == 1
+        if isinstance(value, Tensor) and not value.is_cpu and value.numel() == 1
     ]
     if found:
         together = torch.stack([output[name].detach().double().flatten()[0] for output, name in found])

@@ -107,6 +107,141 @@ def test_the_fused_kernel_is_used_without_a_warning_where_products_are_exact(mon
     assert "--attention-kernel fused is not used: its products are not known to be exact here. " in caplog.text
 
 
+class OnAmpere:
+    """Queries that say that they are on a GPU."""
+
+    device, is_cuda, shape = torch.device("cuda"), True, (2, 3, 400, 600)
+
+
+@pytest.mark.parametrize("kernel", ["auto", "fused", "flex"])
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_form_depends_on_the_gpu_its_products_and_the_precision(monkeypatch, caplog, kernel, exact, dtype):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: {torch.device("cuda"): AMPERE}[device])
+    monkeypatch.setattr(focus, "EXACT_COLUMNS", {("cuda", AMPERE)})
+    monkeypatch.setattr(focus, "_has_exact_products", lambda device: exact and device == "cuda")
+    monkeypatch.setattr(focus.flex, "get_unsupported_input_reason", lambda q, dropout_p: f"(dropout {dropout_p})")
+    focus._log_memory_use.cache_clear()
+    focus._warn_about_unused_kernel.cache_clear()
+    form = "columns" if exact or dtype == torch.float64 else "bias"
+    with caplog.at_level(logging.INFO, logger=focus.logger.name):
+        assert choose_focus_implementation_for_kernel(kernel, OnAmpere(), dtype, 0.25) == form
+    messages = [record.getMessage() for record in caplog.records]
+    memory = "focus-attention on cuda of capability 8.0: matrix products are not known to be exact there, so the bias"
+    assert sum(message.startswith(memory) for message in messages) == (form == "bias")
+    unused = [message for message in messages if "is not used" in message]
+    assert len(unused) == (kernel == "flex" or (kernel, form) == ("fused", "bias"))
+    assert all("(dropout 0.25)" in message for message in unused if kernel == "flex")
+
+
+@pytest.mark.parametrize(
+    "kernel,dropout_p,form", [("flex", 0.0, "flex"), ("flex", 0.1, None), ("fused", 0.0, None), ("auto", 0.0, None)]
+)
+@pytest.mark.parametrize("length,default", [(LONGEST_BIAS, "bias"), (LONGEST_BIAS + 1, "blocks")])
+def test_inside_torch_compile_the_form_does_not_break_the_graph(monkeypatch, kernel, dropout_p, form, length, default):
+    """Neither columns nor a warning would be compiled."""
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    monkeypatch.setattr(focus.logger, "warning", None)
+    for width in (4, LONGEST_BIAS + 4):
+        q = torch.empty(1, 2, length, width)
+        assert choose_focus_implementation_for_kernel(kernel, q, torch.float32, dropout_p) == (form or default)
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The arguments with which a form of focus-attention is called, as its name followed by them."""
+    found = []
+    for name in (*FOCUS_FORMS, "flex"):
+        monkeypatch.setitem(focus._FOCUS_FORMS, name, lambda q, *rest, name=name: found.append((name, q, *rest)) or q)
+    return found
+
+
+def test_a_form_multiplies_in_float32_and_flex_in_the_dtype_of_the_keys(calls):
+    q, k, v, center, scope = (x.detach() for x in inputs_of(5, 2.0))
+    halves = [x.bfloat16() for x in (q, k, v)]
+    for form, dtype in (("bias", torch.float32), ("flex", torch.bfloat16)):
+        assert focus_attention(*halves, center, scope, form=form).dtype == torch.bfloat16
+        name, *tensors, parameters, _, _ = calls.pop()
+        assert name == form and {x.dtype for x in tensors} == {dtype}
+        assert parameters.center.dtype == parameters.scope.dtype == torch.float32
+    focus_attention(q.double(), k.double(), v.double(), center, scope, form="bias")
+    assert calls[0][4].center.dtype == calls[0][4].scope.dtype == torch.float64
+
+
+def test_without_a_kernel_the_default_form_is_used_without_a_warning(calls, monkeypatch, caplog):
+    monkeypatch.setattr(focus, "_has_exact_products", lambda device: False)
+    monkeypatch.setattr(focus.flex, "get_unsupported_input_reason", lambda q, dropout_p: dropout_p or None)
+    focus._warn_about_unused_kernel.cache_clear()
+    inputs = inputs_of(5, 2.0)
+    focus_attention(*inputs)
+    focus_attention(*(x.double() for x in inputs))
+    assert "is not used" not in caplog.text
+    focus_attention(*inputs, kernel="flex")
+    focus_attention(*inputs, kernel="flex", dropout_p=0.25)
+    assert [name for name, *_ in calls] == ["bias", "columns", "flex", "bias"]
+    assert "--attention-kernel flex is not used: 0.25." in caplog.text
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_where_flex_cannot_be_compiled_the_default_form_is_used(monkeypatch, caplog, dtype):
+    positions = []
+    monkeypatch.setattr(focus.flex, "flex_attention", lambda *args: positions.append(args[4]))
+    monkeypatch.setattr(focus, "_has_exact_products", lambda device: False)
+    focus._warn_about_unused_kernel.cache_clear()
+    inputs = [torch.cat([x, x + 1]) for x in inputs_of(7, 2.0, heads=3)]
+    inputs[:3] = [x.to(dtype) for x in inputs[:3]]
+    padding = torch.tensor([[False] * 5 + [True] * 2, [False] * 7])
+    form = "columns" if dtype == torch.float64 else "bias"
+    assert torch.equal(focus_attention(*inputs, padding, form="flex"), focus_attention(*inputs, padding, form=form))
+    assert caplog.text.count("--attention-kernel flex is not used") == 1
+    focus_attention(*inputs, form="flex")
+    assert [x.tolist() for x in positions] == [[[0, 1, 2, 3, 4, 0, 0], [*range(7)]], [[*range(7)]] * 2]
+    with pytest.raises(ValueError, match=r"^the form flex of focus-attention does not .* weights: dropout_p 0\.25$"):
+        focus_attention(*inputs, form="flex", dropout_p=0.25)
+
+
+@pytest.mark.parametrize("side", [None, "left", "right"])
+def test_columns_are_the_same_without_the_kernel_for_cpus(monkeypatch, side):
+    """As with dropout, and on GPUs. Padding gets no gradient and does not change that of others."""
+    inputs = inputs_of(40, 2.0, heads=2, dtype=torch.float64)
+    padding = None
+    if side:
+        padding = (torch.arange(40) < 15)[None] if side == "left" else (torch.arange(40) >= 25)[None]
+    kept = torch.ones(40) if padding is None else (~padding[0]).double()
+    asked, found = [], []
+    for has_it in (True, False):
+        monkeypatch.setattr(focus, "has_flash_attention", lambda dtype, has_it=has_it: asked.append(dtype) or has_it)
+        out = focus_attention(*inputs, padding, form="columns") * kept[:, None]
+        found.append((out, *torch.autograd.grad(out.square().sum(), inputs)))
+    assert asked == [torch.float64] * 2
+    for one, other in zip(*found):
+        torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-9)
+
+
+def test_a_bias_without_a_fused_kernel_is_reported_with_its_properties(monkeypatch):
+    found = []
+    monkeypatch.setattr(focus, "warn_without_fused_kernel", lambda *args, **named: found.append((args[1:], named)))
+    focus_attention(*inputs_of(5, 2.0), form="bias", dropout_p=0.25)
+    assert found == [((16, 0.25), {"masked": True})]
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_blocks_have_one_query_at_least(monkeypatch, gradient):
+    rows = []
+    plain = focus._compute_focus_attention_by_bias
+    monkeypatch.setattr(
+        focus, "_compute_focus_attention_by_bias", lambda q, *rest: rows.append(len(q[0, 0])) or plain(q, *rest)
+    )
+    inputs = inputs_of(6, 2.0, heads=2)
+    for elements, expected in ((1, [1] * 6), (12, [1] * 6), (24, [2] * 3), (59, [4, 2])):
+        monkeypatch.setattr(focus, "BIAS_ELEMENTS", elements)
+        with torch.set_grad_enabled(gradient):
+            out = focus_attention(*inputs, form="blocks")
+        assert rows == expected
+        torch.testing.assert_close(out, focus_attention(*inputs, form="bias"))
+        rows.clear()
+
+
 def inputs_of(length, scope, heads=1, dtype=torch.float32):
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, heads, length, 16, generator=generator) for _ in range(3))

@@ -248,6 +248,33 @@ def test_many_weights_are_not_kept(monkeypatch):
         assert any(x.dtype.is_floating_point and x.shape[-2:] == (5, 7) for x in kept) == expected
 
 
+@pytest.mark.parametrize("dropout_p", [0.0, 0.5])
+@pytest.mark.parametrize("padded", [False, True])
+def test_weights_are_recomputed_for_groups_of_documents_of_a_limited_size(monkeypatch, dropout_p, padded):
+    """Each of the three documents has 2 x 5 x 7 weights."""
+    (q, k, v, gate_q, gate_k), mask = saliency_inputs()
+    calls = []
+
+    def record(function, q, k, v, gate_q, gate_k, mask, *rest, use_reentrant, preserve_rng_state):
+        assert not use_reentrant and preserve_rng_state == (dropout_p > 0)
+        calls.append((len(q), None if mask is None else mask.any(1).tolist()))
+        return function(q, k, v, gate_q, gate_k, mask, *rest)
+
+    def sizes(recomputed, grouped):
+        monkeypatch.setattr(attention, "RECOMPUTED_WEIGHTS", recomputed)
+        monkeypatch.setattr(attention, "GROUPED_WEIGHTS", grouped)
+        calls.clear()
+        saliency_attention(q, k, v, gate_q, gate_k, mask if padded else None, dropout_p)
+        assert [has for _, group in calls for has in group or ()] == ([False, True, False] if padded and calls else [])
+        return [size for size, _ in calls]
+
+    monkeypatch.setattr(attention, "checkpoint", record)
+    assert sizes(211, 140) == [] and sizes(210, 140) == [2, 1]
+    assert sizes(0, 139) == sizes(0, 1) == [1, 1, 1] and sizes(0, 210) == [3]
+    with torch.no_grad():
+        assert sizes(0, 1) == []
+
+
 def test_focus_attention_keeps_no_widened_copies():
     q, k, v = (torch.randn(2, 3, 11, 8, requires_grad=True) for _ in range(3))
     center, scope = (torch.rand(2, 3, 11, requires_grad=True) for _ in range(2))

@@ -1,5 +1,6 @@
 """Pointers restricted to a selector's words (--selection): the equation, the search, and a task that needs it."""
 
+import math
 import random
 from dataclasses import replace
 
@@ -114,21 +115,32 @@ def test_nothing_masked_and_a_factor_of_one_change_nothing_to_the_bit():
         q = selection_of(tokens, low=low)
         found = pointer.restrict_to_selection(Selection(q, threshold, 1.0)).compute_log_probs(logits)
         assert torch.equal(found, pointer.compute_log_probs(logits))
+    q = selection_of(tokens)
+    q[0] = q[0].clamp(min=0.6)  # all words of one document only
+    found = pointer.restrict_to_selection(Selection(q, 0.5, 1.0)).compute_log_probs(logits)
+    assert [torch.equal(x, y) for x, y in zip(found, pointer.compute_log_probs(logits))] == [True, *[False] * 3, True]
     with_factor = pointer.restrict_to_selection(Selection(q, -1.0, 2.0))
     assert torch.equal(with_factor.gate[4], pointer.gate[4]), "a document without a word is generated from alone"
 
 
+def test_words_are_selected_above_the_threshold():
+    q = torch.tensor([[0.5, 0.75, 0.25, -1.0], [0.5, 0.25, 0.5, -1.0]])
+    forbidden = Selection(q, 0.5, 1.0).find_forbidden_words()
+    assert forbidden.tolist() == [[True, False, True, False], [False] * 4], "no word of the second document is selected"
+
+
 def test_a_masked_word_can_only_be_generated():
     model, tokens = model_of("etads"), make_batch(DOCUMENTS)
-    q = selection_of(tokens, low=0.5).masked_fill(tokens == 5, 0.0).masked_fill(tokens == 45, 0.0)
+    q = selection_of(tokens, low=0.5).masked_fill((tokens == 5) | (tokens == 44) | (tokens == 45), 0.0)
     logits, pointer = pointer_of(model, tokens, torch.tensor([[EOS]] * 4))
     found = pointer.restrict_to_selection(Selection(q, 0.15, 2.0))
     mixed, columns = found.compute_log_probs(logits).exp()[0, 0], pointer.vocab.source_columns[0].tolist()
-    assert mixed[columns[4]] == 0, "a word that only the document has"
+    for place in (2, 4):
+        assert found.compute_log_probs(logits)[0, 0, columns[place]] == -math.inf, "a word that only the document has"
     generated = found.gate[0, 0].sigmoid() * logits[0, 0].softmax(0)[5]
     torch.testing.assert_close(mixed[5], generated)
     assert 0 < mixed[5] < pointer.compute_log_probs(logits).exp()[0, 0, 5]
-    assert mixed[columns[2]] > pointer.compute_log_probs(logits).exp()[0, 0, columns[2]], "others gain"
+    assert mixed[columns[1]] > pointer.compute_log_probs(logits).exp()[0, 0, columns[1]], "others gain"
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

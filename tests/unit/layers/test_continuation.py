@@ -9,6 +9,8 @@ import torch
 from helpers import EOS, PAD, RECURRENT, make_batch, make_model, make_task
 
 from fairseq_etads.layers.continuation import CopyHistory
+from fairseq_etads.layers.pointer import PointerHead
+from fairseq_etads.vocabulary.output import BatchVocab
 
 KNOWN, TAIL, UNK = 44, 30, 3
 # known and rare words, repetitions, an unknown word, one word alone, and nothing
@@ -105,6 +107,14 @@ def test_worth_nothing_it_is_the_plain_pointer_and_else_it_changes_the_output(ar
         for parameter in model.decoder.pointer.continuation.parameters():
             parameter.zero_()
     assert torch.equal(log_probs(model, tokens, SUMMARIES), expected)
+    assert plain.decoder.pointer.compute_copy_history(tokens, tokens, 1, 3) is None
+
+
+def test_a_pointer_with_continuation_needs_the_history():
+    head = PointerHead(6, "soft", continues=True)
+    vocabulary = BatchVocab(make_batch([[5, 6]]), 44, pad=PAD, bos=0, eos=EOS, unk=3)
+    with pytest.raises(ValueError, match=r"^--pointer-continue needs the history of the summary$"):
+        head.point(torch.zeros(1, 1, 6), torch.zeros(1, 1, 3), vocabulary)
 
 
 @pytest.mark.parametrize("arch", FAMILIES)

@@ -284,6 +284,14 @@ def test_copied_words_tell_where_they_come_from(most):
     assert pointer.find_copied_positions(logits, targets).tolist() == [[most, 2, -1, -1]]
 
 
+def test_a_word_of_another_document_is_not_copied():
+    model = pointer_model()
+    set_gate(model, -1e4)
+    logits, extra = run(model, make_batch([[5, 50, 6], [5, 50, 51]]), [[50], [50]])
+    slots = torch.tensor([[KNOWN, KNOWN + 1]] * 2)
+    assert extra["output"].pointer.find_copied_positions(logits, slots).tolist() == [[1, -1], [1, 2]]
+
+
 def test_words_are_copied_if_that_gives_more_than_half_of_their_probability():
     model = pointer_model()
     logits, extra = run(model, make_batch([[5, 50, 6]]), [[5, 50]])

@@ -6,7 +6,8 @@ import pytest
 
 from fairseq_etads.training.losses import check_criterion_supports_model
 
-NAMES = ("summarization_nll", "cross_entropy", "label_smoothed_cross_entropy", "adaptive_loss")
+NAMES = ("summarization_nll", "cross_entropy", "label_smoothed_cross_entropy", "adaptive_loss", "without_options")
+"""The last one stands for a user's criterion that has no dataclass."""
 TEACHES = "--criterion {} does not train the switch of --pointer switch: choose --criterion summarization_nll"
 OTHERS_WORDS = (
     "--criterion {} would require --pointer soft to copy words of other documents: choose --criterion "

@@ -11,7 +11,15 @@ from fairseq.logging import metrics
 from helpers import EOS, PAD, SMALL, make_batch, make_model, make_task, model_config
 from recurrent import recurrent, recurrent_task
 
-from fairseq_etads.training.losses import SummarizationNLL, coverage_loss
+from fairseq_etads.layers.attention_probe import FIGURES
+from fairseq_etads.layers.decoder_output import DecoderOutput
+from fairseq_etads.layers.pointer import WordLogProbs
+from fairseq_etads.training.losses import (
+    SummarizationNLL,
+    SummarizationNLLConfig,
+    compute_closed_book_loss,
+    coverage_loss,
+)
 
 DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [70, 71, 70], []]
 SUMMARIES = [[50, 5, 12], [9, 47], [71, 4], [6, 7]]
@@ -238,11 +246,17 @@ def test_figures_are_means_over_words_and_summaries_in_bits():
     bit = math.log(2)
     first = {"loss": 12.34567 * bit, "nll_loss": 9.87654 * bit, "ntokens": 4, "nsentences": 3, "sample_size": 5}
     second = {"loss": 1.5 * bit, "nll_loss": 2.5 * bit, "ntokens": 8, "nsentences": 2, "sample_size": 15}
-    extra = {"p_gen": 3.33333, "copied": 2.22222, "coverage_loss": 1.11111}
+    names = ("p_gen", "copied", "coverage_loss", "extraction_loss", "inconsistency_loss", "closed_book_loss")
+    extra = {name: (number + 1) * 1.11111 for number, name in enumerate(names)}
+    of_summaries = {"selection_loss": 4.44444}
+    figures = {name: (number + 1) * 2.22222 for number, name in enumerate(FIGURES)}
+    counts = {f"{name}_count": number + 3 for number, name in enumerate(FIGURES)}
+    more = {name: 3 * count for name, count in counts.items()}
     metrics.reset()
     with metrics.aggregate() as values:
-        SummarizationNLL.reduce_metrics([{**first, **extra}])
-        SummarizationNLL.reduce_metrics([second, dict.fromkeys([*first, *extra], 0)])
+        SummarizationNLL.reduce_metrics([{**first, **extra, **of_summaries, **figures, **counts}])
+        # the second worker has logged numbers that the first one has not, and the other way round
+        SummarizationNLL.reduce_metrics([second, dict.fromkeys([*first, *extra, *of_summaries], 0), more])
     found = values.get_smoothed_values()
     bits = {"loss": (12.34567 + 1.5) / 20, "nll_loss": (9.87654 + 2.5) / 12}
     assert {name: found[name] for name in bits} == {name: round(value, 3) for name, value in bits.items()}
@@ -250,6 +264,9 @@ def test_figures_are_means_over_words_and_summaries_in_bits():
     assert found["ppl"] == round(2 ** bits["nll_loss"], 2)
     for name, value in extra.items():
         assert found[name] == round(value / 12, 3)
+    assert found["selection_loss"] == round(4.44444 / 5, 3)
+    for name, value in figures.items():
+        assert found[name] == round(value / (4 * counts[f"{name}_count"]), 3)
 
 
 @pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
@@ -267,6 +284,82 @@ def test_what_is_logged_of_a_batch(pointer):
         SummarizationNLL.reduce_metrics([logs, {"ntokens": 1, "nsentences": 1, "sample_size": 1}])
     assert "coverage_loss" not in values.get_smoothed_values()
     assert values.get_smoothed_values()["loss"] == round(loss.item() / (sample["ntokens"] + 1) / math.log(2), 3)
+
+
+@pytest.mark.parametrize("normalised", [False, True])
+@pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
+def test_rows_have_weights_in_the_loss_and_in_the_log(pointer, normalised):
+    """The rows of a batch can be several summaries of one document, whose weights sum to 1."""
+    options = {"label_smoothing": 0.1, "coverage_loss": 1.0, "length_normalised": normalised}
+    model, ours = build(pointer, **options)
+    weights = [0.25, 0.75, 2.0, 0.0]
+    expected = {}
+    for weight, document, summary in zip(weights, DOCUMENTS, SUMMARIES):
+        loss, _, logs = ours(model.train(), make_sample([document], [summary]))
+        for name in ("nll_loss", "coverage_loss", "p_gen", "copied"):
+            if name in logs:
+                expected[name] = expected.get(name, 0) + weight * float(logs[name])
+        expected["loss"] = expected.get("loss", 0) + weight * float(loss)
+    sample = {**make_sample(), "weights": torch.tensor(weights), "nsentences": 2, "ntokens": 9}
+    loss, size, logs = ours(model, sample)
+    assert {name: float(logs[name]) for name in expected} == pytest.approx(expected, rel=1e-5)
+    assert float(loss) == float(logs["loss"]) and not logs["nll_loss"].requires_grad
+    assert (logs["nsentences"], logs["ntokens"]) == (2, 9) and size == logs["sample_size"] == (2 if normalised else 9)
+
+
+def test_defaults_are_those_of_the_options():
+    ours, options = criterion(make_task()), SummarizationNLLConfig()
+    found = (ours.inconsistency_top, ours.selection_weight, ours.inconsistency_weight, ours.extraction_weight)
+    assert found == (options.inconsistency_top, options.selection_loss, 0.0, 0.0)
+    assert ours.closed_book_weight == options.closed_book_weight == 0 and not ours.length_normalised
+    assert not ours.sentence_avg
+
+
+@pytest.mark.parametrize("skips", [False, True])
+@pytest.mark.parametrize("training", [False, True])
+def test_losses_are_checked_with_the_model_itself(skips, training):
+    """In validation no update is skipped."""
+    model, ours = build("soft")
+    wrapped, seen = torch.nn.DataParallel(model).train(training), []
+    ours._loss_checker = SimpleNamespace(compute_loss_factor=lambda *args: seen.append(args) or 1)
+    ours.set_num_updates(3, *([True] if skips else []))
+    sample = make_sample()
+    ours(wrapped, sample)
+    ((loss, given, found, may_skip),) = seen
+    assert given is sample and found is model and may_skip == (skips and training)
+    assert loss.shape == sample["target"].shape
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_a_model_is_asked_only_for_the_words_that_the_loss_needs(smoothing, monkeypatch):
+    model, ours = build("soft", label_smoothing=smoothing)
+    sample, plain, seen = make_sample(), model.forward, []
+    monkeypatch.setattr(model, "forward", lambda **given: seen.append(given) or plain(**given))
+    output = ours.compute_decoder_output(model, sample["net_input"], sample["target"])
+    (given,) = seen
+    request = given.pop("request")
+    assert given == sample["net_input"] and request.target is sample["target"]
+    assert request.without == (ours.specials if smoothing else None)
+    assert isinstance(output.compute_vocabulary_log_probs(), WordLogProbs)
+
+
+def test_a_loss_of_coverage_without_attention_is_refused_in_words():
+    model, ours = build("none", coverage_loss=1.0)
+    sample = make_sample()
+    output = DecoderOutput.from_fairseq_output(model(**sample["net_input"]))
+    output.attention = None
+    with pytest.raises(ValueError, match=r"^--coverage-loss needs the decoder's attention, and this model does not re"):
+        ours._compute_additional_losses(model, sample, output, sample["target"].ne(PAD))
+
+
+def test_unknown_words_count_as_the_unknown_word_for_a_closed_book_decoder():
+    """The first id outside the vocabulary is its size."""
+    torch.manual_seed(0)
+    logits = torch.randn(2, 3, 8)
+    found = compute_closed_book_loss(logits.half(), torch.tensor([[7, 8, 9], [3, 1, 1]]), pad=1, unk=3)
+    wanted = -logits.half().float().log_softmax(2)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, torch.stack([wanted[0, [0, 1, 2], [7, 3, 3]], wanted[1, 0, 3] * torch.eye(3)[0]]))
 
 
 def test_sentences_can_be_averaged():

@@ -11,14 +11,15 @@ def test_a_length_normalised_loss_is_the_mean_over_summaries_of_their_own_means(
     model, ours = build(pointer, length_normalised=True, **options)
     model, by_word = model.train(), criterion(ours.task, **options)
     means = []
-    for document, summary in zip(DOCUMENTS, SUMMARIES):
+    summaries = [*SUMMARIES[:3], []]  # an empty summary has one word, the end symbol
+    for document, summary in zip(DOCUMENTS, summaries):
         loss, words, _ = by_word(model, make_sample([document], [summary]))
         means.append(float(loss) / words)
     for left in (False, True):
-        loss, size, logs = ours(model, make_sample(left=left))
+        loss, size, logs = ours(model, make_sample(summaries=summaries, left=left))
         assert size == logs["sample_size"] == logs["nsentences"] == len(DOCUMENTS)
         assert float(loss) / size == pytest.approx(sum(means) / len(means), rel=1e-5)
-        plain, words, plain_logs = by_word(model, make_sample(left=left))
+        plain, words, plain_logs = by_word(model, make_sample(summaries=summaries, left=left))
         assert abs(float(plain) / words - float(loss) / size) > 1e-3
         for name in ("nll_loss", "coverage_loss", "ntokens"):  # figures are still per word
             assert float(logs[name]) == pytest.approx(float(plain_logs[name]), rel=1e-5)

@@ -4,9 +4,17 @@ import math
 
 import pytest
 import torch
+from fairseq.nan_detector import NanDetector
+from helpers import NotOnCpu
 from test_criterions import build, make_sample
 
-from fairseq_etads.training.losses import LARGEST_LOSS, NonFiniteLossError, check_losses_are_finite
+from fairseq_etads.training.losses import (
+    LARGEST_LOSS,
+    LossChecker,
+    NonFiniteLossError,
+    check_losses_are_finite,
+    convert_logged_tensors,
+)
 
 
 def test_a_loss_that_is_not_finite_names_the_pairs_and_stops():
@@ -50,3 +58,115 @@ def test_the_refusal_of_a_loss_names_at_most_twenty_pairs_and_says_what_to_do():
     limit = torch.full((1, 1), LARGEST_LOSS, dtype=torch.float64)
     assert "1 of 1 pairs" in refusal(limit, numbers)
     check_losses_are_finite(limit * 0.99, numbers)
+    with pytest.raises(NonFiniteLossError):
+        check_losses_are_finite(torch.cat([limit, limit * math.inf]), numbers, skip_overflow=True)
+
+
+@pytest.fixture
+def checked_later():
+    """A checker, a model in training mode, and a function that passes losses of summaries of one word on a GPU."""
+    checker, model = LossChecker(), torch.nn.Linear(1, 1)
+
+    def pass_losses(losses, numbers=None, skip_overflow=False):
+        sample = {"target": torch.zeros(len(losses), 1)}
+        if numbers is not None:
+            sample["id"] = torch.tensor(numbers)
+        loss = torch.tensor(losses, requires_grad=True)[:, None].as_subclass(NotOnCpu)
+        return checker.compute_loss_factor(loss, sample, model, skip_overflow)
+
+    return checker, model, pass_losses
+
+
+@pytest.mark.parametrize("invalid", [math.nan, math.inf, LARGEST_LOSS])
+def test_a_gpu_is_not_waited_for_until_an_update_is_skipped(checked_later, invalid, monkeypatch):
+    checker, _, pass_losses = checked_later
+    factors = [pass_losses([1.0, invalid], [4, 6]), pass_losses([1.0, 2.0], [3, 5]), pass_losses([invalid])]
+    assert not any(factor.requires_grad for factor in factors)
+    monkeypatch.setattr(NotOnCpu, "may_be_read", True)
+    assert [str(factor.tolist()) for factor in factors] == ["nan", "1.0", "nan"]
+    with pytest.raises(NonFiniteLossError, match=r"1 of 2 pairs .* from 0: 6\)"):
+        checker.check_skipped_update(False)
+    checker.check_skipped_update(False)  # an update is checked once
+
+
+def test_without_numbers_a_skipped_update_names_the_rows(checked_later, monkeypatch):
+    checker, _, pass_losses = checked_later
+    pass_losses([1.0, 2.0, math.nan])
+    monkeypatch.setattr(NotOnCpu, "may_be_read", True)
+    with pytest.raises(NonFiniteLossError, match=r"1 of 3 pairs .* from 0: 2\)"):
+        checker.check_skipped_update(False)
+
+
+@pytest.mark.parametrize("method", ["check_skipped_update", "record_applied_update"])
+def test_an_overflow_on_a_gpu_is_a_warning_if_updates_with_overflows_are_skipped(
+    checked_later, method, monkeypatch, caplog
+):
+    checker, _, pass_losses = checked_later
+    arguments = (False, True) if method == "record_applied_update" else (True,)
+    pass_losses([1.0, math.inf], [4, 6])
+    monkeypatch.setattr(NotOnCpu, "may_be_read", True)
+    with caplog.at_level("WARNING"):
+        getattr(checker, method)(*arguments)
+    assert "1 of 2 pairs" in caplog.text and "from 0: 6)" in caplog.text
+
+
+def test_an_update_with_a_finite_gradient_is_not_checked(checked_later):
+    checker, _, pass_losses = checked_later
+    pass_losses([1.0, math.nan])  # the number of pairs can be so large that their gradient is finite all the same
+    checker.record_applied_update(True, False)
+    assert checker._unchecked == []
+
+
+def test_in_validation_and_while_fairseq_looks_for_the_cause_a_gpu_is_waited_for(checked_later, monkeypatch):
+    _, model, pass_losses = checked_later
+    monkeypatch.setattr(NotOnCpu, "may_be_read", True)
+    with NanDetector(model), pytest.raises(NonFiniteLossError):
+        pass_losses([math.nan])
+    assert pass_losses([1.0]) == 1
+    model.eval()
+    with pytest.raises(NonFiniteLossError):
+        pass_losses([math.nan])
+
+
+def test_the_criterion_checks_a_skipped_update_before_the_next_one_and_before_validation(checked_later, monkeypatch):
+    _, ours = build("soft")
+    ours._loss_checker, _, pass_losses = checked_later
+    monkeypatch.setattr(NotOnCpu, "may_be_read", True)
+    for mode in (True, False):
+        pass_losses([math.nan])
+        with pytest.raises(NonFiniteLossError):
+            ours.train(mode)
+        assert ours.train(mode) is ours and ours.training == mode
+    pass_losses([math.inf])
+    ours.record_applied_update(True)
+    pass_losses([math.inf])
+    with pytest.raises(NonFiniteLossError):
+        ours.record_applied_update(False)
+    ours.set_num_updates(3, overflows_are_skipped=True)
+    for end in (ours.train, lambda: ours.record_applied_update(False)):
+        pass_losses([math.inf])
+        end()
+
+
+def test_logged_tensors_on_a_gpu_are_read_at_once(monkeypatch):
+    reads = []
+    monkeypatch.setattr(NotOnCpu, "may_be_read", True)
+    monkeypatch.setattr(NotOnCpu, "tolist", lambda x: reads.append(1) or torch.Tensor.tolist(x))
+
+    def on_gpu(value):
+        return torch.tensor(value).as_subclass(NotOnCpu)
+
+    on_cpu, several = torch.tensor(5.0), on_gpu([1.0, 2.0])
+    given = [
+        {"loss": on_gpu(1.5), "ntokens": 7, "counts": several, "on_cpu": on_cpu},
+        {"loss": on_gpu([[2**-40 + 1.0]]), "words": on_gpu(2**30 + 1)},
+    ]
+    before = [dict(output) for output in given]
+    first, second = convert_logged_tensors(given)
+    assert first == {"loss": 1.5, "ntokens": 7, "counts": several, "on_cpu": on_cpu}
+    assert first["counts"] is several and first["on_cpu"] is on_cpu
+    assert second == {"loss": 1.0, "words": 2**30 + 1}
+    assert all(type(value) is float for value in (first["loss"], *second.values()))
+    assert len(reads) == 1
+    assert all(output[name] is value for output, old in zip(given, before) for name, value in old.items())
+    assert convert_logged_tensors([{"ntokens": 7}, {}]) == [{"ntokens": 7}, {}] and len(reads) == 1

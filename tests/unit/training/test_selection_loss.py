@@ -1,11 +1,12 @@
 """The selection loss (Li et al. 2018): against loops, its targets in files, its share of the total, and learning."""
 
 import random
+from types import SimpleNamespace
 
 import pytest
 import reference
 import torch
-from helpers import EOS, PAD, make_batch
+from helpers import EOS, PAD, make_batch, make_task
 from recurrent import DOCUMENTS, MARK, log_probs, recurrent, recurrent_task, sharpened
 from torch.nn.functional import one_hot
 
@@ -13,7 +14,7 @@ from fairseq_etads.data.labels.label_files import compute_source_hash, write_lab
 from fairseq_etads.data.selection import SentenceTargets
 from fairseq_etads.layers.sentence_selector import SentenceSelection
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.training.losses import SummarizationNLL
+from fairseq_etads.training.losses import SummarizationNLL, compute_sentence_selection_divergence
 
 
 def test_the_selection_loss_is_the_loop_and_skips_what_has_no_target():
@@ -36,6 +37,24 @@ def test_the_selection_loss_is_the_loop_and_skips_what_has_no_target():
     # more rows than the summary has begun, and more columns than the model has read, which are 0
     wider = torch.nn.functional.pad(targets, (0, 3, 0, 2))
     torch.testing.assert_close(selection.compute_divergence(wider, is_word), found)
+
+
+@pytest.mark.parametrize("mark", [MARK, None])
+def test_marks_ends_and_padding_are_not_words(mark):
+    target = torch.tensor([[5, MARK, 3, EOS, PAD], [MARK, 6, 7, 8, EOS]])
+    criterion = criterion_of(recurrent_task() if mark else make_task(), 0.5)
+    given, targets = [], torch.zeros(2, 1, 1)
+    selection = SimpleNamespace(
+        starts=torch.ones(2, 5, dtype=torch.bool),
+        compute_divergence=lambda wanted, is_word: given.append((wanted, is_word.tolist())),
+    )
+    sample = {"target": target, "sentence_targets": targets}
+    compute_sentence_selection_divergence(selection, sample, criterion.no_words, True)
+    assert given[0][0] is targets
+    assert given[0][1] == [
+        [True, not mark, True, False, False],
+        [not mark, True, True, True, False],
+    ], "without a mark in the dictionary, its number is that of the unknown word, which counts as a word"
 
 
 def test_the_selection_loss_is_least_at_its_targets():
@@ -89,6 +108,9 @@ def test_the_loss_has_the_selection_loss_in_training_alone(normalised):
     assert "selection_loss" not in logs[0]
     for log in logs[1:]:
         assert float(log["selection_loss"]) == pytest.approx(sum(parts), rel=1e-4)
+    sample["weights"] = torch.tensor([0.25, 3.0])
+    weighted = criterion_of(task, 0.5, length_normalised=normalised)(model, sample)[2]["selection_loss"]
+    assert float(weighted) == pytest.approx(0.25 * parts[0] + 3 * parts[1], rel=1e-4)
 
 
 def test_a_training_without_targets_is_refused_and_a_validation_is_not():
@@ -99,7 +121,7 @@ def test_a_training_without_targets_is_refused_and_a_validation_is_not():
     criterion = criterion_of(task, 0.2)
     assert "selection_loss" not in criterion(model.eval(), sample)[2]
     with pytest.raises(
-        ValueError, match="--selection-loss: the batch has no labels; run etads-labels --kind distribution"
+        ValueError, match=r"^--selection-loss: the batch has no labels; run etads-labels --kind distribution$"
     ):
         criterion(model.train(), sample)
     with pytest.raises(ValueError, match="--selection-loss -1: choose 0 or more"):
