@@ -346,7 +346,7 @@ def _copy_weight_matrix_marks(build: Callable[..., Any]) -> Callable[..., Any]:
     return build_fp32_params
 
 
-def _clip_gradients_in_place(clip: Callable[..., Any]) -> Callable[..., Any]:
+def _clip_gradients_on_their_device(clip: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap fairseq's ``clip_grad_norm_``, which would otherwise move norms to a visible GPU even with --cpu."""
 
     @functools.wraps(clip)
@@ -583,7 +583,7 @@ def install_patches() -> None:
         build = MemoryEfficientFP16Optimizer.build_optimizer.__func__
         MemoryEfficientFP16Optimizer.build_optimizer = classmethod(_name_optimizer_in_error(build))
     if not hasattr(utils.clip_grad_norm_, "is_patched"):
-        utils.clip_grad_norm_ = _clip_gradients_in_place(utils.clip_grad_norm_)
+        utils.clip_grad_norm_ = _clip_gradients_on_their_device(utils.clip_grad_norm_)
     if not hasattr(Trainer.train_step, "is_patched"):
         Trainer.train_step = _correct_train_step(Trainer.train_step)
     if not hasattr(ReduceLROnPlateauLRSchedule.state_dict, "is_patched"):

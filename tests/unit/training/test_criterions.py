@@ -255,7 +255,7 @@ def test_figures_are_means_over_words_and_summaries_in_bits():
     metrics.reset()
     with metrics.aggregate() as values:
         SummarizationNLL.reduce_metrics([{**first, **extra, **of_summaries, **figures, **counts}])
-        # the second worker has logged numbers that the first one has not, and the other way round
+        # each of two workers has logged numbers that the other one has not
         SummarizationNLL.reduce_metrics([second, dict.fromkeys([*first, *extra, *of_summaries], 0), more])
     found = values.get_smoothed_values()
     bits = {"loss": (12.34567 + 1.5) / 20, "nll_loss": (9.87654 + 2.5) / 12}
@@ -289,7 +289,7 @@ def test_what_is_logged_of_a_batch(pointer):
 @pytest.mark.parametrize("normalised", [False, True])
 @pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
 def test_rows_have_weights_in_the_loss_and_in_the_log(pointer, normalised):
-    """The rows of a batch can be several summaries of one document, whose weights sum to 1."""
+    """The rows of a batch can be several summaries of one document, with weights that sum to 1."""
     options = {"label_smoothing": 0.1, "coverage_loss": 1.0, "length_normalised": normalised}
     model, ours = build(pointer, **options)
     weights = [0.25, 0.75, 2.0, 0.0]
