@@ -202,7 +202,7 @@ def test_where_flex_cannot_be_compiled_the_default_form_is_used(monkeypatch, cap
 
 @pytest.mark.parametrize("side", [None, "left", "right"])
 def test_columns_are_the_same_without_the_kernel_for_cpus(monkeypatch, side):
-    """GPUs and dropout need the form without it. Padding receives no gradient and does not change the other gradients."""
+    """GPUs and dropout need the form without it. Padding does not change any gradient."""
     inputs = inputs_of(40, 2.0, heads=2, dtype=torch.float64)
     padding = None
     if side:
