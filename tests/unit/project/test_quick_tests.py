@@ -14,9 +14,9 @@ ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "scripts" / "quick_tests.py"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def quick():
-    """The script as a module."""
+    """The script as a module, which remembers what each file imports."""
     spec = importlib.util.spec_from_file_location("quick_tests", SCRIPT)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
