@@ -103,8 +103,9 @@ def _compute_focus_attention_by_columns(
     if padding is not None:
         queries, keys = add_padding_column(queries, keys, padding)
     if torch.is_grad_enabled() and focus.needs_gradient:
-        # Padding has no weight, so it passes no gradient through these columns either.
         gradient_queries, gradient_keys = (x.to(q.dtype) for x in compute_gradient_columns(focus, positions, lengths))
+        if padding is not None:  # padding has a weight in documents that consist only of padding
+            gradient_keys = gradient_keys.masked_fill(padding.unsqueeze(-1), 0.0)
         queries = torch.cat([queries, gradient_queries], dim=-1)
         keys = torch.cat([keys, gradient_keys], dim=-1)
     wide = insert_bias_columns(q, k, v, *pad_bias_columns(queries, keys, width))
@@ -164,6 +165,10 @@ FOCUS_FORMS = ("columns", "bias", "blocks")
 """Forms of :func:`focus_attention` that work on every device. "flex" has a backward pass only on GPUs."""
 
 
+def _choose_bias_implementation(length: int) -> str:
+    return "bias" if length <= LONGEST_BIAS else "blocks"
+
+
 def choose_focus_implementation(
     device_type: str,
     dtype: torch.dtype,
@@ -187,7 +192,7 @@ def choose_focus_implementation(
     """
     if dtype == torch.float64 or (exact_products and (device_type, capability) in EXACT_COLUMNS):
         return "columns"
-    return "bias" if length <= LONGEST_BIAS else "blocks"
+    return _choose_bias_implementation(length)
 
 
 def _has_exact_products(device_type: str) -> bool:
@@ -199,10 +204,6 @@ def _has_exact_products(device_type: str) -> bool:
     backend = torch.backends.cuda if device_type == "cuda" else getattr(torch.backends, "mkldnn", None)
     own = getattr(getattr(backend, "matmul", None), "fp32_precision", "ieee")
     return exact and own in ("ieee", "none")
-
-
-def _choose_bias_implementation(length: int) -> str:
-    return "bias" if length <= LONGEST_BIAS else "blocks"
 
 
 def _choose_default_focus_implementation(q: Tensor, work: torch.dtype) -> str:

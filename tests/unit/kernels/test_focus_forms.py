@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from test_attention import LargestTensor
+from test_flex import OnGpu
 
 from fairseq_etads.kernels import focus
 from fairseq_etads.kernels.focus import (
@@ -107,12 +108,6 @@ def test_the_fused_kernel_is_used_without_a_warning_where_products_are_exact(mon
     assert "--attention-kernel fused is not used: its products are not known to be exact here. " in caplog.text
 
 
-class OnAmpere:
-    """Queries that say that they are on a GPU."""
-
-    device, is_cuda, shape = torch.device("cuda"), True, (2, 3, 400, 600)
-
-
 @pytest.mark.parametrize("kernel", ["auto", "fused", "flex"])
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -125,7 +120,7 @@ def test_the_form_depends_on_the_gpu_its_products_and_the_precision(monkeypatch,
     focus._warn_about_unused_kernel.cache_clear()
     form = "columns" if exact or dtype == torch.float64 else "bias"
     with caplog.at_level(logging.INFO, logger=focus.logger.name):
-        assert choose_focus_implementation_for_kernel(kernel, OnAmpere(), dtype, 0.25) == form
+        assert choose_focus_implementation_for_kernel(kernel, OnGpu(600), dtype, 0.25) == form
     messages = [record.getMessage() for record in caplog.records]
     memory = "focus-attention on cuda of capability 8.0: matrix products are not known to be exact there, so the bias"
     assert sum(message.startswith(memory) for message in messages) == (form == "bias")
@@ -202,7 +197,7 @@ def test_where_flex_cannot_be_compiled_the_default_form_is_used(monkeypatch, cap
 
 @pytest.mark.parametrize("side", [None, "left", "right"])
 def test_columns_are_the_same_without_the_kernel_for_cpus(monkeypatch, side):
-    """GPUs and dropout need the form without it. Padding does not change any gradient."""
+    """GPUs and dropout need the form without it."""
     inputs = inputs_of(40, 2.0, heads=2, dtype=torch.float64)
     padding = None
     if side:
@@ -216,6 +211,18 @@ def test_columns_are_the_same_without_the_kernel_for_cpus(monkeypatch, side):
     assert asked == [torch.float64] * 2
     for one, other in zip(*found):
         torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("has_kernel", [False, True])
+def test_padding_alone_passes_no_gradient_to_centre_and_scope(monkeypatch, has_kernel):
+    """All of it has the same score, and so a weight, in a document of nothing else."""
+    monkeypatch.setattr(focus, "has_flash_attention", lambda dtype: has_kernel)
+    inputs = inputs_of(40, 2.0, heads=2)
+    padding = torch.ones(1, 40, dtype=torch.bool)
+    for form in FOCUS_FORMS:
+        out = focus_attention(*inputs, padding, form=form)
+        gradients = torch.autograd.grad(out.square().sum(), inputs)
+        assert gradients[2].abs().max() > 0 and not gradients[3].any() and not gradients[4].any(), form
 
 
 def test_a_bias_without_a_fused_kernel_is_reported_with_its_properties(monkeypatch):
