@@ -255,7 +255,7 @@ def test_figures_are_means_over_words_and_summaries_in_bits():
     metrics.reset()
     with metrics.aggregate() as values:
         SummarizationNLL.reduce_metrics([{**first, **extra, **of_summaries, **figures, **counts}])
-        # each of two workers has logged numbers that the other one has not
+        # without figures, but with their counts
         SummarizationNLL.reduce_metrics([second, dict.fromkeys([*first, *extra, *of_summaries], 0), more])
     found = values.get_smoothed_values()
     bits = {"loss": (12.34567 + 1.5) / 20, "nll_loss": (9.87654 + 2.5) / 12}

@@ -50,6 +50,8 @@ def test_lists_on_a_gpu_are_those_on_a_cpu(shared, limit):
     expected = CandidateWords(texts, limit, SIZE, SPECIALS, UNK, shared=shared)
     assert torch.equal(found.words, expected.words)
     assert shared or torch.equal(found.allowed, expected.allowed)
+    with pytest.raises(AssertionError, match="would wait"):
+        int(found.words[0])
 
 
 @pytest.mark.parametrize("frequent", [[4], [7, 30, 12], [SIZE]])
