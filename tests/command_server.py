@@ -163,6 +163,10 @@ def _cache_configurations() -> None:
     parse = OverridesParser.parse_rule
     cached = functools.lru_cache(maxsize=None)(lambda text, rule: parse(OverridesParser.create(), text, rule))
     OverridesParser.parse_rule = lambda self, text, rule_name: cached(text, rule_name)
+    # Only fairseq calls Hydra, always from the same function, which Hydra finds by reading the source of the whole stack.
+    initialize = sys.modules["hydra.initialize"]
+    find_caller = functools.lru_cache(maxsize=None)(initialize.detect_calling_file_or_module_from_stack_frame)
+    initialize.detect_calling_file_or_module_from_stack_frame = find_caller
     # Hydra copies a repository that fairseq uses only once.
     CachingConfigRepository.__init__ = lambda self, delegate: vars(self).update(delegate=delegate, cache={})
     data = ["data", "--task", "summarization"]
