@@ -3,7 +3,8 @@
 A ``fairseq-*`` command spends four seconds on imports before it does anything, which is too slow for tests that run
 hundreds of them. A :class:`CommandServer` has a folder of programs named like the commands, to be put first on PATH.
 Each passes its arguments, environment, working directory, standard streams and process group to the server, which
-forks. The fork calls the function of the command's entry point, like the installed command. ``python -`` (a script on
+forks. The fork calls the function of the command's entry point, like the installed command, and the server returns its
+exit status. ``python -`` (a script on
 standard input) and ``python FILE`` with one of :data:`SCRIPTS` are served, too. A ``fairseq-*`` command that does not
 load the plugin starts in the usual way, because the server has loaded the plugin.
 
@@ -12,6 +13,7 @@ which belongs to it. Processes that a command starts are forked, too; a separate
 again.
 """
 
+import ast
 import atexit
 import contextlib
 import functools
@@ -31,6 +33,7 @@ import tempfile
 import threading
 import traceback
 import weakref
+from array import array
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import Dict, Mapping, Optional, Sequence
@@ -47,7 +50,7 @@ SCRIPTS = ("attention_figures.py", "evidence.py", "results_page.py")
 """Scripts of the repository that import as much as the commands do."""
 
 _PROGRAM = r"""#!{python} -IS
-import json, os, socket, sys
+import _socket, os, sys  # the module socket would take longer to import than the rest of this program
 name, arguments, real = os.path.basename(sys.argv[0]), sys.argv[1:], {python!r}
 if name == "python" and os.path.basename("".join(arguments[:1])) not in ("-", *{scripts!r}):
     os.execv(real, [real, *arguments])
@@ -55,11 +58,12 @@ loaded = [value for option, value in zip(arguments, arguments[1:]) if option == 
 loaded += [word.partition("=")[2] for word in arguments if word.startswith("common.user_dir=")]
 if name.startswith("fairseq-") and os.path.basename("".join(loaded[-1:]).rstrip("/")) != "fairseq_etads":
     os.execv(real, [real, os.path.join(os.path.dirname(real), name), *arguments])
-server = socket.socket(socket.AF_UNIX)
+server = _socket.socket(_socket.AF_UNIX)
 server.connect({address!r})
-socket.send_fds(server, [b"x"], [0, 1, 2])
-server.sendall(json.dumps([os.getpgrp(), [name, *arguments], os.getcwd(), dict(os.environ)]).encode() + b"\n")
-sys.exit(int(server.makefile().read() or 70))
+streams = b"".join(number.to_bytes({int_size}, sys.byteorder) for number in range(3))
+server.sendmsg([b"x"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])
+server.sendall(ascii([os.getpgrp(), [name, *arguments], os.getcwd(), dict(os.environ)]).encode() + b"\n")
+sys.exit(int(server.recv(9) or 70))
 """
 
 
@@ -96,7 +100,9 @@ class CommandServer:
         address, commands = str(self._folder / "socket"), {**entry_points(), **(more or {})}
         for name in [*commands, "python"]:
             program = self.programs / name
-            text = _PROGRAM.format(python=sys.executable, address=address, scripts=SCRIPTS)
+            text = _PROGRAM.format(
+                python=sys.executable, address=address, scripts=SCRIPTS, int_size=array("i").itemsize
+            )
             program.write_text(text, encoding="utf-8")
             program.chmod(0o755)
         with open(self._folder / "log", "w", encoding="utf-8") as log:
@@ -163,7 +169,7 @@ def _cache_configurations() -> None:
     parse = OverridesParser.parse_rule
     cached = functools.lru_cache(maxsize=None)(lambda text, rule: parse(OverridesParser.create(), text, rule))
     OverridesParser.parse_rule = lambda self, text, rule_name: cached(text, rule_name)
-    # Only fairseq calls Hydra, always from the same function, which Hydra finds by reading the source of the whole stack.
+    # Hydra finds its caller, always the same function of fairseq, by reading the source of the whole stack.
     initialize = sys.modules["hydra.initialize"]
     find_caller = functools.lru_cache(maxsize=None)(initialize.detect_calling_file_or_module_from_stack_frame)
     initialize.detect_calling_file_or_module_from_stack_frame = find_caller
@@ -187,36 +193,56 @@ def _serve(address: str, commands: Dict[str, str]) -> None:
     listener.bind(address)
     listener.listen(64)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the commands
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # reap forks immediately
+    ended, write_end = socket.socketpair()  # readable when a fork has ended
+    ended.setblocking(False)
+    write_end.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(write_end.fileno(), warn_on_full_buffer=False)
+    waiting: Dict[int, socket.socket] = {}  # fork -> connection to the program that waits for its status
     print("ready", flush=True)
-    while sys.stdin not in select.select([listener, sys.stdin], [], [])[0]:
-        connection, _ = listener.accept()
-        if os.fork() == 0:
-            listener.close()
-            try:
-                _answer(connection, commands)
-            finally:
-                os._exit(70)
-        connection.close()
+    while True:
+        ready = select.select([listener, sys.stdin, ended], [], [])[0]
+        if sys.stdin in ready:
+            return
+        if ended in ready:
+            _send_statuses(ended, waiting)
+        if listener in ready:
+            connection, _ = listener.accept()
+            fork = os.fork()
+            if fork == 0:
+                signal.set_wakeup_fd(-1)
+                for other in (listener, ended, write_end, *waiting.values()):
+                    other.close()
+                try:
+                    _answer(connection, commands)
+                finally:
+                    os._exit(70)
+            waiting[fork] = connection
+
+
+def _send_statuses(ended: socket.socket, waiting: Dict[int, socket.socket]) -> None:
+    """Send the statuses of all forks that have ended."""
+    with contextlib.suppress(BlockingIOError):
+        while ended.recv(4096):
+            pass
+    while waiting:
+        fork, wait_status = os.waitpid(-1, os.WNOHANG)
+        if not fork:
+            return
+        status = os.waitstatus_to_exitcode(wait_status)
+        with waiting.pop(fork) as connection, contextlib.suppress(OSError):  # if the program has been killed, too
+            connection.sendall(str(status if status >= 0 else 128 - status).encode())
 
 
 def _answer(connection: socket.socket, commands: Dict[str, str]) -> None:
-    """Take a request in a fork of the server, run the command in another fork, and send its status."""
+    """Take a request, and run the command in this process, a fork of the server."""
     _, streams, _, _ = socket.recv_fds(connection, 1, 3)
     line = connection.makefile().readline()
     if not line.endswith("\n"):  # the program has been killed
         return
-    group, *request = json.loads(line)
+    group, *request = ast.literal_eval(line)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    child = os.fork()
-    if child:
-        for stream in streams:
-            os.close(stream)
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        with contextlib.suppress(OSError):  # the program has been killed, too
-            connection.sendall(str(status if status >= 0 else 128 - status).encode())
-        return
     os.setpgid(0, group)
     if _has_ended(connection):  # killed before this process was in its group
         return
