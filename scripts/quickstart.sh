@@ -70,8 +70,7 @@ train() {
         "${device[@]}" "$@"
 }
 summarise() {
-    supervise "$ROOT/scripts/generate.sh" --run "$out" --checkpoint "$1/checkpoints/checkpoint_$2.pt" --output "$3" \
-        "${device[@]}"
+    summarise_once "$out" "$3" --checkpoint "$1/checkpoints/checkpoint_$2.pt" "${device[@]}"
 }
 
 limit=()
