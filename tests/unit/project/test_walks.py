@@ -1,5 +1,9 @@
-"""Following one step: few files of the package run in an update of a training, and in a batch of a search."""
+"""Following one step: few files of the package run in an update of a training, and in a batch of a search.
 
+docs/overview.md lists them.
+"""
+
+import re
 import sys
 from pathlib import Path
 
@@ -15,6 +19,7 @@ from steps import make_criterion, make_sample, steps_task
 import fairseq_etads
 
 PACKAGE = Path(fairseq_etads.__file__).parent
+OVERVIEW = Path(__file__).parents[3] / "docs" / "overview.md"
 MOST_IN_TRAINING, MOST_IN_SEARCH = 11, 14
 """Limits, without the files of ``kernels/``, which only make the same results faster, and depend on the processor."""
 
@@ -59,11 +64,18 @@ def trainer_of(task, model):
     return Trainer(cfg, task, model, make_criterion(task))
 
 
-def check(files, most):
+def documented_files(letter):
+    """Files of the table in docs/overview.md that run in an update ("U") or in decoding ("D")."""
+    rows = re.findall(r"^\| `([\w/]+\.py)` \| ([UD ]+) \|", OVERVIEW.read_text(encoding="utf-8"), re.MULTILINE)
+    return [name for name, letters in rows if letter in letters]
+
+
+def check(files, most, letter):
     """With ``-s`` the test prints the files."""
     outside = [name for name in files if not name.startswith("kernels/")]
     print(f"\n{len(files)} files, {len(outside)} of them outside kernels/: {', '.join(files)}")
     assert len(outside) <= most
+    assert sorted(outside) == sorted(documented_files(letter))
 
 
 def test_an_update_runs_through_few_files(etads):
@@ -77,7 +89,7 @@ def test_an_update_runs_through_few_files(etads):
     update()  # the first update also makes the optimiser
     files = files_of(update)
     assert {"training/task.py", "training/losses.py", "models/transformer.py", "layers/pointer.py"} <= {*files}
-    check(files, MOST_IN_TRAINING)
+    check(files, MOST_IN_TRAINING, "U")
 
 
 def test_a_batch_of_a_search_runs_through_few_files(etads):
@@ -87,4 +99,4 @@ def test_a_batch_of_a_search_runs_through_few_files(etads):
     task.inference_step(generator, [model], sample)  # the first batch also makes the copy for inference
     files = files_of(lambda: task.inference_step(generator, [model], sample))
     assert {"search/generator.py", "search/beam_search.py", "models/transformer.py"} <= {*files}
-    check(files, MOST_IN_SEARCH)
+    check(files, MOST_IN_SEARCH, "D")
