@@ -64,7 +64,7 @@ def save_checkpoint(path, model, cfg_of_model, task):
     cfg.task = {**plain(task.cfg), "_name": "summarization"}
     state = {
         "args": None,
-        "cfg": OmegaConf.create(OmegaConf.to_container(cfg, enum_to_str=True)),
+        "cfg": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True),
         "model": {name: value.clone() for name, value in model.state_dict().items()},
         "criterion": {},
         "optimizer_history": [{"num_updates": 3, "optimizer_name": "", "lr_scheduler_state": {}, "criterion_name": ""}],
