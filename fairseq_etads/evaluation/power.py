@@ -5,6 +5,7 @@ parameter ``deviation`` is the standard deviation of a system's mean score over 
 are computed by numerical integration, which does not require random numbers.
 """
 
+import functools
 import math
 from typing import Optional
 
@@ -18,6 +19,7 @@ def _integrate_with_trapezoidal_rule(values: np.ndarray, places: np.ndarray) -> 
     return float(((values[1:] + values[:-1]) / 2 * np.diff(places)).sum())
 
 
+@functools.cache
 def compute_critical_value(freedom: int, level: float) -> float:
     """Compute the critical value of a two-sided t-test, which |t| exceeds with probability ``level``.
 
