@@ -4,9 +4,8 @@ A ``fairseq-*`` command spends four seconds on imports before it does anything, 
 hundreds of them. A :class:`CommandServer` has a folder of programs named like the commands, to be put first on PATH.
 Each passes its arguments, environment, working directory, standard streams and process group to the server, which
 forks. The fork calls the function of the command's entry point, like the installed command, and the server returns its
-exit status. ``python -`` (a script on
-standard input) and ``python FILE`` with one of :data:`SCRIPTS` are served, too. A ``fairseq-*`` command that does not
-load the plugin starts in the usual way, because the server has loaded the plugin.
+exit status. ``python -`` (a script on standard input) and ``python FILE`` with one of :data:`SCRIPTS` are served, too.
+A ``fairseq-*`` command that does not load the plugin starts in the usual way, because the server has loaded the plugin.
 
 As with real processes, a command does not affect the next one, and a signal to the program's group reaches the command,
 which belongs to it. Processes that a command starts are forked, too; a separate server for them would import everything

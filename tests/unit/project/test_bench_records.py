@@ -12,7 +12,7 @@ import pytest
 import torch
 from documented import ROOT
 from folders import make_run
-from omegaconf import OmegaConf, open_dict
+from omegaconf import OmegaConf
 from test_likelihood import write_subset
 
 from fairseq_etads.training.losses import SummarizationNLLConfig
@@ -199,13 +199,10 @@ def add_training_options(checkpoint, target):
     """Copy a checkpoint with the options of its criterion, optimiser and learning rate, as fairseq-train saves them."""
     state = torch.load(checkpoint, weights_only=False)
     cfg = state["cfg"]
-    with open_dict(cfg):
-        cfg.criterion = {
-            **OmegaConf.to_container(OmegaConf.structured(SummarizationNLLConfig)),
-            "_name": "summarization_nll",
-        }
-        cfg.optimizer = {"_name": "sgd", "lr": [1.0], "momentum": 0.0, "weight_decay": 0.0}
-        cfg.lr_scheduler = {"_name": "fixed", "lr": [1.0], "warmup_updates": 0, "force_anneal": None, "lr_shrink": 0.1}
+    defaults = OmegaConf.to_container(OmegaConf.structured(SummarizationNLLConfig))
+    cfg["criterion"] = {**defaults, "_name": "summarization_nll"}
+    cfg["optimizer"] = {"_name": "sgd", "lr": [1.0], "momentum": 0.0, "weight_decay": 0.0}
+    cfg["lr_scheduler"] = {"_name": "fixed", "lr": [1.0], "warmup_updates": 0, "force_anneal": None, "lr_shrink": 0.1}
     torch.save(state, target)
 
 
