@@ -59,8 +59,7 @@ if name.startswith("fairseq-") and os.path.basename("".join(loaded[-1:]).rstrip(
     os.execv(real, [real, os.path.join(os.path.dirname(real), name), *arguments])
 server = _socket.socket(_socket.AF_UNIX)
 server.connect({address!r})
-streams = b"".join(number.to_bytes({int_size}, sys.byteorder) for number in range(3))
-server.sendmsg([b"x"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])
+server.sendmsg([b"x"], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, {streams!r})])
 server.sendall(ascii([os.getpgrp(), [name, *arguments], os.getcwd(), dict(os.environ)]).encode() + b"\n")
 sys.exit(int(server.recv(9) or 70))
 """
@@ -99,9 +98,8 @@ class CommandServer:
         address, commands = str(self._folder / "socket"), {**entry_points(), **(more or {})}
         for name in [*commands, "python"]:
             program = self.programs / name
-            text = _PROGRAM.format(
-                python=sys.executable, address=address, scripts=SCRIPTS, int_size=array("i").itemsize
-            )
+            streams = array("i", range(3)).tobytes()
+            text = _PROGRAM.format(python=sys.executable, address=address, scripts=SCRIPTS, streams=streams)
             program.write_text(text, encoding="utf-8")
             program.chmod(0o755)
         with open(self._folder / "log", "w", encoding="utf-8") as log:
