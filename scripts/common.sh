@@ -232,11 +232,11 @@ read_options() {
 }
 
 # summarise_once RUN OUTPUT [options of generate.sh]: write the summaries of RUN, unless they exist and were created with the
-# same options, checkpoints, content model and other input files.
+# same options, checkpoints, content model, limits of length (RUN/recipe.json) and other input files.
 summarise_once() {
     local run=$1 output=$2 word reads=("$1"/checkpoints/checkpoint_{best,last}.pt)
     shift 2
-    for word in "$run/content.npz" "$@"; do [ ! -e "$word" ] || reads+=("$word"); done
+    for word in "$run"/{content.npz,recipe.json} "$@"; do [ ! -e "$word" ] || reads+=("$word"); done
     once --makes "$output" --reads "${reads[@]}" -- "$ROOT/scripts/generate.sh" --run "$run" --output "$output" "$@"
 }
 
