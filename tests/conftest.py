@@ -1,11 +1,8 @@
 """Fixtures for all tests."""
 
-import json
 import logging
-import math
 import signal
 import sys
-import time
 from multiprocessing import forkserver
 from pathlib import Path
 
@@ -36,31 +33,18 @@ def _preload_for_all(modules, preload=forkserver.set_forkserver_preload):
 forkserver.set_forkserver_preload = _preload_for_all
 
 
-SECONDS = json.loads((Path(__file__).parent / "seconds.json").read_text(encoding="utf-8"))
-"""Test file -> its seconds; scripts/quick_tests.py --record writes it."""
-
-
-def pytest_addoption(parser):
-    """Add --seconds, with which scripts/test.sh --quick limits its time."""
-    text = "skip tests that have not started N seconds after collection"
-    parser.addoption("--seconds", metavar="N", type=float, default=math.inf, help=text)
-
-
 def pytest_collection_modifyitems(config, items):
-    """Apply another seed to Hypothesis, too; without --seconds, start with long files if processes share the tests."""
-    config.until = time.time() + config.getoption("seconds")
+    """Apply another seed to Hypothesis, too; start with the longest files if processes share the tests."""
     for item in items:
         if seeds.OFFSET and hasattr(item.function, "hypothesis"):
             seed(seeds.OFFSET)(item.function)
-    if hasattr(config, "workerinput") and config.getoption("seconds") == math.inf:
-        items.sort(key=lambda item: -SECONDS.get(item.nodeid.split("::")[0], math.inf))
+    if hasattr(config, "workerinput"):
+        items.sort(key=lambda item: ("/test_recipes.py" not in item.nodeid, "/e2e/" not in item.nodeid))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     """Seed generators before the fixtures of each test."""
-    if time.time() > item.config.until:
-        pytest.skip("no time left")
     seeds.start()
     logging.getLogger("fairseq_etads").setLevel(logging.NOTSET)  # importing Summarizer silences it
 

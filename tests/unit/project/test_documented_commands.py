@@ -30,7 +30,7 @@ from hydra._internal.utils import get_args_parser
 from fairseq_etads.text import input_records
 
 LINES = [*in_pages(), *in_scripts(), *in_modules()]
-INSTALLING = ("install", "quickstart", "release", "test", "mutation", "docs")
+INSTALLING = ("install", "quickstart", "release", "test", "docs")
 """Scripts that would install something or run for long; only their options are checked."""
 PARSERS = {
     "fairseq-preprocess": options.get_preprocessing_parser,
@@ -168,30 +168,3 @@ def test_what_messages_advise_exists(name, given, parsers, plugin_is_loaded):
         assert known.issuperset(given)
     else:
         assert shutil.which(name), name
-
-
-@pytest.mark.parametrize(
-    "message", [text for module in documented.MODULES for text in documented.texts_of(module) if "pip install " in text]
-)
-def test_extras_that_messages_advise_exist(message):
-    setup = (ROOT / "setup.py").read_text(encoding="utf-8")
-    for extra in re.findall(r"fairseq-etads\[(\w+)\]", message):
-        assert f'"{extra}": [' in setup, message
-
-
-def test_the_test_notices_what_is_wrong(stubs, parsers, plugin_is_loaded):
-    """One example of each kind: an unknown option, a wrong choice, a wrong number, a missing argument; and the same for
-    a script.
-    """
-    train = "fairseq-train d --user-dir fairseq_etads --task summarization --arch etads --max-tokens 9"
-    for line, words in (
-        (f"{train} --pointers soft", "unrecognized arguments: --pointers"),
-        (f"{train} --pointer hard", "invalid choice: 'hard'"),
-        (f"{train} --clip-norm two", "invalid"),
-        ("etads-rouge output.txt", "required: REF"),
-        ("etads-prepare text run --tokens letters", "invalid choice"),
-    ):
-        found = refusal(shlex.split(line)[0], shlex.split(line)[1:], parsers)
-        assert found and words in found, (line, found)
-    result, _ = dry_run(stubs, ["scripts/train.sh", "--text", "a", "--out", "b", "--colour"])
-    assert result.returncode == 2 and "unknown option --colour" in result.stdout
