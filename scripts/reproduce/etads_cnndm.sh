@@ -39,7 +39,7 @@
 # "words-1vt2k-temp-att 36.64 / 15.66 / 33.42" does not match Nallapati et al. (35.46 / 13.30 / 32.65) but, except for
 # one digit, See et al.'s pointer-generator without coverage (36.44 / 15.66 / 33.42). "ConvS2S 39.75 / 17.29 / 36.54" is
 # the controlled model of Fan et al. 2017, not Gehring et al.'s. The numbers of parameters in Table 4 are in units of
-# 10,000 and not of 1,000 (docs/experiments.md).
+# 10,000 and not of 1,000 (docs/etads.md).
 #
 # As in the paper, documents have 400 words and summaries 100, one dictionary contains 50,000 words, and the output
 # layer has a bias (equation 4). Training uses Adam (0.9, 0.998) with 8,000 warm-up steps to the peak of Noam's

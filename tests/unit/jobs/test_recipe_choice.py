@@ -116,7 +116,7 @@ def test_a_small_text_is_not_read_for_ever():
 
 
 def test_smaller_batches_where_the_time_is_short_of_three_epochs():
-    """At first, more steps in the same time help more than large batches (docs/experiments.md)."""
+    """At first, more steps in the same time help more than large batches."""
     few, many = make_recipe("small", ABSTRACTS, CORE, "etads"), make_recipe("small", HEADLINES, CORE, "etads")
     assert few.epochs < 3 <= many.epochs
     assert int(value_of(few.train, "--max-tokens")) == int(value_of(many.train, "--max-tokens")) // 2
