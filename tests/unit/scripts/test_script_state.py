@@ -1,0 +1,153 @@
+"""scripts/once.py, train_once.py and fairseq_summaries.py decide by contents, not by times, what is already done."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[3] / "scripts"
+
+
+def run(script, *words, cwd):
+    command = [sys.executable, str(SCRIPTS / script), *map(str, words)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+
+
+def write_program(path, code):
+    """Write a shell script in place of a command; it counts its calls in ``count``."""
+    path.write_text(f"#!/bin/bash\necho x >> count\n{code}\n")
+    path.chmod(0o755)
+
+
+def calls(folder):
+    return len((folder / "count").read_text().split())
+
+
+def test_an_output_is_made_again_for_other_contents_or_another_command(tmp_path):
+    write_program(tmp_path / "copy", "cp in out; echo made")
+    (tmp_path / "data").mkdir()
+
+    def once(*words):
+        options = ["--makes", "out", "--keeps", "said", "--reads", "in", "data", "--", "./copy", *words]
+        result = run("once.py", *options, cwd=tmp_path)
+        assert (result.returncode, result.stdout) == (0, "made\n"), result.stderr
+        assert (tmp_path / "out").read_bytes() == (tmp_path / "in").read_bytes()
+        return calls(tmp_path)
+
+    (tmp_path / "in").write_text("one")
+    assert [once(), once()] == [1, 1]
+    os.utime(tmp_path / "in")  # the file is newer, with the same content
+    assert once() == 1
+    for number, (name, text) in enumerate([("in", "two"), ("data/words", "b"), ("out", "changed"), ("said", "m")], 2):
+        (tmp_path / name).write_text(text)
+        os.utime(tmp_path / name, (0, 0))  # the file is older, as after a wrong clock
+        assert once() == number
+    assert once("--another-option") == 6
+    (tmp_path / "out.made.json").unlink()
+    assert once("--another-option") == 7, "nobody knows what it was made from"
+
+
+@pytest.mark.parametrize("code, status", [("exit 3", 3), ("true", 2), ("kill -9 $$", 137)])
+def test_a_command_that_failed_is_not_taken_for_done(code, status, tmp_path):
+    write_program(tmp_path / "fails", code)
+    assert run("once.py", "--makes", "out", "--", "./fails", cwd=tmp_path).returncode == status
+    assert not (tmp_path / "out.made.json").exists()
+
+
+BEST, MODEL = "run/checkpoints/checkpoint_best.pt", "$2/{README.md,model.safetensors}"
+PAIRS_AND_MODEL = "nli/{pairs/{train,valid}.tsv,model/{model.safetensors,config.json}}"
+
+
+@pytest.mark.parametrize(
+    "program, call, reads, makes",
+    [
+        ("labels", "prepared=text; label_once l match train", "text/SHA256SUMS", "l/labels.sentences.train"),
+        ("nli", "train_nli text nli", "text/valid.target", PAIRS_AND_MODEL),
+        ("export", "export_once run m card derived", BEST, MODEL),
+    ],
+)
+def test_recipes_make_labels_and_models_again_for_other_data(program, call, reads, makes, tmp_path):
+    """They looked only for the file, and then trained on the labels, or tuned the model, of earlier data."""
+    write_program(tmp_path / f"etads-{program}", f'for f in {makes}; do mkdir -p "${{f%/*}}"; cp {reads} "$f"; done')
+    environment = {**os.environ, "PATH": os.pathsep.join([str(tmp_path), str(Path(sys.executable).parent), "/bin"])}
+
+    def make(text):
+        (tmp_path / "derived").touch()  # tuned with the exported model
+        (tmp_path / reads).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / reads).write_text(text)
+        os.utime(tmp_path / reads, (0, 0))
+        code = f'source "{SCRIPTS}/recipes.sh"; {call}'
+        subprocess.run(["bash", "-c", code], cwd=tmp_path, env=environment, check=True)
+        return calls(tmp_path), (tmp_path / "derived").exists()
+
+    first, _ = make("old")
+    assert make("old") == (first, True) and make("new") == (2 * first, program != "export")
+
+
+def test_no_script_decides_by_times_or_by_a_file_that_exists():
+    """Scripts leave the decision to once.py and its like, which compare contents."""
+    times = r"^.*\s-(?:nt|ot|newer\w*)\s.*$"
+    skips = r"\[ -[efsd] [^]]*\] \|\|(?:[^\S\n]*#.*)?\s+(?:supervise |python )?(?:etads-\w+|fairseq-\w+)"
+    found = {path.name: re.findall(f"{times}|{skips}", path.read_text(), re.M) for path in SCRIPTS.rglob("*.sh")}
+    assert {name: places for name, places in found.items() if places} == {}
+
+
+@pytest.fixture
+def train(tmp_path):
+    """Train with a program in place of fairseq-train; returns the process."""
+    (tmp_path / "prepared").mkdir()
+    (tmp_path / "prepared" / "prepare.json").write_text('{"text": 1}')
+    code = "mkdir -p run/checkpoints; : > run/checkpoints/checkpoint_last.pt; [ ! -f fails ]"
+    write_program(tmp_path / "fairseq-train", code)
+    return lambda *options: run("train_once.py", "run", "prepared", "--", "./fairseq-train", *options, cwd=tmp_path)
+
+
+def test_a_training_is_done_once_with_the_same_options_and_data(train, tmp_path):
+    checkpoint, record = tmp_path / "run/checkpoints/checkpoint_last.pt", tmp_path / "run/training.json"
+    (tmp_path / "fails").touch()
+    assert train("--lr", "1").returncode == 2 and not (tmp_path / "run" / "finished.txt").exists()
+    (tmp_path / "fails").unlink()
+    assert train("--lr", "1").returncode == 0 and calls(tmp_path) == 2
+    assert "already trained with these options" in train("--lr", "1", "--log-interval", "7").stderr
+    record.unlink()  # as in the runs of earlier versions
+    assert "already trained" in train("--lr", "1").stderr and record.exists() and calls(tmp_path) == 2
+    said = train("--lr", "2").stderr
+    assert "a training with other options" in said and "     > 2\n" in said and calls(tmp_path) == 3
+    checkpoint.unlink()
+    assert "already trained" not in train("--lr", "2").stderr and calls(tmp_path) == 4
+
+
+@pytest.mark.parametrize("option", ["--seed", "data", "--init-from"])
+def test_a_training_is_not_continued_with_another_seed_other_data_or_another_model(option, train, tmp_path):
+    """The result used to have the first weights, and to be recorded as a training with the second."""
+    data, base, record = (tmp_path / name for name in ("prepared/prepare.json", "base.pt", "run/training.json"))
+    base.write_text("first")
+    assert train("--seed", "1", "--init-from", "base.pt").returncode == 0
+    before, seed = record.read_text(), "1"
+    if option == "--seed":
+        seed, words = "2", "--seed 2: run contains a training with --seed 1; name another"
+    elif option == "data":
+        words = "trained with other data, at"
+        data.write_text('{"text": 2}')
+    else:
+        words = "--out run: base.pt has changed since this training"
+        base.write_text("second")
+    for more in ([], ["--lr", "2"]):
+        result = train(f"--seed={seed}", "--init-from=base.pt", *more)
+        assert result.returncode == 2 and words in result.stderr
+    assert calls(tmp_path) == 1 and record.read_text() == before
+
+
+@pytest.mark.parametrize("names, wanted", [("1\n2\n", "first\nsecond .\n"), ("1\n2\n3\n", "old")])
+def test_the_best_summaries_of_this_run_alone_are_written(tmp_path, names, wanted):
+    """If one is missing, the output remains as it was."""
+    for name, text in (("names", names), ("out", "old"), ("log", "D-0\t-0.1\tof the run before\n")):
+        (tmp_path / name).write_text(text)
+    code = "print('D-1\\t-0.1\\tsecond .\\nD-0\\t-0.2\\tfirst\\nD-0\\t-0.9\\tworse')"
+    words = ["log", "--names", "names", "--output", "out", "--", sys.executable, "-c", code]
+    result = run("fairseq_summaries.py", *words, cwd=tmp_path)
+    assert (tmp_path / "out").read_text() == wanted
+    assert result.returncode == 2 * (wanted == "old"), result.stderr
