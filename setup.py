@@ -68,7 +68,7 @@ setup(
         "subword-nmt>=0.3.8",  # BPE; also used by fairseq's --bpe subword_nmt
         "sentencepiece>=0.1.99",  # subwords from raw text (unigram, BPE); also used by fairseq's --bpe sentencepiece
         "regex>=2020.1.8",  # Unicode properties, for words in any script in etads-analyse; also required by sacremoses
-        "tabulate>=0.8",  # tables in etads-analyse and etads-human; also required by sacrebleu, a dependency of fairseq
+        "tabulate>=0.8",  # tables, as in etads-analyse; also required by sacrebleu, a dependency of fairseq
         "tqdm>=4.60",  # progress bars; also required by fairseq
         # format of the weights in model folders, which contains only tensors and is also read by other tools
         "safetensors>=0.4",
@@ -103,8 +103,6 @@ setup(
         # examples/summarize_with_ray.py, which runs a model with an engine that distributes data and restarts lost
         # workers. Ray takes 70 MB, and ray[data] also installs pandas and pyarrow.
         "ray": ["ray[data]>=2.9"],
-        # TextRank and LexRank, two untrained systems in docs/results.md (scripts/evidence.py extract)
-        "benchmarks": ["sumy>=0.11"],
         "docs": DOCS,
         "mutation": [
             "mutmut>=3"
@@ -132,6 +130,7 @@ setup(
             "etads-tune=fairseq_etads.commands.tune:main",
             "etads-rouge=fairseq_etads.commands.rouge:main",
             "etads-compare=fairseq_etads.commands.compare:main",
+            "etads-results=fairseq_etads.commands.results:main",
             "etads-likelihood=fairseq_etads.commands.likelihood:main",
             "etads-labels=fairseq_etads.commands.labels:main",
             "etads-shortlist=fairseq_etads.commands.shortlist:main",

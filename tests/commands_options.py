@@ -487,6 +487,7 @@ for _command, _file, _options in (
     ("etads-rewrite", REWRITING, "extractor abstractor subset beam diversity rerank rerank-length max-len sentences"),
     ("etads-rewrite", REWRITING, "truncate-source batch-size device"),
     ("etads-plot", "unit/evaluation/test_curves.py", "out figures"),
+    ("etads-results", "unit/commands/test_results_command.py", "corpus claims page check bootstrap"),
 ):
     ENTRIES.setdefault(_command, {}).update(tested(_file, *(f"--{name}" for name in _options.split())))
 ENTRIES["etads-extract"].update(tested("unit/commands/test_content_command.py", "--hypotheses"))

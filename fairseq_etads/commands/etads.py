@@ -54,6 +54,9 @@ COMMANDS: Dict[str, Dict[str, Command]] = {
     "Evaluate": {
         "rouge": Command("fairseq_etads.commands.rouge", "compute ROUGE with confidence intervals"),
         "compare": Command("fairseq_etads.commands.compare", "test whether one system is better than another"),
+        "results": Command(
+            "fairseq_etads.commands.results", "compare systems by records of the scores of their training runs"
+        ),
         "analyse": Command(
             "fairseq_etads.commands.analyse", "analyse the novelty, repetition and lengths of summaries"
         ),

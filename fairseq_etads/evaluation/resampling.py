@@ -189,8 +189,8 @@ def compare_systems_over_runs(
     estimated with a paired bootstrap of the mean scores over training runs. The variation between runs is modelled by
     Student's t-distribution with the standard error of the difference between the means of the runs (Welch's t-test if
     the systems have different numbers of runs). A bootstrap over two to five runs would produce intervals that are too
-    narrow, with a type-I error rate of two to four times the nominal rate. ``scripts/simulate_comparisons.py`` measures
-    the type-I error rate and the power of this test.
+    narrow, with a type-I error rate of two to four times the nominal rate. ``results/comparisons.json`` contains the
+    type-I error rate and the power of this test in simulations.
 
     Args:
         first, second: scores of the two systems for the same documents in the same order, shape (runs, n, ...). If one

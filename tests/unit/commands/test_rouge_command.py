@@ -40,6 +40,7 @@ def files(tmp_path):
         ("etads-analyse", "analyse:main"),
         ("etads-human", "human:main"),
         ("etads-plot", "plot:main"),
+        ("etads-results", "results:main"),
     ],
 )
 def test_help_waits_for_no_slow_library(name, function):
