@@ -4,7 +4,7 @@ A ``fairseq-*`` command spends four seconds on imports before it does anything, 
 hundreds of them. A :class:`CommandServer` has a folder of programs named like the commands, to be put first on PATH.
 Each passes its arguments, environment, working directory, standard streams and process group to the server, which
 forks. The fork calls the function of the command's entry point, like the installed command, and the server returns its
-exit status. ``python -`` (a script on standard input) and ``python FILE`` with one of :data:`SCRIPTS` are served, too.
+exit status. ``python -`` (a script on standard input) is served, too.
 A ``fairseq-*`` command that does not load the plugin starts in the usual way, because the server has loaded the plugin.
 
 As with real processes, a command does not affect the next one, and a signal to the program's group reaches the command,
@@ -21,7 +21,6 @@ import json
 import logging
 import os
 import resource
-import runpy
 import select
 import shutil
 import signal
@@ -45,13 +44,10 @@ LATE_IMPORTS = ("torch._dynamo", "nltk.tokenize", "sacremoses", "sentencepiece")
 LATE_IMPORTS += ("subword_nmt.apply_bpe", "subword_nmt.learn_bpe")
 """Modules that commands import on demand."""
 
-SCRIPTS = ("attention_figures.py", "evidence.py", "results_page.py")
-"""Scripts of the repository that import as much as the commands do."""
-
 _PROGRAM = r"""#!{python} -IS
 import _socket, os, sys  # the module socket would take longer to import than the rest of this program
 name, arguments, real = os.path.basename(sys.argv[0]), sys.argv[1:], {python!r}
-if name == "python" and os.path.basename("".join(arguments[:1])) not in ("-", *{scripts!r}):
+if name == "python" and arguments[:1] != ["-"]:
     os.execv(real, [real, *arguments])
 loaded = [value for option, value in zip(arguments, arguments[1:]) if option == "--user-dir"]
 loaded += [word.partition("=")[2] for word in arguments if word.startswith("common.user_dir=")]
@@ -99,7 +95,7 @@ class CommandServer:
         for name in [*commands, "python"]:
             program = self.programs / name
             streams = array("i", range(3)).tobytes()
-            text = _PROGRAM.format(python=sys.executable, address=address, scripts=SCRIPTS, streams=streams)
+            text = _PROGRAM.format(python=sys.executable, address=address, streams=streams)
             program.write_text(text, encoding="utf-8")
             program.chmod(0o755)
         with open(self._folder / "log", "w", encoding="utf-8") as log:
@@ -271,10 +267,6 @@ def _run(commands, argv, directory, environment) -> object:
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))  # Python ignores the signal SIGXFSZ
     if argv[0] == "python":
         sys.argv = argv[1:]
-        if sys.argv[0] != "-":
-            sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[0])))
-            runpy.run_path(sys.argv[0], run_name="__main__")
-            return None
         exec(compile(sys.stdin.read(), "<stdin>", "exec"), {"__name__": "__main__"})
         return None
     module, _, function = commands[argv[0]].partition(":")

@@ -214,22 +214,6 @@ def debian(shop: Workshop, recipe: str, row: str) -> Path:
     return shop.once("debian", make)
 
 
-def debian_prepared(shop: Workshop, recipe: str, row: str) -> Path:
-    """Debian synopses, prepared by the command in the recipe's header."""
-    (options,) = documented(recipe, "scripts/prepare_debian.sh")
-    corpus, more = options[: options.index("--")], options[options.index("--") :]
-    more[more.index("--size") + 1] = "12"
-
-    def make() -> Path:
-        index = debian(shop, recipe, row).parents[1] / "Translation-en"
-        sizes = ["--valid-size", "2", "--test-size", "3", "--jobs", "1"]
-        corpus[corpus.index("--out") + 1] = f"{recipe}/data"
-        shop.run(["scripts/prepare_debian.sh", *corpus, "--translation", str(index), *sizes, *more])
-        return shop.folder / recipe / "data"
-
-    return shop.once((recipe, "data"), make)
-
-
 @dataclass
 class Run:
     """Results of a row.

@@ -7,7 +7,6 @@ import time
 
 import pytest
 from command_server import FILE_SIZE
-from documented import ROOT
 from helpers import environment, run_command
 
 
@@ -81,8 +80,3 @@ def test_fairseq_does_not_know_a_plugin_that_it_is_not_told_to_load(options, tmp
     (tmp_path / "other" / "__init__.py").touch()
     result = run_command(["fairseq-train", "data", *options, "--task", "summarization"], cwd=tmp_path, check=False)
     assert result.returncode == 2 and "argument --task: invalid choice: 'summarization'" in result.stdout
-
-
-def test_a_script_of_the_repository_finds_its_folder_and_its_arguments(tmp_path):
-    result = run_command(["python", ROOT / "scripts" / "evidence.py", "extract", "--help"], cwd=tmp_path)
-    assert "usage: evidence.py extract" in result.stdout

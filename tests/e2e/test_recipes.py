@@ -4,14 +4,11 @@ The recipes run unchanged, with few steps and narrow models by their own options
 to the plain model had an effect. A new recipe or row is a line in RECIPES.
 """
 
-import json
 import re
 
-import corpora
 import pytest
 from abs_checks import attention_based
 from entailment_checks import entailment
-from evidence_checks import EVIDENCE
 from headline_checks import HEADLINES
 from recipe_checks import (
     aggregation,
@@ -43,7 +40,6 @@ from recipes import (
     cnndm,
     cnndm_for_bart,
     debian,
-    debian_prepared,
     gigaword,
     gigaword_of_row,
     scitldr,
@@ -261,15 +257,6 @@ RECIPES_AND_ROWS = [
         scores=("rouge.json", "duc.json"),
     ),
     Recipe(
-        "evidence",
-        debian_prepared,
-        EVIDENCE,
-        option="--systems",
-        given=("--corpus", "debian", *STEPPED),
-        scores=("rouge.json",),
-        steps={"lead-8-words": 0},
-    ),
-    Recipe(
         "debian_pointer",
         debian,
         {
@@ -433,52 +420,6 @@ def test_all_rows_are_run_and_none_is_trained_twice(recipe, shop):
         assert rows - beside == expected - beside, printed
 
 
-def test_the_evidence_is_repeated_with_the_settings_of_a_recipe(shop):
-    """evidence.sh --corpus debian_recipe compares rates, trains with train.sh --recipe small, and writes records."""
-    data = debian_prepared(shop, "evidence", "etads_focus")
-    command = ["scripts/reproduce/evidence.sh", "--corpus", "debian_recipe", "--data", str(data), *STEPPED]
-    command += ["--out", "runs/evidence_recipe", "--systems", "etads_focus"]
-    results = shop.folder / "runs/evidence_recipe/results"
-    printed = shop.run([*command, "--rates", "0.001 0.01"]).stdout
-    rates = json.loads((results / "rates.json").read_text(encoding="utf-8"))
-    for rate in ("0.001", "0.01"):
-        of_rate = rates[f"etads_focus-{rate}"]
-        assert of_rate["steps"] == STEPS and of_rate["training"].endswith(f" --lr {rate}")
-        assert f"etads_focus-{rate}: perplexity {of_rate['perplexity']} after {STEPS} steps" in printed
-    assert "== training" in shop.run([*command, "--rate", "0.01"]).stdout
-    record = json.loads((results / "debian_recipe/etads_focus-1.json").read_text(encoding="utf-8"))
-    assert record["command"].endswith(f"--steps {STEPS} --rate 0.01")
-    for option in ("--arch etads_focus", "--optimizer muon", "--pointer-continue", "--embed-from-text", "--lr 0.01"):
-        assert f" {option}" in record["training"]
-
-
-def test_the_evidence_is_repeated_on_picked_sentences(shop):
-    """evidence.sh --corpus sumpubmed_recipe: a model with and without a content model, and a lead baseline."""
-    shop.once("raw sumpubmed", lambda: corpora.sumpubmed(shop.folder / "DIR", 25))
-    long = "data/sumpubmed_long"
-    shop.run(["etads-corpus", "sumpubmed", "--data", "DIR", "--out", f"{long}/text", "--jobs", "1"])
-    for path in (shop.folder / long / "text").glob("*.target"):  # as long as the shortest summaries of the search
-        lines = path.read_text(encoding="utf-8").splitlines()
-        path.write_text("".join(" <q> ".join([line] * 6) + "\n" for line in lines), encoding="utf-8")
-    (shop.folder / long / "text/SHA256SUMS").unlink()
-    shop.run(["scripts/shorten.sh", "--text", f"{long}/text", "--out", f"{long}/shortened", "--words", "60", "--cpu"])
-    prepared = [f"{long}/shortened/text", f"{long}/prepared", "--tokens", "word", "--size", "20", "--words", "ptb"]
-    shop.run(["etads-prepare", *prepared, "--factors", "salience", "--jobs", "1"])
-    shop.run(["etads-content", f"{long}/shortened/extractor"])
-    command = ["scripts/reproduce/evidence.sh", "--corpus", "sumpubmed_recipe", "--data", long, *STEPPED]
-    command += ["--out", "runs/evidence_long", "--systems"]
-    assert "== training runs" in shop.run([*command, "lead-120-words etads"]).stdout
-    assert "== training runs" not in shop.run([*command, "etads_content"]).stdout
-    folder = shop.folder / "runs/evidence_long/results/sumpubmed_recipe"
-    etads, content, lead = (
-        json.loads((folder / f"{system}-1.json").read_text(encoding="utf-8"))
-        for system in ("etads", "etads_content", "lead-120-words")
-    )
-    assert content["training"] == etads["training"] and " --source-factors salience" in etads["training"]
-    assert content["analysis"] != etads["analysis"] and content["log_likelihood"] == etads["log_likelihood"]
-    assert lead["analysis"]["words"] > 60, "the lead is taken from the whole document"
-
-
 @pytest.mark.parametrize("recipe", RECIPES_AND_ROWS, ids=NAMES)
 def test_what_does_not_exist_is_refused_in_words(recipe, shop):
     """The tests cover all rows that can be selected."""
@@ -488,7 +429,7 @@ def test_what_does_not_exist_is_refused_in_words(recipe, shop):
     )
     assert refused.returncode == 2
     offered = re.search(rf"{recipe.option} nonesuch: choose one of: (.+)", refused.stdout)
-    assert offered and set(offered[1].split()) - {"e4d4", "etads_content"} == set(recipe.rows), refused.stdout
+    assert offered and set(offered[1].split()) - {"e4d4"} == set(recipe.rows), refused.stdout
     missing = [f"scripts/reproduce/{recipe.name}.sh", recipe.option, next(iter(recipe.rows)), recipe.place, "nowhere"]
     assert f"{recipe.name}.sh: {recipe.place} nowhere: no " in shop.run(missing, check=False).stdout
 
