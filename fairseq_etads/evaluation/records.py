@@ -6,7 +6,7 @@ docs/evaluation.md describes the files. The statistics are in :mod:`.resampling`
 import json
 import re
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from tqdm import tqdm
@@ -118,7 +118,8 @@ def _read_record(path: Path) -> Record:
     try:
         text = path.read_text(encoding="utf-8")
         lines = [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else []
-        content = {"f1": {m: [line[m]["f1"] for line in lines] for m in METRICS}} if lines else json.loads(text)
+        f1 = {metric: [line[metric]["f1"] for line in lines] for metric in METRICS}
+        content: Any = {"f1": f1} if lines else json.loads(text)
         scores = np.array([content["f1"][metric] for metric in METRICS], dtype=float).T  # (documents, 3)
         if scores.ndim != 2 or not len(scores) or not np.isfinite(scores).all():
             raise ValueError("no scores of documents")
@@ -211,13 +212,14 @@ def compare_claimed_systems(
         if only in (None, name) or not {only, name} & {*about.planned}
         if {claim.first, claim.second} <= corpus.systems.keys()
     ]
-    found = [_compare(*test, resamples) for test in tqdm(tests, "comparisons", leave=False, disable=None)]
+    progress = tqdm(tests, "comparisons", leave=False, disable=None)
+    found = [_compare(claim, corpus, resamples) for claim, corpus in progress]
     groups: Dict[Tuple[str, str], List[int]] = {}
     for place, one in enumerate(found):
         if one.has_enough_runs:
             groups.setdefault((one.claim.paper, one.corpus * (one.corpus in about.planned)), []).append(place)
-    for (paper, corpus), places in groups.items():
-        planned = sum(claim.paper == paper and corpus in claim.corpora for claim in about.claims) if corpus else 0
+    for (paper, planned_on), places in groups.items():
+        planned = sum(claim.paper == paper and planned_on in claim.corpora for claim in about.claims)
         values = [found[place].p for place in places] + [1.0] * (planned - len(places))
         for place, value in zip(places, correct_p_values(values)):
             found[place] = found[place]._replace(corrected=float(value))
