@@ -1,10 +1,17 @@
-"""etads-models: sizes against hand-computed ones, and options that fairseq-train --help does not show."""
+"""etads-models: sizes against hand-computed ones, and configurations that fairseq-hydra-train takes."""
 
 import logging
 from argparse import Namespace
+from dataclasses import fields
+from pathlib import Path
 
 import pytest
+from fairseq import registry
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.dataclass.initialize import add_defaults
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.models import ARCH_MODEL_REGISTRY
+from omegaconf import OmegaConf
 
 from fairseq_etads.commands.models import main
 from fairseq_etads.jobs.architectures import PRESETS, count_parameters, make_architecture_config
@@ -58,31 +65,22 @@ def test_options_are_those_that_fairseq_composes(arch, changes):
 
 
 @pytest.mark.parametrize(
-    "arch,expected",
+    "arch,words,expected",
     [
-        ("etads_basic", BASIC),
-        ("etads_focus", BASIC + FOCUS),
-        ("etads_saliency", BASIC + SALIENCY),
-        ("etads", BASIC + FOCUS + SALIENCY),
-        ("aggregation_transformer", AGGREGATION),
-        ("es_transformer", ES),
-        ("gated_es_transformer", ES + GATE),
-        ("gru_seq2seq", 3 * V * 200 + V + GRU),
+        ("etads_basic", (V,), BASIC),
+        ("etads_focus", (V,), BASIC + FOCUS),
+        ("etads_saliency", (V,), BASIC + SALIENCY),
+        ("etads", (V,), BASIC + FOCUS + SALIENCY),
+        ("aggregation_transformer", (V,), AGGREGATION),
+        ("es_transformer", (V,), ES),
+        ("gated_es_transformer", (V,), ES + GATE),
+        ("gru_seq2seq", (V,), 3 * V * 200 + V + GRU),
+        ("es_transformer", (90_000, T), (90_000 + 2 * T) * 256 + ES_LAYERS),
+        ("gru_seq2seq", (90_000, T), (90_000 + 2 * T) * 200 + T + GRU),
     ],
 )
-def test_parameter_counts(arch, expected):
-    assert count_parameters(arch, V) == expected
-
-
-@pytest.mark.parametrize(
-    "arch,expected",
-    [
-        ("es_transformer", (90_000 + 2 * T) * 256 + ES_LAYERS),
-        ("gru_seq2seq", (90_000 + 2 * T) * 200 + T + GRU),
-    ],
-)
-def test_parameter_counts_with_two_dictionaries(arch, expected):
-    assert count_parameters(arch, 90_000, T) == expected
+def test_parameter_counts(arch, words, expected):
+    assert count_parameters(arch, *words) == expected
 
 
 @pytest.mark.parametrize("arch,saved", [("etads", 0), ("pg_coverage", 1), ("feats_lvt2k_ptr", 2 * 200 + 1)])
@@ -94,42 +92,77 @@ def test_parameter_counts_with_a_bound_for_each_side(arch, saved):
 
 def test_every_architecture_is_listed_and_those_that_need_one_dictionary(capsys):
     main(["--vocabulary", "100", "--target-vocabulary", "101"])
-    head, *lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in (head, *lines)] == ["--arch", *PRESETS]
-    assert not logging.getLogger("hydra.core.utils").isEnabledFor(logging.DEBUG), "a line for each model"
-    assert "--saliency-layers none" in next(line for line in lines if line.startswith("etads_focus"))
-    place = head.index("changed options")
-    assert all(line[place - 3 : place] == "   " != line[place - 4 : place - 1] for line in lines)
-    counts = {line.split()[0]: line[:place].split(maxsplit=1)[1].strip() for line in lines}
-    assert {arch for arch, count in counts.items() if count == "one dictionary"} == {
+    lines = [line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [arch for arch, _ in lines] == [*PRESETS]
+    assert {arch for arch, rest in lines if rest.startswith("one dictionary")} == {
         *("etads", "etads_basic", "etads_focus", "etads_saliency", "aggregation_transformer"),
         *("etads_bart_base", "etads_bart_large", "feats_lvt2k_ptr", "pg_coverage", "pointer_generator"),
         *("pointer_generator_coverage", "unified_summarizer", "explicit_selection", "sentence_rewriter"),
     }
-    assert counts["gated_es_transformer"] == f"{302 * 256 + ES_LAYERS + GATE:,}"
+    assert dict(lines)["gated_es_transformer"].startswith(f"{302 * 256 + ES_LAYERS + GATE:,} ")
+    assert not logging.getLogger("hydra.core.utils").isEnabledFor(logging.DEBUG), "a line for each model"
 
 
-def test_options_are_shown_with_their_defaults(capsys):
-    main(["etads_focus"])
-    shown = " ".join(capsys.readouterr().out.split())
-    for words in (
-        "--focus-layers",
-        "--truncate-source",
-        "(default: all)",
-        "(default: none)",
-        "--no-share-all-embeddings",
-    ):
-        assert words in shown
+@pytest.mark.parametrize("argv", ["etadz", "--vocabulary 2", "--target-vocabulary 4", "etads --configs x"])
+def test_bad_arguments_are_refused(argv, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(argv.split()) == 2
+    assert argv.split()[0] in capsys.readouterr().err and not (tmp_path / "x").exists()
 
 
-def test_the_examples_of_the_help_have_a_line_each(capsys):
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    shown = capsys.readouterr().out.splitlines()
-    assert sum(line.startswith("  etads-models") for line in shown) >= 3
+# --- configurations for fairseq-hydra-train
 
 
-@pytest.mark.parametrize("argv", [["etadz"], ["--vocabulary", "2"], ["--target-vocabulary", "4"]])
-def test_bad_arguments_are_refused(argv, capsys):
-    assert main(argv) == 2
-    assert argv[-1] in capsys.readouterr().err
+@pytest.fixture(scope="module")
+def configs(tmp_path_factory):
+    """A folder with the configuration of every architecture, written by the command."""
+    path = tmp_path_factory.mktemp("made")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(path)
+        assert main(["--configs", "configs"]) == 0
+    return path / "configs"
+
+
+def composed(path, **data):
+    """Hydra's configuration from a file: checked against fairseq's options, with the defaults of parts."""
+    cfg = OmegaConf.merge(OmegaConf.structured(FairseqConfig), OmegaConf.load(path), {"task": data})
+    add_defaults(cfg)
+    return cfg
+
+
+@pytest.mark.parametrize("arch", sorted(PRESETS))
+def test_every_option_exists_and_the_model_is_the_preset(arch, configs):
+    cfg = composed(configs / f"{arch}.yaml", data="bin")
+    preset = getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass")()
+    assert cfg.model._name == arch
+    for option in fields(preset):
+        if option.name == "_name":
+            continue
+        expected, found = getattr(preset, option.name), OmegaConf.to_container(cfg.model)[option.name]
+        found, expected = (getattr(value, "value", value) for value in (found, expected))
+        assert found == expected or str(found) == str(expected), option.name
+    for part in ("criterion", "optimizer", "lr_scheduler"):
+        known = {name: r["dataclass_registry"] for name, r in registry.REGISTRIES.items()}[part]
+        assert cfg[part]._name in known
+        OmegaConf.to_container(cfg[part], resolve=True)
+    assert cfg.optimization.max_update or cfg.optimization.max_epoch, "it would never end"
+
+
+def test_parts_of_an_architecture_s_own_training_replace_the_common_ones(configs):
+    names = ("etads", "words_lvt2k_temp_att", "pg_coverage", "pointer_generator_coverage")
+    etads, temporal, coverage, see = (composed(configs / f"{arch}.yaml") for arch in names)
+    assert etads.lr_scheduler.warmup_updates == 8000 and list(etads.optimization.lr) == [4.94e-4]
+    assert temporal.optimizer._name == "lazy_adadelta" and temporal.optimization.max_epoch == 35
+    assert (temporal.task.truncate_source, temporal.task.sort_within, temporal.dataset.batch_size) == (800, 10, 50)
+    assert coverage.optimizer._name == "lazy_adagrad" and "adadelta_rho" not in coverage.optimizer
+    assert coverage.criterion.coverage_loss_start == 230000 < coverage.optimization.max_update
+    assert see.task.no_end_if_cut and see.criterion.length_normalised and see.optimizer.initial_accumulator == 0.1
+    assert (see.criterion.coverage_loss, see.optimization.max_update) == (1, 3000)
+
+
+def test_there_is_one_for_every_architecture_and_the_examples_are_these(configs):
+    assert {path.name for path in configs.iterdir()} == {f"{arch}.yaml" for arch in PRESETS}
+    examples = Path(__file__).parents[3] / "configs"
+    assert {path.name for path in examples.iterdir()} == {"etads.yaml", "words_lvt2k_temp_att.yaml"}
+    for path in examples.iterdir():
+        assert path.read_text() == (configs / path.name).read_text(), "etads-models --configs configs"

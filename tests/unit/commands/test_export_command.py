@@ -46,20 +46,6 @@ def test_summaries_are_as_long_as_in_training(tmp_path, longest, given, max_len)
     assert read_config(tmp_path / "folder").decoding["max_len"] == max_len
 
 
-def test_the_title_and_the_type_of_the_weights_are_in_the_folder(run, tmp_path):
-    assert main([str(run), str(tmp_path / "plain")]) == 0
-    assert main([str(run), str(tmp_path / "half"), "--title", "Short news", "--dtype", "fp16"]) == 0
-    cards = [(tmp_path / name / "README.md").read_text() for name in ("plain", "half")]
-    assert "# Short news" in cards[1] and "Short news" not in cards[0]
-    sizes = [(tmp_path / name / "model.safetensors").stat().st_size for name in ("plain", "half")]
-    assert sizes[1] < 0.7 * sizes[0]
-
-
-def test_an_extractor_without_its_choice_of_sentences_is_refused(run, tmp_path, capsys):
-    assert main([str(run), str(tmp_path / "folder"), "--extractor", str(tmp_path)]) == 2
-    assert "picking.json; name a run that etads-shorten" in capsys.readouterr().err
-
-
 def test_an_empty_folder_is_filled_and_the_current_one_refused(run, tmp_path, monkeypatch, capsys):
     (tmp_path / "empty").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "empty")
@@ -67,73 +53,58 @@ def test_an_empty_folder_is_filled_and_the_current_one_refused(run, tmp_path, mo
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     assert main([str(run), "."]) == 2
-    assert "FOLDER .: is the current folder, which cannot be replaced; name another" in capsys.readouterr().err
+    assert "FOLDER .: is the current folder" in capsys.readouterr().err
 
 
-def test_a_run_becomes_a_folder_with_a_card(run, tmp_path, capsys):
+def test_a_run_becomes_a_folder_with_a_card(run, tmp_path):
     folder = tmp_path / "folder"
-    options = ["--beam", "4", "--min-len", "2", "--no-allow-unk", "--license", "mit", "--language", "en"]
-    assert main([str(run), str(folder), *options]) == 0
-    said = capsys.readouterr()
-    assert said.out.startswith(f"{folder}: etads, ") and "parameters" in said.out
+    options = "--beam 4 --min-len 2 --no-allow-unk --license mit --language en --title Short --dtype fp16"
+    assert main([str(run), str(folder), *options.split()]) == 0
     config = read_config(folder)
     assert config.decoding == {"beam": 4, "min_len": 2, "max_len": 20, "lenpen": 1.0, "allow_unk": False}
     assert config.text["words"] == "spaces" and config.text["keep_case"]
     assert config.text["sentence_marks"] == "insert"
     assert load_folder(folder).tokenizer.encode("A bee. C dog.") == "A bee. <q> C dog."
     card = (folder / "README.md").read_text()
-    assert card.startswith(
-        "---\nlibrary_name: fairseq-etads\npipeline_tag: summarization\nlicense: mit\nlanguage: en\n"
-    )
     for part in (
-        "# folder\n",
+        "license: mit\nlanguage: en\n",
+        "# Short\n",
         "fairseq-train data --arch etads\n",
         "| ROUGE-1 | 34.61 | 40.40 | 31.67 | 32.84 to 36.59 |",
         "`ROUGE|backend:x|v:1`",
         "Corpus: cnndm.",
         "| train.source | 12,000 | 68.04 | 401 |",
-        "torch ",
         "--beam 4",
-        "44 of documents",
-        "first 60 tokens",
-        "up to 20 tokens",
-        "stored as fp32",
+        "stored as fp16",
     ):
         assert part in card, part
-    assert "more" not in card
 
 
 @pytest.mark.parametrize(
     "options,words",
     [
-        (["--checkpoint", "nowhere.pt"], "--checkpoint nowhere.pt: no such file"),
-        (["--prepared", "nowhere"], "--prepared nowhere: not a completed output folder of etads-prepare"),
-        (["--license", "MIT: yes"], "--license 'MIT: yes': choose a short name"),
-        (["--scores", "nowhere"], "nowhere: No such file"),
-        (["--beam", "0"], "--beam 0: choose 1 or more"),
-        (["--lenpen", "nan"], "--lenpen nan: choose a number"),
-        (["--coverage-penalty-type", "wu"], "--coverage-penalty-type wu has no effect without --coverage-penalty"),
-        (["--unkpen", "2"], "--unkpen 2.0 has no effect on models with --pointer"),
-        (["--min-len", "9", "--max-len", "8"], "--min-len 9: choose at most --max-len, which is 8"),
+        ("--checkpoint nowhere.pt", "--checkpoint nowhere.pt: no such file"),
+        ("--prepared nowhere", "--prepared nowhere"),
+        ("--extractor .", "picking.json; name a run that etads-shorten"),
+        ("--license MIT:yes", "--license 'MIT:yes'"),
+        ("--scores nowhere", "nowhere: No such file"),
+        ("--scores list", "not a report of scores"),
+        ("--scores partial", "not a report of scores"),
+        ("--scores nested", "not a report of scores"),
+        ("--unkpen 2", "--unkpen 2.0 has no effect on models with --pointer"),
+        ("--min-len 9 --max-len 8", "--min-len 9: choose at most --max-len, which is 8"),
     ],
 )
-def test_wrong_options_are_refused_in_one_line(run, tmp_path, options, words, capsys):
-    assert main([str(run), str(tmp_path / "folder"), *options]) == 2
-    said = capsys.readouterr().err
-    assert words in said and said.count("\n") == 1 and said.startswith("etads-export: ")
-    assert not (tmp_path / "folder").exists()
-
-
-def test_scores_must_be_scores(run, tmp_path, capsys):
-    for content in ("[]", '{"scores": {"rouge1": {}}}', '{"scores": {"rouge1": 3}}', "[" * 9999, "{"):
-        (tmp_path / "scores").write_text(content)
-        assert main([str(run), str(tmp_path / "folder"), "--scores", str(tmp_path / "scores")]) == 2
-        assert "not a report of scores, as written by etads-rouge --json" in capsys.readouterr().err
+def test_wrong_options_are_refused(run, tmp_path, monkeypatch, options, words, capsys):
+    for name, content in (("list", "[]"), ("partial", '{"scores": {"rouge1": {}}}'), ("nested", "[" * 9999)):
+        (tmp_path / name).write_text(content)
+    monkeypatch.chdir(tmp_path)
+    assert main([str(run), "folder", *options.split()]) == 2
+    assert words in capsys.readouterr().err and not (tmp_path / "folder").exists()
 
 
 def test_a_run_without_a_checkpoint_is_refused(tmp_path, capsys):
-    assert main([str(tmp_path / "nowhere"), str(tmp_path / "folder")]) == 2
-    assert "nowhere: no such folder; name the output folder of scripts/train.sh" in capsys.readouterr().err
-    (tmp_path / "run").mkdir()
-    assert main([str(tmp_path / "run"), str(tmp_path / "folder")]) == 2
-    assert "no checkpoints/checkpoint_best.pt or checkpoint_last.pt; give --checkpoint" in capsys.readouterr().err
+    for message in ("no such folder", "no checkpoints/checkpoint_best.pt or checkpoint_last.pt"):
+        assert main([str(tmp_path / "run"), str(tmp_path / "folder")]) == 2
+        assert message in capsys.readouterr().err
+        (tmp_path / "run").mkdir(exist_ok=True)

@@ -1,7 +1,5 @@
 """etads-extract, and files of the other commands of content selection, in process, on tiny data."""
 
-import json
-
 import pytest
 import torch
 from selection_data import write_data
@@ -36,57 +34,33 @@ def extract(data, *options):
     return (data / "out.txt").read_text().splitlines()
 
 
-def test_sentences_are_taken_in_each_way(data, capsys):
-    selection = ("--selection", str(data))
-    assert extract(data, "--by", "lead", "--sentences", "2") == [
-        "the cat sat <q> a dog ran,",
-        "one <q> two two",
-        "four <q> five",
-    ]
-    assert extract(data, "--by", "oracle") == ["it rained <q> we left", "two two", "four"]
-    assert extract(data, "--by", "selector", "--sentences", "2", *selection) == [
-        "a dog ran, <q> we left",
-        "one <q> two two",
-        "four <q> five",
-    ]
-    assert extract(data, "--by", "tagger", "--sentences", "1", *selection) == ["we left", "one", "five"]
-    assert extract(data, "--by", "phrases", "--threshold", "0.25", *selection) == [
-        "cat <q> dog ran, <q> it rained <q> we left",
-        "",
-        "",
-    ]
-    assert "3 summaries of 1.3 sentences and 2.7 words" in capsys.readouterr().out
+SELECTOR, TAGGER, PHRASES = (f"--by {name} --selection ." for name in ("selector", "tagger", "phrases"))
+WHOLE = ["the cat sat <q> a dog ran, <q> it rained <q> we left", "one <q> two two", "four <q> five"]
 
 
-def test_as_many_sentences_are_taken_as_are_above_the_threshold(data):
-    selection = ("--by", "selector", "--selection", str(data), "--threshold")
-    assert extract(data, *selection, "0.25") == ["a dog ran, <q> it rained <q> we left", "one", "four <q> five"]
-    assert extract(data, *selection, "0.5") == ["a dog ran, <q> we left", "one", "four"], "the likeliest in any case"
-    found = extract(data, *selection, "0.5", "--at-least", "3")
-    assert found == ["a dog ran, <q> it rained <q> we left", "one <q> two two", "four <q> five"]
-    assert extract(data, *selection, "0.1", "--sentences", "1") == ["we left", "one", "four"]
-
-
-def test_sentences_are_picked_to_a_budget_in_words(data, capsys):
-    """Documents have 12, 3 and 2 words. If one does not fit, its sentences of fewer than three words are left out."""
-    selection = ("--by", "selector", "--selection", str(data), "--words")
-    assert extract(data, *selection, "20") == [
-        "the cat sat <q> a dog ran, <q> it rained <q> we left",
-        "one <q> two two",
-        "four <q> five",
-    ]
-    assert extract(data, *selection, "7") == ["the cat sat <q> a dog ran,", "one <q> two two", "four <q> five"]
-    assert extract(data, *selection, "4") == ["a dog ran,", "one <q> two two", "four <q> five"]
-    tagger = ("--by", "tagger", "--selection", str(data), "--words")
-    assert extract(data, *tagger, "4")[0] == "the cat sat", "its words are likelier on average"
-    for more, message in (
-        (["--sentences", "3"], "--words 4 and --sentences 3: choose one of them"),
-        (["--threshold", "0.5"], "--words 4 and --threshold 0.5: choose one of them"),
-    ):
-        assert main([str(data), str(data / "out.txt"), *selection, "4", *more]) == 2
-        assert message in capsys.readouterr().err
-    assert main([str(data), str(data / "out.txt"), "--by", "lead", "--words", "4"]) == 2
-    assert "--words 4: has no effect with --by lead" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        ("--by lead --sentences 2", ["the cat sat <q> a dog ran,", *WHOLE[1:]]),
+        ("--by lead --truncate-source 6", ["the cat sat <q> a", *WHOLE[1:]]),
+        ("--by oracle", ["it rained <q> we left", "two two", "four"]),
+        (f"{SELECTOR} --sentences 2", ["a dog ran, <q> we left", *WHOLE[1:]]),
+        (f"{TAGGER} --sentences 1", ["we left", "one", "five"]),
+        (f"{PHRASES} --threshold 0.25", ["cat <q> dog ran, <q> it rained <q> we left", "", ""]),
+        (f"{SELECTOR} --threshold 0.25", ["a dog ran, <q> it rained <q> we left", "one", "four <q> five"]),
+        (f"{SELECTOR} --threshold 0.5", ["a dog ran, <q> we left", "one", "four"]),  # the likeliest in any case
+        (f"{SELECTOR} --threshold 0.5 --at-least 3", ["a dog ran, <q> it rained <q> we left", *WHOLE[1:]]),
+        (f"{SELECTOR} --threshold 0.1 --sentences 1", ["we left", "one", "four"]),
+        # Documents have 12, 3 and 2 words. If one does not fit, sentences of fewer than three words are left out.
+        (f"{SELECTOR} --words 20", WHOLE),
+        (f"{SELECTOR} --words 7", ["the cat sat <q> a dog ran,", *WHOLE[1:]]),
+        (f"{SELECTOR} --words 4", ["a dog ran,", *WHOLE[1:]]),
+        (f"{TAGGER} --words 4", ["the cat sat", *WHOLE[1:]]),  # its words are likelier on average
+    ],
+)
+def test_sentences_are_taken_in_each_way(data, monkeypatch, options, expected):
+    monkeypatch.chdir(data)
+    assert extract(data, *options.split()) == expected
 
 
 def test_labelled_sentences_are_those_of_the_oracle(data, capsys):
@@ -98,52 +72,29 @@ def test_labelled_sentences_are_those_of_the_oracle(data, capsys):
     assert "labels.sentences.test contains distributions" in capsys.readouterr().err
 
 
-def test_only_what_is_read_is_extracted(data):
-    assert extract(data, "--by", "lead", "--truncate-source", "6")[0] == "the cat sat <q> a"
-
-
 @pytest.mark.parametrize(
     "options, message",
     [
-        (["--by", "tagger"], "--by tagger: needs --selection"),
-        (["--by", "lead", "--selection", "x"], "--selection x: has no effect with --by lead"),
-        (["--by", "oracle", "--sentences", "2"], "--sentences 2: has no effect with --by oracle"),
-        (["--by", "lead", "--sentences", "0"], "--sentences 0: choose 1 or more"),
-        (["--by", "lead", "--threshold", "0.5"], "--threshold 0.5: has no effect with --by lead"),
-        (["--by", "lead", "--at-least", "2"], "--at-least 2: has no effect with --by lead"),
-        (
-            ["--by", "selector", "--selection", "x", "--at-least", "2"],
-            "--at-least 2: has no effect without --threshold",
-        ),
-        (
-            ["--by=selector", "--selection=x", "--threshold=0.5", "--at-least=5", "--sentences=4"],
-            "--at-least 5: is more than --sentences 4",
-        ),
-        (["--by", "labels", "--sentences", "2"], "--sentences 2: has no effect with --by labels"),
-        (["--by", "oracle", "--labels", "x"], "--labels x: has no effect with --by oracle"),
-        (["--by", "labels", "--labels", "nowhere"], "no nowhere/labels.sentences.test; etads-labels"),
-        (
-            ["--by", "selector", "--selection", "nowhere"],
-            "no nowhere/probabilities.sentences.test; etads-select",
-        ),
-        (["--by", "lead", "--subset", "valid"], 'no split "valid"'),
+        ("--by tagger", "--by tagger: needs --selection"),
+        ("--by lead --selection x", "--selection x: has no effect with --by lead"),
+        ("--by lead --sentences 0", "--sentences 0"),
+        ("--by lead --words 4", "--words 4: has no effect with --by lead"),
+        (f"{SELECTOR} --words 4 --threshold 0.5", "--words 4 and --threshold 0.5"),
+        (f"{SELECTOR} --at-least 2", "--at-least 2: has no effect without --threshold"),
+        (f"{SELECTOR} --threshold 0.5 --at-least 5 --sentences 4", "--at-least 5: is more than"),
+        ("--by labels --labels nowhere", "no nowhere/labels.sentences.test"),
+        ("--by selector --selection nowhere", "no nowhere/probabilities.sentences.test"),
+        ("--by lead --subset valid", 'no split "valid"'),
+        ("--by tagger --selection swapped", "does not match document 0"),
     ],
 )
-def test_what_has_no_effect_or_is_missing_is_refused(data, options, message, capsys):
-    assert main([str(data), str(data / "out.txt"), *options]) == 2
-    error = capsys.readouterr().err
-    assert message in error and error.count("\n") == 1 and not (data / "out.txt").exists()
-
-
-def test_probabilities_of_other_text_are_refused(data, capsys):
+def test_what_has_no_effect_or_does_not_fit_is_refused(data, options, message, monkeypatch, capsys):
+    (data / "swapped").mkdir()
     lines = (data / "probabilities.words.test").read_text().splitlines(keepends=True)
-    (data / "probabilities.words.test").write_text("".join([lines[0], lines[2], lines[1], lines[3]]))
-    assert main([str(data), str(data / "out.txt"), "--by", "tagger", "--selection", str(data)]) == 2
-    assert "does not match document 0" in capsys.readouterr().err
-
-
-class Documents(list):
-    """Documents as ids with the end symbol."""
+    (data / "swapped" / "probabilities.words.test").write_text("".join([lines[0], lines[2], lines[1], lines[3]]))
+    monkeypatch.chdir(data)
+    assert main([str(data), str(data / "out.txt"), *options.split()]) == 2
+    assert message in capsys.readouterr().err and not (data / "out.txt").exists()
 
 
 @pytest.fixture
@@ -190,4 +141,3 @@ def test_files_that_do_not_fit_are_refused(values):
     for number, message in ((0, "could not convert"), (1, "1 values for 5 tokens")):
         with pytest.raises(InputError, match=f"line {number + 2}: {message}"):
             found[number]
-    assert json.loads(path.read_text().splitlines()[0][2:]) == {"documents": 3, "truncate_source": 16}

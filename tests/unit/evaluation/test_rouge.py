@@ -1,6 +1,5 @@
 """ROUGE against hand-computed values, loops and the official scorer; any text; signatures and reports."""
 
-import json
 import re
 
 import numpy as np
@@ -9,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mapped import killed_at_seventy
 from rouge_score import rouge_scorer
+from test_perl import needs_perl
 
 from fairseq_etads.commands.scoring_options import parse_metrics
-from fairseq_etads.evaluation import RougeReport, RougeSettings, rouge, score_pairs
-from fairseq_etads.evaluation.perl_rouge import find_perl_rouge
+from fairseq_etads.evaluation import RougeSettings, rouge, score_pairs
 from fairseq_etads.evaluation.rouge import _map_in_processes
 
 METRICS = ("rouge1", "rouge2", "rougeL")
@@ -37,31 +36,27 @@ def f1(precision, recall):
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
-def loop_rouge_n(hypothesis, reference, n):
-    """F1, precision and recall x100 of Lin's ROUGE-N, by striking matched n-grams off a list."""
-    grams = []
-    for text in (hypothesis, reference):
-        words = text.split()
-        grams.append([words[i : i + n] for i in range(len(words) - n + 1)])
-    left, matches = list(grams[1]), 0
-    for gram in grams[0]:
-        if gram in left:
-            left.remove(gram)
-            matches += 1
-    precision, recall = (100 * matches / len(g) if g else 0.0 for g in grams)
+def loop_rouge_n(hypothesis, references, n):
+    """F1, precision and recall x100 of Lin's ROUGE-N, by striking matched n-grams off a list.
+
+    With several references, matches and n-grams are summed over them.
+    """
+    own = hypothesis.split()
+    own_grams = [tuple(own[i : i + n]) for i in range(len(own) - n + 1)]
+    hits = wanted = offered = 0
+    for reference in list(filter(None, references)) or references[:1]:
+        words = reference.split()
+        left = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+        wanted, offered = wanted + len(left), offered + len(own_grams)
+        for gram in own_grams:
+            if gram in left:
+                left.remove(gram)
+                hits += 1
+    precision, recall = (100 * hits / count if count else 0.0 for count in (offered, wanted))
     return [f1(precision, recall), precision, recall]
 
 
 # --- the measures ---
-
-
-def test_values_by_hand():
-    # "police killed the gunman" and "police kill the gunman" share 3 of 4 words, 1 of 3 bigrams ("the gunman"), and an
-    # LCS of 3.
-    report = rouge(["police killed the gunman"], ["police kill the gunman"], stem=False)
-    assert values(report, "rouge1") == pytest.approx([75, 75, 75])
-    assert values(report, "rouge2") == pytest.approx([100 / 3] * 3)
-    assert values(report, "rougeL") == pytest.approx([75, 75, 75])
 
 
 def test_precision_belongs_to_the_hypothesis():
@@ -72,17 +67,13 @@ def test_precision_belongs_to_the_hypothesis():
     assert values(report, "rougeL") == pytest.approx([200 / 3, 100, 50])
 
 
-def test_stemming_joins_killed_and_kill():
-    assert rouge(["police killed the gunman"], ["police kill the gunman"]).scores["rouge2"].f1 == 100
-
-
 def test_rouge_l_keeps_order_but_not_contiguity():
     # In section 3.1 of Lin 2004, both share "the gunman" and "police"; only the first keeps "police ... the gunman".
     reference = ["police killed the gunman"]
-    first = rouge(["police kill the gunman"], reference, stem=False)
-    second = rouge(["the gunman kill police"], reference, stem=False)
-    assert first.scores["rouge1"].f1 == second.scores["rouge1"].f1 == pytest.approx(75)
-    assert (first.scores["rougeL"].f1, second.scores["rougeL"].f1) == pytest.approx((75, 50))
+    texts = ["police kill the gunman", "the gunman kill police"]
+    first, second = (rouge([text], reference, stem=False).scores for text in texts)
+    assert first["rouge1"].f1 == second["rouge1"].f1 == pytest.approx(75)
+    assert (first["rougeL"].f1, second["rougeL"].f1) == pytest.approx((75, 50))
 
 
 def test_union_lcs_is_the_example_of_the_paper():
@@ -100,16 +91,15 @@ def test_summary_level_differs_from_one_sentence():
     assert values(joined, "rouge1") == pytest.approx([100, 100, 100])  # the mark does not count as a word
 
 
-@pytest.mark.parametrize("n", [1, 2])
-def test_rouge_n_equals_a_loop_on_random_words(n):
-    rng = np.random.default_rng(n)
+def test_rouge_n_equals_a_loop_on_random_words():
+    rng = np.random.default_rng(1)
     pairs = [[" ".join(rng.choice(list("abcde"), size=rng.integers(1, 12))) for _ in "hr"] for _ in range(40)]
-    for hypothesis, reference in pairs:
-        found = values(rouge([hypothesis], [reference], bootstrap=1), f"rouge{n}")
-        assert found == pytest.approx(loop_rouge_n(hypothesis, reference, n))
-    expected = np.mean([loop_rouge_n(h, r, n) for h, r in pairs], axis=0)
     hypotheses, references = zip(*pairs)
-    assert values(rouge(hypotheses, references), f"rouge{n}") == pytest.approx(expected.tolist())
+    scores, report = score_pairs(hypotheses, [references], RougeSettings()), rouge(hypotheses, references)
+    for column, n in enumerate((1, 2)):
+        expected = np.array([loop_rouge_n(h, [r], n) for h, r in pairs])
+        assert np.allclose(scores[:, column], expected)
+        assert values(report, f"rouge{n}") == pytest.approx(expected.mean(axis=0).tolist())
 
 
 @pytest.mark.parametrize("stem", [True, False])
@@ -126,26 +116,11 @@ def test_equals_the_official_scorer(stem):
         assert values(report, ours) == pytest.approx((100 * np.mean(pairs, axis=0)).tolist())
 
 
-def test_scores_and_intervals_are_bounded_and_ordered():
-    report = rouge(HYPOTHESES, REFERENCES)
-    assert tuple(report.scores) == METRICS
-    for score in report.scores.values():
-        for mean, (low, high) in (
-            (score.f1, score.f1_interval),
-            (score.precision, score.precision_interval),
-            (score.recall, score.recall_interval),
-        ):
-            assert 0 <= low <= mean <= high <= 100
-
-
-def test_empty_hypotheses_score_zero_and_are_counted():
+def test_empty_texts_score_zero_and_empty_hypotheses_are_counted():
     report = rouge(["w1 w2", "", " <q> "], ["w1 w2", "w1 w2", "w1 w2"])
     assert (report.n, report.empty) == (3, 2)
     assert values(report, "rougeL") == pytest.approx([100 / 3] * 3)
     assert "2 of 3 hypotheses are empty" in report.format_table()
-
-
-def test_an_empty_reference_scores_zero():
     assert all(values(rouge(["w1"], [""]), metric) == [0, 0, 0] for metric in METRICS)
 
 
@@ -169,14 +144,9 @@ def test_of_several_references_the_best_counts_for_each_pair_and_metric():
     assert rouge(["w1"], [["w1"]]).to_dict() == rouge(["w1"], ["w1"]).to_dict()
 
 
-@pytest.mark.parametrize("backend", ["python", "perl"])
+@pytest.mark.parametrize("backend", ["python", pytest.param("perl", marks=needs_perl)])
 @pytest.mark.parametrize("multi", ["best", "average"])
 def test_empty_lines_that_pad_a_set_of_references_do_not_count(backend, multi):
-    if backend == "perl":
-        try:
-            find_perl_rouge()
-        except ValueError as error:
-            pytest.skip(str(error))
     options = {"backend": backend, "multi": multi, "byte_limit": 75, "bootstrap": 1}
     hypotheses, first = ["w1 w2", "w5 w6", "w7 w8"], ["w1 w2 w3", "", "w7 w8"]
     found = rouge(hypotheses, [first, ["", " <q> ", "w7 w9"], ["", "", ""]], **options)
@@ -186,32 +156,13 @@ def test_empty_lines_that_pad_a_set_of_references_do_not_count(backend, multi):
         assert values(found, metric) == pytest.approx((sums / 3).tolist(), abs=0.002)
 
 
-def loop_average(hypothesis, references, n):
-    """ROUGE-N of one hypothesis with all references together: matches and n-grams are summed over the references."""
-    own = hypothesis.split()
-    own_grams = [tuple(own[i : i + n]) for i in range(len(own) - n + 1)]
-    hits = wanted = offered = 0
-    for reference in list(filter(None, references)) or references[:1]:
-        words = reference.split()
-        left = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
-        wanted, offered = wanted + len(left), offered + len(own_grams)
-        for gram in own_grams:
-            if gram in left:
-                left.remove(gram)
-                hits += 1
-    precision, recall = (hits / count if count else 0 for count in (offered, wanted))
-    return [2 * precision * recall / (precision + recall) if hits else 0, precision, recall]
-
-
 @settings(max_examples=60)
 @given(st.lists(st.lists(st.sampled_from("abcde"), max_size=8).map(" ".join), min_size=2, max_size=4))
 def test_the_average_over_references_equals_a_loop(texts):
     hypothesis, *references = texts
-    found = score_pairs(
-        [hypothesis], [[r] for r in references], RougeSettings(metrics=("rouge1", "rouge2"), multi="average")
-    )
-    expected = [loop_average(hypothesis, references, n) for n in (1, 2)]
-    assert found[0] == pytest.approx(100 * np.array(expected))
+    options = RougeSettings(metrics=("rouge1", "rouge2"), multi="average")
+    found = score_pairs([hypothesis], [[r] for r in references], options)
+    assert found[0] == pytest.approx(np.array([loop_rouge_n(hypothesis, references, n) for n in (1, 2)]))
 
 
 # --- any text ---
@@ -237,17 +188,6 @@ def test_any_text_scores_between_0_and_100_and_no_line_is_lost(triples):
     assert report.n == len(triples)
 
 
-@settings(max_examples=60)
-@given(st.lists(st.tuples(PLAIN, PLAIN), min_size=1, max_size=5))
-def test_a_text_matches_itself_and_swapping_swaps_precision_and_recall(pairs):
-    hypotheses, references = zip(*pairs)
-    options = RougeSettings(metrics=("rouge1", "rouge2"))
-    there, back = (score_pairs(a, [b], options) for a, b in ((hypotheses, references), (references, hypotheses)))
-    assert np.allclose(there[:, :, [0, 1, 2]], back[:, :, [0, 2, 1]])
-    own = score_pairs(hypotheses, [hypotheses], RougeSettings(metrics=("rouge1", "rougeL")))[:, :, 0]
-    assert all(value in (0, pytest.approx(100)) for value in own.reshape(-1).tolist())
-
-
 @settings(max_examples=15)
 @given(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=80))
 def test_jobs_change_nothing(pairs):
@@ -256,24 +196,7 @@ def test_jobs_change_nothing(pairs):
     assert (score_pairs(hypotheses, [references], RougeSettings(), jobs=2) == expected).all()
 
 
-def test_jobs_do_not_change_the_report():
-    texts = HYPOTHESES * 50, REFERENCES * 50
-    assert rouge(*texts, jobs=2) == rouge(*texts)
-
-
 # --- signature, report, wrong arguments ---
-
-
-def test_intervals_depend_on_the_seed_alone():
-    first, again, other = (rouge(HYPOTHESES * 9, REFERENCES * 9, seed=seed) for seed in (1, 1, 2))
-    assert first == again
-    assert first.scores["rouge1"].f1 == other.scores["rouge1"].f1
-    assert first.scores["rouge1"].f1_interval != other.scores["rouge1"].f1_interval
-
-
-def test_equal_scores_have_an_interval_without_width():
-    score = rouge(["w1 w2 w3"] * 7, ["w1 w4 w5"] * 7).scores["rouge1"]
-    assert [score.f1, *score.f1_interval] == pytest.approx([100 / 3] * 3)
 
 
 def test_signature_names_everything_that_counts():
@@ -283,48 +206,15 @@ def test_signature_names_everything_that_counts():
         r"\|n:3\|bootstrap:1000\|seed:12345\|v:\S+",
         base.signature,
     )
-    changed = [
-        rouge(HYPOTHESES, REFERENCES, **option)
-        for option in (
-            {"stem": False},
-            {"sentence_mark": "##"},
-            {"sentence_mark": ""},
-            {"split_sentences": False},
-            {"split_sentences": False, "sentence_mark": ""},
-            {"bootstrap": 10},
-            {"seed": 1},
-        )
-    ]
-    changed += [rouge(HYPOTHESES, [REFERENCES, REFERENCES]), rouge(HYPOTHESES[:2], REFERENCES[:2])]
+    no_split = {"split_sentences": False}
+    options = [{"stem": False}, {"sentence_mark": "##"}, {"sentence_mark": ""}, {**no_split}, {"bootstrap": 10}]
+    options += [{"seed": 1}, {**no_split, "sentence_mark": ""}, {"byte_limit": 75}]
+    changed = [rouge(HYPOTHESES, REFERENCES, **option) for option in options]
+    two = [REFERENCES, REFERENCES]
+    changed += [rouge(HYPOTHESES, two), rouge(HYPOTHESES, two, multi="average"), rouge(HYPOTHESES[:2], REFERENCES[:2])]
     assert len({report.signature for report in [base, *changed]}) == len(changed) + 1
     assert rouge(HYPOTHESES, REFERENCES, jobs=2).signature == base.signature
     assert "\n" not in rouge(HYPOTHESES, REFERENCES, sentence_mark="\n").signature
-
-
-def test_settings_are_in_the_signature():
-    texts = [["a b"], ["a c"]]
-    signatures = {
-        rouge(["a"], texts, **options).signature
-        for options in ({}, {"multi": "average"}, {"byte_limit": 75}, {"stem": False}, {"split_sentences": False})
-    }
-    assert len(signatures) == 5
-    assert any("refs:2,average" in s for s in signatures) and any("bytes:75" in s for s in signatures)
-
-
-def test_report_is_frozen_and_knows_json():
-    report = rouge(HYPOTHESES, REFERENCES)
-    assert isinstance(report, RougeReport)
-    with pytest.raises(AttributeError):
-        report.n = 4
-    found = json.loads(json.dumps(report.to_dict()))
-    assert found["scores"]["rougeL"]["recall_interval"] == list(report.scores["rougeL"].recall_interval)
-    assert (found["n"], found["empty"], found["signature"]) == (3, 0, report.signature)
-
-
-def test_table_is_aligned():
-    header, *rows = rouge(HYPOTHESES, REFERENCES).format_table().split("\n")[:4]
-    assert [row.split()[0] for row in rows] == ["ROUGE-1", "ROUGE-2", "ROUGE-L"]
-    assert {row.index("[") for row in rows} == {header.index("95 %")}
 
 
 @pytest.mark.parametrize(
@@ -334,38 +224,24 @@ def test_table_is_aligned():
         ((["a"], [["a"], ["a", "b"]]), {}, "hypotheses has 1 .* references 2 has 2"),
         (([], []), {}, "hypotheses: empty"),
         ((["a"], []), {}, "references 1: empty"),
-        (("a", ["a"]), {}, "not one text"),
         ((["a"], "a"), {}, "not one text"),
-        ((["a"], [["a"], "a"]), {}, "not one text"),
-        ((["a"], ["a"]), {"bootstrap": -1}, "^--bootstrap -1: choose 0 or more$"),
-        ((["a"], ["a"]), {"jobs": 0}, "^--jobs 0: choose 1 or more$"),
-        ((["a"], ["a"]), {"seed": -1}, "^--seed -1: choose 0 or more$"),
+        ((["a"], ["a"]), {"bootstrap": -1}, "--bootstrap -1"),
+        ((["a"], ["a"]), {"jobs": 0}, "--jobs 0"),
+        ((["a"], ["a"]), {"seed": -1}, "--seed -1"),
+        ((["a"], ["a"]), {"metrics": ("rougeSU4",)}, 'metric "SU4": backend python has 1'),
+        ((["a"], ["a"]), {"metrics": ("rougeLjoined",), "backend": "perl"}, 'metric "Ljoined": backend perl has'),
+        ((["a"], ["a"]), {"metrics": ()}, "choose one"),
+        ((["a"], ["a"]), {"backend": "pearl"}, 'backend "pearl"'),
+        ((["a"], ["a"]), {"multi": "worst"}, 'multi "worst"'),
+        ((["a"], ["a"]), {"byte_limit": 0}, "--bytes 0"),
     ],
 )
-def test_wrong_arguments_are_refused_in_words(arguments, options, words):
+def test_wrong_arguments_are_refused(arguments, options, words):
     with pytest.raises(ValueError, match=words):
         rouge(*arguments, **options)
 
 
-@pytest.mark.parametrize(
-    "options, words",
-    [
-        ({"metrics": ("rougeSU4",)}, 'metric "SU4": backend python has 1'),
-        ({"metrics": ("rougeLjoined",), "backend": "perl"}, 'metric "Ljoined": backend perl has'),
-        ({"metrics": ()}, "choose one"),
-        ({"backend": "pearl"}, 'backend "pearl": choose python or perl'),
-        ({"multi": "worst"}, 'multi "worst": choose best or average'),
-        ({"byte_limit": 0}, "--bytes 0: choose 1 or more"),
-    ],
-)
-def test_wrong_settings_are_refused_in_words(options, words):
-    with pytest.raises(ValueError, match=words):
-        RougeSettings(**options)
-
-
 def test_a_killed_process_ends_the_work_with_an_error():
-    with pytest.raises(
-        ValueError, match=r"a process was killed from outside \(out of memory\?\); try a smaller --jobs"
-    ):
+    with pytest.raises(ValueError, match="a process was killed from outside"):
         list(_map_in_processes(killed_at_seventy, range(200), 2))
     assert list(_map_in_processes(killed_at_seventy, range(70), 2)) == list(range(70))

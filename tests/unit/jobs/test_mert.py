@@ -10,7 +10,6 @@ from fairseq_etads.jobs.tuning.mert import (
     compute_mean_score,
     find_best_weight_value,
     find_best_weights,
-    find_upper_envelope,
     hill_climb_weights,
 )
 
@@ -21,19 +20,6 @@ def random_lists(seed, documents=6, size=8, features=5):
         NBestList(numbers.integers(-3, 4, (size, features)).astype(float), numbers.random(size))
         for _ in range(documents)
     ]
-
-
-def test_the_envelope_is_the_highest_line_everywhere():
-    """Lines have small whole numbers, so that some are parallel or equal, or meet in one point."""
-    for seed in range(30):
-        numbers = np.random.default_rng(seed)
-        slopes, intercepts = numbers.integers(-2, 3, (2, 7))
-        starts, lines = find_upper_envelope(slopes.tolist(), intercepts.tolist())
-        assert starts[0] == -np.inf and starts == sorted(set(starts)) and len(lines) == len(set(lines))
-        for x in np.arange(-8, 8, 0.37):
-            place = sum(start <= x for start in starts) - 1
-            heights = slopes * x + intercepts
-            assert lines[place] == heights.argmax(), "of equal lines the first"
 
 
 def candidates(lists, weights, feature):

@@ -2,14 +2,22 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 from fairseq import options
 
 from fairseq_etads.jobs import recipe_choice
+from fairseq_etads.jobs.long_documents import (
+    FEWEST_PAIRS,
+    check_architecture_reads_salience,
+    choose_word_budget,
+    measure_training_text_lengths,
+)
+from fairseq_etads.jobs.long_documents import main as check_text
 from fairseq_etads.jobs.recipe_choice import detect_training_hardware, main, measure_text_lengths, read_decoding_options
 from fairseq_etads.jobs.recipes import (
-    NAMES,
+    SIZES,
     SUITABLE,
     Machine,
     TrainingDataSize,
@@ -19,13 +27,16 @@ from fairseq_etads.jobs.recipes import (
     choose_warm_up_steps,
     make_recipe,
 )
-from fairseq_etads.models.transformer_options import PRESETS
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.lengths import TextLengths
+from fairseq_etads.text.picking import FILE, WORDS, SentencePickingSettings
 
 HEADLINES = TrainingDataSize(12_000, TextLengths([28, 41, 58, 85, 121, 178]), TextLengths([4, 6, 7, 9, 11]))
 ABSTRACTS = TrainingDataSize(26_000, TextLengths([200] * 9), TextLengths([50, 66, 85, 108, 128]))
 NEWS = TrainingDataSize(287_000, TextLengths([300, 700, 1500]), TextLengths([30, 55, 90]))
+PICKED = TrainingDataSize(26_000, TextLengths([180, 200, 210, 226]), TextLengths([50, 85, 128]))
+WHOLE = TrainingDataSize(26_000, TextLengths([300, 500, 900]), TextLengths([50, 85, 128]))
+"""Documents of which sentences were picked, and whole ones."""
 CORE, CORES, GPU = Machine(1), Machine(2), Machine(16, 1)
 
 
@@ -33,17 +44,15 @@ def value_of(words, option):
     return words[len(words) - 1 - words[::-1].index(option) + 1]
 
 
-def test_recipes_are_for_the_transformers_that_are_trained_from_nothing():
-    assert {*SUITABLE} == {name for name in PRESETS if "bart" not in name}
+def small(given=(), data=HEADLINES, machine=CORE, minutes=None):
+    return make_recipe("small", data, machine, "etads", given, minutes)
 
 
 @pytest.mark.parametrize(
     "data,machine,arch,expected",
     [
-        (HEADLINES, CORE, "etads", "small"),
         (HEADLINES, Machine(64), "etads", "small"),
         (ABSTRACTS, CORES, "etads", "base"),
-        (NEWS, CORES, "etads", "base"),
         (HEADLINES, GPU, "etads", "base"),
         (NEWS, GPU, "etads", "large"),
         (NEWS, GPU, "pg_coverage", "paper"),
@@ -54,29 +63,12 @@ def test_the_default_suits_the_text_and_the_machine(data, machine, arch, expecte
     assert choose_recipe_name(data, machine, arch) == expected
 
 
-def test_dropout_rises_with_the_epochs():
-    assert choose_dropout(0.5) == choose_dropout(2.9) == 0
-    assert (
-        0.1
-        <= choose_dropout(3)
-        < choose_dropout(6)
-        < choose_dropout(12)
-        <= choose_dropout(20)
-        == choose_dropout(500)
-        == 0.3
-    )
-
-
-def test_the_vocabulary_grows_with_the_summaries():
-    sizes = [
-        choose_vocabulary_size(data) for data in (TrainingDataSize(200, *two(HEADLINES)), HEADLINES, ABSTRACTS, NEWS)
-    ]
-    assert sizes[0] == 500 and 900 <= sizes[1] <= 1100 and 7000 <= sizes[2] <= 9000 and sizes == sorted(set(sizes))
-    assert choose_vocabulary_size(TrainingDataSize(10**8, *two(NEWS))) == 30_000
-
-
-def two(data):
-    return data.documents, data.summaries
+def test_dropout_rises_with_the_epochs_and_the_vocabulary_with_the_summaries():
+    assert choose_dropout(2.9) == 0 < choose_dropout(3) < choose_dropout(12) <= choose_dropout(20)
+    assert choose_dropout(500) == 0.3
+    texts = [replace(HEADLINES, pairs=200), HEADLINES, ABSTRACTS, NEWS, replace(NEWS, pairs=10**8)]
+    sizes = [choose_vocabulary_size(data) for data in texts]
+    assert 900 <= sizes[1] <= 1100 and 7000 <= sizes[2] <= 9000 and sizes == sorted({*sizes, 500, 30_000})
 
 
 @pytest.mark.parametrize("name", ["small", "base", "large"])
@@ -95,31 +87,21 @@ def test_steps_and_rate_follow_from_the_time():
     long, short = (make_recipe("base", ABSTRACTS, CORE, "etads", (), minutes) for minutes in (60, 6))
     assert long.steps == pytest.approx(10 * short.steps, rel=0.01)
     for recipe in (long, short):
-        assert (
-            value_of(recipe.train, "--max-update") == value_of(recipe.train, "--total-num-update") == str(recipe.steps)
-        )
+        for option in ("--max-update", "--total-num-update"):
+            assert value_of(recipe.train, option) == str(recipe.steps)
         assert value_of(recipe.train, "--warmup-updates") == str(choose_warm_up_steps(recipe.steps))
     assert short.epochs < 3 and value_of(short.train, "--dropout") == "0"
     assert make_recipe("base", ABSTRACTS, CORES, "etads", (), 6).steps > 1.5 * short.steps
+    much_time = small((), replace(HEADLINES, pairs=1000), Machine(64), 600)
+    assert much_time.epochs == pytest.approx(6, rel=0.05) and much_time.minutes < 5, "not for ever"
 
 
-def test_the_rate_is_halved_where_texts_are_read_often():
-    rates = [
-        float(value_of(make_recipe("small", data, CORE, "etads").train, "--lr")) for data in (ABSTRACTS, HEADLINES)
-    ]
-    assert rates == [6e-3, 3e-3]
-
-
-def test_a_small_text_is_not_read_for_ever():
-    recipe = make_recipe("small", TrainingDataSize(1000, *two(HEADLINES)), Machine(64), "etads", (), 600)
-    assert recipe.epochs == pytest.approx(6, rel=0.05) and recipe.minutes < 5
-
-
-def test_smaller_batches_where_the_time_is_short_of_three_epochs():
+def test_short_of_three_epochs_batches_are_smaller_and_the_rate_is_higher():
     """At first, more steps in the same time help more than large batches."""
-    few, many = make_recipe("small", ABSTRACTS, CORE, "etads"), make_recipe("small", HEADLINES, CORE, "etads")
+    few, many = small(data=ABSTRACTS), small()
     assert few.epochs < 3 <= many.epochs
-    assert int(value_of(few.train, "--max-tokens")) == int(value_of(many.train, "--max-tokens")) // 2
+    for option, ratio in (("--max-tokens", 0.5), ("--lr", 2)):
+        assert float(value_of(few.train, option)) == ratio * float(value_of(many.train, option))
 
 
 @pytest.mark.parametrize(
@@ -137,33 +119,31 @@ def test_smaller_batches_where_the_time_is_short_of_three_epochs():
     ],
 )
 def test_what_does_not_go_with_a_given_option_is_left_out(given, gone):
-    without, usual = (make_recipe("small", HEADLINES, CORE, "etads", words).train for words in (given, []))
-    for option in gone:
-        assert option in usual and option not in without
-    assert len(without) < len(usual)
+    without, usual = (small(words).train for words in (given, []))
+    assert {*gone} <= {*usual} and not {*gone} & {*without}
+
+
+def test_two_dictionaries_have_no_pointer():
+    words = small(data=replace(HEADLINES, one_dictionary=False)).train
+    assert value_of(words, "--pointer") == "none" and "--pointer-continue" not in words
+    assert "--no-share-all-embeddings" in words
 
 
 def test_given_options_change_what_depends_on_them():
-    by_max_update = make_recipe("small", HEADLINES, CORE, "etads", ["--max-update", "100"])
+    by_max_update = small(["--max-update", "100"])
     assert by_max_update.steps == 100 and value_of(by_max_update.train, "--total-num-update") == "100"
-    by_epochs = make_recipe("small", HEADLINES, CORE, "etads", ["--max-epoch", "2"])
-    assert by_epochs.epochs == pytest.approx(2, rel=0.02)
+    assert small(["--max-epoch", "2"]).epochs == pytest.approx(2, rel=0.02)
     wide = make_recipe("base", ABSTRACTS, CORE, "etads", ["--encoder-embed-dim", "768", "--decoder-embed-dim=768"], 30)
     assert wide.steps < make_recipe("base", ABSTRACTS, CORE, "etads", [], 30).steps / 2
-    adam = make_recipe("small", HEADLINES, CORE, "etads", ["--optimizer", "adam"])
-    assert float(value_of(adam.train, "--lr")) < float(
-        value_of(make_recipe("small", HEADLINES, CORE, "etads").train, "--lr")
-    )
-    two_heads = make_recipe("small", HEADLINES, CORE, "etads", ["--encoder-attention-heads", "2"])
-    assert value_of(two_heads.train, "--focus-initial-scope") == "2,half"
-    one_head = make_recipe("small", HEADLINES, CORE, "etads", ["--encoder-attention-heads", "1"])
-    assert value_of(one_head.train, "--focus-initial-scope") == "half"
+    adam, muon = (float(value_of(small(given).train, "--lr")) for given in (["--optimizer", "adam"], []))
+    assert adam < muon
+    for heads, scope in (("2", "2,half"), ("1", "half")):
+        assert value_of(small(["--encoder-attention-heads", heads]).train, "--focus-initial-scope") == scope
 
 
 @pytest.mark.parametrize(
     "given,batches",
     [
-        (["--update-freq", "4"], 4),
         (["--update-freq=1,4"], 4),
         (["--distributed-world-size", "2"], 2),
         (["--distributed-world-size", "2", "--update-freq", "2"], 4),
@@ -174,62 +154,27 @@ def test_the_batches_of_a_step_count_towards_epochs_and_time(given, batches):
     assert more.steps == pytest.approx(usual.steps / batches, rel=0.02)
     assert more.epochs == pytest.approx(usual.epochs, rel=0.02)
     assert more.minutes == pytest.approx(usual.minutes, rel=0.02)
-    assert f"; {batches} batches in a step" in more.says[1] and "in a step" not in usual.says[1]
-    assert more.says[1].startswith(usual.says[1])
     assert value_of(more.train, "--dropout") == value_of(usual.train, "--dropout")
-
-
-def test_the_last_step_of_an_epoch_may_have_fewer_batches():
-    data = TrainingDataSize(300, *two(HEADLINES))
-    one_batch, four_batches = (make_recipe("small", data, CORE, "etads", words) for words in ([], ["--update-freq=4"]))
-    assert 4 < one_batch.steps / one_batch.epochs < 8  # batches in an epoch, so two steps of four batches
-    assert (four_batches.steps, four_batches.epochs) == (12, 6)
-    assert four_batches.minutes == pytest.approx(one_batch.minutes, rel=0.1)
 
 
 def test_each_worker_has_a_gpu():
     one, all_four = (make_recipe("large", NEWS, Machine(16, gpus), "etads", [], 30) for gpus in (1, 4))
     assert all_four.steps == pytest.approx(one.steps, rel=0.02)
     assert all_four.epochs == pytest.approx(4 * one.epochs, rel=0.02)
-    assert "4 batches in a step" in all_four.says[1] and "on 4 GPUs" in all_four.says[-1]
     of_four = make_recipe("large", NEWS, Machine(16, 4), "etads", ["--distributed-world-size", "1"], 30)
-    assert (of_four.steps, of_four.minutes) == (one.steps, one.minutes) and "on 1 GPU " in of_four.says[-1]
+    assert (of_four.steps, of_four.minutes) == (one.steps, one.minutes)
 
 
-@pytest.mark.parametrize("dtype", ["--fp16", "--bf16"])
-def test_half_precision_keeps_the_matrices_apart(dtype):
+@pytest.mark.parametrize("given", [[], ["--fp16"], ["--bf16"], ["--fp16", "--optimizer", "adam"]])
+def test_half_precision_keeps_the_matrices_apart(given):
     """By default, fairseq joins all weights in one vector, so Muon finds no matrix."""
-    flag = "--fp16-no-flatten-grads"
-    assert flag in make_recipe("large", NEWS, GPU, "etads", [dtype]).train
-    assert flag not in make_recipe("large", NEWS, GPU, "etads").train
-    assert flag not in make_recipe("large", NEWS, GPU, "etads", [dtype, "--optimizer", "adam"]).train
+    words = make_recipe("large", NEWS, GPU, "etads", given).train
+    assert ("--fp16-no-flatten-grads" in words) == (len(given) == 1)
 
 
-def test_two_dictionaries_have_no_pointer():
-    recipe = make_recipe("small", TrainingDataSize(12_000, *two(HEADLINES), one_dictionary=False), CORE, "etads")
-    assert value_of(recipe.train, "--pointer") == "none" and "--pointer-continue" not in recipe.train
-    assert "--no-share-all-embeddings" in recipe.train
-
-
-@pytest.mark.parametrize("name", ["small", "base", "large"])
-def test_another_architecture_is_refused_in_words(name):
-    with pytest.raises(
-        InputError, match=rf"--recipe {name}: works only with --arch etads, .*choose --recipe paper for pg_cov"
-    ):
-        make_recipe(name, HEADLINES, CORE, "pg_coverage")
-
-
-def test_it_says_what_was_chosen_and_how_long_it_takes():
-    said = "\n".join(make_recipe("small", HEADLINES, CORES, "etads", ["--lr", "1e-3"]).says)
-    for part in (
-        "2+2 layers of width 128",
-        "muon, rate 1e-3",
-        "multiples of 8",
-        "4 to 12 tokens",
-        "minutes on 2 cores",
-    ):
-        assert part in said, said
-    assert "a guess" in make_recipe("large", NEWS, GPU, "etads").says[-1]
+def test_another_architecture_is_refused():
+    with pytest.raises(InputError, match=r"--recipe small: .*choose --recipe paper for pg_coverage"):
+        make_recipe("small", HEADLINES, CORE, "pg_coverage")
 
 
 @pytest.fixture
@@ -279,18 +224,17 @@ def test_the_lengths_of_a_run_are_those_of_its_data(folder, capsys):
     assert run(capsys, "decoding")[1] == ["--min-len", "5", "--max-len", "10", "--no-repeat-ngram-size", "2"]
 
 
-@pytest.mark.parametrize("tokens,arguments", [("word", ["run", "--prepared", "prepared"]), ("gpt2", [])])
-def test_a_content_model_needs_pieces_that_can_be_joined(tokens, arguments, folder, capsys):
-    settings = {"tokens": tokens, "lowercase": False, "target_marks": False}
-    (folder / "prepared" / "prepare.json").write_text(json.dumps({"settings": settings}))
-    assert run(capsys, "content", "--given") == (0, arguments, "")
+def test_a_content_model_needs_pieces_that_can_be_joined(folder, capsys):
+    for tokens, arguments in (("word", ["run", "--prepared", "prepared"]), ("gpt2", [])):
+        settings = {"tokens": tokens, "lowercase": False, "target_marks": False}
+        (folder / "prepared" / "prepare.json").write_text(json.dumps({"settings": settings}))
+        assert run(capsys, "content", "--given") == (0, arguments, "")
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"recipe": "small"}', '{"recipe": "tiny", "decoding": {}}'])
-def test_a_damaged_record_is_as_none(content, folder):
-    (folder / "run").mkdir()
-    (folder / "run" / "recipe.json").write_text(content)
-    assert read_decoding_options(folder / "run") == {}
+def test_a_damaged_record_is_as_none(tmp_path):
+    for content in ("", "[]", '{"recipe": "small"}', '{"recipe": "tiny", "decoding": {}}'):
+        (tmp_path / "recipe.json").write_text(content)
+        assert read_decoding_options(tmp_path) == {}
 
 
 @pytest.mark.parametrize("name", ["training.json", "started.txt", "finished.txt"])
@@ -314,23 +258,15 @@ def test_paper_chooses_nothing(words, folder, capsys):
     assert not (folder / "run").exists()
 
 
-@pytest.mark.parametrize(
-    "words,why",
-    [
-        (["--recipe", "paper"], ": choose another recipe"),
-        (["--arch", "pg_coverage"], ", which is used for --arch pg_coverage: leave it out"),
-        ([], ", with which run was started: leave it out"),
-    ],
-)
-def test_minutes_are_refused_where_paper_would_ignore_them(words, why, folder, capsys):
-    if not words:
-        assert run(capsys, "check", "--minutes", "2", "--given") == (0, [], "")
-        (folder / "run").mkdir()
-        (folder / "run" / "finished.txt").touch()
-    status, _, said = run(capsys, "check", "--minutes", "2", *words, "--given")
-    assert status == 2 and f"--minutes 2 has no effect with --recipe paper{why}" in said
+def test_minutes_are_refused_where_paper_would_ignore_them(folder, capsys):
+    assert run(capsys, "check", "--minutes", "2", "--given") == (0, [], "")
+    (folder / "run").mkdir()
+    (folder / "run" / "finished.txt").touch()
+    for words in ([], ["--recipe", "paper"], ["--arch", "pg_coverage"]):
+        status, _, said = run(capsys, "check", "--minutes", "2", *words, "--given")
+        assert status == 2 and "--minutes 2 has no effect with --recipe paper" in said
+        assert run(capsys, "check", *words, "--given") == (0, [], "")
     assert run(capsys, "check", "--minutes", "2", "--recipe", "small", "--given") == (0, [], "")
-    assert run(capsys, "check", *words, "--given") == (0, [], "")
 
 
 def test_text_is_prepared_as_words_and_the_second_time_as_the_first(folder, capsys):
@@ -343,12 +279,12 @@ def test_text_is_prepared_as_words_and_the_second_time_as_the_first(folder, caps
     assert run(capsys, "prepare", "--text", "text", "--recipe", "large", "--given")[1] == []
 
 
-def test_a_folder_without_training_texts_is_refused_in_words(folder, capsys):
+def test_missing_or_empty_training_texts_are_refused(folder, capsys):
     (folder / "prepared" / "tokens" / "train.target").unlink()
     status, _, said = run(capsys, "train", "--given")
     assert status == 2 and "train.target: no such file" in said
-    (folder / "prepared" / "tokens" / "train.target").touch()
-    (folder / "prepared" / "tokens" / "train.source").write_text("")
+    for side in ("source", "target"):
+        (folder / "prepared" / "tokens" / f"train.{side}").write_text("")
     assert run(capsys, "train", "--given")[0] == 2
 
 
@@ -372,5 +308,52 @@ def test_the_machine_is_what_a_training_may_use(monkeypatch):
         assert detect_training_hardware(cpu=False).gpus == gpus, visible
 
 
-def test_every_name_is_one_of_the_scripts():
-    assert NAMES == ("small", "base", "large", "paper")
+# ---- documents longer than a model reads (train.sh --long)
+
+
+@pytest.fixture
+def text(tmp_path):
+    """A folder with 100 pairs for training, of documents with 7 words and a mark."""
+    for split, lines in (("train", FEWEST_PAIRS), ("valid", 3)):
+        (tmp_path / f"{split}.source").write_text("One two three . <q> Four five .\n" * lines)
+        (tmp_path / f"{split}.target").write_text("One five .\n" * lines)
+    return tmp_path
+
+
+def test_marks_are_no_words(text):
+    assert measure_training_text_lengths(text).documents.get_percentile(50) == 7
+
+
+def test_a_missing_file_and_too_few_pairs_are_refused(text, capsys):
+    arguments = [str(text), "--words", "200", "--extractor", str(text / "extractor")]
+    assert check_text(arguments) == 0
+    (text / "train.source").write_text("One .\n" * (FEWEST_PAIRS - 1))
+    assert check_text(arguments) == 2 and f"has {FEWEST_PAIRS - 1} training pairs" in capsys.readouterr().err
+    (text / "valid.source").unlink()
+    assert check_text(arguments) == 2 and "no valid.source in it" in capsys.readouterr().err
+
+
+def test_architectures_that_do_not_read_factors_are_refused():
+    for arch in ("etads", "aggregation_transformer", "pg_coverage", "somebodys_own"):
+        check_architecture_reads_salience(arch)
+    for arch in ("abs", "sentence_extractor"):
+        with pytest.raises(InputError, match=f"--arch {arch} has no --source-factors"):
+            check_architecture_reads_salience(arch)
+
+
+@pytest.mark.parametrize("name", [*SIZES])
+def test_picked_sentences_are_read_to_the_end(name):
+    for data, factors, length in ((PICKED, "salience", "230"), (WHOLE, "pos,salience:16", "900")):
+        words = make_recipe(name, data, Machine(1), "etads", ["--source-factors", factors]).train
+        assert words[words.index("--truncate-source") + 1] == length
+
+
+def test_the_number_of_words_is_the_one_of_an_extractor_that_is_there(tmp_path):
+    assert choose_word_budget(None, tmp_path) == WORDS and choose_word_budget(90, tmp_path) == 90
+    (tmp_path / FILE).write_text(SentencePickingSettings(60, (0.1, 0.5)).to_json())
+    assert choose_word_budget(None, tmp_path) == choose_word_budget(60, tmp_path) == 60
+    with pytest.raises(InputError, match=r"--words 90: .* were shortened to 60 words"):
+        choose_word_budget(90, tmp_path)
+    (tmp_path / FILE).write_text("{")
+    with pytest.raises(InputError, match="is damaged"):
+        choose_word_budget(None, tmp_path)

@@ -23,19 +23,19 @@ def test_a_run_with_shared_data_knows_where_they_are(shared, tmp_path, capsys):
     assert find_prepared_folder(run, None) == shared and find_prepared_folder(run, tmp_path) == tmp_path
     assert main([str(run)]) == 0 and capsys.readouterr().out == f"{shared}\n"
     (shared / "prepare.json").write_text('{"other": 1}')
-    with pytest.raises(
-        InputError, match=r"run: it was trained with the data in .*, but the data there has changed; give --p"
-    ):
+    with pytest.raises(InputError, match="the data there has changed; give --prepared"):
         find_prepared_folder(run, None)
     (shared / "prepare.json").unlink()
     with pytest.raises(InputError, match="which no longer exists; give --prepared"):
         find_prepared_folder(run, None)
 
 
-@pytest.mark.parametrize("name", ["started.txt", "finished.txt"])
-def test_a_run_of_an_earlier_version_knows_them_too(shared, tmp_path, name):
-    (tmp_path / "run" / name).write_text(f"fairseq-train {shared}/bin --user-dir fairseq_etads --arch etads\n")
-    assert find_prepared_folder(tmp_path / "run", None) == shared
+def test_a_run_of_an_earlier_version_knows_them_too(shared, tmp_path):
+    for name in ("started.txt", "finished.txt"):
+        path = tmp_path / "run" / name
+        path.write_text(f"fairseq-train {shared}/bin --user-dir fairseq_etads --arch etads\n")
+        assert find_prepared_folder(tmp_path / "run", None) == shared
+        path.unlink()
 
 
 def test_a_run_that_was_moved_has_its_own(shared, tmp_path):
@@ -45,10 +45,7 @@ def test_a_run_that_was_moved_has_its_own(shared, tmp_path):
     assert find_prepared_folder(tmp_path / "another", None) == tmp_path / "another" / "prepared"
 
 
-DAMAGED = ['{"command": [1], "prepared": "", "data": {}}', '{"command": [], "prepared": "", "data": {}, "files": null}']
-
-
-@pytest.mark.parametrize("content", ["{", "[]", '{"command": []}', *DAMAGED])
+@pytest.mark.parametrize("content", ["{", "[]", '{"command": []}', '{"command": [1], "prepared": "", "data": {}}'])
 def test_a_damaged_record_is_refused(tmp_path, content):
     (tmp_path / "training.json").write_text(content)
     with pytest.raises(InputError, match=r"training\.json is damaged"):

@@ -3,7 +3,6 @@
 import itertools
 import json
 import random
-import shutil
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from folders import DECODING, make_folder
 
 from fairseq_etads import Summarizer
 from fairseq_etads.evaluation import rouge
-from fairseq_etads.jobs.tuning import proposals, report
+from fairseq_etads.jobs.tuning import report
 from fairseq_etads.jobs.tuning.proposals import propose_settings
 from fairseq_etads.jobs.tuning.search_space import (
     Parameter,
@@ -28,7 +27,6 @@ DOCUMENTS = [
     " ".join(f"w{(7 * number + step * (number % 3 + 1)) % 40}" for step in range(8 + number)) for number in range(12)
 ]
 SHORT = {**DECODING, "max_len": 4}
-LONG = {"min_len": 7, "max_len": 9}
 
 
 @pytest.fixture(scope="module")
@@ -44,10 +42,7 @@ def summarizer(folder):
 @pytest.fixture(scope="module")
 def references(summarizer):
     """Make references longer than summaries with the defaults, and equal to the model's output at that length."""
-    found = [summary.text for summary in summarizer.summarize(DOCUMENTS, **LONG)]
-    shorter = [summary.text for summary in summarizer.summarize(DOCUMENTS)]
-    assert all(len(a.split()) > len(b.split()) for a, b in zip(found, shorter))
-    return found
+    return [summary.text for summary in summarizer.summarize(DOCUMENTS, min_len=7, max_len=9)]
 
 
 # ---- spaces
@@ -57,8 +52,6 @@ def references(summarizer):
     "name, text, values",
     [
         ("lenpen", "0.5:2.0", tuple(np.arange(5, 21) / 10)),
-        ("lenpen", "0:1:0.25", (0, 0.25, 0.5, 0.75, 1)),
-        ("lenpen", "1:1", (1.0,)),
         ("lenpen", "-1:1:0.75", (-1, -0.25, 0.5, 1)),
         ("min_len", "3:6", (3, 4, 5, 6)),
         ("max_len", "10:110", (*range(10, 111, 5),)),
@@ -72,25 +65,20 @@ def test_values_of_a_range(name, text, values):
 
 
 @pytest.mark.parametrize(
-    "name, text, message",
+    "name, text",
     [
-        ("lenpen", "2:0.5", r"--range lenpen=2:0.5: the lowest value comes first: 0.5:2"),
-        ("min_len", "1.5:3", r"--range min-len=1.5:3: '1.5' is not a whole number"),
-        ("lenpen", "a,b", r"'a' is not a number"),
-        ("lenpen", "1:2:0", r"choose a step above 0"),
-        ("lenpen", "1:2:-1", r"choose a step above 0"),
-        ("lenpen", "0:1:0.00001", r"more than 1,000 values; choose a larger step"),
-        ("lenpen", "0:inf", r"'inf' is not a number"),
-        ("lenpen", "nan:1", r"'nan' is not a number"),
-        ("lenpen", "1:2:3:4", r"choose LOW:HIGH, LOW:HIGH:STEP or values separated by commas"),
-        ("coverage_penalty", "-1:1", r"--range coverage-penalty=-1:1: --coverage-penalty -1.0: choose 0 or more"),
-        ("beam", "0,5", r"--range beam=0,5: --beam 0: choose 1 or more"),
-        ("length_penalty_type", "mean", r'--length-penalty-type "mean": choose avg or wu'),
-        ("stepwise_coverage_penalty", "1", r"'1' is neither true nor false"),
+        ("lenpen", "2:0.5"),
+        ("min_len", "1.5:3"),
+        ("lenpen", "1:2:0"),
+        ("lenpen", "0:1:0.00001"),
+        ("lenpen", "0:inf"),
+        ("coverage_penalty", "-1:1"),
+        ("length_penalty_type", "mean"),
+        ("stepwise_coverage_penalty", "1"),
     ],
 )
-def test_impossible_ranges_are_refused(name, text, message):
-    with pytest.raises(InputError, match=message):
+def test_impossible_ranges_are_refused(name, text):
+    with pytest.raises(InputError, match=f"--range {name.replace('_', '-')}={text}: "):
         parse_values(name, text)
 
 
@@ -98,11 +86,10 @@ def test_impossible_ranges_are_refused(name, text, message):
     "search, ranges, decoding, message",
     [
         (["lenpn"], {}, {}, r"there is no decoding option lenpn; did you mean lenpen\?"),
-        (["lenpen"], {"beem": "1"}, {}, r"there is no decoding option beem; did you mean beam\?"),
-        (["infer-dtype"], {}, {}, "--infer-dtype cannot be searched; set it in etads-export"),
-        (["unkpen"], {}, {}, "--search unkpen: its range is missing; give --range unkpen=LOW:HIGH"),
-        (["min-len"], {"min-len": "31:40"}, {"max_len": 30}, "--min-len 31 is more than --max-len 30: choose another"),
-        ([], {"max-len": "1:3", "min-len": "4:5"}, {}, "--min-len 4 is more than --max-len 3: .* min-len or max-len"),
+        (["infer-dtype"], {}, {}, "--infer-dtype cannot be searched"),
+        (["unkpen"], {}, {}, "--search unkpen: its range is missing"),
+        (["min-len"], {"min-len": "31:40"}, {"max_len": 30}, "--min-len 31 is more than --max-len 30"),
+        ([], {"max-len": "1:3", "min-len": "4:5"}, {}, "--min-len 4 is more than --max-len 3"),
         (["min-len"], {}, {"exact_length": 4}, "--search min-len: has no effect with --exact-length"),
         (["max-len"], {"exact-length": "3,4"}, {}, "--search max-len: has no effect with --exact-length"),
     ],
@@ -145,23 +132,14 @@ SPACE = [
 ]
 
 
-def every_setting(defaults):
-    for values in itertools.product(*(p.values for p in SPACE)):
-        chosen = dict(zip((p.name for p in SPACE), values))
-        if chosen["min_len"] <= chosen["max_len"]:
-            yield chosen
-
-
 def test_each_setting_is_proposed_once_and_no_impossible_one():
+    every = [dict(zip((p.name for p in SPACE), values)) for values in itertools.product(*(p.values for p in SPACE))]
+    wanted = [chosen for chosen in every if chosen["min_len"] <= chosen["max_len"]]
     tried = [({"lenpen": 1.0, "length_penalty_type": "avg", "max_len": 8, "min_len": 1}, 0.0)]
-    for _ in range(100):
-        chosen = propose_settings(SPACE, DECODING, tried, seed=3)
-        if chosen is None:
-            break
+    while (chosen := propose_settings(SPACE, DECODING, tried, seed=3)) is not None:
+        assert chosen in wanted and len(tried) < len(wanted)
         tried.append((chosen, float(chosen["min_len"])))
-    wanted = list(every_setting(DECODING))
     assert len(tried) == len(wanted) == 3 * 2 * (2 + 3 + 4)
-    assert all(chosen in wanted for chosen, _ in tried)
 
 
 def test_a_proposal_depends_on_the_trials_and_the_seed_alone():
@@ -177,24 +155,17 @@ def test_a_proposal_depends_on_the_trials_and_the_seed_alone():
     assert run(1) == run(1) != run(2)
 
 
-def test_the_sampler_learns(monkeypatch):
-    """After the same number of trials, Parzen estimators have found better settings than random search."""
+def test_the_sampler_learns():
+    """With random search, the last ten of 35 trials would be about 25 steps away on average."""
     space = [Parameter("lenpen", tuple(n / 20 for n in range(41))), Parameter("max_len", tuple(range(1, 41)))]
-    goal = {"lenpen": 1.4, "max_len": 9}
-
-    def distance(chosen):
-        return abs(chosen["lenpen"] - goal["lenpen"]) * 20 + abs(chosen["max_len"] - goal["max_len"])
-
-    def late(seed):
+    distances = []
+    for seed in range(3):
         tried = [({"lenpen": 0.0, "max_len": 40}, -60.0)]
         for _ in range(35):
             chosen = propose_settings(space, DECODING, tried, seed)
-            tried.append((chosen, -distance(chosen)))
-        return np.mean([score for _, score in tried[-10:]])
-
-    learnt = np.mean([late(seed) for seed in range(3)])
-    monkeypatch.setattr(proposals, "_ATTEMPTS", 0)
-    assert learnt > np.mean([late(seed) for seed in range(3)]) + 4
+            tried.append((chosen, -abs(chosen["lenpen"] - 1.4) * 20 - abs(chosen["max_len"] - 9)))
+        distances += [-score for _, score in tried[-10:]]
+    assert np.mean(distances) < 15
 
 
 def test_allowed_values_of_the_shortest_length():
@@ -226,13 +197,16 @@ def test_what_a_killed_process_has_written_is_kept(tmp_path):
 
 def test_other_settings_other_files_and_other_processes_are_refused(tmp_path):
     path = tmp_path / "trials.jsonl"
-    with TrialStore(path, {"model": "a", "--seed": 1}) as store:
+    with TrialStore(path, {"model": "a", "--seed": 1, VERSION: "0.1"}) as store:
         store.append({"number": 0})
         with pytest.raises(InputError, match=r"trials\.jsonl: another process is writing it"):
             TrialStore(path, {"model": "a", "--seed": 1})
+    # Each new commit of an editable checkout changes the version.
+    with TrialStore(path, {"model": "a", "--seed": 1, VERSION: "0.2"}) as store:
+        assert store.trials == [{"number": 0}]
     before = path.read_bytes()
     with pytest.raises(InputError, match=r"trials used another model and --seed; name another folder"):
-        TrialStore(path, {"model": "b", "--seed": 2})
+        TrialStore(path, {"model": "b", "--seed": 2, VERSION: "0.3"})
     assert path.read_bytes() == before
     for damage, line in ((b"{}\n" + before, 1), (before.replace(b'{"number"', b'"number"'), 2)):
         path.write_bytes(damage)
@@ -243,28 +217,7 @@ def test_other_settings_other_files_and_other_processes_are_refused(tmp_path):
         TrialStore(tmp_path / "no" / "trials.jsonl", {})
 
 
-def test_trials_continue_with_another_version_which_stays_on_record(tmp_path):
-    """Each new commit of an editable checkout changes the version, and the old trials used to be refused."""
-    path = tmp_path / "trials.jsonl"
-    with TrialStore(path, {"model": "a", VERSION: "0.1"}) as store:
-        store.append({"number": 0})
-    with TrialStore(path, {"model": "a", VERSION: "0.2"}) as store:
-        assert store.trials == [{"number": 0}]
-    assert TrialStore.read_trials_without_lock(path)[0] == {"model": "a", VERSION: "0.1"}
-    with pytest.raises(InputError, match=r"trials used another model; name"):
-        TrialStore(path, {"model": "b", VERSION: "0.2"})
-
-
 # ---- searches
-
-
-def test_lengths_that_fit_the_references_are_found(summarizer, references, tmp_path):
-    found = tune(summarizer, DOCUMENTS, references, tmp_path, trials=20)
-    first, best = found.trials[0], found.best
-    assert first.decoding == SHORT and len(found.trials) == 20
-    assert best.settings["max_len"] >= 7 and best.score("mean") > first.score("mean") + 10
-    assert found.compare_best_with_defaults()["p_randomisation"] < 0.05
-    assert best.figures["words"] > first.figures["words"] + 1
 
 
 def test_trial_0_is_what_the_folder_writes_and_figures_are_those_of_the_evaluation(summarizer, references, tmp_path):
@@ -284,23 +237,24 @@ def test_trial_0_is_what_the_folder_writes_and_figures_are_those_of_the_evaluati
 
 
 class Interrupting(TuningListener):
-    """End the search at a trial, before or after its record is on disk."""
+    """End the search at an event of a trial, before or after its record is on disk."""
 
-    def __init__(self, begin=None, end=None, advance=None):
-        self.at_begin, self.at_end, self.at_advance, self.began = begin, end, advance, []
+    def __init__(self, event="", trial=None):
+        self.end, self.began = (event, trial), []
+
+    def _at(self, *event):
+        if event == self.end:
+            raise KeyboardInterrupt
 
     def on_trial_start(self, number, trials, documents):
         self.began.append(number)
-        if number == self.at_begin:
-            raise KeyboardInterrupt
+        self._at("start", number)
 
     def on_documents_summarised(self, documents):
-        if self.began[-1] == self.at_advance:
-            raise KeyboardInterrupt
+        self._at("documents", self.began[-1])
 
     def on_trial_end(self, trial, best):
-        if trial.number == self.at_end:
-            raise KeyboardInterrupt
+        self._at("end", trial.number)
 
 
 def tables(tuning, out):
@@ -309,12 +263,7 @@ def tables(tuning, out):
     as_json = json.loads((out / "tuning.json").read_text())
     for trial in as_json["trials"]:
         assert trial.pop("seconds") >= 0
-    return (
-        (out / "trials.csv").read_text(),
-        as_json,
-        report.format_markdown_table(tuning),
-        report.format_conclusion(tuning),
-    )
+    return (out / "trials.csv").read_text(), as_json
 
 
 def test_an_interrupted_search_goes_on_as_if_it_had_not_been(summarizer, references, tmp_path):
@@ -323,7 +272,8 @@ def test_an_interrupted_search_goes_on_as_if_it_had_not_been(summarizer, referen
 
     undisturbed = run("undisturbed")
     began = []
-    for listener in (Interrupting(begin=0), Interrupting(end=3), Interrupting(advance=6), Interrupting(begin=10)):
+    for event in (("start", 0), ("end", 3), ("documents", 6), ("start", 10)):
+        listener = Interrupting(*event)
         with pytest.raises(KeyboardInterrupt):
             run("disturbed", listener=listener)
         began += listener.began
@@ -333,36 +283,6 @@ def test_an_interrupted_search_goes_on_as_if_it_had_not_been(summarizer, referen
     assert began + rest.began == [0, 0, 1, 2, 3, 4, 5, 6, 6, 7, 8, 9, 10, 10, 11], "no finished trial is made again"
     longer = run("disturbed", trials=13)
     assert [t.settings for t in longer.trials[:12]] == [t.settings for t in undisturbed.trials]
-
-
-def test_everything_is_tried_once_and_then_it_ends(summarizer, references, tmp_path):
-    said = []
-
-    class Saying(TuningListener):
-        def on_message(self, text):
-            said.append(text)
-
-    found = tune(
-        summarizer,
-        DOCUMENTS,
-        references,
-        tmp_path,
-        trials=50,
-        search=["beam"],
-        ranges={"beam": "1,2,3,4"},
-        listener=Saying(),
-    )
-    assert sorted(trial.settings["beam"] for trial in found.trials) == [1, 2, 3, 4]
-    assert said[-1] == "all 4 different settings have been tried"
-    assert "encoder states take" in said[0] and "encoded again" not in said[0]
-
-
-def test_what_is_not_kept_is_reported(summarizer, references, tmp_path):
-    said = []
-    listener = TuningListener()
-    listener.on_message = said.append
-    tune(summarizer, DOCUMENTS, references, tmp_path, trials=1, state_bytes=0, listener=listener)
-    assert "encoder states take 0.0 MiB for 0 of 12 documents; the others are encoded again in each trial" in said[0]
 
 
 def test_documents_are_chosen_once_for_all_trials(summarizer, references, tmp_path):
@@ -393,27 +313,20 @@ def test_other_data_model_or_space_in_the_same_folder_are_refused(summarizer, re
 
 
 def test_other_defaults_are_refused_but_for_those_that_it_found(folder, summarizer, references, tmp_path):
-    own = tmp_path / "model"
-    shutil.copytree(folder, own)
-    found = tune(summarizer, DOCUMENTS, references, tmp_path / "out", trials=4)
-    for decoding, fits in ((found.trials[2].decoding, True), ({**SHORT, "beam": 4}, False)):
-        changed = Summarizer.load(own, "cpu")
-        object.__setattr__(changed.config, "decoding", decoding)
-        if fits:
-            again = tune(changed, DOCUMENTS, references, tmp_path / "out", trials=4)
-            assert again.trials[0].decoding == SHORT
-        else:
-            with pytest.raises(InputError, match="another set of default options"):
-                tune(changed, DOCUMENTS, references, tmp_path / "out", trials=4)
+    found = tune(summarizer, DOCUMENTS, references, tmp_path, trials=4)
+    changed = Summarizer.load(folder, "cpu")
+    object.__setattr__(changed.config, "decoding", found.trials[2].decoding)
+    assert tune(changed, DOCUMENTS, references, tmp_path, trials=4).trials[0].decoding == SHORT
+    object.__setattr__(changed.config, "decoding", {**SHORT, "beam": 4})
+    with pytest.raises(InputError, match="another set of default options"):
+        tune(changed, DOCUMENTS, references, tmp_path, trials=4)
 
 
 def test_wrong_numbers_and_values_that_the_model_cannot_have(summarizer, references, tmp_path):
     for options, message in (
-        ({"trials": 0}, "--trials 0: choose 1 or more"),
-        ({"most_documents": 0}, "--documents 0: choose 1 or more"),
-        ({"metric": "bleu"}, "--metric bleu: choose mean, rouge1, rouge2, rougeL"),
+        ({"most_documents": 0}, "--documents 0"),
         ({"ranges": {"exact_length": "5:500:100"}, "search": ["lenpen"]}, "--exact-length"),
-        ({"ranges": {"temperature": "0,1"}}, "--temperature 0.0: choose more than 0"),
+        ({"ranges": {"temperature": "0,1"}}, "--temperature 0.0"),
     ):
         with pytest.raises(InputError, match=message):
             tune(summarizer, DOCUMENTS, references, tmp_path, **options)
