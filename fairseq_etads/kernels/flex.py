@@ -3,7 +3,7 @@
 Shapes: B is the batch size, H the number of heads, T the number of queries, S the number of keys, and D the head width.
 No T x S tensor is created. Matrix products are computed in the dtype of the keys, so tensor cores can be used in half
 precision. FlexAttention does not support dropout of attention weights and has no backward pass on CPUs. This module has
-not been run on a GPU yet (docs/gpu-evidence.md).
+not been run on a GPU yet (docs/gpu.md).
 
 Saliency-selection cannot be computed with FlexAttention. The gate needs a second dot product for each pair of words,
 but the modifier functions of FlexAttention can read only a single score and the tensor elements that they index.

@@ -1,11 +1,10 @@
-"""Commands on a machine that pretends to have two GPUs (tests/pretended): with ``--cpu``, and in each dtype.
-
-This does not test the results of a real GPU; tests/gpu does.
-"""
+"""Commands on a machine that pretends to have two GPUs (tests/pretended), for ``scripts/test.sh --gpu-simulated``."""
 
 import contextlib
+import json
+import os
 import re
-import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,171 +18,108 @@ PRETENDING = str(ROOT / "tests" / "pretended" / "run_pretending.py")
 MODEL = [option for option in SMALL_MODEL if option != "--cpu"]
 MODEL += ["--criterion", "summarization_nll", "--arch", "etads", "--pointer", "soft", "--dropout", "0", "--lr", "1e-3"]
 HALF, WHOLE = (["--max-update", str(updates), "--validate-interval-updates", "5"] for updates in (5, 10))
-FORMATS = {
-    "fp32": torch.float32,
-    "amp": torch.float32,
-    "fp16": torch.float16,
-    "memory-efficient-fp16": torch.float16,
-    "bf16": torch.bfloat16,
-    "memory-efficient-bf16": torch.bfloat16,
-}
-"""Dtype, named like its option -> the dtype of the model's parameters."""
+CPU, GPU = ["--cpu"], ["--distributed-world-size", "1"]
+FORMATS = {"fp32": torch.float32, "amp": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+"""Number format -> dtype of the parameters."""
 
-pytestmark = [
-    pytest.mark.skipif(torch.version.cuda is not None, reason="torch with CUDA has no room for a simulated GPU"),
-    pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile the simulated device"),
-]
+pytestmark = pytest.mark.skipif("pretended_gpu" not in sys.modules, reason="scripts/test.sh --gpu-simulated runs it")
 
 
-@pytest.fixture(scope="module")
-def machine():
-    """Folder of programs that run commands on the simulated GPUs; ``run_command`` finds them first."""
-    with contextlib.closing(CommandServer(launcher=[PRETENDING, "--devices", "2"])) as server:
-        PROGRAMS.insert(0, str(server.programs))
-        yield server.programs
-        PROGRAMS.remove(str(server.programs))
-
-
-def number_format(name):
-    return [] if name == "fp32" else [f"--{name}"]
-
-
-def train(data, save, *options, anew=False, check=True):
-    return run_command(
-        ["fairseq-train", str(data), *PLUGIN, *MODEL, "--save-dir", str(save), *options],
-        cwd=save.parent,
-        check=check,
-        anew=anew,
-    ).stdout
-
-
-def valid_losses(log):
-    return [
-        float(loss) for loss in re.findall(r"\| valid \| epoch \d+ \| valid on 'valid' subset \| loss ([\d.]+)", log)
-    ]
-
-
-def parameters(save):
-    return torch.load(save / "checkpoint_last.pt", weights_only=True)["model"]
-
-
-def check_training(log, save, name):
-    """One worker trains, the loss falls, and parameters have the requested dtype but are saved in float32."""
-    assert "training on 1 devices" in log, "there was a worker for each GPU"
-    first, last = valid_losses(log)
-    assert last < 0.9 * first
-    values = torch.cat([values.flatten() for values in parameters(save).values()])
-    fitting = {dtype for dtype in FORMATS.values() if torch.equal(values, values.to(dtype).float())}
-    assert fitting == {FORMATS[name], torch.float32}
+def train(data, save, *options):
+    """Train, and return the log and the losses of two validations."""
+    command = ["fairseq-train", str(data), *PLUGIN, *MODEL, "--save-dir", str(save), *options]
+    log = run_command(command, save.parent).stdout
+    return log, [float(loss) for loss in re.findall(r"\| valid \| .*? \| loss ([\d.]+)", log)]
 
 
 @pytest.fixture(scope="module")
 def without_gpu(corpus, tmp_path_factory):
     """Folder and validation losses of a float32 training without GPUs, run before ``machine`` exists."""
     save = tmp_path_factory.mktemp("without") / "run"
-    return save, valid_losses(train(corpus / "bin", save, "--cpu", *WHOLE))
+    return save, train(corpus / "bin", save, *CPU, *WHOLE)[1]
 
 
-def test_a_gpu_is_pretended(without_gpu, machine, tmp_path):
-    script = (
-        "import torch; a = torch.ones(2, device='cuda'); print(torch.cuda.device_count(), a.is_cuda, a.sum().item())"
-    )
-    assert run_command(["python", "-"], cwd=tmp_path, input=script).stdout.endswith("2 True 2.0\n")
-    mixed = run_command(["python", "-"], cwd=tmp_path, input=f"{script}; a @ torch.ones(2)", check=False)
-    assert mixed.returncode == 1 and "MixedDevicesError" in mixed.stdout
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_with_cpu_the_gpus_are_left_alone(name, without_gpu, machine, corpus, tmp_path):
-    log = train(corpus / "bin", tmp_path / "run", "--cpu", *number_format(name), *WHOLE)
-    check_training(log, tmp_path / "run", name)
-    save, losses = without_gpu
-    expected = parameters(save)
-    assert valid_losses(log) == pytest.approx(losses, rel=0.01)
-    if FORMATS[name] is torch.float32:
-        assert all(torch.equal(values, expected[key]) for key, values in parameters(tmp_path / "run").items())
-    assert ("--amp: training on CPUs uses float32" in log) == (name == "amp")
+@pytest.fixture(scope="module", autouse=True)
+def machine(without_gpu):
+    """Commands run on the simulated GPUs."""
+    environment = {**os.environ, "PRETENDED_GPUS": "2"}
+    with contextlib.closing(CommandServer(launcher=[PRETENDING], environment=environment)) as server:
+        PROGRAMS.insert(0, str(server.programs))
+        yield
+        PROGRAMS.remove(str(server.programs))
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_training_on_a_gpu(name, without_gpu, machine, corpus, tmp_path):
-    options = ["--distributed-world-size", "1", *number_format(name), *WHOLE]
-    log = train(corpus / "bin", tmp_path / "run", *options)
-    check_training(log, tmp_path / "run", name)
-    assert "rank   0: capabilities =  8.0" in log
-    assert valid_losses(log) == pytest.approx(without_gpu[1], rel=0.01)
+@pytest.mark.parametrize("device", [CPU, GPU], ids=["cpu", "gpu"])
+def test_one_worker_trains_in_the_requested_format(device, name, without_gpu, corpus, tmp_path):
+    """With --cpu the GPUs are left alone; parameters have the requested dtype but are saved in float32."""
+    save, option = tmp_path / "run", [] if name == "fp32" else [f"--{name}"]
+    log, (first, last) = train(corpus / "bin", save, *device, *option, *WHOLE)
+    assert "training on 1 devices" in log and ("rank   0: capabilities =  8.0" in log) == (device is GPU)
+    assert last < 0.9 * first and [first, last] == pytest.approx(without_gpu[1], rel=0.01)
+    files = (run / "checkpoint_last.pt" for run in (save, without_gpu[0]))
+    saved, expected = (torch.load(file, weights_only=True)["model"] for file in files)
+    values = torch.cat([values.flatten() for values in saved.values()])
+    assert {d for d in FORMATS.values() if torch.equal(values, values.to(d).float())} == {FORMATS[name], torch.float32}
+    if device is CPU:
+        assert FORMATS[name] is not torch.float32 or all(torch.equal(saved[key], expected[key]) for key in expected)
+        assert ("--amp: training on CPUs uses float32" in log) == (name == "amp")
 
 
-@pytest.mark.parametrize("name", ["fp16", "bf16"])
-def test_a_training_continues_on_another_device(name, without_gpu, machine, corpus, tmp_path):
+@pytest.mark.parametrize("name, devices", [("fp16", (CPU, GPU)), ("bf16", (GPU, CPU))], ids=["to a GPU", "to a CPU"])
+def test_a_training_continues_on_another_device(name, devices, without_gpu, corpus, tmp_path):
     """The optimiser's state has the same form in both."""
-    data, save = corpus / "bin", tmp_path / "run"
-    devices = ["--cpu"], ["--distributed-world-size", "1"]
-    train(data, save, *devices[name == "bf16"], *number_format(name), *HALF)
-    log = train(data, save, *devices[name == "fp16"], *number_format(name), *WHOLE)
-    assert "Loaded checkpoint" in log
-    assert valid_losses(log)[-1] == pytest.approx(without_gpu[1][-1], rel=0.01)
+    for device, updates in zip(devices, (HALF, WHOLE)):
+        log, losses = train(corpus / "bin", tmp_path / "run", *device, f"--{name}", *updates)
+    assert "Loaded checkpoint" in log and losses[-1] == pytest.approx(without_gpu[1][-1], rel=0.01)
 
 
-def test_an_auxiliary_task_trains_on_a_gpu_as_on_a_cpu(machine, corpus, tmp_path):
+def test_an_auxiliary_task_trains_on_a_gpu_as_on_a_cpu(corpus, tmp_path):
     """The pairs of texts and the modules that the task adds to the model are moved to the GPU."""
     write_labelled_pairs(tmp_path)
-    command = ["fairseq-train", str(corpus / "bin"), *PLUGIN, "--arch", "entail_s2s", "--optimizer", "adam"]
-    command += ["--lr", "1e-2", "--encoder-embed-dim", "16", "--encoder-hidden-size", "16", "--readout-dim", "16"]
-    command += ["--batch-size", "60", "--num-workers", "0", "--no-epoch-checkpoints", "--disable-validation"]
-    command += ["--log-format", "simple", "--log-interval", "1", "--no-progress-bar", "--max-update", "6"]
-    command += ["--auxiliary-task", "entailment", "--auxiliary-data", str(tmp_path), "--auxiliary-every", "2:1"]
-    command += ["--auxiliary-words", "spaces", "--auxiliary-batch-size", "16", "--dropout", "0"]
-
-    def losses(name, *options):
-        log = run_command([*command, "--save-dir", str(tmp_path / name), *options], cwd=tmp_path).stdout
-        return [float(loss) for loss in re.findall(r"\b(?:auxiliary_)?loss=([\d.]+)", log)]
-
-    found, expected = losses("gpu", "--distributed-world-size", "1"), losses("cpu", "--cpu")
-    assert len(found) == 6 + 3 and found == pytest.approx(expected, rel=0.01)
+    options = "--arch entail_s2s --encoder-embed-dim 16 --encoder-hidden-size 16 --readout-dim 16 --dropout 0"
+    options += " --optimizer adam --lr 1e-2 --batch-size 60 --max-update 6 --disable-validation --num-workers 0"
+    options += " --auxiliary-task entailment --auxiliary-every 2:1 --auxiliary-words spaces --auxiliary-batch-size 16"
+    command = ["fairseq-train", str(corpus / "bin"), *PLUGIN, *options.split(), "--auxiliary-data", str(tmp_path)]
+    command += ["--log-format", "simple", "--log-interval", "1", "--save-dir"]
+    losses = []
+    for name, device in (("cpu", CPU), ("gpu", GPU)):
+        log = run_command([*command, str(tmp_path / name), *device], tmp_path).stdout
+        losses.append([float(loss) for loss in re.findall(r"\b(?:auxiliary_)?loss=([\d.]+)", log)])
+    assert len(losses[0]) == 6 + 3 and losses[0] == pytest.approx(losses[1], rel=0.01)
 
 
-def test_typed_documents_get_the_summaries_of_a_cpu(without_gpu, machine, corpus, tmp_path):
+def test_typed_documents_get_the_summaries_of_a_cpu(without_gpu, corpus, tmp_path):
     """fairseq-interactive reads documents of different lengths, one of them empty, and copies an unknown word."""
-    command = [
-        "fairseq-interactive",
-        str(corpus / "bin"),
-        *PLUGIN,
-        "--path",
-        str(without_gpu[0] / "checkpoint_last.pt"),
-    ]
+    model = str(without_gpu[0] / "checkpoint_last.pt")
+    command = ["fairseq-interactive", str(corpus / "bin"), *PLUGIN, "--path", model]
     command += ["--beam", "3", "--max-len-b", "5", "--buffer-size", "2", "--batch-size", "2"]
-    documents = "word1 word2 word3\nword4 nowhere\n\nword5\n"
-
-    def summaries(*options):
-        printed = run_command([*command, *options], cwd=tmp_path, input=documents, anew=True).stdout
-        return re.findall(r"^(H-\d+)\t(\S+)\t(.*)$", printed, re.MULTILINE)
-
-    found, wanted = summaries(), summaries("--cpu")
-    assert [(number, text) for number, _, text in found] == [(number, text) for number, _, text in wanted] and len(
-        found
-    ) == 4
-    for (_, one, _), (_, other, _) in zip(found, wanted):
-        assert float(one) == pytest.approx(float(other), rel=1e-3, abs=1e-4)
+    documents, found = "word1 word2 word3\nword4 nowhere\n\nword5\n", []
+    for device in ([], CPU):
+        printed = run_command([*command, *device], tmp_path, input=documents).stdout
+        found.append(re.findall(r"^(H-\d+)\t(\S+)\t(.*)$", printed, re.MULTILINE))
+    assert len(found[0]) == 4 and [(a, c) for a, _, c in found[0]] == [(a, c) for a, _, c in found[1]]
+    scores = [[float(score) for _, score, _ in lines] for lines in found]
+    assert scores[0] == pytest.approx(scores[1], rel=1e-3, abs=1e-4)
 
 
-def test_a_tpu_that_was_asked_for_is_not_forgotten(machine, corpus, tmp_path):
-    """Without torch_xla there is no TPU; silently training on another device would be worse."""
-    log = train(corpus / "bin", tmp_path / "run", "--bf16", "--tpu", *HALF, check=False)
-    assert "xla" in log and not (tmp_path / "run" / "checkpoint_last.pt").exists()
-
-
-def test_two_processes_validate_many_batches(without_gpu, machine, corpus, tmp_path):
-    """The figures of 20 batches are 70,000 bytes. gloo gathers them, as NCCL would; fairseq does not check which one it
-    is.
-    """
+def test_two_processes_validate_many_batches(without_gpu, corpus, tmp_path):
+    """The figures of 20 batches are 70,000 bytes, which gloo gathers here as NCCL would on GPUs."""
     validate = ["fairseq-validate", str(corpus / "bin"), *PLUGIN, "--path", str(without_gpu[0] / "checkpoint_best.pt")]
     validate += ["--batch-size", "1", "--required-batch-size-multiple", "1", "--num-workers", "0"]
 
     def run(*options):
-        return run_command([*validate, *options], cwd=tmp_path).stdout
+        return run_command([*validate, *options], tmp_path).stdout
 
-    backend = ["--distributed-backend", "cpu:gloo,cuda:gloo"]
     one = re.search(r"\| loss [\d.]+ \|", run())[0]
-    first, second = by_two_workers(run, *backend)
+    first, second = by_two_workers(run, "--distributed-backend", "cpu:gloo,cuda:gloo")
     assert one in first and "as rank 1" in second
+
+
+def test_the_check_of_a_gpu_writes_its_report(tmp_path):
+    script = str(ROOT / "scripts" / "gpu_check.py")
+    assert "torch finds no GPU" in run_command(["python", script], tmp_path, check=False).stdout
+    run_command(["python", PRETENDING, script, "--", "-k", "pointer_cuda"], tmp_path)
+    report = json.loads((tmp_path / "gpu_check.json").read_text())
+    assert report["gpu"] == "pretended" and report["torch"] == torch.__version__ and report["tests"] == {"passed": 8}
+    assert len(report["milliseconds"]) == 6 and all(len(row) == 5 for row in report["milliseconds"].values())

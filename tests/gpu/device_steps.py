@@ -9,6 +9,7 @@ import re
 import sys
 import warnings
 from dataclasses import fields
+from types import SimpleNamespace
 
 import convolutional
 import language_models
@@ -41,20 +42,6 @@ def tolerance(name):
     return TOLERANCE[name.rpartition("-")[2]]
 
 
-class Waits:
-    """Counts of the places where the CPU waits for the GPU, and of uploads from memory that is not pinned.
-
-    Attributes:
-        syncs, uploads: (operator, file:line) -> count. A real GPU reports neither the names of operators nor uploads.
-    """
-
-    def __init__(self):
-        self.syncs, self.uploads = collections.Counter(), collections.Counter()
-
-    def __str__(self):
-        return "\n".join(f"{count:4} {name} {where}" for (name, where), count in self.syncs.most_common())
-
-
 @contextlib.contextmanager
 def on_the_cpu():
     """Compute without the simulated GPU, which slows down all operators; for tensors of the CPU only."""
@@ -64,13 +51,18 @@ def on_the_cpu():
 
 @contextlib.contextmanager
 def counted():
-    """:class:`Waits` of the block, complete at its end."""
-    waits = Waits()
+    """Count where the CPU waits for the GPU in the block, and uploads from memory that is not pinned.
+
+    ``syncs`` and ``uploads`` are complete at the end of the block: (operator, file:line) -> count. A real GPU reports
+    neither the names of operators nor uploads.
+    """
+    waits = SimpleNamespace(syncs=collections.Counter(), uploads=collections.Counter())
     if PRETENDED:
-        ledger = sys.modules["pretended_gpu"].LEDGER
-        before = [copy.copy(counter) for counter in (ledger.syncs, ledger.uploads)]
+        gpu = sys.modules["pretended_gpu"]
+        gpu.WAITS.clear()
+        gpu.UPLOADS.clear()
         yield waits
-        waits.syncs, waits.uploads = (now - then for now, then in zip((ledger.syncs, ledger.uploads), before))
+        waits.syncs, waits.uploads = gpu.WAITS.copy(), gpu.UPLOADS.copy()
         return
     torch.cuda.synchronize()
     with warnings.catch_warnings(record=True) as found:
@@ -93,12 +85,11 @@ def device_task():
     return task
 
 
+ENCODER = {"encoder_embed_dim": 6, "encoder_hidden_size": 4}
 TAGGERS = {
-    "word_tagger": {"encoder_embed_dim": 6, "letter_dim": 3, "letter_filters": 5, "encoder_hidden_size": 4},
-    "sentence_extractor": {"encoder_embed_dim": 6, "encoder_hidden_size": 4, "max_sentences": 3},
-    "pointer_extractor": {
-        **{"encoder_embed_dim": 6, "sentence_filters": 3, "encoder_hidden_size": 4, "decoder_hidden_size": 5}
-    },
+    "word_tagger": {**ENCODER, "letter_dim": 3, "letter_filters": 5},
+    "sentence_extractor": {**ENCODER, "max_sentences": 3},
+    "pointer_extractor": {**ENCODER, "sentence_filters": 3, "decoder_hidden_size": 5},
 }
 
 
@@ -106,26 +97,19 @@ def sizes_of(arch):
     """Options that make a preset small without changing its mechanisms."""
     if arch in TAGGERS:
         return TAGGERS[arch]
-    if arch in rnn.PRESETS:
-        preset = rnn.PRESETS[arch]
-        sizes = dict(RECURRENT)
-        for option, size in (
-            ("large_vocabulary_trick", 25),
-            ("encoder_projection", 11),
-            ("readout_dim", 12),
-            ("decoder_hidden_size", 12),
-            ("decoder_embed_dim", 16),
-        ):
-            if preset.get(option):
-                sizes[option] = size
-        if preset.get("paper_init"):
-            sizes["readout_dim"] = 12
-        return {**sizes, "dropout": 0.0, **(EXTRACTOR if preset.get("sentence_attention") == "extractor" else {})}
     if arch in convs2s_options.PRESETS:
         return convolutional.SIZES
     if arch in nnlm_options.PRESETS:
         return language_models.SIZES
-    return {**SMALL, "attention_dropout": 0.0, "activation_dropout": 0.0}
+    if arch not in rnn.PRESETS:
+        return {**SMALL, "attention_dropout": 0.0, "activation_dropout": 0.0}
+    preset = rnn.PRESETS[arch]
+    small = {"large_vocabulary_trick": 25, "encoder_projection": 11, "readout_dim": 12, "decoder_hidden_size": 12}
+    small["decoder_embed_dim"] = 16
+    sizes = {**RECURRENT, "dropout": 0.0, **{option: size for option, size in small.items() if preset.get(option)}}
+    if preset.get("paper_init"):
+        sizes["readout_dim"] = 12
+    return {**sizes, **(EXTRACTOR if preset.get("sentence_attention") == "extractor" else {})}
 
 
 PRESETS = [*transformer_options.PRESETS, *rnn.PRESETS, *convs2s_options.PRESETS, *nnlm_options.PRESETS]
@@ -146,8 +130,9 @@ def _plain_config():
     return OmegaConf.structured(FairseqConfig)
 
 
-def _defaults(optimiser, name):
+def _defaults(name):
     """The options of an optimiser, with their defaults."""
+    optimiser = OPTIMIZER_REGISTRY[name]
     config = getattr(optimiser, "__dataclass", None)
     if config is None:  # one of fairseq's older optimisers, configured by argparse
         parser = argparse.ArgumentParser()
@@ -155,14 +140,8 @@ def _defaults(optimiser, name):
         found = vars(parser.parse_args([]))
     else:
         found = {option.name: option.default for option in fields(config)}
-    plain = {
-        key: value for key, value in found.items() if isinstance(value, (int, float, str)) and "$" not in str(value)
-    }
-    return (
-        {**plain, "lr": [0.01], "_name": name, "tpu": False, "use_old_adam": False}
-        if name == "adam"
-        else {**plain, "lr": [0.01], "_name": name}
-    )
+    plain = {key: v for key, v in found.items() if isinstance(v, (int, float, str)) and "$" not in str(v)}
+    return {**plain, "lr": [0.01], "_name": name, **({"tpu": False, "use_old_adam": False} if name == "adam" else {})}
 
 
 def options_of_criterion(name, **options):
@@ -193,7 +172,7 @@ def make_trainer(arch, device, number_format="fp32", optimizer="sgd", criterion=
             if name.startswith("memory_efficient"):
                 cfg.common[name.rpartition("_")[2]] = True
         cfg.optimization.lr, cfg.optimization.clip_norm = [0.01], 1.0
-        cfg.optimizer = OmegaConf.create({**_defaults(OPTIMIZER_REGISTRY[optimizer], optimizer), **dict(optimization)})
+        cfg.optimizer = OmegaConf.create({**_defaults(optimizer), **dict(optimization)})
         cfg.lr_scheduler = OmegaConf.create(
             {"_name": "fixed", "lr": [0.01], "warmup_updates": 0, "force_anneal": None, "lr_shrink": 0.1}
         )
@@ -215,14 +194,12 @@ def make_trainer(arch, device, number_format="fp32", optimizer="sgd", criterion=
 def sample_for(arch, model, documents=DOCUMENTS, summaries=SUMMARIES):
     """A batch of three pairs, with labels for selectors; the first document has at least two sentences."""
     sample = make_sample(model, documents, summaries)
-    tokens = sample["net_input"]["src_tokens"]
-    if arch == "pointer_extractor":
-        sample["labels"] = torch.tensor([[1, 0], [0, -1], [0, -1]])
-    elif arch in TAGGERS:
+    if arch in TAGGERS:
+        tokens = sample["net_input"]["src_tokens"]
         sample["labels"] = (tokens % 2).float().masked_fill(tokens < 4, -1.0)
         sample["net_input"].pop("prev_output_tokens")
     if arch == "pointer_extractor":
-        sample["net_input"].pop("prev_output_tokens")
+        sample["labels"] = torch.tensor([[1, 0], [0, -1], [0, -1]])
     return sample
 
 
@@ -239,7 +216,7 @@ def run_steps(trainer, sample, steps=1):
 
 
 def waits_of_a_step(trainer, sample):
-    """:class:`Waits` of one training step after the first, in which nothing is logged beyond what fairseq keeps."""
+    """Counts of one training step after the first, in which nothing is logged beyond what fairseq keeps."""
     with metrics.aggregate("train"):
         trainer.train_step([sample])
         with counted() as waits:

@@ -48,7 +48,7 @@ def test_as_exact_as_on_the_cpu(dtype, scope, padding, width, form):
     assert error <= tolerance
 
 
-def test_the_error_of_the_columns_is_measured(record_property, capsys):
+def test_the_error_of_the_columns_is_measured(capsys):
     """The error must be small for a capability in EXACT_COLUMNS; for others, the figures show whether to add them."""
     capability = torch.cuda.get_device_capability()
     errors = {}
@@ -59,7 +59,6 @@ def test_the_error_of_the_columns_is_measured(record_property, capsys):
     with capsys.disabled():
         print(f"\n{torch.cuda.get_device_name()}, capability {capability}: largest errors of focus-attention")
         for (length, scope, form), error in errors.items():
-            record_property(f"{length} tokens, scope {scope}, {form}", error)
             print(f"{length:5} tokens, scope {scope:4}-{2 * scope:4}, {form:7} {error:.1e}")
     if ("cuda", capability) in EXACT_COLUMNS:
         columns = [error for (_, scope, form), error in errors.items() if form == "columns" and scope >= 1]
@@ -108,7 +107,7 @@ def test_the_option_chooses_flex_attention_and_auto_does_not():
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("width", [30, 32, 36, 64, 128])
 @pytest.mark.parametrize("masked", [False, True])
-def test_torch_chooses_the_kernel_of_our_table(dtype, width, masked, record_property):
+def test_torch_chooses_the_kernel_of_our_table(dtype, width, masked):
     q = torch.zeros(2, 4, 64, width, device="cuda", dtype=dtype, requires_grad=True)
     mask = torch.zeros(2, 4, 64, 64, device="cuda", dtype=dtype) if masked else None
     params = torch.backends.cuda.SDPAParams(q, q, q, mask, 0.0, False, False)
@@ -118,8 +117,7 @@ def test_torch_chooses_the_kernel_of_our_table(dtype, width, masked, record_prop
         "efficient": torch.backends.cuda.can_use_efficient_attention(params),
     }
     expected = find_fused_kernel(dtype, width, masked, torch.cuda.get_device_capability())
-    record_property("kernels of torch", f"{dtype}, width {width}, masked {masked}: {can}, expected {expected}")
-    assert can.get(expected, not (can["flash"] or can["efficient"]))
+    assert can.get(expected, not (can["flash"] or can["efficient"])), (expected, can)
 
 
 @pytest.mark.skipif(PRETENDED, reason="it has no memory of its own")

@@ -4,13 +4,8 @@
 using namespace c10;
 struct CUDAHooks : at::CUDAHooksInterface {
   CUDAHooks(at::CUDAHooksArgs) {}
-  void init() const override {}
-  bool hasCUDA() const override { return true; }
   bool isBuilt() const override { return true; }
-  bool isAvailable() const override { return true; }
   bool hasPrimaryContext(DeviceIndex) const override { return true; }
-  DeviceIndex current_device() const override { return 0; }
-  int getNumGPUs() const override { return 1; }
 };
 namespace at { C10_REGISTER_CLASS(CUDAHooksRegistry, CUDAHooks, CUDAHooks) }
 struct Guard final : impl::DeviceGuardImplInterface {
@@ -21,12 +16,7 @@ struct Guard final : impl::DeviceGuardImplInterface {
   void setDevice(Device) const override {}
   void uncheckedSetDevice(Device) const noexcept override {}
   Stream getStream(Device) const override { return Stream(Stream::DEFAULT, device); }
-  Stream getDefaultStream(Device) const override { return Stream(Stream::DEFAULT, device); }
   Stream exchangeStream(Stream) const override { return Stream(Stream::DEFAULT, device); }
   DeviceIndex deviceCount() const noexcept override { return 1; }
-  void record(void**, const Stream&, const DeviceIndex, const EventFlag) const override {}
-  void block(void*, const Stream&) const override {}
-  bool queryEvent(void*) const override { return true; }
-  void destroyEvent(void*, const DeviceIndex) const noexcept override {}
 };
 static const impl::DeviceGuardImplRegistrar registered(DeviceType::CUDA, new Guard());
