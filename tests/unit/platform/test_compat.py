@@ -32,33 +32,19 @@ class RunsCode:
         return (os.mkdir, (str(self.path),))
 
 
-@pytest.mark.parametrize("key", ["model", "extra_state", "harmless"])
-def test_a_checkpoint_that_runs_code_is_refused_and_does_not_run(tmp_path, key):
+@pytest.mark.parametrize("place", ["model", "extra_state", "harmless", "bare pickle", "unsafe environment"])
+def test_a_checkpoint_that_runs_code_is_refused_and_does_not_run(tmp_path, monkeypatch, place):
     path, victim = tmp_path / "hostile.pt", tmp_path / "made-by-the-checkpoint"
-    torch.save({**MINIMAL, key: RunsCode(victim)}, path)
+    if place == "bare pickle":
+        path.write_bytes(pickle.dumps(RunsCode(victim)))
+    else:
+        torch.save({**MINIMAL, "model" if place == "unsafe environment" else place: RunsCode(victim)}, path)
+    if place == "unsafe environment":
+        monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
     with pytest.raises(compat.UnsafeCheckpointError) as error:
         checkpoint_utils.load_checkpoint_to_cpu(str(path))
-    assert not victim.exists()
-    for part in (str(path), "refused", "mkdir", "can run code"):
-        assert part in str(error.value)
+    assert not victim.exists() and str(path) in str(error.value)
     assert "weights_only" not in str(error.value), "the advice must not be to switch the protection off"
-
-
-def test_it_is_refused_also_when_the_environment_asks_for_unsafe_loading(tmp_path, monkeypatch):
-    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
-    path, victim = tmp_path / "hostile.pt", tmp_path / "made-by-the-checkpoint"
-    torch.save({**MINIMAL, "model": RunsCode(victim)}, path)
-    with pytest.raises(compat.UnsafeCheckpointError):
-        checkpoint_utils.load_checkpoint_to_cpu(str(path))
-    assert not victim.exists()
-
-
-def test_a_bare_pickle_is_refused(tmp_path):
-    path, victim = tmp_path / "hostile.pt", tmp_path / "made-by-the-checkpoint"
-    path.write_bytes(pickle.dumps(RunsCode(victim)))
-    with pytest.raises(compat.UnsafeCheckpointError):
-        checkpoint_utils.load_checkpoint_to_cpu(str(path))
-    assert not victim.exists()
 
 
 def test_what_fairseq_checkpoints_hold_is_allowed(tmp_path):
@@ -73,39 +59,10 @@ def test_what_fairseq_checkpoints_hold_is_allowed(tmp_path):
     assert state["cfg"].model.lr == [0.1] and state["extra"].arch == "etads"
 
 
-@pytest.mark.parametrize("size", [0, 10, 500])
-def test_half_a_checkpoint_is_named(tmp_path, size):
-    path = tmp_path / "half.pt"
-    torch.save({**MINIMAL, "model": {"weight": torch.zeros(1000)}}, path)
-    path.write_bytes(path.read_bytes()[:size])
-    with pytest.raises(RuntimeError, match=r"half\.pt: (not a complete checkpoint|refused)"):
-        checkpoint_utils.load_checkpoint_to_cpu(str(path))
-
-
 def flip(path, place):
     content = bytearray(path.read_bytes())
     content[place] ^= 4
     path.write_bytes(content)
-
-
-def test_a_flipped_bit_is_refused_and_a_whole_checkpoint_named(tmp_path):
-    """torch itself would load it, with a different weight."""
-    state = {**MINIMAL, "model": {"weight": torch.arange(1000.0)}}
-    for name in ("checkpoint_1_4.pt", "checkpoint_best.pt", "checkpoint_last.pt"):
-        torch.save(state, tmp_path / name)
-    os.utime(tmp_path / "checkpoint_best.pt", (1, 1))
-    for name in ("checkpoint_last.pt", "checkpoint_1_4.pt"):
-        place = (tmp_path / name).read_bytes().index(torch.arange(1000.0).numpy().tobytes()) + 2002
-        flip(tmp_path / name, place)
-    with pytest.raises(compat.DamagedCheckpointError) as error:
-        checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "checkpoint_last.pt"))
-    assert "checkpoint_last.pt: not a complete checkpoint (the checksum of" in str(error.value)
-    assert f"{tmp_path / 'checkpoint_best.pt'} is complete: name it with --path" in str(error.value)
-    assert "Training cannot resume from any file here" in str(error.value), "it has no state of an optimiser"
-    assert torch.equal(
-        checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "checkpoint_best.pt"))["model"]["weight"],
-        torch.arange(1000.0),
-    )
 
 
 def test_the_latest_checkpoint_that_can_be_resumed_from_is_recommended(tmp_path):
@@ -155,15 +112,22 @@ def write_tar(path):
         archive.addfile(tarfile.TarInfo("storages"), io.BytesIO())
 
 
+def write_half(path):
+    torch.save({**MINIMAL, "model": {"weight": torch.zeros(1000)}}, path)
+    path.write_bytes(path.read_bytes()[:500])
+
+
 @pytest.mark.parametrize(
     "write",
     [
+        lambda path: path.touch(),
         lambda path: path.write_text("a text\n"),
         lambda path: path.write_bytes(bytes(5000)),
-        write_tar,
         lambda path: torch.jit.script(torch.nn.Linear(2, 2)).save(str(path)),
+        write_tar,
+        write_half,
     ],
-    ids=["text", "zeros", "tar", "torchscript"],
+    ids=["empty", "text", "zeros", "torchscript", "tar", "half"],
 )
 def test_other_files_are_named_without_advice_to_load_them_unsafely(write, tmp_path):
     for name in ("other.pt", "neighbour.pt"):
@@ -171,7 +135,7 @@ def test_other_files_are_named_without_advice_to_load_them_unsafely(write, tmp_p
     with pytest.raises((compat.DamagedCheckpointError, compat.UnsafeCheckpointError)) as error:
         checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "other.pt"))
     message = str(error.value)
-    assert message.startswith(f"{tmp_path / 'other.pt'}: ") and "was not written by torch.save" in message
+    assert message.startswith(f"{tmp_path / 'other.pt'}: ")
     assert "weights_only" not in message and "neighbour.pt" not in message, "the other file is no better"
 
 
@@ -223,12 +187,6 @@ def test_threads_that_read_batches_ahead_end_with_the_process():
     assert batches._consumer.is_alive()
     compat._stop_loaders()
     assert not batches._consumer.is_alive()
-
-
-def test_installing_twice_changes_nothing():
-    before = checkpoint_utils.load_checkpoint_to_cpu
-    compat.install_patches()
-    assert checkpoint_utils.load_checkpoint_to_cpu is before
 
 
 def test_what_makes_a_gradient_not_finite_is_looked_for_in_our_models_too(caplog):

@@ -39,7 +39,7 @@ INTERRUPT = """
 import importlib, signal, sys
 name, (module, _, function), options = sys.argv[1], sys.argv[2].partition(":"), sys.argv[3:]
 def interrupt(event, arguments):
-    if event == "open" and str(arguments[0]).endswith("given") or event == "import" and arguments[0] in WHEN_IMPORTED:
+    if (event, arguments[0]) == EVENT:
         signal.raise_signal(signal.SIGINT)
 sys.addaudithook(interrupt)
 sys.argv[:] = [name]
@@ -74,44 +74,10 @@ WRONG = {
     "etads-demo": ["missing"],
     "etads-tune": ["missing", "missing"],
 }
-WORK = {
-    "etads-models": [],
-    "etads-average": ["out", "given"],
-    "etads-rouge": ["given", "given"],
-    "etads-compare": ["given", "given", "given"],
-    "etads-results": [".", "--claims", "given"],
-    "etads-analyse": ["--source", "given", "--reference", "given"],
-    "etads-human": ["make", "--source", "given", "--system", "a=given", "--out", "out", "--key", "key"],
-    "etads-plot": ["given"],
-    "etads-corpus": ["parallel", "--train", "given", "given", "--out", "out"],
-    "etads-control": [".", "out"],
-    "etads-debian": ["--translation", "given", "--out", "out"],
-    "etads-prepare": [".", "out"],
-    "etads-dictionary": ["out", "--train", "given"],
-    "etads-export": [".", "out", "--checkpoint", "given", "--scores", "given"],
-    "etads-summarize": ["."],
-    "etads-likelihood": ["."],
-    "etads-labels": ["."],
-    "etads-select": ["."],
-    "etads-shortlist": ["."],
-    "etads-extract": [".", "out", "--by", "lead"],
-    "etads-shorten": [".", "out", "--run", "missing"],
-    "etads-content": [".", "--prepared", "."],
-    "etads-nli": ["score", "given", "given"],
-    "etads-rewrite": [".", "out", "--extractor", "train.source", "--abstractor", "train.source"],
-    "etads-explain": [".", "-o", "page.html"],
-    "etads-demo": ["."],
-    "etads-tune": [".", "given"],
-}
-"""Options with which the command opens the file "given", or else imports torch."""
 
 
 def command_line(code, command, *arguments):
     return [sys.executable, "-c", code, command, ENTRIES[command], *arguments]
-
-
-def test_the_tables_above_name_every_command():
-    assert set(ENTRIES) == set(WRONG) == set(WORK) and ENTRIES
 
 
 @pytest.mark.parametrize("command", sorted(ENTRIES))
@@ -131,32 +97,15 @@ def test_every_command_answers_alike(command, tmp_path):
     assert not any(tmp_path.iterdir()), "something was written before the error"
 
 
-@pytest.mark.parametrize("command", sorted(ENTRIES))
-def test_ctrl_c_ends_the_work_without_a_traceback(command, tmp_path):
-    for name in (
-        "given",
-        *(f"{split}.{side}" for split in ("train", "valid", "test") for side in ("source", "target")),
-    ):
-        (tmp_path / name).write_text("a text\n")
-    code = INTERRUPT.replace("WHEN_IMPORTED", '("torch", "etads_preprocess.factors.never")')
-    if command in ("etads-prepare", "etads-control"):
-        code = code.replace('"given"', '"train.source"' if command == "etads-prepare" else '"train.target"')
-    if command in ("etads-likelihood", "etads-select"):
-        (tmp_path / "checkpoints").mkdir()
-        (tmp_path / "checkpoints" / "checkpoint_best.pt").touch()
-    if command in ("etads-summarize", "etads-explain", "etads-demo", "etads-tune"):
-        (tmp_path / "config.json").touch()
-        code = code.replace('"given"', '"config.json"')
-    line = command_line(code, command, *WORK[command])
+@pytest.mark.parametrize(
+    "event, said",
+    [(("open", "given"), "\netads-rouge: interrupted\n"), (("import", "fairseq_etads.platform.console"), "")],
+)
+def test_ctrl_c_is_no_traceback_at_work_and_while_modules_are_imported(event, said, tmp_path):
+    (tmp_path / "given").write_text("a text\n")
+    line = command_line(INTERRUPT.replace("EVENT", repr(event)), "etads-rouge", "given", "given")
     result = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
-    assert result.returncode == 130, result.stderr
-    assert result.stderr == f"\n{command}: interrupted\n" and result.stdout == ""
-
-
-def test_ctrl_c_while_modules_are_imported_is_silent(tmp_path):
-    code = INTERRUPT.replace("WHEN_IMPORTED", '("fairseq_etads.platform.console",)')
-    result = subprocess.run(command_line(code, "etads-rouge", "a", "b"), cwd=tmp_path, capture_output=True, text=True)
-    assert (result.returncode, result.stderr) == (130, "")
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", said)
 
 
 POOLS = {
@@ -215,6 +164,7 @@ def raise_(error):
     "error, line",
     [
         (InputError("a sentence\nin two lines"), "etads-x: a sentence in two lines"),
+        (InputError("etads-x: matplotlib is missing"), "etads-x: matplotlib is missing"),
         (InputError("a name\x1b[2J"), "etads-x: a name\\x1b[2J"),
         (PermissionError(13, "Permission denied", "out/file"), "etads-x: out/file: Permission denied"),
     ],
@@ -222,12 +172,6 @@ def raise_(error):
 def test_errors_are_one_line(error, line, capsys):
     assert run_command("etads-x", lambda: raise_(error)) == 2
     assert capsys.readouterr().err == line + "\n"
-
-
-def test_other_errors_are_not_hidden():
-    with pytest.raises(ValueError):
-        run_command("etads-x", lambda: raise_(ValueError("a mistake in the program")))
-    assert run_command("etads-x", lambda: raise_(ValueError("of the user")), ValueError) == 2
 
 
 def test_a_reader_that_leaves_hears_nothing():
@@ -263,16 +207,10 @@ def parser():
 @pytest.mark.parametrize(
     "words, end",
     [
-        (["--bem=4"], "unrecognized arguments: --bem=4; did you mean --beam? (see --help)"),
-        (["make", "--anotators=4"], "unrecognized arguments: --anotators=4; did you mean --annotators? (see --help)"),
-        (["--colour"], "unrecognized arguments: --colour (see --help)"),
+        (["make", "--anotators=4"], "--anotators=4; did you mean --annotators? (see --help)"),
         (["--output", "-x.txt"], "write a value that begins with - as --output=-x.txt (see --help)"),
-        (["--output", "--beam", "3"], "argument --output: expected one argument (see --help)"),
         (["--beam", "4\x1b[2J"], "invalid int value: '4\\x1b[2J' (see --help)"),
-        (
-            ["--beam", str(2**63)],
-            "argument --beam: 9223372036854775808: choose a number of at most 64 bits (see --help)",
-        ),
+        (["--beam", str(2**63)], "--beam: 9223372036854775808: choose a number of at most 64 bits (see --help)"),
     ],
 )
 def test_wrong_options_are_answered_with_the_right_ones(words, end, capsys):
@@ -301,27 +239,20 @@ def test_files_may_stand_before_and_behind_options(capsys):
     assert "unrecognized arguments: --bean" in capsys.readouterr().err
 
 
-def test_the_version_is_no_parsed_option():
-    """etads-corpus stores its options in report.json, and refuses to continue with different ones."""
-    assert set(vars(parser().parse_args([]))) == {"output", "beam", "part"}
-
-
 def test_a_command_returns_its_exit_status():
-    statuses = {None: 0, SystemExit(1): 1, InputError("x"): 2, ValueError("x"): 2, MemoryError("x"): 2}
+    statuses = {None: 0, SystemExit(1): 1, InputError("x"): 2, KeyError("x"): 2, MemoryError("x"): 2}
     for error, status in statuses.items():
 
-        @command(parser, ValueError)
+        @command(parser, KeyError)
         def main(args, error=error):
-            assert args.beam == 3
+            # --version is no parsed option, or etads-corpus would refuse to continue with another one
+            assert vars(args) == {"beam": 3, "output": None, "part": None}
             if error is not None:
                 raise error
 
         assert main(["--beam", "3"]) == status
-
-
-def test_the_name_of_the_command_is_said_once(capsys):
-    run_command("etads-x", lambda: raise_(InputError("etads-x: matplotlib is missing")))
-    assert capsys.readouterr().err == "etads-x: matplotlib is missing\n"
+    with pytest.raises(ValueError):
+        run_command("etads-x", lambda: raise_(ValueError("a mistake in the program")))
 
 
 CLOSED = """

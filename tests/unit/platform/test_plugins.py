@@ -173,16 +173,7 @@ def test_words_that_no_summary_can_hold_are_refused(phrases, document, message):
 def test_required_words_are_used_however_wide_the_beam_and_short_the_summary():
     model = copying(25)
     strategy = search.LexicallyConstrainedBeamSearch(DICTIONARY, "unordered")
-    constraints = pack_constraints(
-        [
-            [torch.tensor([45, 9])],
-            [],
-            [
-                torch.tensor([51]),
-                torch.tensor([9]),
-            ],
-        ]
-    )
+    constraints = pack_constraints([[torch.tensor([45, 9])], [], [torch.tensor([51]), torch.tensor([9])]])
     for beam in (1, 4, 500):
         generator = SummaryGenerator([model], DICTIONARY, beam, max_len_b=2, min_len=0, search_strategy=strategy)
         found = generator.generate(None, sample_of(model, DOCUMENTS), constraints=constraints)

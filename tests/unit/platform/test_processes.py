@@ -34,30 +34,23 @@ def test_only_so_much_is_read_ahead():
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_what_a_process_raises_arrives(jobs):
-    with pytest.raises(InputError, match="line 70: broken"):
-        list(map_in_order(broken, range(200), jobs, nothing, (), small=64))
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize(
-    "start,error,words",
+    "work,start,error,words",
     [
-        (no_model, InputError, "codes.bpe is damaged"),
-        (no_module, ImportError, "spaCy"),
-        (exit_at_once, SystemExit, "1"),
+        (broken, nothing, InputError, "line 70: broken"),
+        (double, no_model, InputError, "codes.bpe is damaged"),
+        (double, no_module, ImportError, "spaCy"),
+        (double, exit_at_once, SystemExit, "1"),
     ],
 )
-def test_what_the_start_of_a_process_raises_arrives(start, error, words, jobs):
+def test_what_a_process_or_its_start_raises_arrives(work, start, error, words, jobs):
     """A pool of processes only reports that a process has ended, as if it had run out of memory."""
     with pytest.raises(error, match=words):
-        list(map_in_order(double, range(200), jobs, start, (), small=64))
+        list(map_in_order(work, range(200), jobs, start, (), small=64))
 
 
 def test_a_killed_process_is_reported():
-    with pytest.raises(
-        InputError, match=r"a process was killed from outside \(out of memory\?\); try a smaller --jobs"
-    ):
+    with pytest.raises(InputError, match=r"a process was killed from outside .*; try a smaller --jobs"):
         list(map_in_order(killed, range(200), 2, nothing, (), small=64))
 
 

@@ -24,40 +24,25 @@ def config(validate=0, save=0, patience=-1, epochs=1, disabled=False, scheduler=
     )  # fmt: skip
 
 
-def validations(updates, per_epoch, **options):
-    """Updates after which a training validates and saves."""
+@pytest.mark.parametrize(
+    "per_epoch, options, validated, saved",
+    [
+        (20, {"validate": 6, "save": 2}, [6, 12, 18, 20, 24], [*range(2, 25, 2)]),  # patience counts validations
+        (20, {"save": 5}, [5, 10, 15, 20, 24], [5, 10, 15, 20, 24]),  # as fairseq does
+        (10, {"validate": -1, "save": 4}, [10, 20, 24], [4, 8, 10, 12, 16, 20, 24]),
+        (100, {"validate": 7}, [7, 14, 21, 24], [7, 14, 21, 24]),  # the best checkpoint must be kept
+        (10, {"validate": 3, "save": 4, "disabled": True}, [], [4, 8, 10, 12, 16, 20, 24]),
+    ],
+)
+def test_updates_after_which_a_training_validates_and_saves(per_epoch, options, validated, saved):
     cfg, found = config(**options), ([], [])
-    for update in range(1, updates + 1):
+    for update in range(1, 25):
         decided = training_loop.is_validation_or_saving_due(
-            cfg, update, math.ceil(update / per_epoch), update % per_epoch == 0, update == updates
+            cfg, update, math.ceil(update / per_epoch), update % per_epoch == 0, update == 24
         )
         for place, decision in zip(found, decided):
             place.extend([update] * decision)
-    return found
-
-
-def test_saving_does_not_validate_where_an_interval_of_validations_is_given():
-    """Patience counts validations: with a save every 2 updates and a patience of 5, training ended after 10 updates
-    instead of 30.
-    """
-    assert validations(24, 20, validate=6, save=2) == ([6, 12, 18, 20, 24], [*range(2, 25, 2)])
-
-
-def test_without_an_interval_it_validates_at_each_save_as_fairseq_does():
-    assert validations(24, 20, save=5) == ([5, 10, 15, 20, 24], [5, 10, 15, 20, 24])
-
-
-def test_validation_at_the_ends_of_epochs_alone():
-    assert validations(24, 10, validate=-1, save=4) == ([10, 20, 24], [4, 8, 10, 12, 16, 20, 24])
-
-
-def test_the_checkpoint_that_was_validated_is_saved():
-    """fairseq does not save after --validate-interval-updates, so the best checkpoint would not be kept."""
-    assert validations(24, 100, validate=7) == ([7, 14, 21, 24], [7, 14, 21, 24])
-
-
-def test_no_validation_where_it_is_disabled():
-    assert validations(24, 10, validate=3, save=4, disabled=True) == ([], [4, 8, 10, 12, 16, 20, 24])
+    assert found == (validated, saved)
 
 
 NEW_RUNS = ({"restore_file": "other.pt"}, {"reset_lr_scheduler": True}, {"finetune_from_model": "x"})
@@ -132,18 +117,6 @@ def test_the_plan_has_effective_values():
         "peak rate 0.0005 after 800 updates of warm-up (inverse_sqrt)",
         "15 source tokens in a batch on average",
     ]
-    plan = training_loop.describe_training_plan(config(validate=-1, save=1000, patience=10, freq=4), Epoch())
-    assert plan == [
-        "500 updates in an epoch",
-        "validation every 500 updates (1 epoch)",
-        "patience: training ends after 10 validations without a better loss, at most 5,000 updates (10 epochs)",
-        "peak rate 0.0005 (fixed)",
-        "15 source tokens in a batch on average, 60 in an update",
-    ]
-    assert (
-        "validation every 1,000 updates (2 epochs) and at the end of each epoch"
-        in training_loop.describe_training_plan(config(save=1000, freq=4), Epoch())
-    )
-    assert (
-        training_loop.describe_training_plan(config(disabled=True, save=9, patience=3), Epoch())[1] == "no validation"
-    )
+    plan = training_loop.describe_training_plan(config(validate=-1, patience=10, freq=4), Epoch())
+    assert plan[:2] == ["500 updates in an epoch", "validation every 500 updates (1 epoch)"]
+    assert "at most 5,000 updates (10 epochs)" in plan[2] and plan[-1].endswith("60 in an update")

@@ -10,74 +10,20 @@ import corpora
 import hypothesis.strategies as st
 import pytest
 from etads_preprocess import corpus
-from etads_preprocess.corpus import main
 from etads_preprocess.processes import map_in_order
-from hypothesis import HealthCheck, given, settings
-from programs import as_program
+from hypothesis import given
 from test_readers import lines, refused, run
 
 from fairseq_etads.text.cleaning import clean_text
 from fairseq_etads.text.documents import Document, DocumentLineOptions, make_lines
-from fairseq_etads.text.files import read_lines
-
-main = as_program(main)
-
-TEXT = st.text(st.characters(codec=None), max_size=40)
-quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-@quick
-@given(records=st.lists(st.tuples(TEXT, st.lists(TEXT, max_size=3)), min_size=1, max_size=8))
-def test_every_record_is_written_or_counted_and_what_is_written_reads_back(tmp_path, records):
-    folder = tmp_path / "x"
-    rows = [json.dumps({"source": source, "target": target}) + "\n" for source, target in records]
-    path = corpora.write(folder / "train.jsonl", "".join(rows))
-    arguments = ["--no-sentences", "--force"]
-    try:
-        out, report = run(folder, "table", "--train", path, *arguments)
-    except SystemExit:
-        assert not any(source.strip() and "".join(target).strip() for source, target in records) or all(
-            not clean_text(source, Counter()) or not clean_text(" ".join(target), Counter())
-            for source, target in records
-        )
-        return
-    about = report["splits"]["train"]
-    assert about["documents"] + sum(about["dropped"].values()) == len(records)
-    written = lines(out / "train.source"), lines(out / "train.target")
-    assert len(written[0]) == len(written[1]) == about["documents"]
-    again, second = run(
-        folder / "again",
-        "parallel",
-        "--train",
-        *(out / f"train.{s}" for s in ("source", "target")),
-        "--marked",
-        "--force",
-    )
-    assert (lines(again / "train.source"), lines(again / "train.target")) == written
-    assert second["splits"]["train"]["changed"] == second["splits"]["train"]["dropped"] == {}
-
-
-@quick
-@given(text=TEXT)
+@given(text=st.text(st.characters(codec=None), max_size=40))
 def test_cleaning_is_complete_after_one_go(text):
     counts = Counter()
     cleaned = clean_text(text, counts)
     assert clean_text(cleaned, Counter()) == cleaned and "<q>" not in cleaned.lower()
     assert cleaned.encode("utf-8").decode("utf-8") == cleaned and cleaned == " ".join(cleaned.split())
-
-
-@quick
-@given(
-    content=st.binary(max_size=200), suffix=st.sampled_from(["jsonl", "csv", "tsv", "parquet", "jsonl.gz", "csv.xz"])
-)
-def test_garbage_is_read_or_refused_in_one_line(tmp_path, capsys, content, suffix):
-    path = tmp_path / f"train.{suffix}"
-    path.write_bytes(content)
-    try:
-        run(tmp_path, "table", "--train", path, "--force")
-    except SystemExit as stopped:
-        assert stopped.code == 2
-        assert capsys.readouterr().err.strip().splitlines()[-1].startswith("etads-corpus: ")
 
 
 def test_any_number_of_processes_writes_the_same(tmp_path, monkeypatch):
@@ -136,12 +82,14 @@ def test_other_encodings_are_read_if_asked_and_counted(tmp_path, capsys):
     assert report["splits"]["train"]["changed"] == {"lines not UTF-8, read as cp1252": 1}
     out, _ = run(tmp_path / "r", "table", "--train", path, "--fallback-encoding", "replace")
     assert lines(out / "train.source")[0] == "caf\ufffd \ufffd"
-    error = refused(tmp_path / "n", capsys, "table", "--train", path, "--fallback-encoding", "ebcdic9")
-    assert "--fallback-encoding ebcdic9: not an encoding of text" in error
-    assert "rot13" in refused(tmp_path / "n", capsys, "table", "--train", path, "--fallback-encoding", "rot13")
-    for name in ("utf-16", "undefined", "cp037"):
+    for name, words in (
+        ("ebcdic9", "not an encoding"),
+        ("rot13", "rot13"),
+        ("utf-16", "line by line"),
+        ("cp037", "line by"),
+    ):
         error = refused(tmp_path / "n", capsys, "table", "--train", path, "--fallback-encoding", name)
-        assert f"--fallback-encoding {name}: cannot be read line by line; convert the file first: iconv" in error
+        assert f"--fallback-encoding {name}: " in error and words in error
 
 
 def test_bytes_that_are_no_text_are_cleaned_and_counted(tmp_path):
@@ -185,13 +133,6 @@ def test_files_of_the_same_name_are_told_apart(tmp_path, capsys):
     assert "was made with other inputs" in refused(tmp_path, capsys, *swapped)
     corpora.write(files[0], "other\n")
     assert "was made with other inputs" in refused(tmp_path, capsys, *arguments)
-    broken = [corpora.write(tmp_path / split / "x.jsonl", "{}\n") for split in ("train", "valid")]
-    asked = ["--source-column", "a", "--target-column", "b", "--skip-bad"]
-    corpora.write(broken[0], '{"a": "x", "b": "y"}\n{}\n')
-    corpora.write(broken[1], '{"a": "x", "b": "y"}\n{}\n')
-    _, report = run(tmp_path / "t", "table", "--train", broken[0], "--valid", broken[1], *asked)
-    firsts = [report["splits"][split]["dropped, the first"] for split in ("train", "valid")]
-    assert firsts == [[f'{path}, line 2: no "a"'] for path in broken]
 
 
 def test_other_folders_of_stories_are_other_inputs(tmp_path, capsys):
@@ -207,28 +148,19 @@ def test_other_folders_of_stories_are_other_inputs(tmp_path, capsys):
     run(tmp_path, *(str(word).replace("/raw/", "/moved/") for word in commands[0]))
 
 
-def test_force_leaves_nothing_of_the_corpus_before(tmp_path, capsys):
+def test_force_leaves_nothing_of_the_corpus_before_and_all_files_of_the_user(tmp_path, capsys):
     files = [corpora.write(tmp_path / name, f"{name}\n") for name in "abc"]
     out, _ = run(tmp_path, "parallel", "--train", *files, "--valid", *files)
-    for name in ("train.source.pos", "test.target.1", "mine.txt"):
-        corpora.write(out / name, "x\n")
-    run(tmp_path, "parallel", "--train", *files[:2], "--force")
-    names = sorted(path.name for path in out.iterdir())
-    assert names == ["SHA256SUMS", "mine.txt", "report.json", "train.source", "train.target"]
+    own = {"train.target.notes.txt", "train.target.bak", "train.sources", "mine.txt"}
+    for name in (*own, "train.source.pos", "test.target.1"):
+        corpora.write(out / name, "mine\n")
+    _, report = run(tmp_path, "parallel", "--train", *files[:2], "--force")
+    names = {path.name for path in out.iterdir()}
+    assert names == {"SHA256SUMS", "report.json", "train.source", "train.target", *own}
+    assert list(report["splits"]["train"]["files"]) == ["train.source", "train.target"]
+    assert not any(name in (out / "SHA256SUMS").read_text() for name in own)
     error = refused(tmp_path, capsys, "parallel", "--train", out / "train.source", out / "train.target", "--force")
     assert "--force would delete" in error and lines(out / "train.source") == ["a"]
-
-
-def test_files_of_the_user_are_neither_listed_nor_deleted(tmp_path):
-    files = [corpora.write(tmp_path / name, f"{name}\n") for name in "ab"]
-    own = ("train.target.notes.txt", "train.target.bak", "train.source.old", "train.sources")
-    for name in own:
-        corpora.write(tmp_path / "text" / name, "mine\n")
-    for force in ([], ["--force"]):
-        out, report = run(tmp_path, "parallel", "--train", *files, *force)
-        assert list(report["splits"]["train"]["files"]) == ["train.source", "train.target"]
-        assert all(lines(out / name) == ["mine"] for name in own)
-        assert "mine" not in (out / "SHA256SUMS").read_text() and "bak" not in (out / "SHA256SUMS").read_text()
 
 
 def test_a_changed_output_is_made_again(tmp_path):
@@ -289,19 +221,3 @@ def test_leads_and_full_stops():
         make_lines(document, DocumentLineOptions(source_sentences=1, short_lead=9)).source == "One two. <q> Three four."
     )
     assert make_lines(document, DocumentLineOptions(split=False)).source == "One two. Three four. <q> Five"
-
-
-def test_impossible_numbers_are_refused(tmp_path, capsys):
-    error = refused(tmp_path, capsys, "table", "--train", tmp_path / "no.csv", "--source-words", "-1")
-    assert "--source-words -1: choose 0" in error
-    assert "no.csv: no such file" in refused(tmp_path, capsys, "table", "--train", tmp_path / "no.csv")
-    assert "at least one of --train" in refused(tmp_path, capsys, "table")
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    assert "cnndm" in capsys.readouterr().out
-
-
-def test_a_byte_order_mark_is_no_letter(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(b"\xef\xbb\xbfa\r\nb")
-    assert list(read_lines(path)) == ["a", "b"]
