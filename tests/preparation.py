@@ -1,8 +1,10 @@
-"""A small corpus and etads-prepare as a function, for the tests of preparation."""
+"""A small corpus, and etads-prepare as a function and as a command, for the tests of preparation."""
 
 import corpora
 import pytest
+from etads_preprocess.prepare import main
 from etads_preprocess.prepare import prepare_data as prepare_with
+from programs import as_program
 
 from fairseq_etads.data.preparation import PreparationSettings
 from fairseq_etads.text.files import read_lines
@@ -20,3 +22,17 @@ def lines(path):
 
 def prepare(text, out, tokens, size, lowercase, jobs, **more):
     return prepare_with(PreparationSettings(tokens, size, lowercase, **more), text, out, jobs)
+
+
+@pytest.fixture(name="refused")
+def make_refused(capsys):
+    """Run etads-prepare, which must refuse its arguments; returns the last line of its message."""
+
+    def refused(*arguments):
+        with pytest.raises(SystemExit) as stopped:
+            as_program(main)([*map(str, arguments)])
+        error = capsys.readouterr().err.strip().splitlines()[-1]
+        assert stopped.value.code == 2 and error.startswith("etads-prepare: ")
+        return error
+
+    return refused

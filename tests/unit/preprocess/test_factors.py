@@ -54,9 +54,7 @@ def test_bins_of_idf_are_of_equal_width():
     assert compute_idf_bin(1, 1, 4) == 0 and compute_idf_bin(0, 1, 4) == 3
 
 
-@pytest.mark.parametrize(
-    "tokens,words,marks", [("word", "ptb", True), ("bpe", "spaces", False), ("sentencepiece", "", True)]
-)
+@pytest.mark.parametrize("tokens,words,marks", CASES)
 def test_files_fit_the_documents(text, tmp_path, tokens, words, marks):
     tag(text)
     factors = ["pos", "tf", "idf"]
@@ -94,17 +92,25 @@ def test_files_fit_the_documents(text, tmp_path, tokens, words, marks):
         assert first == ["T", "A", "L", "N", "0", "D", "D", "P", "A", "A"]
 
 
-def test_tags_that_do_not_fit_are_refused(text, tmp_path):
-    with pytest.raises(InputError, match=r"--factors pos: no .*train\.source\.pos.*--spacy-model"):
-        prepare(text, tmp_path / "a", "word", 30, True, 1, words="ptb", factors=["pos"])
-    tag(text)
-    with pytest.raises(InputError, match=r"--words moses: tags .* choose ptb or spaces"):
-        prepare(text, tmp_path / "a", "word", 30, True, 1, factors=["pos"])
-    path = text / "valid.source.pos"
-    path.write_text(path.read_text().replace("T ", "", 1))
-    with pytest.raises(InputError, match=r"valid\.source, line 1 \(pos\): 7 tags for 8 words"):
-        prepare(text, tmp_path / "b", "word", 30, True, 1, words="ptb", factors=["pos"])
-    assert not (tmp_path / "b" / "bin" / "complete").exists()
+@pytest.mark.parametrize(
+    "factor,written,options,words",
+    [
+        ("pos", None, {}, r"--factors pos: no .*train\.source\.pos.*--spacy-model"),
+        ("pos", "T " * 7, {"words": "moses"}, "--words moses: tags .* choose ptb or spaces"),
+        ("pos", "T " * 7, {}, r"train\.source, line 1 \(pos\): 7 tags for 8 words"),
+        ("salience", None, {}, r"no .*train\.source\.salience, which etads-shorten writes"),
+        ("salience", "3 4", {}, r"train\.source, line 1 \(salience\): 2 levels for 1 sentences"),
+        ("ner", None, {"spacy_model": "none"}, "--spacy-model none: (spaCy is missing|no such model)"),
+    ],
+)
+def test_tags_and_levels_that_do_not_fit_are_refused(text, tmp_path, factor, written, options, words):
+    for split in SPLITS if written else ():
+        count = len(lines(text / f"{split}.source"))
+        (text / f"{split}.source.{factor}").write_text(f"{written}\n" * count)
+    out = tmp_path / "out"
+    with pytest.raises(InputError, match=words):
+        prepare(text, out, "word", 30, True, 1, **{"words": "ptb", "factors": [factor], **options})
+    assert not (out / "bin" / "complete").exists()
 
 
 @pytest.mark.parametrize("tokens,words", [("bpe", "spaces"), ("sentencepiece", "")])
@@ -121,11 +127,6 @@ def test_characters_that_are_no_letters_do_not_move_the_tags(text, tmp_path, tok
         assert len(tags) == len(tokens_of_line) and tags[-1] == last
         assert set(tags) == {word[0].upper() for word in raw.split()}
         assert len(lines(out / "factors" / "test.tf")[number].split()) == len(tokens_of_line)
-
-
-def test_spacy_that_is_not_there_is_named(text, tmp_path):
-    with pytest.raises(InputError, match=r"--spacy-model no_such_model: (spaCy is missing|no such model)"):
-        prepare(text, tmp_path / "a", "word", 30, True, 1, factors=["ner"], spacy_model="no_such_model")
 
 
 def test_tags_of_spacy(text, tmp_path):
@@ -152,10 +153,7 @@ class Tagger:
         return {"pos": pos, "ner": [word.upper() for word in words]}
 
 
-@pytest.mark.parametrize(
-    "tokens,words,marks",
-    [("word", "ptb", True), ("bpe", "moses", False), ("bpe", "spaces", True), ("sentencepiece", "", True)],
-)
+@pytest.mark.parametrize("tokens,words,marks", [*CASES, ("bpe", "moses", False)])
 def test_a_tagger_sees_every_document_once_in_its_case_with_its_digits(
     text, tmp_path, monkeypatch, tokens, words, marks
 ):
@@ -213,15 +211,7 @@ def test_masked_digits_are_tagged_as_they_were_before(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "tokens,words,marks",
-    [
-        ("word", "ptb", True),
-        ("word", "moses", False),
-        ("bpe", "moses", True),
-        ("bpe", "spaces", False),
-        ("sentencepiece", "", True),
-        ("sentencepiece", "", False),
-    ],
+    "tokens,words,marks", [*CASES, ("word", "moses", False), ("bpe", "moses", True), ("sentencepiece", "", False)]
 )
 def test_every_token_has_the_level_of_its_sentence(text, tmp_path, tokens, words, marks):
     """This holds for all kinds of words. The words of each sentence have their own first letter."""
@@ -243,13 +233,3 @@ def test_every_token_has_the_level_of_its_sentence(text, tmp_path, tokens, words
     assert levels[0] == "8" and levels[-1] == "5" and levels.count("<q>") == (2 if marks else 0)
     runs = [level for number, level in enumerate(levels) if level != "<q>" and level != levels[number - 1]]
     assert [level for number, level in enumerate(runs) if number == 0 or level != runs[number - 1]] == ["8", "1", "5"]
-
-
-def test_levels_that_do_not_fit_are_refused(text, tmp_path):
-    with pytest.raises(InputError, match=r"no .*train\.source\.salience, which etads-shorten writes"):
-        prepare(text, tmp_path / "a", "word", 30, True, 1, factors=["salience"])
-    for split in SPLITS:
-        count = len(lines(text / f"{split}.source"))
-        (text / f"{split}.source.salience").write_text("3\n" * (count - 1) + "3 4\n")
-    with pytest.raises(InputError, match=r"train\.source, line 60 \(salience\): 2 levels for 1 sentences"):
-        prepare(text, tmp_path / "b", "word", 30, True, 1, factors=["salience"])

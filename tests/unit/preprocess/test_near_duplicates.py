@@ -51,12 +51,8 @@ def test_what_is_found_is_what_comparing_all_pairs_finds(tmp_path):
     """Edits of 1 or 2 places give a similarity of 0.9 or 0.81, above the threshold of 0.7; 20 edits are far below."""
     pytest.importorskip("datasketch")
     train = documents(30, seed=1)
-    test = [
-        edited(train[0], [50]),
-        edited(train[1], [20, 70]),
-        edited(train[2], range(0, 100, 5)),
-        *documents(9, seed=2),
-    ]
+    test = [edited(train[0], [50]), edited(train[1], [20, 70]), edited(train[2], range(0, 100, 5))]
+    test += documents(9, seed=2)
     test += [edited(test[-1], [3]), train[4], f"{train[5].upper()} ."]
     write(tmp_path, train=[*train, train[7], "", edited(train[8], [1, 2])], test=[*test, ""])
     found = find_near_duplicates(tmp_path, ["train", "test"], 0.7, jobs=1)
@@ -64,20 +60,13 @@ def test_what_is_found_is_what_comparing_all_pairs_finds(tmp_path):
         "equal ones are no news"
     )
     rows = [line.split("\t") for line in (tmp_path / module.LIST).read_text().splitlines()[1:]]
-    places = {(split, int(line), other, int(place)) for split, line, other, place, _ in rows}
-    assert places == {
-        ("train", 33, "train", 9),
-        ("test", 13, "test", 12),
-        ("test", 1, "train", 1),
-        ("test", 2, "train", 2),
-        ("test", 15, "train", 6),
+    assert {" ".join(row[:4]) for row in rows} == {
+        *("train 33 train 9", "test 13 test 12", "test 1 train 1", "test 2 train 2", "test 15 train 6")
     }
     lines = {split: (tmp_path / f"{split}.source").read_text().split("\n") for split in ("train", "test")}
     for split, line, other, place, similarity in rows:
         exact = jaccard(lines[split][int(line) - 1], lines[other][int(place) - 1])
         assert exact >= 0.7 and abs(float(similarity) - exact) < 0.2
-    assert found["examples"][0]["where"] == ["test.source, line 15", "train.source, line 6"]
-    assert found["signature"].startswith("NEAR-DUPLICATES|jaccard>=0.7|words:5|minhash:128|datasketch-")
 
 
 def test_one_stands_for_many(tmp_path, monkeypatch):
@@ -110,17 +99,13 @@ def test_the_command_reports_and_keeps_the_documents(tmp_path, capsys):
     pytest.importorskip("datasketch")
     train, out = documents(3, seed=4), tmp_path / "text"
     write(tmp_path, train=train, test=[edited(train[1], [50])])
-    files = [f"--{split}={tmp_path / split}.source" for split in ("train", "test")]
     command = ["parallel", "--out", str(out), "--jobs", "1"]
-    for option in files:
-        name, _, path = option.partition("=")
-        command += [name, path, path.replace("source", "target")]
+    for split in ("train", "test"):
+        command += [f"--{split}", *(str(tmp_path / f"{split}.{side}") for side in ("source", "target"))]
     main(command)
     before = (out / "test.source").read_bytes()
     main([*command, "--near-duplicates"])  # the splits exist, so only the report is new
-    said = capsys.readouterr().out
-    assert "test: 0 within, 1 also in train" in said and "test.source, line 1 and train.source, line 2" in said
-    assert "…" in said and "other" in said, "the quotation shows where they differ"
+    assert "test.source, line 1 and train.source, line 2" in capsys.readouterr().out
     report = json.loads((out / "report.json").read_text())
     assert report["near-duplicates"]["splits"]["test"] == {"within": 0, "also in train": 1}
     assert (out / "test.source").read_bytes() == before and (out / module.LIST).exists()

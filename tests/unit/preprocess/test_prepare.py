@@ -14,7 +14,7 @@ from etads_preprocess.prepare import build_parser, main, make_settings
 from etads_preprocess.prepare import prepare_data as prepare_with
 from etads_preprocess.processes import map_in_order
 from fairseq.data import Dictionary
-from preparation import lines, make_text, prepare  # noqa: F401  # a fixture
+from preparation import lines, make_refused, make_text, prepare  # noqa: F401  # fixtures among them
 from programs import as_program
 
 from fairseq_etads.data.preparation import PreparationSettings, format_command_line
@@ -81,57 +81,40 @@ def test_a_subword_model_of_ones_own(text, tmp_path, tokens, size, file):
 
 
 @pytest.mark.parametrize(
-    "tokens,content,more,words",
+    "tokens,content,words",
     [
-        ("bpe", "#version: 0.2\na b c\n", [], "mine: line 2 is not a merge"),
-        ("bpe", "", [], "mine: no merges in it"),
-        ("sentencepiece", "no model", [], "mine: not a SentencePiece model"),
-        ("word", "", [], "has no effect without --tokens bpe, sentencepiece or huggingface"),
-        ("bpe", "a b\n", ["--size", "5"], "--size 5 has no effect with --model"),
+        ("bpe", "#version: 0.2\na b c\n", "mine: line 2 is not a merge"),
+        ("bpe", "", "mine: no merges in it"),
+        ("sentencepiece", "no model", "mine: not a SentencePiece model"),
+        ("word", "", "has no effect without --tokens bpe, sentencepiece or huggingface"),
     ],
 )
-def test_what_is_no_subword_model_is_refused(text, tmp_path, capsys, tokens, content, more, words):
+def test_what_is_no_subword_model_is_refused(text, refused, tmp_path, tokens, content, words):
     (tmp_path / "mine").write_text(content)
-    with pytest.raises(SystemExit):
-        main([str(text), str(tmp_path / "out"), "--tokens", tokens, "--model", str(tmp_path / "mine"), *more])
-    assert words in capsys.readouterr().err and not (tmp_path / "out").exists()
+    out = tmp_path / "out"
+    assert words in refused(text, out, "--tokens", tokens, "--model", tmp_path / "mine") and not out.exists()
 
 
-def refuse_pieces(text, tmp_path, capsys, *more, **options):
-    """Train a SentencePiece model with some options. Returns the message with which etads-prepare refuses it."""
+def test_pieces_that_cannot_be_joined_or_lack_marks_that_are_kept_are_refused(text, refused, tmp_path):
     import sentencepiece
 
-    given = {"vocab_size": 330, "hard_vocab_limit": False, "minloglevel": 2, **options}
-    (tmp_path / "lines").write_text("\n".join(lines(text / "train.source")).replace("<q>", ""))
-    model = str(tmp_path / "mine")
-    sentencepiece.SentencePieceTrainer.train(input=str(tmp_path / "lines"), model_prefix=model, **given)
-    with pytest.raises(SystemExit):
-        main([str(text), str(tmp_path / "out"), "--tokens", "sentencepiece", "--model", f"{model}.model", *more])
-    assert not (tmp_path / "out").exists()
-    return capsys.readouterr().err
+    def own(**options):
+        """Arguments that name a SentencePiece model that was trained with the options."""
+        given = {"vocab_size": 330, "hard_vocab_limit": False, "minloglevel": 2, **options}
+        (tmp_path / "lines").write_text("\n".join(lines(text / "train.source")).replace("<q>", ""))
+        model = str(tmp_path / "mine")
+        sentencepiece.SentencePieceTrainer.train(input=str(tmp_path / "lines"), model_prefix=model, **given)
+        return ["--tokens", "sentencepiece", "--model", f"{model}.model"]
 
-
-def test_pieces_of_bytes_are_refused(text, tmp_path, capsys):
-    options = {"byte_fallback": True, "user_defined_symbols": "<q>"}
-    assert "train it without --byte_fallback" in refuse_pieces(text, tmp_path, capsys, **options)
-
-
-def test_pieces_without_sentence_marks_are_refused_if_marks_are_kept(text, tmp_path, capsys):
+    for option in ("byte_fallback", "treat_whitespace_as_suffix"):
+        said = refused(text, tmp_path / "out", *own(**{option: True, "user_defined_symbols": "<q>"}))
+        assert f"train it without --{option}" in said
     marks = ["--no-target-sentence-marks", "--source-sentence-marks"]
     first, *others = lines(text / "train.target")
     (text / "train.target").write_text("\n".join([f"{first} <q> {first}", *others]) + "\n")
     for more in ([], marks):
-        assert "train it with --user_defined_symbols='<q>'" in refuse_pieces(text, tmp_path, capsys, *more)
-    options = ["--tokens", "sentencepiece", "--model", f"{tmp_path}/mine.model"]
-    main([str(text), str(tmp_path / "out"), *options, marks[0]])
-    for path in text.iterdir():
-        path.write_text(path.read_text().replace("<q>", ""))
-    main([str(text), str(tmp_path / "other"), *options])
-
-
-def test_pieces_with_spaces_after_words_are_refused(text, tmp_path, capsys):
-    options = {"treat_whitespace_as_suffix": True, "user_defined_symbols": "<q>"}
-    assert "train it without --treat_whitespace_as_suffix" in refuse_pieces(text, tmp_path, capsys, **options)
+        assert "train it with --user_defined_symbols='<q>'" in refused(text, tmp_path / "out", *own(), *more)
+    main([str(text), str(tmp_path / "other"), *own(), marks[0]])
 
 
 def test_merges_of_the_first_subword_nmt_keep_marks_whole(text, tmp_path):
@@ -153,21 +136,6 @@ def test_commas_and_dashes_in_a_path(text, tmp_path, monkeypatch, capsys, name):
     main([str(text), "more, words", "--like", str(Path(name)) if name[0] != "-" else f"./{name}", "--jobs", "1"])
     for file in ("test.source-target.source.bin", "dict.source.txt"):
         assert (Path("more, words") / "bin" / file).read_bytes() == (Path(name) / "bin" / file).read_bytes()
-
-
-def test_text_without_words_to_merge_is_refused(tmp_path, capsys):
-    (tmp_path / "text").mkdir()
-    for name in (f"{split}.{side}" for split in ("train", "valid", "test") for side in ("source", "target")):
-        (tmp_path / "text" / name).write_text("今天好 <q> 明天\n", encoding="utf-8")
-    with pytest.raises(SystemExit):
-        main([str(tmp_path / "text"), str(tmp_path / "out"), "--words", "characters", "--jobs", "1"])
-    assert "no word of two or more characters to merge; use --tokens word" in capsys.readouterr().err
-
-
-def test_a_line_break_in_a_path_is_refused(text, tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        main([str(text), str(tmp_path / "a\nb"), "--tokens", "word"])
-    assert "OUT has a line break in its path" in capsys.readouterr().err
 
 
 def test_the_number_of_processes_changes_nothing(text, tmp_path, monkeypatch):
@@ -250,40 +218,54 @@ def test_lines_end_only_at_newlines(tmp_path):
     assert lines(path) == ["a\u2028b\x0bc", "d\x85e", "", "f"]
 
 
-def damage(text, name, content):
-    (text / name).write_bytes(content)
+@pytest.mark.parametrize(
+    "contents,words",
+    [
+        ({"train.target": b"one\n"}, ["line counts", "train.source has 60", "train.target has 1"]),
+        ({"valid.source": b"", "valid.target": b""}, ["line counts", "above 0"]),
+        ({"test.source": b"a\nb\n\xff\xfe\nd\ne\n"}, ["test.source, line 3", "not UTF-8"]),
+        ({"test.target": None}, ["has no file test.target"]),
+    ],
+)
+def test_bad_text_is_refused(text, refused, tmp_path, contents, words):
+    for name, content in contents.items():
+        (text / name).unlink()
+        if content is not None:
+            (text / name).write_bytes(content)
+    error = refused(text, tmp_path / "out", "--tokens", "word", "--jobs", "1")
+    assert all(word in error for word in words) and not (tmp_path / "out" / "bin" / "complete").exists()
 
 
 @pytest.mark.parametrize(
-    "name,content,words",
+    "options,words",
     [
-        ("train.target", b"one\n", ["line counts", "train.source has 60", "train.target has 1"]),
-        ("valid.source", b"", ["line counts", "above 0"]),
-        ("test.source", b"a\nb\n\xff\xfe\nd\ne\n", ["test.source, line 3", "not UTF-8"]),
+        (["--size", "0"], "--size 0"),
+        (["--tokens", "sentencepiece", "--size", "99999"], "--size 99999: SentencePiece cannot learn this number"),
+        (["--words", "raw"], "--words raw"),
+        (["--source-size", "5"], "--source-size 5: needs --separate-dictionaries"),
+        (["--separate-dictionaries", "--target-size", "-1"], "--target-size -1"),
+        (["--size", "30", "--target-size", "30"], "--target-size 30: choose fewer"),
+        (["--factors", "tf", "tf"], "--factors tf tf"),
+        (["--factors", "tf", "--tf-bins", "1"], "--tf-bins 1"),
+        (["--spacy-model", "en"], "--spacy-model en: needs --factors"),
+        (["--tokens", "bpe", "--model", __file__, "--size", "5"], "--size 5 has no effect with --model"),
+        (["--like", "none"], "leave out --tokens"),
     ],
 )
-def test_bad_text_is_refused_in_one_line(text, tmp_path, capsys, name, content, words):
-    damage(text, name, content)
-    if name == "valid.source":
-        damage(text, "valid.target", b"")
-    with pytest.raises(SystemExit) as stopped:
-        main([str(text), str(tmp_path / "out"), "--jobs", "1", "--tokens", "word"])
-    error = capsys.readouterr().err.strip().splitlines()[-1]
-    assert stopped.value.code == 2 and error.startswith("etads-prepare: ")
-    for word in words:
-        assert word in error
+def test_options_that_do_not_fit_together_are_named(text, refused, tmp_path, options, words):
+    assert words in refused(text, tmp_path / "out", "--tokens", "word", *options)
+    assert not (tmp_path / "out" / "bin").exists()
 
 
-def test_missing_files_and_impossible_sizes_are_named(text, tmp_path):
-    with pytest.raises(InputError, match=r'TEXT ".*nowhere" is not a folder'):
-        prepare(tmp_path / "nowhere", tmp_path / "out", "bpe", 10, True, 1)
-    with pytest.raises(InputError, match="--size 0"):
-        prepare(text, tmp_path / "out", "bpe", 0, True, 1)
-    with pytest.raises(InputError, match="--size 100000: SentencePiece cannot learn this number"):
-        prepare(text, tmp_path / "large", "sentencepiece", 100000, True, 1)
-    (text / "test.target").unlink()
-    with pytest.raises(InputError, match=r"has no file test\.target; it must contain train\.source"):
-        prepare(text, tmp_path / "out", "bpe", 10, True, 1)
+def test_folders_that_cannot_be_used_are_named(text, refused, tmp_path):
+    words = ["--tokens", "word", "--jobs", "1"]
+    assert "file" in refused(text, corpora.write(tmp_path / "file", "x"), *words)
+    assert "OUT has a line break in its path" in refused(text, tmp_path / "a\nb", *words)
+    assert "not a completed output folder" in refused(text, tmp_path / "out", "--like", tmp_path / "none")
+    prepare(text, tmp_path / "out", "word", 8000, True, 1)
+    for name in ("report.json", "prepare.json"):
+        (tmp_path / "out" / name).write_text('{"settings')
+        assert f"{name} is damaged" in refused(text, tmp_path / "out", *words)
 
 
 def test_a_prepared_directory_can_be_moved(text, tmp_path):
@@ -367,24 +349,6 @@ def test_the_report_has_lengths_and_checksums(text, tmp_path):
     assert report["sha256"]["dict.source.txt"] and "train.source-target.source.bin" in report["sha256"]
 
 
-@pytest.mark.parametrize(
-    "options,words",
-    [
-        ({"words": "raw"}, "--words raw: --tokens word needs moses, ptb, spaces or characters"),
-        ({"source_size": 5}, "--source-size 5: needs --separate-dictionaries"),
-        ({"separate": True, "target_size": -1}, "--target-size -1"),
-        ({"target_size": 30}, "--target-size 30: choose fewer than the --size 30 words"),
-        ({"factors": ["tf", "tf"]}, "--factors tf tf: name each factor once"),
-        ({"factors": ["tf"], "tf_bins": 1}, "--tf-bins 1"),
-        ({"spacy_model": "en"}, "--spacy-model en: needs --factors"),
-    ],
-)
-def test_options_that_do_not_fit_together_are_named(text, tmp_path, options, words):
-    with pytest.raises(InputError, match=words):
-        prepare(text, tmp_path / "out", "word", 30, True, 1, **options)
-    assert not (tmp_path / "out").exists()
-
-
 def test_another_directory_to_be_like_is_not_mixed_in(text, tmp_path):
     models = [tmp_path / name for name in ("one", "two")]
     for size, model in zip((30, 20), models):
@@ -398,44 +362,13 @@ def test_another_directory_to_be_like_is_not_mixed_in(text, tmp_path):
             prepare_with(PreparationSettings("word", 30, True), text, tmp_path / "out", 1, like)
 
 
-def test_damage_and_an_output_that_is_a_file_are_said_in_one_line(text, tmp_path, capsys):
-    def refused(out):
-        with pytest.raises(SystemExit) as stopped:
-            main([str(text), str(out), "--tokens", "word", "--jobs", "1"])
-        error = capsys.readouterr().err.strip().splitlines()[-1]
-        assert stopped.value.code == 2 and error.startswith("etads-prepare: ")
-        return error
-
-    out = corpora.write(tmp_path / "file", "x")
-    assert "file" in refused(out)
-    out = tmp_path / "out"
-    prepare(text, out, "word", 8000, True, 1)
-    for name in ("report.json", "prepare.json"):
-        (out / name).write_text('{"settings')
-        assert f"{name} is damaged" in refused(out)
-
-
-def test_like_takes_no_options_and_only_finished_directories(text, tmp_path, capsys):
-    for more, words in (
-        ([], "not a completed output folder of etads-prepare"),
-        (["--size", "3"], "leave out --size"),
-        (["--tokens", "bpe"], "leave out --tokens"),
-    ):
-        with pytest.raises(SystemExit):
-            main([str(text), str(tmp_path / "out"), "--like", str(tmp_path / "none"), *more])
-        assert words in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "given,tokens,words,size",
     [
         ([], "word", "spaces", 50_000),
         (["--tokens", "bpe", "--size", "30"], "bpe", "spaces", 30),
-        (["--tokens", "gpt2"], "gpt2", PreparationSettings("gpt2").words, PreparationSettings("gpt2").size),
         (["--tokens", "bpe", "--model", "codes"], "bpe", "spaces", PreparationSettings("bpe").size),
-        (["--tokens", "sentencepiece"], "sentencepiece", "", 50_000),
         (["--tokens", "sentencepiece-bpe", "--words", "ptb"], "sentencepiece-bpe", "ptb", 50_000),
-        (["--like", "prepared"], PreparationSettings().tokens, PreparationSettings().words, PreparationSettings().size),
     ],
 )
 def test_the_settings_of_a_corpus_replace_only_defaults(given, tokens, words, size):

@@ -1,27 +1,16 @@
-"""etads-prepare: a bound for each side of a shared dictionary, and messages about unknown words."""
+"""etads-prepare: a bound for each side of a shared dictionary, and numbers of unknown words."""
 
 import json
 from collections import Counter
 
 import corpora
-import pytest
 from etads_preprocess.prepare import main, prepare_data
 from etads_preprocess.unknown_words import make_vocabulary_report
 from fairseq.data.indexed_dataset import make_dataset
+from preparation import lines, make_text  # noqa: F401  # a fixture
 
 from fairseq_etads.data.preparation import PreparationSettings
-from fairseq_etads.text.files import read_lines
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, compute_fingerprint
-
-
-@pytest.fixture
-def text(tmp_path):
-    """A small corpus in six files."""
-    return corpora.plain(tmp_path / "text")
-
-
-def lines(path):
-    return list(read_lines(path))
 
 
 def bounded(text, out):
@@ -60,7 +49,7 @@ def test_a_test_set_like_that_of_a_bounded_dictionary_keeps_both_bounds(text, tm
     )
 
 
-def test_the_report_says_how_many_words_are_unknown_and_can_be_copied(text, tmp_path, capsys):
+def test_the_report_says_how_many_words_are_unknown_and_can_be_copied(text, tmp_path):
     out, path = tmp_path / "out", text / "test.target"
     path.write_text(path.read_text().replace("\n", " unheard\n"))
     target = bounded(text, out)[1]
@@ -76,16 +65,6 @@ def test_the_report_says_how_many_words_are_unknown_and_can_be_copied(text, tmp_
                 copyable += word not in known and word in document.split()
         assert report["summaries"][split] == {"words": words, "unknown": unknown, "copyable": copyable}
     assert 0 < copyable < unknown < words
-    main([str(text), str(out), "--tokens", "word", "--size", "30", "--target-size", "9", "--jobs", "1"])
-    said = capsys.readouterr().out
-    assert "known words: 30 of documents, 9 of summaries" in said and "WARNING" not in said
-    share = f"{unknown / words:.2%} of the words are unknown, {copyable / unknown:.1%} of these are in their document"
-    assert f"test.target: {share}" in said
-
-
-def test_a_text_with_fewer_words_than_asked_for_is_told(text, tmp_path, capsys):
-    main([str(text), str(tmp_path / "out"), "--tokens", "word", "--size", "4000", "--jobs", "1"])
-    assert "WARNING: 4,000 words of documents were asked for" in capsys.readouterr().out
 
 
 def test_the_unknown_word_itself_cannot_be_copied(tmp_path):

@@ -1,17 +1,11 @@
-"""SQuAD's format: sentences that contain the answers; etads-labels then labels the answers' words."""
+"""SQuAD's format: sentences that contain the answers."""
 
 import json
 
 import corpora
 import pytest
-from etads_preprocess.corpus import main
 from etads_preprocess.readers.squad import find_answer_sentences
-from programs import as_program
 from test_readers import lines, refused, run
-
-from fairseq_etads.data.labels.labels import label_copied_words
-
-main = as_program(main)
 
 CONTEXT = 'In 1066 the Normans, led by William of "Rouen", won. Rouen is in France! They\u00a0stayed.'
 
@@ -27,13 +21,6 @@ def test_sentences_with_answers_become_pairs(version, tmp_path):
     assert lines(out / "train.source")[:2] == ["The audio was made by Dr. Ada Zeno in 1800.", "It weighs 2 tons."]
     assert lines(out / "train.target")[:2] == ["1800 <q> Ada Zeno", "2 tons"]
     assert {split: about["documents"] for split, about in report["splits"].items()} == {"train": 12, "valid": 4}
-
-
-def test_the_labels_of_a_sentence_are_its_answers(tmp_path):
-    out, _ = run(tmp_path, "squad", "--data", corpora.squad(tmp_path / "raw"))
-    document = lines(out / "train.source")[0].rstrip(".").split()
-    labels = label_copied_words(document, lines(out / "train.target")[0].split())
-    assert [word for word, label in zip(document, labels) if label] == ["Ada", "Zeno", "1800"]
 
 
 def test_answers_go_to_their_own_sentence():
@@ -70,23 +57,10 @@ def test_a_damaged_paragraph_is_named_or_counted(change, reason, tmp_path, capsy
     assert report["splits"]["train"]["documents"] == 10 and sum(report["splits"]["train"]["dropped"].values()) == 1
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"data": 1}', '{"data": [{"title": "x"}]}', "[" * 100_000])
+@pytest.mark.parametrize("content", [None, "", "[]", '{"data": 1}', '{"data": [{"title": "x"}]}', "[" * 100_000])
 def test_what_is_no_squad_is_refused(content, tmp_path, capsys):
-    folder = corpora.squad(tmp_path / "raw")
-    corpora.write(folder / "train-v1.1.json", content)
-    assert "train-v1.1.json: not SQuAD's JSON" in refused(tmp_path, capsys, "squad", "--data", folder)
-
-
-def test_a_folder_without_it_is_refused(tmp_path, capsys):
-    (tmp_path / "raw").mkdir()
-    error = refused(tmp_path, capsys, "squad", "--data", tmp_path / "raw")
-    assert "no train-v1.1.json or train-v2.0.json" in error
-    corpora.squad(tmp_path / "raw", "2.0")
-    error = refused(tmp_path, capsys, "squad", "--data", tmp_path / "raw", "--squad-version", "1.1")
-    assert "no train-v1.1.json, or dev" in error
-
-
-def test_the_help_says_what_it_is_for(capsys):
-    with pytest.raises(SystemExit):
-        main(["squad", "--help"])
-    assert "--rougesal-saliency" in capsys.readouterr().out
+    folder = corpora.squad(tmp_path / "raw", "1.1" if content is not None else "2.0")
+    if content is not None:
+        corpora.write(folder / "train-v1.1.json", content)
+    error = refused(tmp_path, capsys, "squad", "--data", folder, "--squad-version", "1.1")
+    assert ("no train-v1.1.json" if content is None else "train-v1.1.json: not SQuAD's JSON") in error
