@@ -15,7 +15,6 @@ import pytest
 from etads_preprocess import debian
 from etads_preprocess.corpus import main
 from etads_preprocess.debian_index import decode_text, parse_stanzas, split_description
-from etads_preprocess.factors import FactorComputer
 from generated import (
     CELL,
     COMPRESSORS,
@@ -292,7 +291,7 @@ def test_folders_of_sumpubmed(tmp_path, words, data):
     assert made.count(expected + "\n") >= 2
 
 
-# --- indexes, files of summaries, of settings, of tags and of words ---
+# --- indexes, files of summaries, of settings and of words ---
 
 
 @many
@@ -367,22 +366,6 @@ def test_prepare_json(tmp_path, record, data):
     else:
         known = json.loads(content)["settings"]
         assert all(getattr(found, name) == value for name, value in known.items())
-
-
-@many
-@given(raw=LINE, tags=LINE)
-def test_files_of_tags(tmp_path, raw, tags):
-    values = FactorComputer(PreparationSettings("word", words="spaces", factors=["pos", "tf"]), tmp_path, {})
-    words = values.tokenizer.encode(raw).split()
-    count = sum(len(part.replace("\0", " ").split()) for part in raw.split("<q>"))
-    plain = [tag for tag in tags.split() if tag != "<q>"]
-    try:
-        pos, tf = values.make_lines("train.source, line 1", words, raw, {"pos": tags})
-    except InputError as error:
-        assert "train.source, line 1 (pos): " in str(error) and len(plain) != count
-        return
-    assert len(plain) == count and len(pos.split()) == len(tf.split()) == len(words)
-    assert [*dict.fromkeys(pos.split())] == [*dict.fromkeys(plain)]
 
 
 WORD = st.text(st.characters(codec="utf-8", exclude_categories=["Z", "C"]), min_size=1, max_size=5)

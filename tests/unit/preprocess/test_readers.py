@@ -46,9 +46,9 @@ def test_every_kind_of_corpus_has_a_help(reader, capsys):
 @pytest.mark.parametrize("anonymised", [False, True])
 def test_cnn_daily_mail(tmp_path, anonymised):
     folder = corpora.cnndm(tmp_path / "raw", anonymised=anonymised)
-    stories = ["--stories", folder / "cnn" / "stories", folder / "dailymail" / "stories"]
-    more = ["--entity-names"] if anonymised else []
-    out, report = run(tmp_path, "cnndm", *stories, "--urls", folder / "url_lists", "--expect", "5,2,2", *more)
+    command = ["cnndm", "--stories", folder / "cnn" / "stories", folder / "dailymail" / "stories"]
+    command += ["--urls", folder / "url_lists", "--expect", "5,2,2"]
+    out, report = run(tmp_path, *command, *(["--entity-names"] if anonymised else []))
     assert lines(out / "train.source")[0] == (
         "(CNN) -- The audio library no. 0 doesn't play files. <q> Dr. Smith, of the U.S. team, said: \"It's fast.\" "
         "<q> A caption without a full stop."
@@ -57,14 +57,10 @@ def test_cnn_daily_mail(tmp_path, anonymised):
     assert len(lines(out / "train.source")) == len(lines(out / "train.target")) == 5
     assert report["splits"]["train"]["dropped"] == {"empty source": 1}
     assert report["splits"]["test"]["changed"] == {"full stops added": 4}
-
-
-def test_anonymised_stories_keep_their_entities(tmp_path):
-    folder = corpora.cnndm(tmp_path / "raw", anonymised=True)
-    stories = ["--stories", folder / "cnn" / "stories", folder / "dailymail" / "stories"]
-    out, _ = run(tmp_path, "cnndm", *stories, "--urls", folder / "url_lists", "--expect", "any")
-    text = (out / "train.source").read_text()
-    assert "@entity0, of the U.S. team" in text and "Paris" not in text and "Smith" not in text
+    if anonymised:
+        out, _ = run(tmp_path / "entities", *command)
+        text = (out / "train.source").read_text()
+        assert "@entity0, of the U.S. team" in text and "Paris" not in text and "Smith" not in text
 
 
 def test_published_numbers_and_missing_stories_of_cnn_daily_mail(tmp_path, capsys):
@@ -78,12 +74,10 @@ def test_published_numbers_and_missing_stories_of_cnn_daily_mail(tmp_path, capsy
     missing = ["--expect", "any", "--allow-missing"]
     _, report = run(tmp_path / "b", "cnndm", "--stories", cnn, "--urls", urls, *missing)
     assert report["splits"]["train"]["dropped"] == {"empty source": 1, "story not found": 3}
-    error = refused(tmp_path / "c", capsys, "cnndm", "--stories", *both, "--urls", urls, "--expect", "many")
-    assert "--expect many: choose published, any, or three numbers" in error
-    error = refused(tmp_path / "c", capsys, "cnndm", "--stories", *both, "--urls", urls, "--expect", "5,2,²")
-    assert "--expect 5,2,²: choose published, any, or three numbers" in error
-    error = refused(tmp_path / "c", capsys, "cnndm", "--stories", cnn, "--urls", cnn)
-    assert "no list of URLs; looked for all_train.txt" in error
+    for expected in ("many", "5,2,²"):
+        error = refused(tmp_path / "c", capsys, "cnndm", "--stories", *both, "--urls", urls, "--expect", expected)
+        assert f"--expect {expected}: choose" in error
+    assert "no list of URLs" in refused(tmp_path / "c", capsys, "cnndm", "--stories", cnn, "--urls", cnn)
 
 
 def test_gigaword_digits_rare_words_and_unknown_ones(tmp_path):
@@ -224,37 +218,6 @@ def test_carriage_returns_and_blank_lines_of_csv(tmp_path, capsys):
         assert report["splits"]["train"]["changed"] == counts
     path.write_bytes(b"source,target\ra,b\r")
     assert "a.csv, line 1: a carriage return inside" in refused(tmp_path, capsys, "table", "--train", path)
-
-
-def test_names_that_stand_twice_are_refused(tmp_path, capsys):
-    path = corpora.write(tmp_path / "a.csv", "source,target,target,x,x\na,b,c,d,e\n")
-    assert "a.csv: 2 columns are named target" in refused(tmp_path, capsys, "table", "--train", path)
-    corpora.write(path, "source,target,x,x\na,b,c,d\n")
-    run(tmp_path, "table", "--train", path)
-    path = corpora.write(
-        tmp_path / "a.jsonl", '{"source": "a", "target": "b"}\n{"source": "a", "target": "b", "source": 1}\n'
-    )
-    error = refused(tmp_path / "n", capsys, "table", "--train", path)
-    assert "a.jsonl, line 2: a key occurs twice in an object; --skip-bad" in error
-
-
-def test_a_parquet_file_that_is_damaged_inside_is_named(tmp_path, capsys):
-    pytest.importorskip("pyarrow")
-    path = corpora.table(tmp_path / "a.parquet", corpora.rows(300))
-    content = path.read_bytes()
-    path.write_bytes(content[:4] + b"\xff" * 200 + content[204:])
-    assert f"{path}: damaged Parquet (" in refused(tmp_path, capsys, "table", "--train", path)
-
-
-def test_columns_are_chosen_or_asked_for(tmp_path, capsys):
-    records = [{"body": "He sat. She left.", "short": "a\n", "x": "y"}]
-    path = corpora.table(tmp_path / "a.csv", records)
-    error = refused(tmp_path, capsys, "table", "--train", path)
-    assert "--source-column and --target-column are needed: no known pair" in error and "it has body, short, x" in error
-    asked = ["--source-column", "body", "--target-column"]
-    assert "--target-column sort: no such column" in refused(tmp_path, capsys, "table", "--train", path, *asked, "sort")
-    out, _ = run(tmp_path, "table", "--train", path, *asked, "short")
-    assert lines(out / "train.source") == ["He sat. <q> She left."]
 
 
 def test_parallel_text(tmp_path, capsys):
