@@ -58,6 +58,7 @@ def test_broken_records_stop_the_command_or_are_counted(tmp_path, capsys):
         ("a.csv", b'source,target\n"never closed,x\n', ["a.csv, line 2: not CSV", "--no-quotes"]),
         ("a.csv", b"source,target\na,b,c\n", ["record 2: 3 cells, but the header has 2"]),
         ("a.csv", b"source,target\n", ["no document is left (the input is empty)"]),
+        ("a.csv", b"\n\n", ["--source-column and --target-column are needed", "it has none"]),
         ("a.csv", b"source,target\n\xff,b\n", ["a.csv, line 2: not UTF-8"]),
         ("a.csv", b"\xff\xfes\0", ["looks like UTF-16"]),
         ("a.json", b'[\n{"source": "a"}]', ["a.json, line 1: not JSON", "jq -c"]),

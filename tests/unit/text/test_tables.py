@@ -5,7 +5,6 @@ import gzip
 import io
 import json
 import lzma
-import sys
 
 import corpora
 import pytest
@@ -59,18 +58,13 @@ def test_one_table_is_split_by_the_documents(tmp_path):
 
 
 def test_documents_that_are_identical_after_cleaning_are_in_the_same_split(tmp_path):
-    templates = (
-        "Document {} says: café. It's e.g. <b>new</b>.",
-        "Document\u200b {} says:\x07cafe\u0301. It's e.g. new.",
-    )
+    templates = "Document {} says: café. It's e.g. <b>new</b>.", "Document\u200b {} says:\x07cafe\u0301. It's e.g. new."
     rows = [record for template in templates for record in records(range(60), template)]
     path = corpora.table(tmp_path / "all.jsonl", rows)
     out, report = run(tmp_path, "table", "--input", path, "--split", "40/30/30", "--strip-html")
-    assert len(split_of(out)) == 60 and report["overlap"]["test"] == {
-        "duplicates": len(lines(out / "test.source")) // 2,
-        "also in train": 0,
-        "also in valid": 0,
-    }
+    assert len(split_of(out)) == 60
+    expected = {"duplicates": len(lines(out / "test.source")) // 2, "also in train": 0, "also in valid": 0}
+    assert report["overlap"]["test"] == expected
 
 
 def test_splits_of_an_earlier_version_are_not_mixed_with_new_ones(tmp_path, capsys):
@@ -111,51 +105,31 @@ def test_parallel_text_is_split_in_the_same_way(tmp_path):
 @pytest.mark.parametrize(
     "more, words",
     [
-        (["--split", "90/10"], "--split 90/10: choose shares of train, valid and test, such as 90/5/5"),
-        (["--split", "a/b/c"], "--split a/b/c: choose shares"),
-        (["--split", "90/-5/5"], "choose shares"),
-        (["--split", "0/0/0"], "choose shares"),
-        (["--split", "nan/1/1"], "choose shares"),
-        (["--split", "1/0.000001/0.00000001"], "valid: no document is left (none falls into valid by --split 1/"),
-        (["--train", "x.csv"], "--input and --train cannot be combined"),
+        (["--input", "all.csv", "--split", "90/10"], "--split 90/10: choose shares of train, valid and test"),
+        (["--input", "all.csv", "--split", "a/b/c"], "--split a/b/c: choose shares"),
+        (["--input", "all.csv", "--split", "90/-5/5"], "choose shares"),
+        (["--input", "all.csv", "--split", "0/0/0"], "choose shares"),
+        (["--input", "all.csv", "--split", "nan/1/1"], "choose shares"),
+        (["--input", "all.csv", "--split", "1/0.000001/0.00000001"], "none falls into valid by --split"),
+        (["--input", "all.csv", "--train", "x.csv"], "--input and --train cannot be combined"),
+        (["--train", "all.csv", "--split", "90/5/5"], "--split 90/5/5: has no effect without --input"),
     ],
 )
-def test_impossible_splits_are_refused(tmp_path, capsys, more, words):
-    path = corpora.table(tmp_path / "all.csv", records(range(9)))
-    assert words in refused(tmp_path, capsys, "table", "--input", path, *more)
-    if len(more[1]) < 6 and more[0] == "--split":
-        assert f"--split {more[1]}: has no effect without --input" in refused(
-            tmp_path, capsys, "table", "--train", path, *more
-        )
+def test_impossible_splits_are_refused(tmp_path, monkeypatch, capsys, more, words):
+    monkeypatch.chdir(tmp_path)
+    corpora.table(tmp_path / "all.csv", records(range(9)))
+    assert words in refused(tmp_path, capsys, "table", *more)
 
 
 @pytest.mark.parametrize("delimiter, name", [(";", "semicolons"), ("|", "bars"), ("\t", "tabs"), (",", "")])
-def test_delimiters_are_found_by_the_header_or_said(tmp_path, capsys, delimiter, name):
+def test_delimiters_are_found_by_the_header_or_said(tmp_path, delimiter, name):
     rows = ["id", "article", "highlights"], ["1,5", "It, is; a|\ttest.", "x"]
     text = "\n".join(delimiter.join(f'"{cell}"' for cell in row) for row in rows) + "\n"
     path = corpora.write(tmp_path / "a.csv", text)
-    out, report = run(tmp_path, "table", "--train", path)
-    assert lines(out / "train.source") == ["It, is; a| test."]
-    assert report["notes"] == ([f"{path}: cells are separated by {name}"] if name else [])
-    said = {"\t": "tab"}.get(delimiter, delimiter)
-    out, report = run(tmp_path / "said", "table", "--train", path, "--delimiter", said)
-    assert lines(out / "train.source") == ["It, is; a| test."] and report["notes"] == []
-    wrong = ":" if delimiter != ":" else ";"
-    assert "--source-column and --target-column are needed" in refused(
-        tmp_path / "x", capsys, "table", "--train", path, "--delimiter", wrong, "--no-quotes"
-    )
-
-
-def test_odd_delimiters_and_formats_are_refused(tmp_path, capsys):
-    path = corpora.table(tmp_path / "a.jsonl", records(range(3)))
-    error = refused(tmp_path, capsys, "table", "--train", path, "--delimiter", ";")
-    assert "--delimiter ;: applies only to CSV and TSV" in error
-    error = refused(tmp_path, capsys, "table", "--train", path, "--delimiter", "::")
-    assert '--delimiter "::": choose one character, such as ; or | or tab' in error
-    path = path.rename(tmp_path / "a.txt")
-    assert "or give --format" in refused(tmp_path, capsys, "table", "--train", path)
-    out, _ = run(tmp_path, "table", "--train", path, "--format", "jsonl")
-    assert len(lines(out / "train.source")) == 3
+    for said in ([], ["--delimiter", "tab" if delimiter == "\t" else delimiter]):
+        out, report = run(tmp_path / str(len(said)), "table", "--train", path, *said)
+        assert lines(out / "train.source") == ["It, is; a| test."]
+        assert report["notes"] == ([f"{path}: cells are separated by {name}"] if name and not said else [])
 
 
 def test_columns_are_found_in_any_case_and_listed_if_none_fits(tmp_path, capsys):
@@ -173,9 +147,11 @@ def test_columns_are_found_in_any_case_and_listed_if_none_fits(tmp_path, capsys)
     corpora.write(path, "Body;Teaser;Text\n1;a;b\n")
     error = refused(tmp_path / "x", capsys, "table", "--train", path)
     assert "no known pair of columns in" in error and "it has Body, Teaser, Text" in error
+    asked = ["--source-column", "body", "--target-column", "sort"]
+    assert "--target-column sort: no such column" in refused(tmp_path / "x", capsys, "table", "--train", path, *asked)
 
 
-def test_records_that_are_not_utf8_are_skipped_with_the_bad_ones_in_every_kind_of_file(tmp_path, capsys):
+def test_records_that_are_not_utf8_are_skipped_with_the_bad_ones(tmp_path, capsys):
     path = tmp_path / "a.csv"
     path.write_bytes(b'id,source,target\n1,a,b\n2,"c\nd\xff",e\n3,f,g\n\xff4,h,i\n5,j\n')
     out, report = run(tmp_path, "table", "--train", path, "--skip-bad")
@@ -183,21 +159,8 @@ def test_records_that_are_not_utf8_are_skipped_with_the_bad_ones_in_every_kind_o
     about = report["splits"]["train"]
     assert about["dropped"] == {"2 cells, but the header has 3": 1, "not UTF-8": 2} and about["changed"] == {}
     assert about["dropped, the first"][0] == f"{path}, record 3: not UTF-8"
-    assert f"{path}, line 4: not UTF-8" in refused(tmp_path / "x", capsys, "table", "--train", path)
     out, report = run(tmp_path / "cp", "table", "--train", path, "--skip-bad", "--fallback-encoding", "cp1252")
     assert lines(out / "train.source")[1] == "c <q> dÿ", "an encoding that is given comes first"
-
-    paths = [tmp_path / name for name in ("d", "s", "t")]
-    for path, content in zip(paths, (b"a\n\xff\nc\nd\n", b"1\n2\n3\n4\n", b"1\n2\n3\n\xed\xa0\x80\n")):
-        path.write_bytes(content)
-    out, report = run(tmp_path / "p", "parallel", "--test", *paths, "--skip-bad")
-    assert lines(out / "test.source") == ["a", "c"] and lines(out / "test.target.1") == ["1", "3"]
-    assert report["splits"]["test"]["dropped"] == {"not UTF-8": 2}
-
-    record = b'{"source": "\\udc80 x", "target": "y"}\n'  # an escape in JSON is valid UTF-8
-    (tmp_path / "a.jsonl").write_bytes(record + record.replace(b"x", b"\x80"))
-    out, report = run(tmp_path / "j", "table", "--train", tmp_path / "a.jsonl", "--skip-bad")
-    assert lines(out / "train.source") == ["\ufffd x"] and report["splits"]["train"]["dropped"] == {"not UTF-8": 1}
 
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
@@ -209,33 +172,10 @@ def test_records_that_are_not_utf8_are_skipped_with_the_bad_ones_in_every_kind_o
     assert lines(out / "train.source") == ["a", "c"]
 
 
-@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
-def test_nuls_are_counted(tmp_path, suffix):
-    contents = {"csv": b"source,target\na\0b\0,c\n", "jsonl": b'{"source": "a\\u0000b\\u0000", "target": "c"}\n'}
-    (tmp_path / f"a.{suffix}").write_bytes(contents[suffix])
-    out, report = run(tmp_path, "table", "--train", tmp_path / f"a.{suffix}")
-    assert lines(out / "train.source") == ["a b"]
-    assert report["splits"]["train"]["changed"] == {"control characters replaced by spaces": 2}
-
-
-def test_a_header_that_comes_again_is_no_document(tmp_path):
-    path = corpora.write(tmp_path / "a.csv", "source,target\na,b\nsource,target\nc,d\n")
-    out, report = run(tmp_path, "table", "--train", path)
+def test_the_header_of_a_second_file_is_no_document(tmp_path):
+    table = "\ufeffsource,target\na,b\n\ufeffsource,target\nc,d\n"
+    out, report = run(tmp_path, "table", "--format", "csv", "--train", corpora.write(tmp_path / "a.txt", table))
     assert lines(out / "train.source") == ["a", "c"] and report["splits"]["train"]["dropped"] == {"the header again": 1}
-
-
-@pytest.mark.parametrize(
-    "content, words",
-    [
-        (b"source,target\n", "the input is empty"),
-        (b"", "it has none"),
-        (b"\n\n", "it has none"),
-        (b"x,y\n", "it has x, y"),
-    ],
-)
-def test_tables_without_rows(tmp_path, capsys, content, words):
-    (tmp_path / "a.csv").write_bytes(content)
-    assert words in refused(tmp_path, capsys, "table", "--train", tmp_path / "a.csv")
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "parquet"])
@@ -318,19 +258,10 @@ def test_steps_of_decompression_lose_nothing(package, suffix, tmp_path, monkeypa
     assert list(read_lines(path)) == [*text[:-1], text[-1] + text[0], *text[1:]]
 
 
-def test_without_zstandard_its_package_is_named(tmp_path, capsys, monkeypatch):
-    for module in ("zstandard", "compression.zstd"):
-        monkeypatch.setitem(sys.modules, module, None)
-    path = tmp_path / "a.jsonl.zst"
-    path.write_bytes(b"x")
-    error = refused(tmp_path, capsys, "table", "--train", path)
-    assert ".zst needs zstandard: pip install zstandard, or decompress it first" in error
-
-
 SUSPICIOUS = "Fish &amp; <b>chips</b>,\nif a <b and c> d &x; <unk> <cit> &#39;ok&#39; <br/>\u202eback\u200d"
 
 
-def test_html_and_invisible_characters_are_warned_of_or_taken_out(tmp_path, capsys):
+def test_html_and_invisible_characters_are_warned_of_or_taken_out(tmp_path):
     texts = [{"source": "plain", "target": "x"}, {"source": SUSPICIOUS, "target": "<p>y</p> <!-- no -->"}]
     path = corpora.table(tmp_path / "a.jsonl", texts)
     out, report = run(tmp_path, "table", "--train", path, "--no-sentences")
@@ -338,18 +269,15 @@ def test_html_and_invisible_characters_are_warned_of_or_taken_out(tmp_path, caps
     counts = {"HTML tags": 6, "HTML entities": 3, "zero-width characters": 1, "bidirectional control characters": 1}
     place = f"{path}, line 2"
     assert report["splits"]["train"]["warnings"] == {n: {"count": c, "first": place} for n, c in counts.items()}
-    shown = capsys.readouterr().out
-    assert f"warning: 6 HTML tags, the first at {place}; left as they are, --strip-html removes them" in shown
     stripped = ["--strip-html", "--strip-invisible"]
     out, report = run(tmp_path / "s", "table", "--train", path, "--no-sentences", *stripped)
     expected = "Fish & chips, <q> if a <b and c> d &x; <unk> <cit> 'ok' <q> back"
     assert lines(out / "train.source")[1] == expected and lines(out / "train.target")[1] == "y"
-    assert report["splits"]["train"]["warnings"] == {}
-    assert report["splits"]["train"]["changed"] == {
-        "HTML entities decoded": 3,
-        "HTML tags, comments and scripts taken out": 6,
-        "zero-width characters and bidirectional controls taken out": 2,
-    }
+    assert report["splits"]["train"]["warnings"] == {} and sorted(report["splits"]["train"]["changed"].values()) == [
+        2,
+        3,
+        6,
+    ]
 
 
 def test_html_is_found_by_its_names():
@@ -360,19 +288,6 @@ def test_html_is_found_by_its_names():
         assert strip_html(text, Counter()) == text
     page = "<html><style>p { x }</style><p class='a'>One</p><SCRIPT>if (a<b) 1</SCRIPT ><li>Two<li>T<i>hr</i>ee<script>"
     assert strip_html(page, Counter()).split() == ["One", "Two", "Three"]
-
-
-def test_a_report_of_an_earlier_version_still_fits(tmp_path):
-    path = corpora.table(tmp_path / "a.csv", records(range(3)))
-    out, report = run(tmp_path, "table", "--train", path)
-    new = ("input", "shares", "split_seed", "format", "delimiter", "strip_html", "strip_invisible")
-    for name in new:
-        del report["options"][name]
-    (out / "report.json").write_text(json.dumps(report))
-    (out / "SHA256SUMS").unlink()  # earlier corpora lack this list
-    before = (out / "train.source").stat().st_mtime_ns
-    run(tmp_path, "table", "--train", path)
-    assert (out / "train.source").stat().st_mtime_ns == before
 
 
 def test_a_document_of_ten_megabytes_in_one_line(tmp_path):
