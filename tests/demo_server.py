@@ -4,9 +4,14 @@ import json
 
 import pytest
 from folders import make_folder
-from starlette.testclient import TestClient
 
 from fairseq_etads import Summarizer
+
+pytest.importorskip("starlette", reason="needs the extra demo")
+pytest.importorskip("httpx", reason="needs httpx, which Starlette's client for tests uses")
+
+from starlette.testclient import TestClient
+
 from fairseq_etads.demo import server
 
 TEXT = "W5 w6 Zebra yak w20 😀 w21"

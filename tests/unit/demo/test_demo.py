@@ -1,27 +1,29 @@
-"""The server of etads-demo: streams of summaries, options, the form."""
+"""The server of etads-demo: streams of summaries, options, the form; its queue, clients that leave, its end, errors."""
 
 # ruff: noqa: F811  # fixtures are imported, and then arguments
 
+import asyncio
+import contextlib
 import json
 import os
 import queue
 import re
 import signal
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
+from demo_server import TEXT, URL, ask, client, demo, summarizer, told  # noqa: F401  # fixtures among them
 from folders import DECODING, make_folder
+from starlette.testclient import TestClient
 
-pytest.importorskip("starlette", reason="needs the extra demo")
-pytest.importorskip("httpx", reason="needs httpx, which Starlette's client for tests uses")
+from fairseq_etads.commands import demo as command
+from fairseq_etads.demo import form, server
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.search import call_options
+
 pytestmark = pytest.mark.filterwarnings("ignore")  # from the client: newer versions of Starlette prefer another httpx
-
-from demo_server import TEXT, ask, client, demo, summarizer, told  # noqa: E402, F401  # fixtures among them
-
-from fairseq_etads.demo import events, form  # noqa: E402
-from fairseq_etads.platform.errors import InputError  # noqa: E402
-from fairseq_etads.search import call_options  # noqa: E402
 
 
 def test_the_summary_grows_into_that_of_the_summarizer(client, summarizer):
@@ -53,9 +55,8 @@ def test_options_are_those_of_the_summarizer(client, summarizer, options):
     assert (last["text"], last["score"]) == (want.text, pytest.approx(want.score))
 
 
-@pytest.mark.parametrize("text", ["", " \n\t "])
-def test_a_document_without_words_has_a_summary_without_words(client, text):
-    first, last = told(ask(client, text))
+def test_a_document_without_words_has_a_summary_without_words(client):
+    first, last = told(ask(client, " \n\t "))
     assert (first["kind"], last["kind"], last["text"], last["words_read"]) == ("waiting", "summary", "", 0)
 
 
@@ -73,7 +74,6 @@ def test_how_much_was_read_is_said_in_words(client):
     assert long["words_read"] == 60
     short = told(ask(client, "w1 w2  w3\n"))[-1]
     assert (short["words"], short["words_read"]) == (3, 3)
-    assert events.count_words_read_by_model("a b c", 1, []) == {"words": 3, "words_read": 0}
 
 
 @pytest.mark.parametrize(
@@ -83,10 +83,7 @@ def test_how_much_was_read_is_said_in_words(client):
         {"beam": 0},
         {"beam": "5"},
         {"beam": True},
-        {"lenpen": "x"},
         {"length_penalty_type": "gnmt"},
-        {"min_len": 10},
-        {"temperature": 0},
         {"exact_length": 30},
         {"ngram_ignore_tokens": "nowhere"},
         {"stepwise_coverage_penalty": True},
@@ -99,42 +96,24 @@ def test_wrong_options_are_refused_in_the_summarizers_words(client, summarizer, 
     assert (answer.status_code, answer.text) == (400, str(error.value))
 
 
-@pytest.mark.parametrize(
-    "options, words",
-    [
-        ({"beam": 51}, "--beam 51: choose at most 50 on this page"),
-        ({"max_len": 1001}, "--max-len 1001: choose at most 1000"),
-        ({"max_len_a": 11.0}, "--max-len-a 11.0: choose at most 10"),
-    ],
-)
-def test_what_would_take_all_the_memory_is_refused(client, options, words):
-    answer = ask(client, **options)
-    assert answer.status_code == 400 and words in answer.text
-
-
-def test_a_folders_own_large_values_are_possible():
+def test_what_would_take_all_the_memory_is_refused_unless_it_is_the_folders_own(client):
+    for name, value, most in (("beam", 51, 50), ("max_len", 1001, 1000), ("max_len_a", 11.0, 10)):
+        answer = ask(client, **{name: value})
+        assert answer.status_code == 400 and f"{value}: choose at most {most}" in answer.text
     form.check_options({"beam": 80}, {**DECODING, "beam": 80})
     with pytest.raises(InputError, match="--beam 81: choose at most 80"):
         form.check_options({"beam": 81}, {**DECODING, "beam": 80})
 
 
-def test_the_form_has_every_option_with_the_words_of_the_command_line(client):
+def test_the_form_has_every_option(client):
     about = client.get("/about.json").json()
     fields = {field["name"]: field for field in about["options"]}
-    assert set(fields) == set(call_options.OPTIONS) - {"shortlist", "choose", "choose_words"} and len(
-        about["options"]
-    ) == len(fields)
-    assert all(field["help"] == call_options.OPTIONS[name].help for name, field in fields.items())
-    assert [field["name"] for field in about["options"] if field["main"]] == list(form.MAIN)
+    assert set(fields) == set(call_options.OPTIONS) - {"shortlist", "choose", "choose_words"}
+    assert len(about["options"]) == len(fields)
     assert {name: fields[name]["default"] for name in DECODING} == DECODING
-    assert (fields["coverage_penalty"]["default"], fields["early_stopping"]["default"]) == (0.0, None)
-    assert (fields["lenpen"]["kind"], fields["allow_unk"]["kind"], fields["infer_dtype"]["kind"]) == (
-        "float",
-        "bool",
-        "choice",
-    )
+    assert [fields[name]["kind"] for name in ("lenpen", "allow_unk", "infer_dtype")] == ["float", "bool", "choice"]
     assert "shortlist" in {field["name"] for field in form.describe_fields({**DECODING, "shortlist": True})}
-    assert about["title"] == "a <b>model</b>" and "Architecture etads: copies words" in about["about"]
+    assert about["title"] == "a <b>model</b>"
 
 
 def test_the_defaults_of_the_form_change_nothing(summarizer):
@@ -145,8 +124,6 @@ def test_the_defaults_of_the_form_change_nothing(summarizer):
 
 @pytest.mark.parametrize("options, opens", [([], False), (["--open"], True), (["--open", "--no-open"], False)])
 def test_the_page_is_opened_if_that_is_asked_for(tmp_path, monkeypatch, capsys, options, opens):
-    from fairseq_etads.commands import demo as command
-
     folder, _ = make_folder(tmp_path)
     opened, threads = queue.Queue(), []
     model = SimpleNamespace(device="cpu", summarize=lambda text: threads.append(threading.current_thread()))
@@ -162,8 +139,6 @@ def test_the_page_is_opened_if_that_is_asked_for(tmp_path, monkeypatch, capsys, 
 
 
 def test_ctrl_c_does_not_wait_until_the_model_is_loaded():
-    from fairseq_etads.commands import demo as command
-
     ended, loaded = threading.Event(), []
 
     def load():
@@ -174,10 +149,169 @@ def test_ctrl_c_does_not_wait_until_the_model_is_loaded():
         command._run_in_thread(load)
     assert not loaded, "the interrupt came only after the work was done"
     ended.set()
-
-
-def test_what_cannot_be_loaded_is_said():
-    from fairseq_etads.commands import demo as command
-
     with pytest.raises(ZeroDivisionError):
         command._run_in_thread(lambda: 1 // 0)
+
+
+# The queue
+
+
+def test_two_at_once_get_what_they_get_one_after_the_other(client):
+    asked = [(f"w{n} New{n} w{n + 3} other w{n * 7 % 40}", {"beam": 1 + n % 3}) for n in range(8)]
+    alone = [told(ask(client, text, **options)) for text, options in asked]
+    with ThreadPoolExecutor(4) as pool:
+        together = [told(a) for a in pool.map(lambda pair: ask(client, pair[0], **pair[1]), asked)]
+    for first, second in zip(together, alone):
+        assert first[-1].pop("page") != second[-1].pop("page")
+        assert first[1:] == second[1:] and len(second) > 3
+
+
+class Held:
+    """A summariser with searches that wait at every step until they are released."""
+
+    def __init__(self, summarizer):
+        self.summarizer, self.config = summarizer, summarizer.config
+        self.stream = summarizer.stream
+        self.reached, self.go_on, self.ended = threading.Event(), threading.Event(), []
+
+    def summarize(self, text, on_step, **options):
+        def held(partial):
+            self.reached.set()
+            assert self.go_on.wait(20)
+            on_step(partial)
+
+        try:
+            return self.summarizer.summarize(text, on_step=held, **options)
+        except BaseException as error:
+            self.ended.append(type(error).__name__)
+            raise
+
+
+@pytest.fixture
+def held(summarizer):
+    demo = server.DemoServer(Held(summarizer), "held")
+    yield demo
+    demo.summarizer.go_on.set()
+    demo.worker.close()
+
+
+def test_so_many_may_wait_and_no_more(held, monkeypatch):
+    monkeypatch.setattr(held.worker, "most_waiting", 2)
+    with TestClient(held.make_app(), base_url=URL) as client, ThreadPoolExecutor(3) as pool:
+        first = pool.submit(ask, client)
+        assert held.summarizer.reached.wait(20)
+        others = []
+        for number in (1, 2):
+            others.append(pool.submit(ask, client))
+            until(lambda number=number: len(held.worker._waiting) == number)
+        refused = ask(client)
+        assert refused.status_code == 503 and refused.headers["retry-after"] == "2"
+        assert "other summaries are waiting already: try again in a moment" in refused.text
+        held.summarizer.go_on.set()
+        assert [told(a.result(60))[0]["before"] for a in (first, *others)] == [0, 1, 2]
+        assert told(ask(client))[-1]["kind"] == "summary"
+
+
+def until(condition):
+    """Wait at most twenty seconds until the condition holds."""
+    pause = threading.Event()
+    for _ in range(2000):
+        if condition():
+            return
+        pause.wait(0.01)
+    raise AssertionError("it never held")
+
+
+@contextlib.asynccontextmanager
+async def asked_by_hand(app):
+    """A request by a client that can disconnect: yields the response's messages and a function that disconnects."""
+    body = json.dumps({"text": TEXT, "options": {"min_len": 6}}).encode()
+    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    scope = {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "scheme": "http",
+        "method": "POST",
+        "path": "/summarize",
+        "query_string": b"",
+        "headers": headers,
+    }
+    gone, sent, asked = asyncio.Event(), [], []
+
+    async def receive():
+        if not asked:
+            asked.append(True)
+            return {"type": "http.request", "body": body, "more_body": False}
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message):
+        sent.append(message)
+
+    task = asyncio.create_task(app(scope, receive, send))
+    yield sent, gone
+    await asyncio.wait_for(task, 60)
+
+
+def test_a_client_that_goes_away_stops_its_search_and_those_that_wait(held):
+    """A search that continued to its end would keep all other clients waiting."""
+
+    async def go_away():
+        app = held.make_app()
+        async with asked_by_hand(app) as (_, gone):
+            await asyncio.to_thread(until, held.summarizer.reached.is_set)
+            async with asked_by_hand(app) as (_, gone_too):
+                await asyncio.to_thread(until, lambda: len(held.worker._waiting) == 1)
+                gone_too.set()
+            gone.set()
+
+    asyncio.run(go_away())
+    (waiting,) = held.worker._waiting
+    assert waiting.is_stopped and held.worker._current.is_stopped
+    held.summarizer.go_on.set()
+    until(lambda: held.worker._current is None and not held.worker._waiting)
+    assert held.summarizer.ended == ["JobStoppedError"], "the one that was waiting never began"
+    with TestClient(held.make_app(), base_url=URL) as client:
+        assert told(ask(client))[-1]["kind"] == "summary"
+
+
+def test_steps_are_sent_while_the_search_goes_on(held):
+    async def watch():
+        async with asked_by_hand(held.make_app()) as (sent, gone):
+            await asyncio.to_thread(until, held.summarizer.reached.is_set)
+            before = b"".join(message.get("body", b"") for message in sent)
+            held.summarizer.go_on.set()
+            await asyncio.to_thread(until, lambda: any(b'"summary"' in m.get("body", b"") for m in list(sent)))
+            gone.set()
+            kinds = [json.loads(message["body"])["kind"] for message in sent if message.get("body")]
+            return before, kinds
+
+    before, kinds = asyncio.run(watch())
+    assert json.loads(before)["kind"] == "waiting", "nothing is kept back until the end"
+    assert kinds[:3] == ["waiting", "document", "step"] and kinds[-1] == "summary", "each event is a part of its own"
+
+
+def test_the_end_of_the_server_stops_its_searches(held):
+    with TestClient(held.make_app(), base_url=URL) as client, ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(ask, client)
+        assert held.summarizer.reached.wait(20)
+        held.worker.close()
+        held.summarizer.go_on.set()
+        assert [event["kind"] for event in told(answer.result(60))] == ["waiting"]
+        assert ask(client).status_code == 503
+    held.worker.join(60)
+    assert not held.worker._thread.is_alive() and held.summarizer.ended == ["JobStoppedError"]
+
+
+def test_what_goes_wrong_is_said_and_the_next_document_is_summarised(demo, client, monkeypatch):
+    def fails(*arguments, **options):
+        raise MemoryError("no room\nfor it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(demo.summarizer, "summarize", fails)
+        assert told(ask(client))[-1] == {
+            "kind": "problem",
+            "words": "Something went wrong (MemoryError): no room for it",
+        }
+    assert told(ask(client))[-1]["kind"] == "summary"
