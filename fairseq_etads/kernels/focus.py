@@ -306,7 +306,7 @@ def focus_attention(
       columns for each key. These columns are concatenated to q and k, and PyTorch's fused attention computes the result
       without an S x S tensor (on a CPU, only for ``dropout_p=0``). The kernel must add float32 products exactly. The
       error of the result is then at most 1e-5 for scopes down to 0.3 tokens in documents of 400 tokens, and down to 1
-      token in longer documents (measured with bench_focus_attention.py).
+      token in longer documents (measured on a CPU).
     - "bias": f is passed to the kernel as a float32 mask (B, H, S, S). On every device, the result is as exact as the
       kernel's product q k^T.
     - "blocks": The form "bias" is applied to one block of queries at a time. Masks have at most ``BIAS_ELEMENTS``
