@@ -121,6 +121,7 @@ setup(
             # from their parsers, without shtab or argcomplete: both are further dependencies, and argcomplete would run
             # Python each time Tab is pressed
             "etads=fairseq_etads.commands.etads:main",
+            "etads-train=fairseq_etads.commands.train:main",
             "etads-models=fairseq_etads.commands.models:main",
             "etads-demo=fairseq_etads.commands.demo:main",
             "etads-average=fairseq_etads.commands.average:main",

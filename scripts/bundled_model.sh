@@ -7,7 +7,7 @@
 #   debian        generates synopses from package descriptions, and is trained on all of Debian's packages. On Debian,
 #                 fetch the descriptions first, as root:  apt-get update -o Acquire::Languages=en
 #   paper         generates the background section of a biomedical article's abstract from its introduction (SumPubMed),
-#                 and is trained with scripts/train.sh --long
+#                 and is trained with etads-train --long
 #
 #   --out DIR     output folder (default: runs/debian or runs/paper in the repository); the model folder is DIR/model
 #   --text DIR    text folder written by etads-debian or etads-corpus sumpubmed (default: created from all packages
@@ -42,7 +42,7 @@ use_environment
 train_debian() {
     DECODING=()  # the defaults come from the training summaries and the content model
     [ -n "$text" ] || { text=$out/text; supervise etads-debian --out "$text"; }
-    supervise "$ROOT/scripts/train.sh" --text "$text" --out "$out" --recipe base --tokens word --size "$size" --keep-case \
+    supervise etads-train --text "$text" --out "$out" --recipe base --tokens word --size "$size" --keep-case \
         --truncate-source 150 --max-update "$steps" --processes 1 --cpu -- --seed "$seed" "${more[@]}"
     summarise_once "$out" "$out/summaries.txt" --cpu
     score_once "$out" "$text"
@@ -51,7 +51,7 @@ train_debian() {
 train_paper() {
     DECODING=(--min-len 85 --max-len 128 --no-repeat-ngram-size 3)
     [ -n "$text" ] || { text=$out/text; supervise etads-corpus sumpubmed --data "$data" --out "$text"; }
-    supervise "$ROOT/scripts/train.sh" --text "$text" --out "$out" --long --text-words ptb --recipe base --tokens word \
+    supervise etads-train --text "$text" --out "$out" --long --text-words ptb --recipe base --tokens word \
         --size "$size" --max-update "$steps" --processes 1 --cpu -- --seed "$seed" "${more[@]}"
     summarise_once "$out" "$out/summaries.txt" "${DECODING[@]}" --content "$out/shortened/extractor" --cpu
     score_once "$out" "$text"

@@ -56,7 +56,7 @@ need_choice() {
 # supervise COMMAND...: run the command, and end it if this script is ended or killed. Bash alone would leave the command running.
 supervise() {
     local child status=0 parent=${BASHPID:-$$}
-    python3 -IS "$ROOT/scripts/children.py" "$parent" "$@" <&0 &  # without <&0, bash would not pass on standard input
+    python3 -IS "$ROOT/fairseq_etads/pipeline/children.py" "$parent" "$@" <&0 &  # without <&0, bash would not pass on standard input
     child=$!
     # shellcheck disable=SC2064  # the process id must be expanded now
     trap "end_by INT $child" INT
@@ -158,36 +158,31 @@ prepared_of() {
     python -m fairseq_etads.jobs.run_record "$1"
 }
 
-# run_fairseq LOG [options of fairseq_log.py] -- COMMAND...: run a fairseq command. Its output is written to LOG, and the
+# run_fairseq LOG [options of pipeline/fairseq_log.py] -- COMMAND...: run a fairseq command. Its output is written to LOG, and the
 # terminal shows progress, warnings and the reason for a failure.
 run_fairseq() {
-    supervise python "$ROOT/scripts/fairseq_log.py" "$@"
+    supervise python -m fairseq_etads.pipeline.fairseq_log "$@"
 }
 
 # train_once RUN PREPARED [options of fairseq-train]: train and show progress; the full output is in RUN/train.log. If training
-# with these options and data has already finished, nothing is done. Checkpoints are written every 1,000 steps and at the end of each
-# epoch, and the last and the best one are kept. If the options contain another --user-dir, the plugin's task and criterion are not set.
+# with these options and data has already finished, nothing is done.
 train_once() {
-    local run=$1 prepared=$2 plugin=(--user-dir "$PLUGIN" --task summarization --criterion summarization_nll)
+    local run=$1 prepared=$2
     shift 2
-    case " $* " in *" --user-dir "*) plugin=() ;; esac
-    case " $* " in *" --cpu "*) hide_gpus ;; esac
     need_folder --out "$run"
-    supervise python "$ROOT/scripts/train_once.py" "$run" "$prepared" --plugin "$PLUGIN" \
-        ${USUAL_MINUTES:+--usual-minutes "$USUAL_MINUTES"} -- fairseq-train "$prepared/bin" "${plugin[@]}" \
-        --save-dir "$run/checkpoints" --no-epoch-checkpoints --save-interval-updates 1000 --keep-interval-updates 1 \
-        --no-progress-bar --log-format simple --log-interval 10 "$@" || exit $?
+    supervise python -m fairseq_etads.pipeline.training "$run" "$prepared" -- "$@" || exit $?
 }
 
-# once [options of once.py] -- COMMAND...: run a command unless the same command has already created its outputs from the same files.
+# once [options of pipeline/steps.py] -- COMMAND...: run a command unless the same command has already created its outputs from the
+# same files.
 once() {
-    supervise python "$ROOT/scripts/once.py" "$@" || exit $?
+    supervise python -m fairseq_etads.pipeline.steps "$@" || exit $?
 }
 
 # Options for train_small. The 12,000 training pairs in the sample corpus are too few for learning position embeddings.
 SINUSOIDAL=(--no-encoder-learned-pos --no-decoder-learned-pos)
 
-# train_small STEPS [options of train.sh] [-- options of fairseq-train]: train a model that is small enough for two
+# train_small STEPS [options of etads-train] [-- options of fairseq-train]: train a model that is small enough for two
 # cores and regularised for the 12,000 pairs in the sample corpus. The model sizes in the papers require the papers' corpora.
 train_small() {
     local steps=$1 options=()
@@ -198,7 +193,7 @@ train_small() {
     done
     [ $# -eq 0 ] || shift
     case " ${options[*]} " in *" --text "*) options=(--size 5000 "${options[@]}") ;; esac
-    supervise "$ROOT/scripts/train.sh" --recipe paper --truncate-source 60 --truncate-target 40 --max-tokens 4000 \
+    supervise etads-train --recipe paper --truncate-source 60 --truncate-target 40 --max-tokens 4000 \
         --max-update "$steps" "${options[@]}" -- --encoder-layers 2 --decoder-layers 2 \
         --encoder-embed-dim 128 --encoder-ffn-embed-dim 512 --encoder-attention-heads 4 --decoder-attention-heads 4 \
         --num-workers 0 --lr 3e-3 --lr-scheduler polynomial_decay --warmup-updates 200 --total-num-update "$steps" \

@@ -13,10 +13,9 @@ import sys
 from pathlib import Path
 from typing import List
 
-import children
-import fairseq_log
 from etads_preprocess.summary_files import read_best_summaries, sort_summaries, write_summaries
 
+from fairseq_etads.pipeline import children, fairseq_log
 from fairseq_etads.platform.console import report_errors_in_one_line
 from fairseq_etads.platform.outputs import lock_output
 from fairseq_etads.text.files import read_lines

@@ -4,7 +4,7 @@
 #
 #   scripts/generate.sh --run DIR --output FILE [options] [-- options of fairseq-generate or fairseq-interactive]
 #
-#   --run DIR        output folder of scripts/train.sh
+#   --run DIR        output folder of etads-train
 #   --output FILE    output file, with one summary per line; if FILE ends in .jsonl, JSON lines that also contain the
 #                    names of the documents; - writes to standard output
 #   --input PATH     raw documents: a file, a folder, or - for standard input (default: the test split); may be repeated
@@ -120,9 +120,9 @@ need_integer --max-tokens "$max_tokens"
 [ -z "$min_len" ] || [ -z "$max_len" ] || [ "$min_len" -le "$max_len" ] || die "--min-len $min_len is more than --max-len $max_len"
 use_environment
 [ -n "$prepared" ] || prepared=$(prepared_of "$run") || exit 2
-[ -f "$prepared/prepare.json" ] || die "--run $run: no prepared data in $prepared; scripts/train.sh makes it"
+[ -f "$prepared/prepare.json" ] || die "--run $run: no prepared data in $prepared; etads-train makes it"
 checkpoint=${checkpoint:-$run/checkpoints/checkpoint_best.pt}
-[ -f "$checkpoint" ] || die "--checkpoint $checkpoint: no such file; scripts/train.sh makes it"
+[ -f "$checkpoint" ] || die "--checkpoint $checkpoint: no such file; etads-train makes it"
 [ ${#inputs[@]} -eq 0 ] || [ ! -d "$run/shortened/extractor" ] ||
     die "${inputs[*]}: $run was trained on sentences that its extractor picks, so new documents need the extractor too: make a model folder with" \
         "etads-export $run FOLDER, and summarise them with etads-summarize FOLDER"

@@ -66,7 +66,7 @@ say "unpacking the sample corpus"
 supervise etads-debian --sample --out "$out/text"
 
 train() {
-    supervise "$ROOT/scripts/train.sh" --recipe small --prepared "$out/prepared" --arch "$arch" --pointer "$pointer" \
+    supervise etads-train --recipe small --prepared "$out/prepared" --arch "$arch" --pointer "$pointer" \
         "${device[@]}" "$@"
 }
 summarise() {

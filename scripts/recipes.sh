@@ -105,17 +105,17 @@ both_chosen() {
     [[ " $1 " == *" $2 "* && " $1 " == *" $3 "* ]]
 }
 
-# train_prepared [options of train.sh] [-- options of fairseq-train]: train on prepared data.
+# train_prepared [options of etads-train] [-- options of fairseq-train]: train on prepared data.
 train_prepared() {
-    supervise "$ROOT/scripts/train.sh" --recipe paper "$@"
+    supervise etads-train --recipe paper "$@"
 }
 
-# run_long RUN TEXT [options of train.sh] [-- options of fairseq-train]: train on the sentences that an extractor picks from each
+# run_long RUN TEXT [options of etads-train] [-- options of fairseq-train]: train on the sentences that an extractor picks from each
 # document, let a content model choose the sentences of the summaries, and score the summaries (RUN/rouge.json).
 run_long() {
     local run=$1 text=$2
     shift 2
-    supervise "$ROOT/scripts/train.sh" --text "$text" --out "$run" --long "${device[@]}" "$@"
+    supervise etads-train --text "$text" --out "$run" --long "${device[@]}" "$@"
     summarise_once "$run" "$run/summaries.txt" --content "$run/shortened/extractor" "${device[@]}"
     score_once "$run" "$text" "${ROUGE[@]}"
 }

@@ -4,9 +4,12 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Iterable, List, Sequence, Tuple
+from typing import Iterable, Iterator, List, Sequence, Tuple
 
 from documented import ROOT
+
+from fairseq_etads.commands import train
+from fairseq_etads.pipeline.training import make_training_command
 
 WITH_FILES = {
     **dict.fromkeys(
@@ -32,14 +35,23 @@ case $name in
         while [ "$1" != --out ]; do shift; done
         touched=("$2"/{train,valid,test}.{source,target}) ;;
     etads-debian) touched=("${!#}/test.package") ;;
+    etads-train)
+        while [ $# -gt 0 ]; do
+            case $1 in --out) out=$2 ;; --prepared) prepared=$2 ;; --long) long=1 ;; esac
+            shift
+        done
+        set -- "" "${prepared:-$out/prepared}"
+        touched=("$out"/checkpoints/checkpoint_{best,last}.pt PREPARED)
+        extractor=$out/shortened/extractor
+        [ -z "$long" ] || touched+=("$extractor"/{content.npz,probabilities.sentences.{train,valid,test}}) ;;
     etads-content) touched=("$1/content.npz") ;;
     etads-select) touched=("$1"/probabilities.sentences.{train,valid,test}) ;;
     python)
         case $* in
-            *fairseq_log.py* | *train_once.py* | *fairseq_summaries.py* | *once.py*)
+            *pipeline.fairseq_log* | *fairseq_summaries.py* | *pipeline.steps*)
                 while [ "$1" != -- ]; do shift; done
                 exec "${@:2}" ;;
-            *long_documents*) echo 200 ;;
+            *pipeline.training*) touched=("$3"/checkpoints/checkpoint_{best,last}.pt) ;;
             *run_record*) printf '%s\n' "${!#}/prepared" ;;
             *text.input_records*) touched=("${!#}/documents" "${!#}/names") ;;
             -*/prepared) printf '%s\n' --tokenizer etads ;;
@@ -52,17 +64,17 @@ esac
 """
 """A command that records its arguments, and makes empty files where scripts expect its results.
 
-As ``python`` it runs the command given to scripts/fairseq_log.py, which records its own arguments, and prints the
-information about prepared data that generate.sh asks for, and the number of words that train.sh --long asks for.
+As ``python`` it runs the command of a step, which records its own arguments, and prints the information about prepared
+data that generate.sh asks for.
 """
 
 _UNSUPERVISED = r"""#!/bin/bash
 case $2 in
-    */scripts/children.py) exec "${@:4}" ;;
+    */pipeline/children.py) exec "${@:4}" ;;
     *) exec /usr/bin/python3 "$@" ;;
 esac
 """
-"""``python3``, which runs a command without scripts/children.py: starting Python takes longer than a stand-in."""
+"""``python3``, which runs a command without supervision: starting Python takes longer than a stand-in."""
 
 
 def make_stubs(folder: Path, names: Iterable[str]) -> Path:
@@ -89,7 +101,10 @@ def provide(folder: Path, words: Sequence[str]) -> None:
 
 
 def dry_run(stubs: Path, words: Sequence[str]) -> Tuple[subprocess.CompletedProcess, List[List[str]]]:
-    """Run a script in a folder with all its inputs; returns the process and the calls of commands."""
+    """Run a script in a folder with all its inputs; returns the process and the calls of commands.
+
+    A training with the options of a recipe that does not depend on the data is followed by its call of fairseq-train.
+    """
     (stubs / "log").write_text("")
     provide(stubs, words)
     inherited = {name: value for name, value in os.environ.items() if name != "ETADS_VENV"}  # it comes before PATH
@@ -97,4 +112,19 @@ def dry_run(stubs: Path, words: Sequence[str]) -> Tuple[subprocess.CompletedProc
     result = subprocess.run(
         words, cwd=stubs, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
-    return result, [call.split("\037")[:-1] for call in (stubs / "log").read_text().split("\036")[:-1]]
+    calls = [call.split("\037")[:-1] for call in (stubs / "log").read_text().split("\036")[:-1]]
+    return result, [call for called in calls for call in _with_training(called)]
+
+
+def _with_training(call: List[str]) -> Iterator[List[str]]:
+    """A call, and the call of fairseq-train in it."""
+    yield call
+    if call[1:3] == ["-m", "fairseq_etads.pipeline.training"]:
+        run, prepared, _, *options = call[3:]
+        yield make_training_command(Path(run), Path(prepared), options)
+    elif call[0] == "etads-train":
+        args = train.main.make_parser().parse_args(call[1:])
+        if args.recipe == "paper":
+            yield make_training_command(
+                args.out, args.prepared or args.out / "prepared", train.make_paper_options(args)
+            )

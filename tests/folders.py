@@ -1,4 +1,4 @@
-"""Shared parts of the tests of model folders: an untrained run in the form of scripts/train.sh, and folders made from
+"""Shared parts of the tests of model folders: an untrained run in the form of etads-train, and folders made from
 it.
 """
 

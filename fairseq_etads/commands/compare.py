@@ -117,7 +117,7 @@ examples:
     add(
         "--likelihood",
         action="store_true",
-        help="compare run folders of scripts/train.sh by the likelihood of the references rather than by scores of "
+        help="compare run folders of etads-train by the likelihood of the references rather than by scores of "
         "summaries; likelihoods that are missing are computed first, as by etads-likelihood",
     )
     add("--subset", metavar="NAME", help="split that contains the references (default: test)")

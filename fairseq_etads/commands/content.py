@@ -34,7 +34,7 @@ examples:
         "run",
         metavar="RUN",
         type=Path,
-        help="run folder created by scripts/train.sh, or run folder of an extractor, such as OUT/extractor from "
+        help="run folder created by etads-train, or run folder of an extractor, such as OUT/extractor from "
         "scripts/shorten.sh",
     )
     add(

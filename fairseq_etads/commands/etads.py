@@ -30,6 +30,7 @@ COMMANDS: Dict[str, Dict[str, Command]] = {
         "labels": Command("fairseq_etads.commands.labels", "create word and sentence labels for content selection"),
     },
     "Train": {
+        "train": Command("fairseq_etads.commands.train", "train a model from text or a table of pairs"),
         "models": Command("fairseq_etads.commands.models", "list architectures and their options"),
         "plot": Command("fairseq_etads.commands.plot", "plot training curves"),
         "average": Command("fairseq_etads.commands.average", "average checkpoints"),

@@ -47,7 +47,7 @@ def _build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("run", metavar="RUN", type=Path, help="run folder created by scripts/train.sh or scripts/quickstart.sh")
+    add("run", metavar="RUN", type=Path, help="run folder created by etads-train or scripts/quickstart.sh")
     add("folder", metavar="FOLDER", type=Path, help="output folder, which must be empty or must not exist yet")
     add(
         "--checkpoint",
@@ -76,7 +76,7 @@ def _build_parser() -> argparse.ArgumentParser:
     add(
         "--extractor",
         metavar="RUN",
-        help="run folder of the sentence extractor that shortened the training documents (scripts/train.sh --long, "
+        help="run folder of the sentence extractor that shortened the training documents (etads-train --long, "
         "scripts/shorten.sh or etads-shorten); the exported model then shortens long documents with this extractor "
         "(default: the extractor in RUN or next to its prepared data, if any; none: no extractor)",
     )
@@ -116,7 +116,7 @@ def _find_checkpoint(args: argparse.Namespace) -> Path:
         return Path(args.checkpoint)
     if not args.run.is_dir():
         raise InputError(
-            f"RUN {args.run}: no such folder; name the output folder of scripts/train.sh or scripts/quickstart.sh"
+            f"RUN {args.run}: no such folder; name the output folder of etads-train or scripts/quickstart.sh"
         )
     found = _find_best_checkpoint(args.run)
     if found is None:

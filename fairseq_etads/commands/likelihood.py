@@ -24,7 +24,7 @@ examples:
   data are unchanged. They are natural logarithms. The end symbol counts as a token of the summary.""",
     )
     add = parser.add_argument
-    add("run", metavar="RUN", type=Path, help="run folder created by scripts/train.sh or scripts/quickstart.sh")
+    add("run", metavar="RUN", type=Path, help="run folder created by etads-train or scripts/quickstart.sh")
     add("--subset", metavar="NAME", default="test", help="split to score: train, valid or test (default: %(default)s)")
     add_run_options(add)
     return parser

@@ -28,7 +28,7 @@ examples:
   etads-plot runs/etads runs/basic --out comparison.pdf    # two runs in the same panels
   etads-plot train.log --figures loss,ppl,rouge2 --out few.png
 
-  RUN is a run folder of scripts/train.sh or fairseq-hydra-train, or a log file of fairseq-train (--log-file, or its
+  RUN is a run folder of etads-train or fairseq-hydra-train, or a log file of fairseq-train (--log-file, or its
   output; --log-format simple or json), plain or compressed; - is standard input. Each value is drawn in its own panel
   against the number of updates, with a line for training and marked points for each validation set. If training was
   resumed from a checkpoint, later values replace earlier ones. Neighbouring points are averaged in curves with more

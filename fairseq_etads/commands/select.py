@@ -26,7 +26,7 @@ examples:
   --threshold, and the best F1 at any threshold. See docs/selection.md for a description of selectors.""",
     )
     add = parser.add_argument
-    add("run", metavar="RUN", type=Path, help="run folder created by scripts/train.sh, which contains checkpoints/")
+    add("run", metavar="RUN", type=Path, help="run folder created by etads-train, which contains checkpoints/")
     add(
         "--subset",
         metavar="NAME",

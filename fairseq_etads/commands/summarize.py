@@ -180,7 +180,7 @@ class _ProgressReport:
         if self.counts["truncated"]:
             self.print_message(
                 f"{self.counts['truncated']:,} documents were truncated to their first {self._read:,} tokens; a "
-                "model trained by scripts/train.sh --long reads documents of any length"
+                "model trained by etads-train --long reads documents of any length"
             )
         if self.counts["selection truncated"]:
             self.print_message(

@@ -11,7 +11,7 @@ from ..platform.errors import InputError
 from ..text.files import get_display_name, read_lines
 
 LOG_NAMES = ("train.log", "hydra_train.log")
-"""Names of the log files that ``scripts/train.sh`` and ``fairseq-hydra-train`` write to run folders."""
+"""Names of the log files that ``etads-train`` and ``fairseq-hydra-train`` write to run folders."""
 
 TRAIN = "train"
 """Name of the training series, which contains means over ``--log-interval`` batches.

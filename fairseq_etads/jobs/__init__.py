@@ -1,1 +1,1 @@
-"""Implementations of the commands, and the Python code of ``scripts/train.sh``."""
+"""Implementations of the commands."""

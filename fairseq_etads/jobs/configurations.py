@@ -33,7 +33,7 @@ _COMMON: Dict[str, Any] = {
     "criterion": {"_name": "summarization_nll"},
     "checkpoint": {"save_interval_updates": 1000, "keep_interval_updates": 1, "no_epoch_checkpoints": True},
 }
-# These settings are the same as in scripts/train.sh (ETADS, section 4.1).
+# These settings are the same as in etads-train (ETADS, section 4.1).
 _TRANSFORMER: Dict[str, Any] = {
     "optimizer": {"_name": "adam", "adam_betas": "(0.9, 0.998)", "adam_eps": 1e-8},
     "lr_scheduler": {"_name": "inverse_sqrt", "warmup_updates": 8000},

@@ -1,14 +1,7 @@
-"""Choose a recipe for a data folder and this machine in ``scripts/train.sh``, without importing torch or fairseq.
+"""Choose a recipe for a data folder and this machine, and record it in RUN/recipe.json, without torch or fairseq.
 
-    python -c 'from fairseq_etads.jobs.recipe_choice import main; main()' check RUN PREPARED --minutes N
-    python -c 'from fairseq_etads.jobs.recipe_choice import main; main()' prepare RUN PREPARED --text TEXT
-    python -c 'from fairseq_etads.jobs.recipe_choice import main; main()' train RUN PREPARED --given OPTIONS
-
-"check" rejects --minutes if it would have no effect. "prepare" prints options for etads-prepare, "train" prints options
-for fairseq-train, "content" prints the arguments of etads-content, and "decoding" prints options for generate.sh.
-A content model requires words, so "content" prints nothing if the data consists of subwords that cannot be joined into
-words. Each line of the output contains one argument. The choice is recorded in RUN/recipe.json, together with decoding
-options that suit the data, so that a resumed run uses the same settings on any machine.
+The record contains the chosen options of fairseq-train, and decoding options that suit the data, so that a resumed run
+uses the same settings on any machine.
 """
 
 import argparse
@@ -21,10 +14,9 @@ import sys
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional
 
 from ..data.preparation import read_preparation_settings
-from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..search.lengths import TextLengths
 from ..search.options import format_option_name
@@ -138,20 +130,24 @@ def _was_started_without_recipe(args: argparse.Namespace) -> bool:
     """Return whether no recipe is requested, and training in RUN was started without a recipe."""
     # Earlier versions wrote started.txt. With a recipe, recipe.json is written before all of these files. A record
     # without checkpoints is ignored, because training may have failed immediately.
-    begun = any((args.run / name).is_file() for name in ("started.txt", "finished.txt"))
-    begun = begun or ((args.run / RECORD).is_file() and any((args.run / "checkpoints").glob("*.pt")))
-    return args.recipe is None and begun and read_recipe(args.run) is None
+    begun = any((args.out / name).is_file() for name in ("started.txt", "finished.txt"))
+    begun = begun or ((args.out / RECORD).is_file() and any((args.out / "checkpoints").glob("*.pt")))
+    return args.recipe is None and begun and read_recipe(args.out) is None
 
 
 def check_minutes(args: argparse.Namespace) -> None:
-    """Raise InputError if a duration was given, but the recipe "paper", which ignores it, will be chosen."""
+    """Raise InputError if a duration was given, but the recipe "paper", which ignores it, will be chosen.
+
+    Args:
+        args: options of ``etads-train``, also in the other functions.
+    """
     if args.minutes is None or args.recipe not in (None, "paper"):
         return
     advice = "leave it out"
     if args.recipe == "paper":
         why, advice = "", "choose another recipe"
     elif _was_started_without_recipe(args):
-        why = f", with which {args.run} was started"
+        why = f", with which {args.out} was started"
     elif args.arch not in SUITABLE:
         why = f", which is used for --arch {args.arch}"
     else:
@@ -161,10 +157,10 @@ def check_minutes(args: argparse.Namespace) -> None:
 
 def choose_recipe(args: argparse.Namespace) -> Optional[Recipe]:
     """Choose the recipe requested by ``args``, and record it in RUN. Returns None for the recipe "paper"."""
-    record = read_recipe(args.run)
+    record = read_recipe(args.out)
     if _was_started_without_recipe(args):
         _print_message(
-            f"{args.run} was started without a recipe: continuing with the paper's settings (--recipe paper)"
+            f"{args.out} was started without a recipe: continuing with the paper's settings (--recipe paper)"
         )
         return None
     if args.recipe == "paper":
@@ -181,7 +177,7 @@ def choose_recipe(args: argparse.Namespace) -> Optional[Recipe]:
     check_recipe_suits_architecture(args.recipe or "paper", args.arch)
     settings = read_preparation_settings(args.prepared, "--prepared")
     data = measure_text_lengths(args.prepared / "tokens", not settings.separate)
-    machine = detect_training_hardware(args.cpu, args.processes)
+    machine = detect_training_hardware(args.cpu, args.processes or 1)
     name = args.recipe or choose_recipe_name(data, machine, args.arch)
     if name == "paper":
         return None
@@ -195,16 +191,16 @@ def choose_recipe(args: argparse.Namespace) -> Optional[Recipe]:
     recipe.says.insert(
         0, f"recipe {name}{why} (--recipe {', '.join(NAMES[:-1])} or {NAMES[-1]}; every option overrides)"
     )
-    args.run.mkdir(parents=True, exist_ok=True)
+    args.out.mkdir(parents=True, exist_ok=True)
     sides = {"documents": data.documents, "summaries": data.summaries}
     tokens = {side: of.get_percentiles() for side, of in sides.items()}
     content = {**asdict(recipe), "recipe": name, "asked": asked, "pairs": data.pairs, "percentiles of tokens": tokens}
     del content["name"]
-    write_json(args.run / FILE, content)
+    write_json(args.out / FILE, content)
     return recipe
 
 
-def _choose_prepare_options(args: argparse.Namespace) -> List[str]:
+def choose_prepare_options(args: argparse.Namespace) -> List[str]:
     """Return options for etads-prepare, without the options that the user has given.
 
     If etads-prepare has already been run, its options are used again. Otherwise, the options split the text
@@ -237,48 +233,13 @@ def _print_message(line: str) -> None:
     print(f"== {line}", file=sys.stderr)
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="train.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stage", choices=("check", "prepare", "train", "content", "decoding"))
-    parser.add_argument("run", type=Path)
-    parser.add_argument("prepared", type=Path)
-    parser.add_argument("--text", type=Path)
-    parser.add_argument("--recipe", choices=NAMES)
-    parser.add_argument("--arch", default="etads")
-    parser.add_argument("--tokens")
-    parser.add_argument("--size")
-    parser.add_argument("--minutes", type=float)
-    parser.add_argument("--cpu", action="store_true")
-    parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument(
-        "--given",
-        nargs=argparse.REMAINDER,
-        default=[],
-        help="further options to pass to fairseq-train; --given must come last",
-    )
-    return parser
+def can_have_content_model(prepared: Path) -> bool:
+    """Return whether the data consists of words, or of subwords that can be joined into words."""
+    return read_preparation_settings(prepared, "--prepared").tokens not in OPAQUE
 
 
-@command(_build_parser)
-def main(args: argparse.Namespace) -> None:
-    """Print the chosen options with one argument per line, and explain the choice on standard error."""
-    words: Sequence[str] = []
-    if args.stage == "check":
-        check_minutes(args)
-    elif args.stage == "prepare":
-        words = _choose_prepare_options(args)
-    elif args.stage == "content":
-        is_opaque = read_preparation_settings(args.prepared, "--prepared").tokens in OPAQUE
-        words = [] if is_opaque else [str(args.run), "--prepared", str(args.prepared)]
-    elif args.stage == "decoding":
-        words = [
-            word
-            for name, value in read_decoding_options(args.run).items()
-            for word in (format_option_name(name), str(value))
-        ]
-    else:
-        recipe = choose_recipe(args)
-        words = recipe.train if recipe else []
-        for line in recipe.says if recipe else ():
-            _print_message(line)
-    sys.stdout.write("".join(f"{word}\n" for word in words))
+def main() -> int:
+    """Print the decoding options of a run for ``scripts/generate.sh``, with one word per line."""
+    for name, value in read_decoding_options(Path(sys.argv[1])).items():
+        print(format_option_name(name), value, sep="\n")
+    return 0

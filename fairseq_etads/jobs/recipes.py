@@ -1,4 +1,4 @@
-"""Training recipes: named settings for ``scripts/train.sh --recipe``, adapted to the data, machine and training time.
+"""Training recipes: named settings for ``etads-train --recipe``, adapted to the data, machine and training time.
 
 This module does not import torch or fairseq, read files or inspect the machine. The result of :func:`make_recipe`
 depends only on its arguments.
@@ -326,6 +326,11 @@ class _UserOptions:
         """
         numbers = re.findall(r"\d+", self.get_text_option("--update-freq", "1"))
         return max(int(numbers[-1]), 1) if numbers else 1
+
+
+def get_option(words: Sequence[str], name: str) -> Optional[str]:
+    """Return the value of an option on a command line, or None. As in argparse, the last value is used."""
+    return _UserOptions(words).get_text_option(name, "") if name in _UserOptions(words) else None
 
 
 def _make_model_options(size: RecipeSize, arch: str, data: TrainingDataSize, given: _UserOptions) -> List[str]:

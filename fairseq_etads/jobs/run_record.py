@@ -1,4 +1,4 @@
-"""Read and write RUN/training.json, in which ``scripts/train.sh`` records the training command and data of a run.
+"""Read and write RUN/training.json, in which ``etads-train`` records the training command and data of a run.
 
 Importing this module does not import torch or fairseq.
 """

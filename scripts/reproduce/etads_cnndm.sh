@@ -8,7 +8,7 @@
 #   --out DIR       output folder (default: runs/etads_cnndm in the repository)
 #   --rows LIST     rows of the table below to run (default: all but long)
 #   --seeds LIST    random seeds for training (default: "1")
-#   --steps N       number of training steps (default: 200000, as in the paper; long: chosen by the recipe of train.sh)
+#   --steps N       number of training steps (default: 200000, as in the paper; long: chosen by the recipe of etads-train)
 #   --cpu           do not use a GPU
 #
 #   ROW                     mechanisms, layers                      in the paper's tables          published R-1 / R-2 / R-L
@@ -30,7 +30,7 @@
 #   focus-3-4               focus-attention in layers 3 and 4       6: [3-4]                       R  40.57 / 18.20 / 38.19
 #   long                    both, with the settings below           not in the paper
 #
-# The row long uses the best known settings instead of the paper's: "train.sh --long --words 400" trains an extractor, which
+# The row long uses the best known settings instead of the paper's: "etads-train --long --words 400" trains an extractor, which
 # picks sentences from the whole document, and ETADS with a soft pointer, and a content model chooses the sentences of
 # the summaries (docs/long.md).
 #

@@ -8,7 +8,7 @@
 #   --out DIR       output folder (default: runs/scitldr in the repository)
 #   --rows LIST     rows of the table below to run (default: all)
 #   --seeds LIST    random seeds for training (default: "1")
-#   --steps N       number of training steps (default: chosen by the recipe of scripts/train.sh)
+#   --steps N       number of training steps (default: chosen by the recipe of etads-train)
 #   --words N       maximum number of words that the extractor of the row long picks (default: 200)
 #   --cpu           do not use a GPU
 #
@@ -17,7 +17,7 @@
 #   long    the sentences that an extractor picks from the whole document; a content model chooses the sentences of the
 #           summary (docs/long.md)
 #
-# Both rows are trained by scripts/train.sh with the recipe that it chooses for the data and the machine. SciTLDR-A
+# Both rows are trained by etads-train with the recipe that it chooses for the data and the machine. SciTLDR-A
 # contains abstracts, which are so short that the extractor picks nearly all of their sentences. SciTLDR-AIC contains
 # longer documents: the abstract, the introduction and the conclusion. A summary is scored against the most similar of
 # its references.
@@ -37,7 +37,7 @@ need_choices --rows "$rows" "$all"
 use_environment
 
 train_with_recipe() {
-    supervise "$ROOT/scripts/train.sh" "$@"
+    supervise etads-train "$@"
 }
 GENERATE=("${device[@]}")
 for seed in $seeds; do

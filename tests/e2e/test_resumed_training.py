@@ -5,14 +5,13 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 import torch
 from helpers import environment, run_command
 from toy import PLUGIN, SMALL_MODEL
 
-LOG = Path(__file__).parents[2] / "scripts" / "fairseq_log.py"
+LOG = ["-m", "fairseq_etads.pipeline.fairseq_log"]
 UPDATES = 30
 
 
@@ -53,7 +52,7 @@ def test_a_training_interrupted_before_its_first_checkpoint_is_saved(corpus, who
     command, log = train_command(corpus, tmp_path, *options), tmp_path / "log"
     with open(tmp_path / "said", "w") as said:
         process = subprocess.Popen(
-            [sys.executable, str(LOG), str(log), "--", *command] if watched else command,
+            [sys.executable, *LOG, str(log), "--", *command] if watched else command,
             cwd=tmp_path,
             env=environment(anew=True),
             stdout=said,

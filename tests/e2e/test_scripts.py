@@ -31,7 +31,7 @@ def test_every_script_tells_its_version(tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["quickstart", "install", "train", "generate", "evaluate", "test"])
+@pytest.mark.parametrize("name", ["quickstart", "install", "generate", "evaluate", "test"])
 def test_help_teaches_and_unknown_options_are_refused(name, tmp_path):
     output = run_command([str(SCRIPTS / f"{name}.sh"), "--help"], cwd=tmp_path).stdout
     assert f"scripts/{name}.sh" in output and "--" in output and not output.startswith("#")
@@ -54,41 +54,17 @@ def test_the_mutation_script_teaches_and_refuses_in_words(tmp_path):
 @pytest.mark.parametrize(
     "command,words",
     [
-        (
-            ["train.sh", "--text", "a", "--out", "b", "--tokens", "letters"],
-            ["letters", "bpe sentencepiece word"],
-        ),
-        (["train.sh", "--text", "nowhere", "--out", "b"], ['TEXT "nowhere" is not a folder']),
-        (["train.sh", "--text", "a", "--out", "b", "--truncate-source", "many"], ["--truncate-source many"]),
-        (["train.sh", "--text"], ["--text needs a value"]),
-        (
-            ["train.sh", "--text", "a", "--out", "b", "--minutes", "5", "--arch", "pointer_generator"],
-            ["--minutes 5 has no effect with --recipe paper, which is used for --arch pointer_generator"],
-        ),
-        (["train.sh", "--prepared", "nowhere", "--out", "b"], ["--prepared nowhere: no prepared data there"]),
         (["generate.sh", "--run", "nowhere", "--output", "x"], ["--run nowhere: no prepared data"]),
         (["generate.sh", "--run", "x", "--output", "x", "--subset", "dev"], ["--subset dev", "train valid test"]),
         (["evaluate.sh", "--summaries", "nowhere", "--references", "x"], ["nowhere: no such file"]),
         (["evaluate.sh", "--summaries", "x", "--references", "x", "--lead", "8"], ["--lead 8: needs --documents"]),
-        (
-            ["train.sh", "--prepared", "a", "--out", "b", "--tokens", "bpe"],
-            ["--tokens bpe: has no effect without --text"],
-        ),
-        (
-            ["train.sh", "--prepared", "a", "--out", "b", "--size", "9", "--keep-case"],
-            ["--size 9: has no effect without --text"],
-        ),
-        (["train.sh", "--prepared", "a", "--out", "b", "--keep-case"], ["--keep-case: has no effect without --text"]),
         (
             ["generate.sh", "--run", "x", "--output", "x", "--input", "y", "--subset", "train"],
             ["--subset train: cannot be combined with --input"],
         ),
         (["quickstart.sh", "--no-install", "--steps", "0"], ["--steps 0"]),
         (["quickstart.sh", "--no-install", "--out", "file"], ["--out file: is a file; name a folder"]),
-        (["train.sh", "--text", "a", "--out", "file"], ["--out file: is a file; name a folder"]),
-        (["train.sh", "--text", "a", "--out", "-b"], ["--out -b: begins with -, like an option; write ./-b"]),
         (["generate.sh", "--run", "x", "--output", "-b"], ["--output -b: begins with -, like an option; write ./-b"]),
-        (["train.sh", "--text", "a", "--out", "/proc/none"], ["--out /proc/none: cannot be made"]),
         (
             ["generate.sh", "--run", "x", "--output", "x", "--input-format", "xml"],
             ["xml", "lines jsonl csv folder file"],
@@ -108,9 +84,6 @@ def test_bad_input_is_refused_in_words(tmp_path, command, words):
     [
         ("quickstart.sh --no-install --steps 1 --out run", ""),
         ("quickstart.sh --no-install --steps 1 --out run --gpu", "0,1"),
-        ("train.sh --text text --out run --cpu", ""),
-        ("train.sh --text text --out run -- --cpu", ""),
-        ("train.sh --text text --out run", "0,1"),
         ("generate.sh --run prepared --output out.txt --cpu", ""),
         ("generate.sh --run prepared --output out.txt -- --cpu", ""),
         ("generate.sh --run prepared --output out.txt", "0,1"),
@@ -135,8 +108,7 @@ def test_with_cpu_every_command_of_a_script_sees_no_gpu(script, visible, corpus,
     run_command([str(SCRIPTS / name), *options], cwd=tmp_path, check=False)
     seen = [line.rpartition("/")[2].split(" ") for line in (tmp_path / "seen").read_text().splitlines()]
     expected = {
-        "quickstart.sh": {"etads-summarize", "etads-prepare", "fairseq-train", "fairseq-generate"},
-        "train.sh": {"etads-prepare", "fairseq-train"},
+        "quickstart.sh": {"etads-summarize", "etads-train", "fairseq-generate"},
         "generate.sh": {"fairseq-generate"},
     }
     assert expected[name] <= {command for command, _ in seen}
@@ -260,63 +232,6 @@ def test_a_script_that_is_ended_ends_what_it_started(number, status, tmp_path):
     assert process.wait(timeout=30) == status
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
-
-
-@pytest.mark.parametrize(
-    "options, warmup, said",
-    [
-        ([], 8000, ""),
-        (["--max-update", "30"], 3, "--max-update 30: warming up for 3 steps instead of 8,000"),
-        (["--max-update", "30", "--", "--warmup-updates", "7"], 7, ""),
-    ],
-)
-def test_a_short_training_warms_up_for_a_tenth_of_its_steps(options, warmup, said, tmp_path):
-    """With 8,000 warm-up steps, a training of 30 steps would silently end untrained."""
-    result = train_by(tmp_path, 'echo "$@" > arguments', *options)
-    assert result.returncode == 0
-    arguments = (tmp_path / "arguments").read_text().split()
-    last = len(arguments) - 1 - arguments[::-1].index("--warmup-updates")  # as in argparse, which takes the last one
-    assert int(arguments[last + 1]) == warmup
-    assert (said in result.stderr) if said else ("warming up" not in result.stderr)
-
-
-def train_by(tmp_path, code, *options):
-    """Run train.sh with ``code``, shell lines, in place of fairseq-train."""
-    (tmp_path / "prepared" / "bin").mkdir(parents=True, exist_ok=True)
-    (tmp_path / "prepared" / "bin" / "complete").touch()
-    stand_in = tmp_path / "fairseq-train"
-    stand_in.write_text(f"#!/bin/sh\n{code}\n")
-    stand_in.chmod(0o755)
-    path = f"{tmp_path}{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    command = [str(SCRIPTS / "train.sh"), "--recipe", "paper", "--prepared", "prepared", "--out", "a run", *options]
-    return subprocess.run(command, cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True)
-
-
-def test_the_reason_of_a_failed_training_is_on_the_terminal(tmp_path):
-    code = "echo usage; echo 'fairseq-train: error: argument --lr: invalid value' >&2; exit 2"
-    result = train_by(tmp_path, code, "--", "--lr", "high")
-    assert result.returncode == 2
-    assert "fairseq-train failed: argument --lr: invalid value\nthe full output is in a run/train.log" in result.stderr
-    assert (tmp_path / "a run" / "train.log").read_text().count("\n") == 2
-    assert not (tmp_path / "a run" / "finished.txt").exists()
-
-
-def test_a_training_that_goes_on_with_other_options_says_which(tmp_path):
-    code = 'mkdir -p "a run/checkpoints"; touch "a run/checkpoints/checkpoint_last.pt"; echo trained'
-    assert "other options" not in train_by(tmp_path, code, "--max-update", "30").stderr
-    again = train_by(tmp_path, code, "--max-update", "30").stderr
-    assert "already trained with these options" in again
-    assert "already trained" in train_by(tmp_path, code, "--max-update", "30", "--", "--log-interval", "7").stderr
-    other = train_by(tmp_path, code, "--max-update", "50").stderr
-    assert "a training with other options" in other
-    assert re.findall(r"^ +([<>] \S+)$", other, re.MULTILINE) == ["< 3", "> 5", "< 30", "> 50"]
-
-
-def test_an_interrupted_training_that_goes_on_with_other_options_says_which(tmp_path):
-    code = 'mkdir -p "a run/checkpoints"; touch "a run/checkpoints/checkpoint_last.pt"; exit 1'
-    assert train_by(tmp_path, code, "--max-update", "30").returncode == 2
-    assert "other options" not in train_by(tmp_path, code, "--max-update", "30").stderr
-    assert "> gru_seq2seq" in train_by(tmp_path, code, "--max-update", "30", "--arch", "gru_seq2seq").stderr
 
 
 def test_a_comparison_is_made_once_and_again_for_new_summaries_or_options(tmp_path):

@@ -1,7 +1,6 @@
-#!/usr/bin/env python3
-"""Run a fairseq command for the scripts: write its output to a file and show the important parts on the terminal.
+"""Run a fairseq command: write its output to a file, and show the important parts on the terminal.
 
-    scripts/fairseq_log.py LOG [--usual-minutes N] [--documents N] -- fairseq-train ...
+    python -m fairseq_etads.pipeline.fairseq_log LOG [--usual-minutes N] [--documents N] -- fairseq-train ...
 
 The script shows the number of steps, the remaining time, validation scores and samples, the first warning of each kind,
 the amount of truncation and, if the command fails, the reason. Its exit status is the exit status of the command. Only
@@ -22,11 +21,10 @@ from collections import deque
 from pathlib import Path
 from typing import BinaryIO, Callable, Deque, Dict, List, Optional, Sequence, Set
 
-import children
-
-from fairseq_etads.platform.console import report_errors_in_one_line
-from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import lock_output
+from ..platform.console import report_errors_in_one_line
+from ..platform.errors import InputError
+from ..platform.outputs import lock_output
+from . import children
 
 SHOWN_EVERY = 10.0
 """Seconds between two progress lines. On a terminal, every line is shown, but each replaces the previous one."""
@@ -43,8 +41,10 @@ OUT_OF_MEMORY = re.compile(
     r"|Cannot allocate memory|is killed by signal: Killed",
     re.IGNORECASE,
 )
-SAID_PLAINLY = ("ValueError", "InputError", "FileNotFoundError", "NonFiniteLossError", "UnsafeCheckpointError")
-SAID_PLAINLY += ("WorkerEndedError",)
+SAID_PLAINLY = (
+    *("ValueError", "InputError", "FileNotFoundError", "NonFiniteLossError"),
+    *("UnsafeCheckpointError", "WorkerEndedError"),
+)
 """Errors with self-explanatory messages. For all other errors, the name is also shown."""
 
 
@@ -288,8 +288,8 @@ def run_command_with_watcher(command: List[str], log: BinaryIO, watcher: LogWatc
     Args:
         held: file descriptors of locks that the command inherits.
     """
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    child = children.start_child(command, held, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    child = children.start_child(command, held, env={"PYTHONUNBUFFERED": "1"}, **pipes)
 
     ended_by = 0
 
@@ -305,7 +305,7 @@ def run_command_with_watcher(command: List[str], log: BinaryIO, watcher: LogWatc
             ended_by = number
             child.terminate()
 
-    children.set_termination_handler(forward_signal)
+    before = children.set_termination_handler(forward_signal)
     # stdout and stderr use separate pipes, so that output to one of them cannot interrupt a line of the other.
     lines: queue.Queue[Optional[bytes]] = queue.Queue(1000)
 
@@ -332,6 +332,8 @@ def run_command_with_watcher(command: List[str], log: BinaryIO, watcher: LogWatc
             raise
         watcher.read_line(line.decode("utf-8", "replace").rstrip("\n"))
     status = child.wait()
+    for number, handler in before.items():
+        signal.signal(number, handler)
     if ended_by:
         watcher.report_interruption()
         sys.exit(128 + ended_by)
@@ -381,7 +383,7 @@ def run_logged_command(
             status = run_command_with_watcher(command, file, watcher, held)
     except FileNotFoundError as error:
         if error.filename != log:
-            raise InputError("no such command; is the environment active? (scripts/install.sh)") from None
+            raise InputError(f"{command[0]}: no such command; is the environment active?") from None
         raise InputError(f"cannot write the log {log}: {error.strerror}") from None
     except OSError as error:
         raise InputError(f"cannot write the log {log}: {error.strerror}") from None

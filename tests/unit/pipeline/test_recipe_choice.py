@@ -7,15 +7,9 @@ from dataclasses import replace
 import pytest
 from fairseq import options
 
+from fairseq_etads.commands import train
 from fairseq_etads.jobs import recipe_choice
-from fairseq_etads.jobs.long_documents import (
-    FEWEST_PAIRS,
-    check_architecture_reads_salience,
-    choose_word_budget,
-    measure_training_text_lengths,
-)
-from fairseq_etads.jobs.long_documents import main as check_text
-from fairseq_etads.jobs.recipe_choice import detect_training_hardware, main, measure_text_lengths, read_decoding_options
+from fairseq_etads.jobs.recipe_choice import detect_training_hardware, measure_text_lengths, read_decoding_options
 from fairseq_etads.jobs.recipes import (
     SIZES,
     SUITABLE,
@@ -26,6 +20,13 @@ from fairseq_etads.jobs.recipes import (
     choose_vocabulary_size,
     choose_warm_up_steps,
     make_recipe,
+)
+from fairseq_etads.pipeline.long_documents import (
+    FEWEST_PAIRS,
+    check_architecture_reads_salience,
+    choose_word_budget,
+    measure_training_text_lengths,
+    plan_shortening,
 )
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.lengths import TextLengths
@@ -195,10 +196,19 @@ def folder(tmp_path, monkeypatch):
 
 
 def run(capsys, *words):
-    """Run the choice for train.sh; returns its exit status, the words that it prints, and its messages."""
-    status = main([words[0], "run", "prepared", *words[1:]])
-    captured = capsys.readouterr()
-    return status, captured.out.split("\n")[:-1], captured.err
+    """Make a choice for etads-train; returns an exit status, the chosen words, and the messages."""
+    stage, *words = words
+    place = words.index("--given")
+    args = train.main.make_parser().parse_args(["--out", "run", "--prepared", "prepared", *words[:place]])
+    args.given = words[place + 1 :]
+    choices = {"check": recipe_choice.check_minutes, "prepare": recipe_choice.choose_prepare_options}
+    try:
+        found = choices.get(stage, recipe_choice.choose_recipe)(args)
+    except InputError as error:
+        return 2, [], str(error)
+    if stage == "train" and found is not None:
+        return 0, found.train, "\n".join(found.says)
+    return 0, found or [], capsys.readouterr().err
 
 
 def test_a_run_keeps_its_recipe_on_whatever_machine(folder, capsys, monkeypatch):
@@ -221,14 +231,13 @@ def test_a_run_that_has_a_recipe_continues_with_it_if_none_is_named(folder, caps
 def test_the_lengths_of_a_run_are_those_of_its_data(folder, capsys):
     run(capsys, "train", "--recipe", "base", "--given")
     assert read_decoding_options(folder / "run") == {"min_len": 5, "max_len": 10, "no_repeat_ngram_size": 2}
-    assert run(capsys, "decoding")[1] == ["--min-len", "5", "--max-len", "10", "--no-repeat-ngram-size", "2"]
 
 
-def test_a_content_model_needs_pieces_that_can_be_joined(folder, capsys):
-    for tokens, arguments in (("word", ["run", "--prepared", "prepared"]), ("gpt2", [])):
+def test_a_content_model_needs_pieces_that_can_be_joined(folder):
+    for tokens, is_possible in (("word", True), ("gpt2", False)):
         settings = {"tokens": tokens, "lowercase": False, "target_marks": False}
         (folder / "prepared" / "prepare.json").write_text(json.dumps({"settings": settings}))
-        assert run(capsys, "content", "--given") == (0, arguments, "")
+        assert recipe_choice.can_have_content_model(folder / "prepared") == is_possible
 
 
 def test_a_damaged_record_is_as_none(tmp_path):
@@ -308,7 +317,7 @@ def test_the_machine_is_what_a_training_may_use(monkeypatch):
         assert detect_training_hardware(cpu=False).gpus == gpus, visible
 
 
-# ---- documents longer than a model reads (train.sh --long)
+# ---- documents longer than a model reads (etads-train --long)
 
 
 @pytest.fixture
@@ -324,13 +333,15 @@ def test_marks_are_no_words(text):
     assert measure_training_text_lengths(text).documents.get_percentile(50) == 7
 
 
-def test_a_missing_file_and_too_few_pairs_are_refused(text, capsys):
-    arguments = [str(text), "--words", "200", "--extractor", str(text / "extractor")]
-    assert check_text(arguments) == 0
+def test_a_missing_file_and_too_few_pairs_are_refused(text):
+    arguments = (text, "etads", 200, text / "extractor", True)
+    assert plan_shortening(*arguments) == 200
     (text / "train.source").write_text("One .\n" * (FEWEST_PAIRS - 1))
-    assert check_text(arguments) == 2 and f"has {FEWEST_PAIRS - 1} training pairs" in capsys.readouterr().err
+    with pytest.raises(InputError, match=f"has {FEWEST_PAIRS - 1} training pairs"):
+        plan_shortening(*arguments)
     (text / "valid.source").unlink()
-    assert check_text(arguments) == 2 and "no valid.source in it" in capsys.readouterr().err
+    with pytest.raises(InputError, match=r"no valid.source in it"):
+        plan_shortening(*arguments)
 
 
 def test_architectures_that_do_not_read_factors_are_refused():

@@ -1,21 +1,16 @@
-"""scripts/fairseq_log.py: the parts of fairseq's output that users see, and the end of the command that it runs."""
+"""The log of fairseq: the parts of fairseq's output that users see, and the end of the command that it runs."""
 
 import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[3] / "scripts" / "fairseq_log.py"
-sys.path.insert(0, str(SCRIPT.parent))
-try:
-    import fairseq_log
-finally:
-    sys.path.remove(str(SCRIPT.parent))
+from fairseq_etads.pipeline import fairseq_log
 
+PROGRAM = [sys.executable, "-m", "fairseq_etads.pipeline.fairseq_log"]
 TRAIN = ["fairseq-train", "bin", "--max-tokens", "4000", "--max-tokens", "500", "--max-update", "1800"]
 RAISED = "Traceback (most recent call last):\n  File ...\n    sys.exit(cli_main())\n"
 WAITS = "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(600)"
@@ -78,13 +73,13 @@ def test_a_training_that_the_clock_ended_is_not_taken_for_a_complete_one(watch):
 
 
 def run(folder, code):
-    command = [sys.executable, str(SCRIPT), str(folder / "log"), "--", sys.executable, "-c", code]
+    command = [*PROGRAM, str(folder / "log"), "--", sys.executable, "-c", code]
     return subprocess.run(command, capture_output=True, text=True)
 
 
 def start(folder, code):
     """Start a command that writes its process id; returns the process of the script, and this id."""
-    process = subprocess.Popen([sys.executable, SCRIPT, "log", "--", sys.executable, "-c", code], cwd=folder)
+    process = subprocess.Popen([*PROGRAM, "log", "--", sys.executable, "-c", code], cwd=folder)
     while not ((folder / "pid").exists() and (folder / "pid").read_text()):
         assert process.poll() is None
         time.sleep(0.02)

@@ -1,32 +1,31 @@
-#!/usr/bin/env python3
 """Train with fairseq-train, unless a run with these options and data has already finished and its checkpoints exist.
 
-    scripts/train_once.py RUN PREPARED [--usual-minutes N] -- fairseq-train ...
+    python -m fairseq_etads.pipeline.training RUN PREPARED -- [options of fairseq-train]
 
 RUN/training.json records the command, the data and the checkpoints that the command names, for example with
---init-from. If a run was interrupted, the same command continues it. If options have changed, the script lists the
-changes. The script refuses to continue a run with a different seed, with other data, or with checkpoints that have
+--init-from. If a run was interrupted, the same command continues it. If options have changed, the changes
+are listed. It is an error to continue a run with a different seed, with other data, or with checkpoints that have
 changed. fairseq's output is written to RUN/train.log, and RUN/finished.txt contains the last command that finished. RUN
 is locked, so that only one process uses it at a time.
 """
 
 import argparse
 import difflib
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
-import children
-import fairseq_log
-
-from fairseq_etads.jobs.run_record import RunRecord, compute_data_fingerprint
-from fairseq_etads.platform.console import report_errors_in_one_line
-from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import lock_output, write_text
-from fairseq_etads.text.checksums import compute_sha256
+from ..jobs.run_record import RunRecord, compute_data_fingerprint
+from ..platform.console import report_errors_in_one_line
+from ..platform.errors import InputError
+from ..platform.outputs import lock_output, write_text
+from ..text.checksums import compute_sha256
+from . import children, fairseq_log
 
 FINISHED = "finished.txt"
+PLUGIN = "fairseq_etads"
 CHECKPOINTS = (
     *("--init-from", "--finetune-from-model", "--continue-once", "--restore-file"),
     *("--extractor", "--abstractor", "--rougesal-saliency", "--entail-model", "--raml-entailment-model"),
@@ -50,15 +49,35 @@ def remove_log_interval(command: Sequence[str]) -> List[str]:
     return words
 
 
-def train_once(
-    run: Path, prepared: Path, command: List[str], usual_minutes: Optional[float] = None, plugin: str = ""
-) -> int:
-    """Train unless this run has already finished, and return the exit status of fairseq-train.
+def make_training_command(run: Path, prepared: Path, options: Sequence[str]) -> List[str]:
+    """Return the fairseq-train command for a run, with ``fairseq_etads`` in place of the path of the plugin.
+
+    Checkpoints are written every 1,000 steps and at the end of each epoch, and the last and the best one are kept. If
+    the options contain another --user-dir, the plugin's task and criterion are not set.
+    """
+    plugin = ["--user-dir", PLUGIN, "--task", "summarization", "--criterion", "summarization_nll"]
+    return [
+        *("fairseq-train", str(prepared / "bin"), *([] if "--user-dir" in split_option_values(options) else plugin)),
+        *("--save-dir", str(run / "checkpoints"), "--no-epoch-checkpoints", "--save-interval-updates", "1000"),
+        *("--keep-interval-updates", "1", "--no-progress-bar", "--log-format", "simple", "--log-interval", "10"),
+        *options,
+    ]
+
+
+def train(run: Path, prepared: Path, options: Sequence[str], usual_minutes: Optional[float] = None) -> None:
+    """Train unless this run has already finished.
 
     Args:
-        plugin: path of the plugin, which is recorded as "fairseq_etads" so that the plugin can be moved.
+        options: options of fairseq-train.
+        usual_minutes: usual duration in minutes; a message is shown if training takes longer.
+
+    Raises:
+        InputError: the folder contains a run with another seed or other data.
+        SystemExit: fairseq-train failed, or a signal ended it.
     """
-    started, command = command, ["fairseq_etads" if word == plugin else word for word in command]
+    command = make_training_command(run, prepared, options)
+    if "--cpu" in options:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # with --cpu alone, parts of fairseq still use GPUs
     record = RunRecord(
         command, str(prepared.resolve()), compute_data_fingerprint(prepared), compute_checkpoint_checksums(run, command)
     )
@@ -73,15 +92,12 @@ def train_once(
         if before is not None and made is not None:
             check_checkpoints_unchanged(run, before.files, record.files)
             record = replace(record, files={**before.files, **record.files})  # some files may have been deleted since
-        is_finished = before is not None and remove_log_interval(command) == remove_log_interval(before.command)
-        if (
-            made is not None
-            and is_finished
-            and remove_log_interval(command) == remove_log_interval(read_finished_command(run))
-        ):
+        plain = remove_log_interval(command)
+        is_finished = before is not None and plain == remove_log_interval(before.command)
+        if made is not None and is_finished and plain == remove_log_interval(read_finished_command(run)):
             record.write(run)
             print_message(f"already trained with these options (delete {run / FINISHED} to continue): {made}")
-            return 0
+            return
         if before is not None and (run / "checkpoints" / "checkpoint_last.pt").is_file():
             check_seed_unchanged(run, before.command, command)
             print_differing_options(run, before.command, command)
@@ -89,10 +105,12 @@ def train_once(
         print_message(
             f"training {run}; Ctrl-C interrupts it, and the same command continues it; log: {run / 'train.log'}"
         )
-        watcher = fairseq_log.LogWatcher(started, fairseq_log.ProgressTerminal().show_line, usual_minutes=usual_minutes)
-        status = fairseq_log.run_logged_command(started, str(run / "train.log"), watcher, held)
+        place = str(Path(__file__).resolve().parents[1])  # the plugin of this installation, wherever fairseq looks
+        words = [place if word == PLUGIN else word for word in command]
+        watcher = fairseq_log.LogWatcher(words, fairseq_log.ProgressTerminal().show_line, usual_minutes=usual_minutes)
+        status = fairseq_log.run_logged_command(words, str(run / "train.log"), watcher, held)
         if status:
-            return 2 if status < 128 else status
+            sys.exit(2 if status < 128 else status)
         write_text(run / FINISHED, " ".join(command) + "\n")
     (run / "started.txt").unlink(missing_ok=True)  # earlier versions wrote this file
     path = find_checkpoint(run)
@@ -100,7 +118,6 @@ def train_once(
         print_message(f"fairseq-train wrote no checkpoint to {run / 'checkpoints'}")
     else:
         print_message(f"{path.stem.split('_')[1]} checkpoint: {path}")
-    return 0
 
 
 def find_checkpoint(run: Path) -> Optional[Path]:
@@ -173,21 +190,16 @@ def print_differing_options(run: Path, before: Sequence[str], now: Sequence[str]
 
 
 def main() -> int:
+    """Train for a shell script."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", metavar="RUN", type=Path, help="output folder for the training run")
     parser.add_argument("prepared", metavar="PREPARED", type=Path, help="output folder of etads-prepare")
-    parser.add_argument(
-        "--usual-minutes",
-        metavar="N",
-        type=float,
-        help="usual duration in minutes; show a message if training takes longer",
-    )
-    parser.add_argument("--plugin", metavar="DIR", default="", help="plugin folder, which is recorded as fairseq_etads")
-    parser.add_argument("command", metavar="COMMAND", nargs="+", help="training command to run, given after --")
+    parser.add_argument("options", metavar="OPTION", nargs="*", help="options of fairseq-train, given after --")
     args = parser.parse_args()
     children.watch_parent()
-    with report_errors_in_one_line("train.sh"):
-        return train_once(args.run, args.prepared, args.command, args.usual_minutes, args.plugin)
+    with report_errors_in_one_line("training"):
+        train(args.run, args.prepared, args.options)
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,43 +1,64 @@
-#!/usr/bin/env python3
-"""Run commands that end together with the process that started them, even if this process is killed.
+"""Commands that end together with the process that started them, even if this process is killed.
 
-The script requires only Python.
+    python fairseq_etads/pipeline/children.py PARENT COMMAND ...
 
-    scripts/children.py PARENT COMMAND ...
-
-The script replaces itself with the command, which is terminated when its parent process PARENT ends. Python scripts
-import this file.
+As a program, which the scripts use, this file replaces itself with the command, which is terminated when its parent
+process PARENT ends. It requires only Python's standard library.
 """
 
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
 import time
-from typing import Any, Callable, List, Sequence
+from typing import Any, Callable, Dict, List, Sequence
 
 SECONDS_BETWEEN_LOOKS = 0.5
 _PR_SET_PDEATHSIG = 1  # a constant for prctl in Linux
+UTF8 = {"PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8"}
+"""Environment of all commands, so that texts are read and written as UTF-8 in every locale."""
+
+
+def find_command(name: str) -> str:
+    """Return the path of a command.
+
+    The command in the folder of the running program is preferred, so that a pipeline does not mix environments. It is
+    followed by the commands on PATH and the commands in the environment of the running Python.
+
+    Raises:
+        FileNotFoundError: there is no such command.
+    """
+    program = os.path.dirname(sys.argv[0])
+    folders = [program, os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)]
+    found = shutil.which(name, path=os.pathsep.join(filter(None, folders)))
+    if found is None:
+        raise FileNotFoundError(2, "no such command; is the environment active?", name)
+    return found
 
 
 def start_child(command: Sequence[str], held: Sequence[int] = (), **options: Any) -> "subprocess.Popen[bytes]":
     """Start a command that is terminated when this process ends, even if this process is killed.
+
+    The command ignores Ctrl-C, which a terminal sends to all processes: this process decides when the command ends.
 
     Args:
         held: file descriptors of locks. The command inherits them, so that it holds the locks until it ends.
         options: options of ``subprocess.Popen``.
     """
     parent = os.getpid()
-    terminate_with_this_process: Any = None
-    if sys.platform == "linux":
-        prctl = ctypes.CDLL(None, use_errno=True).prctl
+    prctl: Any = ctypes.CDLL(None, use_errno=True).prctl if sys.platform == "linux" else None
 
-        def terminate_with_this_process() -> None:
+    def prepare_child() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if prctl is not None:
             _terminate_with_parent(parent, prctl)
 
-    return subprocess.Popen(command, pass_fds=held, preexec_fn=terminate_with_this_process, **options)
+    environment: Dict[str, str] = {**os.environ, **UTF8, **options.pop("env", {})}
+    words = [find_command(command[0]), *command[1:]]
+    return subprocess.Popen(words, pass_fds=held, preexec_fn=prepare_child, env=environment, **options)
 
 
 def _terminate_with_parent(parent: int, prctl: Any) -> None:
@@ -47,11 +68,14 @@ def _terminate_with_parent(parent: int, prctl: Any) -> None:
         os._exit(128 + signal.SIGTERM)
 
 
-def set_termination_handler(handler: Callable[[int, Any], None]) -> None:
-    """Call ``handler`` on SIGINT, SIGTERM and SIGHUP, unless this process ignores the signal."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, handler)
+def set_termination_handler(handler: Callable[[int, Any], None]) -> Dict[int, Any]:
+    """Call ``handler`` on SIGINT, SIGTERM and SIGHUP, unless this process ignores the signal.
+
+    Returns:
+        The previous handlers, keyed by signal.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    return {n: signal.signal(n, handler) for n in numbers if signal.getsignal(n) is not signal.SIG_IGN}
 
 
 def watch_parent() -> None:
@@ -84,8 +108,12 @@ def run_child(command: List[str], held: Sequence[int] = (), **options: Any) -> i
             ended_by = number
             child.terminate()
 
-    set_termination_handler(forward_signal)
-    status = child.wait()
+    before = set_termination_handler(forward_signal)
+    try:
+        status = child.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return 128 + ended_by if ended_by else status if status >= 0 else 128 - status
 
 

@@ -1,4 +1,4 @@
-"""scripts/once.py, train_once.py and fairseq_summaries.py decide by contents, not by times, what is already done."""
+"""Steps and trainings decide by contents, not by times, what is already done."""
 
 import os
 import re
@@ -11,9 +11,11 @@ import pytest
 SCRIPTS = Path(__file__).parents[3] / "scripts"
 
 
-def run(script, *words, cwd):
-    command = [sys.executable, str(SCRIPTS / script), *map(str, words)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True)
+def run(module, *words, cwd):
+    """Run a module of the pipeline, which finds commands in ``cwd`` first."""
+    environment = {**os.environ, "PATH": os.pathsep.join([str(cwd), os.environ["PATH"]])}
+    command = [sys.executable, "-m", f"fairseq_etads.pipeline.{module}", *map(str, words)]
+    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
 
 
 def write_program(path, code):
@@ -32,7 +34,7 @@ def test_an_output_is_made_again_for_other_contents_or_another_command(tmp_path)
 
     def once(*words):
         options = ["--makes", "out", "--keeps", "said", "--reads", "in", "data", "--", "./copy", *words]
-        result = run("once.py", *options, cwd=tmp_path)
+        result = run("steps", *options, cwd=tmp_path)
         assert (result.returncode, result.stdout) == (0, "made\n"), result.stderr
         assert (tmp_path / "out").read_bytes() == (tmp_path / "in").read_bytes()
         return calls(tmp_path)
@@ -53,7 +55,7 @@ def test_an_output_is_made_again_for_other_contents_or_another_command(tmp_path)
 @pytest.mark.parametrize("code, status", [("exit 3", 3), ("true", 2), ("kill -9 $$", 137)])
 def test_a_command_that_failed_is_not_taken_for_done(code, status, tmp_path):
     write_program(tmp_path / "fails", code)
-    assert run("once.py", "--makes", "out", "--", "./fails", cwd=tmp_path).returncode == status
+    assert run("steps", "--makes", "out", "--", "./fails", cwd=tmp_path).returncode == status
     assert not (tmp_path / "out.made.json").exists()
 
 
@@ -88,7 +90,7 @@ def test_recipes_make_labels_and_models_again_for_other_data(program, call, read
 
 
 def test_no_script_decides_by_times_or_by_a_file_that_exists():
-    """Scripts leave the decision to once.py and its like, which compare contents."""
+    """Scripts leave the decision to steps, which compare contents."""
     times = r"^.*\s-(?:nt|ot|newer\w*)\s.*$"
     skips = r"\[ -[efsd] [^]]*\] \|\|(?:[^\S\n]*#.*)?\s+(?:supervise |python )?(?:etads-\w+|fairseq-\w+)"
     found = {path.name: re.findall(f"{times}|{skips}", path.read_text(), re.M) for path in SCRIPTS.rglob("*.sh")}
@@ -102,7 +104,7 @@ def train(tmp_path):
     (tmp_path / "prepared" / "prepare.json").write_text('{"text": 1}')
     code = "mkdir -p run/checkpoints; : > run/checkpoints/checkpoint_last.pt; [ ! -f fails ]"
     write_program(tmp_path / "fairseq-train", code)
-    return lambda *options: run("train_once.py", "run", "prepared", "--", "./fairseq-train", *options, cwd=tmp_path)
+    return lambda *options: run("training", "run", "prepared", "--", *options, cwd=tmp_path)
 
 
 def test_a_training_is_done_once_with_the_same_options_and_data(train, tmp_path):
@@ -148,6 +150,7 @@ def test_the_best_summaries_of_this_run_alone_are_written(tmp_path, names, wante
         (tmp_path / name).write_text(text)
     code = "print('D-1\\t-0.1\\tsecond .\\nD-0\\t-0.2\\tfirst\\nD-0\\t-0.9\\tworse')"
     words = ["log", "--names", "names", "--output", "out", "--", sys.executable, "-c", code]
-    result = run("fairseq_summaries.py", *words, cwd=tmp_path)
+    command = [sys.executable, str(SCRIPTS / "fairseq_summaries.py"), *words]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert (tmp_path / "out").read_text() == wanted
     assert result.returncode == 2 * (wanted == "old"), result.stderr

@@ -1,0 +1,344 @@
+"""The command ``etads-train``: train a model from parallel text or a table of pairs."""
+
+import argparse
+import os
+import resource
+import sys
+from pathlib import Path
+from typing import Any, List
+
+from ..jobs import recipe_choice
+from ..jobs.recipes import NAMES, get_option
+from ..pipeline.long_documents import plan_shortening, shorten_documents
+from ..pipeline.steps import Step, run_command
+from ..pipeline.training import print_message, train
+from ..platform.console import Parser, check_positive_options, command
+from ..platform.errors import InputError
+from ..text.picking import FACTOR
+
+DESCRIPTION = """\
+Prepare parallel text, and train a model on it. To continue after an interruption, run the same command again.
+
+  etads-train --text mine.jsonl --out runs/mine
+  etads-train --text data/mine --out runs/mine --recipe base --minutes 30 -- --seed 2
+  etads-train --text mine.jsonl --out runs/mine --long            for documents that are longer than a model's input
+
+Then summarise with the run, or export a model folder:
+
+  etads-export runs/mine model
+"""
+EPILOG = """\
+A recipe chooses the size of the model, the optimiser, the learning rate, dropout, warm-up, label smoothing, the
+variants of the pointer and of focus-attention, and the initial word vectors and output bias. The command prints the
+chosen settings and the expected duration, and stores the settings in DIR/recipe.json. This file also contains limits
+for the length of summaries, which are derived from the training summaries; they are the defaults when the model
+summarises. Options that you give override the recipe. Options of fairseq-train follow after --.
+
+With --long, the extractor and the shortened text are stored in DIR/shortened, and the model reads the probability level
+of each picked sentence (docs/long.md). The exported model accepts whole documents.
+
+--recipe paper uses the optimiser of the ETADS paper: Adam (0.9, 0.998), 8,000 warm-up steps to a learning rate of
+4.94e-4 (the peak of Noam's schedule at width 512), followed by inverse square root decay, a maximum gradient norm of 2,
+and no label smoothing. If training takes fewer than 80,000 steps, a tenth of them are warm-up steps. The other recipes
+are for Transformers trained from scratch. For other architectures, or if DIR contains a run that was started without a
+recipe, the default is paper.
+
+During training, the command shows steps, the remaining time, validations and fairseq's warnings; DIR/train.log contains
+the complete output. To plot curves, run etads-plot DIR. To view curves in a browser, give -- --tensorboard-logdir
+DIR/curves (pip install tensorboard), or -- --wandb-project NAME (pip install wandb). For summaries at each validation,
+give -- --validation-samples 3.
+
+The model is validated and saved every 1,000 steps and at the end of each epoch (-- --validate-interval-updates N: every
+N steps); the last and the best checkpoint are kept. Ctrl-C saves the current step. If the machine stops, at most ten
+minutes of training are lost (-- --save-interval-minutes N).
+"""
+DECIDED = {"--save-dir": "--out", "--arch": "--arch before --"}
+"""Options of fairseq-train that this command decides, and what to give instead."""
+WARMUP = 8000
+"""Warm-up steps of the paper's schedule, for 80,000 training steps or more."""
+
+
+class _TrainParser(Parser):
+    """A parser that leaves everything after ``--`` to fairseq-train."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        words = list(sys.argv[1:] if args is None else args)
+        end = words.index("--") if "--" in words else len(words)
+        parsed, rest = super().parse_known_args(words[:end], namespace)
+        parsed.fairseq = words[end + 1 :]
+        return parsed, rest
+
+
+def _build_parser() -> argparse.ArgumentParser:
+    parser = _TrainParser(
+        prog="etads-train",
+        usage="etads-train --text PATH --out DIR [options] [-- options of fairseq-train]",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add(
+        "--text",
+        metavar="PATH",
+        type=Path,
+        help="folder containing {train,valid,test}.{source,target} with one document or summary per line, or table of "
+        "pairs (.jsonl, .csv, .tsv, .parquet), which is converted to such a folder, DIR/text",
+    )
+    add("--out", metavar="DIR", type=Path, required=True, help="output folder for checkpoints/ and prepared/")
+    add(
+        "--prepared",
+        metavar="DIR",
+        type=Path,
+        help="folder of the prepared data, which several models can share (default: in --out); without --text, the "
+        "folder must already exist, as output of etads-prepare",
+    )
+    add(
+        "--recipe",
+        choices=NAMES,
+        help="small (minutes on two cores), base (an hour), large (a GPU), or paper (the settings of ETADS) (default: "
+        "chosen and printed according to the size of the data and the machine)",
+    )
+    add(
+        "--minutes",
+        metavar="N",
+        type=float,
+        help="train for at most N minutes; the recipe, except paper, adapts its number of steps and learning rate",
+    )
+    add(
+        "--long",
+        action="store_true",
+        help="for documents that are longer than the input of a model: first train an extractor, which picks the most "
+        "probable sentences of each document",
+    )
+    add("--words", metavar="N", type=int, help="with --long: maximum number of words to pick (default: 200)")
+    add(
+        "--no-content",
+        dest="content",
+        action="store_false",
+        help="do not train a content model. All recipes except paper train this model at the end, in a minute or two. "
+        "During decoding, it chooses among the hypotheses in the beam or, with --long, the sentences of summaries",
+    )
+    add("--arch", metavar="NAME", default="etads", help="architecture, as listed by etads-models (default: etads)")
+    add(
+        "--pointer",
+        choices=("none", "soft", "switch"),
+        help="mechanism for copying document words, including unknown words (default: soft; paper: as in the "
+        "architecture)",
+    )
+    add(
+        "--tokens",
+        choices=("bpe", "sentencepiece", "word"),
+        help="type of tokens (default: word; large and paper: bpe)",
+    )
+    add(
+        "--size",
+        metavar="N",
+        type=int,
+        help="number of BPE merges, SentencePiece pieces or words (default: according to the data; paper: 8000)",
+    )
+    add("--keep-case", action="store_true", help="preserve case instead of converting the text to lower case")
+    add(
+        "--text-words",
+        metavar="KIND",
+        help="rules for splitting text into words, as in etads-prepare --words (default: moses; ptb for the extractor "
+        "of --long)",
+    )
+    add("--split", metavar="A/B/C", help="proportions of the splits of a table (default: 90/5/5)")
+    for side in ("source", "target"):
+        add(f"--{side}-column", metavar="NAME", help=f"column of a table that contains the {side} text")
+    for side in ("source", "target"):
+        add(
+            f"--truncate-{side}",
+            metavar="N",
+            type=int,
+            help=f"maximum number of {side} tokens to read (default: according to the data; paper: "
+            f"{400 if side == 'source' else 100})",
+        )
+    add(
+        "--max-tokens",
+        metavar="N",
+        type=int,
+        help="maximum number of source tokens per batch (default: 4000; large: 16000; paper: 4096). The number of "
+        "pairs in a batch is a multiple of 8, unless it is smaller; to allow other numbers, give -- "
+        "--required-batch-size-multiple 1",
+    )
+    add(
+        "--max-update",
+        metavar="N",
+        type=int,
+        help="number of training steps (default: what the time allows; paper: 200000)",
+    )
+    add("--processes", metavar="N", type=int, help="train with N processes (default: one per GPU, or one)")
+    add("--cpu", action="store_true", help="do not use a GPU")
+    return parser
+
+
+@command(_build_parser)
+def main(args: argparse.Namespace) -> None:
+    """Run the command ``etads-train``."""
+    _check_options(args)
+    if args.cpu or "--cpu" in args.fairseq:
+        args.cpu = True
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # with --cpu alone, parts of fairseq still use GPUs
+    prepared = args.prepared = args.prepared or args.out / "prepared"
+    args.given = _list_given_options(args, "pointer", "max_tokens", "max_update", "truncate_source", "truncate_target")
+    recipe_choice.check_minutes(args)
+    _make_folder(args.out)
+    text = args.text
+    if text is not None and text.is_file():
+        print_message(f"reading {text} into {args.out / 'text'}")
+        run_command(
+            ["etads-corpus", "table", "--input", str(text), *_list_table_options(args), "--out", f"{args.out}/text"]
+        )
+        text = args.out / "text"
+    if args.long:
+        text = _shorten(args, text)
+    if text is None:
+        if not (prepared / "bin" / "complete").is_file():
+            raise InputError(
+                f"--prepared {prepared}: no prepared data there; make it with etads-prepare, or give --text"
+            )
+    else:
+        args.text = text
+        _prepare(args)
+    recipe = recipe_choice.choose_recipe(args)
+    for line in recipe.says if recipe else ():
+        print_message(line)
+    options = ["--arch", args.arch, *recipe.train, *args.given] if recipe else make_paper_options(args)
+    usual = os.environ.get("USUAL_MINUTES")
+    train(args.out, prepared, options, float(usual) if usual else None)
+    if recipe and args.content and not args.long and recipe_choice.can_have_content_model(prepared):
+        content = args.out / "content.npz"
+        print_message(f"content model, by which decoding chooses among the hypotheses of the beam: {content}")
+        reads = [prepared / "bin", args.out / "checkpoints" / "checkpoint_best.pt"]
+        Step(["etads-content", str(args.out), "--prepared", str(prepared)], [content], reads).run()
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    print_message(f"{sum(each.ru_utime + each.ru_stime for each in used):.0f} s of processor time")
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    """Reject options that contradict one another, have no effect, or would fail only after the data is prepared."""
+    numbers = (
+        "words",
+        "size",
+        "truncate_source",
+        "truncate_target",
+        "max_tokens",
+        "max_update",
+        "processes",
+        "minutes",
+    )
+    check_positive_options(**{name: getattr(args, name) for name in numbers})
+    if args.text is None and args.prepared is None:
+        raise InputError("--text is missing (or --prepared, with data that etads-prepare has made)")
+    for name in ("out", "prepared"):
+        if ":" in str(getattr(args, name) or ""):
+            raise InputError(f"--{name} {getattr(args, name)}: contains a colon, by which fairseq separates folders")
+    if args.words and not args.long:
+        raise InputError(
+            f"--words {args.words}: has no effect without --long; the rules for splitting words are set by --text-words"
+        )
+    table = _list_table_options(args)
+    if args.text is None:
+        if args.long:
+            raise InputError(
+                f"--long: needs --text, because --prepared {args.prepared} is used unchanged (docs/long.md has the "
+                "separate commands)"
+            )
+        ignored = {"--tokens": args.tokens, "--size": args.size, "--text-words": args.text_words}
+        without_effect = [f"{name} {value}" for name, value in ignored.items() if value is not None]
+        without_effect += [" ".join(table)] if table else []
+        without_effect += ["--keep-case"] if args.keep_case else []
+        if without_effect:
+            raise InputError(
+                f"{without_effect[0]}: has no effect without --text, because --prepared {args.prepared} is used "
+                "unchanged"
+            )
+    elif not args.text.exists():
+        raise InputError(f"--text {args.text}: no such file or folder")
+    elif table and args.text.is_dir():
+        raise InputError(f"{table[0]} {table[1]}: needs a table, and --text {args.text} is not one")
+    for name, instead in DECIDED.items():
+        if get_option(args.fairseq, name) is not None:
+            raise InputError(f"{name} after --: is decided by etads-train; give {instead}")
+
+
+def _make_folder(path: Path) -> None:
+    """Create the output folder, or report why it cannot be written to."""
+    if path.exists() and not path.is_dir():
+        raise InputError(f"--out {path}: is a file; name a folder")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--out {path}: cannot be made ({error.strerror})") from None
+    if not os.access(path, os.W_OK):
+        raise InputError(f"--out {path}: cannot be written to")
+
+
+def _list_table_options(args: argparse.Namespace) -> List[str]:
+    names = ("split", "source_column", "target_column")
+    given = {f"--{name.replace('_', '-')}": getattr(args, name) for name in names}
+    return [word for name, value in given.items() if value is not None for word in (name, value)]
+
+
+def _list_given_options(args: argparse.Namespace, *names: str) -> List[str]:
+    """Return the options of fairseq-train that the user has given: those in ``names``, and those after ``--``."""
+    named = {f"--{name.replace('_', '-')}": getattr(args, name) for name in names}
+    given = [str(word) for name, value in named.items() if value is not None for word in (name, value)]
+    given += ["--source-factors", FACTOR] if args.long else []  # the user's own --source-factors come later
+    given += ["--distributed-world-size", str(args.processes)] if args.processes else []
+    return [*given, *(["--cpu"] if args.cpu and "--cpu" not in args.fairseq else []), *args.fairseq]
+
+
+def _shorten(args: argparse.Namespace, text: Path) -> Path:
+    """Train an extractor and its content model, and return the folder with the shortened text."""
+    out = args.out / "shortened"
+    extractor = out / "extractor"
+    words = plan_shortening(text, args.arch, args.words, extractor, args.content)
+    print_message(f"sentence extractor: {extractor}")
+    options = ["--cpu"] if args.cpu else []
+    shorten_documents(text, out, words, text_words=args.text_words or "ptb", options=options)
+    if args.content:
+        content = extractor / "content.npz"
+        print_message(f"content model of the sentences to choose: {content}")
+        probabilities = [extractor / f"probabilities.sentences.{split}" for split in ("train", "valid")]
+        Step(["etads-content", str(extractor)], [content], [extractor / "prepared" / "bin", *probabilities]).run()
+    return out / "text"
+
+
+def _prepare(args: argparse.Namespace) -> None:
+    """Tokenise and binarise the text."""
+    chosen: List[str] = []
+    if args.recipe != "paper" and (args.text / "train.source").is_file():
+        chosen = recipe_choice.choose_prepare_options(args)
+    run_command(
+        [
+            *("etads-prepare", str(args.text), str(args.prepared), "--tokens", args.tokens or "bpe"),
+            *("--size", str(args.size or 8000), *chosen),
+            *(["--words", args.text_words] if args.text_words else []),
+            *(["--keep-case"] if args.keep_case else []),
+            *(["--factors", FACTOR] if args.long else []),
+        ]
+    )
+
+
+def make_paper_options(args: argparse.Namespace) -> List[str]:
+    """Return the options of fairseq-train for the recipe "paper", followed by the options that the user has given."""
+    steps = args.max_update or 200_000
+    warmup = min(WARMUP, -(-steps // 10))
+    if warmup < WARMUP and all(
+        get_option(args.fairseq, name) is None for name in ("--warmup-updates", "--lr-scheduler")
+    ):
+        print_message(f"--max-update {steps}: warming up for {warmup} steps instead of {WARMUP:,}")
+    return [
+        *("--arch", args.arch, *(["--pointer", args.pointer] if args.pointer else [])),
+        *("--optimizer", "adam", "--adam-betas", "(0.9, 0.998)", "--adam-eps", "1e-8", "--lr", "4.94e-4"),
+        *("--lr-scheduler", "inverse_sqrt", "--warmup-updates", str(warmup), "--clip-norm", "2"),
+        *("--max-tokens", str(args.max_tokens or 4096), "--max-update", str(steps)),
+        *_list_given_options(args, "truncate_source", "truncate_target"),
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

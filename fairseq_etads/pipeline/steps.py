@@ -1,0 +1,135 @@
+"""Steps: commands that run only if their outputs are missing, or were made by another command or from other files.
+
+python -m fairseq_etads.pipeline.steps --makes FILE ... [--reads PATH ...] [--keeps FILE] -- COMMAND ...
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence
+
+from ..platform.console import report_errors_in_one_line
+from ..platform.errors import InputError
+from ..platform.outputs import lock_output, make_temporary_output, write_text
+from ..text.checksums import compute_sha256
+from . import children
+
+RECORD = ".made.json"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command and the files that it makes, which are made again if the command or a file has changed.
+
+    Attributes:
+        command: words of the command.
+        makes: all output files.
+        reads: input files, and folders, which represent all files directly in them.
+        keeps: file in which to store what the command prints, which then also counts as an output.
+        record: file that records the command and the SHA-256 of all files (default: FILE.made.json, named after the
+            first output).
+    """
+
+    command: Sequence[str]
+    makes: Sequence[Path]
+    reads: Sequence[Path] = ()
+    keeps: Optional[Path] = None
+    record: Optional[Path] = None
+
+    def run(self) -> None:
+        """Run the command if its outputs must be made.
+
+        Raises:
+            InputError: another process runs the same step, or the command ended without one of its outputs.
+            SystemExit: the command failed, or a signal ended it.
+        """
+        makes = [*self.makes, *([self.keeps] if self.keeps else [])]
+        makes[0].parent.mkdir(parents=True, exist_ok=True)
+        record = self.record or Path(f"{makes[0]}{RECORD}")
+        # The lock has a name of its own, because the command locks the output itself.
+        with lock_output(Path(f"{makes[0]}.once"), "output") as held:
+            wanted = {"command": list(self.command), "reads": _compute_checksums(self._list_input_files(makes))}
+            if _are_outputs_current(makes, record, wanted):
+                return
+            record.unlink(missing_ok=True)
+            if self.keeps is None:
+                run_command(self.command, held)
+            else:
+                with make_temporary_output(self.keeps) as partial, open(partial, "wb") as file:
+                    run_command(self.command, held, stdout=file)
+            missing = [str(path) for path in makes if not path.is_file()]
+            if missing:
+                raise InputError(f"{self.command[0]} ended without making {missing[0]}")
+            write_text(record, json.dumps({**wanted, "makes": _compute_checksums(makes)}, indent=1) + "\n")
+
+    def _list_input_files(self, makes: Sequence[Path]) -> List[Path]:
+        """Return the input files without outputs, hidden files and incomplete files."""
+        found: List[Path] = []
+        for path in self.reads:
+            inside = sorted(path.iterdir()) if path.is_dir() else []
+            kept = [file for file in inside if file.is_file() and not file.name.startswith(".")]
+            found += [file for file in kept if file.suffix != ".partial" and not file.name.endswith(RECORD)] or [path]
+        outputs = {path.resolve() for path in makes}
+        return [path for path in found if path.resolve() not in outputs]
+
+
+def run_command(command: Sequence[str], held: Sequence[int] = (), **options: Any) -> None:
+    """Run a command.
+
+    Args:
+        held, options: as in :func:`~fairseq_etads.pipeline.children.start_child`.
+
+    Raises:
+        SystemExit: the command failed, or a signal ended it.
+    """
+    status = children.run_child(list(command), held, **options)
+    if status == 128 + signal.SIGINT:
+        print("== interrupted; the same command skips what is done", file=sys.stderr)
+    if status:
+        sys.exit(status)
+
+
+def _compute_checksums(files: Sequence[Path]) -> Dict[str, Optional[str]]:
+    """Compute the SHA-256 hash of each file, or None for missing files."""
+    return {str(path): compute_sha256(path) if path.is_file() else None for path in files}
+
+
+def _are_outputs_current(makes: Sequence[Path], path: Path, wanted: Dict[str, Any]) -> bool:
+    """Return whether all outputs match the record at ``path``, and the record matches the command and the inputs."""
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return (
+        isinstance(record, dict)
+        and record == {**wanted, "makes": _compute_checksums(makes)}
+        and all(record["makes"].values())
+    )
+
+
+def main() -> int:
+    """Run a step for a shell script, and print what the command has printed if --keeps is given."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--makes", metavar="FILE", type=Path, nargs="+", required=True, help="output files of the command")
+    add("--reads", metavar="PATH", type=Path, nargs="*", default=[], help="files and folders that the command reads")
+    add("--keeps", metavar="FILE", type=Path, help="file in which to store the text that the command prints")
+    add("--record", metavar="RECORD", type=Path, help="file that records the command and the checksums of its files")
+    add("command", metavar="COMMAND", nargs="+", help="command to run, given after --")
+    args = parser.parse_args()
+    children.watch_parent()
+    with report_errors_in_one_line(os.path.basename(args.command[0])):
+        Step(args.command, args.makes, args.reads, args.keeps, args.record).run()
+        if args.keeps:
+            with open(args.keeps, "rb") as file:
+                shutil.copyfileobj(file, sys.stdout.buffer)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
