@@ -81,7 +81,8 @@ def main():
         parser.exit(2, "gpu_check.sh: torch finds no GPU here\n")
     logging.disable(logging.INFO)
     report = {"gpu": torch.cuda.get_device_properties(0).name, "capability": torch.cuda.get_device_capability()}
-    report.update(torch=torch.__version__, fairseq_etads=fairseq_etads.__version__, milliseconds={})
+    report.update(torch=torch.__version__, fairseq_etads=fairseq_etads.__version__)
+    milliseconds = report["milliseconds"] = {}
     for name, (arch, options) in MODELS.items():
         for number_format, dtype in FORMATS.items():
             try:
@@ -89,7 +90,7 @@ def main():
             except RuntimeError as error:  # the memory is too small, or the GPU does not support the format
                 found = [str(error).splitlines()[0]] * 2
             for what, value in zip(("training step", "search"), found):
-                report["milliseconds"].setdefault(f"{what}, {number_format}", {})[name] = value
+                milliseconds.setdefault(f"{what}, {number_format}", {})[name] = value
     outcomes = Outcomes()
     status = pytest.main([str(TESTS / "gpu"), *args.pytest], plugins=[outcomes])
     report["tests"] = collections.Counter(outcome for outcome, _ in outcomes)
