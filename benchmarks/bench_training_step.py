@@ -11,9 +11,10 @@ fairseq's step with one document of 400 tokens took 1.77 s instead of 1.33 s, be
 memory. Times are CPU seconds on one thread, because other processes affect them less than wall-clock time; the report
 has medians over steps and ratios to the first system. Peak memory is the largest resident set of the process.
 
-A system may have options of fairseq-train after its name, for example to measure Muon:
+A system may have options of fairseq-train after its name. To measure Muon, and long documents:
 
     python benchmarks/bench_training_step.py --systems "etads,etads --optimizer muon" --lengths 400 --output muon.json
+    python benchmarks/bench_training_step.py --documents 1 --lengths 400,1024,2048,4096,8192 --output long.json
 """
 
 import time

@@ -15,9 +15,9 @@ import warnings
 from pathlib import Path
 
 RESULTS = Path(__file__).parent / "results"
-PACKAGES = ("fairseq-fixed", "ctranslate2", "numpy", "nltk", "sacremoses", "spacy")
+PACKAGES = ("fairseq", "ctranslate2", "numpy", "nltk", "sacremoses", "spacy")
 VARIABLES = ("OMP_", "ATEN_", "ONEDNN_", "MKL_", "FBGEMM_", "CT2_", "MALLOC_", "LD_PRELOAD")
-"""Packages, and beginnings of the names of environment variables, that affect the speed."""
+"""Beginnings of the names of packages and environment variables that affect the speed."""
 FLAGS = {"avx512f": "AVX-512", "avx512_vnni": "VNNI", "avx512_bf16": "BF16", "amx_tile": "AMX"}
 LOAD_AT_START = round(os.getloadavg()[0], 2)
 
@@ -126,7 +126,7 @@ def compare(values):
 
 def write_record(path, report, args):
     """Write the figures as JSON, with the machine and the conditions of the measurement."""
-    packages = {one.metadata["Name"]: one.version for one in importlib.metadata.distributions()}
+    packages = {str(one.metadata["Name"]): one.version for one in importlib.metadata.distributions()}
     conditions = {
         "script": f"benchmarks/{Path(sys.argv[0]).name}",
         "settings": {name: value for name, value in vars(args).items() if name not in ("output", "peer")},
@@ -134,7 +134,7 @@ def write_record(path, report, args):
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "load average": {"at the start": LOAD_AT_START, "at the end": round(os.getloadavg()[0], 2)},
         "python": platform.python_version(),
-        "packages": {name: packages[name] for name in PACKAGES if name in packages},
+        "packages": {name: version for name, version in packages.items() if name.startswith(PACKAGES)},
         "environment": {name: value for name, value in os.environ.items() if name.startswith(VARIABLES)},
     }
     content = {"machine": describe_machine(), **report, "measured": conditions}
