@@ -1,6 +1,5 @@
 """Language models, allowed words and required words with pointers and candidates: all use ids of the dictionary."""
 
-import argparse
 import logging
 import math
 
@@ -78,14 +77,6 @@ def test_a_language_model_scores_copied_words_as_unknown_ones(trick, tail):
     assert copied and changed, "nothing is shown"
 
 
-def test_a_language_model_of_weight_0_is_not_asked():
-    model = copying(0)
-    language_model = scripted_language_model(make_dictionary(mark=True))
-    language_model.decoder.table[:] = -math.inf
-    arguments = {"max_len_b": LONGEST, "lm_model": language_model, "lm_weight": 0.0}
-    assert SummaryGenerator([model], DICTIONARY, **arguments).generate(None, sample_of(model, DOCUMENTS))
-
-
 def test_a_language_model_with_other_words_is_refused():
     model = copying(0)
     other = make_dictionary(words=20)
@@ -134,32 +125,17 @@ def test_allowed_words_are_words_of_the_dictionary(trick):
     assert max(seen) >= V, "no copied word was shown to the function"
 
 
-def test_a_language_model_and_allowed_words_beside_models_of_others(documents):
-    from scripted import scripted_model
-
-    model, language_model = scripted_model(DICTIONARY), scripted_language_model(DICTIONARY)
-    strategy = search.PrefixConstrainedBeamSearch(DICTIONARY, lambda number, words: [EOS, *range(45, 52)])
-    generator = SummaryGenerator([model], DICTIONARY, 2, max_len_b=4, search_strategy=strategy, lm_model=language_model)
-    for row in generator.generate(None, sample_of_plain(documents)):
-        assert all(word in (EOS, *range(45, 52)) for word in row[0]["tokens"].tolist())
-
-
-def sample_of_plain(documents):
-    tokens = make_batch(documents)
-    return {"net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}}
-
-
-REQUIRED = [
-    ([[50]], [5, 6], 'cannot contain "rare6"'),
-    ([[UNK]], [5, 6], 'cannot contain "<unk>"'),
-    ([[EOS]], [5, 6], 'cannot contain "</s>"'),
-    ([[11]], [5, 6], 'cannot contain "w7"'),
-    ([[5, 6, 5], [6, 5, 6]], [5, 6], "must use 6 tokens, but a summary has at most 5"),
-]
-
-
-@pytest.mark.parametrize("phrases,document,message", REQUIRED)
-def test_words_that_no_summary_can_hold_are_refused(phrases, document, message):
+@pytest.mark.parametrize(
+    "phrases,message",
+    [
+        ([[50]], 'cannot contain "rare6"'),
+        ([[UNK]], 'cannot contain "<unk>"'),
+        ([[EOS]], 'cannot contain "</s>"'),
+        ([[11]], 'cannot contain "w7"'),
+        ([[5, 6, 5], [6, 5, 6]], "must use 6 tokens, but a summary has at most 5"),
+    ],
+)
+def test_words_that_no_summary_can_hold_are_refused(phrases, message):
     model = copying(0)
     strategy = search.LexicallyConstrainedBeamSearch(DICTIONARY, "ordered")
     generator = SummaryGenerator(
@@ -167,7 +143,7 @@ def test_words_that_no_summary_can_hold_are_refused(phrases, document, message):
     )
     constraints = pack_constraints([[], [torch.tensor(phrase) for phrase in phrases]])
     with pytest.raises(ValueError, match=f"--constraints: .*document 2 of the batch {message}"):
-        generator.generate(None, sample_of(model, [[5], document]), constraints=constraints)
+        generator.generate(None, sample_of(model, [[5], [5, 6]]), constraints=constraints)
 
 
 def test_required_words_are_used_however_wide_the_beam_and_short_the_summary():
@@ -219,9 +195,3 @@ def test_a_prefix_does_not_end_a_summary_of_exact_length():
     ):
         tokens = row[0]["tokens"].tolist()
         assert len(tokens) == 5 and tokens[: len(words)] == words and row[0]["score"].isfinite()
-
-
-def test_options_of_the_command_line_reach_these_searches():
-    args = argparse.Namespace(beam=4, max_len_b=6, constraints="unordered", replace_unk=None, print_alignment=None)
-    strategy = TASK.build_generator([copying(0)], args).search
-    assert isinstance(strategy, search.LexicallyConstrainedBeamSearch) and strategy.representation == "unordered"

@@ -10,6 +10,7 @@ import json
 import os
 import re
 
+import corpora
 import hypothesis.strategies as st
 import pytest
 from etads_preprocess import debian
@@ -23,7 +24,6 @@ from generated import (
     LINES,
     PAIRS,
     VALUE,
-    WORDS,
     check,
     corpus,
     damaged,
@@ -203,92 +203,60 @@ def test_parallel_text_is_paired_line_by_line_or_refused(tmp_path, records, data
 
 
 @many
-@given(records=LINES, data=st.data())
-def test_gigaword_is_lower_cased_and_masked_word_by_word(tmp_path, records, data):
-    names = [tmp_path / "train.article.txt", tmp_path / "train.title.txt"]
-    for side, path in enumerate(names):
-        path.write_text("".join(record[side] + "\n" for record in records), encoding="utf-8")
-    masked = [tuple(re.sub("[0-9]", "#", text.lower()) for text in record) for record in records]
-    masked = [tuple(" ".join("<unk>" if w == "unk" else w for w in text.split()) for text in r) for r in masked]
-    check(corpus(tmp_path, "gigaword", "--data", tmp_path, "--rare", "0"), pairs_of(masked))
-    content = data.draw(damaged(names[0].read_bytes()))
-    names[0].write_bytes(content)
-    found, report = corpus(tmp_path, "gigaword", "--data", tmp_path, "--rare", data.draw(st.sampled_from(["0", "2"])))
-    lines = content.split(b"\n")
-    fits = utf8(content) is not None and len(lines) - (lines[-1] == b"") == len(records)
-    assert report is None or fits
-    assert report is not None or str(names[0]) in found or str(names[1]) in found or "no document is left" in found
-
-
-@many
-@given(documents=st.lists(LINE, max_size=4), highlights=st.lists(LINE, max_size=3), data=st.data())
-def test_stories(tmp_path, documents, highlights, data):
-    url = data.draw(st.sampled_from(["http://x/1", "http://ü/\u2028x", "x" * 3000]))
-    stories, lists = tmp_path / "stories", tmp_path / "lists"
-    stories.mkdir(exist_ok=True)
-    lists.mkdir(exist_ok=True)
-    (lists / "all_test.txt").write_text(url + "\r\n\n", encoding="utf-8")
-    path = stories / f"{hashlib.sha1(url.encode()).hexdigest()}.story"
-    plain = [re.sub("@[a-z]+", "x", text) for text in (*documents, *highlights)]
-    documents, highlights = plain[: len(documents)], plain[len(documents) :]
-    text = "".join(f"{line}\n\n" for line in documents) + "".join(f"@highlight\n\n{line}\n\n" for line in highlights)
-    path.write_text(text, encoding="utf-8")
-    command = ["cnndm", "--stories", stories, "--urls", lists, "--expect", "any", "--no-sentences", "--no-full-stops"]
-    check(corpus(tmp_path, *command), pairs_of([("\n".join(documents), "\n".join(highlights))]))
-    content = data.draw(damaged(path.read_bytes()))
-    path.write_bytes(content)
-    found, report = corpus(tmp_path, *command)
-    if utf8(content) is None:
-        assert report is None and f"{path}, line " in found
-        found, report = corpus(tmp_path, *command, "--skip-bad")
-        assert report is None and "1 not UTF-8" in found
-    else:
-        assert report is not None or "no document is left" in found
-
-
-@many
-@given(documents=st.lists(LINE, min_size=1, max_size=4), headline=LINE, data=st.data())
-def test_sgml_of_duc(tmp_path, documents, headline, data):
-    for folder in ("docs/d30001t", "models"):
+@given(documents=st.lists(LINE, min_size=1, max_size=4), summary=LINE)
+def test_lines_of_published_formats_are_read_whole(tmp_path, documents, summary):
+    for folder in ("gigaword", "stories", "lists", "docs/d30001t", "models"):
         (tmp_path / folder).mkdir(parents=True, exist_ok=True)
-    path = tmp_path / "docs" / "d30001t" / "APW1.1"
-    plain = [re.sub("[<>&]|[A-Z]{2,}", "x", text) for text in (*documents, headline)]
-    body = "\n".join(f"<P>\n{line}\n</P>" for line in plain[:-1])
-    path.write_text(f"<DOC>\n<TEXT>\n{body}\n</TEXT>\n</DOC>\n", encoding="utf-8")
-    (tmp_path / "models" / "D30001.P.10.T.A.APW1.1").write_text(plain[-1], encoding="utf-8")
-    command = ["duc", "--docs", tmp_path / "docs", "--models", tmp_path / "models", "--references", "1"]
-    command += ["--no-sentences", "--keep-datelines"]
-    check(corpus(tmp_path, *command), pairs_of([("\n".join(plain[:-1]), plain[-1])]))
+    for name, content in (("article", " ".join(documents)), ("title", summary)):
+        (tmp_path / f"gigaword/train.{name}.txt").write_text(f"{content}\n", encoding="utf-8")
+    masked = [re.sub("[0-9]", "#", text.lower()) for text in (" ".join(documents), summary)]
+    masked = [" ".join("<unk>" if word == "unk" else word for word in text.split()) for text in masked]
+    check(corpus(tmp_path, "gigaword", "--data", tmp_path / "gigaword", "--rare", "0"), pairs_of([masked]))
+
+    *documents, summary = [re.sub("@[a-z]+|[<>&]|[A-Z]{2,}", "x", text) for text in (*documents, summary)]
+    expected = pairs_of([("\n".join(documents), summary)])
+    url = "http://ü/\u2028x"
+    (tmp_path / "lists/all_test.txt").write_text(url + "\r\n\n", encoding="utf-8")
+    story = "".join(f"{line}\n\n" for line in documents) + f"@highlight\n\n{summary}\n\n"
+    path = tmp_path / f"stories/{hashlib.sha1(url.encode()).hexdigest()}.story"
+    path.write_text(story, encoding="utf-8")
+    options = ["--expect", "any", "--no-sentences", "--no-full-stops"]
+    check(corpus(tmp_path, "cnndm", "--stories", path.parent, "--urls", tmp_path / "lists", *options), expected)
+
+    body = "\n".join(f"<P>\n{line}\n</P>" for line in documents)
+    sgml = f"<DOC>\n<TEXT>\n{body}\n</TEXT>\n</DOC>\n"
+    (tmp_path / "docs/d30001t/APW1.1").write_text(sgml, encoding="utf-8")
+    (tmp_path / "models/D30001.P.10.T.A.APW1.1").write_text(summary, encoding="utf-8")
+    options = ["--references", "1", "--no-sentences", "--keep-datelines"]
+    check(corpus(tmp_path, "duc", "--docs", tmp_path / "docs", "--models", tmp_path / "models", *options), expected)
+
+
+STORIES = ["--stories", "{}/cnn/stories", "{}/dailymail/stories", "--urls", "{}/url_lists", "--expect", "any"]
+CORPORA = {
+    "cnndm": (corpora.cnndm, "**/*.story", STORIES),
+    "gigaword": (corpora.gigaword, "**/*.txt*", ["--data", "{}"]),
+    "duc": (corpora.duc, "**/*[AN]?T1998*", ["--docs", "{}/docs", "--models", "{}/models", "--as-gigaword"]),
+    "sumpubmed": (corpora.sumpubmed, "**/*.txt", ["--data", "{}"]),
+    "scitldr": (corpora.scitldr, "*.jsonl", ["--data", "{}"]),
+    "squad": (corpora.squad, "*.json", ["--data", "{}"]),
+}
+
+
+@pytest.mark.parametrize("kind", CORPORA)
+@many
+@given(data=st.data())
+def test_damaged_files_of_corpora_are_named(kind, tmp_path_factory, data):
+    make, pattern, options = CORPORA[kind]
+    folder = make(tmp_path_factory.mktemp(kind) / "raw")
+    path = data.draw(st.sampled_from(sorted(folder.glob(pattern))))
     content = data.draw(damaged(path.read_bytes()))
     path.write_bytes(content)
-    found, report = corpus(tmp_path, *command, *data.draw(st.sampled_from([[], ["--as-gigaword"], ["--skip-bad"]])))
-    assert report is not None or str(path) in found or "no document is left" in found
-
-
-@many
-@given(words=st.lists(WORDS.map(lambda word: word[:9]), min_size=400, max_size=430), data=st.data())
-def test_folders_of_sumpubmed(tmp_path, words, data):
-    paths = []
-    for number in (1, 2, 3):
-        for kind, folder in (("text", "line_text"), ("abstract", "abstract")):
-            (tmp_path / folder).mkdir(exist_ok=True)
-            paths.append(tmp_path / folder / f"{kind}_{number}.txt")
-            summary = "BACKGROUND\n" + " ".join(words[:20]) + "\nRESULTS\nnone\n"
-            text = " ".join(words[:300]) + "\n" + " ".join(words[300:]) + "\n" if kind == "text" else summary
-            paths[-1].write_text(text, encoding="utf-8")
-    damage = data.draw(st.sampled_from(paths))
-    content = data.draw(damaged(damage.read_bytes()))
-    damage.write_bytes(content)
-    out = tmp_path / "text"
-    command = ["sumpubmed", "--data", tmp_path, "--out", out, "--jobs", "1", "--force", "--no-sentences"]
-    error = error_of("etads-corpus: ", main, *command)
-    if error:
-        assert f"_{damage.stem.split('_')[1]}.txt" in error or "no document is left" in error
-        return
-    assert utf8(content) is not None
-    expected = " <q> ".join([" ".join(words[:300]), " ".join(words[300:])])
-    made = [(out / f"{split}.source").read_text(encoding="utf-8") for split in ("train", "valid", "test")]
-    assert made.count(expected + "\n") >= 2
+    words = [word.format(folder) for word in options]
+    error = error_of("etads-corpus: ", main, kind, *words, "--out", folder.parent / "text", "--jobs", "1")
+    if error is None:
+        assert path.suffix == ".gz" or utf8(content) is not None, "bytes that are no text were taken for text"
+    else:
+        assert path.name.split("_")[-1] in error or "no document is left" in error  # of a pair, either is named
 
 
 # --- indexes, files of summaries, of settings and of words ---
