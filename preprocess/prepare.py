@@ -26,6 +26,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import copy_file, lock_output
 from fairseq_etads.text.checksums import Checksums, compute_sha256
 from fairseq_etads.text.json_files import SIDES, SPLITS, compute_checksum_and_line_count, read_json, write_json
+from fairseq_etads.text.shards import Shard
 from fairseq_etads.text.subwords import OPAQUE
 from fairseq_etads.text.words import SENTENCE_MARK, WORD_KINDS
 
@@ -34,7 +35,6 @@ from .encode import TO_SUBWORDS, TO_WORDS, encode_all_files, measure_tokens_per_
 from .factors import find_tag_files
 from .given_files import UserProvidedFiles
 from .processes import run_in_separate_process
-from .shards import Shard
 from .subwords import learn_bpe, learn_sentencepiece
 from .unknown_words import make_vocabulary_report, summarise_vocabulary
 from .word_shards import get_shard_folder, join_shards

@@ -16,8 +16,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import open_binary_output
 from fairseq_etads.text.checksums import Checksums
 from fairseq_etads.text.json_files import SIDES, read_json
-
-from .shards import Shard
+from fairseq_etads.text.shards import Shard
 
 
 def get_shard_folder(out: Path, shard: Shard) -> Path:

@@ -141,29 +141,6 @@ prepare_corpus() {
     supervise etads-prepare "$out/text" "$out/prepared" "${jobs[@]}" "${prepare[@]}"
 }
 
-# inference_options PREPARED: print the options with which fairseq processes new text like the prepared text, one word per line.
-inference_options() {
-    python - "$1" <<'PYTHON'
-import pathlib, sys
-folder, sys.argv[0] = pathlib.Path(sys.argv[1]), "etads-prepare"  # a command for which torch and fairseq are not imported
-from fairseq_etads.platform.console import report_errors_in_one_line
-from fairseq_etads.data.preparation import format_command_line, read_inference_preprocessing_options
-with report_errors_in_one_line("generate.sh"):
-    print("\n".join(format_command_line(read_inference_preprocessing_options(folder))))
-PYTHON
-}
-
-# prepared_of RUN: print the folder of prepared data that RUN was trained on.
-prepared_of() {
-    python -m fairseq_etads.jobs.run_record "$1"
-}
-
-# run_fairseq LOG [options of pipeline/fairseq_log.py] -- COMMAND...: run a fairseq command. Its output is written to LOG, and the
-# terminal shows progress, warnings and the reason for a failure.
-run_fairseq() {
-    supervise python -m fairseq_etads.pipeline.fairseq_log "$@"
-}
-
 # train_once RUN PREPARED [options of fairseq-train]: train and show progress; the full output is in RUN/train.log. If training
 # with these options and data has already finished, nothing is done.
 train_once() {

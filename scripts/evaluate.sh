@@ -3,7 +3,7 @@
 #
 #   scripts/evaluate.sh --summaries FILE --references FILE [--documents FILE] [options] [-- options of etads-rouge]
 #
-#   --summaries FILE   file written by scripts/generate.sh, with one summary per line; give the option several times to
+#   --summaries FILE   file written by etads-summarize, with one summary per line; give the option several times to
 #                      compare systems
 #   --references FILE  file containing one reference summary per line
 #   --documents FILE   file containing one document per line; also score the first N words of each document, and show

@@ -344,6 +344,7 @@ DECODING = {
     "lenpen": "--lenpen 3",
     "length_penalty_type": "--length-penalty-type wu",
     "length_penalty_beta": "--length-penalty-type wu --lenpen 2 :: --length-penalty-beta 1",
+    "unnormalized": "--unnormalized",
     "coverage_penalty": "--coverage-penalty 9",
     "coverage_penalty_type": "--coverage-penalty 9 :: --coverage-penalty-type wu",
     "stepwise_coverage_penalty": "--coverage-penalty 9 :: --stepwise-coverage-penalty",
@@ -374,7 +375,18 @@ ENTRIES["etads-summarize"] = entries(
     max_tokens="--max-tokens 0 !! --max-tokens 0",
     read_ahead="--read-ahead 0 !! --read-ahead 0",
     quiet="=debian in/packages --lines --device cpu :: --quiet",
+    split="--split test !! --split test: FOLDER",
+    checkpoint="--checkpoint last !! --checkpoint last: FOLDER",
+    prepared="--prepared in !! --prepared in: FOLDER",
+    content="--content in !! --content in: FOLDER",
+    extractor="--extractor in !! --extractor in: FOLDER",
+    shortlist_file="--shortlist-file in/none !! --shortlist-file in/none: FOLDER",
+    selection="--selection in !! --selection in: needs --split",
+    shard="--output out.txt :: --shard 1/2",
     **DECODING,
+)
+ENTRIES["etads-summarize"].update(
+    tested("unit/summarizer/test_trained_runs.py", "--restart", "--selection-threshold", "--selection-factor")
 )
 INPUTS["packages"] = """\
 Vim is an almost compatible version of the UNIX editor Vi. Many new features have been added.
@@ -490,7 +502,6 @@ for _command, _file, _options in (
     ("etads-results", "unit/commands/test_results_command.py", "corpus claims page check bootstrap"),
 ):
     ENTRIES.setdefault(_command, {}).update(tested(_file, *(f"--{name}" for name in _options.split())))
-ENTRIES["etads-extract"].update(tested("unit/commands/test_content_command.py", "--hypotheses"))
 ENTRIES["etads-content"] = {
     **entries(
         "in",

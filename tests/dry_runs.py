@@ -48,13 +48,10 @@ case $name in
     etads-select) touched=("$1"/probabilities.sentences.{train,valid,test}) ;;
     python)
         case $* in
-            *pipeline.fairseq_log* | *fairseq_summaries.py* | *pipeline.steps*)
+            *pipeline.steps*)
                 while [ "$1" != -- ]; do shift; done
                 exec "${@:2}" ;;
             *pipeline.training*) touched=("$3"/checkpoints/checkpoint_{best,last}.pt) ;;
-            *run_record*) printf '%s\n' "${!#}/prepared" ;;
-            *text.input_records*) touched=("${!#}/documents" "${!#}/names") ;;
-            -*/prepared) printf '%s\n' --tokenizer etads ;;
         esac ;;
     fairseq-train)
         while [ "$1" != --save-dir ]; do shift; done
@@ -64,8 +61,7 @@ esac
 """
 """A command that records its arguments, and makes empty files where scripts expect its results.
 
-As ``python`` it runs the command of a step, which records its own arguments, and prints the information about prepared
-data that generate.sh asks for.
+As ``python`` it runs the command of a step, which records its own arguments.
 """
 
 _UNSUPERVISED = r"""#!/bin/bash

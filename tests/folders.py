@@ -14,7 +14,8 @@ from omegaconf import OmegaConf
 
 from fairseq_etads.models import rnn
 from fairseq_etads.search.call_options import DEFAULTS
-from fairseq_etads.summarizer.folder.export import ExportSource, export_folder
+from fairseq_etads.summarizer.folder.export import export_folder
+from fairseq_etads.summarizer.folder.run_files import RunFiles
 from fairseq_etads.systems.abs import options as nnlm_options
 from fairseq_etads.systems.convs2s import options as convs2s_options
 from fairseq_etads.vocabulary.dictionary import count_known_words
@@ -85,7 +86,7 @@ def make_folder(path, dtype="fp32", text=TEXT, decoding=DECODING, extra_files=No
     """Make a model folder of an untrained model; returns the folder and the model."""
     logging.getLogger("fairseq_etads.training.task").setLevel(logging.WARNING)
     model = make_run(path / "run", **run)
-    source = ExportSource(
+    source = RunFiles(
         path / "run" / "checkpoints" / "checkpoint_best.pt", path / "run" / "prepared" / "bin", text, extra_files or {}
     )
     export_folder(source, path / "model", decoding, dtype, lambda exported: "# A card\n")

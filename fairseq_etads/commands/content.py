@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..jobs.run_record import find_prepared_folder
+from ..data.run_record import find_prepared_folder
 from ..jobs.runs import silence_info_logs
 from ..platform.console import Parser, check_positive_options, command
 from ..search.content.features import DOCUMENTS
@@ -22,10 +22,10 @@ def _build_parser() -> argparse.ArgumentParser:
         epilog="""\
 examples:
   etads-content runs/mine
-  scripts/generate.sh --run runs/mine --output summaries.txt --content runs/mine
+  etads-summarize runs/mine --split test --output summaries.txt
   etads-content runs/long/extractor
   etads-extract runs/long/extractor/prepared extract.txt --by content --selection runs/long/extractor
-  scripts/generate.sh --run runs/long --output summaries.txt --content runs/long/extractor
+  etads-summarize runs/long --split test --output summaries.txt --content runs/long/extractor
 
   See docs/decoding.md and docs/long.md for descriptions of the model.""",
     )

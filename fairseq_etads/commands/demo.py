@@ -13,7 +13,8 @@ from typing import Any, Callable
 from ..platform.console import Parser, add_device_option, command, limit_matrix_kernel_caches
 from ..platform.errors import InputError
 from ..platform.optional_dependencies import format_install_command
-from ..summarizer.folder.config import EXTRACTOR, FolderConfig, add_folder_argument, read_config
+from ..summarizer.folder.config import add_folder_argument, read_config
+from ..summarizer.folder.run_files import is_run
 
 LOOPBACK = "127.0.0.1"
 PORT = 8000
@@ -58,8 +59,8 @@ def _build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _check_options(args: argparse.Namespace) -> FolderConfig:
-    """Check the options, and return the configuration of the model folder.
+def _check_options(args: argparse.Namespace) -> None:
+    """Check the options and, if FOLDER is a model folder, its configuration.
 
     Raises:
         InputError: an option is invalid, the folder is not a model folder, or a required web library is not installed.
@@ -71,13 +72,13 @@ def _check_options(args: argparse.Namespace) -> FolderConfig:
         )
     if not 0 <= args.port <= 65535:
         raise InputError(f"--port {args.port}: choose 1 to 65535, or 0 for any free port")
-    config = read_config(args.folder)
+    if not is_run(args.folder):
+        read_config(args.folder)
     try:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
         raise InputError(f"{error.name} is missing: {format_install_command('demo')}") from None
-    return config
 
 
 def _open_socket(port: int) -> socket.socket:
@@ -134,16 +135,16 @@ def _run_in_thread(work: Callable[[], Any]) -> Any:
 @command(_build_parser)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-demo``."""
-    config = _check_options(args)
+    _check_options(args)
     with _open_socket(args.port) as listener:
-        print(f"== loading {args.folder}: {config.architecture}", flush=True)
+        print(f"== loading {args.folder}", flush=True)
         # Do not load the model in the main thread, because the main thread's OpenMP threads would then stay alive.
         # Together with the worker's OpenMP threads, there would be more threads than cores, and generating a summary
         # would take up to twice as long.
         summarizer = _run_in_thread(lambda: _load_summarizer(args))
         url = f"http://{LOOPBACK}:{listener.getsockname()[1]}/"
-        reads = f"reads the first {config.task['truncate_source']:,} tokens of each document"
-        if (args.folder / EXTRACTOR).is_dir():
+        reads = f"reads the first {summarizer.config.task['truncate_source']:,} tokens of each document"
+        if summarizer.picks_sentences:
             reads = "reads the most probable sentences of documents of any length"
         print(f"== loaded on {summarizer.device}; {reads}", flush=True)
         print(f"== the page, for this computer only: {url} (press Ctrl-C to stop)", flush=True)

@@ -13,6 +13,7 @@ from ..platform.errors import InputError
 from ..platform.outputs import PARTIAL, check_output_paths, lock_output, open_output
 from ..search import call_options
 from ..summarizer.folder.config import add_folder_argument, read_config
+from ..summarizer.folder.run_files import is_run
 from ..text.files import ESCAPE_INVALID, STANDARD_INPUT
 from ..text.input_records import (
     InputDocument,
@@ -209,8 +210,8 @@ def _write_explanation_page(path: str, text: str) -> None:
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-explain``."""
     _check_options(args)
-    config = read_config(args.folder)
-    call_options.make_call_settings(config.decoding, call_options.get_given_options(args))
+    if not is_run(args.folder):  # the options of a run are checked when it is loaded
+        call_options.make_call_settings(read_config(args.folder).decoding, call_options.get_given_options(args))
     kind, documents = _read_input(args)
 
     def print_warning(text: str) -> None:

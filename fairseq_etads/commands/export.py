@@ -5,13 +5,10 @@ import json
 import logging
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, Optional
+from typing import Any, Dict, Optional
 
-from ..data.preparation import read_inference_preprocessing_options
-from ..jobs.recipe_choice import read_decoding_options
-from ..jobs.run_record import RunRecord, find_prepared_folder
+from ..data.run_record import RunRecord
 from ..platform.console import Parser, command
-from ..platform.errors import InputError
 from ..search import call_options
 from ..search.content.model import FILE as CONTENT
 from ..summarizer.folder.config import DTYPES, SHORTLIST
@@ -21,6 +18,7 @@ from ..summarizer.folder.model_card import (
     make_model_card,
     read_scores,
 )
+from ..summarizer.folder.run_files import RunFiles, find_run_files
 from ..text.picking import FILE as PICKING
 from ..text.picking import SentencePickingSettings
 
@@ -52,8 +50,7 @@ def _build_parser() -> argparse.ArgumentParser:
     add(
         "--checkpoint",
         metavar="FILE",
-        type=Path,
-        help="checkpoint to export (default: RUN/checkpoints/checkpoint_best.pt, or checkpoint_last.pt)",
+        help="checkpoint to export: a file, best or last (default: the best one, or else the last one)",
     )
     add(
         "--prepared",
@@ -109,105 +106,6 @@ def _build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _find_checkpoint(args: argparse.Namespace) -> Path:
-    if args.checkpoint is not None:
-        if not args.checkpoint.is_file():
-            raise InputError(f"--checkpoint {args.checkpoint}: no such file")
-        return Path(args.checkpoint)
-    if not args.run.is_dir():
-        raise InputError(
-            f"RUN {args.run}: no such folder; name the output folder of etads-train or scripts/quickstart.sh"
-        )
-    found = _find_best_checkpoint(args.run)
-    if found is None:
-        raise InputError(f"RUN {args.run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt; give --checkpoint")
-    return found
-
-
-def _find_best_checkpoint(run: Path) -> Optional[Path]:
-    """Return the path of the best checkpoint of a run or, if it does not exist, of the last checkpoint."""
-    paths = (run / "checkpoints" / f"checkpoint_{name}.pt" for name in ("best", "last"))
-    return next(filter(Path.is_file, paths), None)
-
-
-def _find_extractor_run(args: argparse.Namespace, prepared: Path) -> Optional[Path]:
-    """Return the run folder of the extractor, or None if there is no extractor.
-
-    This is the folder specified with --extractor or, by default, the run that was used to shorten the training text.
-    """
-    if args.extractor is not None:
-        return None if args.extractor == "none" else Path(args.extractor)
-    for folder in dict.fromkeys((args.run, prepared.parent)):
-        for path in (folder / "shortened" / "extractor", folder / "extractor"):
-            if (path / PICKING).is_file():
-                return path
-    return None
-
-
-def _read_sentence_picking_settings(run: Path) -> SentencePickingSettings:
-    """Read picking.json of an extractor. Raises InputError if the extractor was not used to shorten documents."""
-    return SentencePickingSettings.read(
-        run / PICKING, "name a run that etads-shorten has used to shorten the documents"
-    )
-
-
-def _find_content_model(args: argparse.Namespace, extractor: Optional[Path]) -> Optional[Path]:
-    """Return the path of the content model, or None if there is no content model.
-
-    The file is in the run folder specified with --content. By default, it is searched for in the extractor's run folder
-    and in RUN.
-
-    Raises:
-        InputError: the file does not exist, or the content model requires an extractor but there is none.
-    """
-    if args.content == "none":
-        return None
-    if args.content is None:
-        runs = [run for run in (extractor, args.run) if run is not None]
-        path = next((run / CONTENT for run in runs if (run / CONTENT).is_file()), None)
-        if path is None:
-            return None
-    else:
-        path = Path(args.content) / CONTENT
-    if not path.is_file():
-        raise InputError(f"--content {args.content}: it has no {CONTENT}; create it with etads-content")
-    if extractor is None and _needs_extractor_probabilities(path):
-        raise InputError(
-            f"{path}: this content model needs the extractor with which it was trained: name its run with --extractor, "
-            "or leave the content model out with --content none"
-        )
-    return path
-
-
-def _needs_extractor_probabilities(content: Path) -> bool:
-    """Return whether a content model requires the probabilities of an extractor.
-
-    Raises InputError if the file is damaged.
-    """
-    from ..search.content.model import ContentModel
-
-    return ContentModel.load(content, f"create it with etads-content {content.parent}").of_extractor
-
-
-def _collect_extractor_files(run: Path, content: Optional[Path], make: Callable[..., Any]) -> Any:
-    """Collect the files to include in the extractor's folder.
-
-    Args:
-        run: path of the run folder of the extractor.
-        content: path of the content model, or None.
-        make: the class :class:`~fairseq_etads.summarizer.folder.export.ExportSource`. The caller passes this class so
-            that this function does not have to import it.
-
-    Raises:
-        InputError: the run contains no checkpoint or no prepared data.
-    """
-    checkpoint, prepared = _find_best_checkpoint(run), find_prepared_folder(run, None)
-    if checkpoint is None:
-        raise InputError(f"--extractor {run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt in it")
-    extra = {PICKING: run / PICKING, **({} if content is None else {CONTENT: content})}
-    return make(checkpoint, prepared / "bin", read_inference_preprocessing_options(prepared), extra)
-
-
 def _read_report(path: Path) -> Dict[str, Any]:
     """Read a report.json, which only the model card requires. If the file cannot be read, the result is empty."""
     try:
@@ -218,7 +116,7 @@ def _read_report(path: Path) -> Dict[str, Any]:
 
 
 def _collect_model_card_fields(
-    args: argparse.Namespace, prepared: Path, extractor: Optional[Path], content: Optional[Path]
+    args: argparse.Namespace, source: RunFiles, extractor: Optional[SentencePickingSettings]
 ) -> ModelCardMetadata:
     record = RunRecord.read(args.run)
     scores = args.scores or args.run / "rouge.json"
@@ -229,19 +127,10 @@ def _collect_model_card_fields(
         command=" ".join(record.command) if record is not None else "",
         scores=read_scores(scores) if args.scores or scores.is_file() else None,
         text_report=_read_report(args.run / "text" / "report.json"),
-        prepared_report=_read_report(prepared / "report.json"),
-        picked_words=0 if extractor is None else _read_sentence_picking_settings(extractor).words,
-        has_content=content is not None,
+        prepared_report=_read_report(source.data.parent / "report.json"),
+        picked_words=0 if extractor is None else extractor.words,
+        has_content=source.content is not None,
     )
-
-
-def _get_longest_training_summary(report: Dict[str, Any]) -> Optional[int]:
-    """Return the number of tokens in the longest training summary, or None if it is not in the report."""
-    try:
-        longest = report["lengths"]["train.target"]["max tokens"]
-    except (KeyError, TypeError):
-        return None
-    return longest if type(longest) is int and longest > 0 else None
 
 
 @command(_build_parser)
@@ -249,55 +138,39 @@ def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-export``."""
     given = {name: value for name, value in vars(args).items() if name != "shortlist"}
     decoding = call_options.get_given_options(argparse.Namespace(**given))
-    prepared = find_prepared_folder(args.run, args.prepared)
-    checkpoint = _find_checkpoint(args)
-    extractor_run = _find_extractor_run(args, prepared)
-    content = _find_content_model(args, extractor_run)
-    of_extractor = content is not None and _needs_extractor_probabilities(content)
-    chooses = {} if content is None else {"choose": "content" if of_extractor else "hypothesis"}
+    source = find_run_files(args.run, args.checkpoint, args.prepared, args.extractor, args.content)
+    extractor = None
+    if source.extractor is not None:
+        advice = "name a run that etads-shorten has used to shorten the documents"
+        extractor = SentencePickingSettings.read(source.extractor.extra_files[PICKING], advice)
+    of_extractor = source.content is not None and CONTENT not in source.extra_files
+    chooses = {} if source.content is None else {"choose": "content" if of_extractor else "hypothesis"}
     call_options.make_call_settings({**call_options.DEFAULTS, **chooses}, decoding)
-    info = _collect_model_card_fields(args, prepared, extractor_run, content)
-    text_options = read_inference_preprocessing_options(prepared)
-    idf = prepared / "factors" / "idf.txt"
+    info = _collect_model_card_fields(args, source, extractor)
+    if args.shortlist is not None:
+        source = source._replace(extra_files={**source.extra_files, SHORTLIST: args.shortlist})
+        decoding["shortlist"] = True
     logging.getLogger("fairseq_etads").setLevel(
         logging.WARNING
     )  # importing fairseq causes all loggers to show INFO messages
-    from ..summarizer.folder.export import ExportedModel, ExportSource, export_folder
+    from ..summarizer.folder.export import ExportedModel, export_folder
 
     def write_card(made: ExportedModel) -> str:
         source, target = made.task.source_dictionary, made.task.target_dictionary
         words = {"source": source.known_words, "target": target.known_words}
         return make_model_card(made.config, made.parameters, words, info)
 
-    extra = {"idf.txt": idf} if idf.is_file() else {}
-    if args.shortlist is not None:
-        extra[SHORTLIST] = args.shortlist
-        decoding["shortlist"] = True
-    if content is not None and not of_extractor:
-        extra[CONTENT] = content
-    extractor = (
-        None
-        if extractor_run is None
-        else _collect_extractor_files(extractor_run, content if of_extractor else None, ExportSource)
-    )
-    documents = prepared / "tokens" / "train.source"
-    has_documents = documents.is_file()
-    source = ExportSource(
-        checkpoint, prepared / "bin", text_options, extra, extractor, documents if has_documents else None
-    )
-    by_recipe = {
-        name: value for name, value in read_decoding_options(args.run).items() if name not in ("min_len", "max_len")
-    }
-    longest = _get_longest_training_summary(info.prepared_report)
-    exported = export_folder(source, args.folder, {**by_recipe, **decoding}, args.dtype, write_card, longest)
+    exported = export_folder(source, args.folder, decoding, args.dtype, write_card)
     size = sum(path.stat().st_size for path in args.folder.rglob("*"))
     print(f"{args.folder}: {exported.config.architecture}, {exported.parameters:,} parameters, {size / 1e6:.1f} MB")
-    if extractor_run is not None and args.extractor is None:
-        print(f"including the extractor of this run, {extractor_run}, so the model accepts documents of any length")
+    if source.extractor is not None and args.extractor is None:
+        print(
+            f"including the extractor of this run, {source.extractor.run}, so the model accepts documents of any length"
+        )
     choice = exported.config.decoding.get("choose", "none")
     if choice != "none":
         what = "the sentences of summaries" if choice == "content" else "among the hypotheses in the beam"
-        print(f"with the content model {content}, which chooses {what}; --choose none turns it off")
+        print(f"with the content model {source.content}, which chooses {what}; --choose none turns it off")
     chosen = {name: value for name, value in exported.config.decoding.items() if name not in decoding}
     by_texts = {
         name: value

@@ -30,8 +30,8 @@ methods:
   labels     the sentences labelled by etads-labels --kind extract, f1 or match
   selector   the most probable sentences according to etads-select (--arch sentence_extractor); with --threshold, all
              sentences above the threshold, but at least --at-least and at most --sentences
-  content    the sentences with the highest expected ROUGE according to a content model trained by etads-content; with
-             --hypotheses, sentences written by a summariser are also candidates
+  content    the sentences with the highest expected ROUGE according to a content model trained by etads-content;
+             etads-summarize also lets it choose sentences that a summariser has written
   tagger     the sentences with the highest mean word probability according to etads-select (--arch word_tagger)
   phrases    all words with a probability above --threshold
 
@@ -72,13 +72,6 @@ examples:
         "with --by content, the default is 1.15 times the mean length of the training summaries",
     )
     add(
-        "--hypotheses",
-        metavar="FILE",
-        type=Path,
-        help="output of fairseq-generate --nbest for the same documents, or the log of scripts/generate.sh. With --by "
-        "content, the sentences in these hypotheses become candidates in addition to the sentences of the documents",
-    )
-    add(
         "--threshold",
         metavar="P",
         type=float,
@@ -116,7 +109,6 @@ def _check_options(args: argparse.Namespace) -> None:
         ("sentences", args.by not in ("oracle", "labels", "phrases", "content")),
         ("at_least", args.by == "selector"),
         ("words", args.by in ("selector", "tagger", "content")),
-        ("hypotheses", args.by == "content"),
     ):
         value = getattr(args, option)
         if value is not None and not has_effect:
@@ -136,8 +128,10 @@ def main(args: argparse.Namespace) -> None:
     _check_options(args)
     if args.truncate_source is None and args.by != "content":
         args.truncate_source = 400
-    check_output_paths({"OUTPUT": args.output}, {})
     folder = get_binarised_folder(args.data)
+    inputs = {"DATA": folder, "--selection": args.selection, "--labels": args.labels}
+    files = {name: list(path.iterdir()) for name, path in inputs.items() if path is not None and path.is_dir()}
+    check_output_paths({"OUTPUT": args.output}, files)
     from ..jobs.extract import write_extracts
 
     silence_info_logs()

@@ -24,7 +24,7 @@ def _build_parser() -> argparse.ArgumentParser:
 examples:
   etads-shortlist runs/mine/prepared                              write runs/mine/prepared/bin/shortlist.safetensors
   etads-shortlist runs/mine/prepared --frequent 2000 --out lists/wide.safetensors
-  scripts/generate.sh --run runs/mine --output summaries.txt --shortlist runs/mine/prepared/bin/shortlist.safetensors
+  etads-summarize runs/mine --split test --shortlist-file runs/mine/prepared/bin/shortlist.safetensors
   etads-export runs/mine model --shortlist runs/mine/prepared/bin/shortlist.safetensors
 
   At the end, the command reports how many words the shortlist for a validation document contains on average, and what

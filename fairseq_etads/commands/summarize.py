@@ -1,14 +1,15 @@
-"""The command ``etads-summarize``: summarise new documents with a model folder."""
+"""The command ``etads-summarize``: summarise new documents or a prepared split with a trained model."""
 
 import argparse
 import contextlib
+import itertools
 import json
 import logging
 import sys
 import time
 from collections import Counter, deque
 from pathlib import Path
-from typing import Any, Deque, Dict, Iterator
+from typing import Any, Deque, Dict, Iterator, List, Optional
 
 from ..platform.console import (
     Parser,
@@ -22,6 +23,7 @@ from ..platform.errors import InputError
 from ..platform.outputs import check_output_paths, open_binary_output
 from ..search import call_options
 from ..summarizer.folder.config import CONFIG, WEIGHTS, add_folder_argument, read_config
+from ..summarizer.folder.run_files import find_run_files, is_run
 from ..summarizer.surprisal import UNUSUAL
 from ..text.checksums import NAME as CHECKSUMS
 from ..text.checksums import compute_sha256
@@ -34,6 +36,16 @@ from ..text.input_records import (
     read_documents,
 )
 from ..text.resumable_output import ResumableWriter
+from ..text.shards import (
+    Shard,
+    find_launched_shard,
+    find_local_rank,
+    format_shard_header,
+    format_shard_line,
+    get_shard_path,
+    is_shard_complete,
+    join_shards,
+)
 
 EXAMPLES = """\
 examples:
@@ -43,6 +55,12 @@ examples:
   etads-summarize model articles/ --output summaries.jsonl      every file in the folder is a document; write JSON Lines
   etads-summarize model articles.csv --source-column body --output summaries.txt
   etads-summarize model --beam 8 --min-len 20 < documents.txt
+  etads-summarize runs/mine --split test --output summaries.txt       summarise a split of the data of a training run
+  etads-summarize runs/mine articles.jsonl --output out.jsonl --shard 2/4    the second of four processes
+
+Several processes or machines can share the work: start each of them with a different --shard (1/4, 2/4, ...) and with
+otherwise identical options; torchrun and srun set --shard. Each process writes its shard to OUTPUT.shards/, and the
+process that completes the last shard writes OUTPUT. OUTPUT.shards can then be deleted.
 
 Each JSON line contains "document" (the record's id, the line's number or the file's name; with several inputs, numbers
 follow the name of the input, as in FILE:1), "summary", "score", "copied" (words that the model copied, with their
@@ -60,7 +78,7 @@ PROBLEMS_SHOWN = 10
 def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-summarize",
-        description="Summarise new documents with a model folder created by etads-export.",
+        description="Summarise new documents, or a split of the prepared data, with a trained model.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -70,16 +88,26 @@ def _build_parser() -> argparse.ArgumentParser:
         "files",
         metavar="FILE",
         nargs="*",
-        default=[STANDARD_INPUT],
         help="files or folders containing documents, optionally compressed; - reads standard input (default)",
     )
     add_input_format_options(parser)
+    _add_run_options(parser)
     add("--output", metavar="FILE", help="output file for the summaries (default: standard output)")
     add(
         "--output-format",
         choices=("text", "jsonl"),
         help="output format: text (one summary per line, in the order of the documents) or jsonl (default: jsonl if "
         "FILE ends in .jsonl, otherwise text)",
+    )
+    add(
+        "--shard",
+        metavar="I/N",
+        help="summarise only the I-th of N shards, and join all shards once they are complete",
+    )
+    add(
+        "--restart",
+        action="store_true",
+        help="start again if an interrupted run with other options has left an incomplete OUTPUT (default: refuse)",
     )
     add_device_option(add)
     add_max_tokens_option(add)
@@ -96,12 +124,61 @@ def _build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_run_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that apply only to training runs."""
+    add = parser.add_argument_group("for a training run (output folder of scripts/train.sh)").add_argument
+    add("--split", choices=("train", "valid", "test"), help="summarise this split of the prepared data instead of FILE")
+    add(
+        "--checkpoint",
+        metavar="FILE",
+        help="checkpoint: a file, best or last (default: best, or else last)",
+    )
+    add("--prepared", metavar="DIR", type=Path, help="folder of the prepared data (default: that used for training)")
+    add(
+        "--content",
+        metavar="DIR",
+        help="run folder with a content model, created by etads-content (default: that of RUN or of its extractor, if "
+        "any; none: no content model)",
+    )
+    add("--extractor", metavar="DIR", help="run folder of the sentence extractor (default: that of RUN, if any)")
+    add("--shortlist-file", metavar="FILE", type=Path, help="shortlist created by etads-shortlist")
+    add(
+        "--selection",
+        metavar="DIR",
+        type=Path,
+        help="with --split: folder with the word probabilities from etads-select, which restrict copying with "
+        "--pointer soft to probable words (Gehrmann et al. 2018)",
+    )
+    add(
+        "--selection-threshold",
+        metavar="X",
+        type=float,
+        default=0.15,
+        help="copy only words with a probability above X according to --selection (default: %(default)s)",
+    )
+    add(
+        "--selection-factor",
+        metavar="X",
+        type=float,
+        default=2.0,
+        help="multiply the probability of copying the selected words by X (default: %(default)s)",
+    )
+
+
 def _collect_output_settings(args: argparse.Namespace, kind: str, output_format: str) -> Dict[str, Any]:
     """Return all settings that affect the output, except for the documents."""
-    listed = args.folder / CHECKSUMS if (args.folder / CHECKSUMS).is_file() else args.folder / CONFIG
-    size = (args.folder / WEIGHTS).stat().st_size if (args.folder / WEIGHTS).is_file() else 0
+    if args.run is not None:
+        model = args.run.compute_fingerprint()
+        selection = {
+            name: str(getattr(args, name)) for name in ("selection", "selection_threshold", "selection_factor")
+        }
+    else:
+        # SHA256SUMS contains the checksum of the weights.
+        listed = [CHECKSUMS] if (args.folder / CHECKSUMS).is_file() else [CONFIG, WEIGHTS]
+        model, selection = " ".join(compute_sha256(args.folder / name) for name in listed), {}
     return {
-        "model": f"{compute_sha256(listed)} {size}",
+        "model": model,
+        **(selection if args.selection else {}),
         "--input-format": kind,
         "--source-column": args.source_column,
         "--output-format": output_format,
@@ -204,35 +281,82 @@ def _choose_output_format(args: argparse.Namespace) -> str:
     return str(args.output_format or ("jsonl" if Path(args.output or "").suffix == ".jsonl" else "text"))
 
 
-def _stream_summaries(args: argparse.Namespace, summarizer: Any, documents: Iterator[InputDocument]) -> Iterator[Any]:
-    """Yield each document together with its summary, in document order."""
-    waiting: Deque[InputDocument] = deque()
+class _Documents:
+    """The documents to summarise: those in the input files, or those in a split, which needs the loaded model.
 
-    def texts() -> Iterator[str]:
-        for document in documents:
-            waiting.append(document)
-            yield document.text
+    Args:
+        args: parsed command-line arguments.
+        kind: format of the input files.
+    """
 
-    options = {"max_tokens": args.max_tokens, "read_ahead": args.read_ahead, "errors": "keep"}
-    for summary in summarizer.stream(texts(), **options, **call_options.get_given_options(args)):
-        yield waiting.popleft(), summary
+    def __init__(self, args: argparse.Namespace, kind: str):
+        self._args, self._kind = args, kind
+        self._split: Any = None
+        self._summarizer: Any = None
+
+    def load_summarizer(self) -> Any:
+        """Return the summariser, which is loaded once."""
+        args = self._args
+        if self._summarizer is None:
+            limit_matrix_kernel_caches()
+            from ..summarizer import Summarizer
+
+            logging.getLogger("fairseq_etads").setLevel(logging.ERROR if args.quiet else logging.WARNING)
+            names = ("checkpoint", "prepared", "extractor", "content")
+            of_run = {name: value for name in names if (value := getattr(args, name)) is not None}
+            if args.shortlist_file is not None:
+                of_run["shortlist"] = args.shortlist_file
+            self._summarizer = Summarizer.load(args.folder, args.device, **of_run)
+        return self._summarizer
+
+    def read(self) -> Iterator[InputDocument]:
+        """Yield all documents."""
+        args = self._args
+        if args.split is None:
+            files = [Path(name) for name in args.files]
+            yield from read_documents(files, self._kind, args.source_column, ESCAPE_INVALID)
+            return
+        self._split = self.load_summarizer().read_split(args.split)
+        # Raise an error about missing probabilities of sentences before the first summary.
+        self._summarizer.stream(self._split, **call_options.get_given_options(args))
+        for number, document in enumerate(self._split, 1):
+            yield InputDocument(str(number), str(document))
+
+    def summarise(self, documents: Iterator[InputDocument], copied: bool) -> Iterator[Any]:
+        """Yield each document together with its summary, in document order.
+
+        Args:
+            documents: some of the documents.
+            copied: whether the summaries need to contain their copied words.
+        """
+        args = self._args
+        waiting: Deque[InputDocument] = deque()
+
+        def texts() -> Iterator[Any]:
+            for document in documents:
+                waiting.append(document)
+                yield document.text if self._split is None else self._split[int(document.name) - 1]
+
+        options = {"max_tokens": args.max_tokens, "read_ahead": args.read_ahead, "errors": "keep", "copied": copied}
+        if args.selection is not None:
+            from ..summarizer import WordSelection
+
+            options["selection"] = WordSelection(args.selection, args.selection_threshold, args.selection_factor)
+        decoding = call_options.get_given_options(args)
+        if args.shortlist_file is not None:
+            decoding.setdefault("shortlist", True)
+        if args.split is None:
+            self.load_summarizer().check_reads_raw_text()
+        for summary in self.load_summarizer().stream(texts(), **options, **decoding):
+            yield waiting.popleft(), summary
 
 
-def _load_summarizer(args: argparse.Namespace) -> Any:
-    limit_matrix_kernel_caches()
-    from ..summarizer import Summarizer
-
-    logging.getLogger("fairseq_etads").setLevel(logging.ERROR if args.quiet else logging.WARNING)
-    return Summarizer.load(args.folder, args.device)
-
-
-def _write_to_stream(args: argparse.Namespace, kind: str, report: _ProgressReport, stream: Any) -> int:
+def _write_to_stream(args: argparse.Namespace, documents: _Documents, report: _ProgressReport, stream: Any) -> int:
     """Write summaries to standard output or a pipe one by one. Returns the number of documents without a summary."""
-    summarizer = _load_summarizer(args)
-    documents = read_documents([Path(name) for name in args.files], kind, args.source_column, ESCAPE_INVALID)
+    documents.load_summarizer()
     output_format = _choose_output_format(args)
     report.start_progress_bar()
-    for document, summary in _stream_summaries(args, summarizer, documents):
+    for document, summary in documents.summarise(documents.read(), output_format == "jsonl"):
         line = _format_summary_line(document, summary, output_format)
         if stream is sys.stdout and stream.isatty():
             print(line, flush=True)
@@ -243,7 +367,7 @@ def _write_to_stream(args: argparse.Namespace, kind: str, report: _ProgressRepor
     return report.counts["failed"]
 
 
-def _write_to_file(args: argparse.Namespace, kind: str, report: _ProgressReport) -> int:
+def _write_to_file(args: argparse.Namespace, documents: _Documents, kind: str, report: _ProgressReport) -> int:
     """Write summaries to --output or continue an earlier run. Returns the number of documents without a summary."""
     path = Path(args.output)
     if path.is_dir() or not path.parent.is_dir():
@@ -253,17 +377,62 @@ def _write_to_file(args: argparse.Namespace, kind: str, report: _ProgressReport)
             raise InputError(f"--output {path}: FILE {name} is this folder, so its files are documents; name another")
     output_format = _choose_output_format(args)
     inside = [path for name in args.files if Path(name).is_dir() for path in Path(name).iterdir()]
-    check_output_paths({"--output": path}, {"FILE": [*args.files, *inside]})
-    output = ResumableWriter(path, _collect_output_settings(args, kind, output_format))
+    check_output_paths({"--output": path}, {"FILE": [*args.files, *inside], "FOLDER": _list_model_files(args)})
+    settings = _collect_output_settings(args, kind, output_format)
+    if args.split or args.shard is not None:
+        settings["inputs"] = [compute_sha256(file) for file in _list_input_files(args) if file.is_file()]
+    if args.shard is None:
+        return _write_summaries(args, documents, report, path, settings)
+    share = get_shard_path(path, args.shard)
+    failed = 0
+    if is_shard_complete(share, settings):
+        report.print_message(f"shard {args.shard} exists already: {share}")
+    else:
+        share.parent.mkdir(exist_ok=True)
+        failed = _write_summaries(args, documents, report, share, settings)
+    if join_shards(path, args.shard, settings):
+        report.print_message(f"all shards are complete: {path}")
+    return failed
+
+
+def _list_model_files(args: argparse.Namespace) -> List[Path]:
+    """Return the files of the model, which must not be overwritten."""
+    return [args.folder / CONFIG, args.folder / WEIGHTS] if args.run is None else args.run.list_all()
+
+
+def _list_input_files(args: argparse.Namespace) -> List[Path]:
+    """Return the files that contain the documents of all shards, or the split and the probabilities that it needs."""
+    if args.split is None:
+        inside = [sorted(path.iterdir()) if path.is_dir() else [path] for path in map(Path, args.files)]
+        return list(itertools.chain.from_iterable(inside))
+    folders = [args.selection, args.run.extractor and args.run.extractor.run]
+    probabilities = [folder.glob(f"probabilities.*.{args.split}") for folder in folders if folder is not None]
+    return [*sorted(args.run.data.glob(f"{args.split}.*.bin")), *itertools.chain.from_iterable(probabilities)]
+
+
+def _write_summaries(
+    args: argparse.Namespace, documents: _Documents, report: _ProgressReport, path: Path, settings: Dict[str, Any]
+) -> int:
+    """Write the summaries of all documents, or of one shard, to a file. Continue the file of an interrupted run.
+
+    Args:
+        settings: all settings that affect the output. They are the first line of a shard.
+    """
+    shard: Optional[Shard] = args.shard
+    output_format = _choose_output_format(args)
+    output = ResumableWriter(path, settings, args.restart or shard is not None)
     with contextlib.closing(output):
-        documents = read_documents([Path(name) for name in args.files], kind, args.source_column, ESCAPE_INVALID)
+        wanted = documents.read()
+        if shard is not None:
+            share = itertools.islice(wanted, shard.number - 1, None, shard.shares)
+            wanted = itertools.chain([InputDocument("", "")], share)
         if output.progress.documents and not output.is_complete:
             report.print_message(
                 f"{path}: {output.progress.documents:,} documents are finished; continuing with the next"
             )
-        documents = output.skip_processed(documents)
+        wanted = output.skip_processed(wanted)
         if output.is_complete:
-            if next(documents, None) is not None:
+            if next(wanted, None) is not None:
                 raise InputError(
                     f"--output {path}: it contains summaries of the first {output.progress.documents:,} documents; "
                     f"give another --output, or delete it and {output.journal.name}"
@@ -271,13 +440,18 @@ def _write_to_file(args: argparse.Namespace, kind: str, report: _ProgressReport)
             report.print_message(f"{path} is complete already")
             output.finish()
             return output.progress.failed
-        summarizer = _load_summarizer(args)
+        documents.load_summarizer()
         report.start_progress_bar()
         marked = time.monotonic()
         try:
-            for document, summary in _stream_summaries(args, summarizer, documents):
-                problem = document.problem or summary.problem
-                output.write(document, _format_summary_line(document, summary, output_format), bool(problem))
+            if shard is not None and not output.progress.documents:
+                output.write(next(wanted), format_shard_header(settings), False)
+            for document, summary in documents.summarise(wanted, output_format == "jsonl"):
+                line = _format_summary_line(document, summary, output_format)
+                if shard is not None:
+                    done = output.progress.documents - 1  # without the header
+                    line = format_shard_line(shard.number - 1 + done * shard.shares, line)
+                output.write(document, line, bool(document.problem or summary.problem))
                 report.count_document(document, summary)
                 if time.monotonic() - marked > SECONDS_BETWEEN_MARKS:
                     output.record_progress()
@@ -290,24 +464,62 @@ def _write_to_file(args: argparse.Namespace, kind: str, report: _ProgressReport)
     return output.progress.failed
 
 
-@command(_build_parser)
-def main(args: argparse.Namespace) -> None:
-    """Run the command ``etads-summarize``."""
+def _check_arguments(args: argparse.Namespace) -> None:
+    """Check the options, and add the files of a run (``args.run``), or None for a model folder."""
     for name in ("max_tokens", "read_ahead"):
         if getattr(args, name) < 1:
             raise InputError(f"{call_options.format_option_name(name)} {getattr(args, name)}: choose 1 or more")
-    config = read_config(args.folder)
-    call_options.make_call_settings(config.decoding, call_options.get_given_options(args))
-    kind = choose_input_format(args.files, args.input_format)
+    args.run = None
+    if is_run(args.folder):
+        args.run = find_run_files(args.folder, args.checkpoint, args.prepared, args.extractor, args.content)
+        call_options.get_given_options(args)
+        if args.shortlist_file is not None and not args.shortlist_file.is_file():
+            raise InputError(f"--shortlist-file {args.shortlist_file}: no such file; etads-shortlist creates it")
+    else:
+        config = read_config(args.folder)
+        for name in ("split", "checkpoint", "prepared", "extractor", "content", "shortlist_file"):
+            if getattr(args, name) is not None:
+                option = f"{call_options.format_option_name(name)} {getattr(args, name)}"
+                raise InputError(f"{option}: FOLDER {args.folder} is not a training run, which this option needs")
+        call_options.make_call_settings(config.decoding, call_options.get_given_options(args))
+    if args.split is not None:
+        for option, value in (("FILE", args.files), ("--input-format", args.input_format)):
+            if value:
+                raise InputError(f"--split {args.split}: cannot be combined with {option}, which names other documents")
+    elif args.selection is not None:
+        raise InputError(f"--selection {args.selection}: needs --split")
+    args.files = args.files or ([] if args.split else [STANDARD_INPUT])
+    args.shard = None if args.shard is None else Shard.parse(args.shard)
+    if args.shard is None:
+        args.shard = find_launched_shard()
+        if args.shard is not None and args.device is None:
+            import torch
+
+            gpus = torch.cuda.device_count()
+            args.device = f"cuda:{find_local_rank() % gpus}" if gpus else None
+    if args.shard is not None:
+        if args.output in (None, "-"):
+            raise InputError(f"--shard {args.shard}: shards need a file; give --output")
+        if STANDARD_INPUT in args.files:
+            raise InputError(f"--shard {args.shard}: every shard would read all of standard input; name a file")
+
+
+@command(_build_parser)
+def main(args: argparse.Namespace) -> None:
+    """Run the command ``etads-summarize``."""
+    _check_arguments(args)
+    kind = "" if args.split else choose_input_format(args.files, args.input_format)
     report = _ProgressReport(args.quiet)
-    report.print_message(describe_document_unit(kind, args.files, args.input_format))
+    what = f"every document of {args.split} is summarised" if args.split else ""
+    report.print_message(what or describe_document_unit(kind, args.files, args.input_format))
+    documents = _Documents(args, kind)
     if args.output in (None, "-"):
-        failed = _write_to_stream(args, kind, report, sys.stdout)
+        failed = _write_to_stream(args, documents, report, sys.stdout)
     elif Path(args.output).exists() and not Path(args.output).is_file() and not Path(args.output).is_dir():
         with open_binary_output(args.output) as stream:  # a pipe or device can be neither resumed nor replaced
-            failed = _write_to_stream(args, kind, report, stream)
+            failed = _write_to_stream(args, documents, report, stream)
     else:
-        failed = _write_to_file(args, kind, report)
+        failed = _write_to_file(args, documents, kind, report)
     report.print_report(failed)
     if failed:
         sys.exit(1)

@@ -1,9 +1,8 @@
 """Extract sentences from documents as summaries. The command ``etads-extract`` uses this module."""
 
 import argparse
-import re
 from pathlib import Path
-from typing import Callable, Dict, List, Optional, Sequence
+from typing import Callable, List, Optional, Sequence
 
 from tqdm import tqdm
 
@@ -15,17 +14,12 @@ from ..platform.errors import InputError
 from ..platform.outputs import open_output
 from ..search.content.candidates import choose_sentences
 from ..search.content.model import FILE, ContentModel
-from ..text.files import read_lines
 from ..text.picking import pick_sentences
-from ..text.tokenizer import TextTokenizer
 from ..text.words import SENTENCE_MARK
 from .labels import check_documents_have_sentence_marks, create_summarisation_task
 from .runs import make_detokenizer
 
 SENTENCES, THRESHOLD = 3, 0.15
-
-_HYPOTHESIS = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
-"""Pattern for a hypothesis in fairseq's output. The groups are the index of the document and the text."""
 
 Extract = Callable[[int, WordText, List[str]], List[List[str]]]
 """Function that returns the words of each selected sentence.
@@ -55,7 +49,7 @@ def write_extracts(folder: Path, args: argparse.Namespace, unit: Optional[str]) 
         raise InputError(f"--by oracle: split {args.subset} has no summaries")
     if args.by != "phrases":
         check_documents_have_sentence_marks(pairs, f"--by {args.by}")
-    extract = _make_sentence_selector(args, pairs, subwords, unit, args.labels or folder, tokenizer)
+    extract = _make_sentence_selector(args, pairs, subwords, unit, args.labels or folder)
     words = sentences = 0
     with open_output(args.output, lines=lambda: len(pairs)) as file:
         for number in tqdm(range(len(pairs)), desc=f"extracting {args.subset}", unit=" documents", disable=None):
@@ -73,13 +67,11 @@ def _make_sentence_selector(
     subwords: str,
     unit: Optional[str],
     labels: Path,
-    tokenizer: TextTokenizer,
 ) -> Extract:
     """Return the function that selects sentences as specified by ``args``.
 
     Args:
         labels: path of the folder that contains the labels.
-        tokenizer: tokeniser that was used to prepare the data.
     """
     if args.by == "labels":
         return _make_label_selector(labels / make_label_file_name("labels", "sentences", args.subset), pairs)
@@ -129,57 +121,29 @@ def _make_sentence_selector(
         return [words for words in found if words]
 
     if args.by == "content":
-        return _make_content_selector(args, len(pairs), read_probabilities, tokenizer)
+        return _make_content_selector(args, read_probabilities)
     return {"selector": select_probable_sentences, "tagger": select_by_word_probabilities, "phrases": select_phrases}[
         args.by
     ]
 
 
 def _make_content_selector(
-    args: argparse.Namespace,
-    documents: int,
-    values: Callable[[int, List[str]], List[Optional[float]]],
-    tokenizer: TextTokenizer,
+    args: argparse.Namespace, values: Callable[[int, List[str]], List[Optional[float]]]
 ) -> Extract:
     """Return a function that selects sentences with a content model.
 
     Args:
-        documents: number of documents in the split.
         values: function that takes the index and the tokens of a document, and returns the probability of each
             sentence.
-        tokenizer: tokeniser that was used to prepare the data.
     """
     model = ContentModel.load(args.selection / FILE, f"create it with etads-content {args.selection}")
-    written = read_hypotheses(args.hypotheses, documents, tokenizer) if args.hypotheses else {}
 
     def choose_sentences_by_content_model(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
         probabilities = [value or 0.0 for value in values(number, tokens)]
-        chosen = choose_sentences(model, text.split_sentences(), probabilities, written.get(number, []), args.words)
+        chosen = choose_sentences(model, text.split_sentences(), probabilities, most_words=args.words)
         return [candidate.words for candidate in chosen.sentences]
 
     return choose_sentences_by_content_model
-
-
-def read_hypotheses(path: Path, documents: int, tokenizer: TextTokenizer) -> Dict[int, List[List[str]]]:
-    """Read all hypotheses from the output of fairseq-generate, and split them into sentences.
-
-    Returns:
-        A dictionary that maps the index of each document to the sentences of all its hypotheses, each a list of words.
-
-    Raises:
-        InputError: a document has no hypotheses, or the output contains hypotheses for other documents.
-    """
-    found: Dict[int, List[List[str]]] = {}
-    for line in read_lines(path):
-        match = _HYPOTHESIS.match(line)
-        if match:
-            sentences = (" ".join(words).split() for words in tokenizer.tokenize_sentences(match.group(2)))
-            found.setdefault(int(match.group(1)), []).extend(sentences)
-    if sorted(found) != list(range(documents)):
-        raise InputError(
-            f"--hypotheses {path}: contains hypotheses for {len(found):,} documents, but DATA has {documents:,}"
-        )
-    return found
 
 
 def _make_label_selector(path: Path, pairs: PreparedPairs) -> Extract:

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
 from ..data.preparation import read_preparation_settings
+from ..data.run_record import RECIPE, RECORD
 from ..platform.errors import InputError
 from ..search.lengths import TextLengths
-from ..search.options import format_option_name
 from ..text.json_files import read_json, write_json
 from ..text.subwords import OPAQUE
 from ..text.words import SENTENCE_MARK
@@ -34,10 +34,7 @@ from .recipes import (
     choose_vocabulary_size,
     make_recipe,
 )
-from .run_record import RECORD
 
-FILE = "recipe.json"
-"""Name of the file that records the choice in a run folder."""
 SAMPLE = 20_000
 """Maximum number of texts to measure in a file. The sample is evenly spaced."""
 
@@ -110,20 +107,11 @@ def _count_gpus() -> int:
 def read_recipe(run: Path) -> Optional[Dict[str, Any]]:
     """Read RUN/recipe.json. Returns None if the file is missing or damaged."""
     try:
-        record = json.loads((run / FILE).read_text(encoding="utf-8"))
+        record = json.loads((run / RECIPE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     fits = isinstance(record, dict) and isinstance(record.get("decoding"), dict) and record.get("recipe") in NAMES
     return record if fits else None
-
-
-def read_decoding_options(run: Path) -> Dict[str, int]:
-    """Return the decoding options in RUN/recipe.json, which were chosen for the data of the run.
-
-    The result is empty if the file does not exist.
-    """
-    record = read_recipe(run)
-    return dict(record["decoding"]) if record else {}
 
 
 def _was_started_without_recipe(args: argparse.Namespace) -> bool:
@@ -196,7 +184,7 @@ def choose_recipe(args: argparse.Namespace) -> Optional[Recipe]:
     tokens = {side: of.get_percentiles() for side, of in sides.items()}
     content = {**asdict(recipe), "recipe": name, "asked": asked, "pairs": data.pairs, "percentiles of tokens": tokens}
     del content["name"]
-    write_json(args.out / FILE, content)
+    write_json(args.out / RECIPE, content)
     return recipe
 
 
@@ -236,10 +224,3 @@ def _print_message(line: str) -> None:
 def can_have_content_model(prepared: Path) -> bool:
     """Return whether the data consists of words, or of subwords that can be joined into words."""
     return read_preparation_settings(prepared, "--prepared").tokens not in OPAQUE
-
-
-def main() -> int:
-    """Print the decoding options of a run for ``scripts/generate.sh``, with one word per line."""
-    for name, value in read_decoding_options(Path(sys.argv[1])).items():
-        print(format_option_name(name), value, sep="\n")
-    return 0

@@ -8,11 +8,11 @@ import logging
 from pathlib import Path
 from typing import Any, Callable, Optional, Tuple
 
+from ..data.run_record import find_prepared_folder
 from ..evaluation.likelihood_file import CHECKPOINTS
 from ..platform.console import add_device_option, add_max_tokens_option
 from ..platform.errors import InputError
 from ..text.subwords import OPAQUE
-from .run_record import find_prepared_folder
 
 
 def find_checkpoint_and_data(run: Path, checkpoint: str, prepared: Optional[Path]) -> Tuple[Path, Optional[Path]]:

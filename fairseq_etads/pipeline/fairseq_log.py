@@ -1,6 +1,6 @@
 """Run a fairseq command: write its output to a file, and show the important parts on the terminal.
 
-    python -m fairseq_etads.pipeline.fairseq_log LOG [--usual-minutes N] [--documents N] -- fairseq-train ...
+    python -m fairseq_etads.pipeline.fairseq_log LOG [--usual-minutes N] -- fairseq-train ...
 
 The script shows the number of steps, the remaining time, validation scores and samples, the first warning of each kind,
 the amount of truncation and, if the command fails, the reason. Its exit status is the exit status of the command. Only
@@ -112,7 +112,6 @@ class LogWatcher:
         clock: function that returns the number of seconds since a fixed time.
         usual_minutes: number of minutes after which a message is shown once, with the remaining time and instructions
             for interrupting the command.
-        documents: number of documents, if the command summarises documents.
     """
 
     def __init__(
@@ -121,16 +120,14 @@ class LogWatcher:
         say: Callable[[str, bool], None],
         clock: Callable[[], float] = time.monotonic,
         usual_minutes: Optional[float] = None,
-        documents: Optional[int] = None,
     ):
         self.command, self.say, self.clock = command, say, clock
-        self.usual, self.documents = usual_minutes, documents
+        self.usual = usual_minutes
         self.last: Deque[str] = deque(maxlen=KEPT_LINES)
         self.known: Set[str] = set()
         self.started = self.began = clock()
         self.shown_at = -math.inf
-        self.first_step = self.step = self.saved = self.summarised = self.empty = 0
-        self.document = ""
+        self.first_step = self.step = self.saved = 0
         self.stopped_by_clock = False
         steps, epochs = get_option_value(command, "--max-update"), get_option_value(command, "--max-epoch")
         self.steps = int(steps) if steps and steps.isdecimal() else 0
@@ -139,15 +136,6 @@ class LogWatcher:
     def read_line(self, line: str) -> None:
         """Read one line of the output."""
         self.last.append(line)
-        found = re.match(r"D-(\d+)\t", line)
-        if self.documents is not None and found:
-            if found.group(1) == self.document:  # with --nbest, there is a line for each hypothesis of a document
-                return
-            self.document = found.group(1)
-            self.summarised += 1
-            if self._is_progress_due() and self.summarised < self.documents:
-                self.say(f"{self.summarised:,} of {self.documents:,} summaries", True)
-            return
         match = MESSAGE.match(line)
         if match:
             self._show_message(
@@ -155,10 +143,7 @@ class LogWatcher:
             )
 
     def _show_message(self, level: str, module: str, text: str) -> None:
-        empty = re.match(r"(\d+) empty document\(s\)", text)
-        if empty:
-            self.empty += int(empty.group(1))
-        elif level in ("WARNING", "ERROR", "CRITICAL"):
+        if level in ("WARNING", "ERROR", "CRITICAL"):
             self._warn(text)
         elif module == "train_inner":
             self._show_progress(text)
@@ -249,8 +234,6 @@ class LogWatcher:
 
     def report_command_end(self, status: int, log: str) -> None:
         """Show how the command ended."""
-        if self.empty:
-            self.say(f"{self.empty:,} documents are empty, and so are their summaries", False)
         if status:
             name = os.path.basename(self.command[0])
             self.say(f"{name} failed: {shorten_message(explain_failure(list(self.last), status, self.command))}", False)
@@ -349,28 +332,19 @@ def main() -> int:
         type=float,
         help="usual duration in minutes; show a message if the command takes longer",
     )
-    parser.add_argument(
-        "--documents", metavar="N", type=int, help="number of documents to be summarised by fairseq-generate"
-    )
-    parser.add_argument("--new", action="store_true", help="overwrite LOG instead of appending to it")
     parser.add_argument("command", metavar="COMMAND", nargs="+", help="fairseq command to run, given after --")
     args = parser.parse_args()
     children.watch_parent()
-    watcher = LogWatcher(
-        args.command, ProgressTerminal().show_line, usual_minutes=args.usual_minutes, documents=args.documents
-    )
+    watcher = LogWatcher(args.command, ProgressTerminal().show_line, usual_minutes=args.usual_minutes)
     with report_errors_in_one_line(os.path.basename(args.command[0])), lock_output(Path(args.log), "the log") as held:
-        return run_logged_command(args.command, args.log, watcher, held, args.new)
+        return run_logged_command(args.command, args.log, watcher, held)
 
 
-def run_logged_command(
-    command: List[str], log: str, watcher: LogWatcher, held: Sequence[int], new: bool = False
-) -> int:
+def run_logged_command(command: List[str], log: str, watcher: LogWatcher, held: Sequence[int]) -> int:
     """Run a command, write its output to a log that the caller has locked, and show how it ended.
 
     Args:
         held: file descriptors of locks that the command inherits.
-        new: whether to replace the existing log.
 
     Returns:
         The exit status, or 128 plus the number of the signal that terminated the command.
@@ -379,7 +353,7 @@ def run_logged_command(
         InputError: the log cannot be written, or there is no such command.
     """
     try:
-        with open(log, "wb" if new else "ab") as file:
+        with open(log, "ab") as file:
             status = run_command_with_watcher(command, file, watcher, held)
     except FileNotFoundError as error:
         if error.filename != log:

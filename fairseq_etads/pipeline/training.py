@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
-from ..jobs.run_record import RunRecord, compute_data_fingerprint
+from ..data.run_record import RunRecord, compute_data_fingerprint
 from ..platform.console import report_errors_in_one_line
 from ..platform.errors import InputError
 from ..platform.outputs import lock_output, write_text

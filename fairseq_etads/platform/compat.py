@@ -180,7 +180,7 @@ def _raise_damaged_checkpoint_error(path: str, reason: str) -> NoReturn:
         if updates >= 0:
             found.append((is_resumable, updates, os.path.getmtime(file), file))
     best = next((entry for entry in sorted(found, reverse=True) if _is_complete_archive(entry[-1])), None)
-    training, generation = "--restore-file (training)", "--path (generation; --checkpoint of scripts/generate.sh)"
+    training, generation = "--restore-file (training)", "--path (generation; --checkpoint of etads-summarize)"
     if best is None:
         advice = f"Name another checkpoint with {training} or {generation}"
     elif best[0]:

@@ -131,7 +131,7 @@ def _wrap_call_main(call_main: Callable[..., Any]) -> Callable[..., Any]:
         if options.distributed_world_size > 1 and command == "interactive":
             raise ValueError(
                 f"{options.distributed_world_size} workers: each fairseq-interactive would summarise the whole input; "
-                "divide the input among them, as scripts/generate.sh --shard I/N does"
+                "divide the input among them, as etads-summarize --shard I/N does"
             )
         if options.distributed_world_size == 1 or options.distributed_no_spawn:
             with _explain_lost_connection():

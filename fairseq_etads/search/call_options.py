@@ -25,6 +25,7 @@ _NAMES = (
     "lenpen",
     "length_penalty_type",
     "length_penalty_beta",
+    "unnormalized",
     "coverage_penalty",
     "coverage_penalty_type",
     "stepwise_coverage_penalty",

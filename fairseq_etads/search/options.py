@@ -200,7 +200,7 @@ class FairseqOptions:
         tuned=tuple(round(0.1 * tenth, 1) for tenth in range(21)),
     )
     unnormalized: bool = _make_option(
-        False, "compare hypotheses by log-probability without dividing by the length penalty"
+        False, "compare hypotheses by log-probability without dividing by the length penalty", tunable=False
     )
     no_repeat_ngram_size: int = _make_option(
         0,

@@ -1,4 +1,4 @@
-"""Summarise raw text with the model in a model folder. This package is the main Python interface of the project.
+"""Summarise raw text or prepared splits with a trained model. This package is the main Python interface of the project.
 
 The main class is :class:`Summarizer`. Importing this package does not import torch or fairseq. :class:`Summarizer` and
 its result classes import these libraries on first use, whereas :class:`Explanation` never imports them.
@@ -13,6 +13,7 @@ from .surprisal import Surprisal
 
 if TYPE_CHECKING:
     from .partial_summary import PartialSummary
+    from .prepared_split import PreparedDocument, PreparedSplit, WordSelection
     from .summarizer import Summarizer
     from .summary import CopiedWord, Summary, Truncation
 
@@ -23,6 +24,8 @@ __all__ = [
     "FocusLayer",
     "PartialSummary",
     "PickedSentence",
+    "PreparedDocument",
+    "PreparedSplit",
     "SaliencyLayer",
     "Selection",
     "SourceToken",
@@ -31,6 +34,7 @@ __all__ = [
     "SummaryToken",
     "Surprisal",
     "Truncation",
+    "WordSelection",
 ]
 
 
@@ -38,13 +42,14 @@ def __getattr__(name: str) -> Any:
     """Import :class:`Summarizer` and its result classes when they are first used."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    logger = logging.getLogger(__name__.split(".")[0])
-    if logger.level == logging.NOTSET:
-        logger.setLevel(logging.WARNING)  # importing fairseq causes all loggers to show INFO messages
-    from . import partial_summary, summarizer, summary
+    for logger in map(logging.getLogger, (__name__.split(".")[0], "fairseq")):
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.WARNING)  # importing fairseq causes all loggers to show INFO messages
+    from . import partial_summary, prepared_split, summarizer, summary
 
     found = {
         "PartialSummary": partial_summary.PartialSummary,
+        **{each: getattr(prepared_split, each) for each in ("PreparedDocument", "PreparedSplit", "WordSelection")},
         "Summarizer": summarizer.Summarizer,
         **{each: getattr(summary, each) for each in ("CopiedWord", "Summary", "Truncation")},
     }

@@ -5,7 +5,7 @@ are larger than all dictionary ids. They are discarded after the batch, because 
 the words from each other. Memory use therefore does not grow with the number of documents.
 """
 
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 from fairseq.tokenizer import tokenize_line
@@ -20,6 +20,7 @@ from ..vocabulary.dictionary import get_known_word_counts
 from .extraction import DocumentSentence, SelectedSentences, SentencePicker
 from .folder.loading import LoadedFolder
 from .picked import Selection
+from .prepared_split import PreparedDocument, WordSelection, find_padding
 from .surprisal import Surprisal, TrainingSurprisals, WordFrequencies
 
 _CHARACTERS_AHEAD = 4_000_000
@@ -40,6 +41,7 @@ class Document(NamedTuple):
             extractor.
         levels: salience level of each selected sentence.
         every: all sentences of the document. Empty without a content model.
+        prepared: the document in a prepared split, whose raw text is unknown (``text`` is empty), or None.
     """
 
     number: int
@@ -50,6 +52,7 @@ class Document(NamedTuple):
     places: Tuple[int, ...] = ()
     levels: Tuple[str, ...] = ()
     every: Tuple[DocumentSentence, ...] = ()
+    prepared: Optional[PreparedDocument] = None
 
 
 class Batch(NamedTuple):
@@ -102,8 +105,10 @@ class DocumentTokenizer:
             self._surprisals = TrainingSurprisals(frequencies, percentiles)
         self.pads_left = bool(loaded.config.task["left_pad_source"])
 
-    def tokenize_document(self, number: int, text: str) -> Document:
+    def tokenize_document(self, number: int, text: Union[str, PreparedDocument]) -> Document:
         """Tokenise a raw text, and truncate it to the number of tokens that the model reads."""
+        if isinstance(text, PreparedDocument):
+            return Document(number, "", *text.read_tokens(), prepared=text)
         if self.picker is not None:
             return self._tokenize_selected_sentences(number, text, self.picker.pick(text, join_to_one_line(text)))
         tokens = self._tokenize_line(join_to_one_line(text))
@@ -165,8 +170,23 @@ class DocumentTokenizer:
             found += [*(self.mark if found else []), *tokens]
         return found
 
-    def make_batch(self, documents: List[Document]) -> Batch:
-        """Create a batch in which all documents are padded to the length of the longest document."""
+    def make_batch(self, documents: List[Document], selection: Optional[WordSelection] = None) -> Batch:
+        """Create a batch in which all documents are padded to the length of the longest document.
+
+        Args:
+            documents: raw documents, or documents of one prepared split, whose order can change.
+            selection: word probabilities that restrict copying, for documents of a prepared split.
+        """
+        if documents[0].prepared is not None:
+            by_number: Dict[int, List[Document]] = {}
+            for document in documents:
+                if document.prepared is not None:
+                    by_number.setdefault(document.prepared.number, []).append(document)
+            numbers = [number for number, same in by_number.items() for _ in same]
+            prepared = documents[0].prepared.split.make_sample(numbers, selection)
+            ordered = [by_number[number].pop() for number in prepared["id"].tolist()]
+            padding = find_padding(prepared["net_input"]["src_tokens"], self.source.pad())
+            return Batch(ordered, prepared, [], padding)
         new: Dict[str, int] = {}
         known, first_new = self.source.indices, self.first_new_id
         rows = []
@@ -229,6 +249,8 @@ class DocumentTokenizer:
 
     def find_token_spans(self, document: Document) -> List[Optional[Span]]:
         """Return the span of each token in the raw document, or None for a token with an unknown position."""
+        if document.prepared is not None:
+            return [None] * len(document.tokens)
         spelled = [self.spell_token(token) for token in document.tokens]
         if document.picked is None:
             return align_tokens(document.text, spelled)
@@ -304,11 +326,14 @@ def split_into_chunks(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tu
 def make_batches(documents: List[Document], max_tokens: int) -> Iterator[List[Document]]:
     """Group documents of similar length into batches of at most ``max_tokens`` tokens, including padding.
 
-    A document with more than ``max_tokens`` tokens forms a batch of its own.
+    A document with more than ``max_tokens`` tokens forms a batch of its own. Raw documents and documents of different
+    prepared splits are not mixed.
     """
     batch: List[Document] = []
+    split: Any = None
     for document in sorted(documents, key=lambda document: len(document.tokens)):
-        if batch and (len(batch) + 1) * (len(document.tokens) + 1) > max_tokens:
+        before, split = split, document.prepared and document.prepared.split
+        if batch and (split is not before or (len(batch) + 1) * (len(document.tokens) + 1) > max_tokens):
             yield batch
             batch = []
         batch.append(document)

@@ -49,11 +49,13 @@ class SentencePicker:
 
     Args:
         loaded: loaded contents of the extractor's folder.
-        picking: settings for the selection of sentences.
+        picking: settings for the selection of sentences, or None if no documents are shortened.
         content: content model that chooses the sentences of a summary, or None.
     """
 
-    def __init__(self, loaded: LoadedFolder, picking: SentencePickingSettings, content: Optional[ContentModel] = None):
+    def __init__(
+        self, loaded: LoadedFolder, picking: Optional[SentencePickingSettings], content: Optional[ContentModel] = None
+    ):
         self._model, self._dictionary = loaded.model, loaded.task.source_dictionary
         self._tokenizer, self._subwords = loaded.tokenizer, loaded.subwords
         self._limit = loaded.task.truncate_source
@@ -66,6 +68,7 @@ class SentencePicker:
             text: raw text of the document.
             line: cleaned text as a single line, which may contain sentence marks.
         """
+        assert self.picking is not None, "the summariser has rejected raw texts"
         sentences, tokens = self._split_sentences(line)
         probabilities = self._predict_probabilities(tokens)
         places = self.picking.pick(sentences, probabilities)

@@ -1,15 +1,18 @@
-"""The class :class:`Summarizer`, which summarises raw text with the model in a model folder."""
+"""The class :class:`Summarizer`, which summarises raw text and prepared splits with a trained model."""
 
 import os
 import threading
+from argparse import Namespace
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union, overload
 
 import torch
 from fairseq import search as fairseq_search
+from fairseq import utils
 
-from ..layers.decoder_output import get_pointer
+from ..layers.decoder_output import get_decoder_capabilities, get_pointer
+from ..models.external_models import prepare_for_search
 from ..platform.errors import InputError
 from ..search import call_options
 from ..search.content.reranking import Reranker
@@ -23,9 +26,12 @@ from . import Explanation
 from .chosen_sentences import STRENGTH, DetokenizedHypothesis, choose_group_count, choose_summary_sentences
 from .documents import Batch, Document, DocumentTokenizer, make_batches, split_into_chunks
 from .explaining import Explainer, GeneratedTokens
-from .folder.config import find_folder
-from .folder.loading import load_folder
+from .folder.config import SHORTLIST, find_folder
+from .folder.loading import LoadedFolder, load_folder
+from .folder.run_files import OptionalPath, RunFiles, find_run_files, is_run
+from .folder.trained import load_run
 from .partial_summary import OnPartialSummary, make_partial_summary_reporter
+from .prepared_split import PreparedDocument, PreparedSplit, WordSelection
 from .summary import CopiedWord, Summary, Truncation
 
 MAX_TOKENS = 8000
@@ -49,6 +55,7 @@ class _Search(NamedTuple):
         most_words: maximum number of words in the chosen sentences. If None, the limit depends on the training
             summaries.
         reranker: object that chooses a hypothesis. If None, the hypothesis with the highest score is used.
+        selection: word probabilities that restrict copying, or None.
         on_step: function that is called with partial summaries, or None.
     """
 
@@ -57,51 +64,97 @@ class _Search(NamedTuple):
     chooses: bool = False
     most_words: Optional[int] = None
     reranker: Optional[Reranker] = None
+    selection: Optional[WordSelection] = None
     on_step: Optional[OnPartialSummary] = None
 
 
 class Summarizer:
-    """Summariser for raw text. Use :meth:`load` to create an instance.
+    """Summariser for raw text and prepared splits. Use :meth:`load` to create an instance.
 
     Several threads can share an instance, and instances can be pickled. The first call converts the weights to a layout
     that is efficient on the processor. Later calls reuse the converted weights.
 
+    Args:
+        folder: path of the model folder or run.
+        loaded: contents of the folder.
+        device: name of a device, or None for the default.
+        files: files of the run, or None for a model folder.
+
     Attributes:
         folder: path of the folder from which the model was loaded.
-        config: contents of config.json in this folder.
+        config: contents of config.json in this folder. For a run, these are the contents that an exported model would
+            have, without the options of the model.
         device: device on which the model runs.
     """
 
-    def __init__(self, folder: Path, device: Optional[str] = None):
-        loaded = load_folder(folder)
-        self.folder, self.config = folder, loaded.config
+    def __init__(
+        self, folder: Path, loaded: LoadedFolder, device: Optional[str] = None, files: Optional[RunFiles] = None
+    ):
+        self.folder, self.config, self._files = folder, loaded.config, files
         self.device = choose_device(device)
         self._model = loaded.model.to(self.device)
         factors = tuple(getattr(self._model, "factors", ()))
+        self._why_only_prepared = ""
         if factors and (factors != (FACTOR,) or loaded.extractor is None):
-            how = "prepare the documents with etads-prepare --factors, and use fairseq-generate"
+            how = (
+                "prepare the documents with etads-prepare --factors, and summarise a split of a training run (--split)"
+            )
             if factors == (FACTOR,):
                 how = "export the model with etads-export --extractor RUN"
-            raise InputError(
+            self._why_only_prepared = (
                 f"{folder}: the model reads source factors ({', '.join(factors)}), which raw text does not have: {how}"
             )
+        elif loaded.extractor is not None and loaded.extractor.picking is None:
+            self._why_only_prepared = (
+                f"{folder}: its extractor has never shortened documents (etads-shorten), so only splits can be "
+                "summarised (--split)"
+            )
+        if files is None:
+            self.check_reads_raw_text()
         self._texts, self._shortlist, self._content = DocumentTokenizer(loaded), loaded.shortlist, loaded.content
+        self._of_run = None if files is None else loaded
         self._has_pointer = get_pointer(self._model) is not None
         self._clear_searches()
 
     @classmethod
-    def load(cls, folder: Union[str, "os.PathLike[str]"], device: Optional[str] = None) -> "Summarizer":
-        """Load a model folder that was created with ``etads-export``. No code from the folder is run.
+    def load(
+        cls,
+        folder: Union[str, "os.PathLike[str]"],
+        device: Optional[str] = None,
+        *,
+        checkpoint: OptionalPath = None,
+        prepared: OptionalPath = None,
+        extractor: OptionalPath = None,
+        content: OptionalPath = None,
+        shortlist: OptionalPath = None,
+    ) -> "Summarizer":
+        """Load a model folder or a training run. No code from the folder is run.
 
         Args:
-            folder: path of a model folder, or the name of a bundled model, such as "debian".
+            folder: path of a model folder that was created with ``etads-export``, name of a bundled model, such as
+                "debian", or output folder of ``scripts/train.sh``.
             device: name of a device, such as "cpu" or "cuda:0". By default, a GPU is used if one is available.
+            checkpoint: checkpoint of the run: "best", "last" or the path of a file.
+            prepared: folder of the prepared data. By default, it is the folder that was used for training.
+            extractor, content: run folders with a sentence extractor and with a content model, or "none". By default,
+                those of the run are used if it has any.
+            shortlist: file created by ``etads-shortlist``, for the decoding option ``shortlist``.
 
         Raises:
-            InputError: the folder is not a model folder, is damaged, or was created by a later version. The message
-                suggests a remedy.
+            InputError: the folder is neither a model folder nor a training run, is damaged, or was created by a later
+                version. The message suggests a remedy.
         """
-        return cls(find_folder(folder), device)
+        path = find_folder(folder)
+        if not is_run(path):
+            given = {"checkpoint": checkpoint, "prepared": prepared, "extractor": extractor, "content": content}
+            for name, value in {**given, "shortlist": shortlist}.items():
+                if value is not None:
+                    raise InputError(f"--{name} {value}: {path} is not a training run, which this option needs")
+            return cls(path, load_folder(path), device)
+        files = find_run_files(path, checkpoint, prepared, extractor, content)
+        if shortlist is not None:
+            files = files._replace(extra_files={**files.extra_files, SHORTLIST: Path(shortlist)})
+        return cls(path, load_run(files), device, files)
 
     def _clear_searches(self) -> None:
         self._lock = threading.Lock()
@@ -111,10 +164,18 @@ class Summarizer:
         self._explainer: Optional[Explainer] = None
 
     def __getstate__(self) -> Dict[str, Any]:
-        """Return the state for pickling, without generators and converted weights, which are recreated when needed."""
+        """Return the state for pickling, without generators and converted weights, which are recreated when needed.
+
+        A run is loaded again, because fairseq's tasks cannot be pickled.
+        """
+        if self._files is not None:
+            return {"folder": self.folder, "device": str(self.device), "files": self._files}
         return {name: value for name, value in vars(self).items() if name not in _NOT_PICKLED}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
+        if "files" in state:
+            self.__init__(loaded=load_run(state["files"]), **state)  # type: ignore[misc]
+            return
         vars(self).update(state)
         self._clear_searches()
 
@@ -170,17 +231,21 @@ class Summarizer:
         max_tokens: int = MAX_TOKENS,
         read_ahead: int = READ_AHEAD,
         errors: str = "raise",
+        copied: bool = True,
+        selection: Optional[WordSelection] = None,
         **decoding: Any,
     ) -> Iterator[Summary]:
         """Summarise a stream of texts in constant memory, and yield the summaries in the order of the texts.
 
         Args:
-            texts: iterable of raw texts, which can be infinite. At most ``read_ahead`` texts are read before their
-                summaries are yielded.
+            texts: iterable of raw texts or documents of a split (:meth:`read_split`), which can be infinite. At most
+                ``read_ahead`` texts are read before their summaries are yielded.
             read_ahead: number of texts to read ahead. If it is 1, each text is summarised immediately. Larger numbers
                 are faster, because batches then contain documents of similar length.
             errors: "raise" to raise an error about a text, or "keep" to store it in :attr:`Summary.problem` and
                 continue.
+            copied: whether to determine which words were copied, which requires an additional pass over the summaries.
+            selection: word probabilities that restrict copying, for documents of a split.
             max_tokens, decoding: batch size and decoding options, as in :meth:`summarize`.
 
         Raises:
@@ -190,7 +255,29 @@ class Summarizer:
         _check_summarize_arguments(texts, max_tokens, read_ahead)
         if errors not in ("raise", "keep"):
             raise InputError(f"errors {errors!r}: choose raise or keep")
-        return self._stream_summaries(texts, self._get_search(decoding), max_tokens, read_ahead, errors == "keep")
+        search = self._get_search(decoding, copied, selection)
+        if search.chooses and isinstance(texts, PreparedSplit):
+            texts.check_sentences()
+        return self._stream_summaries(texts, search, max_tokens, read_ahead, errors == "keep")
+
+    def read_split(self, name: str = "test") -> PreparedSplit:
+        """Return the documents in a split of a run's prepared data, which :meth:`stream` accepts as texts.
+
+        The model can then also read source factors, and a content model uses the probabilities that the run's extractor
+        has predicted for the sentences of the split.
+
+        Raises:
+            InputError: the model was not loaded from a training run, or its prepared data does not contain the split.
+        """
+        if self._files is None or self._of_run is None:
+            raise InputError(f"--split {name}: {self.folder} is a model folder; only a training run has prepared data")
+        of_extractor = None if self._files.extractor is None else self._files.extractor.run
+        return PreparedSplit(self._of_run.task, name, self._of_run.extractor, of_extractor)
+
+    def check_reads_raw_text(self) -> None:
+        """Raise InputError if only the splits of the run can be summarised, because the model reads source factors."""
+        if self._why_only_prepared:
+            raise InputError(self._why_only_prepared)
 
     def explain(self, text: str, *, summary: Optional[str] = None, **decoding: Any) -> Explanation:
         """Explain the summary that the model generates for a text, or a given summary of the text.
@@ -257,25 +344,33 @@ class Summarizer:
         """
         return self._texts.count_tokens(text)
 
-    def _get_search(self, decoding: Dict[str, Any], origins: bool = True) -> _Search:
+    def _get_search(
+        self, decoding: Dict[str, Any], origins: bool = True, selection: Optional[WordSelection] = None
+    ) -> _Search:
         """Return the cached generator for the given decoding options, or create a new one.
 
         Args:
             decoding: decoding options, keyed by name.
             origins: whether to determine which words were copied. This requires an additional forward pass.
+            selection: word probabilities that restrict copying, or None.
         """
         settings = call_options.make_call_settings(self.config.decoding, decoding, self._has_pointer)
-        key = (origins, *sorted(settings.items()))
+        key = (origins, selection, *sorted(settings.items()))
         with self._lock:
             if key not in self._searches:
                 if len(self._searches) >= _MOST_SEARCHES:
                     self._searches.pop(next(iter(self._searches)))
-                self._searches[key] = self._make_search(settings, origins)
+                self._searches[key] = self._make_search(settings, origins, selection)
             return self._searches[key]
 
-    def _make_search(self, settings: Dict[str, Any], origins: bool) -> _Search:
+    def _make_search(
+        self, settings: Dict[str, Any], origins: bool, selection: Optional[WordSelection] = None
+    ) -> _Search:
         settings = dict(settings)
+        if selection is not None:
+            settings.update(selection_threshold=selection.threshold, selection_factor=selection.factor)
         choice, most_words = settings.pop("choose", "none"), settings.pop("choose_words", 0)
+        settings["normalize_scores"] = not settings.pop("unnormalized", False)
         weight = settings.pop("content_weight", call_options.get_option_default("content_weight"))
         if choice not in self._supported_choose_values:
             raise InputError(
@@ -289,10 +384,15 @@ class Summarizer:
         if has_shortlist and self._shortlist is None:
             raise InputError(f"--shortlist: {self.folder} has none; create it again with etads-export --shortlist FILE")
         try:
-            if infer_dtype not in self._copies:
+            inference_models: Optional[List[Optional[InferenceModel]]] = None
+            if not get_decoder_capabilities(self._model).shares_documents:
+                prepare_for_search([self._model], Namespace(beam=None))  # a model of fairseq
+            elif infer_dtype not in self._copies:
                 copies = InferenceModel(self._model, infer_dtype)
                 copies.get_current_copy()  # create it now, so that an error about an unsupported dtype names the option
                 self._copies[infer_dtype] = copies
+            if infer_dtype in self._copies:
+                inference_models = [self._copies[infer_dtype]]
             if chooses:
                 groups = choose_group_count(settings["beam_size"])
                 settings.update(
@@ -310,7 +410,7 @@ class Summarizer:
             generator = SummaryGenerator(
                 [self._model],
                 self._texts.target,
-                inference_models=[self._copies[infer_dtype]],
+                inference_models=inference_models,
                 copied_positions=self._has_pointer and origins,
                 keep_attention=replaces,
                 max_len_per_document=True,
@@ -318,29 +418,39 @@ class Summarizer:
             )
         except ValueError as error:
             raise InputError(str(error).replace("--max-len-b", "--max-len")) from None
-        return _Search(generator, replaces, chooses, most_words or None, reranker)
+        return _Search(generator, replaces, chooses, most_words or None, reranker, selection)
 
     def _stream_summaries(
         self, texts: Iterable[str], search: _Search, max_tokens: int, read_ahead: int, keep: bool
     ) -> Iterator[Summary]:
         for part in split_into_chunks(texts, read_ahead):
             results: Dict[int, Summary] = {}
-            read = [self._read_document(number, text, results, keep) for number, text in part]
+            read = [self._read_document(number, text, results, keep, search.selection) for number, text in part]
             documents = [document for document in read if document is not None]
             for batch in make_batches(documents, max_tokens):
-                for document, summary in zip(batch, self._summarize_batch(batch, search, keep)):
-                    results[document.number] = summary
+                results.update(self._summarize_batch(batch, search, keep))
             for number, _ in part:
                 yield results.pop(number)
 
-    def _read_document(self, number: int, text: Any, results: Dict[int, Summary], keep: bool) -> Optional[Document]:
+    def _read_document(
+        self,
+        number: int,
+        text: Any,
+        results: Dict[int, Summary],
+        keep: bool,
+        selection: Optional[WordSelection] = None,
+    ) -> Optional[Document]:
         """Tokenise a text, and return the document to summarise.
 
         No search is needed if the text contains no words, or if an error occurs and ``keep`` is True. In these cases,
         the summary is stored in ``results``, and the method returns None.
         """
         try:
-            if not isinstance(text, str):
+            if isinstance(text, str):
+                self.check_reads_raw_text()
+                if selection is not None:
+                    raise InputError(f"--selection {selection.folder}: needs --split")
+            elif not isinstance(text, PreparedDocument):
                 raise TypeError(f"text number {number} (from 0) is of type {type(text).__name__}, not str")
             document = self._texts.tokenize_document(number, text)
         except Exception as error:
@@ -350,22 +460,30 @@ class Summarizer:
             return None
         if document.tokens:
             return document
-        results[number] = self._attach_lazy_explanation(
-            Summary("", 0.0, (), (), Truncation(0, 0)), text, GeneratedTokens((), {})
-        )
+        empty = Summary("", 0.0, (), (), Truncation(0, 0))
+        results[number] = self._attach_lazy_explanation(empty, document, GeneratedTokens((), {}))
         return None
 
-    def _summarize_batch(self, documents: List[Document], search: _Search, keep: bool) -> List[Summary]:
-        """Summarise a batch. If this fails and ``keep`` is True, summarise each document separately."""
+    def _summarize_batch(self, documents: List[Document], search: _Search, keep: bool) -> Dict[int, Summary]:
+        """Summarise a batch, and return the summaries by the numbers of the documents.
+
+        If this fails and ``keep`` is True, summarise each document separately.
+        """
         try:
-            return self._decode(self._texts.make_batch(documents), search)
+            batch = self._texts.make_batch(documents, search.selection)
+            return dict(zip((document.number for document in batch.documents), self._decode(batch, search)))
         except Exception as error:
-            if not keep:
+            is_of_data = isinstance(error, InputError) and documents[0].prepared is not None
+            if not keep or is_of_data:
                 raise
             if len(documents) > 1:
-                return [self._summarize_batch([document], search, keep)[0] for document in documents]
+                return {
+                    number: summary
+                    for document in documents
+                    for number, summary in self._summarize_batch([document], search, keep).items()
+                }
             (document,) = documents
-            return [_make_failed_summary(error, Truncation(len(document.tokens), document.left_out))]
+            return {document.number: _make_failed_summary(error, Truncation(len(document.tokens), document.left_out))}
 
     def _decode(self, batch: Batch, search: _Search, encoded: Optional[EncodedBatch] = None) -> List[Summary]:
         results = self._search_batch(batch, search, encoded)
@@ -375,7 +493,7 @@ class Summarizer:
     def _search_batch(self, batch: Batch, search: _Search, encoded: Optional[EncodedBatch] = None) -> Results:
         """Run the search, and return the hypotheses of each document in descending order of score."""
         on_step = None if search.on_step is None else make_partial_summary_reporter(search.on_step, batch, self._texts)
-        sample = _move_to_device(batch.sample, self.device)
+        sample = utils.apply_to_sample(lambda tensor: tensor.to(self.device), batch.sample)
         return search.generator.generate(None, sample, encoded=encoded, on_step=on_step)
 
     def _make_best_summary(self, row: int, hypotheses: List[Dict[str, Any]], batch: Batch, search: _Search) -> Summary:
@@ -423,7 +541,7 @@ class Summarizer:
             picked=document.picked,
             surprisal=self._texts.measure_surprisal(document),
         )
-        return self._attach_lazy_explanation(summary, document.text, written)
+        return self._attach_lazy_explanation(summary, document, written)
 
     def _make_chosen_summary(
         self, row: int, hypotheses: List[Dict[str, Any]], batch: Batch, search: _Search
@@ -433,6 +551,9 @@ class Summarizer:
         If there are no sentences to choose from, the best hypothesis is returned.
         """
         document, texts = batch.documents[row], self._texts
+        if document.prepared is not None:
+            every = document.prepared.split.read_sentences(document.prepared.number)
+            document = document._replace(every=every)
         spelled = [
             self._detokenize_hypothesis(row, one, batch, search)[0] for one in hypotheses if one["score"].isfinite()
         ]
@@ -462,16 +583,21 @@ class Summarizer:
             found = explainer.explain(document.text, explainer.tokenize_given_summary(summary.text), summary.text, None)
             return replace(found, chosen=summary.chosen)
 
-        object.__setattr__(summary, "_make_explanation", explain)
+        if document.prepared is None:
+            object.__setattr__(summary, "_make_explanation", explain)
         return summary
 
-    def _attach_lazy_explanation(self, summary: Summary, text: str, written: GeneratedTokens) -> Summary:
-        """Store in the summary a function that creates its explanation, and return the summary."""
+    def _attach_lazy_explanation(self, summary: Summary, document: Document, written: GeneratedTokens) -> Summary:
+        """Store in the summary a function that creates its explanation, and return the summary.
+
+        Only the summary of a raw text can be explained.
+        """
 
         def explain() -> Explanation:
-            return self._get_explainer().explain(text, written, summary.text, summary.score)
+            return self._get_explainer().explain(document.text, written, summary.text, summary.score)
 
-        object.__setattr__(summary, "_make_explanation", explain)
+        if document.prepared is None:
+            object.__setattr__(summary, "_make_explanation", explain)
         return summary
 
     def _find_copied_words(
@@ -551,8 +677,3 @@ def choose_device(name: Optional[str]) -> torch.device:
         reason = str(error).split("\n")[0]
         raise InputError(f"device {name!r}: choose cpu, or cuda where there is a GPU ({reason})") from None
     return device
-
-
-def _move_to_device(sample: Dict[str, Any], device: torch.device) -> Dict[str, Any]:
-    net_input = {name: tensor.to(device) for name, tensor in sample["net_input"].items()}
-    return {"id": sample["id"], "net_input": net_input}

@@ -1,8 +1,6 @@
 """Read documents for summarisation from lines of text, JSON lines, CSV, folders or files.
 
-``etads-summarize`` reads raw documents. For ``scripts/generate.sh``, documents are converted to lines for
-fairseq-interactive and cleaned in the same way as ``etads-corpus`` cleans training data. This module defines the input
-options of the script.
+This module also defines the options of ``etads-summarize`` for the format of its input.
 """
 
 import argparse
@@ -10,18 +8,16 @@ import codecs
 import contextlib
 import itertools
 import json
-import shutil
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..platform.console import Parser, escape_unprintable, report_errors_in_one_line
+from ..platform.console import escape_unprintable
 from ..platform.errors import InputError
-from ..platform.outputs import check_output_paths, open_output
 from .compression import DECOMPRESSORS
 from .csv_rows import COLUMNS, DELIMITERS, read_rows
-from .documents import BadDocumentError, Document, DocumentLineOptions, make_lines, parse_json_record
+from .documents import BadDocumentError, parse_json_record
 from .files import ESCAPE_INVALID, STANDARD_INPUT, get_display_name, is_valid_utf8, read_lines
 
 FORMATS = ("lines", "jsonl", "csv", "folder", "file")
@@ -367,97 +363,5 @@ def _get_paragraphs_or_sentences(record: Dict[str, Any], column: str) -> List[st
     raise BadDocumentError(f'"{column}" is neither a text nor a list of texts')
 
 
-def _convert_to_one_line(text: str, kind: str) -> str:
-    """Convert a text to one line for fairseq-interactive.
-
-    Carriage returns must be removed, because fairseq-interactive treats them as line endings.
-    """
-    if kind == "lines":
-        return " ".join(text.replace("\0", " ").split())
-    document = Document([piece for piece in text.split("\n") if piece.strip()], [])
-    return make_lines(document, DocumentLineOptions(keep_empty=True)).source
-
-
-def _describe_input_format(kind: str, given: Optional[str], number: int, inputs: Sequence[str], blank: bool) -> str:
-    """Return a message about the detected format of the input files, and advise the user how to change it."""
-    said, separator, advice = describe_document_unit(kind, inputs, given).partition("; ")
-    if not given and kind == "lines" and blank:
-        advice = "there are empty lines: if the paragraphs are one document, give --input-format file"
-    names = ", ".join(inputs[:3]) + (", …" if len(inputs) > 3 else "")
-    return f"{'' if said.startswith(inputs[0]) else f'{names}: '}{said} ({number:,}){separator}{advice}"
-
-
 def _print_message(text: str) -> None:
     print(f"== {escape_unprintable(text)}", file=sys.stderr)
-
-
-def write_documents(args: argparse.Namespace) -> None:
-    """Write the documents and their names to files, and report the input format.
-
-    OUT/documents contains one line per document, and OUT/names contains the names of the documents.
-
-    Raises:
-        InputError: an input file cannot be read, or a document cannot be read and --skip-bad is not set.
-    """
-    paths: List[Path] = []
-    for given in args.input:
-        path = Path(given)
-        if given == "-":
-            path = args.out / STANDARD_INPUT  # messages and names refer to this file as standard input
-            with open(path, "wb") as file:
-                shutil.copyfileobj(sys.stdin.buffer, file)
-        elif not path.exists():
-            raise InputError(f"--input {given}: no such file or folder")
-        elif path.is_dir() and args.input_format not in (None, "folder"):
-            raise InputError(f"--input {given}: is a folder, but --input-format is {args.input_format}")
-        paths.append(path)
-    inside = [file for path in paths if path.is_dir() for file in path.iterdir()]
-    check_output_paths({"--output": args.writes}, {"--input": [*args.input, *inside]})
-    kind = args.input_format or guess_input_format(paths, text="lines" if args.input == [STANDARD_INPUT] else "file")
-    counts, blank = _write_files(paths, kind, args)
-    if not counts["documents"] and kind != "lines":
-        raise InputError(f"--input {args.input[0]}: contains no document")
-    _print_message(_describe_input_format(kind, args.input_format, counts["documents"], args.input, blank))
-    if counts["bad"]:
-        _print_message(f"{counts['bad']:,} of them are unreadable (--skip-bad); their summaries are empty")
-
-
-def _write_files(paths: Sequence[Path], kind: str, args: argparse.Namespace) -> Tuple[Counter, bool]:
-    """Write the documents and their names to the output files.
-
-    Returns:
-        A counter of documents and unreadable documents, and whether there are empty lines between non-empty lines.
-    """
-    counts: Counter = Counter()
-    blank_inside, blank_before = False, False
-    with open_output(args.out / "documents") as texts, open_output(args.out / "names") as names:
-        for document in read_documents(paths, kind, args.source_column, "replace" if args.skip_bad else ""):
-            if document.problem and not args.skip_bad:
-                raise InputError(f"{document.problem}; with --skip-bad, the summaries of such documents are empty")
-            counts["documents"] += 1
-            counts["bad"] += bool(document.problem)
-            line = _convert_to_one_line(document.text, kind)
-            blank_inside |= blank_before and bool(line) and counts["documents"] > 2
-            blank_before = not line
-            texts.write(line + "\n")
-            names.write(" ".join(document.name.split()) + "\n")
-    return counts, blank_inside
-
-
-def main(argv: Optional[List[str]] = None) -> None:
-    """Read the input of ``scripts/generate.sh`` and write its documents to files."""
-    parser = Parser("generate.sh", description=__doc__)
-    parser.add_argument("--input", metavar="PATH", action="append", required=True)
-    add_input_format_options(parser)
-    parser.add_argument("--skip-bad", action="store_true")
-    parser.add_argument("--out", metavar="DIR", type=Path, required=True)
-    parser.add_argument(
-        "--writes", metavar="FILE", nargs="*", default=[], help="output files; none of them may also be an input"
-    )
-    args = parser.parse_args(argv)
-    with report_errors_in_one_line("generate.sh"):
-        write_documents(args)
-
-
-if __name__ == "__main__":
-    main()

@@ -73,6 +73,7 @@ class ResumableWriter:
     Args:
         path: path of the result file OUT.
         settings: all settings that affect the result lines, apart from the documents.
+        restarts: whether to start again if the previous run used different settings.
 
     Attributes:
         progress: progress of the run, which includes the lines of an interrupted run.
@@ -83,8 +84,8 @@ class ResumableWriter:
         InputError: OUT.partial was created with other settings, or another process is writing to it.
     """
 
-    def __init__(self, path: Path, settings: Dict[str, Any]):
-        self.path = path
+    def __init__(self, path: Path, settings: Dict[str, Any], restarts: bool = False):
+        self.path, self._restarts = path, restarts
         self.partial, self.journal = (path.with_name(path.name + end) for end in (".partial", ".resume"))
         self._digest = hashlib.sha256()
         self._output_sha256: Optional[str] = None
@@ -138,6 +139,8 @@ class ResumableWriter:
         if not found:
             return []
         if found[0] != json.loads(json.dumps(settings)):
+            if self._restarts:
+                return []
             before = found[0] if isinstance(found[0], dict) else {}
             differ = " and ".join(sorted(find_differing_settings(before, settings)))
             raise InputError(self._make_resume_error_message(f"was started with another {differ}"))

@@ -53,7 +53,7 @@ for seed in $seeds; do
         --truncate-source 100 --truncate-target 50 --seed "$seed" "${device[@]}" "${more[@]}"
     for row in $rows; do
         run=$out/$row-$seed
-        decoding=(--beam 100 "${device[@]}" -- --no-repeat-ngram-size 1 --recombine 5 --unkpen inf)
+        decoding=(--beam 100 "${device[@]}" -- --no-repeat-ngram-size 1 --recombine 5 --unkpen 1000000)
         if [ "$row" = abs-plus ]; then
             weights=release
             [ -z "$tune" ] || weights=$(tuned_weights "$model" "$out/tuning-$seed" "$data/prepared" 14 "$tune/text/test" --nbest "$tune_beam")

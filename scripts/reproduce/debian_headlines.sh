@@ -100,7 +100,7 @@ for seed in $seeds; do
             train_system "$run" "$arch" "$seed"
         fi
         case $arch in
-            abs*) options=() decoding+=(--exact-length 7 --no-repeat-ngram-size 1 --recombine 5 --unkpen inf) ;;
+            abs*) options=() decoding+=(--exact-length 7 --no-repeat-ngram-size 1 --recombine 5 --unkpen 1000000) ;;
             # The last checkpoint is used, because the checkpoint with the best likelihood may predate the coverage loss.
             pg_coverage) options+=(--checkpoint "$run/checkpoints/checkpoint_last.pt") ;;
             # The model has learned to generate <unk> for words that cannot be copied, so <unk> must be allowed.

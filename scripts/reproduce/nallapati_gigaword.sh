@@ -70,8 +70,8 @@ esac
 [ "$row" != feats-lvt2k-2sent-ptr ] || decoding=(--allow-unk)
 train_recurrent "$run" "$data/prepared" --arch "${arch//-/_}" "${ADADELTA[@]}" --truncate-source 200 --truncate-target 30 \
     --max-epoch 15 --validate-interval-updates 10000 --seed "$seed" "${begin[@]}" "${device[@]}" "${more[@]}"
-search=(--beam 5 --max-len 30 "${device[@]}" -- "${decoding[@]}")
-summarise_once "$run" "$run/summaries.txt" --prepared "$data/prepared" "${search[@]}"
+search=(--beam 5 "${device[@]}" "${decoding[@]}")
+summarise_once "$run" "$run/summaries.txt" --prepared "$data/prepared" --max-len 30 "${search[@]}"
 etads-analyse --source "$data/text/test.source" --reference "$data/text/test.target" --system "$row=$run/summaries.txt" \
     --json "$run/analysis.json"
 [ -z "$duc" ] || summarise_and_score_duc "$run" "$duc" "${search[@]}" --exact-length 30

@@ -52,7 +52,7 @@ def page(folder):
         try:
             said = [process.stdout.readline() for _ in range(3)]
             url = re.search(r"http://127\.0\.0\.1:\d+/", said[2])[0]
-            assert said[0] == f"== loading {folder}: etads\n" and "reads the first 60 tokens" in said[1]
+            assert said[0] == f"== loading {folder}\n" and "reads the first 60 tokens" in said[1]
             yield url
             process.send_signal(signal.SIGINT)
             out, err = process.communicate(timeout=60)

@@ -188,7 +188,7 @@ def summarise(place, output, *options):
     """Command that writes summaries of the test documents."""
     checkpoint = place / "run" / "checkpoints" / "checkpoint_last.pt"
     command = [SCRIPTS / "generate.sh", "--run", place / "run", "--cpu", "--checkpoint", checkpoint, "--output", output]
-    return [*map(str, command), *options, "--", "--batch-size", "1"]
+    return [*map(str, command), *options, "--max-tokens", "1", "--read-ahead", "1"]
 
 
 @pytest.fixture(scope="module")
@@ -206,19 +206,18 @@ def undisturbed(place):
 def test_killed_summaries_end_and_nothing_of_them_is_in_the_next(source, undisturbed, start, place, tmp_path):
     (tmp_path / "documents").write_bytes((place / "text" / "test.source").read_bytes())
     command = summarise(place, "out.txt", "--max-len", "6", *source)
-    script, log = start(command), tmp_path / "out.txt.log"
-    generator = script.number_of("fairseq-interactive" if source else "fairseq-generate")
-    begun = "Sentence buffer size" if source else "\nD-"  # fairseq-interactive prints all summaries at its end
-    script.wait_until(lambda: begun in text_of(log))
+    script, partial = start(command), tmp_path / "out.txt.partial"
+    generator = script.number_of("etads-summarize")
+    script.wait_until(lambda: partial.exists() and partial.stat().st_size > 0)
     script.pause(generator)
-    assert text_of(log).count("\nD-") < 24, "killed too late to show anything"
+    assert text_of(partial).count("\n") < 24, "killed too late to show anything"
     second = run_command(command, cwd=tmp_path, check=False)
-    assert second.returncode == 2 and "out.txt.log: " in second.stdout
-    assert "fairseq_summaries.py" in script.processes()[int(re.search(SAID_WHO, second.stdout).group(1))]
+    assert second.returncode == 2 and "out.txt: " in second.stdout
+    assert "etads-summarize" in script.processes()[int(re.search(SAID_WHO, second.stdout).group(1))]
     script.kill(stopped=generator)
     assert not (tmp_path / "out.txt").exists()
 
     for length, wanted in zip("26", reversed(undisturbed)):
         run_command(summarise(place, "out.txt", "--max-len", length, *source), cwd=tmp_path)
-        assert (tmp_path / "out.txt").read_text() == wanted and log.read_text().count("\nD-") == 24
+        assert (tmp_path / "out.txt").read_text() == wanted
     assert not [path.name for path in tmp_path.iterdir() if path.name.endswith((".partial", ".lock"))]

@@ -87,40 +87,27 @@ def test_a_second_run_repeats_nothing_and_an_interrupted_one_continues(trained):
             assert path.stat().st_mtime_ns == time, f"{path} was made again"
 
 
-def test_generate_summarises_the_test_split_and_sends_new_documents_to_the_model_folder(trained):
-    folder, _ = trained
-    generate = [str(ROOT / "scripts" / "generate.sh"), "--run", "run", "--output", "out.txt", "--cpu"]
-    run_command(generate, cwd=folder)
-    assert len((folder / "out.txt").read_text().splitlines()) == len(
-        (folder / "run" / "text" / "test.target").read_text().splitlines()
-    )
-    refused = run_command([*generate, "--input", "mine.jsonl"], cwd=folder, check=False)
-    assert refused.returncode == 2 and "etads-export run FOLDER" in refused.stdout
-
-
-def test_generate_with_a_content_model_writes_summaries_of_the_test_split(trained):
+def test_a_run_chooses_sentences_of_a_split_and_reads_whole_documents(trained):
+    """The script leaves the content model out, unless it is named."""
     folder, _ = trained
     extractor = "run/shortened/extractor"
-    command = [str(ROOT / "scripts" / "generate.sh"), "--run", "run", "--output", "chosen.txt", "--content", extractor]
+    command = [str(ROOT / "scripts" / "generate.sh"), "--run", "run", "--cpu", "--output"]
     model = folder / extractor / "content.npz"
     hidden = model.rename(folder / "content.npz")
-    refused = run_command([*command, "--cpu"], cwd=folder, check=False)
-    assert refused.returncode == 2 and "it has no content.npz; etads-content makes it" in refused.stdout
+    refused = run_command([*command, "chosen.txt", "--content", extractor], cwd=folder, check=False)
+    assert refused.returncode == 2 and "it has no content.npz" in refused.stdout
     hidden.rename(model)
-    run_command([*command, "--cpu"], cwd=folder)
-    summaries = (folder / "chosen.txt").read_text().splitlines()
-    documents = (folder / "run" / "text" / "test.source").read_text().splitlines()
-    assert len(summaries) == len(documents)
-    assert all(summaries)
-    # The fairseq output that was read has all hypotheses of the diverse beam.
-    hypotheses = re.findall(r"^H-(\d+)\t", (folder / "chosen.txt.log").read_text(), re.MULTILINE)
-    assert len(hypotheses) == 12 * len(documents)
-    # The sentences are the ones that etads-extract chooses from the documents and from these hypotheses.
-    extract = ["etads-extract", f"{extractor}/prepared", "wanted.txt", "--by", "content", "--selection", extractor]
-    run_command([*extract, "--subset", "test"], cwd=folder)
-    assert (folder / "wanted.txt").read_text().splitlines() != summaries
-    run_command([*extract, "--subset", "test", "--hypotheses", "chosen.txt.log"], cwd=folder)
-    assert (folder / "wanted.txt").read_text().splitlines() == summaries
+    run_command([*command, "plain.txt"], cwd=folder)
+    run_command([*command, "chosen.txt", "--content", extractor], cwd=folder)
+    run_command(["etads-summarize", "run", "--split", "test", "--output", "same.txt", "--device", "cpu"], cwd=folder)
+    found = [(folder / name).read_text().splitlines() for name in ("plain.txt", "chosen.txt", "same.txt")]
+    assert found[1] == found[2] != found[0] and all(found[1])
+    assert len(found[0]) == len(found[1]) == len((folder / "run" / "text" / "test.source").read_text().splitlines())
+    for source in ("run", "model"):
+        run_command(["etads-summarize", source, "new", "--output", f"{source}.jsonl", "--device", "cpu"], cwd=folder)
+    assert (folder / "run.jsonl").read_text() != ""
+    records = [[json.loads(line) for line in (folder / f"{name}.jsonl").open()] for name in ("run", "model")]
+    assert [one["summary"] for one in records[0]] == [one["summary"] for one in records[1]]
 
 
 @pytest.mark.parametrize(

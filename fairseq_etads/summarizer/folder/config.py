@@ -92,7 +92,7 @@ def add_folder_argument(add: Callable[..., Any]) -> None:
         "folder",
         metavar="FOLDER",
         type=find_folder,
-        help="path of a model folder, or name of a model included in the package: debian or paper",
+        help="path of a model folder or training run, or name of a model included in the package: debian or paper",
     )
 
 

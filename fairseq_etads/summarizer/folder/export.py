@@ -3,12 +3,12 @@
 import contextlib
 import platform
 import shutil
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Tuple
 
 import torch
-from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from torch import Tensor
 
@@ -16,19 +16,12 @@ from ...data.factors import FILE as FACTORS
 from ...data.shortlist_file import read_shortlist
 from ...data.weights_file import FLOATS, write_weights
 from ...layers.decoder_output import get_pointer
-from ...models.selector import SentenceExtractor
 from ...platform.errors import InputError
 from ...platform.outputs import make_output_folder
 from ...search import call_options
-from ...search.content.model import FILE as CONTENT
-from ...search.content.model import ContentModel
-from ...search.lengths import choose_length_bounds
-from ...search.options import LARGEST
 from ...text.checksums import NAME as CHECKSUMS
 from ...text.checksums import Checksums
 from ...text.picking import FACTOR
-from ...text.subwords import SUBWORDS
-from ...text.tokenizer import TextTokenizerConfig
 from ...training.task import SummarizationTask
 from ...version import get_version
 from ...vocabulary.dictionary import count_known_words, get_known_word_counts
@@ -36,40 +29,19 @@ from ..surprisal import WordFrequencies, compute_surprisal_percentiles
 from . import model_options
 from .config import ADVICE, CARD, CONFIG, DICTIONARIES, EXTRACTOR, SHORTLIST, WEIGHTS, FolderConfig
 from .loading import list_needed_files, load_folder
+from .run_files import RunFiles
+from .trained import choose_decoding_defaults, get_architecture, load_trained_model
 
 PACKAGES: Tuple[str, ...] = ("torch", "fairseq_fixed", "fairseq", "safetensors")
 PACKAGES += ("sacremoses", "subword-nmt", "sentencepiece", "tokenizers")
 
 
-class ExportSource(NamedTuple):
-    """Files from which a model folder is created.
-
-    Attributes:
-        checkpoint: path of a checkpoint that was written by fairseq-train.
-        data: path of the data folder that was used for training.
-        text_options: dictionary of fairseq's options for processing raw text, i.e. ``tokenizer``, ``bpe`` and the
-            options of these components. The keys do not start with dashes.
-        extra_files: dictionary that maps file names in the model folder to additional files to copy.
-        extractor: files for the folder of the extractor that selects sentences for the model, or None without an
-            extractor.
-        documents: path of a file with the tokens of one training document per line, or None.
-    """
-
-    checkpoint: Path
-    data: Path
-    text_options: Dict[str, Any]
-    extra_files: Dict[str, Path]
-    extractor: Optional["ExportSource"] = None
-    documents: Optional[Path] = None
-
-
 def export_folder(
-    source: ExportSource,
+    source: RunFiles,
     folder: Path,
     decoding: Dict[str, Any],
     dtype: str,
     write_card: Callable[["ExportedModel"], str],
-    longest_target: Optional[int] = None,
 ) -> "ExportedModel":
     """Create a model folder from a checkpoint and its training data.
 
@@ -82,8 +54,6 @@ def export_folder(
             depend on the lengths of the training summaries.
         dtype: data type of the stored weights, "fp32" or "fp16".
         write_card: function that returns the text of README.md.
-        longest_target: number of tokens in the longest training summary, or None if it is unknown. It is used for
-            checkpoints that do not contain the lengths of the training summaries.
 
     Returns:
         A description of the exported model, which the model card uses.
@@ -94,22 +64,24 @@ def export_folder(
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"FOLDER {folder} exists: name another one, or delete it")
-    model, cfg, task = _load_checkpoint(source)
-    _check_extractor(source, model)
-    decoding = _add_choose_option(source, decoding)
-    decoding = _add_decoding_defaults(decoding, task, longest_target)
+    model, cfg, task, config = load_trained_model(source)
+    if source.extractor is None and FACTOR in getattr(model, "factors", ()):
+        raise InputError(
+            f"--checkpoint {source.checkpoint}: the model reads the source factor {FACTOR}, which an extractor "
+            "computes from raw text: name its run with --extractor"
+        )
+    decoding = choose_decoding_defaults(source, task, decoding)
     # Every model folder stores max_len, so do not report an error if --exact-length makes max_len ineffective.
     usual = {**call_options.DEFAULTS, "max_len": call_options.get_value("max_len", decoding)}
     call_options.make_call_settings(usual, decoding, get_pointer(model) is not None)
     if SHORTLIST in source.extra_files:
         read_shortlist(source.extra_files[SHORTLIST], task.source_dictionary, task.target_dictionary)
     tensors, shared = convert_weights_for_storage(model.state_dict(), dtype)
-    config = FolderConfig(
-        architecture=_get_architecture(cfg),
-        model=_get_plain_options(cfg, source.checkpoint),
-        task={**_get_task_state(cfg, task), **_measure_surprisals(source, task)},
-        text=_make_text_settings(source.text_options),
+    config = replace(
+        config,
         decoding=decoding,
+        model=_get_plain_options(source, cfg),
+        task={**config.task, **_measure_surprisals(source, task)},
         weights={"dtype": dtype, "shared": shared},
         made_by=get_versions(),
     )
@@ -126,7 +98,7 @@ def export_folder(
 
 
 def _write_files(
-    folder: Path, source: ExportSource, config: FolderConfig, tensors: Dict[str, Tensor], task: SummarizationTask
+    folder: Path, source: RunFiles, config: FolderConfig, tensors: Dict[str, Tensor], task: SummarizationTask
 ) -> None:
     """Write all files of a model folder except the model card and the checksums."""
     (folder / CONFIG).write_bytes(config.to_json().encode())
@@ -135,58 +107,16 @@ def _write_files(
     _copy_auxiliary_files(folder, source, config)
 
 
-def _check_extractor(source: ExportSource, model: Any) -> None:
-    """Raise InputError if the model requires an extractor but none is given."""
-    if source.extractor is None and FACTOR in getattr(model, "factors", ()):
-        raise InputError(
-            f"--checkpoint {source.checkpoint}: the model reads the source factor {FACTOR}, which an "
-            "extractor computes "
-            "from raw text: name its run with --extractor"
-        )
-
-
-def _add_choose_option(source: ExportSource, decoding: Dict[str, Any]) -> Dict[str, Any]:
-    """If there is a content model, add the options ``choose`` and ``beam`` unless they are already set.
-
-    The content model of an extractor chooses sentences, and the content model of a summariser chooses a hypothesis.
-
-    Raises:
-        InputError: the content model is damaged, or ``choose`` is set without a content model.
-    """
-    of_extractor = None if source.extractor is None else source.extractor.extra_files.get(CONTENT)
-    paths = {"content": of_extractor, "hypothesis": source.extra_files.get(CONTENT)}
-    found = [choose for choose, path in paths.items() if path is not None]
-    for path in paths.values():
-        if path is not None:
-            ContentModel.load(path, f"create it with etads-content {path.parent}")
-    choose = decoding.get("choose", found[0] if found else "none")
-    if choose not in (*found, "none"):
-        of = "an extractor's run" if choose == "content" else "this run"
-        raise InputError(f"--choose {choose}: needs a content model of {of}; create one with etads-content")
-    return {"beam": call_options.BEAMS[choose], "choose": choose, **decoding} if found else decoding
-
-
-def _write_extractor(folder: Path, source: ExportSource, dtype: str) -> str:
+def _write_extractor(folder: Path, source: RunFiles, dtype: str) -> str:
     """Write the extractor to a subfolder of ``folder``. Returns the relative path of the extractor's SHA256SUMS.
 
     Raises:
         InputError: the checkpoint is not a sentence extractor, is damaged, or does not belong to the data.
     """
-    model, cfg, task = _load_checkpoint(source, "--extractor")
-    if not isinstance(model, SentenceExtractor):
-        raise InputError(
-            f"--extractor {source.checkpoint}: not a sentence extractor (--arch pooled_extractor, sentence_extractor)"
-        )
+    model, cfg, task, config = load_trained_model(source, is_extractor=True)
     tensors, shared = convert_weights_for_storage(model.state_dict(), dtype)
-    config = FolderConfig(
-        architecture=_get_architecture(cfg),
-        model=_get_plain_options(cfg, source.checkpoint, extracts=True),
-        task=_get_task_state(cfg, task),
-        text=_make_text_settings(source.text_options),
-        decoding={},
-        weights={"dtype": dtype, "shared": shared},
-        made_by=get_versions(),
-    )
+    options = _get_plain_options(source, cfg, extracts=True)
+    config = replace(config, model=options, weights={"dtype": dtype, "shared": shared}, made_by=get_versions())
     own = folder / EXTRACTOR
     own.mkdir()
     _write_files(own, source, config, tensors, task)
@@ -208,56 +138,14 @@ class ExportedModel(NamedTuple):
     task: SummarizationTask
 
 
-def _load_checkpoint(source: ExportSource, option: str = "--checkpoint") -> Any:
-    """Load the model, its training configuration and the summarisation task.
-
-    Raises:
-        InputError: the checkpoint cannot be loaded. The message begins with ``option``.
-    """
-    overrides = {"data": str(source.data), "init_from": None}
+def _get_plain_options(source: RunFiles, cfg: Any, extracts: bool = False) -> Dict[str, Any]:
     try:
-        models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(source.checkpoint)], overrides)
-    except InputError:
-        raise
-    except (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, AssertionError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{option} {source.checkpoint}: {reason[:500]}") from None
-    if not isinstance(task, SummarizationTask):
-        raise InputError(f"{option} {source.checkpoint}: was not trained with --task summarization")
-    return models[0], cfg, task
-
-
-def _add_decoding_defaults(decoding: Dict[str, Any], task: SummarizationTask, longest: Optional[int]) -> Dict[str, Any]:
-    """Add the missing decoding defaults. The default lengths are based on the lengths of the training summaries."""
-    learnt = task.truncate_target if longest is None else min(task.truncate_target, longest)
-    max_len = max(learnt, decoding.get("min_len", 0))
-    defaults = {**call_options.DEFAULTS, "max_len": min(max_len, LARGEST)}
-    if task.summary_lengths is not None and not decoding.get("exact_length") and not decoding.get("max_len_a"):
-        by_summaries = {**defaults, **choose_length_bounds(task.summary_lengths, task.truncate_target), **decoding}
-        if by_summaries["min_len"] <= by_summaries["max_len"]:
-            return by_summaries
-    return {**defaults, **decoding}
-
-
-def _get_architecture(cfg: Any) -> str:
-    return str(getattr(cfg.model, "_name", None) or getattr(cfg.model, "arch", None))
-
-
-def _get_plain_options(cfg: Any, checkpoint: Path, extracts: bool = False) -> Dict[str, Any]:
-    try:
-        return model_options.to_plain_options(_get_architecture(cfg), cfg.model, extracts)
+        return model_options.to_plain_options(get_architecture(cfg), cfg.model, extracts)
     except InputError as error:
-        raise InputError(f"--checkpoint {checkpoint}: cannot be exported: {error}") from None
+        raise InputError(f"--checkpoint {source.checkpoint}: cannot be exported: {error}") from None
 
 
-def _get_task_state(cfg: Any, task: SummarizationTask) -> Dict[str, Any]:
-    state = task.state_dict()
-    names = ("truncate_source", "truncate_target", "source_dictionary", "target_dictionary", "factor_dictionaries")
-    lengths = {"summary_lengths": state["summary_lengths"]} if "summary_lengths" in state else {}
-    return {**{name: state[name] for name in names}, "left_pad_source": bool(cfg.task.left_pad_source), **lengths}
-
-
-def _measure_surprisals(source: ExportSource, task: SummarizationTask) -> Dict[str, Any]:
+def _measure_surprisals(source: RunFiles, task: SummarizationTask) -> Dict[str, Any]:
     """Return the config.json entry for the surprisals of the training documents, or {} if there are no documents."""
     if source.documents is None:
         return {}
@@ -265,21 +153,6 @@ def _measure_surprisals(source: ExportSource, task: SummarizationTask) -> Dict[s
         source.documents, WordFrequencies(get_known_word_counts(task.source_dictionary)), task.truncate_source
     )
     return {} if found is None else {"document_surprisal": found}
-
-
-def _make_text_settings(options: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the contents of the section "text" in config.json."""
-    given = {name.replace("-", "_"): value for name, value in options.items()}
-    settings = {
-        name[len("text_") :]: given.get(name, default)
-        for name, default in vars(TextTokenizerConfig()).items()
-        if name != "_name"
-    }
-    settings = {name: value if isinstance(value, bool) else str(value) for name, value in settings.items()}
-    kind = given.get("bpe")
-    if kind is not None and kind not in SUBWORDS:
-        raise InputError(f"subwords of the kind {kind} cannot be exported; supported kinds: {', '.join(SUBWORDS)}")
-    return {**settings, "subwords": kind}
 
 
 def _write_dictionaries(folder: Path, task: SummarizationTask) -> None:
@@ -307,7 +180,7 @@ def _write_dictionary(path: Path, dictionary: Dictionary, words: int, known: int
     path.write_bytes("".join(lines).encode())
 
 
-def _copy_auxiliary_files(folder: Path, source: ExportSource, config: FolderConfig) -> None:
+def _copy_auxiliary_files(folder: Path, source: RunFiles, config: FolderConfig) -> None:
     """Copy the subword model, the dictionaries of source factors and all extra files to a model folder."""
     files = dict(source.extra_files)
     for option, name in config.subword_files.items():

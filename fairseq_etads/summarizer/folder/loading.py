@@ -60,12 +60,12 @@ class LoadedExtractor(NamedTuple):
 
     Attributes:
         loaded: loaded contents of the extractor's folder.
-        picking: settings for the selection of sentences.
+        picking: settings for the selection of sentences, or None if it was never used to shorten documents.
         content: content model that chooses the sentences of summaries, or None.
     """
 
     loaded: LoadedFolder
-    picking: SentencePickingSettings
+    picking: Optional[SentencePickingSettings]
     content: Optional[ContentModel] = None
 
 
@@ -88,9 +88,6 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
     with torch.random.fork_rng(devices=[]), weights.limit_model():
         model = _build_model(folder, config, task)
     model.load_state_dict(weights.read_weights(model.state_dict()), strict=True)
-    tokenizer = TextTokenizer(
-        TextTokenizerConfig(**{f"text_{name}": v for name, v in config.text.items() if name != "subwords"})
-    )
     shortlist = None
     if (folder / SHORTLIST).is_file():
         shortlist = read_shortlist(folder / SHORTLIST, task.source_dictionary, task.target_dictionary, "shortlist")
@@ -104,8 +101,17 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
         loaded = load_folder(folder / EXTRACTOR, is_extractor=True)
         path = folder / EXTRACTOR / CONTENT
         extractor = LoadedExtractor(loaded, picking, ContentModel.load(path, ADVICE) if path.is_file() else None)
-    subwords = _build_subword_encoder(folder, config)
+    subwords = build_subword_encoder(
+        config.text["subwords"], {option: folder / name for option, name in config.subword_files.items()}
+    )
+    tokenizer = build_text_tokenizer(config)
     return LoadedFolder(config, model.eval(), task, tokenizer, subwords, shortlist, extractor, content)
+
+
+def build_text_tokenizer(config: FolderConfig) -> TextTokenizer:
+    """Build the tokeniser that converts raw text to words and back."""
+    options = {f"text_{name}": value for name, value in config.text.items() if name != "subwords"}
+    return TextTokenizer(TextTokenizerConfig(**options))
 
 
 def list_needed_files(config: FolderConfig) -> List[str]:
@@ -184,16 +190,19 @@ def _build_model(folder: Path, config: FolderConfig, task: SummarizationTask) ->
     return model
 
 
-def _build_subword_encoder(folder: Path, config: FolderConfig) -> Any:
+def build_subword_encoder(kind: Optional[str], files: Dict[str, Path]) -> Any:
     """Build fairseq's subword encoder, or return None if the model does not use subwords.
 
+    Args:
+        kind: kind of subwords, or None.
+        files: mapping from fairseq's options to the files of the subword model.
+
     Raises:
-        InputError: the subword model in the folder is damaged.
+        InputError: the subword model is damaged.
     """
-    kind, files = config.text["subwords"], config.subword_files
     if kind is None:
         return None
-    options: Dict[str, str] = {option: str(folder / name) for option, name in files.items()}
+    options: Dict[str, str] = {option: str(path) for option, path in files.items()}
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
@@ -202,4 +211,4 @@ def _build_subword_encoder(folder: Path, config: FolderConfig) -> Any:
         raise
     except (OSError, RuntimeError, ValueError, LookupError, TypeError, SystemExit) as error:
         reason = " ".join(said.getvalue().split()) or error  # subword-nmt prints the reason to stderr and exits
-        raise InputError(f"{folder / next(iter(files.values()))} is damaged ({reason}). {ADVICE}") from None
+        raise InputError(f"{next(iter(files.values()))} is damaged ({reason}). {ADVICE}") from None

@@ -86,25 +86,6 @@ def test_long_documents_are_read_to_their_end(made, tmp_path):
     assert chosen((tmp_path, None), "--truncate-source", "400") != [keys]
 
 
-def test_written_sentences_are_candidates(made, capsys):
-    """A hypothesis with all key words in one sentence fits the budget, which no two sentences of the document do."""
-    path, pairs = made
-    written = []
-    for number, (document, _) in enumerate(pairs["test"]):
-        keys = [word for word in dict.fromkeys(document.split()) if word.startswith("key")]
-        written += [f"D-{number}\t-1.0\tplain0 plain1 plain2 <q> {' '.join(keys[:9])}", f"H-{number}\t-1.0\tnothing"]
-    (path / "hypotheses").write_text("\n".join(["some line", *written]) + "\n")
-    for summary, (document, _) in zip(
-        chosen(made, "--words", "9", "--hypotheses", str(path / "hypotheses")), pairs["test"]
-    ):
-        keys = [word for word in dict.fromkeys(document.split()) if word.startswith("key")]
-        assert summary == [keys[:9]]
-    (path / "hypotheses").write_text("D-0\t-1.0\tplain0\n")
-    arguments = [str(path / "prepared"), str(path / "no.txt"), "--by", "content", "--selection", str(path)]
-    assert extract([*arguments, "--hypotheses", str(path / "hypotheses")]) == 2
-    assert "contains hypotheses for 1 documents, but DATA has 8" in capsys.readouterr().err
-
-
 def test_a_network_learns_what_no_line_separates():
     features = np.random.RandomState(0).randn(200_000, 3).astype("float32") * [5, 1, 1] + [7, 0, 0]
     labels = (abs(features[:, 0] - 7) < 3).tolist()

@@ -6,7 +6,7 @@ import pytest
 from folders import make_run
 
 from fairseq_etads.commands.export import main
-from fairseq_etads.jobs.run_record import RunRecord, compute_data_fingerprint
+from fairseq_etads.data.run_record import RunRecord, compute_data_fingerprint
 from fairseq_etads.summarizer.folder.config import read_config
 from fairseq_etads.summarizer.folder.loading import load_folder
 

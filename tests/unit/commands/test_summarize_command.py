@@ -184,7 +184,7 @@ def test_an_output_among_the_documents_is_refused(summarize, wanted, tmp_path):
     ],
 )
 def test_wrong_options_are_refused_before_the_model_is_loaded(summarize, arguments, words, monkeypatch):
-    monkeypatch.setattr(summarize_command, "_load_summarizer", lambda args: pytest.fail("loaded"))
+    monkeypatch.setattr(Summarizer, "load", lambda *args, **options: pytest.fail("loaded"))
     status, lines, said = summarize(*arguments.split())
     assert (status, lines) == (2, []) and words in said
 

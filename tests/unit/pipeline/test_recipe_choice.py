@@ -8,8 +8,9 @@ import pytest
 from fairseq import options
 
 from fairseq_etads.commands import train
+from fairseq_etads.data.run_record import read_decoding_options
 from fairseq_etads.jobs import recipe_choice
-from fairseq_etads.jobs.recipe_choice import detect_training_hardware, measure_text_lengths, read_decoding_options
+from fairseq_etads.jobs.recipe_choice import detect_training_hardware, measure_text_lengths
 from fairseq_etads.jobs.recipes import (
     SIZES,
     SUITABLE,
@@ -241,7 +242,7 @@ def test_a_content_model_needs_pieces_that_can_be_joined(folder):
 
 
 def test_a_damaged_record_is_as_none(tmp_path):
-    for content in ("", "[]", '{"recipe": "small"}', '{"recipe": "tiny", "decoding": {}}'):
+    for content in ("", "[]", '{"recipe": "small"}', '{"decoding": []}'):
         (tmp_path / "recipe.json").write_text(content)
         assert read_decoding_options(tmp_path) == {}
 

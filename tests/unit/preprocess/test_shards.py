@@ -1,18 +1,18 @@
-"""Work that several processes divide: lines of a file, words of a corpus, summaries."""
+"""Work that several processes divide: lines of a file, words of a corpus."""
 
 import shutil
 
 import hypothesis.strategies as st
 import pytest
-from etads_preprocess import subwords, summary_shards
+from etads_preprocess import subwords
 from etads_preprocess.prepare import prepare_data
-from etads_preprocess.shards import Shard
 from hypothesis import HealthCheck, given, settings
 from preparation import make_text  # noqa: F401  # a fixture
 
 from fairseq_etads.data.preparation import PreparationSettings
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.files import read_lines
+from fairseq_etads.text.shards import Shard
 
 WORDS = PreparationSettings("word", 20)
 
@@ -105,26 +105,3 @@ def test_sentencepiece_learns_from_a_part_of_a_large_text(tmp_path, monkeypatch,
     assert "one in 3 lines" in capsys.readouterr().err
     found, expected = ((tmp_path / f"{name}.vocab").read_text() for name in ("found", "expected"))
     assert found == expected and "walking" in found
-
-
-@pytest.mark.parametrize(
-    "start", ["2026-11-22 19:00:53 | INFO | fairseq_cli.generate | ", "INFO:fairseq_cli.generate:"]
-)
-def test_a_log_that_lacks_a_summary_makes_no_share(tmp_path, start):
-    """fairseq-generate logs in the second form, unless something imported it before it set up its log."""
-    log, path = tmp_path / "log", summary_shards.get_shard_path(tmp_path / "out", Shard(1, 2))
-    summary = "D-{0}\t-0.5\tsummary {0}\nD-{0}\t-2.0\tworse\n"
-    end = start + "Translated 2 sentences (9,123 tokens) in 76.2s (2.52 sentences/s, 119.66 tokens/s)\n"
-    for text, documents, numbers, found in (
-        (summary.format(1) + end, 3, None, 1),
-        (summary.format(0) + summary.format(1), 6, [0, 2, 4], 2),
-    ):
-        log.write_text(text)
-        with pytest.raises(InputError, match=f"{found + 1} documents but {found} summaries"):
-            summary_shards.write_shard(path, log, {"documents": documents}, numbers)
-        assert not path.exists()
-    log.write_text(summary.format(1) + summary.format(0) + end)
-    for numbers in (None, [0, 2]):
-        summary_shards.write_shard(path, log, {"documents": 3}, numbers)
-        last = 1 if numbers is None else 2
-        assert list(summary_shards.read_shard(path)) == [{"documents": 3}, (0, "summary 0"), (last, "summary 1")]

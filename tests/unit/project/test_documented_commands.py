@@ -27,8 +27,6 @@ from dry_runs import dry_run, make_stubs
 from fairseq import options, utils
 from hydra._internal.utils import get_args_parser
 
-from fairseq_etads.text import input_records
-
 LINES = [*in_pages(), *in_scripts(), *in_modules()]
 INSTALLING = ("install", "quickstart", "release", "test", "docs")
 """Scripts that would install something or run for long; only their options are checked."""
@@ -45,8 +43,7 @@ COMPLETE = ["data", "--task", "summarization", "--arch", "etads"]
 
 @pytest.fixture(scope="module")
 def parsers():
-    commands = {**project_commands(), "new documents": input_records.main}
-    return {name: parser_of(main) for name, main in commands.items()}
+    return {name: parser_of(main) for name, main in project_commands().items()}
 
 
 def refusal(name, words, parsers):
@@ -135,8 +132,6 @@ def test_scripts_take_their_options_and_call_commands_rightly(where, line, stubs
         assert calls, "the script called nothing"
         for name, *arguments in calls:
             kind = (name, *sorted(word for word in arguments if word.startswith("--")))
-            if name == "python" and "text.input_records" in arguments[1]:
-                name, arguments = "new documents", arguments[2:]
             of_fairseqs_example = any("examples/pointer_generator" in word for word in arguments)  # an e2e test runs it
             if name == "python" or kind in seen or of_fairseqs_example:
                 continue

@@ -11,15 +11,13 @@ import zipfile
 import numpy as np
 import pytest
 from folders import DECODING, TEXT
-from selection_data import random_networks, write_data
+from selection_data import random_networks
 from test_content_choice import text as made_text
 from test_explain_page import Page
 from test_long_documents import EXTRACTOR_TEXT, LONG, make_long_folder, source_of
 
 from fairseq_etads import Summarizer
 from fairseq_etads.commands.export import main as export_command
-from fairseq_etads.commands.extract import main as extract
-from fairseq_etads.data.labels.label_files import compute_source_hash, write_label_rows
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.content import model as content_module
 from fairseq_etads.search.content.features import NgramPriorProbabilities
@@ -110,37 +108,6 @@ def test_written_sentences_are_of_the_hypotheses(summarizer, monkeypatch):
     for sentence in summary.chosen:
         if sentence.source == "model":
             assert any(sentence.text in text for text in seen["written"])
-
-
-def test_etads_extract_chooses_the_same(made, summarizer, tmp_path, monkeypatch):
-    """Documents, probabilities and hypotheses of the summariser, written as files for etads-extract."""
-    texts = [text for text in TEXTS if text]
-    picker = type(summarizer._texts.picker)
-    before, written = picker.choose_sentences_with_content_model, []
-    monkeypatch.setattr(
-        picker, "choose_sentences_with_content_model", lambda *given: (written.append(given[1:3]), before(*given))[1]
-    )
-    summaries = [summarizer.summarize(text) for text in texts]
-    lines = [" <q> ".join(" ".join(sentence.words) for sentence in every) for every, _ in written]
-    write_data(tmp_path / "prepared" / "bin", {"test": [(line, "w1") for line in lines]})
-    rows = [
-        (compute_source_hash(line.split()), [repr(sentence.probability) for sentence in every])
-        for line, (every, _) in zip(lines, written)
-    ]
-    write_label_rows(
-        tmp_path / "probabilities.sentences.test", {"documents": len(rows), "truncate_source": 100_000}, rows
-    )
-    shutil.copy(made / "extractor" / FILE, tmp_path)
-    log = [f"D-{number}\t-1.0\t{text}" for number, (_, texts) in enumerate(written) for text in texts]
-    (tmp_path / "log").write_text("\n".join(log) + "\n")
-    command = [str(tmp_path / "prepared"), str(tmp_path / "out"), "--by", "content", "--selection", str(tmp_path)]
-    assert extract([*command, "--hypotheses", str(tmp_path / "log"), "--truncate-source", "100000"]) == 0
-
-    def words(text):
-        return re.findall("[a-z0-9]+", text.lower())
-
-    found = [[words(sentence) for sentence in line.split("<q>")] for line in (tmp_path / "out").open()]
-    assert found == [[words(sentence) for sentence in summary.sentences] for summary in summaries]
 
 
 def test_turned_off_it_is_a_plain_search(made, summarizer):

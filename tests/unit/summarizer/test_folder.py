@@ -15,8 +15,9 @@ from safetensors.torch import load_file, save_file
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder import config as folder_config
 from fairseq_etads.summarizer.folder.config import CONFIG, SCHEMA_VERSION, WEIGHTS, read_config
-from fairseq_etads.summarizer.folder.export import ExportSource, convert_weights_for_storage, export_folder
+from fairseq_etads.summarizer.folder.export import convert_weights_for_storage, export_folder
 from fairseq_etads.summarizer.folder.loading import load_folder
+from fairseq_etads.summarizer.folder.run_files import RunFiles
 from fairseq_etads.text.checksums import NAME as CHECKSUMS
 from fairseq_etads.vocabulary.dictionary import count_known_words
 
@@ -329,7 +330,7 @@ def test_a_run_with_other_data_is_refused(tmp_path):
     make_run(tmp_path / "run")
     path = tmp_path / "run" / "prepared" / "bin" / "dict.source.txt"
     path.write_text(path.read_text().replace("w7 ", "word7 "))
-    source = ExportSource(tmp_path / "run" / "checkpoints" / "checkpoint_best.pt", path.parent, {}, {})
+    source = RunFiles(tmp_path / "run" / "checkpoints" / "checkpoint_best.pt", path.parent, {}, {})
     with pytest.raises(InputError, match=r"--checkpoint .*the source dictionary in DATA .* is not the one"):
         export_folder(source, tmp_path / "model", {}, "fp32", lambda exported: "")
     with pytest.raises(InputError, match=r"--checkpoint .*nowhere.pt: Model file not found"):

@@ -16,7 +16,8 @@ from fairseq_etads.commands.summarize import main as summarize_command
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder.config import ADVICE
 from fairseq_etads.summarizer.folder.decoding_defaults import set_decoding_defaults
-from fairseq_etads.summarizer.folder.export import ExportSource, export_folder
+from fairseq_etads.summarizer.folder.export import export_folder
+from fairseq_etads.summarizer.folder.run_files import RunFiles
 from fairseq_etads.summarizer.summarizer import READ_AHEAD  # noqa: F401  # the module imports without a folder
 from fairseq_etads.text.checksums import Checksums
 from fairseq_etads.text.cleaning import join_to_one_line
@@ -56,7 +57,7 @@ def extractor_run(path, budget=30):
 
 def source_of(run, text, extra=None, extractor=None):
     checkpoint = run / "checkpoints" / "checkpoint_best.pt"
-    return ExportSource(checkpoint, run / "prepared" / "bin", text, extra or {}, extractor)
+    return RunFiles(checkpoint, run / "prepared" / "bin", text, extra or {}, extractor)
 
 
 def make_long_folder(path, factors=True, budget=30):

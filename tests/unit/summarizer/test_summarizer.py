@@ -379,7 +379,7 @@ def test_an_error_of_one_document_can_be_kept(summarizer, monkeypatch):
     """If an error breaks a batch, its other documents are summarised one by one."""
     plain = summarizer._texts.make_batch
 
-    def fails(documents):
+    def fails(documents, selection=None):
         if any("bad" in document.text for document in documents):
             raise RuntimeError("out of\nmemory")
         return plain(documents)

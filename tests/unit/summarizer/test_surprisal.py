@@ -9,7 +9,8 @@ from folders import TEXT, make_folder
 from fairseq_etads import Summarizer
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder.config import read_config
-from fairseq_etads.summarizer.folder.export import ExportSource, export_folder
+from fairseq_etads.summarizer.folder.export import export_folder
+from fairseq_etads.summarizer.folder.run_files import RunFiles
 from fairseq_etads.summarizer.surprisal import (
     FEWEST,
     PERCENTS,
@@ -73,7 +74,7 @@ def folder(tmp_path_factory):
     tokens.write_text("".join(" ".join(f"w{(n * k) % 20}" for k in range(30)) + "\n" for n in range(1, 200)))
     run = path / "run"
     checkpoint = run / "checkpoints" / "checkpoint_best.pt"
-    source = ExportSource(checkpoint, run / "prepared" / "bin", TEXT, {}, documents=tokens)
+    source = RunFiles(checkpoint, run / "prepared" / "bin", TEXT, {}, documents=tokens)
     export_folder(source, path / "usual", {}, "fp32", lambda made: "# A card\n")
     return path
 

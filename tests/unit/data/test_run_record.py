@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairseq_etads.jobs.run_record import RunRecord, compute_data_fingerprint, find_prepared_folder, main
+from fairseq_etads.data.run_record import RunRecord, compute_data_fingerprint, find_prepared_folder
 from fairseq_etads.platform.errors import InputError
 
 
@@ -16,12 +16,11 @@ def shared(tmp_path):
     return folder
 
 
-def test_a_run_with_shared_data_knows_where_they_are(shared, tmp_path, capsys):
+def test_a_run_with_shared_data_knows_where_they_are(shared, tmp_path):
     run = tmp_path / "run"
     RunRecord(["fairseq-train", "x/bin", "--lr", "1 2"], str(shared), compute_data_fingerprint(shared)).write(run)
     assert RunRecord.read(run).command == ["fairseq-train", "x/bin", "--lr", "1 2"]
     assert find_prepared_folder(run, None) == shared and find_prepared_folder(run, tmp_path) == tmp_path
-    assert main([str(run)]) == 0 and capsys.readouterr().out == f"{shared}\n"
     (shared / "prepare.json").write_text('{"other": 1}')
     with pytest.raises(InputError, match="the data there has changed; give --prepared"):
         find_prepared_folder(run, None)

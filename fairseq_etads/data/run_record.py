@@ -1,21 +1,22 @@
-"""Read and write RUN/training.json, in which ``etads-train`` records the training command and data of a run.
+"""Read and write the records of a training run: RUN/training.json and the decoding options in RUN/recipe.json.
+
+``etads-train`` records the training command and the data in training.json.
 
 Importing this module does not import torch or fairseq.
 """
 
-import argparse
 import json
-import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional
 
-from ..platform import console
 from ..platform.errors import InputError
 from ..platform.outputs import write_text
 from ..text.checksums import compute_sha256
 
 RECORD = "training.json"
+RECIPE = "recipe.json"
+"""Name of the file that records the recipe of a run; see :mod:`fairseq_etads.jobs.recipe_choice`."""
 _COMMANDS = ("started.txt", "finished.txt")
 """Files in which earlier versions recorded the training command as words separated by spaces."""
 
@@ -104,13 +105,13 @@ def find_prepared_folder(run: Path, given: Optional[Path]) -> Path:
     raise InputError(f"RUN {run}: it was trained with the data in {record.prepared}, {there}; give --prepared")
 
 
-def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Print the path of the folder with a run's prepared data. ``scripts/generate.sh`` calls this function."""
-    parser = argparse.ArgumentParser("generate.sh")
-    parser.add_argument("run", metavar="RUN", type=Path)
-    args = parser.parse_args(argv)
-    return console.run_command("generate.sh", lambda: print(find_prepared_folder(args.run, None)))
+def read_decoding_options(run: Path) -> Dict[str, Any]:
+    """Return the decoding options in RUN/recipe.json, which were chosen for the data of the run.
 
-
-if __name__ == "__main__":
-    sys.exit(main())
+    The result is empty if the file does not exist or is damaged.
+    """
+    try:
+        found = json.loads((run / RECIPE).read_text(encoding="utf-8"))["decoding"]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return {}
+    return dict(found) if isinstance(found, dict) else {}

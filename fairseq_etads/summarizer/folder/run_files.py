@@ -1,0 +1,200 @@
+"""Find the files of a training run that are needed for summarisation. This module imports neither torch nor fairseq.
+
+``etads-export`` copies these files to a model folder, and ``Summarizer.load`` reads them in place.
+"""
+
+import json
+import os
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Union
+
+from ...data.preparation import read_inference_preprocessing_options
+from ...data.run_record import find_prepared_folder, read_decoding_options
+from ...platform.errors import InputError
+from ...search.content.model import FILE as CONTENT
+from ...search.content.model import ContentModel
+from ...text.checksums import compute_sha256
+from ...text.picking import FILE as PICKING
+from .config import CONFIG
+
+OptionalPath = Union[str, "os.PathLike[str]", None]
+CHECKPOINTS = ("best", "last")
+NONE = "none"
+"""Value of ``extractor`` and ``content`` that leaves out the extractor or the content model."""
+
+
+_NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
+
+
+class RunFiles(NamedTuple):
+    """Files of a training run that are needed for summarisation.
+
+    Attributes:
+        checkpoint: path of a checkpoint that was written by fairseq-train.
+        data: path of the data folder that was used for training.
+        text_options: dictionary of fairseq's options for processing raw text, i.e. ``tokenizer``, ``bpe`` and the
+            options of these components. The keys do not start with dashes.
+        extra_files: dictionary that maps file names in a model folder to additional files.
+        extractor: files of the extractor that selects sentences for the model, or None without an extractor.
+        documents: path of a file with the tokens of one training document per line, or None.
+        decoding: decoding options in recipe.json.
+        longest_summary: number of tokens in the longest training summary, or None if it is unknown. It is used for
+            checkpoints that do not contain the lengths of the training summaries.
+    """
+
+    checkpoint: Path
+    data: Path
+    text_options: Dict[str, Any]
+    extra_files: Dict[str, Path]
+    extractor: Optional["RunFiles"] = None
+    documents: Optional[Path] = None
+    decoding: Mapping[str, Any] = _NO_OPTIONS
+    longest_summary: Optional[int] = None
+
+    @property
+    def run(self) -> Path:
+        """The run folder of the checkpoint."""
+        return self.checkpoint.parent.parent
+
+    @property
+    def content(self) -> Optional[Path]:
+        """The content model, or None."""
+        of_extractor = None if self.extractor is None else self.extractor.extra_files.get(CONTENT)
+        return of_extractor or self.extra_files.get(CONTENT)
+
+    def list_all(self) -> List[Path]:
+        """Return all files that affect summaries."""
+        prepared = self.data.parent / "prepare.json", *sorted(self.data.glob("dict.*.txt"))
+        found = [self.checkpoint, *prepared, *self.extra_files.values()]
+        return [path for path in found if path.is_file()] + (
+            [] if self.extractor is None else self.extractor.list_all()
+        )
+
+    def compute_fingerprint(self) -> str:
+        """Return the checksums of all files that affect summaries, and the decoding options of the recipe."""
+        sums = [compute_sha256(path) for path in self.list_all()]
+        return " ".join([*sums, json.dumps(dict(self.decoding), sort_keys=True)])
+
+
+def is_run(folder: Path) -> bool:
+    """Return whether a folder is the output folder of a training run rather than a model folder."""
+    return (folder / "checkpoints").is_dir() and not (folder / CONFIG).is_file()
+
+
+def find_run_files(
+    run: Path,
+    checkpoint: OptionalPath = None,
+    prepared: OptionalPath = None,
+    extractor: OptionalPath = None,
+    content: OptionalPath = None,
+) -> RunFiles:
+    """Find the files of a run.
+
+    Args:
+        run: output folder of ``scripts/train.sh``.
+        checkpoint: "best", "last" or the path of a checkpoint (default: the best one if there is one, otherwise the
+            last one).
+        prepared: folder of the prepared data (default: the folder used for training).
+        extractor: run folder of the extractor, or :data:`NONE` (default: the extractor that shortened the training
+            text, if any).
+        content: run folder with a content model, or :data:`NONE` (default: the run of the extractor or ``run``, if one
+            of them has a content model).
+
+    Raises:
+        InputError: a file is missing or damaged.
+    """
+    path = find_checkpoint(run, checkpoint)
+    folder = find_prepared_folder(run, None if prepared is None else Path(prepared))
+    extractor_run = None if extractor is None or str(extractor) == NONE else Path(extractor)
+    if extractor is None:
+        extractor_run = _find_own_extractor(run, folder)
+    content_model = _find_content_model(run, extractor_run, content)
+    of_extractor = content_model is not None and needs_extractor_probabilities(content_model)
+    if content_model is not None and of_extractor and extractor_run is None:
+        raise InputError(
+            f"{content_model}: this content model needs the extractor with which it was trained: name its run with "
+            "--extractor, or leave the content model out with --content none"
+        )
+    extractor_files = None
+    if extractor_run is not None:
+        extractor_files = _find_extractor_files(extractor_run, content_model if of_extractor else None)
+    idf, documents = folder / "factors" / "idf.txt", folder / "tokens" / "train.source"
+    return RunFiles(
+        path,
+        folder / "bin",
+        read_inference_preprocessing_options(folder),
+        {
+            **({"idf.txt": idf} if idf.is_file() else {}),
+            **({CONTENT: content_model} if content_model is not None and not of_extractor else {}),
+        },
+        extractor_files,
+        documents if documents.is_file() else None,
+        read_decoding_options(run),
+        _read_longest_summary(folder),
+    )
+
+
+def find_checkpoint(run: Path, checkpoint: OptionalPath) -> Path:
+    """Return the path of a checkpoint: "best", "last", a file, or by default the best or else the last checkpoint."""
+    paths = {name: run / "checkpoints" / f"checkpoint_{name}.pt" for name in CHECKPOINTS}
+    if checkpoint is not None:
+        path = paths.get(str(checkpoint), Path(checkpoint))
+        if not path.is_file():
+            raise InputError(f"--checkpoint {checkpoint}: no such file")
+        return path
+    if not run.is_dir():
+        raise InputError(
+            f"RUN {run}: no such folder; name the output folder of scripts/train.sh or scripts/quickstart.sh"
+        )
+    found: List[Path] = [path for path in paths.values() if path.is_file()]
+    if not found:
+        raise InputError(f"RUN {run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt; give --checkpoint")
+    return found[0]
+
+
+def _find_own_extractor(run: Path, prepared: Path) -> Optional[Path]:
+    """Return the run folder of the extractor that was used to shorten the training text, or None."""
+    for folder in dict.fromkeys((run, prepared.parent)):
+        for path in (folder / "shortened" / "extractor", folder / "extractor"):
+            if (path / PICKING).is_file():
+                return path
+    return None
+
+
+def _find_content_model(run: Path, extractor: Optional[Path], content: OptionalPath) -> Optional[Path]:
+    if str(content) == NONE:
+        return None
+    if content is None:
+        runs = [folder for folder in (extractor, run) if folder is not None]
+        return next((folder / CONTENT for folder in runs if (folder / CONTENT).is_file()), None)
+    if not (Path(content) / CONTENT).is_file():
+        raise InputError(f"--content {content}: it has no {CONTENT}; create it with etads-content")
+    return Path(content) / CONTENT
+
+
+def needs_extractor_probabilities(content: Path) -> bool:
+    """Return whether a content model requires the probabilities of an extractor.
+
+    Raises InputError if the file is damaged.
+    """
+    return ContentModel.load(content, f"create it with etads-content {content.parent}").of_extractor
+
+
+def _find_extractor_files(run: Path, content: Optional[Path]) -> RunFiles:
+    try:
+        checkpoint = find_checkpoint(run, None)
+    except InputError as error:
+        raise InputError(f"--extractor {run}: {error}") from None
+    prepared = find_prepared_folder(run, None)
+    extra = {PICKING: run / PICKING, **({} if content is None else {CONTENT: content})}
+    return RunFiles(checkpoint, prepared / "bin", read_inference_preprocessing_options(prepared), extra)
+
+
+def _read_longest_summary(prepared: Path) -> Optional[int]:
+    """Return the number of tokens in the longest training summary, or None if it is not in report.json."""
+    try:
+        longest = json.loads((prepared / "report.json").read_text("utf-8"))["lengths"]["train.target"]["max tokens"]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return None
+    return longest if type(longest) is int and longest > 0 else None

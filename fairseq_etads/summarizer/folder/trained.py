@@ -1,0 +1,163 @@
+"""Load the model of a training run as it would be loaded from the model folder that ``etads-export`` creates of it."""
+
+from pathlib import Path
+from typing import Any, Dict, NamedTuple, Optional
+
+from fairseq import checkpoint_utils
+
+from ... import plugin  # noqa: F401  # registers the architectures, and makes loading checkpoints safe
+from ...data.shortlist_file import read_shortlist
+from ...models.selector import SentenceExtractor
+from ...platform.errors import InputError
+from ...search import call_options
+from ...search.content.model import FILE as CONTENT
+from ...search.content.model import ContentModel
+from ...search.lengths import choose_length_bounds
+from ...search.options import LARGEST
+from ...text.picking import FILE as PICKING
+from ...text.picking import SentencePickingSettings
+from ...text.subwords import SUBWORDS
+from ...text.tokenizer import TextTokenizerConfig
+from ...training.task import SummarizationTask
+from .config import SHORTLIST, FolderConfig
+from .loading import LoadedExtractor, LoadedFolder, build_subword_encoder, build_text_tokenizer
+from .run_files import RunFiles
+
+_OF_EXTRACTOR = "name a run that etads-shorten has used to shorten the documents"
+
+
+class TrainedModel(NamedTuple):
+    """A model in a checkpoint.
+
+    Attributes:
+        model: the model.
+        cfg: training configuration in the checkpoint.
+        task: the summarisation task, which contains the dictionaries.
+        config: contents of a model folder's config.json, without options of the model and of decoding.
+    """
+
+    model: Any
+    cfg: Any
+    task: SummarizationTask
+    config: FolderConfig
+
+
+def load_trained_model(source: RunFiles, is_extractor: bool = False) -> TrainedModel:
+    """Load the model in a checkpoint.
+
+    Raises:
+        InputError: the checkpoint is damaged, does not belong to the data, or contains a model of another kind.
+    """
+    option = "--extractor" if is_extractor else "--checkpoint"
+    overrides = {"data": str(source.data), "init_from": None}
+    try:
+        models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(source.checkpoint)], overrides)
+    except InputError:
+        raise
+    except (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, AssertionError) as error:
+        reason = " ".join(str(error).split())
+        raise InputError(f"{option} {source.checkpoint}: {reason[:500]}") from None
+    if not isinstance(task, SummarizationTask):
+        raise InputError(f"{option} {source.checkpoint}: was not trained with --task summarization")
+    if is_extractor and not isinstance(models[0], SentenceExtractor):
+        raise InputError(
+            f"--extractor {source.checkpoint}: not a sentence extractor (--arch pooled_extractor, sentence_extractor)"
+        )
+    text = _make_text_settings(source.text_options)
+    config = FolderConfig(get_architecture(cfg), {}, _get_task_state(cfg, task), text, {}, {}, {})
+    return TrainedModel(models[0], cfg, task, config)
+
+
+def load_run(source: RunFiles, is_extractor: bool = False) -> LoadedFolder:
+    """Load the model of a run, with its tokeniser, extractor, content model and decoding defaults.
+
+    Raises:
+        InputError: a file is damaged, or does not belong to the others (see :func:`load_trained_model`).
+    """
+    model, _, task, config = load_trained_model(source, is_extractor)
+    config.decoding.update({} if is_extractor else choose_decoding_defaults(source, task, {}))
+    options = {name.replace("-", "_"): value for name, value in source.text_options.items()}
+    kind = config.text["subwords"]
+    subwords = build_subword_encoder(kind, {name: Path(options[name]) for name in config.subword_files})
+    path = source.extra_files.get(SHORTLIST)
+    shortlist = None if path is None else read_shortlist(path, task.source_dictionary, task.target_dictionary)
+    extractor = None
+    if source.extractor is not None:
+        picking = source.extractor.extra_files[PICKING]
+        extractor = LoadedExtractor(
+            load_run(source.extractor, is_extractor=True),
+            SentencePickingSettings.read(picking, _OF_EXTRACTOR) if picking.is_file() else None,
+            _load_content_model(source.extractor),
+        )
+    content = None if is_extractor else _load_content_model(source)
+    tokenizer = build_text_tokenizer(config)
+    return LoadedFolder(config, model.eval(), task, tokenizer, subwords, shortlist, extractor, content)
+
+
+def _load_content_model(source: RunFiles) -> Optional[ContentModel]:
+    path = source.extra_files.get(CONTENT)
+    return None if path is None else ContentModel.load(path, f"create it with etads-content {path.parent}")
+
+
+def choose_decoding_defaults(source: RunFiles, task: SummarizationTask, given: Dict[str, Any]) -> Dict[str, Any]:
+    """Add the missing decoding defaults to the options ``given``.
+
+    The lengths of summaries are those in recipe.json or, without a recipe, depend on the lengths of the training
+    summaries. If there is a content model, ``choose`` and ``beam`` use it: the content model of an extractor chooses
+    sentences, and the content model of a summariser chooses a hypothesis.
+
+    Raises:
+        InputError: the content model is damaged, or ``choose`` is set without a content model.
+    """
+    paths = {
+        "content": None if source.extractor is None else source.extractor.extra_files.get(CONTENT),
+        "hypothesis": source.extra_files.get(CONTENT),
+    }
+    found = [choose for choose, path in paths.items() if path is not None]
+    for of in (source, source.extractor):
+        if of is not None:
+            _load_content_model(of)
+    choose = given.get("choose", found[0] if found else "none")
+    if choose not in (*found, "none"):
+        of_run = "an extractor's run" if choose == "content" else "this run"
+        raise InputError(f"--choose {choose}: needs a content model of {of_run}; create one with etads-content")
+    decoding = {"beam": call_options.BEAMS[choose], "choose": choose, **given} if found else dict(given)
+    limits = {name: source.decoding[name] for name in ("min_len", "max_len") if name in source.decoding}
+    decoding = {**{name: value for name, value in source.decoding.items() if name not in limits}, **decoding}
+    if not limits and task.summary_lengths is not None:
+        limits = choose_length_bounds(task.summary_lengths, task.truncate_target)
+    longest = source.longest_summary
+    learnt = task.truncate_target if longest is None else min(task.truncate_target, longest)
+    defaults = {**call_options.DEFAULTS, "max_len": min(max(learnt, decoding.get("min_len", 0)), LARGEST)}
+    by_summaries = {**defaults, **limits, **decoding}
+    fits = by_summaries["min_len"] <= by_summaries["max_len"]
+    if limits and fits and not decoding.get("exact_length") and not decoding.get("max_len_a"):
+        return by_summaries
+    return {**defaults, **decoding}
+
+
+def get_architecture(cfg: Any) -> str:
+    """Return the name of the architecture in a checkpoint's configuration."""
+    return str(getattr(cfg.model, "_name", None) or getattr(cfg.model, "arch", None))
+
+
+def _get_task_state(cfg: Any, task: SummarizationTask) -> Dict[str, Any]:
+    state = task.state_dict()
+    names = ("truncate_source", "truncate_target", "source_dictionary", "target_dictionary", "factor_dictionaries")
+    lengths = {"summary_lengths": state["summary_lengths"]} if "summary_lengths" in state else {}
+    return {**{name: state[name] for name in names}, "left_pad_source": bool(cfg.task.left_pad_source), **lengths}
+
+
+def _make_text_settings(options: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the contents of the section "text" in config.json."""
+    given = {name.replace("-", "_"): value for name, value in options.items()}
+    settings = {
+        name[len("text_") :]: given.get(name, default)
+        for name, default in vars(TextTokenizerConfig()).items()
+        if name != "_name"
+    }
+    settings = {name: value if isinstance(value, bool) else str(value) for name, value in settings.items()}
+    kind = given.get("bpe")
+    if kind is not None and kind not in SUBWORDS:
+        raise InputError(f"subwords of the kind {kind} cannot be exported; supported kinds: {', '.join(SUBWORDS)}")
+    return {**settings, "subwords": kind}

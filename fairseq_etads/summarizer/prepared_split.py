@@ -1,0 +1,166 @@
+"""Read the documents in a split of a run's prepared data, so that they can be summarised like raw documents."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+from fairseq import utils
+from torch import Tensor
+
+from ..data.labels.label_files import NOTHING, UNITS, SelectionFile, make_label_file_name
+from ..data.labels.word_text import WordText
+from ..data.prepared_pairs import PreparedPairs, convert_ids_to_tokens
+from ..data.selection import TokenValues, add_token_values_to_batch
+from ..platform.errors import InputError
+from ..training.task import SummarizationTask
+from .extraction import DocumentSentence
+from .folder.loading import LoadedExtractor
+
+
+@dataclass(frozen=True)
+class WordSelection:
+    """Word probabilities of a tagger, which restrict copying (Gehrmann et al. 2018).
+
+    Attributes:
+        folder: output folder of etads-select.
+        threshold, factor: only words with a probability above the threshold are copied, and their copy probabilities
+            are multiplied by the factor.
+    """
+
+    folder: Path
+    threshold: float = 0.15
+    factor: float = 2.0
+
+
+class PreparedDocument(NamedTuple):
+    """A document of a prepared split, which :class:`Summarizer` accepts instead of a raw text.
+
+    Attributes:
+        split: the split that contains the document.
+        number: index of the document in the split.
+    """
+
+    split: "PreparedSplit"
+    number: int
+
+    def read_tokens(self) -> Tuple[Tuple[str, ...], int]:
+        """Return the tokens that the model reads, and the number of tokens that it does not read."""
+        source = self.split.pairs.src
+        tokens = tuple(convert_ids_to_tokens(source[self.number], self.split.pairs.src_dict))
+        return tokens, max(int(source.full_sizes[self.number]) - 1 - len(tokens), 0)
+
+    def __str__(self) -> str:
+        """Return all tokens of the document, separated by spaces."""
+        return " ".join(convert_ids_to_tokens(self.split.pairs.src.dataset[self.number], self.split.pairs.src_dict))
+
+
+class PreparedSplit(Sequence[PreparedDocument]):
+    """The documents in a split of the prepared data, in order.
+
+    Args:
+        task: the task of the model, whose data folder contains the split.
+        name: name of the split, such as "test".
+        extractor: extractor with a content model that chooses sentences, or None.
+        extractor_run: run folder of the extractor, or None.
+
+    Raises:
+        InputError: the data does not contain the split, or the split is damaged.
+    """
+
+    def __init__(
+        self,
+        task: SummarizationTask,
+        name: str,
+        extractor: Optional[LoadedExtractor] = None,
+        extractor_run: Optional[Path] = None,
+    ):
+        self.name, self._task = name, task
+        try:
+            task.load_dataset(name)
+        except FileNotFoundError as error:
+            raise InputError(str(error)) from None
+        self.pairs = task.dataset(name)
+        self._extractor, self._extractor_run = extractor, extractor_run
+        self._sentences: Optional[Tuple[PreparedPairs, SelectionFile, str]] = None
+        self._selections: Dict[WordSelection, TokenValues] = {}
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __getitem__(self, number: Any) -> Any:
+        """Return a document, or a list of documents for a slice."""
+        numbers = range(len(self))[number]
+        return PreparedDocument(self, numbers) if isinstance(numbers, int) else [self[one] for one in numbers]
+
+    def __iter__(self) -> Iterator[PreparedDocument]:
+        return (PreparedDocument(self, number) for number in range(len(self)))
+
+    def make_sample(self, numbers: Sequence[int], selection: Optional[WordSelection]) -> Dict[str, Any]:
+        """Collate documents to a batch as fairseq-generate does. The entry "id" contains the order of the documents.
+
+        Raises:
+            InputError: a file of the split has changed since it was opened, or the probabilities do not fit.
+        """
+        self._task.data_checks.check_unchanged()
+        sample: Dict[str, Any] = self.pairs.collater([self.pairs[number] for number in numbers])
+        if selection is not None:
+            values = {"selection": self._get_selection_values(selection)}
+            add_token_values_to_batch(sample, values, self.pairs.src_dict.pad())
+        return sample
+
+    def _get_selection_values(self, selection: WordSelection) -> TokenValues:
+        if selection not in self._selections:
+            folder = Path(utils.split_paths(str(selection.folder))[0])
+            paths = {unit: folder / make_label_file_name("probabilities", unit, self.name) for unit in UNITS}
+            unit = next((unit for unit in UNITS if paths[unit].is_file()), UNITS[0])
+            source = self.pairs.src
+            documents = source.dataset, source.full_sizes, self.pairs.src_dict, self._task.truncate_source
+            self._selections[selection] = TokenValues(paths[unit], unit, *documents, option="--selection")
+        return self._selections[selection]
+
+    def check_sentences(self) -> None:
+        """Raise InputError if there are no sentences with probabilities, from which a content model can choose."""
+        self._get_sentences()
+
+    def read_sentences(self, number: int) -> Tuple[DocumentSentence, ...]:
+        """Return all sentences of a document, with the probabilities that etads-select has computed for them.
+
+        The sentences are those of the data on which the extractor was trained.
+        """
+        pairs, file, subwords = self._get_sentences()
+        assert self._extractor is not None
+        tokens = pairs.read_document(number)
+        fields = file.read_and_check_row(number, tokens)
+        found: List[DocumentSentence] = []
+        for place, words in enumerate(WordText.from_tokens(tokens, subwords, None).split_sentences()):
+            # Sentences that the extractor did not read have no probability.
+            field = fields[place] if place < len(fields) else NOTHING
+            text = self._extractor.loaded.tokenizer.decode(" ".join(words))
+            found.append(DocumentSentence(text, words, 0.0 if field == NOTHING else float(field), None, None))
+        return tuple(found)
+
+    def _get_sentences(self) -> Tuple[PreparedPairs, SelectionFile, str]:
+        if self._sentences is None:
+            assert self._extractor is not None and self._extractor_run is not None
+            task = self._extractor.loaded.task
+            path = self._extractor_run / make_label_file_name("probabilities", "sentences", self.name)
+            if not path.is_file():
+                raise InputError(f"--choose content: there is no {path}; etads-select makes it")
+            try:
+                task.load_dataset(self.name)
+            except FileNotFoundError as error:
+                raise InputError(f"--choose content: {error}") from None
+            pairs, file = PreparedPairs(task.dataset(self.name)), SelectionFile(path, "--content")
+            if not len(pairs) == len(file) == len(self):
+                raise InputError(
+                    f"--choose content: {path} covers {len(file):,} documents, and the data of its extractor "
+                    f"{len(pairs):,}, but the split {self.name} has {len(self):,}"
+                )
+            self._sentences = pairs, file, task.subwords
+        return self._sentences
+
+
+def find_padding(tokens: Tensor, pad: int) -> List[int]:
+    """Return the number of padding positions before the first token of each row, shape (B, S)."""
+    first: List[int] = tokens.ne(pad).int().argmax(dim=1).tolist()
+    return first

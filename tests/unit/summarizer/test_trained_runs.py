@@ -1,0 +1,178 @@
+"""A training run summarises as the model folder that is exported from it, and its splits as raw documents."""
+
+import json
+import pickle
+import shutil
+
+import pytest
+import torch
+from convolutional import SIZES as CONVOLUTIONAL
+from folders import make_run
+from helpers import make_task
+from test_likelihood import DOCUMENTS, write_subset
+
+from fairseq_etads import Summarizer
+from fairseq_etads.commands.export import main as export
+from fairseq_etads.commands.summarize import main as summarize
+from fairseq_etads.data.labels.label_files import compute_source_hash, write_label_rows
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.shards import find_launched_shard
+
+MODELS = {
+    "etads": {"pointer": "soft"},
+    "pg_coverage": {},
+    "convs2s": {"pointer": "soft", **CONVOLUTIONAL},
+    "abs": {},
+}
+
+
+def make_trained(path, arch, **options):
+    """A run with the split test; returns its folder and the documents as raw text."""
+    torch.manual_seed(1)
+    task = make_task(60, 20, tail=12)
+    make_run(path / "run", arch, task=task, **options)
+    data = path / "run" / "prepared" / "bin"
+    write_subset(data, "test")
+    (path / "run" / "recipe.json").write_text(json.dumps({"decoding": {"min_len": 2, "max_len": 9}}))
+    return path / "run", [" ".join(task.source_dictionary[word] for word in document) for document in DOCUMENTS]
+
+
+@pytest.fixture
+def run(tmp_path):
+    return make_trained(tmp_path, "etads", pointer="soft")
+
+
+@pytest.mark.parametrize("arch", MODELS)
+def test_a_run_its_model_folder_and_its_split_agree(arch, tmp_path):
+    run, texts = make_trained(tmp_path, arch, **MODELS[arch])
+    assert export([str(run), str(tmp_path / "model")]) == 0
+    before = sorted(run.rglob("*"))
+    trained, exported = (Summarizer.load(folder, "cpu") for folder in (run, tmp_path / "model"))
+    assert sorted(run.rglob("*")) == before, "loading writes nothing"
+    assert trained.config.decoding == exported.config.decoding
+    assert (trained.config.decoding["min_len"], trained.config.decoding["max_len"]) == (2, 9)
+    wanted = exported.summarize(texts)
+    assert len({summary.text for summary in wanted}) > 1
+    of_split = list(trained.stream(trained.read_split("test")))
+    for summary, found in zip(wanted, trained.summarize(texts)):
+        assert found.to_dict() == summary.to_dict() and found.tokens == summary.tokens
+    for summary, found in zip(wanted, of_split):
+        assert (found.text, found.tokens, found.truncation) == (summary.text, summary.tokens, summary.truncation)
+        assert found.score == pytest.approx(summary.score, rel=1e-4)
+        assert [(one.word, one.first) for one in found.copied] == [(one.word, one.first) for one in summary.copied]
+    again = pickle.loads(pickle.dumps(trained))
+    assert [one.text for one in again.stream(again.read_split("test"))] == [one.text for one in of_split]
+    with pytest.raises(ValueError, match="has no reference to its summariser"):
+        of_split[0].explain()
+
+
+def test_checkpoints_and_data_can_be_chosen(run, tmp_path, capsys):
+    folder, texts = run
+    shutil.copyfile(folder / "checkpoints" / "checkpoint_best.pt", folder / "checkpoints" / "checkpoint_last.pt")
+    shutil.copytree(folder / "prepared", tmp_path / "data")
+    wanted = Summarizer.load(folder, "cpu").summarize(texts)
+    for options in ({"checkpoint": "last"}, {"checkpoint": folder / "checkpoints" / "checkpoint_last.pt"}):
+        found = Summarizer.load(folder, "cpu", prepared=tmp_path / "data", **options)
+        assert found.summarize(texts) == wanted
+    with pytest.raises(InputError, match=r"--checkpoint best: .*debian is not a training run"):
+        Summarizer.load("debian", checkpoint="best")
+    with pytest.raises(InputError, match=r"--split test: .* is a model folder"):
+        Summarizer.load("debian", "cpu").read_split("test")
+    with pytest.raises(InputError, match='no split "valid"'):
+        Summarizer.load(folder, "cpu").read_split("valid")
+    for options, words in (
+        (["--content", str(tmp_path)], "it has no content.npz"),
+        (["--prepared", str(tmp_path)], "not a completed output folder of etads-prepare"),
+        (["--checkpoint", "nowhere.pt"], "--checkpoint nowhere.pt: no such file"),
+        (["--extractor", str(tmp_path)], f"--extractor {tmp_path}: "),
+        (["--shortlist-file", "nowhere"], "nowhere"),
+        (["--split", "test", "x"], "--split test: cannot be combined with FILE"),
+        (["--selection", "x", "x"], "--selection x: needs --split"),
+        (["--split", "test", "--shard", "1/2"], "shards need a file"),
+        (["--shard", "1/2", "--output", "x"], "every shard would read all of standard input"),
+    ):
+        assert summarize([str(folder), *options]) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_shards_of_a_split_are_joined(run, tmp_path, capsys, monkeypatch):
+    """A shard that exists is not made again, and one that was made with other options is not used."""
+    folder, _ = run
+    command = [str(folder), "--split", "test", "--device", "cpu", "--max-tokens", "9"]
+    assert summarize([*command, "--output", str(tmp_path / "whole")]) == 0
+    shared = [*command, "--output", str(tmp_path / "out"), "--shard"]
+    assert summarize([*shared, "3/3"]) == 0
+    assert "shards of 3 still missing: 1, 2" in capsys.readouterr().err and not (tmp_path / "out").exists()
+    assert summarize([*shared, "1/3", "--beam", "2"]) == summarize([*shared, "2/3"]) == 0
+    assert "made with other options, data or another model: 1" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    shares = [tmp_path / "out.shards" / f"{number}-of-3.jsonl" for number in (1, 2, 3)]
+    before = [share.stat().st_mtime_ns for share in shares]
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    assert summarize(shared[:-1]) == 0
+    assert [share.stat().st_mtime_ns == time for share, time in zip(shares, before)] == [False, True, True]
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
+    (tmp_path / "out").unlink()
+    shutil.copyfile(shares[0], shares[1])
+    assert summarize([*shared, "3/3"]) == 2
+    assert "has no summary or two" in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "variables, shard",
+    [
+        ({"RANK": "1", "WORLD_SIZE": "4"}, "2/4"),
+        ({"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "4"}, "4/4"),
+        ({"RANK": "0", "WORLD_SIZE": "1"}, "None"),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, "None"),  # a batch script outside srun
+    ],
+)
+def test_launchers_number_the_shards(variables, shard, monkeypatch):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert str(find_launched_shard()) == shard
+
+
+def test_an_interrupted_split_is_continued(run, tmp_path, monkeypatch, capsys):
+    folder, _ = run
+    command = [str(folder), "--split", "test", "--device", "cpu", "--read-ahead", "1", "--output"]
+    assert summarize([*command, str(tmp_path / "whole")]) == 0
+    stream = Summarizer.stream
+
+    def interrupted(self, *args, **options):
+        for number, summary in enumerate(stream(self, *args, **options)):
+            if number == 2:
+                raise OSError("no power")
+            yield summary
+
+    monkeypatch.setattr(Summarizer, "stream", interrupted)
+    assert summarize([*command, str(tmp_path / "out")]) == 2
+    monkeypatch.undo()
+    capsys.readouterr()
+    assert summarize([*command, str(tmp_path / "out"), "--beam", "2"]) == 2
+    assert "was started with another --beam" in capsys.readouterr().err
+    shutil.copyfile(tmp_path / "out.partial", tmp_path / "other.partial")
+    shutil.copyfile(tmp_path / "out.resume", tmp_path / "other.resume")
+    assert summarize([*command, str(tmp_path / "other"), "--max-len", "4", "--restart"]) == 0
+    assert "documents are finished" not in capsys.readouterr().err
+    assert summarize([*command, str(tmp_path / "out")]) == 0
+    assert "2 documents are finished" in capsys.readouterr().err
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
+
+
+def test_probabilities_of_words_restrict_copying(run, tmp_path):
+    folder, texts = run
+    rows = [
+        (compute_source_hash(text.split()), [str(number % 2) for number in range(len(text.split()))]) for text in texts
+    ]
+    header = {"documents": len(rows), "truncate_source": 60}
+    write_label_rows(tmp_path / "probabilities.words.test", header, rows)
+    selection = ["--selection", str(tmp_path), "--selection-threshold", "0.5", "--selection-factor", "3"]
+    found = []
+    for number, options in enumerate(([], selection)):
+        output = tmp_path / f"{number}.jsonl"
+        command = [str(folder), "--split", "test", "--output", str(output), "--device", "cpu"]
+        assert summarize([*command, *options]) == 0
+        found.append([json.loads(line) for line in output.open()])
+    assert [one["score"] for one in found[0]] != [one["score"] for one in found[1]]
