@@ -20,7 +20,6 @@ import gc
 import json
 import logging
 import os
-import resource
 import select
 import shutil
 import signal
@@ -38,8 +37,6 @@ from typing import Dict, Mapping, Optional, Sequence
 from unittest import mock
 
 PACKAGES = ("fairseq_cli", "fairseq_etads", "etads_preprocess")
-FILE_SIZE = "COMMAND_SERVER_FILE_SIZE"
-"""The environment variable for the largest size in bytes of a command's files."""
 LATE_IMPORTS = ("torch._dynamo", "nltk.tokenize", "sacremoses", "sentencepiece")
 LATE_IMPORTS += ("subword_nmt.apply_bpe", "subword_nmt.learn_bpe")
 """Modules that commands import on demand."""
@@ -74,7 +71,6 @@ class CommandServer:
     Commands can be called from the session in which the server was started.
 
     Args:
-        more: further commands: name -> "module:function".
         environment: the server's environment; a command gets its caller's.
         launcher: words between the interpreter and the server's script, such as a program that runs scripts.
 
@@ -82,16 +78,11 @@ class CommandServer:
         programs: the folder to put first on PATH.
     """
 
-    def __init__(
-        self,
-        more: Optional[Mapping[str, str]] = None,
-        environment: Optional[Mapping[str, str]] = None,
-        launcher: Sequence[str] = (),
-    ):
+    def __init__(self, environment: Optional[Mapping[str, str]] = None, launcher: Sequence[str] = ()):
         self._folder = Path(tempfile.mkdtemp(prefix="commands-"))  # a short path, because a socket's path must be short
         self.programs = self._folder / "bin"
         self.programs.mkdir()
-        address, commands = str(self._folder / "socket"), {**entry_points(), **(more or {})}
+        address, commands = str(self._folder / "socket"), entry_points()
         for name in [*commands, "python"]:
             program = self.programs / name
             streams = array("i", range(3)).tobytes()
@@ -262,9 +253,6 @@ def _run(commands, argv, directory, environment) -> object:
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = argv
-    if FILE_SIZE in os.environ:
-        limit = int(os.environ[FILE_SIZE])
-        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))  # Python ignores the signal SIGXFSZ
     if argv[0] == "python":
         sys.argv = argv[1:]
         exec(compile(sys.stdin.read(), "<stdin>", "exec"), {"__name__": "__main__"})

@@ -1,6 +1,6 @@
 """Generated inputs for every reader: the right pairs, or an error message that names the place.
 
-ETADS_EXAMPLES is the number of inputs for each reader: 50 by default, 2,000 for scripts/torture.sh.
+ETADS_EXAMPLES is the number of inputs for each reader: 50 by default.
 """
 
 import csv
