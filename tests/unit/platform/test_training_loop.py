@@ -1,10 +1,9 @@
-"""platform/training_loop.py: the times at which a training validates and saves, and the plan that it logs."""
+"""platform/training_loop.py: the times at which a training validates and saves, and its end."""
 
 import contextlib
 import math
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from fairseq_etads.platform import training_loop
@@ -93,30 +92,3 @@ def test_a_seed_for_each_epoch_is_refused_where_batches_are_kept(anew, sharded, 
     refused = pytest.raises(ValueError, match="add --update-epoch-batch")
     with contextlib.nullcontext() if anew or sharded or not kept else refused:
         training_loop.check_batch_order_seed(SimpleNamespace(dataset=dataset), task)
-
-
-class Epoch:
-    """An iterator over batches of three documents of four and of six tokens."""
-
-    dataset = SimpleNamespace(src_sizes=np.array([4, 6] * 3000))
-    frozen_batches = tuple([number, number + 2, number + 4] for number in range(2000))
-    num_shards = 1
-
-    def __len__(self):
-        return len(self.frozen_batches)
-
-
-def test_the_plan_has_effective_values():
-    plan = training_loop.describe_training_plan(
-        config(validate=3000, save=1000, patience=5, scheduler="inverse_sqrt", warmup=800), Epoch()
-    )
-    assert plan == [
-        "2,000 updates in an epoch",
-        "validation every 3,000 updates (1.5 epochs) and at the end of each epoch",
-        "patience: training ends after 5 validations without a better loss, at most 15,000 updates (7.5 epochs)",
-        "peak rate 0.0005 after 800 updates of warm-up (inverse_sqrt)",
-        "15 source tokens in a batch on average",
-    ]
-    plan = training_loop.describe_training_plan(config(validate=-1, patience=10, freq=4), Epoch())
-    assert plan[:2] == ["500 updates in an epoch", "validation every 500 updates (1 epoch)"]
-    assert "at most 5,000 updates (10 epochs)" in plan[2] and plan[-1].endswith("60 in an update")

@@ -257,22 +257,7 @@ def test_same_input_same_bytes_whatever_its_order(tmp_path, indexes):
     assert one == two != three
 
 
-def test_without_packages_stems_are_used_with_a_warning(tmp_path, indexes, capsys):
-    assert run(tmp_path / "out", *indexes[:2], *indexes[4:]) == 0
-    assert "warning: no Packages index" in capsys.readouterr().err
-
-
 # The command
-
-
-def test_lists_are_found_and_decompressed(tmp_path, indexes):
-    (tmp_path / "lists").mkdir()
-    for name, text in zip(("i18n_Translation-en", "binary-amd64_Packages"), corpus()):
-        (tmp_path / "lists" / f"deb.debian.org_main_{name}.xz").write_bytes(lzma.compress(text.encode()))
-    assert run(tmp_path / "plain", *indexes) == 0
-    assert run(tmp_path / "found", "--lists", tmp_path / "lists", *indexes[4:]) == 0
-    for name in debian.OUTPUTS:
-        assert (tmp_path / "plain" / name).read_bytes() == (tmp_path / "found" / name).read_bytes()
 
 
 def test_a_second_run_is_skipped_and_another_corpus_is_kept(tmp_path, indexes, capsys):

@@ -133,14 +133,6 @@ def test_the_policy_allows_the_page_s_own_style_and_script_alone():
     assert text == made_up(WORDS, ["yak"]).to_html(), "the same every time"
 
 
-def test_a_long_document_and_a_large_model_make_a_page_of_moderate_size():
-    explanation = made_up([f"word{n}" for n in range(1000)], ["word5"] * 99, layers=8, heads=8)
-    size = len(explanation.to_html().encode())
-    assert size < 2_500_000
-    data = re.search(r'id="data">(.*?)</script>', explanation.to_html(), re.DOTALL).group(1)
-    assert "0000000" not in data, "rounded"
-
-
 def test_a_notebook_shows_it_in_a_frame_that_cannot_reach_out():
     explanation = made_up(HOSTILE.split(" "), ["yak"])
     text = explanation._repr_html_()

@@ -67,19 +67,6 @@ def test_documents_that_are_identical_after_cleaning_are_in_the_same_split(tmp_p
     assert report["overlap"]["test"] == expected
 
 
-def test_splits_of_an_earlier_version_are_not_mixed_with_new_ones(tmp_path, capsys):
-    path = corpora.table(tmp_path / "all.csv", records(range(40)))
-    command = ["table", "--input", path, "--split", "60/20/20"]
-    out, report = run(tmp_path, *command)
-    assert report.pop("split by") == "cleaned words"
-    (out / "report.json").write_text(json.dumps(report))
-    (out / "SHA256SUMS").unlink()
-    assert run(tmp_path, *command)[1]["split by"] == "raw words", "a complete corpus is kept"
-    (out / "valid.target").unlink()
-    assert "an earlier version assigned its documents" in refused(tmp_path, capsys, *command)
-    assert run(tmp_path, *command, "--force")[1]["split by"] == "cleaned words"
-
-
 def test_what_has_no_document_is_counted_once(tmp_path):
     good = [json.dumps(record) for record in records(range(40))]
     bad = ['{"Article": 1, "HIGHLIGHTS": ""}', "{", "", '{"Article": "", "HIGHLIGHTS": "x"}', '{"Article": "a"}']
@@ -88,18 +75,6 @@ def test_what_has_no_document_is_counted_once(tmp_path):
     dropped = [number for about in report["splits"].values() for number in about["dropped"].values()]
     assert sorted(dropped) == [1, 1, 1, 1] and sum(a["documents"] for a in report["splits"].values()) == 40
     assert [about["changed"] for about in report["splits"].values()] == [{"blank lines between records": 1}, {}, {}]
-
-
-def test_parallel_text_is_split_in_the_same_way(tmp_path):
-    documents = [record["Article"] for record in records(range(60))]
-    paths = [
-        corpora.write(tmp_path / name, "\n".join(text) + "\n")
-        for name, text in (("d", documents), ("s", [f"summary {i}" for i in range(60)]), ("t", ["", *"x" * 59]))
-    ]
-    out, _ = run(tmp_path, "parallel", "--input", *paths, "--split", "60/20/20")
-    table = corpora.table(tmp_path / "all.tsv", records(range(60)))
-    other, _ = run(tmp_path / "table", "table", "--input", table, "--split", "60/20/20", "--no-sentences")
-    assert split_of(out) == split_of(other) and len(lines(out / "test.target.1")) == len(lines(out / "test.target"))
 
 
 @pytest.mark.parametrize(
