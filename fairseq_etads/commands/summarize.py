@@ -126,7 +126,7 @@ def _build_parser() -> argparse.ArgumentParser:
 
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that apply only to training runs."""
-    add = parser.add_argument_group("for a training run (output folder of scripts/train.sh)").add_argument
+    add = parser.add_argument_group("for a training run (output folder of etads-train)").add_argument
     add("--split", choices=("train", "valid", "test"), help="summarise this split of the prepared data instead of FILE")
     add(
         "--checkpoint",

@@ -92,7 +92,7 @@ def find_run_files(
     """Find the files of a run.
 
     Args:
-        run: output folder of ``scripts/train.sh``.
+        run: output folder of ``etads-train``.
         checkpoint: "best", "last" or the path of a checkpoint (default: the best one if there is one, otherwise the
             last one).
         prepared: folder of the prepared data (default: the folder used for training).
@@ -144,9 +144,7 @@ def find_checkpoint(run: Path, checkpoint: OptionalPath) -> Path:
             raise InputError(f"--checkpoint {checkpoint}: no such file")
         return path
     if not run.is_dir():
-        raise InputError(
-            f"RUN {run}: no such folder; name the output folder of scripts/train.sh or scripts/quickstart.sh"
-        )
+        raise InputError(f"RUN {run}: no such folder; name the output folder of etads-train or scripts/quickstart.sh")
     found: List[Path] = [path for path in paths.values() if path.is_file()]
     if not found:
         raise InputError(f"RUN {run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt; give --checkpoint")

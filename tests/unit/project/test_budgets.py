@@ -7,13 +7,28 @@ from documented import ROOT
 from test_imports import PACKAGE, find_imports, modules, preprocess
 
 SUFFIXES = (".py", ".sh", ".js", ".css", ".html", ".cpp", ".yaml", ".yml")
-BUDGETS = {}
+BUDGETS = {
+    "fairseq_etads/attention.py fairseq_etads/models fairseq_etads/layers fairseq_etads/kernels": 9_607,
+    "fairseq_etads/data fairseq_etads/vocabulary": 3_426,
+    "fairseq_etads/training": 3_095,
+    "fairseq_etads/search": 5_195,
+    "fairseq_etads/systems": 3_429,
+    "fairseq_etads/commands fairseq_etads/jobs": 9_764,
+    "fairseq_etads/pipeline": 1_087,
+    "fairseq_etads/summarizer fairseq_etads/demo": 6_462,
+    "fairseq_etads/text": 2_671,
+    "fairseq_etads/evaluation": 3_323,
+    "fairseq_etads/platform": 2_955,
+    "preprocess": 5_843,
+    "scripts benchmarks": 4_981,
+    "tests": 52_000,
+}
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
 What a change adds to a folder, it takes away in the same folder. A change that makes a folder smaller lowers its
 number.
 """
-CLOSURES = {}
+CLOSURES = {"fairseq_etads.commands.summarize": 32_100, "fairseq_etads.training.task": 21_100}
 """Modules with the most lines of this project that importing them may reach."""
 
 
