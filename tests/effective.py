@@ -114,10 +114,11 @@ def effective_values(stubs: Path, command: List[str]) -> Dict[str, Dict[str, Val
             found["training"].setdefault(
                 _name(_after(arguments, "--save-dir"), "/checkpoints"), _training(tuple(arguments))
             )
-        elif name in ("fairseq-generate", "fairseq-interactive"):
-            duc = " (DUC)" if arguments[0].startswith("duc") else ""
-            run = _name(_after(arguments, "--path"), "/checkpoints")
-            found["search"].setdefault(f"{run}{duc}", _search(tuple(arguments)))
+        elif name == "etads-summarize":
+            duc = " (DUC)" if "--prepared" in arguments and _after(arguments, "--prepared").startswith("duc") else ""
+            args = parser_of(project_commands()[name]).parse_args(arguments)
+            values = {{"max_len": "max_len_b"}.get(option, option): value for option, value in _values(args).items()}
+            found["search"].setdefault(f"{_name(arguments[0], ' ')}{duc}", {**plain_search(), **values})
         elif name == "etads-rewrite":
             args = parser_of(project_commands()["etads-rewrite"]).parse_args(arguments)
             values = {option: value for option, value in _values(args).items() if option in REWRITING}

@@ -132,7 +132,7 @@ class Summarizer:
 
         Args:
             folder: path of a model folder that was created with ``etads-export``, name of a bundled model, such as
-                "debian", or output folder of ``scripts/train.sh``.
+                "debian", or output folder of ``etads-train``.
             device: name of a device, such as "cpu" or "cuda:0". By default, a GPU is used if one is available.
             checkpoint: checkpoint of the run: "best", "last" or the path of a file.
             prepared: folder of the prepared data. By default, it is the folder that was used for training.

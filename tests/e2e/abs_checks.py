@@ -10,8 +10,7 @@ def has_weights(run, features):
         report = json.loads((run.folder.parent / "tuning-1" / "mert.json").read_text(encoding="utf-8"))
         weights = report["extractive_weights"]
         assert report["metric"] == "rouge1-recall75" and weights.count(",") == 4
-    log = (run.folder / "summaries.txt.log").read_text(encoding="utf-8")
-    assert f"'extractive_weights': '{weights}'" in log
+    assert run.decoding("extractive-weights") == (weights,)
 
 
 def attention_based(features):
@@ -21,12 +20,10 @@ def attention_based(features):
         for table in ("encoder.embed_tokens", "decoder.embed_tokens", "decoder.embed_context"):
             lengths = run.parameters[f"{table}.weight"].norm(dim=1)
             assert lengths.max() < 1.1 and (abs(lengths - 1) < 0.1).any(), f"{table}: {lengths}"
-        for file, length in (("summaries.txt", 8), ("duc.txt", 14)):
-            tokens = run.tokens(file)
-            assert all(len(words) == length for words in tokens) and run.unprinted(file) == 0, tokens
-            assert not any("<unk>" in words for words in tokens)
-        decoding = {"recombine": "5", "no_repeat_ngram_size": "1", "unkpen": "inf", "exact_length": "8"}
-        assert {name: run.decoding(name) for name in decoding} == decoding
+        for file, length in (("summaries.txt", "8"), ("duc.txt", "14")):
+            assert run.decoding("exact-length", file=file) == (length,)
+            assert not any("<unk>" in words for words in run.tokens(file))
+        assert run.decoding("recombine", "no-repeat-ngram-size", "unkpen") == ("5", "1", "1000000")
         assert "bytes:75" in (run.folder / "duc.json").read_text(encoding="utf-8")
         has_weights(run, features)
 

@@ -6,7 +6,6 @@ import math
 import re
 import shlex
 import subprocess
-from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,9 +16,10 @@ import corpora
 import torch
 from documented import ROOT, header
 from helpers import run_command
-from toy import hypotheses
 
 import fairseq_etads  # noqa: F401  # so that checkpoints load
+from fairseq_etads.data.preparation import read_preparation_settings
+from fairseq_etads.text.tokenizer import TextTokenizer, TextTokenizerConfig
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 
 RECIPES = ROOT / "scripts" / "reproduce"
@@ -262,16 +262,19 @@ class Run:
         raise AssertionError(f"{self.folder}/train.log has no {name}")
 
     def tokens(self, file: str = "") -> List[List[str]]:
-        """The best summaries as tokens, in the order of the documents."""
-        found = hypotheses((self.folder / f"{file or self.summaries}.log").read_text(encoding="utf-8"))
-        return [found[number][0][1].split() for number in sorted(found)]
+        """Words of the summaries, split like the text on which the model was trained."""
+        settings = read_preparation_settings(self.prepared, "")
+        words = TextTokenizerConfig(settings.word_kind, not settings.lowercase, text_sentence_marks="keep")
+        lines = (self.folder / (file or self.summaries)).read_text(encoding="utf-8").splitlines()
+        return [TextTokenizer(words).encode(line).split() for line in lines]
 
-    def decoding(self, name: str, file: str = "") -> str:
-        """Value of an option in the call of fairseq-generate."""
-        log = (self.folder / f"{file or self.summaries}.log").read_text(encoding="utf-8")
-        match = re.search(rf"'{name}': ([^,}}]+)", log)
-        assert match, f"{name} is not in the log"
-        return match[1]
+    def decoding(self, *names: str, file: str = "") -> Tuple[str, ...]:
+        """Values of options in the call that wrote the summaries: "on" without a value, "" if they were not given."""
+        path = self.folder / f"{file or self.summaries}.made.json"
+        words = json.loads(path.read_text(encoding="utf-8"))["command"]
+        given = dict(zip(words, [*words[1:], "--"]))
+        found = (given.get(f"--{name}") for name in names)
+        return tuple("" if value is None else "on" if value.startswith("--") else value for value in found)
 
     def dictionary(self, side: str) -> SummarizationDictionary:
         return SummarizationDictionary.load(str(self.prepared / f"bin/dict.{side}.txt"))
@@ -281,17 +284,6 @@ class Run:
         dictionary = self.dictionary("target")
         tail = set(dictionary.symbols[dictionary.known_words :])
         return sum(word in tail for words in self.tokens() for word in words)
-
-    def unprinted(self, file: str = "") -> int:
-        """Number of tokens of the summaries that are scored but not printed: fairseq-generate leaves out ``<s>``."""
-        log = (self.folder / f"{file or self.summaries}.log").read_text(encoding="utf-8")
-        scores = [len(line.split("\t")[1].split()) for line in log.splitlines() if line.startswith("P-")]
-        return sum(scores) - sum(len(words) + 1 for words in self.tokens(file))
-
-    def repeated(self, size: int) -> int:
-        """Largest number of occurrences of an n-gram in a summary, minus one."""
-        counts = (Counter(zip(*(words[i:] for i in range(size)))) for words in self.tokens() if len(words) >= size)
-        return max(max(count.values()) for count in counts) - 1
 
 
 @dataclass

@@ -31,7 +31,7 @@ def closed_book(has_it=True, coverage=False, rewards=False):
         if rewards:
             assert "loaded" in log and "but not in this model" not in log
             assert run.option("best_checkpoint_metric", "checkpoint") == "rougeL"
-        assert min(map(len, run.tokens())) >= 35 and max(map(len, run.tokens())) <= 120
+        assert run.decoding("min-len", "max-len") == ("35", "120")
 
     return check
 
@@ -67,4 +67,4 @@ def rougesal(run):
     training = json.loads((nli / "model/config.json").read_text(encoding="utf-8"))["training"]
     assert training["options"]["train"][0].endswith("nli/pairs/train.tsv") and 0 <= training["accuracy"] <= 1
     assert run.option("entail_model", "criterion").endswith("nli/model")
-    assert min(map(len, run.tokens())) >= 35 and max(map(len, run.tokens())) <= 120
+    assert run.decoding("min-len", "max-len") == ("35", "120")
