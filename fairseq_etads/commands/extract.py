@@ -129,8 +129,9 @@ def main(args: argparse.Namespace) -> None:
     if args.truncate_source is None and args.by != "content":
         args.truncate_source = 400
     folder = get_binarised_folder(args.data)
-    inputs = {"DATA": folder, "--selection": args.selection, "--labels": args.labels}
-    files = {name: list(path.iterdir()) for name, path in inputs.items() if path is not None and path.is_dir()}
+    selection, labels = (args.selection, "probabilities.*"), (args.labels, "labels.*")
+    read = {"DATA": (folder, "*.bin"), "--selection": selection, "--labels": labels}
+    files = {name: list(path.glob(pattern)) for name, (path, pattern) in read.items() if path is not None}
     check_output_paths({"OUTPUT": args.output}, files)
     from ..jobs.extract import write_extracts
 
