@@ -345,8 +345,8 @@ def test_a_summary_vocabulary_can_be_larger_than_that_of_documents(tmp_path):
 
 
 def test_every_option_of_a_call_is_one_of_the_search():
-    # The shortlist is a file of the folder, a content model chooses after the search, and --unnormalized is the opposite
-    # of normalize_scores.
+    # The shortlist is a file of the folder, a content model chooses after the search, and --unnormalized is the
+    # opposite of normalize_scores.
     of_folders = {"shortlist", "choose", "choose_words", "content_weight", "unnormalized"}
     settings = {option.setting for option in call_options.OPTIONS.values()} - of_folders
     not_for_users = {
