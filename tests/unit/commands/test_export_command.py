@@ -85,7 +85,7 @@ def test_a_run_becomes_a_folder_with_a_card(run, tmp_path):
     [
         ("--checkpoint nowhere.pt", "--checkpoint nowhere.pt: no such file"),
         ("--prepared nowhere", "--prepared nowhere"),
-        ("--extractor .", "picking.json; name a run that etads-shorten"),
+        ("--extractor .", "no checkpoints/checkpoint_best.pt"),
         ("--license MIT:yes", "--license 'MIT:yes'"),
         ("--scores nowhere", "nowhere: No such file"),
         ("--scores list", "not a report of scores"),
