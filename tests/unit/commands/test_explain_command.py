@@ -112,7 +112,6 @@ def test_a_call_that_explains_nothing_leaves_no_folder_and_keeps_earlier_pages(e
         ("a.txt --json x --document all", "--json is for one document"),
         ("a.txt -o x --document all --summary w1", "--summary is for one document"),
         ("a.txt --lines -o x --document 5", "--document 5: no such id"),
-        ("a.txt -o x --document 0", "--document 0: no such id"),
         ("a.txt -o x --summary w1 --beam 2", "--beam has no effect with --summary"),
         ("empty -o x", "no document with words in it"),
         ("bad --lines -o x", "bad, line 1: not UTF-8"),

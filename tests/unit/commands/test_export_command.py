@@ -89,14 +89,13 @@ def test_a_run_becomes_a_folder_with_a_card(run, tmp_path):
         ("--license MIT:yes", "--license 'MIT:yes'"),
         ("--scores nowhere", "nowhere: No such file"),
         ("--scores list", "not a report of scores"),
-        ("--scores partial", "not a report of scores"),
         ("--scores nested", "not a report of scores"),
         ("--unkpen 2", "--unkpen 2.0 has no effect on models with --pointer"),
         ("--min-len 9 --max-len 8", "--min-len 9: choose at most --max-len, which is 8"),
     ],
 )
 def test_wrong_options_are_refused(run, tmp_path, monkeypatch, options, words, capsys):
-    for name, content in (("list", "[]"), ("partial", '{"scores": {"rouge1": {}}}'), ("nested", "[" * 9999)):
+    for name, content in (("list", "[]"), ("nested", "[" * 9999)):
         (tmp_path / name).write_text(content)
     monkeypatch.chdir(tmp_path)
     assert main([str(run), "folder", *options.split()]) == 2

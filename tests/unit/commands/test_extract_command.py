@@ -77,7 +77,6 @@ def test_labelled_sentences_are_those_of_the_oracle(data, capsys):
     [
         ("--by tagger", "--by tagger: needs --selection"),
         ("--by lead --selection x", "--selection x: has no effect with --by lead"),
-        ("--by lead --sentences 0", "--sentences 0"),
         ("--by lead --words 4", "--words 4: has no effect with --by lead"),
         (f"{SELECTOR} --words 4 --threshold 0.5", "--words 4 and --threshold 0.5"),
         (f"{SELECTOR} --at-least 2", "--at-least 2: has no effect without --threshold"),

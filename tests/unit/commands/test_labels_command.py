@@ -73,20 +73,21 @@ def test_the_number_of_processes_changes_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "options, message",
+    "summary, options, message",
     [
-        ("--subset valid", 'no split "valid"'),
-        ("--jobs 0", "--jobs 0"),
-        ("--truncate-source 0", "--truncate-source 0"),
-        ("--kind match --subset plain --jobs 1", 'no "<q>"'),
-        ("--subset alone --jobs 1", "alone"),
+        ("a", "--subset valid", 'no split "valid"'),
+        ("a", "--jobs 0", "--jobs 0"),
+        ("a", "--truncate-source 0", "--truncate-source 0"),
+        ("a", "--kind match --jobs 1", 'no "<q>"'),
+        (None, "--jobs 1", "dict.None.txt"),
     ],
 )
-def test_what_has_no_labels_is_refused(data, options, message, capsys):
-    write_data(data, {"plain": [("a b", "a")], "alone": [("a b", None)]})
-    (data / "alone.source-None.source.idx").touch()
-    assert main([str(data), *options.split()]) == 2
-    assert message in capsys.readouterr().err and not list(data.glob("labels*"))
+def test_what_has_no_labels_is_refused(tmp_path, summary, options, message, capsys):
+    write_data(tmp_path, {"train": [("a b", summary)]})
+    if summary is None:
+        (tmp_path / "train.source-None.source.idx").touch()
+    assert main([str(tmp_path), *options.split()]) == 2
+    assert message in capsys.readouterr().err and not list(tmp_path.glob("labels*"))
 
 
 def test_files_refuse_other_text_and_damage(tmp_path):

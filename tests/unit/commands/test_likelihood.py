@@ -90,7 +90,6 @@ def test_they_are_kept_until_the_checkpoint_or_the_data_change(run, capsys, monk
     [
         ("--subset nix", "--subset nix: "),
         ("--subset valid", "--subset valid: it has no summaries to score"),
-        ("--max-tokens 0", "--max-tokens 0"),
         ("--checkpoint last", "it has no checkpoints/checkpoint_last.pt"),
         ("--prepared checkpoints", "has no folder bin"),
         ("--device none", "device 'none'"),

@@ -174,7 +174,6 @@ def test_an_output_among_the_documents_is_refused(summarize, wanted, tmp_path):
 @pytest.mark.parametrize(
     "arguments,words",
     [
-        ("nowhere.txt", "FILE nowhere.txt: no such file or folder"),
         (". --input-format lines", "FILE .: is a folder, but --input-format is lines"),
         ("--beam 0", "--beam 0"),
         ("--min-len 10", "--min-len 10: choose at most --max-len, which is 9"),

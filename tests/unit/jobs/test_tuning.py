@@ -73,7 +73,6 @@ def test_values_of_a_range(name, text, values):
         ("lenpen", "0:1:0.00001"),
         ("lenpen", "0:inf"),
         ("coverage_penalty", "-1:1"),
-        ("length_penalty_type", "mean"),
         ("stepwise_coverage_penalty", "1"),
     ],
 )

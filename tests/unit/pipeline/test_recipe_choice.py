@@ -262,12 +262,6 @@ def test_a_training_that_was_begun_without_a_recipe_goes_on_so(name, folder, cap
     assert run(capsys, "train", "--recipe", "small", "--given")[1]
 
 
-@pytest.mark.parametrize("words", [["--recipe", "paper"], ["--arch", "pg_coverage"]])
-def test_paper_chooses_nothing(words, folder, capsys):
-    assert run(capsys, "train", *words, "--given")[1] == []
-    assert not (folder / "run").exists()
-
-
 def test_minutes_are_refused_where_paper_would_ignore_them(folder, capsys):
     assert run(capsys, "check", "--minutes", "2", "--given") == (0, [], "")
     (folder / "run").mkdir()
@@ -276,6 +270,7 @@ def test_minutes_are_refused_where_paper_would_ignore_them(folder, capsys):
         status, _, said = run(capsys, "check", "--minutes", "2", *words, "--given")
         assert status == 2 and "--minutes 2 has no effect with --recipe paper" in said
         assert run(capsys, "check", *words, "--given") == (0, [], "")
+        assert run(capsys, "train", *words, "--given")[1] == [], "paper chooses nothing"
     assert run(capsys, "check", "--minutes", "2", "--recipe", "small", "--given") == (0, [], "")
 
 
