@@ -106,6 +106,10 @@ def test_copies_of_a_document_prove_nothing():
         assert copied[name] == pytest.approx(alone[name], abs=1e-9)
     careless = compare_pairs(np.repeat(pairs, 10), np.zeros(400), 2000, 1)
     assert careless["p_bootstrap"] < alone["p_bootstrap"] / 5
+    runs = rng.normal(0.25, 1.0, (2, 3, 40))
+    alone = compare_systems_over_runs(*runs, 500, 1)
+    copied = compare_systems_over_runs(*runs.repeat(10, axis=2), 500, 1, families)
+    assert copied["interval"] == pytest.approx(alone["interval"])
 
 
 # --- several trainings ---

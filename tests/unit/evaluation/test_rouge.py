@@ -142,6 +142,8 @@ def test_of_several_references_the_best_counts_for_each_pair_and_metric():
     assert values(report, "rouge1") == pytest.approx([100, 100, 100])
     assert values(report, "rouge2") == pytest.approx([f1(100, 100 / 3) / 2, 50, 50 / 3])
     assert rouge(["w1"], [["w1"]]).to_dict() == rouge(["w1"], ["w1"]).to_dict()
+    best = rouge(["w1 w2 w3 w4 w5 w6"], [["w1"], ["w1 w2 w3 w9"]])
+    assert values(best, "rouge1") == pytest.approx([60, 50, 75]), "by F1, although the first has the higher recall"
 
 
 @pytest.mark.parametrize("backend", ["python", pytest.param("perl", marks=needs_perl)])

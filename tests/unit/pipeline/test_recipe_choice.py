@@ -216,7 +216,7 @@ def test_a_run_keeps_its_recipe_on_whatever_machine(folder, capsys, monkeypatch)
     status, first, said = run(capsys, "train", "--given", "--seed", "2")
     assert status == 0 and "recipe small, chosen for 400 pairs" in said
     assert json.loads((folder / "run" / "recipe.json").read_text())["percentiles of tokens"]["summaries"]["50"] == 6
-    monkeypatch.setattr(recipe_choice, "detect_training_hardware", lambda cpu, processes=1: Machine(1))
+    monkeypatch.setattr(recipe_choice, "detect_training_hardware", lambda cpu, processes=1: GPU)
     assert run(capsys, "train", "--given", "--seed", "2")[1] == first
     other = run(capsys, "train", "--given", "--max-update", "7")[1]
     assert value_of(other, "--max-update") == "7" != value_of(first, "--max-update")
