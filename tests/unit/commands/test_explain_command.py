@@ -55,9 +55,9 @@ def test_which_document(explain, wanted):
     assert (explain.path / "page.json").read_text() == wanted[0].to_json() + "\n"
     for number, text in ((1, wanted[0]), (3, wanted[2]), (2, wanted[1])):
         assert explain("a.txt", "--lines", "--document", number, "--json", "-")[1] == text.to_json() + "\n"
-    records = [{"id": name, "article": text} for name, text in zip(("3", "x", "y", "z"), TEXTS)]
+    records = [{"id": name, "article": text} for name, text in zip(("3", "x", "1", "z"), TEXTS)]
     (explain.path / "a.jsonl").write_text("\n".join(map(json.dumps, records)))
-    for name, text in (("3", wanted[0]), ("y", wanted[2]), ("4", wanted[3])):
+    for name, text in (("3", wanted[0]), ("1", wanted[2]), ("4", wanted[3])):
         assert explain("a.jsonl", "--document", name, "--json", "-")[1] == text.to_json() + "\n", "by id before number"
     out = explain("--json", "-", stdin=("\n\n" + TEXTS[2]).encode())[1]
     assert json.loads(out)["document"] == TEXTS[2], "the first with words"

@@ -15,6 +15,7 @@ from fairseq_etads import Summarizer
 from fairseq_etads.commands import summarize as summarize_command
 from fairseq_etads.commands.summarize import main
 from fairseq_etads.summarizer.documents import DocumentTokenizer
+from fairseq_etads.summarizer.surprisal import Surprisal
 from fairseq_etads.text import files
 
 TEXTS = ["w1 w2 Zebra w3", "", "yak W5 w6 w7 w8", "w9 only unknown words", "w20 w21"]
@@ -188,7 +189,10 @@ def test_wrong_options_are_refused_before_the_model_is_loaded(summarize, argumen
     assert (status, lines) == (2, []) and words in said
 
 
-def test_documents_that_are_not_read_to_their_end_are_counted(summarize):
+def test_documents_that_are_cut_or_unlike_the_training_are_pointed_out(summarize, monkeypatch):
     long = b" ".join(b"w%d" % (n % 40) for n in range(75))
     assert "1 documents were truncated to their first 60 tokens" in summarize(stdin=b"w1 w2\n" + long + b"\n")[2]
     assert "were truncated" not in summarize(stdin=b"w1 w2\n")[2]
+    figures = {True: Surprisal(14.2, 0.5, 99.5), False: Surprisal(9.0, 0.1, 99.0)}
+    monkeypatch.setattr(DocumentTokenizer, "measure_surprisal", lambda _, text: figures["zebra" in text.tokens])
+    assert summarize(stdin=b"w1 w2\nZebra w1\n")[2].count("document 2: unlike the documents used to train") == 1

@@ -174,7 +174,6 @@ def test_a_plot_appears_when_it_is_complete_and_is_the_same_every_time(tmp_path,
         (["{}/empty", "{}/other"], "none of the 2 logs"),
         (["{}/good", "{}/./good/"], "good is given twice"),
         (["{}/good", "--figures", "loss,lss"], '--figures "lss"'),
-        (["{}/good", "--out", "{}/a.gif"], "a.gif"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused(tmp_path, capsys, options, words):

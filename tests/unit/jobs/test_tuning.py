@@ -14,7 +14,6 @@ from fairseq_etads.jobs.tuning import report
 from fairseq_etads.jobs.tuning.proposals import propose_settings
 from fairseq_etads.jobs.tuning.search_space import (
     Parameter,
-    list_allowed_values,
     make_decoding_options,
     make_search_space,
     parse_values,
@@ -165,13 +164,6 @@ def test_the_sampler_learns():
             tried.append((chosen, -abs(chosen["lenpen"] - 1.4) * 20 - abs(chosen["max_len"] - 9)))
         distances += [-score for _, score in tried[-10:]]
     assert np.mean(distances) < 15
-
-
-def test_allowed_values_of_the_shortest_length():
-    shortest = SPACE[3]
-    assert list_allowed_values(shortest, {"max_len": 5}, {}) == (1, 2, 5)
-    assert list_allowed_values(shortest, {}, {"max_len": 2}) == (1, 2)
-    assert list_allowed_values(shortest, {"max_len": 1}, {"max_len_a": 0.5}) == shortest.values
 
 
 # ---- the store
