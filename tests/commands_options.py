@@ -500,6 +500,12 @@ for _command, _file, _options in (
     ("etads-rewrite", REWRITING, "truncate-source batch-size device"),
     ("etads-plot", "unit/evaluation/test_curves.py", "out figures"),
     ("etads-results", "unit/commands/test_results_command.py", "corpus claims page check bootstrap"),
+    (
+        "etads-train",
+        "unit/commands/test_train_command.py",
+        "text out prepared recipe minutes long words no-content arch pointer tokens size keep-case text-words split "
+        "source-column target-column truncate-source truncate-target max-tokens max-update processes cpu",
+    ),
 ):
     ENTRIES.setdefault(_command, {}).update(tested(_file, *(f"--{name}" for name in _options.split())))
 ENTRIES["etads-content"] = {

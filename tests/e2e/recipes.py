@@ -264,7 +264,9 @@ class Run:
     def tokens(self, file: str = "") -> List[List[str]]:
         """Words of the summaries, split like the text on which the model was trained."""
         settings = read_preparation_settings(self.prepared, "")
-        words = TextTokenizerConfig(settings.word_kind, not settings.lowercase, text_sentence_marks="keep")
+        words = TextTokenizerConfig(
+            text_words=settings.word_kind, text_keep_case=not settings.lowercase, text_sentence_marks="keep"
+        )
         lines = (self.folder / (file or self.summaries)).read_text(encoding="utf-8").splitlines()
         return [TextTokenizer(words).encode(line).split() for line in lines]
 

@@ -1,6 +1,5 @@
 """A tokeniser of one's own by the real commands: from preparation to summaries of fairseq and of a model folder."""
 
-import re
 from pathlib import Path
 
 import pytest
@@ -34,8 +33,6 @@ def test_raw_text_becomes_summaries_as_raw_text(tmp_path):
     run_command([str(SCRIPTS / "generate.sh"), "--run", "run", "--output", "summaries.txt", "--cpu"], cwd=tmp_path)
     found = (tmp_path / "summaries.txt").read_text().splitlines()
     assert found == ["The Ant isn't"] * 3
-    documents = re.findall(r"^S-\d+\t(.*)$", (tmp_path / "summaries.txt.log").read_text(), re.MULTILINE)
-    assert sorted(documents) == [DOCUMENT.format(i) for i in range(3)]
 
     run_command(["etads-export", "run", "model"], cwd=tmp_path)
     run_command(["etads-summarize", "model", "text/test.source", "--lines", "--output", "again.txt"], cwd=tmp_path)

@@ -31,7 +31,7 @@ def test_every_script_tells_its_version(tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["quickstart", "install", "generate", "evaluate", "test"])
+@pytest.mark.parametrize("name", ["quickstart", "install", "evaluate", "test"])
 def test_help_teaches_and_unknown_options_are_refused(name, tmp_path):
     output = run_command([str(SCRIPTS / f"{name}.sh"), "--help"], cwd=tmp_path).stdout
     assert f"scripts/{name}.sh" in output and "--" in output and not output.startswith("#")

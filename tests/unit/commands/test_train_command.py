@@ -21,6 +21,12 @@ main = as_program(train.main)
         ("--out b", "--text is missing"),
         ("--text nowhere --out b", "--text nowhere: no such file or folder"),
         ("--text text --out b --tokens letters", "'letters' (choose from"),
+        ("--text text --out b --recipe huge --no-content", "--recipe: invalid choice: 'huge'"),
+        ("--text text --out b --pointer hard", "--pointer: invalid choice: 'hard'"),
+        ("--text text --out b --size 0", "--size 0"),
+        ("--text text --out b --source-column body", "--source-column body: needs a table"),
+        ("--text text --out b --target-column title", "--target-column title: needs a table"),
+        ("--prepared a --out b --text-words ptb", "--text-words ptb: has no effect without --text"),
         ("--text text --out b --truncate-source many", "--truncate-source: invalid int value: 'many'"),
         ("--text text --out b --max-update 0", "--max-update 0"),
         ("--text text --out b --minutes 5 --arch pointer_generator", "--minutes 5 has no effect with --recipe paper"),
@@ -64,6 +70,15 @@ def test_a_short_training_warms_up_for_a_tenth_of_its_steps(options, warmup, sai
     last = len(arguments) - 1 - arguments[::-1].index("--warmup-updates")  # as in argparse, which takes the last one
     assert int(arguments[last + 1]) == warmup
     assert (said in result.stderr) if said else ("warming up" not in result.stderr)
+
+
+def test_options_reach_fairseq_train(tmp_path):
+    options = "--pointer switch --truncate-source 9 --truncate-target 7 --max-tokens 99 --processes 1".split()
+    assert train_by(tmp_path, 'echo "$@" > arguments', *options, "--cpu").returncode == 0
+    arguments = (tmp_path / "arguments").read_text()
+    for name, value in zip(options[0:-2:2], options[1:-2:2]):
+        assert f"{name} {value} " in arguments
+    assert "--distributed-world-size 1 --cpu" in arguments
 
 
 def train_by(tmp_path, code, *options):

@@ -59,6 +59,7 @@ WRONG = {
     "etads-debian": ["--translation", "missing", "--out", "out"],
     "etads-prepare": ["missing", "out"],
     "etads-dictionary": ["out", "--train", "missing"],
+    "etads-train": ["--text", "missing", "--out", "out"],
     "etads-export": ["missing", "out"],
     "etads-summarize": ["missing"],
     "etads-likelihood": ["missing"],
