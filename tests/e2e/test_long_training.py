@@ -103,11 +103,11 @@ def test_a_run_chooses_sentences_of_a_split_and_reads_whole_documents(trained):
     found = [(folder / name).read_text().splitlines() for name in ("plain.txt", "chosen.txt", "same.txt")]
     assert found[1] == found[2] != found[0] and all(found[1])
     assert len(found[0]) == len(found[1]) == len((folder / "run" / "text" / "test.source").read_text().splitlines())
-    for source in ("run", "model"):
-        run_command(["etads-summarize", source, "new", "--output", f"{source}.jsonl", "--device", "cpu"], cwd=folder)
-    assert (folder / "run.jsonl").read_text() != ""
-    records = [[json.loads(line) for line in (folder / f"{name}.jsonl").open()] for name in ("run", "model")]
-    assert [one["summary"] for one in records[0]] == [one["summary"] for one in records[1]]
+    run_command(["etads-export", "run", "exported"], cwd=folder)
+    command = ["etads-summarize", "--lines", "--device", "cpu", "--output"]
+    for source in ("run", "exported"):
+        run_command([*command, f"of {source}", source, "run/text/test.source"], cwd=folder)
+    assert (folder / "of run").read_text() == (folder / "of exported").read_text()
 
 
 @pytest.mark.parametrize(
