@@ -11,6 +11,7 @@ from collections import Counter, deque
 from pathlib import Path
 from typing import Any, Deque, Dict, Iterator, List, Optional
 
+from ..data.run_record import RECIPE
 from ..platform.console import (
     Parser,
     add_device_option,
@@ -512,6 +513,14 @@ def main(args: argparse.Namespace) -> None:
     report = _ProgressReport(args.quiet)
     what = f"every document of {args.split} is summarised" if args.split else ""
     report.print_message(what or describe_document_unit(kind, args.files, args.input_format))
+    if args.run is not None:
+        given = call_options.get_given_options(args)
+        chosen = {name: value for name, value in args.run.decoding.items() if name not in given}
+        shown = " ".join(f"{call_options.format_option_name(name)} {value}" for name, value in chosen.items())
+        if shown:
+            report.print_message(f"from the training summaries ({args.folder / RECIPE}): {shown}")
+        if args.run.content is not None:
+            report.print_message(f"by the content model {args.run.content} (--content none: without it)")
     documents = _Documents(args, kind)
     if args.output in (None, "-"):
         failed = _write_to_stream(args, documents, report, sys.stdout)
