@@ -141,16 +141,3 @@ def test_a_training_is_not_continued_with_another_seed_other_data_or_another_mod
         result = train(f"--seed={seed}", "--init-from=base.pt", *more)
         assert result.returncode == 2 and words in result.stderr
     assert calls(tmp_path) == 1 and record.read_text() == before
-
-
-@pytest.mark.parametrize("names, wanted", [("1\n2\n", "first\nsecond .\n"), ("1\n2\n3\n", "old")])
-def test_the_best_summaries_of_this_run_alone_are_written(tmp_path, names, wanted):
-    """If one is missing, the output remains as it was."""
-    for name, text in (("names", names), ("out", "old"), ("log", "D-0\t-0.1\tof the run before\n")):
-        (tmp_path / name).write_text(text)
-    code = "print('D-1\\t-0.1\\tsecond .\\nD-0\\t-0.2\\tfirst\\nD-0\\t-0.9\\tworse')"
-    words = ["log", "--names", "names", "--output", "out", "--", sys.executable, "-c", code]
-    command = [sys.executable, str(SCRIPTS / "fairseq_summaries.py"), *words]
-    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-    assert (tmp_path / "out").read_text() == wanted
-    assert result.returncode == 2 * (wanted == "old"), result.stderr
