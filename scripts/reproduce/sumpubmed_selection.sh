@@ -60,7 +60,7 @@ extract() {
         -- etads-extract "$prepared" "$run/summaries.txt" --truncate-source 200 "$@"
 }
 
-# summarise RUN [options of fairseq-generate]
+# summarise RUN [options of etads-summarize]
 summarise() {
     local run=$1
     shift

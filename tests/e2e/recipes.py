@@ -282,10 +282,11 @@ class Run:
         return SummarizationDictionary.load(str(self.prepared / f"bin/dict.{side}.txt"))
 
     def copied_unknown_words(self) -> int:
-        """Number of words of the summaries in the copy tail, which must have been copied."""
+        """Number of words in the copy tail that the summaries contain, which must have been copied."""
         dictionary = self.dictionary("target")
-        tail = set(dictionary.symbols[dictionary.known_words :])
-        return sum(word in tail for words in self.tokens() for word in words)
+        text = (self.folder / self.summaries).read_text(encoding="utf-8").lower()
+        tail = dictionary.symbols[dictionary.known_words :]
+        return sum(bool(re.search(rf"\b{re.escape(word.lower())}\b", text)) for word in tail)
 
 
 @dataclass
