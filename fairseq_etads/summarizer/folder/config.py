@@ -99,8 +99,8 @@ def add_folder_argument(add: Callable[..., Any]) -> None:
 def find_folder(name: Union[str, "os.PathLike[str]"]) -> Path:
     """Return the path of a model folder, given its path or the name of a bundled model.
 
-    A model folder or training run in the current directory takes precedence over a bundled model of the same name. Other
-    folders do not take precedence, because Debian source packages contain a folder "debian".
+    A model folder or training run in the current directory takes precedence over a bundled model of the same name.
+    Other folders do not take precedence, because Debian source packages contain a folder "debian".
     """
     path = Path(name)
     is_name = path.name == os.fspath(name) and path.name in list_bundled_models()

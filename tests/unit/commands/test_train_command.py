@@ -73,11 +73,12 @@ def test_a_short_training_warms_up_for_a_tenth_of_its_steps(options, warmup, sai
 
 
 def test_options_reach_fairseq_train(tmp_path):
-    options = "--pointer switch --truncate-source 9 --truncate-target 7 --max-tokens 99 --processes 1".split()
-    assert train_by(tmp_path, 'echo "$@" > arguments', *options, "--cpu").returncode == 0
+    given = {"--pointer": "switch", "--truncate-source": "9", "--truncate-target": "7", "--max-tokens": "99"}
+    options = [word for pair in given.items() for word in pair]
+    result = train_by(tmp_path, 'echo "$@" > arguments', *options, "--processes", "1", "--cpu")
+    assert result.returncode == 0, result.stderr
     arguments = (tmp_path / "arguments").read_text()
-    for name, value in zip(options[0:-2:2], options[1:-2:2]):
-        assert f"{name} {value} " in arguments
+    assert all(f"{name} {value} " in arguments for name, value in given.items())
     assert "--distributed-world-size 1 --cpu" in arguments
 
 
