@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 set -euo pipefail
 
-ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+ROOT=$(cd -P "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 VENV=${ETADS_VENV:-$ROOT/.venv}
 # Use the plugin in the same repository as these scripts, which may differ from the installed plugin.
 PLUGIN=fairseq_etads
