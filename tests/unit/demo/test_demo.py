@@ -127,6 +127,7 @@ def test_the_page_is_opened_if_that_is_asked_for(tmp_path, monkeypatch, capsys, 
     folder, _ = make_folder(tmp_path)
     opened, threads = queue.Queue(), []
     model = SimpleNamespace(device="cpu", summarize=lambda text: threads.append(threading.current_thread()))
+    model.config, model.picks_sentences = SimpleNamespace(task={"truncate_source": 400}), False
     monkeypatch.setattr("fairseq_etads.summarizer.Summarizer.load", lambda *args: model)
     monkeypatch.setattr(command, "_serve", lambda summarizer, title, listener: opened.put(title))
     monkeypatch.setattr(command.webbrowser, "open", opened.put)
