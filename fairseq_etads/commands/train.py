@@ -11,8 +11,8 @@ from ..jobs import recipe_choice
 from ..jobs.recipes import NAMES, get_option
 from ..pipeline.long_documents import plan_shortening, shorten_documents
 from ..pipeline.steps import Step, run_command
-from ..pipeline.training import print_message, train
-from ..platform.console import Parser, check_positive_options, command
+from ..pipeline.training import train
+from ..platform.console import Parser, check_positive_options, command, print_message
 from ..platform.errors import InputError
 from ..text.picking import FACTOR
 

@@ -10,7 +10,6 @@ import json
 import os
 import re
 import subprocess
-import sys
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any, Dict, Iterator, List, Optional
 
 from ..data.preparation import read_preparation_settings
 from ..data.run_record import RECIPE, RECORD
+from ..platform.console import print_message
 from ..platform.errors import InputError
 from ..search.lengths import TextLengths
 from ..text.json_files import read_json, write_json
@@ -147,9 +147,7 @@ def choose_recipe(args: argparse.Namespace) -> Optional[Recipe]:
     """Choose the recipe requested by ``args``, and record it in RUN. Returns None for the recipe "paper"."""
     record = read_recipe(args.out)
     if _was_started_without_recipe(args):
-        _print_message(
-            f"{args.out} was started without a recipe: continuing with the paper's settings (--recipe paper)"
-        )
+        print_message(f"{args.out} was started without a recipe: continuing with the paper's settings (--recipe paper)")
         return None
     if args.recipe == "paper":
         return None
@@ -215,10 +213,6 @@ def choose_prepare_options(args: argparse.Namespace) -> List[str]:
     if args.size is None and (args.tokens or found) and "bpe" not in (args.tokens or ""):
         found += ["--size", str(choose_vocabulary_size(data))]
     return found
-
-
-def _print_message(line: str) -> None:
-    print(f"== {line}", file=sys.stderr)
 
 
 def can_have_content_model(prepared: Path) -> bool:

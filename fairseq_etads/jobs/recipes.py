@@ -330,7 +330,8 @@ class _UserOptions:
 
 def get_option(words: Sequence[str], name: str) -> Optional[str]:
     """Return the value of an option on a command line, or None. As in argparse, the last value is used."""
-    return _UserOptions(words).get_text_option(name, "") if name in _UserOptions(words) else None
+    options = _UserOptions(words)
+    return options.get_text_option(name, "") if name in options else None
 
 
 def _make_model_options(size: RecipeSize, arch: str, data: TrainingDataSize, given: _UserOptions) -> List[str]:

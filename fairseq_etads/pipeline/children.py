@@ -6,6 +6,7 @@ As a program, which the scripts use, this file replaces itself with the command,
 process PARENT ends. It requires only Python's standard library.
 """
 
+import contextlib
 import ctypes
 import os
 import shutil
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Any, Callable, Dict, List, Sequence
+from typing import Any, Dict, Iterator, List, Sequence
 
 SECONDS_BETWEEN_LOOKS = 0.5
 _PR_SET_PDEATHSIG = 1  # a constant for prctl in Linux
@@ -68,14 +69,28 @@ def _terminate_with_parent(parent: int, prctl: Any) -> None:
         os._exit(128 + signal.SIGTERM)
 
 
-def set_termination_handler(handler: Callable[[int, Any], None]) -> Dict[int, Any]:
-    """Call ``handler`` on SIGINT, SIGTERM and SIGHUP, unless this process ignores the signal.
+@contextlib.contextmanager
+def forward_signals(child: "subprocess.Popen[bytes]") -> Iterator[List[int]]:
+    """Pass SIGINT, SIGTERM and SIGHUP on to a child as SIGTERM, unless this process ignores the signal.
 
-    Returns:
-        The previous handlers, keyed by signal.
+    The child can then save its state. A second signal kills it. The value is the list of the signals received so far.
     """
+    received: List[int] = []
+
+    def forward_signal(number: int, frame: Any) -> None:
+        received.append(number)
+        if len(received) > 1:
+            child.kill()
+        else:
+            child.terminate()
+
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    return {n: signal.signal(n, handler) for n in numbers if signal.getsignal(n) is not signal.SIG_IGN}
+    before = {n: signal.signal(n, forward_signal) for n in numbers if signal.getsignal(n) is not signal.SIG_IGN}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def watch_parent() -> None:
@@ -97,27 +112,14 @@ def run_child(command: List[str], held: Sequence[int] = (), **options: Any) -> i
         The exit status of the command, or 128 plus the number of the signal that terminated the command or this
         process.
     """
-    ended_by = 0
     child = start_child(command, held, **options)
-
-    def forward_signal(number: int, frame: Any) -> None:
-        nonlocal ended_by
-        if ended_by:
-            child.kill()
-        else:
-            ended_by = number
-            child.terminate()
-
-    before = set_termination_handler(forward_signal)
-    try:
+    with forward_signals(child) as received:
         status = child.wait()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    return 128 + ended_by if ended_by else status if status >= 0 else 128 - status
+    return 128 + received[0] if received else status if status >= 0 else 128 - status
 
 
 def main() -> int:
+    """Replace this process with the command, or run it where processes cannot be tied to their parent."""
     parent, command = int(sys.argv[1]), sys.argv[2:]
     try:
         if sys.platform == "linux":

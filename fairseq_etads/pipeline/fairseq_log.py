@@ -21,6 +21,7 @@ from collections import deque
 from pathlib import Path
 from typing import BinaryIO, Callable, Deque, Dict, List, Optional, Sequence, Set
 
+from ..jobs.recipes import get_option
 from ..platform.console import report_errors_in_one_line
 from ..platform.errors import InputError
 from ..platform.outputs import lock_output
@@ -48,12 +49,6 @@ SAID_PLAINLY = (
 """Errors with self-explanatory messages. For all other errors, the name is also shown."""
 
 
-def get_option_value(command: List[str], *names: str) -> Optional[str]:
-    """Return the value of an option in a command. If the option is repeated, return its last value."""
-    places = [place for place, word in enumerate(command[:-1]) if word in names]
-    return command[places[-1] + 1] if places else None
-
-
 def format_duration(seconds: float) -> str:
     """Format a duration, such as "40 s", "25 min" or "3.5 h"."""
     if seconds < 90:
@@ -62,6 +57,7 @@ def format_duration(seconds: float) -> str:
 
 
 def shorten_message(text: str) -> str:
+    """Return a message of which at most :data:`LONGEST` characters are kept."""
     return text if len(text) <= LONGEST else text[:LONGEST] + " […]"
 
 
@@ -75,9 +71,8 @@ def explain_failure(lines: List[str], status: int, command: List[str]) -> str:
     tail = [line.rstrip() for line in lines if line.strip()]
     errors = [line for line in tail[-60:] if not MESSAGE.match(line)]
     if status in (-signal.SIGKILL, 128 + signal.SIGKILL) or any(map(OUT_OF_MEMORY.search, errors)):
-        limit = get_option_value(command, "--max-tokens") or get_option_value(
-            command, "--batch-size", "--max-sentences"
-        )
+        limits = (get_option(command, name) for name in ("--max-tokens", "--batch-size", "--max-sentences"))
+        limit = next(filter(None, limits), None)
         now = f" (now {limit})" if limit else ""
         if "train" in os.path.basename(command[0]):
             advice = f"lower --max-tokens{now}, then --truncate-source; -- --update-freq makes up for smaller batches"
@@ -129,7 +124,7 @@ class LogWatcher:
         self.shown_at = -math.inf
         self.first_step = self.step = self.saved = 0
         self.stopped_by_clock = False
-        steps, epochs = get_option_value(command, "--max-update"), get_option_value(command, "--max-epoch")
+        steps, epochs = get_option(command, "--max-update"), get_option(command, "--max-epoch")
         self.steps = int(steps) if steps and steps.isdecimal() else 0
         self.epochs = int(epochs) if epochs and epochs.isdecimal() else 0
 
@@ -274,21 +269,6 @@ def run_command_with_watcher(command: List[str], log: BinaryIO, watcher: LogWatc
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     child = children.start_child(command, held, env={"PYTHONUNBUFFERED": "1"}, **pipes)
 
-    ended_by = 0
-
-    def forward_signal(number: int, frame: object) -> None:
-        """Pass a signal on, so that the command saves its state.
-
-        The last messages of the command are still read. A second signal terminates the command immediately.
-        """
-        nonlocal ended_by
-        if ended_by:
-            child.kill()
-        else:
-            ended_by = number
-            child.terminate()
-
-    before = children.set_termination_handler(forward_signal)
     # stdout and stderr use separate pipes, so that output to one of them cannot interrupt a line of the other.
     lines: queue.Queue[Optional[bytes]] = queue.Queue(1000)
 
@@ -300,30 +280,31 @@ def run_command_with_watcher(command: List[str], log: BinaryIO, watcher: LogWatc
     streams = [stream for stream in (child.stdout, child.stderr) if stream is not None]
     for stream in streams:
         threading.Thread(target=forward, args=(stream,), daemon=True).start()
-    still_open = len(streams)
-    while still_open:
-        line = lines.get()
-        if line is None:
-            still_open -= 1
-            continue
-        try:
-            log.write(line)
-            log.flush()
-        except OSError:
-            child.kill()
-            child.wait()
-            raise
-        watcher.read_line(line.decode("utf-8", "replace").rstrip("\n"))
-    status = child.wait()
-    for number, handler in before.items():
-        signal.signal(number, handler)
-    if ended_by:
+    # After a signal, the last messages of the command are still read.
+    with children.forward_signals(child) as received:
+        still_open = len(streams)
+        while still_open:
+            line = lines.get()
+            if line is None:
+                still_open -= 1
+                continue
+            try:
+                log.write(line)
+                log.flush()
+            except OSError:
+                child.kill()
+                child.wait()
+                raise
+            watcher.read_line(line.decode("utf-8", "replace").rstrip("\n"))
+        status = child.wait()
+    if received:
         watcher.report_interruption()
-        sys.exit(128 + ended_by)
+        sys.exit(128 + received[0])
     return status
 
 
 def main() -> int:
+    """Run a command with a log from a shell."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("log", metavar="LOG", help="log file to which the output of the command is appended")
     parser.add_argument(

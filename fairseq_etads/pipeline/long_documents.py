@@ -21,13 +21,13 @@ from typing import Optional, Sequence
 
 from ..jobs.recipe_choice import measure_text_lengths
 from ..jobs.recipes import SUITABLE, TrainingDataSize
-from ..platform.console import Parser, check_positive_options, command
+from ..platform.console import Parser, check_positive_options, command, print_message
 from ..platform.errors import InputError
 from ..search.content.features import DOCUMENTS
 from ..text.json_files import SPLITS
 from ..text.picking import FACTOR, FILE, WORDS, SentencePickingSettings
 from .steps import Step, run_command
-from .training import print_message, train
+from .training import train
 
 FEWEST_PAIRS = 100
 """Minimum number of training pairs.

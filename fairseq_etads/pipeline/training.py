@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
 from ..data.run_record import RunRecord, compute_data_fingerprint
-from ..platform.console import report_errors_in_one_line
+from ..jobs.recipes import get_option
+from ..platform.console import print_message, report_errors_in_one_line
 from ..platform.errors import InputError
 from ..platform.outputs import lock_output, write_text
 from ..text.checksums import compute_sha256
@@ -31,10 +32,6 @@ CHECKPOINTS = (
     *("--extractor", "--abstractor", "--rougesal-saliency", "--entail-model", "--raml-entailment-model"),
 )
 """Options that name a checkpoint, or the folder of an entailment model, on which the result of training depends."""
-
-
-def print_message(text: str) -> None:
-    print(f"== {text}", file=sys.stderr)
 
 
 def remove_log_interval(command: Sequence[str]) -> List[str]:
@@ -57,7 +54,7 @@ def make_training_command(run: Path, prepared: Path, options: Sequence[str]) -> 
     """
     plugin = ["--user-dir", PLUGIN, "--task", "summarization", "--criterion", "summarization_nll"]
     return [
-        *("fairseq-train", str(prepared / "bin"), *([] if "--user-dir" in split_option_values(options) else plugin)),
+        *("fairseq-train", str(prepared / "bin"), *(plugin if get_option(options, "--user-dir") is None else [])),
         *("--save-dir", str(run / "checkpoints"), "--no-epoch-checkpoints", "--save-interval-updates", "1000"),
         *("--keep-interval-updates", "1", "--no-progress-bar", "--log-format", "simple", "--log-interval", "10"),
         *options,
@@ -172,7 +169,7 @@ def check_seed_unchanged(run: Path, before: Sequence[str], now: Sequence[str]) -
 
 def get_seed(command: Sequence[str]) -> str:
     """Return the seed of a command. The default is 1."""
-    return fairseq_log.get_option_value(split_option_values(command), "--seed") or "1"
+    return get_option(command, "--seed") or "1"
 
 
 def print_differing_options(run: Path, before: Sequence[str], now: Sequence[str]) -> None:

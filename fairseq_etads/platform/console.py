@@ -31,13 +31,9 @@ class Parser(argparse.ArgumentParser):
         self._is_intermixed = False
         self.register("type", int, _parse_integer)
         if " " not in self.prog:  # subcommands such as "etads-human make" do not have --version
-            suppressed: Any = {
-                "dest": argparse.SUPPRESS,
-                "default": argparse.SUPPRESS,
-            }  # the parsed options must not contain --version, because reports record them
-            self.add_argument(
-                "--version", action=_VersionAction, nargs=0, help="show the version and exit", **suppressed
-            )
+            # The parsed options must not contain --version, because reports record them.
+            hidden: Any = {"dest": argparse.SUPPRESS, "default": argparse.SUPPRESS}
+            self.add_argument("--version", action=_VersionAction, nargs=0, help="show the version and exit", **hidden)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse the command line like argparse, but also accept file names that follow options.
@@ -48,9 +44,8 @@ class Parser(argparse.ArgumentParser):
             return super().parse_known_args(args, namespace)
         self._words = list(sys.argv[1:] if args is None else args)
         parsed, rest = super().parse_known_args(args, namespace)
-        if (
-            rest and namespace is None and self._allows_intermixed_arguments()
-        ):  # the rest may be file names that follow options
+        # The rest may be file names that follow options.
+        if rest and namespace is None and self._allows_intermixed_arguments():
             self._is_intermixed = True
             try:
                 return self.parse_known_intermixed_args(args)
@@ -194,6 +189,11 @@ def escape_unprintable(text: str) -> str:
     This is necessary because names in the input can contain any characters.
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def print_message(text: str) -> None:
+    """Print a message about the work in progress to standard error."""
+    print(f"== {escape_unprintable(text)}", file=sys.stderr)
 
 
 _CONTROLS = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160)) if chr(number) not in "\t\n"}

@@ -13,7 +13,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..platform.console import escape_unprintable
+from ..platform.console import print_message
 from ..platform.errors import InputError
 from .compression import DECOMPRESSORS
 from .csv_rows import COLUMNS, DELIMITERS, read_rows
@@ -267,7 +267,7 @@ def _list_files(folder: Path) -> List[Path]:
     if not files:
         raise InputError(f"{folder}: contains no file")
     if len(files) < len(entries):
-        _print_message(f"{folder}: {len(entries) - len(files)} subfolders are ignored")
+        print_message(f"{folder}: {len(entries) - len(files)} subfolders are ignored")
     return files
 
 
@@ -361,7 +361,3 @@ def _get_paragraphs_or_sentences(record: Dict[str, Any], column: str) -> List[st
     if isinstance(value, list) and all(isinstance(piece, str) for piece in value):
         return value
     raise BadDocumentError(f'"{column}" is neither a text nor a list of texts')
-
-
-def _print_message(text: str) -> None:
-    print(f"== {escape_unprintable(text)}", file=sys.stderr)
