@@ -12,7 +12,7 @@
 #   --skip-bad       succeed even if documents cannot be read; their summaries are empty
 #   --cpu            do not use a GPU
 #
-# All other options are those of etads-summarize. Unless the run has a recipe, --min-len is 1 and --max-len is 100. For
+# All other options are passed to etads-summarize. For a run without a recipe, --min-len is 1 and --max-len is 100. For
 # options that only fairseq-generate has, call fairseq-generate.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"

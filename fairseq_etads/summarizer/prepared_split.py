@@ -125,7 +125,7 @@ class PreparedSplit(Sequence[PreparedDocument]):
     def read_sentences(self, number: int) -> Tuple[DocumentSentence, ...]:
         """Return all sentences of a document, with the probabilities that etads-select has computed for them.
 
-        The sentences are those of the data on which the extractor was trained.
+        The sentences come from the data on which the extractor was trained.
         """
         pairs, file, subwords = self._get_sentences()
         assert self._extractor is not None

@@ -137,7 +137,7 @@ class Summarizer:
             checkpoint: checkpoint of the run: "best", "last" or the path of a file.
             prepared: folder of the prepared data. By default, it is the folder that was used for training.
             extractor, content: run folders with a sentence extractor and with a content model, or "none". By default,
-                those of the run are used if it has any.
+                the extractor and the content model of the run are used, if they exist.
             shortlist: file created by ``etads-shortlist``, for the decoding option ``shortlist``.
 
         Raises:
