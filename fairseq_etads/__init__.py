@@ -52,7 +52,7 @@ class _RegisterWithFairseq(importlib.abc.MetaPathFinder):
             self.unfinished += 1
             try:
                 if quietly:
-                    from .platform.deferred_imports import speed_up_fairseq_import
+                    from .fairseq_fixes.deferred_imports import speed_up_fairseq_import
 
                     with speed_up_fairseq_import():
                         execute(module)

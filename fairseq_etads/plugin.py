@@ -3,7 +3,7 @@
 ``--user-dir fairseq_etads`` imports this module.
 """
 
-from .platform import compat, distributed
+from .fairseq_fixes import compat, distributed
 
 compat.install_patches()
 distributed.install_patches()

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any, Iterator, List, Optional, Sequence
 
-from ..platform.deferred_imports import STATISTICS, defer_imports
+from ..fairseq_fixes.deferred_imports import STATISTICS, defer_imports
 from ..text import files
 from ..text.words import SENTENCE_MARK, split_sentences_in_blocks
 

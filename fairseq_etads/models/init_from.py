@@ -10,7 +10,7 @@ import torch
 from fairseq import checkpoint_utils
 from torch import Tensor, nn
 
-from ..platform.training_loop import has_last_checkpoint
+from ..fairseq_fixes.training_loop import has_last_checkpoint
 from ..vocabulary.dictionary import check_training_dictionaries, count_known_words
 from .pretrained import CheckpointVocabulary
 from .selector import SentenceExtractor

@@ -16,12 +16,12 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from ..data.selection import MISSING
+from ..fairseq_fixes.distributed import has_several_workers
 from ..layers.decoder_output import TrainingCriterion
 from ..layers.embedding import VocabularyEmbedding
 from ..layers.pooled_sentences import PooledSentenceEncoder, SentenceScorer
 from ..layers.recurrent import BidirectionalGRU, compute_sentence_ids
 from ..layers.tagging import NoveltyScorer, SelectorOutput, SpellingEncoder, TaggerLSTM, group_words_by_sentence
-from ..platform.distributed import has_several_workers
 from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, check_option_requirements, check_option_values
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import remove_copy_tail

@@ -1,1 +1,1 @@
-"""Code that depends on the versions of fairseq and torch, on the machine, or on the terminal."""
+"""The terminal, options, processes and output files."""

@@ -13,7 +13,7 @@ import re
 import unicodedata
 from typing import Any, Dict, Iterator, List
 
-from ..platform.deferred_imports import STATISTICS, defer_imports
+from ..fairseq_fixes.deferred_imports import STATISTICS, defer_imports
 
 SENTENCE_MARK = "<q>"
 """Mark between two sentences on a line, which is used in raw text, tokenised text and summaries."""

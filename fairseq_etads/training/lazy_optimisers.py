@@ -25,8 +25,8 @@ from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from omegaconf import II
 from torch import Tensor, nn
 
+from ..fairseq_fixes.distributed import has_several_workers
 from ..layers.embedding import is_lookup_table, set_sparse_gradient
-from ..platform.distributed import has_several_workers
 
 logger = logging.getLogger(__name__)
 

@@ -26,6 +26,8 @@ from ..data.selection import DocumentLabels
 from ..data.shortlist_file import read_shortlist
 from ..data.unknown_words import check_unknown_words_in_split
 from ..evaluation.rouge import METRICS
+from ..fairseq_fixes import compat
+from ..fairseq_fixes.compat import skips_overflowing_updates
 from ..kernels.linear import mark_linear_weight_matrices
 from ..layers.decoder_output import Capabilities, TrainingCriterion, capabilities_of, get_pointer, get_pointer_kind
 from ..models.external_models import (
@@ -36,8 +38,6 @@ from ..models.external_models import (
     replace_rare_words,
 )
 from ..models.init_from import get_extractor_to_initialise, is_training_from_start, load_initial_weights
-from ..platform import compat
-from ..platform.compat import skips_overflowing_updates
 from ..platform.option_checks import check_option_values
 from ..search.content.model import ContentModel
 from ..search.content.reranking import ContentTerm, Reranker

@@ -120,7 +120,7 @@ def unwrap(x, tensors):
 def count(counter, name):
     """Count an operator at the innermost line of fairseq_etads, except for its wrappers of fairseq, or of fairseq."""
     for frame, line in traceback.walk_stack(sys._getframe(2)):
-        found = re.fullmatch(r".*/(fairseq(_etads)?/(?!platform/).*)", frame.f_code.co_filename)
+        found = re.fullmatch(r".*/(fairseq(_etads)?/(?!fairseq_fixes/).*)", frame.f_code.co_filename)
         if found:
             counter[name, f"{found[1]}:{line}"] += 1
             return

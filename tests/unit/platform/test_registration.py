@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from selection_data import write_data
 
-from fairseq_etads.platform.deferred_imports import defer_imports
+from fairseq_etads.fairseq_fixes.deferred_imports import defer_imports
 
 REGISTERED = """
 from fairseq.criterions import CRITERION_REGISTRY

@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 OWN_WRITERS = {
     "fairseq_etads/platform/outputs.py": "is where files are written",
-    "fairseq_etads/platform/compat.py": "fairseq's checkpoints, which fairseq writes",
+    "fairseq_etads/fairseq_fixes/compat.py": "fairseq's checkpoints, which fairseq writes",
     "fairseq_etads/jobs/tuning/trial_store.py": "adds each trial to a locked file",
     "fairseq_etads/text/resumable_output.py": "adds each document to a locked file that a later run continues",
     "fairseq_etads/jobs/rewrite.py": "adds each document to a locked file that a later run continues",

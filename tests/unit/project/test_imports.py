@@ -14,12 +14,12 @@ import fairseq_etads
 PACKAGE = Path(fairseq_etads.__file__).parent
 ROOT = Path(__file__).parents[3]
 HEAVY = {"torch", "fairseq", "nltk", "sacremoses", "spacy", "pyarrow", "matplotlib", "optuna"}
-FOR_PREPARATION = {"data", "platform", "plugin", "text", "vocabulary"}
+FOR_PREPARATION = {"data", "fairseq_fixes", "platform", "plugin", "text", "vocabulary"}
 WITHOUT_FAIRSEQ = [
     *(
         "version.py",
         "platform/console.py",
-        "platform/deferred_imports.py",
+        "fairseq_fixes/deferred_imports.py",
         "platform/errors.py",
         "platform/processes.py",
     ),

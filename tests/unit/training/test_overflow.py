@@ -12,8 +12,8 @@ from helpers import make_model, make_task
 from omegaconf import OmegaConf
 from test_criterions import criterion, make_sample
 
+from fairseq_etads.fairseq_fixes.compat import MEMORY_EFFICIENT, skips_overflowing_updates
 from fairseq_etads.kernels.linear import mark_linear_weight_matrices
-from fairseq_etads.platform.compat import MEMORY_EFFICIENT, skips_overflowing_updates
 from fairseq_etads.training.losses import LARGEST_LOSS, NonFiniteLossError, check_losses_are_finite
 
 OPTIMIZERS = {"plain": FP16Optimizer, "memory-efficient": MemoryEfficientFP16Optimizer}

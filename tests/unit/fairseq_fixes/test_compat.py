@@ -15,7 +15,7 @@ from fairseq.file_io import PathManager
 from fairseq.nan_detector import NanDetector
 from helpers import make_batch, make_model
 
-from fairseq_etads.platform import compat
+from fairseq_etads.fairseq_fixes import compat
 
 HISTORY = {"criterion_name": "x", "lr_scheduler_state": {}, "num_updates": 0, "optimizer_name": "y"}
 EXTRA = {"train_iterator": {"epoch": 1}}

@@ -1,4 +1,4 @@
-"""platform/training_loop.py: the times at which a training validates and saves, and its end."""
+"""fairseq_fixes/training_loop.py: the times at which a training validates and saves, and its end."""
 
 import contextlib
 import math
@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fairseq_etads.platform import training_loop
+from fairseq_etads.fairseq_fixes import training_loop
 
 
 def config(validate=0, save=0, patience=-1, epochs=1, disabled=False, scheduler="fixed", warmup=0, freq=1, limit=0):

@@ -1,4 +1,4 @@
-"""platform/resuming.py: continuing with another number of workers, and options that differ from the checkpoint's."""
+"""Resumed training: another number of workers, and options that differ from the checkpoint's."""
 
 import logging
 from types import SimpleNamespace
@@ -7,8 +7,8 @@ import pytest
 import torch
 from fairseq.data import iterators
 
-from fairseq_etads.platform import resuming
-from fairseq_etads.platform.resuming import ResumableBatches
+from fairseq_etads.fairseq_fixes import resuming
+from fairseq_etads.fairseq_fixes.resuming import ResumableBatches
 
 BATCHES = 11
 

@@ -1,0 +1,1 @@
+"""Corrections of fairseq and torch."""
