@@ -1,43 +1,17 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const { steps, length } = data;
+  const { source, tokens: written } = data;
+  const steps = written.length, length = source.length;
   const byId = (id) => document.getElementById(id);
-  const words = [...document.querySelectorAll(".w")];
-  const tokens = [...document.querySelectorAll(".t")];
   const area = byId("document"), detail = byId("detail"), summary = byId("summary");
   const SVG = "http://www.w3.org/2000/svg";
   document.documentElement.classList.add("script");
-  if (!steps || !length) return;
-
-  /* ---- data: weights come as [place, ten-thousandths, place, …], centres and widths in tenths of a token ---- */
-  const expand = (pairs) => {
-    const row = new Float32Array(length);
-    for (let k = 0; k < pairs.length; k += 2) row[pairs[k]] = pairs[k + 1] / 1e4;
-    return row;
-  };
-  const matrix = (rows) => rows && rows.map(expand);
-  const attention = matrix(data.attention), copying = matrix(data.copying), selected = matrix(data.selected);
-  const saliency = data.saliency && data.saliency.map((row) => Float32Array.from(row, (x) => x / 100));
-  const sumOf = (rows) => rows && Float32Array.from({ length }, (_, j) => rows.reduce((sum, row) => sum + row[j], 0));
-  const whole = { saliency: data.saliency_of_source, attention: data.coverage, selected: sumOf(selected) };
-  const each = { saliency, attention, selected };
-  const names = { saliency: "saliency", attention: "attention", selected: "attention let through" };
-  const copied = data.copy_coverage;
-  // weight of a word's copy attention: 1 - p_gen
-  const copiedBy = (i) => copying && copying[i].map((x) => x * (1 - data.p_gen[i]));
-
-  let chosen = null; // ["word", i] or ["token", j]
-  let head = null; // [layer, head] by index
-  let pinned = null;
-  let mode = "automatic";
 
   const show = (x, digits = 2) => {
     if (x === null || x === undefined) return "–";
-    return x > 0 && x < 0.005 ? x.toFixed(3) : x.toFixed(digits);
+    return (x > 0 && x < 0.005 ? x.toFixed(3) : x.toFixed(digits)).replace("-", "−");
   };
-  const textOf = (element) => (element.querySelector(".word") || element).textContent;
-  const name = (element) => `“${textOf(element).trim()}”`;
   const make = (tag, attributes = {}, ...children) => {
     const element = document.createElement(tag);
     for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
@@ -50,7 +24,133 @@
     element.append(...children);
     return element;
   };
+  // invisible characters that reorder or hide text are replaced with their code points
+  const visible = (text) => text.replace(/\r\n?|[\u2028\u2029]/g, "\n").replace(
+    /(?![\t\n])[\p{Cc}\p{Cs}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu,
+    (c) => `[U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
+  const isolated = (text) => make("bdi", {}, visible(text));
+  const count = (number, word) => `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
+
+  /* ---- the parts of the page that this explanation has; textContent never becomes markup ---- */
+  const has = {
+    source: length > 0, empty: !length, tokens: steps > 0, chosen: Boolean(data.chosen), picked: Boolean(data.picked),
+    left_out: data.left_out > 0, pointer: data.pointer !== "none", saliency: data.saliency_gate !== null,
+    sigmoid: data.saliency_gate === "sigmoid", scaled: data.saliency_gate !== "sigmoid", focus: data.focus_layers.length > 0,
+  };
+  for (const name of ["pointer", "saliency", "focus"]) has[`no-${name}`] = length > 0 && !has[name];
+  for (const element of document.querySelectorAll("[data-needs]")) if (!has[element.dataset.needs]) element.remove();
+
+  const tell = () => {
+    const parts = data.title ? [isolated(data.title)] : [];
+    parts.push(`architecture ${data.architecture}`);
+    if (length) {
+      parts.push(`${count(length - 1, "token")} of the document read`);
+      if (data.left_out) parts.push(`${data.left_out.toLocaleString("en")} not read`);
+      if (has.picked) parts.push(`${data.picked.sentences.length} of ${count(data.picked.total, "sentence")} picked`);
+      if (data.surprisal) {
+        const { bits, percentile } = data.surprisal;
+        const than = percentile > 0 && percentile < 100 ? Math.min(Math.max(percentile, 1), 99) : percentile;
+        const text = `${bits.toFixed(1)} bits per token, more than ${than.toFixed(0)} % of the training documents`;
+        parts.push(data.unusual ? make("strong", {}, `unlike the training documents: ${text}`) : text);
+      }
+      parts.push(`log P of the summary ${show(data.log_probability)}`);
+    }
+    parts.push(has.chosen ? "sentences chosen by expected ROUGE" : data.score === null ? "a summary that was given" : `score ${show(data.score)}`);
+    byId("about").append(...parts.flatMap((part, k) => (k ? [" · ", part] : [part])));
+    for (const { number, text } of data.chosen || []) {
+      const origin = number === null ? "written by the model" : `sentence ${number + 1} of the document`;
+      byId("chosen").append(make("li", {}, `${origin}: `, isolated(text)));
+    }
+    for (const { number, probability, text } of has.picked ? data.picked.sentences : []) {
+      const cells = [make("td", { class: "number" }, String(number + 1)), make("td", { class: "number" }, show(probability))];
+      byId("picked").append(make("tr", {}, ...cells, make("td", {}, isolated(text))));
+    }
+  };
+  tell();
+  const write = (token, i) => {
+    const end = i === steps - 1, joined = i > 0 && !token.starts_word;
+    const text = end ? "end" : visible(token.shown), percent = 100 * (token.probability ?? 0);
+    const origin = has.pointer ? (token.copied_from === null ? ", generated" : ", copied") : "";
+    const names = ["w", joined && "joined", token.copied_from !== null && "copied", token.replaces_unknown && "unknown"];
+    const bar = (name, width) => draw("rect", { class: `bar-${name}`, width: width.toFixed(1), height: 5 });
+    const bars = [bar("back", 100), bar("made", percent), bar("copied", percent * (token.copied_share ?? 0))];
+    const word = make("span", { class: names.filter(Boolean).join(" "), role: "button", "aria-pressed": "false",
+      "aria-label": `${end ? "end of the summary" : text}, probability ${show(token.probability)}${origin}` },
+    make("span", { class: end ? "word end" : "word" }, text),
+    draw("svg", { viewBox: "0 0 100 5", preserveAspectRatio: "none", "aria-hidden": "true" }, ...bars));
+    if (i && !joined) summary.append(" ");
+    summary.append(word);
+    return word;
+  };
+  summary.replaceChildren();
+  const words = written.map(write);
+
+  // The raw text with a <span> for each token. A token whose position is unknown stands behind the token before it.
+  const read = () => {
+    const text = Array.from(data.document), found = []; // positions count code points
+    let place = 0;
+    const between = (start, rest) => {
+      const part = text.slice(place, start).join("");
+      const unread = rest ? part.trim() && (data.left_out || has.picked || !length) : has.picked && /[\p{L}\p{N}]/u.test(part);
+      area.append(unread ? make("span", { class: "unread" }, visible(part)) : visible(part));
+    };
+    source.forEach((token, j) => {
+      let { start, end } = token;
+      if (start === null && token.text) {
+        const from = place + text.slice(place, place + 100).findIndex((c) => c.trim()), letters = Array.from(token.text);
+        if (letters.every((c, k) => text[from + k] === c)) [start, end] = [from, from + letters.length];
+      }
+      if (start === null || Math.max(start, place) >= end) {
+        const last = j === length - 1;
+        found.push(make("span", { class: last ? "t end" : "t mark" }, last ? "end" : visible(token.text)));
+        area.append(last ? " " : "", found[j]);
+        return;
+      }
+      start = Math.max(start, place);
+      between(start, false);
+      found.push(make("span", { class: "t" }, visible(text.slice(start, end).join(""))));
+      area.append(found[j]);
+      place = end;
+    });
+    between(text.length, true);
+    return found;
+  };
+  area.replaceChildren();
+  const tokens = read();
+  if (!steps || !length) return;
+
+  const expand = (pairs) => {
+    const row = new Float32Array(length);
+    for (const [place, weight] of pairs) row[place] = weight;
+    return row;
+  };
+  const matrix = (rows) => rows && rows.map(expand);
+  const attention = matrix(data.attention), copying = matrix(data.copying), selected = matrix(data.selected);
+  const { saliency, copy_coverage: copied } = data;
+  const sumOf = (rows) => rows && Float32Array.from({ length }, (_, j) => rows.reduce((sum, row) => sum + row[j], 0));
+  const whole = { saliency: data.saliency_of_source, attention: data.coverage, selected: sumOf(selected) };
+  const each = { saliency, attention, selected };
+  const names = { saliency: "saliency", attention: "attention", selected: "attention let through" };
+  // weight of a word's copy attention: 1 - p_gen
+  const copiedBy = (i) => copying && copying[i].map((x) => x * (1 - written[i].p_gen));
+  const textOf = (element) => (element.querySelector(".word") || element).textContent;
+  const name = (element) => `“${textOf(element).trim()}”`;
   const best = (row, count) => [...row.keys()].filter((j) => row[j] >= 0.005).sort((a, b) => row[b] - row[a]).slice(0, count);
+
+  written.forEach((token, i) => {
+    const cell = (value) => make("td", { class: "number" }, value);
+    const wordOf = (j) => make("bdi", {}, textOf(tokens[j]).trim());
+    const most = best(attention[i], 3).flatMap((j, k) => [k ? ", " : "", wordOf(j), ` ${attention[i][j].toFixed(2)}`]);
+    const origin = token.copied_from === null ? "–" : wordOf(token.copied_from);
+    const pointer = has.pointer ? [cell(show(token.p_gen)), cell(`${Math.round(100 * token.copied_share)} %`), make("td", {}, origin)] : [];
+    const first = [cell(String(i + 1)), make("td", {}, make("bdi", {}, textOf(words[i]))), cell(show(token.probability))];
+    byId("figures").append(make("tr", {}, ...first, ...pointer, make("td", {}, ...most)));
+  });
+
+  let chosen = null; // ["word", i] or ["token", j]
+  let head = null; // [layer, head] by index
+  let pinned = null;
+  let mode = "automatic";
 
   /* ---- shading ---- */
   const shade = (elements, row, low, high) => {
@@ -65,8 +165,8 @@
     element.style.setProperty("--c", share >= 0.02 ? `${(1 + 3 * share).toFixed(1)}px` : "0px");
   });
   const focusRow = (j) => {
-    const { centers, scopes, strengths } = data.focus[head[0]], h = head[1];
-    const center = centers[h][j] / 10, scope = Math.max(0.1, scopes[h][j] / 10), factor = strengths ? strengths[h] : 1;
+    const { centers, scopes, strengths } = data.focus_layers[head[0]], h = head[1];
+    const center = centers[h][j], scope = Math.max(0.1, scopes[h][j]), factor = strengths ? strengths[h] : 1;
     return Float32Array.from({ length }, (_, k) => Math.min(1, Math.exp(-2 * factor * ((k - center) / scope) ** 2)));
   };
   const range = (row) => [Math.min(...row), Math.max(...row)];
@@ -77,7 +177,7 @@
     if (isToken && head) {
       kind = "focus";
       [row, low, high] = [focusRow(chosen[1]), 0, 1];
-      of = `where ${name(tokens[chosen[1]])} looks (layer ${data.focus[head[0]].layer}, head ${head[1] + 1})`;
+      of = `where ${name(tokens[chosen[1]])} looks (layer ${data.focus_layers[head[0]].layer}, head ${head[1] + 1})`;
     } else {
       row = isWord ? each[kind][chosen[1]] : whole[kind];
       [low, high] = range(row);
@@ -90,7 +190,7 @@
     byId("scale-low").textContent = show(low);
     byId("scale-high").textContent = high > low ? show(high) : `${show(high)} everywhere`;
     underline(isWord ? copiedBy(chosen[1]) : copied);
-    const from = isWord ? data.copied_from[chosen[1]] : null;
+    const from = isWord ? written[chosen[1]].copied_from : null;
     tokens.forEach((element, j) => {
       element.classList.toggle("source", j === from);
       element.classList.toggle("active", Boolean(isToken && j === chosen[1]));
@@ -100,7 +200,7 @@
     shade(words, column, 0, isToken ? Math.max(...column) : 1);
     words.forEach((element, i) => {
       element.classList.toggle("active", Boolean(isWord && i === chosen[1]));
-      element.classList.toggle("source", Boolean(isToken && data.copied_from[i] === chosen[1]));
+      element.classList.toggle("source", Boolean(isToken && written[i].copied_from === chosen[1]));
       element.setAttribute("aria-pressed", String(Boolean(pinned && pinned[0] === "word" && pinned[1] === i)));
     });
     strips.forEach((strip) => strip.update(isWord ? chosen[1] : null, isToken ? chosen[1] : from));
@@ -118,10 +218,10 @@
   const mean = (row) => row.reduce((a, b) => a + b, 0) / row.length;
   const overview = (add) => {
     add("Tokens", `${steps}, with the end symbol`);
-    add("Probability", `${show(Math.exp(mean(data.probability.map((p) => Math.log(Math.max(p, 1e-9))))))} a token (geometric mean)`);
+    add("Probability", `${show(Math.exp(mean(written.map((token) => Math.log(Math.max(token.probability, 1e-9))))))} a token (geometric mean)`);
     if (copying) {
-      add("Copied", `${data.copied_from.filter((from) => from !== null).length} of ${steps} tokens`);
-      add("p_gen", `${show(mean(data.p_gen))} on average`);
+      add("Copied", `${written.filter((token) => token.copied_from !== null).length} of ${steps} tokens`);
+      add("p_gen", `${show(mean(written.map((token) => token.p_gen)))} on average`);
     }
     if (selected) add("Gate", `lets ${Math.round(100 * mean(selected.map((row) => row.reduce((a, b) => a + b, 0))))} % of the attention through`);
     add("Most read", top(data.coverage));
@@ -138,12 +238,12 @@
     const where = `${isWord ? "summary" : "document"}, ${place + 1} of ${isWord ? steps : length}`;
     detail.append(make("p", { class: "note" }, where));
     if (isWord) {
-      add("Probability", show(data.probability[place]));
-      if (data.unknown[place]) add("Unknown", "the model wrote “unknown word” here: that is the probability");
+      add("Probability", show(written[place].probability));
+      if (written[place].replaces_unknown) add("Unknown", "the model wrote “unknown word” here: that is the probability");
       if (copying) {
-        add("p_gen", `${show(data.p_gen[place])}: ${Math.round(100 * data.p_gen[place])} % generating, ${Math.round(100 * (1 - data.p_gen[place]))} % copying`);
-        add("By copying", `${Math.round(100 * data.copied_share[place])} % of its probability`);
-        const from = data.copied_from[place];
+        add("p_gen", `${show(written[place].p_gen)}: ${Math.round(100 * written[place].p_gen)} % generating, ${Math.round(100 * (1 - written[place].p_gen))} % copying`);
+        add("By copying", `${Math.round(100 * written[place].copied_share)} % of its probability`);
+        const from = written[place].copied_from;
         add("Copied from", from === null ? "nowhere: generated" : make("bdi", {}, textOf(tokens[from]).trim()), from === null ? "" : make("small", {}, ` #${from + 1}`));
       }
       add("Looked at", top(attention[place]));
@@ -154,7 +254,7 @@
         add("Let through", top(selected[place]));
       }
     } else {
-      if (!data.known[place]) add("Vocabulary", copying ? "not in it: can only be copied" : "not in it: cannot be written");
+      if (!source[place].known) add("Vocabulary", copying ? "not in it: can only be copied" : "not in it: cannot be written");
       if (whole.saliency) {
         const layers = data.saliency_layers.map((x) => `layer ${x.layer}: ${show(x.gate[place])}`).join(", ");
         add("Saliency", `${show(whole.saliency[place])} (${layers})`);
@@ -162,15 +262,15 @@
       add("Coverage", `${show(data.coverage[place])} of attention`);
       if (copying) {
         add("Copied", show(copied[place]));
-        const found = words.filter((_, i) => data.copied_from[i] === place);
+        const found = words.filter((_, i) => written[i].copied_from === place);
         add("Copied as", found.length ? found.map((word) => textOf(word)).join(", ") : "no word");
       }
       const column = attention.map((row) => row[place]);
       add("Looked at by", list(best(column, 4).map((i) => [i, column[i]]), words));
       if (head) {
-        const { layer, centers, scopes } = data.focus[head[0]], h = head[1], center = centers[h][place] / 10;
+        const { layer, centers, scopes } = data.focus_layers[head[0]], h = head[1], center = centers[h][place];
         const near = tokens[Math.max(0, Math.min(length - 1, Math.round(center)))];
-        add(`Focus ${layer}.${h + 1}`, `centre at token ${show(center + 1, 1)} (${name(near)}), width ${show(scopes[h][place] / 10, 1)} tokens`);
+        add(`Focus ${layer}.${h + 1}`, `centre at token ${show(center + 1, 1)} (${name(near)}), width ${show(scopes[h][place], 1)} tokens`);
       }
     }
     detail.append(make("dl", {}, ...rows));
@@ -227,14 +327,14 @@
   const up = (place, j) => (view === "place" ? 100 - at(place) : 50 - (50 * Math.asinh(place - j)) / far).toFixed(1);
   const TICKS = [1, 10, 100, 1000].filter((x) => x < length);
   const addHead = (box, number, layer, h) => {
-    const { centers, scopes, strengths } = data.focus[number];
+    const { centers, scopes, strengths } = data.focus_layers[number];
     const places = [];
     for (let j = 0; j < length; j += every) places.push(j);
     const band = draw("path", { class: "band" }), center = draw("path", { class: "center" }), own = draw("line", { class: "own" });
     const ticks = draw("g"), cursor = draw("path", { class: "cursor" }), dot = draw("circle", { class: "dot", r: 0 });
     const svg = draw("svg", { viewBox: "0 0 100 100", "aria-hidden": "true" }, ticks, band, own, center, cursor, dot);
     const redraw = () => {
-      const along = (sign) => places.map((j) => `${at(j).toFixed(1)} ${up((centers[h][j] + sign * scopes[h][j]) / 10, j)}`);
+      const along = (sign) => places.map((j) => `${at(j).toFixed(1)} ${up(centers[h][j] + sign * scopes[h][j], j)}`);
       band.setAttribute("d", `M${[...along(1), ...along(-1).reverse()].join("L")}z`);
       center.setAttribute("d", `M${along(0).join("L")}`);
       const ends = view === "place" ? { x1: 0, y1: 100, x2: 100, y2: 0 } : { x1: 0, y1: 50, x2: 100, y2: 50 };
@@ -244,10 +344,10 @@
         ...(x > 1 ? [draw("text", { x: 1, y: Number(up(d, 0)) - 1 }, d > 0 ? `+${d}` : `−${-d}`)] : []),
       ])));
     };
-    const middle = (values) => values.reduce((a, b) => a + b, 0) / length / 10;
-    const offset = middle(centers[h].map((x, j) => x - 10 * j)), width = middle(scopes[h]);
+    const middle = (values) => values.reduce((a, b) => a + b, 0) / length;
+    const offset = middle(centers[h].map((x, j) => x - j)), width = middle(scopes[h]);
     const factor = strengths ? `, strength ${show(strengths[h])}` : "";
-    const says = `${offset < 0 ? "−" : "+"}${show(Math.abs(offset), 1)} ± ${show(width, 1)}`;
+    const says = `${offset < 0 ? "" : "+"}${show(offset, 1)} ± ${show(width, 1)}`;
     const button = make("button", { type: "button", class: "head", "aria-pressed": "false", tabindex: "-1",
       "aria-label": `layer ${layer}, head ${h + 1}: centre on average ${show(offset, 1)} tokens from the token, width ${show(width, 1)} tokens${factor}` },
     svg, make("span", { class: "name" }, make("b", {}, `head ${h + 1}`), says));
@@ -263,12 +363,12 @@
     box.append(button);
     heads.push({ button, offset, redraw, update: (j) => {
       if (j === null || j === undefined) return cursor.removeAttribute("d"), dot.setAttribute("r", 0);
-      const middle = centers[h][j] / 10, scope = scopes[h][j] / 10;
+      const middle = centers[h][j], scope = scopes[h][j];
       cursor.setAttribute("d", `M${at(j).toFixed(1)} ${up(middle - scope, j)}V${up(middle + scope, j)}`);
       dot.setAttribute("cx", at(j)), dot.setAttribute("cy", up(middle, j)), dot.setAttribute("r", 3);
     } });
   };
-  data.focus.forEach((layer, number) => {
+  data.focus_layers.forEach((layer, number) => {
     const box = make("div", { class: "layer" }, make("div", { class: "name" }, `Layer ${layer.layer} of the encoder`));
     layer.centers.forEach((_, h) => addHead(box, number, layer.layer, h));
     byId("heads").append(box);
@@ -286,7 +386,7 @@
       paint();
     });
   }
-  if (every > 1 && data.focus.length) byId("focus-every").textContent = ` Every ${every}th token is drawn.`;
+  if (every > 1 && data.focus_layers.length) byId("focus-every").textContent = ` Every ${every}th token is drawn.`;
 
   /* ---- choosing a word: the mouse shows it for a moment, focus or a click keeps it until Escape ---- */
   const choose = (what) => {
@@ -300,7 +400,7 @@
     paint();
     // scroll a long document to the word that was copied or, if none was copied, to the word with the most attention
     if (!what || what[0] !== "word" || area.scrollHeight <= area.clientHeight) return;
-    const place = data.copied_from[what[1]] ?? best(attention[what[1]], 1)[0];
+    const place = written[what[1]].copied_from ?? best(attention[what[1]], 1)[0];
     if (place === undefined) return;
     const top = tokens[place].offsetTop;
     if (top < area.scrollTop || top > area.scrollTop + area.clientHeight - 40) area.scrollTop = top - area.clientHeight / 2;

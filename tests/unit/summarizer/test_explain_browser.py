@@ -1,12 +1,18 @@
-"""The page of an explanation in a browser: hovering and clicks; no errors."""
+"""The page of an explanation in a browser: its texts, hovering and clicks; no errors."""
 
 import math
 import re
 import time
+from dataclasses import replace
 from itertools import compress
 
 import pytest
 from explanations import HOSTILE, made_up
+
+from fairseq_etads.summarizer import Explanation
+from fairseq_etads.summarizer.explanation_page import make_page
+from fairseq_etads.summarizer.picked import ChosenSentence, PickedSentence, Selection
+from fairseq_etads.summarizer.surprisal import Surprisal
 
 WORDS = [f"{word}{n}" for n in range(4) for word in ("Zebra", "saw", "a", "yak", ",")]
 SUMMARY = ["yak1", "saw2", "new"]
@@ -148,16 +154,68 @@ def test_a_hostile_document_is_text(shown):
 
 
 @pytest.mark.parametrize(
-    "options", [{"gate": None, "focus": False}, {"pointer": "none"}, {"gate": None, "pointer": "none"}]
+    "options,says,says_not",
+    [
+        ({}, ["saliency, mean over", "underlined", "Focus: centre", "p_gen"], ["This model has no"]),
+        ({"gate": None, "focus": False}, ["attention, sum over", "no focus-attention"], ["Shade by", "Focus: centre"]),
+        ({"pointer": "none"}, ["no pointer: it cannot copy"], ["underlined:", "p_gen"]),
+        ({"gate": None, "pointer": "none"}, ["no saliency-selection"], ["let through"]),
+    ],
 )
-def test_models_without_some_mechanism_have_a_working_page(shown, options):
+def test_the_page_shows_what_the_model_has_and_says_what_it_has_not(shown, options, says, says_not):
     explanation = made_up(WORDS, SUMMARY, **options)
     browser = shown(explanation)
+    body = browser.find("main").text
+    assert all(text in body for text in says) and not any(text in body for text in says_not)
     browser.hover(browser.find_all(".w")[0])
     assert matches(shades(browser), explanation.attention[0])
     browser.hover(browser.find_all(".t")[2])
     assert "Coverage" in detail(browser) and ("Copied" in detail(browser)) == ("pointer" not in options)
     assert len(browser.find_all(".head")) == (0 if "focus" in options else 4)
+
+
+def test_the_texts_are_complete_and_a_table_has_the_figures(shown):
+    browser = shown(made_up(WORDS, SUMMARY, left_out=3))
+    assert browser.find("#document").text == " ".join(WORDS) + " end and the rest"
+    assert [word.text for word in browser.find_all(".word")] == [*SUMMARY, "end"]
+    about = browser.find("#about").text
+    assert "made up" in about and "20 tokens of the document read" in about and "3 not read" in about
+    browser.find("details summary").click()
+    rows = [row.text.split() for row in browser.find_all("#figures tr")]
+    assert [row[1] for row in rows] == [*SUMMARY, "end"] and rows[0][6] == "yak1", "copied from"
+
+
+def test_an_empty_document_has_a_page(shown):
+    browser = shown(Explanation(" \n", (), 0, "", (), 0.0, "etads", "none", None, None, None, None, None))
+    assert "has read nothing" in browser.find("main").text
+
+
+def test_picked_and_chosen_sentences_are_listed(shown):
+    picked = Selection((PickedSentence("Zebra0 saw0", 0, 11, 4, 0.75),), 9, 40)
+    chosen = (ChosenSentence("yak1", "document", 2), ChosenSentence("saw2 new", "model"))
+    unusual = Surprisal(9.5, 0.25, 99.5)
+    browser = shown(replace(made_up(WORDS, SUMMARY), picked=picked, chosen=chosen, surprisal=unusual))
+    assert browser.find("#picked").text == "5 0.75 Zebra0 saw0"
+    assert browser.find("#chosen").text == "sentence 3 of the document: yak1\nwritten by the model: saw2 new"
+    about = browser.find("#about")
+    assert "1 of 9 sentences picked" in about.text and "chosen by expected ROUGE" in about.text
+    assert about.find_element("css selector", "strong").text.startswith("unlike the training documents: 9.5 bits")
+
+
+def test_tokens_without_a_place_and_overlapping_ones_are_shown_once(shown, monkeypatch):
+    explanation = made_up(["½", "bcd"], ["bcd"], focus=False)
+    data = explanation.to_dict()
+    half = {"text": "1", "start": 0, "end": 1, "known": True}
+    data["source"][:1] = [half, {**half, "text": "2"}, {"text": "<q>", "start": None, "end": None, "known": True}]
+    data["source"][3:4] = [{**half, "start": 2, "end": 4}, {**half, "start": 3, "end": 5}]
+    data["source"][5:5] = [{"text": "\u202e", "start": None, "end": None, "known": False}]
+    data["document"] += " \u202e"
+    for name in ("coverage", "copy_coverage", "saliency_of_source"):
+        data[name] += [0.0, 0.0, 0.0, 0.0]
+    monkeypatch.setattr(Explanation, "to_html", lambda self, title: make_page(data, title))
+    browser = shown(explanation)
+    assert [word.text for word in browser.find_all(".t")] == ["½", "2", "<q>", "bc", "d", "[U+202E]", "end"]
+    assert browser.find("#document").text == "½2<q> bcd [U+202E] end", "once, though its characters could not be told"
 
 
 def test_a_frame_in_a_notebook_works_and_is_shut_in(browser, explanation, tmp_path):
