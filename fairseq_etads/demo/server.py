@@ -129,7 +129,7 @@ class DemoServer:
         if explanation is None:
             return PlainTextResponse("This explanation is no longer stored: summarise the document again.", 404)
         page = await run_in_threadpool(explanation.to_html)
-        policy = {"Content-Security-Policy": "sandbox allow-scripts; frame-ancestors 'none'"}
+        policy = {"Content-Security-Policy": "sandbox allow-scripts; frame-ancestors 'self'"}
         return Response(page, media_type="text/html", headers=policy)
 
     def _store_explanation(self, explanation: Explanation) -> str:

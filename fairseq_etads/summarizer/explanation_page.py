@@ -1,7 +1,7 @@
 """Create a self-contained HTML page for an explanation. The page requires no other files and no network access.
 
-:func:`make_page` receives the result of :meth:`Explanation.to_dict`, and puts it into ``page/explanation.html`` as JSON,
-which ``page/explanation.js`` renders. Without JavaScript, the summary and the document are readable. The
+:func:`make_page` puts the result of :meth:`Explanation.to_dict` into ``page/explanation.html`` as JSON, which
+``page/explanation.js`` renders. Without JavaScript, the summary and the document are readable. The
 Content-Security-Policy allows only the page's own style and script.
 """
 

@@ -1,17 +1,10 @@
 // The page of etads-demo. Text is always set as text (textContent), so pasted or written text cannot become markup.
 
 const $ = (id) => document.getElementById(id);
-const SENTENCE_MARK = "<q>";
-const SHADINGS = {
-  copying: { rows: "copying", total: "copy_coverage", legend: "Stronger: copied from there with more probability" },
-  attention: { rows: "attention", total: "coverage", legend: "Stronger: the model looked there more" },
-  saliency: { rows: "saliency", total: "saliency_of_source", legend: "Stronger: the gate lets more of it through" },
-};
 const LIVE = {
   copying: "Stronger: where the last word was copied from, if it was copied.",
   attention: "Stronger: where the model looked to write the last word.",
 };
-const UNUSUAL = 99; // percentile of the training documents, as in summarizer/surprisal.py
 const REPLAY_MS = 350;
 const SPEAK_MS = 2000; // minimum time between two readings of a growing summary
 
@@ -164,8 +157,8 @@ function speak(mine, text) {
 function clear() {
   $("summary").replaceChildren();
   $("summary").className = "growing";
-  for (const id of ["problem", "steps", "reading", "more"]) $(id).hidden = true;
-  for (const id of ["word", "said", "read"]) $(id).textContent = "";
+  for (const id of ["problem", "steps", "reading", "explained"]) $(id).hidden = true;
+  for (const id of ["said", "read"]) $(id).textContent = "";
   $("state").textContent = "reading …";
   $("stop").hidden = false;
   $("result").setAttribute("aria-busy", "true");
@@ -202,10 +195,8 @@ function showDocument(mine) {
     parts.push(token);
     return token;
   });
-  mine.rest = element("span", { textContent: upTo(undefined) });
-  $("text").replaceChildren(...parts, mine.rest);
+  $("text").replaceChildren(...parts, upTo(undefined));
   $("text").scrollTop = 0;
-  showShadings(mine);
   $("reading").hidden = false;
 }
 
@@ -227,138 +218,23 @@ function showStep(mine, number) {
   $("summary").replaceChildren(text.slice(0, same), element("span", { className: "fresh", textContent: text.slice(same) }));
   $("state").textContent = step.ended ? "looking for a better one …" : "writing …";
   if (mine.result) $("state").textContent = `step ${number}, score ${step.score === null ? "none" : step.score.toFixed(3)}`;
-  const chosen = document.querySelector("#shading input:checked")?.value;
-  const name = step.copying && chosen !== "attention" ? "copying" : "attention";
+  const name = step.copying ? "copying" : "attention";
   $("text").className = name;
   $("legend").textContent = LIVE[name];
   shade(mine, step[name] ?? []);
 }
 
-function showShadings(mine) {
-  const explanation = mine.result?.explanation;
-  const able = Object.entries(SHADINGS).filter(([, shading]) => explanation?.[shading.rows]);
-  const before = document.querySelector("#shading input:checked")?.value;
-  const choices = able.map(([name]) => element("label", {},
-    element("input", { type: "radio", name: "shading", value: name, checked: name === before }), name));
-  $("shading").replaceChildren($("shading").firstElementChild, ...choices);
-  if (able.length && !able.some(([name]) => name === before)) document.querySelector("#shading input").checked = true;
-  $("shading").hidden = able.length === 0;
-}
-
-// A row of the explanation as pairs [place, weight], for both sparse and dense rows.
-const pairs = (row) => row.map((entry, place) => (Array.isArray(entry) ? entry : [place, entry]));
-
-function shadeResult(mine) {
-  const name = document.querySelector("#shading input:checked")?.value;
-  if (!mine.result || !name) return;
-  const { rows, total, legend } = SHADINGS[name];
-  const explanation = mine.result.explanation;
-  const end = explanation.source.length - 1; // the end symbol is not shown
-  const row = mine.chosen === undefined ? explanation[total] : explanation[rows][mine.chosen];
-  $("text").className = name;
-  shade(mine, pairs(row).filter(([place]) => place !== end));
-  const word = mine.chosen === undefined ? "for the whole summary" : `for “${explanation.tokens[mine.chosen].shown}”`;
-  $("legend").textContent = `${legend}, ${word}.`;
-  for (const token of mine.tokens) token?.classList.remove("origin");
-  const origin = mine.chosen === undefined ? null : explanation.tokens[mine.chosen].copied_from;
-  if (origin !== null) mine.tokens[origin]?.classList.add("origin");
-}
-
-function describe(token) {
-  const sure = `probability ${Math.exp(token.log_probability).toFixed(2)}`;
-  if (token.replaces_unknown) return `“${token.shown}” replaces a word that the model does not know`;
-  if (token.copied_from !== null) return `“${token.shown}”: copied, ${sure}, of which copying contributed ${Math.round(100 * token.copied_share)}%`;
-  const share = token.copied_share === null ? "" : `, of which copying contributed ${Math.round(100 * token.copied_share)}%`;
-  return `“${token.shown}”: generated, ${sure}${share}`;
-}
-
-function choose(mine, number) {
-  mine.chosen = number;
-  for (const button of $("summary").querySelectorAll(".token")) {
-    const chosen = Number(button.dataset.number) === number;
-    button.classList.toggle("chosen", chosen);
-    button.setAttribute("aria-pressed", String(chosen));
-  }
-  $("word").textContent = number === undefined ? hint(mine) : `${describe(mine.result.explanation.tokens[number])}.`;
-  shadeResult(mine);
-}
-
-function hint(mine) {
-  const copies = mine.result.explanation.tokens.some((token) => token.copied_from !== null);
-  return `${copies ? "Underlined words were copied. " : ""}Point at a word, or move to it with Tab and the arrow keys, to see where it comes from.`;
-}
-
-// The words of the summary as buttons. Each token is searched for in the summary's text after the previous token.
-function showWords(mine) {
-  const { text, explanation } = mine.result;
-  const parts = [];
-  let at = 0;
-  explanation.tokens.forEach((token, number) => {
-    const place = token.shown && token.text !== SENTENCE_MARK ? text.indexOf(token.shown, at) : -1;
-    if (place < 0 || place > at + SENTENCE_MARK.length + 3) return;
-    const button = element("button", { type: "button", className: "token", textContent: token.shown, tabIndex: -1 });
-    button.dataset.number = number;
-    button.classList.toggle("copied", token.copied_from !== null);
-    parts.push(shown(text.slice(at, place)), button);
-    at = place + token.shown.length;
-  });
-  $("summary").replaceChildren(...parts, shown(text.slice(at)));
-  const first = $("summary").querySelector(".token");
-  if (first) first.tabIndex = 0;
-  $("summary").className = text ? "" : "empty";
-  if (!text) $("summary").textContent = "The document has no words, so there is no summary.";
-}
-
-// The sentences that the model's extractor has picked, with their probabilities.
-function showPicked(picked) {
-  $("picked").hidden = !picked;
-  if (!picked) return;
-  $("picked-rows").replaceChildren(...picked.sentences.map((sentence) => element("li", {
-    value: sentence.number + 1,
-    textContent: `${sentence.probability.toFixed(2)}  ${sentence.text}`,
-  })));
-}
-
-// The sentences that a content model has chosen, each with its origin.
-function showChosen(chosen) {
-  $("chosen").hidden = !chosen;
-  if (!chosen) return;
-  $("chosen-rows").replaceChildren(...chosen.map((sentence) => element("li", {
-    textContent: `${sentence.number === null ? "Written by the model" : `Sentence ${sentence.number + 1} of the document`}: ${sentence.text}`,
-  })));
-}
-
-// The document compared with the training documents.
-function showSurprisal(surprisal) {
-  $("surprisal").hidden = !surprisal;
-  if (!surprisal) return;
-  const percent = Math.round(surprisal.percentile);
-  $("surprisal").className = surprisal.percentile > UNUSUAL ? "warning" : "soft";
-  $("surprisal").textContent = surprisal.percentile > UNUSUAL
-    ? "This document is unlike the documents used to train the model: do not rely on the summary."
-    : `${surprisal.bits.toFixed(1)} bits per token: more unusual than ${percent} % of the documents used to train the model.`;
-}
-
+// The finished summary, with the page that explains it in a frame.
 function showResult(mine) {
-  const { text, words, words_read: read } = mine.result;
-  if (mine.tokens) showShadings(mine);
-  showWords(mine);
-  choose(mine, undefined);
-  const { picked } = mine.result.explanation;
-  const cut = !picked && read < words;
-  showPicked(picked);
-  showChosen(mine.result.explanation.chosen);
-  showSurprisal(mine.result.explanation.surprisal);
-  $("read").textContent = picked ? `${read.toLocaleString("en")} of ${words.toLocaleString("en")} words: ${picked.sentences.length.toLocaleString("en")} of ${picked.total.toLocaleString("en")} sentences`
-    : cut ? `the first ${read.toLocaleString("en")} of ${words.toLocaleString("en")} words` : `all ${words.toLocaleString("en")} words`;
-  $("more").hidden = false;
-  $("page").href = mine.result.page;
-  if (mine.rest) mine.rest.className = cut ? "unread" : "";
-  $("said").textContent = `Summary: ${shown(text)}${cut ? `. The model read ${$("read").textContent}.` : ""}`;
+  const { text, words, words_read: read, explanation: { picked } } = mine.result;
+  $("read").textContent = picked
+    ? `The model read ${read.toLocaleString("en")} of ${words.toLocaleString("en")} words: ${picked.sentences.length.toLocaleString("en")} of ${picked.total.toLocaleString("en")} sentences.`
+    : `The model read ${read < words ? `the first ${read.toLocaleString("en")} of` : "all"} ${words.toLocaleString("en")} words.`;
+  $("said").textContent = `Summary: ${shown(text)}. ${$("read").textContent}`;
+  $("page").href = $("explanation").src = mine.result.page;
   $("steps").hidden = mine.steps.length === 0;
   $("step").max = mine.steps.length + 1;
-  $("step").value = $("step").max;
-  showStepNumber(mine);
+  goToStep(Number($("step").max));
 }
 
 // ---- step by step ------------------------------------------------------------------------------------------------
@@ -371,18 +247,20 @@ function showStepNumber(mine) {
 }
 
 function goToStep(number) {
+  const over = number > run.steps.length;
   $("step").value = number;
   showStepNumber(run);
-  $("summary").classList.toggle("growing", number <= run.steps.length);
-  for (const token of run.tokens) token?.classList.remove("origin");
-  if (number <= run.steps.length) {
-    $("word").textContent = "";
+  $("explained").hidden = !over;
+  $("reading").hidden = over;
+  if (!over) {
+    $("summary").className = "growing";
     showStep(run, number);
-  } else {
-    $("state").textContent = run.result.score === null ? "" : `score ${run.result.score.toFixed(3)}`;
-    showWords(run);
-    choose(run, undefined);
+    return;
   }
+  const { text, score } = run.result;
+  $("state").textContent = score === null ? "" : `score ${score.toFixed(3)}`;
+  $("summary").className = text ? "" : "empty";
+  $("summary").textContent = text ? shown(text) : "The document has no words, so there is no summary.";
 }
 
 function stopReplay() {
@@ -406,23 +284,6 @@ function replay() {
 }
 
 // ---- what happens when -------------------------------------------------------------------------------------------
-
-function onWord(event, action) {
-  const button = event.target.closest?.(".token");
-  if (button && run?.result) action(button);
-}
-
-function moveAmongWords(event) {
-  const words = [...$("summary").querySelectorAll(".token")];
-  const here = words.indexOf(document.activeElement);
-  const goals = { ArrowRight: here + 1, ArrowLeft: here - 1, Home: 0, End: words.length - 1 };
-  if (here < 0 || !(event.key in goals)) return;
-  event.preventDefault();
-  const goal = words[Math.min(Math.max(goals[event.key], 0), words.length - 1)];
-  words[here].tabIndex = -1;
-  goal.tabIndex = 0;
-  goal.focus();
-}
 
 async function tryExample() {
   examples ??= await (await fetch("/examples.json")).json();
@@ -452,18 +313,6 @@ $("step").addEventListener("input", () => {
   stopReplay();
   goToStep(Number($("step").value));
 });
-$("shading").addEventListener("change", () => {
-  const step = Number($("step").value);
-  if (step > run.steps.length) shadeResult(run);
-  else showStep(run, step);
-});
-$("summary").addEventListener("keydown", moveAmongWords);
-for (const name of ["mouseover", "focusin", "click"]) {
-  $("summary").addEventListener(name, (event) => onWord(event, (word) => choose(run, Number(word.dataset.number))));
-}
-for (const name of ["mouseleave", "focusout"]) {
-  $("summary").addEventListener(name, () => run?.result && $("summary").querySelector(".token") && choose(run, undefined));
-}
 
 about = await (await fetch("/about.json")).json();
 $("model").textContent = about.title;

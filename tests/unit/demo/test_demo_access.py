@@ -177,7 +177,7 @@ def test_explanations_have_a_page_without_access_to_the_server(client, summarize
     pages = [client.get(path) for path in paths]
     assert [page.status_code for page in pages] == [404, 200, 200] and "no longer stored" in pages[0].text
     assert pages[2].text == summarizer.explain(TEXT).to_html()
-    assert pages[1].headers["content-security-policy"] == "sandbox allow-scripts; frame-ancestors 'none'"
+    assert pages[1].headers["content-security-policy"] == "sandbox allow-scripts; frame-ancestors 'self'"
     assert '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'' in pages[1].text
     assert client.get(paths[2], headers={"Host": "evil.example"}).status_code == 403
     assert client.get("/explanation/").status_code == client.get("/explanation/../about.json%00").status_code == 404
