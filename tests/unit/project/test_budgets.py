@@ -15,7 +15,7 @@ BUDGETS = {
     "fairseq_etads/systems": 3_429,
     "fairseq_etads/commands fairseq_etads/jobs": 9_774,
     "fairseq_etads/pipeline": 1_087,
-    "fairseq_etads/summarizer fairseq_etads/demo": 6_461,
+    "fairseq_etads/summarizer fairseq_etads/demo": 6_084,
     "fairseq_etads/text": 2_671,
     "fairseq_etads/evaluation": 3_323,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 2_956,
