@@ -15,11 +15,12 @@ class Command(NamedTuple):
     summary: str
 
 
+OWN = "fairseq_etads.commands."
 COMMANDS: Dict[str, Dict[str, Command]] = {
     "Summarise": {
-        "summarize": Command("fairseq_etads.commands.summarize", "summarise new documents"),
-        "explain": Command("fairseq_etads.commands.explain", "explain a summary on a web page"),
-        "demo": Command("fairseq_etads.commands.demo", "try out a model on a local web page"),
+        "summarize": Command(OWN + "summarize", "summarise new documents"),
+        "explain": Command(OWN + "explain", "explain a summary on a web page"),
+        "demo": Command(OWN + "demo", "try out a model on a local web page"),
     },
     "Prepare data": {
         "corpus": Command("etads_preprocess.corpus", "convert a corpus to parallel text of documents and summaries"),
@@ -27,50 +28,36 @@ COMMANDS: Dict[str, Dict[str, Command]] = {
         "prepare": Command("etads_preprocess.prepare", "tokenise and binarise text, and build the dictionary"),
         "dictionary": Command("etads_preprocess.dictionary_command", "build only a dictionary"),
         "control": Command("etads_preprocess.control", "insert control words before documents"),
-        "labels": Command("fairseq_etads.commands.labels", "create word and sentence labels for content selection"),
+        "labels": Command(OWN + "labels", "create word and sentence labels for content selection"),
     },
     "Train": {
-        "train": Command("fairseq_etads.commands.train", "train a model from text or a table of pairs"),
-        "models": Command("fairseq_etads.commands.models", "list architectures and their options"),
-        "plot": Command("fairseq_etads.commands.plot", "plot training curves"),
-        "average": Command("fairseq_etads.commands.average", "average checkpoints"),
-        "select": Command("fairseq_etads.commands.select", "compute selection probabilities of words or sentences"),
-        "extract": Command(
-            "fairseq_etads.commands.extract", "create extractive summaries with a model, the lead or an oracle"
-        ),
-        "shorten": Command("fairseq_etads.commands.shorten", "shorten long documents to their most probable sentences"),
-        "content": Command(
-            "fairseq_etads.commands.content", "train a model that predicts the words and bigrams in summaries"
-        ),
-        "rewrite": Command(
-            "fairseq_etads.commands.rewrite", "summarise documents by extracting and rewriting sentences"
-        ),
-        "nli": Command("fairseq_etads.commands.nli", "train and evaluate entailment models"),
-        "shortlist": Command("fairseq_etads.commands.shortlist", "learn a vocabulary shortlist for faster decoding"),
+        "train": Command(OWN + "train", "train a model from text or a table of pairs"),
+        "models": Command(OWN + "models", "list architectures and their options"),
+        "plot": Command(OWN + "plot", "plot training curves"),
+        "average": Command(OWN + "average", "average checkpoints"),
+        "select": Command(OWN + "select", "compute selection probabilities of words or sentences"),
+        "extract": Command(OWN + "extract", "create extractive summaries with a model, the lead or an oracle"),
+        "shorten": Command(OWN + "shorten", "shorten long documents to their most probable sentences"),
+        "content": Command(OWN + "content", "train a model that predicts the words and bigrams in summaries"),
+        "rewrite": Command(OWN + "rewrite", "summarise documents by extracting and rewriting sentences"),
+        "nli": Command(OWN + "nli", "train and evaluate entailment models"),
+        "shortlist": Command(OWN + "shortlist", "learn a vocabulary shortlist for faster decoding"),
     },
     "Use a trained model": {
-        "export": Command("fairseq_etads.commands.export", "write a model folder from a training run"),
-        "tune": Command("fairseq_etads.commands.tune", "find good decoding options for a model folder"),
+        "export": Command(OWN + "export", "write a model folder from a training run"),
+        "tune": Command(OWN + "tune", "find good decoding options for a model folder"),
     },
     "Evaluate": {
-        "rouge": Command("fairseq_etads.commands.rouge", "compute ROUGE with confidence intervals"),
-        "compare": Command("fairseq_etads.commands.compare", "test whether one system is better than another"),
-        "results": Command(
-            "fairseq_etads.commands.results", "compare systems by records of the scores of their training runs"
-        ),
-        "analyse": Command(
-            "fairseq_etads.commands.analyse", "analyse the novelty, repetition and lengths of summaries"
-        ),
-        "likelihood": Command(
-            "fairseq_etads.commands.likelihood", "compute the likelihood of references under a trained model"
-        ),
-        "human": Command(
-            "fairseq_etads.commands.human", "create rating sheets for human evaluation, and evaluate ratings"
-        ),
+        "rouge": Command(OWN + "rouge", "compute ROUGE with confidence intervals"),
+        "compare": Command(OWN + "compare", "test whether one system is better than another"),
+        "results": Command(OWN + "results", "compare systems by records of the scores of their training runs"),
+        "analyse": Command(OWN + "analyse", "analyse the novelty, repetition and lengths of summaries"),
+        "likelihood": Command(OWN + "likelihood", "compute the likelihood of references under a trained model"),
+        "human": Command(OWN + "human", "create rating sheets for human evaluation, and evaluate ratings"),
     },
     "Help": {
-        "doctor": Command("fairseq_etads.commands.doctor", "show versions and devices, and run a self-test"),
-        "completion": Command("fairseq_etads.commands.completion", "print a completion script for bash or zsh"),
+        "doctor": Command(OWN + "doctor", "show versions and devices, and run a self-test"),
+        "completion": Command(OWN + "completion", "print a completion script for bash or zsh"),
     },
 }
 """Dictionary that maps the name of each group to its commands, which are keyed by short name.
@@ -79,6 +66,16 @@ All commands except those in the last group are also installed as ``etads-NAME``
 """
 
 LAST_GROUP = "Help"
+
+OTHER_NAMES = {
+    **dict.fromkeys(("generate", "predict", "infer", "translate", "interactive", "decode"), "summarize"),
+    **dict.fromkeys(("evaluate", "eval", "score", "test"), "rouge, compare or analyse"),
+    **dict.fromkeys(("serve", "server", "web"), "demo"),
+    **dict.fromkeys(("preprocess", "binarise", "binarize", "tokenise", "tokenize"), "prepare"),
+    **dict.fromkeys(("finetune", "fine-tune", "fit", "resume"), "train"),
+    "validate": "likelihood",
+}
+"""Maps names that other tools give to commands to the commands meant."""
 
 
 def get_commands_by_name() -> Dict[str, Command]:
@@ -116,7 +113,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if name == "--version":
         return run_command("etads", lambda: print(f"etads {get_version()}"))
     if name not in get_commands_by_name():
-        near = find_closest_word(name, get_commands_by_name())
+        near = OTHER_NAMES.get(name) or find_closest_word(name, get_commands_by_name())
         advice = f"; did you mean {near}?" if near else ""
         print(f"etads: no command {escape_unprintable(name)}{advice} (etads lists all commands)", file=sys.stderr)
         return USER_ERROR

@@ -13,6 +13,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
 from typing import Any, Dict, Iterator, List, Sequence
@@ -24,17 +25,14 @@ UTF8 = {"PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8"}
 
 
 def find_command(name: str) -> str:
-    """Return the path of a command.
-
-    The command in the folder of the running program is preferred, so that a pipeline does not mix environments. It is
-    followed by the commands on PATH and the commands in the environment of the running Python.
+    """Return the path of a command on PATH or, if the environment of the running Python is not active, in that one.
 
     Raises:
         FileNotFoundError: there is no such command.
     """
-    program = os.path.dirname(sys.argv[0])
-    folders = [program, os.environ.get("PATH", os.defpath), os.path.dirname(sys.executable)]
-    found = shutil.which(name, path=os.pathsep.join(filter(None, folders)))
+    own, folders = os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath).split(os.pathsep)
+    folders = [*([] if own in folders else [own]), *folders, sysconfig.get_path("scripts", f"{os.name}_user")]
+    found = shutil.which(name, path=os.pathsep.join(folders))
     if found is None:
         raise FileNotFoundError(2, "no such command; is the environment active?", name)
     return found

@@ -1,13 +1,9 @@
 """Run a fairseq command: write its output to a file, and show the important parts on the terminal.
 
-    python -m fairseq_etads.pipeline.fairseq_log LOG [--usual-minutes N] -- fairseq-train ...
-
-The script shows the number of steps, the remaining time, validation scores and samples, the first warning of each kind,
-the amount of truncation and, if the command fails, the reason. Its exit status is the exit status of the command. Only
-one process at a time can write LOG.
+These are the number of steps, the remaining time, validation scores and samples, the first warning of each kind, the
+amount of truncation and, if the command fails, the reason.
 """
 
-import argparse
 import math
 import os
 import queue
@@ -18,13 +14,10 @@ import sys
 import threading
 import time
 from collections import deque
-from pathlib import Path
 from typing import BinaryIO, Callable, Deque, Dict, List, Optional, Sequence, Set
 
 from ..jobs.recipes import get_option
-from ..platform.console import report_errors_in_one_line
 from ..platform.errors import InputError
-from ..platform.outputs import lock_output
 from . import children
 
 SHOWN_EVERY = 10.0
@@ -303,24 +296,6 @@ def run_command_with_watcher(command: List[str], log: BinaryIO, watcher: LogWatc
     return status
 
 
-def main() -> int:
-    """Run a command with a log from a shell."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("log", metavar="LOG", help="log file to which the output of the command is appended")
-    parser.add_argument(
-        "--usual-minutes",
-        metavar="N",
-        type=float,
-        help="usual duration in minutes; show a message if the command takes longer",
-    )
-    parser.add_argument("command", metavar="COMMAND", nargs="+", help="fairseq command to run, given after --")
-    args = parser.parse_args()
-    children.watch_parent()
-    watcher = LogWatcher(args.command, ProgressTerminal().show_line, usual_minutes=args.usual_minutes)
-    with report_errors_in_one_line(os.path.basename(args.command[0])), lock_output(Path(args.log), "the log") as held:
-        return run_logged_command(args.command, args.log, watcher, held)
-
-
 def run_logged_command(command: List[str], log: str, watcher: LogWatcher, held: Sequence[int]) -> int:
     """Run a command, write its output to a log that the caller has locked, and show how it ended.
 
@@ -344,7 +319,3 @@ def run_logged_command(command: List[str], log: str, watcher: LogWatcher, held: 
         raise InputError(f"cannot write the log {log}: {error.strerror}") from None
     watcher.report_command_end(status, log)
     return status if status >= 0 else 128 - status
-
-
-if __name__ == "__main__":
-    sys.exit(main())

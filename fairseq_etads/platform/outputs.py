@@ -10,6 +10,7 @@ All commands of this project use this module to write files:
   or if it has the suffix of a compressed file.
 """
 
+import argparse
 import contextlib
 import errno
 import json
@@ -18,7 +19,6 @@ import re
 import secrets
 import shutil
 import socket
-import sys
 import time
 from pathlib import Path
 from typing import (
@@ -75,7 +75,8 @@ class _LockFile:
             file.close()
         file.truncate(0)
         started = time.strftime("%Y-%m-%d %H:%M:%S")
-        about = {"pid": os.getpid(), "host": socket.gethostname(), "command": _get_command_line(), "started": started}
+        program = argparse.ArgumentParser().prog or "python"
+        about = {"pid": os.getpid(), "host": socket.gethostname(), "command": program, "started": started}
         file.write(json.dumps(about))
         file.flush()
         self._file = file
@@ -111,10 +112,6 @@ def _is_open_file_at_path(file: IO[Any], path: Path) -> bool:
         return False
     opened = os.fstat(file.fileno())
     return (opened.st_dev, opened.st_ino) == (there.st_dev, there.st_ino)
-
-
-def _get_command_line() -> str:
-    return os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
 
 
 @contextlib.contextmanager

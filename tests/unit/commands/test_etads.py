@@ -32,8 +32,9 @@ def test_a_command_is_called_by_its_short_name_with_its_exit_status(tmp_path, ca
     assert capsys.readouterr().err.startswith("etads-rouge: ")
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"etads {fairseq_etads.__version__}\n"
-    assert main(["sumarize"]) == 2
-    assert "did you mean summarize?" in capsys.readouterr().err
+    meant = {"sumarize": "summarize", "generate": "summarize", "evaluate": "rouge, compare or analyse", "serve": "demo"}
+    for word, name in meant.items():
+        assert main([word]) == 2 and f"did you mean {name}?" in capsys.readouterr().err
     with pytest.raises(SystemExit, match="0"):
         main(["help", "rouge"])
     assert capsys.readouterr().out.startswith("usage: etads-rouge")

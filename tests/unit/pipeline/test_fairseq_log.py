@@ -10,7 +10,12 @@ import pytest
 
 from fairseq_etads.pipeline import fairseq_log
 
-PROGRAM = [sys.executable, "-m", "fairseq_etads.pipeline.fairseq_log"]
+PROGRAM = """
+import sys
+from fairseq_etads.pipeline.fairseq_log import LogWatcher, ProgressTerminal, run_logged_command
+log, *command = sys.argv[1:]
+sys.exit(run_logged_command(command, log, LogWatcher(command, ProgressTerminal().show_line), ()))
+"""
 TRAIN = ["fairseq-train", "bin", "--max-tokens", "4000", "--max-tokens", "500", "--max-update", "1800"]
 RAISED = "Traceback (most recent call last):\n  File ...\n    sys.exit(cli_main())\n"
 WAITS = "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(600)"
@@ -72,31 +77,35 @@ def test_a_training_that_the_clock_ended_is_not_taken_for_a_complete_one(watch):
     assert "WARNING: the time limit ended training after about step 180 of 1,800 (10 %)" in said[-1]
 
 
+def start(folder, code, **pipes):
+    return subprocess.Popen([sys.executable, "-c", PROGRAM, "log", sys.executable, "-c", code], cwd=folder, **pipes)
+
+
 def run(folder, code):
-    command = [*PROGRAM, str(folder / "log"), "--", sys.executable, "-c", code]
-    return subprocess.run(command, capture_output=True, text=True)
+    process = start(folder, code, stderr=subprocess.PIPE, text=True)
+    return process.communicate()[1], process.returncode
 
 
-def start(folder, code):
-    """Start a command that writes its process id; returns the process of the script, and this id."""
-    process = subprocess.Popen([*PROGRAM, "log", "--", sys.executable, "-c", code], cwd=folder)
+def wait_for_command(process, folder):
+    """Wait until a command has written its process id, and return it."""
     while not ((folder / "pid").exists() and (folder / "pid").read_text()):
         assert process.poll() is None
         time.sleep(0.02)
-    return process, int((folder / "pid").read_text())
+    return int((folder / "pid").read_text())
 
 
 def test_the_log_keeps_everything_and_the_status_is_the_command_s(tmp_path):
     code = "import os; os.write(2, b'one\\n\\xff\\x1b[2J'); os.write(1, b'two\\n'); raise SystemExit(7)"
-    result = run(tmp_path, code)
-    assert result.returncode == 7 and f"the full output is in {tmp_path}" in result.stderr
-    assert "\x1b" not in result.stderr, "an escape sequence would reach the terminal"
-    assert run(tmp_path, "import os; os.kill(os.getpid(), 9)").returncode == 137
+    said, status = run(tmp_path, code)
+    assert status == 7 and "the full output is in log" in said
+    assert "\x1b" not in said, "an escape sequence would reach the terminal"
+    assert run(tmp_path, "import os; os.kill(os.getpid(), 9)")[1] == 137
     assert sorted((tmp_path / "log").read_bytes().splitlines()) == [b"one", b"two", b"\xff\x1b[2J"]
 
 
 def test_a_second_signal_ends_a_command_that_ignores_the_first(tmp_path):
-    process, _ = start(tmp_path, IGNORES_SIGTERM)
+    process = start(tmp_path, IGNORES_SIGTERM)
+    wait_for_command(process, tmp_path)
     process.terminate()
     time.sleep(0.3)
     assert process.poll() is None, "it should wait for the command, which may be saving its state"
@@ -105,22 +114,19 @@ def test_a_second_signal_ends_a_command_that_ignores_the_first(tmp_path):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a killed process can end its children only on Linux")
-def test_the_log_has_one_writer_whose_command_ends_with_it(tmp_path):
-    process, command = start(tmp_path, WAITS)
-    second = run(tmp_path, "print('mixed')")
-    assert second.returncode == 2 and f"is being written (fairseq_log.py, process {process.pid}" in second.stderr
+def test_a_command_ends_with_a_killed_process(tmp_path):
+    process = start(tmp_path, WAITS)
+    command = wait_for_command(process, tmp_path)
     process.kill()
     process.wait()
     with pytest.raises(ProcessLookupError):
         for _ in range(3000):
             os.kill(command, 0)
             time.sleep(0.02)
-    assert run(tmp_path, "print('alone')").returncode == 0 and (tmp_path / "log").read_text() == "alone\n"
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has it")
 def test_a_full_disk_ends_the_command_with_a_message(tmp_path):
     (tmp_path / "log").symlink_to("/dev/full")
-    result = run(tmp_path, "print('one', flush=True); import time; time.sleep(600)")
-    assert result.returncode == 2 and "Traceback" not in result.stderr
-    assert f"cannot write the log {tmp_path / 'log'}: No space left on device" in result.stderr
+    said, _ = run(tmp_path, "print('one', flush=True); import time; time.sleep(600)")
+    assert "InputError: cannot write the log log: No space left on device" in said
