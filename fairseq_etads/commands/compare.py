@@ -25,12 +25,12 @@ from ..evaluation.resampling import (
 )
 from ..evaluation.rouge import FIGURES, check_option_at_least, score_pairs
 from ..evaluation.summaries import find_leftover_marks_and_symbols
-from ..jobs.runs import find_checkpoint_and_data, silence_info_logs
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..platform.outputs import check_output_paths, write_text
 from ..text.files import STANDARD_INPUT
 from ..version import get_version
+from .run_options import find_checkpoint_and_data, silence_info_logs
 from .scoring_options import (
     add_scoring_options,
     check_writable,

@@ -5,10 +5,9 @@ import sys
 from pathlib import Path
 
 from ..data.run_record import find_prepared_folder
-from ..jobs.runs import silence_info_logs
 from ..platform.console import Parser, check_positive_options, command
 from ..search.content.features import DOCUMENTS
-from .labels import get_binarised_folder
+from .run_options import get_binarised_folder, silence_info_logs
 
 
 def _build_parser() -> argparse.ArgumentParser:

@@ -3,17 +3,33 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Callable, List, Optional, Sequence
 
-from ..jobs.runs import silence_info_logs
+from tqdm import tqdm
+
+from ..data.labels.label_files import NOTHING, SelectionFile, make_label_file_name
+from ..data.labels.labels import select_by_greedy_recall
+from ..data.labels.word_text import WordText, list_summary_sentences
 from ..platform.console import Parser, check_positive_options, command
 from ..platform.errors import InputError
-from ..platform.outputs import check_output_paths
-from .labels import get_binarised_folder
+from ..platform.outputs import check_output_paths, open_output
+from ..text.picking import pick_sentences
+from ..text.words import SENTENCE_MARK
+from .run_options import get_binarised_folder, make_detokenizer, silence_info_logs
+
+if TYPE_CHECKING:
+    from ..data.prepared_pairs import PreparedPairs
 
 WAYS = ("lead", "oracle", "labels", "selector", "content", "tagger", "phrases")
 """Valid values of the option ``--by``."""
 BY_PROBABILITIES = {"selector": "sentences", "content": "sentences", "tagger": "words", "phrases": "words"}
 """Methods (values of ``--by``) that require probabilities, mapped to the unit to which the probabilities belong."""
+SENTENCES, THRESHOLD = 3, 0.15
+Extract = Callable[[int, WordText, List[str]], List[List[str]]]
+"""Function that returns the words of each selected sentence.
+
+The arguments are the index of a document, its words and its tokens.
+"""
 
 
 def _build_parser() -> argparse.ArgumentParser:
@@ -99,6 +115,8 @@ def _check_options(args: argparse.Namespace) -> None:
     check_positive_options(
         sentences=args.sentences, words=args.words, at_least=args.at_least, truncate_source=args.truncate_source
     )
+    if args.threshold is not None and not 0 <= args.threshold <= 1:
+        raise InputError(f"--threshold {args.threshold:g}: choose a probability, from 0 to 1")
     needs = args.by in BY_PROBABILITIES
     if needs and args.selection is None:
         raise InputError(f"--by {args.by}: needs --selection, the output folder of etads-select")
@@ -122,6 +140,141 @@ def _check_options(args: argparse.Namespace) -> None:
         raise InputError(f"--at-least {args.at_least}: is more than --sentences {args.sentences}")
 
 
+def write_extracts(folder: Path, args: argparse.Namespace) -> str:
+    """Write extractive summaries of the documents in a split, and return a message about them.
+
+    Args:
+        folder: path of the folder with the binarised data.
+        args: parsed command-line arguments.
+
+    Raises:
+        InputError: the documents are not split into sentences, or the probabilities belong to other documents.
+        FileNotFoundError: the data does not contain the split.
+    """
+    from ..data.prepared_pairs import PreparedPairs  # imported here, because these modules import torch
+    from ..training.task import SummarizationTask
+
+    pairs = PreparedPairs(SummarizationTask.of_folder(folder), args.subset)
+    tokenizer = make_detokenizer(pairs.dictionary, pairs.subwords, folder)
+    if args.by == "oracle" and not pairs.has_summaries:
+        raise InputError(f"--by oracle: split {args.subset} has no summaries")
+    if args.by != "phrases":
+        pairs.check_sentence_marks(f"--by {args.by}")
+    if args.by == "labels":
+        path = (args.labels or folder) / make_label_file_name("labels", "sentences", args.subset)
+        extract = _make_label_selector(SelectionFile(path, "--labels", len(pairs)))
+    elif args.by in BY_PROBABILITIES:
+        name = make_label_file_name("probabilities", BY_PROBABILITIES[args.by], args.subset)
+        extract = _make_probability_selector(args, SelectionFile(args.selection / name, "--selection", len(pairs)))
+    else:
+        extract = _make_text_selector(args, pairs)
+    words = sentences = 0
+    with open_output(args.output, lines=lambda: len(pairs)) as file:
+        for number in tqdm(range(len(pairs)), desc=f"extracting {args.subset}", unit=" documents", disable=None):
+            tokens = pairs.read_document(number)
+            taken = extract(number, WordText.from_tokens(tokens, pairs.subwords, args.truncate_source), tokens)
+            words, sentences = words + sum(map(len, taken)), sentences + len(taken)
+            file.write(tokenizer.decode(f" {SENTENCE_MARK} ".join(" ".join(sentence) for sentence in taken)) + "\n")
+    count = max(len(pairs), 1)
+    return f"{len(pairs):,} summaries of {sentences / count:.1f} sentences and {words / count:.1f} words"
+
+
+def _make_text_selector(args: argparse.Namespace, pairs: "PreparedPairs") -> Extract:
+    """Return a function that selects the first sentences, or the sentences that are closest to the reference."""
+
+    def select_lead(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
+        return [sentence for sentence in text.split_sentences() if sentence][: args.sentences or SENTENCES]
+
+    def select_oracle(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
+        sentences = text.split_sentences()
+        reference = list_summary_sentences(pairs.read_summary(number), pairs.subwords)
+        known = [pairs.blank_unknown_words(sentence) for sentence in reference]
+        return [sentences[place] for place in select_by_greedy_recall(sentences, known)]
+
+    return select_lead if args.by == "lead" else select_oracle
+
+
+def _make_label_selector(file: SelectionFile) -> Extract:
+    """Return a function that selects the sentences listed in a label file."""
+    if file.header.get("kind") == "distribution":
+        raise InputError(
+            f"--labels: {file.path} contains distributions; create labels with etads-labels --kind extract or match"
+        )
+
+    def select_labelled(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
+        sentences = text.split_sentences()
+        places = sorted(int(field) for field in file.read_and_check_row(number, tokens) if field != NOTHING)
+        return [sentences[place] for place in places if place < len(sentences)]
+
+    return select_labelled
+
+
+def _make_probability_selector(args: argparse.Namespace, file: SelectionFile) -> Extract:
+    """Return a function that selects sentences or words by the probabilities in a file."""
+    threshold = THRESHOLD if args.threshold is None else args.threshold
+
+    def select_probable_sentences(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
+        scores = file.read_probabilities(number, tokens)
+        if args.by == "tagger":
+            scores = _compute_sentence_means(text, scores)
+        sentences = text.split_sentences()
+        scores = [*scores, *[None] * len(sentences)][: len(sentences)]
+        if args.words is not None:
+            places = pick_sentences(list(map(len, sentences)), scores, args.words)
+        else:
+            count = args.sentences or SENTENCES
+            if args.threshold is not None:
+                above = sum(score is not None and score > threshold for score in scores)
+                count = min(max(above, args.at_least or 1), args.sentences or len(scores))
+            scored = [(-score, place) for place, score in enumerate(scores) if score is not None]
+            places = sorted(place for _, place in sorted(scored)[:count])
+        return [sentences[place] for place in places if sentences[place]]
+
+    def select_phrases(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
+        probabilities = _convert_token_to_word_values(text, file.read_probabilities(number, tokens))
+        found: List[List[str]] = [[] for _ in text.split_sentences()]
+        for word, place, probability in zip(text.words, text.get_sentence_indices(), probabilities):
+            if place is not None and probability is not None and probability > threshold:
+                found[place].append(word)
+        return [words for words in found if words]
+
+    if args.by != "content":
+        return select_phrases if args.by == "phrases" else select_probable_sentences
+    from ..search.content.candidates import choose_sentences
+    from ..search.content.model import FILE, ContentModel
+
+    model = ContentModel.load(args.selection / FILE, f"create it with etads-content {args.selection}")
+
+    def choose_by_content_model(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
+        probabilities = [value or 0.0 for value in file.read_probabilities(number, tokens)]
+        chosen = choose_sentences(model, text.split_sentences(), probabilities, most_words=args.words)
+        return [candidate.words for candidate in chosen.sentences]
+
+    return choose_by_content_model
+
+
+def _convert_token_to_word_values(text: WordText, values: Sequence[Optional[float]]) -> List[Optional[float]]:
+    """Return the value of each word, given the values of the first tokens. All tokens of a word have the same value.
+
+    The value is None for words that follow the last token with a value.
+    """
+    found: List[Optional[float]] = [None] * len(text.words)
+    for number, value in zip(text.word_numbers, values):
+        found[number] = value
+    return found
+
+
+def _compute_sentence_means(text: WordText, values: Sequence[Optional[float]]) -> List[Optional[float]]:
+    """Compute the mean value of the words in each sentence, or None for sentences in which no word has a value."""
+    sums = [0.0] * len(text.split_sentences())
+    counts = [0] * len(sums)
+    for place, value in zip(text.get_sentence_indices(), _convert_token_to_word_values(text, values)):
+        if place is not None and value is not None:
+            sums[place] += value
+            counts[place] += 1
+    return [total / count if count else None for total, count in zip(sums, counts)]
+
+
 @command(_build_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-extract``."""
@@ -133,10 +286,8 @@ def main(args: argparse.Namespace) -> None:
     read = {"DATA": (folder, "*.bin"), "--selection": selection, "--labels": labels}
     files = {name: list(path.glob(pattern)) for name, (path, pattern) in read.items() if path is not None}
     check_output_paths({"OUTPUT": args.output}, files)
-    from ..jobs.extract import write_extracts
-
     silence_info_logs()
-    print(f"{args.output}: {write_extracts(folder, args, BY_PROBABILITIES.get(args.by))}")
+    print(f"{args.output}: {write_extracts(folder, args)}")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,34 @@
 """The command ``etads-labels``: label words or sentences of documents for content selection."""
 
 import argparse
+import contextlib
+import functools
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from ..data.labels.label_files import make_label_file_name
-from ..jobs.runs import silence_info_logs
-from ..platform.console import Parser, check_positive_options, command
+from tqdm import tqdm
+
+from ..data.labels.label_files import NOTHING, compute_source_hash, make_label_file_name, write_label_rows
+from ..data.labels.labels import (
+    compute_idf,
+    compute_selection_targets,
+    label_copied_words,
+    match_sentences,
+    select_by_greedy_f1,
+    select_by_greedy_recall,
+)
+from ..data.labels.word_text import WordText, list_summary_sentences
+from ..platform.console import Parser, check_positive_options, command, leave_signals_to_parent
 from ..platform.errors import InputError
+from ..platform.outputs import open_output
+from ..platform.processes import make_process_pool
+from ..text.words import SENTENCE_MARK
+from .run_options import get_binarised_folder, list_splits, make_detokenizer, silence_info_logs
+
+if TYPE_CHECKING:
+    from ..data.prepared_pairs import PreparedPairs
 
 KINDS = {
     "words": "words",
@@ -18,6 +38,11 @@ KINDS = {
     "distribution": "sentences",
 }
 """Dictionary that maps each value of ``--kind`` to the unit that is labelled."""
+CHUNK = 64
+"""Number of documents that a worker process labels at a time."""
+Row = Tuple[str, List[str]]
+Idf = Tuple[Dict[str, float], float]
+NO_IDF: Idf = ({}, 1.0)
 
 
 def _build_parser() -> argparse.ArgumentParser:
@@ -72,19 +97,196 @@ examples:
     return parser
 
 
-def get_binarised_folder(data: Path) -> Path:
-    """Return the path of the folder that contains the binarised data.
+class Labeller(NamedTuple):
+    """Creates the labels of the documents in a split.
+
+    Attributes:
+        pairs: documents and summaries in the split.
+        kind: kind of labels, which is "words", "match", "extract", "f1" or "distribution".
+        limit: maximum number of tokens to read from each document.
+        idf: inverse document frequencies for the kind "distribution"; see
+            :func:`~fairseq_etads.data.labels.labels.compute_idf`.
+    """
+
+    pairs: "PreparedPairs"
+    kind: str
+    limit: int
+    idf: Idf = NO_IDF
+
+    def make_label_row(self, number: int) -> Row:
+        """Return the hash and the labels of a document, which form its line in the label file."""
+        tokens = self.pairs.read_document(number)
+        document, summary = (
+            WordText.from_tokens(tokens, self.pairs.subwords, self.limit),
+            self.pairs.read_summary(number),
+        )
+        fields = (
+            self._label_words(document, summary) if self.kind == "words" else self._label_sentences(document, summary)
+        )
+        return compute_source_hash(tokens), fields
+
+    def _label_words(self, document: WordText, summary: List[str]) -> List[str]:
+        places = [place for place, word in enumerate(document.words) if word != SENTENCE_MARK]
+        # Keep the sentence marks in the summary, so that no copied sequence crosses a sentence boundary in the summary.
+        words = self.pairs.blank_unknown_words(WordText.from_tokens(summary, self.pairs.subwords).words)
+        values = dict(zip(places, label_copied_words([document.words[place] for place in places], words)))
+        spread = document.expand_word_values_to_tokens([values.get(place, 0) for place in range(len(document.words))])
+        return [NOTHING if value is None else str(value) for value in spread]
+
+    def match_sentence_pairs(self, number: int) -> List[Tuple[str, str]]:
+        """Return pairs of a document sentence and the summary sentence that it matches.
+
+        Each sentence is a string of words separated by spaces.
+        """
+        sentences = WordText.from_tokens(
+            self.pairs.read_document(number), self.pairs.subwords, self.limit
+        ).split_sentences()
+        summary = list_summary_sentences(self.pairs.read_summary(number), self.pairs.subwords)
+        chosen = match_sentences(sentences, [self.pairs.blank_unknown_words(sentence) for sentence in summary])
+        return [(" ".join(sentences[place]), " ".join(words)) for place, words in zip(chosen, summary)]
+
+    def _label_sentences(self, document: WordText, summary: List[str]) -> List[str]:
+        sentences = document.split_sentences()
+        references = [
+            self.pairs.blank_unknown_words(sentence)
+            for sentence in list_summary_sentences(summary, self.pairs.subwords)
+        ]
+        if self.kind == "match":
+            return [str(number) for number in match_sentences(sentences, references)]
+        if self.kind == "extract":
+            return [str(number) for number in select_by_greedy_recall(sentences, references)]
+        if self.kind == "f1":
+            return [str(number) for number in select_by_greedy_f1(sentences, references)]
+        rows = compute_selection_targets(sentences, references, *self.idf)
+        pairs = (",".join(f"{i}:{weight:.6g}" for i, weight in enumerate(row) if weight) for row in rows)
+        return [found or NOTHING for found in pairs]
+
+
+_labeller: Optional[Labeller] = None
+"""The labeller that this worker process uses."""
+
+
+def _start_labeller(folder: Path, split: str, kind: str, limit: int, idf: Idf) -> None:
+    global _labeller
+    leave_signals_to_parent()
+    _labeller = _open_labeller(folder, split, kind, limit, idf)
+
+
+def _open_labeller(folder: Path, split: str, kind: str, limit: int, idf: Idf = NO_IDF) -> Labeller:
+    from ..data.prepared_pairs import PreparedPairs  # imported here, because these modules import torch
+    from ..training.task import SummarizationTask
+
+    return Labeller(PreparedPairs(SummarizationTask.of_folder(folder), split), kind, limit, idf)
+
+
+def _call_labeller(method: str, numbers: range) -> List[Any]:
+    return [getattr(_labeller, method)(number) for number in numbers]
+
+
+def _label_all_documents(labeller: Labeller, method: str, arguments: Tuple[Any, ...], jobs: int) -> Iterator[Any]:
+    """Call a method of the labeller for each document, and yield the results in order.
 
     Args:
-        data: path of an output folder of etads-prepare, or of its subfolder ``bin``.
+        arguments: arguments of :func:`_open_labeller`, with which worker processes create the same labeller.
+        jobs: number of worker processes.
+    """
+    count = len(labeller.pairs)
+    if jobs == 1:
+        yield from map(getattr(labeller, method), range(count))
+        return
+    chunks = [range(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
+    with make_process_pool(min(jobs, max(1, len(chunks))), _start_labeller, arguments) as pool:
+        for found in pool.map(functools.partial(_call_labeller, method), chunks):
+            yield from found
+
+
+def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, jobs: int) -> str:
+    """Write the labels of the documents in a split to a file, and return a message about them.
+
+    Args:
+        folder: path of the folder with the binarised data.
+        kind, limit: kind of labels, and maximum number of tokens per document; see :class:`Labeller`.
+        path: path of the label file to write.
+        jobs: number of worker processes.
 
     Raises:
-        InputError: the folder with the binarised data does not exist.
+        InputError: the split contains no summaries, or the kind of labels requires sentence marks but there are none.
+        FileNotFoundError: the data does not contain the split.
     """
-    folder = data / "bin" if (data / "bin").is_dir() else data
-    if not folder.is_dir():
-        raise InputError(f"DATA {data}: no such folder; create it with etads-prepare")
-    return folder
+    labeller = _open_labeller(folder, split, kind, limit)
+    pairs = labeller.pairs
+    if not pairs.has_summaries:
+        raise InputError(f"--subset {split}: it has no summaries from which to make labels")
+    if kind != "words":
+        pairs.check_sentence_marks(f"--kind {kind}")
+    idf = _compute_training_idf(folder, labeller) if kind == "distribution" else labeller.idf
+    found = _label_all_documents(labeller._replace(idf=idf), "make_label_row", (folder, split, kind, limit, idf), jobs)
+    labels = copied = 0
+
+    def count_rows() -> Iterator[Row]:
+        nonlocal labels, copied
+        for row in tqdm(found, f"labels of {split}", len(pairs), unit=" documents", disable=None):
+            real = [field for field in row[1] if field != NOTHING]
+            labels, copied = labels + len(real), copied + real.count("1")
+            yield row
+
+    header = {"made_by": "etads-labels", "kind": kind, "documents": len(pairs), "truncate_source": limit}
+    write_label_rows(path, header, count_rows())
+    if kind == "words":
+        share = copied / max(labels, 1)
+        return f"{copied:,} of {labels:,} tokens of {len(pairs):,} documents are copied ({share:.1%})"
+    extracts = kind in ("extract", "f1")
+    what = "extracted sentences" if extracts else "sentences of summaries with a sentence of a document"
+    return f"{labels:,} {what} in {len(pairs):,} documents"
+
+
+def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> str:
+    """Write summary sentences and the matching document sentences of a split as parallel lines of text.
+
+    Args:
+        folder: path of the folder with the binarised data.
+        limit: maximum number of tokens to read from each document.
+        out: path of the folder for the files SPLIT.source (document sentences) and SPLIT.target (summary sentences).
+        jobs: number of worker processes.
+
+    Returns:
+        A message about the number of sentence pairs.
+
+    Raises:
+        InputError: the data is unsuitable (see :func:`make_labels`), or its subwords cannot be joined into words.
+    """
+    arguments: Any = folder, split, "match", limit, NO_IDF
+    labeller = _open_labeller(*arguments)
+    pairs = labeller.pairs
+    if not pairs.has_summaries:
+        raise InputError(f"--subset {split}: it has no summaries from which to make pairs")
+    pairs.check_sentence_marks("--pairs")
+    tokenizer = make_detokenizer(pairs.dictionary, labeller.pairs.subwords, folder)
+    paths = [out / f"{split}.{side}" for side in ("source", "target")]
+    count = 0
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(open_output(path, lines=lambda: count)) for path in paths]
+        found = _label_all_documents(labeller, "match_sentence_pairs", arguments, jobs)
+        for matched in tqdm(found, f"pairs of {split}", len(pairs), unit=" documents", disable=None):
+            for texts in matched:
+                count += 1
+                for file, text in zip(files, texts):
+                    file.write(tokenizer.decode(text) + "\n")
+    return f"{count:,} pairs of sentences of {len(pairs):,} documents"
+
+
+def _compute_training_idf(folder: Path, labeller: Labeller) -> Idf:
+    """Compute the inverse document frequencies of words in the training documents.
+
+    If the data does not contain a training split, the documents of the current split are used.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        labeller = _open_labeller(folder, "train", "distribution", labeller.limit, labeller.idf)
+    numbers = tqdm(range(len(labeller.pairs)), desc="document frequencies", unit=" documents", disable=None)
+    return compute_idf(
+        WordText.from_tokens(labeller.pairs.read_document(number), labeller.pairs.subwords, labeller.limit).words
+        for number in numbers
+    )
 
 
 @command(_build_parser, ValueError)
@@ -96,8 +298,6 @@ def main(args: argparse.Namespace) -> None:
             if value is not None:
                 raise InputError(f"--{option} {value}: has no effect with --pairs; leave it out")
     folder = get_binarised_folder(args.data)
-    from ..jobs.labels import list_splits, make_labels, write_pairs
-
     silence_info_logs()
     kind = args.kind or "words"
     for split in args.subset or list_splits(folder):

@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 
 from ..evaluation.likelihood_file import make_likelihood_file_path
-from ..jobs.runs import add_run_options, find_checkpoint_and_data, silence_info_logs
 from ..platform.console import Parser, check_positive_options, command
+from .run_options import add_run_options, find_checkpoint_and_data, silence_info_logs
 
 
 def _build_parser() -> argparse.ArgumentParser:

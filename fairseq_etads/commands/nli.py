@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..jobs.runs import silence_info_logs
 from ..platform.console import Parser, add_device_option, check_positive_options, command
 from ..platform.errors import InputError
 from ..platform.outputs import check_output_paths
 from ..text.words import WORD_KINDS
+from .run_options import silence_info_logs
 
 
 def _build_parser() -> argparse.ArgumentParser:

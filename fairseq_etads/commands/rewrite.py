@@ -1,16 +1,34 @@
 """The command ``etads-rewrite``: summarise documents by selecting sentences and rewriting each of them."""
 
 import argparse
+import contextlib
+import itertools
 import math
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
-from ..evaluation.reranking import LENGTHS
-from ..jobs.runs import silence_info_logs
+from tqdm import tqdm
+
+from ..data.labels.word_text import WordText
+from ..evaluation.reranking import LENGTHS, RewriteCandidate, choose_least_repetitive_candidates
 from ..platform.console import Parser, add_device_option, check_positive_options, command
 from ..platform.errors import InputError
 from ..platform.outputs import check_output_paths
-from .labels import get_binarised_folder
+from ..text.files import read_lines
+from ..text.input_records import InputDocument
+from ..text.resumable_output import ResumableWriter
+from ..text.words import SENTENCE_MARK
+from .run_options import get_binarised_folder, make_detokenizer, silence_info_logs
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ..systems.rewriting.abstractor import Abstractor
+    from ..systems.rewriting.model import PointerExtractor
+
+SENTENCES = 5
+"""Number of sentences to select if the extractor cannot decide when to stop, or if it selects no sentences."""
 
 
 def _build_parser() -> argparse.ArgumentParser:
@@ -116,6 +134,119 @@ def find_checkpoint(path: Path, option: str) -> Path:
     return checkpoint
 
 
+def write_rewritten_summaries(folder: Path, args: argparse.Namespace) -> str:
+    """Write summaries of the documents in a split, and return a message about them.
+
+    Args:
+        folder: path of the folder with the binarised data.
+        args: parsed command-line arguments, which include the paths of the checkpoints.
+
+    Raises:
+        InputError: a checkpoint contains another kind of model or belongs to other data, or the documents contain no
+            sentence marks.
+        FileNotFoundError: the data does not contain the split.
+    """
+    from ..data.prepared_pairs import PreparedPairs  # imported here, because these modules import torch
+    from ..summarizer.summarizer import choose_device
+    from ..systems.rewriting.abstractor import Abstractor
+
+    device = choose_device(args.device)
+    extractor, task = load_extractor(args, folder)
+    extractor.to(device)
+    abstractor = Abstractor(
+        str(args.abstractor), str(folder), "--abstractor", device, args.beam, args.diversity, args.max_len
+    )
+    pairs = PreparedPairs(task, args.subset)
+    pairs.check_sentence_marks("DATA")
+    tokenizer = make_detokenizer(task.tgt_dict, pairs.subwords, folder)
+    files = [args.extractor, args.abstractor, *sorted(folder.glob(f"{args.subset}.*"))]
+    stats = {str(path): path.stat() for path in files}
+    settings: Dict[str, Any] = {name: str(value) for name, value in vars(args).items() if name != "batch_size"}
+    settings["files"] = {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
+    documents = (InputDocument(str(n), " ".join(pairs.read_document(n))) for n in range(len(pairs)))
+    with contextlib.closing(ResumableWriter(args.output, settings, restarts=True, option="OUTPUT")) as output:
+        waiting = output.skip_processed(documents)
+        done = output.progress.documents
+        bar = tqdm(total=len(pairs), initial=done, desc=f"rewriting {args.subset}", unit=" documents", disable=None)
+        while batch := list(itertools.islice(waiting, args.batch_size)):
+            first = output.progress.documents
+            tokens = [pairs.dataset.src[first + place] for place in range(len(batch))]
+            for document, sentences in zip(batch, summarise_by_rewriting(tokens, extractor, abstractor, args, device)):
+                texts = [
+                    WordText.from_tokens([task.tgt_dict[token] for token in words], pairs.subwords).words
+                    for words in sentences
+                ]
+                line = tokenizer.decode(f" {SENTENCE_MARK} ".join(" ".join(words) for words in texts))
+                output.write(document, line, failed=False)
+            output.record_progress()
+            bar.update(len(batch))
+        bar.close()
+        output.finish()
+    lines = [line.split(SENTENCE_MARK) for line in read_lines(args.output)]
+    written = sum(bool(part.strip()) for parts in lines for part in parts)
+    words, count = sum(len(part.split()) for parts in lines for part in parts), max(len(lines), 1)
+    return f"{len(lines):,} summaries of {written / count:.1f} sentences and {words / count:.1f} words"
+
+
+def load_extractor(args: argparse.Namespace, folder: Path) -> Tuple["PointerExtractor", Any]:
+    """Load the extractor in evaluation mode, and return it together with the task, which loads the data."""
+    from fairseq import checkpoint_utils
+
+    from .. import plugin  # noqa: F401  # registers the architectures
+    from ..systems.rewriting.model import PointerExtractor
+
+    overrides: Dict[str, Any] = {"data": str(folder), "init_from": None}
+    if args.truncate_source:
+        overrides["truncate_source"] = args.truncate_source
+    try:
+        models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(args.extractor)], overrides)
+    except ValueError as error:
+        raise InputError(f"--extractor {args.extractor}: {error}") from None
+    extractor = models[0]
+    if not isinstance(extractor, PointerExtractor):
+        raise InputError(f"--extractor {args.extractor}: not a model of --arch pointer_extractor")
+    if args.sentences and extractor.stop is not None:
+        raise InputError(
+            f"--sentences {args.sentences}: has no effect on this extractor, which decides itself when to stop"
+        )
+    task.labels.request_labels(None)
+    return extractor.eval(), task
+
+
+def summarise_by_rewriting(
+    documents: "List[Tensor]",
+    extractor: "PointerExtractor",
+    abstractor: "Abstractor",
+    args: argparse.Namespace,
+    device: Any,
+) -> List[List[Tuple[int, ...]]]:
+    """Return the summary of each document as a list of sentences. A sentence is a tuple of vocabulary ids.
+
+    ``documents`` contains token ids of shape (S,), including the end symbol.
+    """
+    from fairseq.data import data_utils
+
+    tokens = data_utils.collate_tokens(documents, abstractor.dictionary.pad(), abstractor.dictionary.eos()).to(device)
+    most = (args.sentences or SENTENCES) if extractor.stop is None else None
+    taken = extractor.get_selected_sentences(tokens, extractor.extract(tokens, most))
+    for row, sentences in enumerate(taken):
+        if not sentences:
+            taken[row] = [words for words in extractor.split_document(tokens[row]) if len(words)][:SENTENCES]
+    found = iter(abstractor.rewrite([sentence for sentences in taken for sentence in sentences]))
+    summaries = []
+    for sentences in taken:
+        beams = [
+            [
+                RewriteCandidate(abstractor.get_word_ids(hypothesis), float(hypothesis["positional_scores"].sum()))
+                for hypothesis in next(found)
+            ]
+            for _ in sentences
+        ]
+        places = choose_least_repetitive_candidates(beams, args.rerank_length) if args.rerank else [0] * len(beams)
+        summaries.append([beam[place].words for beam, place in zip(beams, places)])
+    return summaries
+
+
 @command(_build_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-rewrite``."""
@@ -138,9 +269,8 @@ def main(args: argparse.Namespace) -> None:
     folder = get_binarised_folder(args.data)
     for option in ("extractor", "abstractor"):
         setattr(args, option, find_checkpoint(getattr(args, option), f"--{option}"))
-    from ..jobs.rewrite import write_rewritten_summaries
-
     silence_info_logs()
+    args.output.parent.mkdir(parents=True, exist_ok=True)
     print(f"{args.output}: {write_rewritten_summaries(folder, args)}")
 
 

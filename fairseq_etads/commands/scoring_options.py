@@ -9,8 +9,8 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 from ..evaluation import other_scores
 from ..evaluation.rouge import BACKENDS, METRICS, MULTI_CHOICES, SEED, RougeSettings
 from ..evaluation.summaries import SENTENCE_MARK, check_line_counts, read_lines
-from ..jobs.runs import silence_info_logs
 from ..platform.console import escape_unprintable
+from .run_options import silence_info_logs
 
 
 def parse_metrics(text: str) -> List[str]:

@@ -4,9 +4,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..jobs.runs import add_run_options, find_checkpoint_and_data, silence_info_logs
 from ..platform.console import Parser, check_positive_options, command
 from ..platform.outputs import check_output_paths
+from .run_options import add_run_options, find_checkpoint_and_data, silence_info_logs
 
 
 def _build_parser() -> argparse.ArgumentParser:

@@ -1,13 +1,29 @@
 """The command ``etads-shorten``: shorten long documents to their most probable sentences."""
 
 import argparse
+import shutil
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Iterator, List, Optional
 
-from ..jobs.runs import silence_info_logs
+from tqdm import tqdm
+
+from ..data.labels.label_files import SelectionFile, make_label_file_name
+from ..data.labels.word_text import WordText
+from ..data.preparation import read_preparation_settings
 from ..platform.console import Parser, check_positive_options, command
 from ..platform.errors import InputError
-from ..text.picking import FACTOR, WORDS
+from ..platform.outputs import open_output, write_text
+from ..text.files import read_lines
+from ..text.picking import FACTOR, FILE, WORDS, SentencePickingSettings, compute_probability_level_bounds
+from ..text.words import SENTENCE_MARK
+from .run_options import list_splits, silence_info_logs
+
+if TYPE_CHECKING:
+    from ..data.prepared_pairs import PreparedPairs
+    from ..text.tokenizer import TextTokenizer
+
+_ADVICE = "shorten the split train first, because the levels are learned from it"
 
 
 def _build_parser() -> argparse.ArgumentParser:
@@ -62,6 +78,104 @@ examples:
     return parser
 
 
+def write_shortened_splits(args: argparse.Namespace) -> Iterator[str]:
+    """Write the shortened splits and the settings for picking sentences, and yield a message for each split.
+
+    Args:
+        args: parsed command-line arguments.
+
+    Raises:
+        InputError: the text does not match the data, or the probabilities are missing or belong to other documents.
+    """
+    from ..data.prepared_pairs import PreparedPairs  # imported here, because these modules import torch
+    from ..text.tokenizer import TextTokenizer
+    from ..training.task import SummarizationTask
+
+    folder = args.prepared / "bin"
+    settings = read_preparation_settings(args.prepared, "--prepared")
+    tokenizer = TextTokenizer(
+        argparse.Namespace(
+            text_words=settings.word_kind,
+            text_keep_case=not settings.lowercase,
+            text_language="en",
+            text_sentence_marks="insert",
+        )
+    )
+    task = SummarizationTask.of_folder(folder)
+    splits = args.subset or list_splits(folder)
+    path = args.run / FILE
+    if "train" in splits:
+        file = SelectionFile(_get_probability_path(args.run, "train"), "RUN")
+        rows = map(file.read_probabilities, range(len(file)))
+        edges = compute_probability_level_bounds([value for row in rows for value in row if value is not None])
+    else:
+        edges = SentencePickingSettings.read(path, _ADVICE).edges
+    picking = SentencePickingSettings(args.words, edges)
+    for split in splits:
+        yield _shorten_split(PreparedPairs(task, split), split, tokenizer, picking, args)
+    write_text(path, picking.to_json())
+
+
+def _get_probability_path(run: Path, split: str) -> Path:
+    return run / make_label_file_name("probabilities", "sentences", split)
+
+
+def _shorten_split(
+    pairs: "PreparedPairs",
+    split: str,
+    tokenizer: "TextTokenizer",
+    picking: SentencePickingSettings,
+    args: argparse.Namespace,
+) -> str:
+    pairs.check_sentence_marks("--prepared")
+    source = args.text / f"{split}.source"
+    if not source.is_file():
+        raise InputError(f"TEXT {args.text}: it has no {source.name}")
+    file = SelectionFile(_get_probability_path(args.run, split), "RUN", len(pairs))
+    words = taken = before = number = 0
+    out = args.out / source.name
+    lines = tqdm(read_lines(source), f"shortening {split}", len(pairs), unit=" documents", disable=None)
+    with open_output(out) as texts, open_output(out.with_name(f"{out.name}.{FACTOR}")) as levels:
+        for number, line in enumerate(lines, 1):
+            if number > len(pairs):
+                raise InputError(f"TEXT: {source} has more lines than --prepared has documents ({len(pairs):,})")
+            tokens = pairs.read_document(number - 1)
+            encoded = WordText.from_tokens(tokens, pairs.subwords).split_sentences()
+            sentences = _split_raw_sentences(line, encoded, tokenizer)
+            if sentences is None:
+                raise InputError(
+                    f"TEXT: line {number} of {source} does not have the same sentences as document {number - 1} "
+                    "(from 0) of --prepared, which was created from another text"
+                )
+            picked = picking.pick(sentences, file.read_probabilities(number - 1, tokens))
+            chosen = [sentences[sentence.number] for sentence in picked]
+            texts.write(f" {SENTENCE_MARK} ".join(chosen) + "\n")
+            levels.write(" ".join(sentence.level for sentence in picked) + "\n")
+            before += sum(len(sentence.split()) for sentence in sentences)
+            words += sum(len(sentence.split()) for sentence in chosen)
+            taken += len(picked)
+    if number < len(pairs):
+        raise InputError(f"TEXT: {source} has {number:,} lines, but --prepared has {len(pairs):,} documents")
+    for path in sorted(args.text.glob(f"{split}.target*")):
+        shutil.copyfile(path, args.out / path.name)
+    count = max(number, 1)
+    return (
+        f"{out}: {number:,} documents, of {before / count:.1f} words the {words / count:.1f} of their "
+        f"{taken / count:.1f} most probable sentences"
+    )
+
+
+def _split_raw_sentences(line: str, encoded: List[List[str]], tokenizer: "TextTokenizer") -> Optional[List[str]]:
+    """Return the sentences of a raw line that contain at least one token.
+
+    Returns None if the number of these sentences differs from the number of sentences in ``encoded``.
+    """
+    sentences = [" ".join(sentence.split()) for sentence in tokenizer.split_into_sentences(line)]
+    if len(sentences) != len(encoded):  # the tokeniser removes sentences without words
+        sentences = [sentence for sentence in sentences if tokenizer.words.encode(sentence, tokenizer.keep_case)]
+    return sentences if len(sentences) == len(encoded) else None
+
+
 @command(_build_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-shorten``."""
@@ -73,8 +187,6 @@ def main(args: argparse.Namespace) -> None:
         raise InputError(
             f"OUT {args.out}: is the same folder as TEXT, where its documents would be overwritten; name another folder"
         )
-    from ..jobs.shorten import write_shortened_splits
-
     silence_info_logs()
     for said in write_shortened_splits(args):
         print(said)

@@ -4,12 +4,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..jobs.runs import silence_info_logs
 from ..platform.console import Parser, check_positive_options, command
 from ..platform.errors import InputError
 from ..platform.outputs import check_output_paths
 from ..summarizer.folder.config import SHORTLIST
-from .labels import get_binarised_folder
+from .run_options import get_binarised_folder, silence_info_logs
 
 
 def _build_parser() -> argparse.ArgumentParser:

@@ -51,10 +51,8 @@ class TokenValues:
         limit: int,
         option: str,
     ):
-        self.file, self.unit, self.option = SelectionFile(path, option), unit, option
+        self.file, self.unit, self.option = SelectionFile(path, option, len(documents)), unit, option
         self._documents, self._dictionary, self._limit = documents, dictionary, limit
-        if len(self.file) != len(documents):
-            raise InputError(f"{option}: {path} covers {len(self.file):,} documents, but DATA has {len(documents):,}")
         self._check_label_kind()
         made = int(self.file.header.get("truncate_source", limit))
         longest = max(map(int, sizes), default=1) - 1

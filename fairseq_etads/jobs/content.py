@@ -9,7 +9,7 @@ from fairseq import checkpoint_utils
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from ..data.labels.label_files import NOTHING, SelectionFile, make_label_file_name
+from ..data.labels.label_files import SelectionFile, make_label_file_name
 from ..data.labels.selector_scores import compute_roc_auc
 from ..data.labels.word_text import WordText, list_summary_sentences
 from ..data.prepared_pairs import PreparedPairs
@@ -19,7 +19,7 @@ from ..search.content.features import MOST_COUNTED, WIDTHS, NgramPriorProbabilit
 from ..search.content.model import FILE, ContentModel, FeatureNetwork
 from ..search.content.reranking import make_positional_sentence_probabilities, split_sentences
 from ..text.subwords import OPAQUE
-from .labels import check_documents_have_sentence_marks, create_summarisation_task
+from ..training.task import SummarizationTask
 
 HIDDEN = 32
 """Number of units in each of the two hidden layers."""
@@ -61,17 +61,15 @@ class StemmedSplit:
     """
 
     def __init__(self, run: Path, folder: Path, split: str, limit: Optional[int]):
-        task = create_summarisation_task(folder)
-        task.load_dataset(split)
-        self.pairs = PreparedPairs(task.dataset(split))
-        self._subwords = task.subwords
+        self.pairs = PreparedPairs(SummarizationTask.of_folder(folder), split)
+        self._subwords = self.pairs.subwords
         if self._subwords in OPAQUE:
             kind = OPAQUE[self._subwords]
             raise InputError(f"RUN: its data consists of {kind}, which this command cannot join into words")
         self._limit = limit
         self._file = None
         if limit is None:
-            check_documents_have_sentence_marks(self.pairs, "RUN/prepared")
+            self.pairs.check_sentence_marks("RUN/prepared")
             self._file = SelectionFile(run / make_label_file_name("probabilities", "sentences", split), "RUN")
 
     def __len__(self) -> int:
@@ -86,10 +84,8 @@ class StemmedSplit:
         else:
             document = text.split_sentences()
             # Sentences that the extractor did not read have no probability.
-            fields = self._file.read_and_check_row(number, tokens)
-            probabilities = pad_probabilities(
-                [0.0 if field == NOTHING else float(field) for field in fields], len(document)
-            )
+            known = [value or 0.0 for value in self._file.read_probabilities(number, tokens)]
+            probabilities = pad_probabilities(known, len(document))
         summary = (
             list_summary_sentences(self.pairs.read_summary(number), self._subwords) if self.pairs.has_summaries else []
         )

@@ -13,9 +13,9 @@ from ..evaluation.likelihood_file import Likelihoods, read_likelihoods
 from ..platform.console import MAX_TOKENS
 from ..platform.errors import InputError
 from ..search.ensemble import make_output_vocabulary
+from ..summarizer.summarizer import choose_device
 from ..text.checksums import compute_sha256
 from ..training.task import SummarizationTask
-from .runs import choose_device
 
 
 def compute_split_likelihoods(

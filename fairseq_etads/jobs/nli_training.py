@@ -23,6 +23,7 @@ from ..data.nli_pairs import LABELS, SKIPPED, find_tokenisation_problem, read_pa
 from ..data.weights_file import WeightsFile
 from ..platform.errors import InputError
 from ..platform.outputs import write_text
+from ..summarizer.summarizer import choose_device
 from ..systems.entailment.decomposable_attention import DecomposableAttention
 from ..systems.entailment.model import (
     CONFIG,
@@ -41,7 +42,6 @@ from ..text.tokenizer import TextTokenizer
 from ..version import get_version
 from ..vocabulary.dictionary import compute_fingerprint
 from ..vocabulary.word_vectors import load_word_vectors
-from .runs import choose_device
 
 STATE = "training.safetensors"
 LARGEST_NORM = 5.0

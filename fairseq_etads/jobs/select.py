@@ -23,8 +23,8 @@ from ..data.selection import TokenValues
 from ..models.selector import Selector
 from ..platform.errors import InputError
 from ..platform.outputs import write_text
+from ..summarizer.summarizer import choose_device
 from ..training.task import SummarizationTask
-from .runs import choose_device
 
 
 def write_probabilities(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> None:
@@ -58,8 +58,8 @@ def write_probabilities(checkpoint: Path, data: Optional[Path], args: argparse.N
         path = (args.out or checkpoint.parent.parent) / make_label_file_name("probabilities", model.unit, split)
         limit = task.truncate_source
         header = {"made_by": "etads-select", "documents": len(rows), "truncate_source": limit}
-        pairs = PreparedPairs(task.dataset(split))
-        subwords = task.subwords
+        pairs = PreparedPairs(task, split)
+        subwords = pairs.subwords
         documents = map(pairs.read_document, range(len(pairs)))
         lines = (
             (compute_source_hash(d), _format_probability_line(row, d, model.unit, subwords, limit))

@@ -15,8 +15,8 @@ from tqdm import tqdm
 
 from ..data.shortlist_file import read_shortlist, write_shortlist
 from ..platform.errors import InputError
+from ..training.task import SummarizationTask
 from ..vocabulary.dictionary import count_known_words
-from .labels import create_summarisation_task
 
 MOST_COUNTS = 2**27
 """Maximum number of word pairs to count in one pass. Their counts, 32-bit integers, require half a gibibyte."""
@@ -193,7 +193,7 @@ def make_shortlist(folder: Path, path: Path, limits: ShortlistLimits) -> List[st
         InputError: the training data does not contain summaries.
         FileNotFoundError: the folder does not contain training data.
     """
-    task = create_summarisation_task(folder)
+    task = SummarizationTask.of_folder(folder)
     task.truncate_source, task.truncate_target = limits.truncate_source, limits.truncate_target
     task.load_dataset("train")
     if task.dataset("train").tgt is None:

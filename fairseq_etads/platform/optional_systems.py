@@ -16,7 +16,7 @@ BROUGHT: Dict[str, List[str]] = {
         "fairseq_etads.jobs.nli_training",
     ],
     "rewards": ["--criterion summarization_rl", "--criterion summarization_raml"],
-    "rewriting": ["--arch pointer_extractor", "--criterion extractor_rl", "fairseq_etads.jobs.rewrite"],
+    "rewriting": ["--arch pointer_extractor", "--criterion extractor_rl"],
 }
 """Mapping from the folder name of each system to the options and modules that require the system."""
 

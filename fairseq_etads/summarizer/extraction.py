@@ -71,7 +71,7 @@ class SentencePicker:
         assert self.picking is not None, "the summariser has rejected raw texts"
         sentences, tokens = self._split_sentences(line)
         probabilities = self._predict_probabilities(tokens)
-        places = self.picking.pick(sentences, probabilities)
+        picked = {pick.number: pick for pick in self.picking.pick(sentences, probabilities)}
         words = [sentence.split() for sentence in sentences]
         spans = align_tokens(text, [word for sentence in words for word in sentence])
         found: List[PickedSentence] = []
@@ -80,13 +80,13 @@ class SentencePicker:
         for number, sentence in enumerate(words):
             known = [span for span in spans[first : first + len(sentence)] if span is not None]
             start, end = (known[0][0], known[-1][1]) if known else (None, None)
-            if number in places:
+            if number in picked:
                 found.append(PickedSentence(sentences[number], start, end, number, probabilities[number]))
             if self.content is not None:
                 own = self._split_words(sentences[number], tokens[number])
                 every.append(DocumentSentence(sentences[number], own, probabilities[number], start, end))
             first += len(sentence)
-        levels = tuple(self.picking.find_probability_level(sentence.probability) for sentence in found)
+        levels = tuple(pick.level for pick in picked.values())
         return SelectedSentences(Selection(tuple(found), len(sentences), len(text.split())), levels, tuple(every))
 
     def _split_words(self, sentence: str, tokens: List[str]) -> List[str]:

@@ -1,5 +1,6 @@
 """Read the documents in a split of a run's prepared data, so that they can be summarised like raw documents."""
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -7,7 +8,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 from fairseq import utils
 from torch import Tensor
 
-from ..data.labels.label_files import NOTHING, UNITS, SelectionFile, make_label_file_name
+from ..data.labels.label_files import UNITS, SelectionFile, make_label_file_name
 from ..data.labels.word_text import WordText
 from ..data.prepared_pairs import PreparedPairs, convert_ids_to_tokens
 from ..data.selection import TokenValues, add_token_values_to_batch
@@ -81,7 +82,7 @@ class PreparedSplit(Sequence[PreparedDocument]):
             raise InputError(str(error)) from None
         self.pairs = task.dataset(name)
         self._extractor, self._extractor_run = extractor, extractor_run
-        self._sentences: Optional[Tuple[PreparedPairs, SelectionFile, str]] = None
+        self._sentences: Optional[Tuple[PreparedPairs, SelectionFile]] = None
         self._selections: Dict[WordSelection, TokenValues] = {}
 
     def __len__(self) -> int:
@@ -127,19 +128,19 @@ class PreparedSplit(Sequence[PreparedDocument]):
 
         The sentences come from the data on which the extractor was trained.
         """
-        pairs, file, subwords = self._get_sentences()
+        pairs, file = self._get_sentences()
         assert self._extractor is not None
         tokens = pairs.read_document(number)
-        fields = file.read_and_check_row(number, tokens)
-        found: List[DocumentSentence] = []
-        for place, words in enumerate(WordText.from_tokens(tokens, subwords, None).split_sentences()):
-            # Sentences that the extractor did not read have no probability.
-            field = fields[place] if place < len(fields) else NOTHING
-            text = self._extractor.loaded.tokenizer.decode(" ".join(words))
-            found.append(DocumentSentence(text, words, 0.0 if field == NOTHING else float(field), None, None))
-        return tuple(found)
+        sentences = WordText.from_tokens(tokens, pairs.subwords).split_sentences()
+        decode = self._extractor.loaded.tokenizer.decode
+        # Sentences that the extractor did not read have no probability.
+        probabilities = itertools.chain(file.read_probabilities(number, tokens), itertools.repeat(None))
+        return tuple(
+            DocumentSentence(decode(" ".join(words)), words, value or 0.0, None, None)
+            for words, value in zip(sentences, probabilities)
+        )
 
-    def _get_sentences(self) -> Tuple[PreparedPairs, SelectionFile, str]:
+    def _get_sentences(self) -> Tuple[PreparedPairs, SelectionFile]:
         if self._sentences is None:
             assert self._extractor is not None and self._extractor_run is not None
             task = self._extractor.loaded.task
@@ -147,16 +148,16 @@ class PreparedSplit(Sequence[PreparedDocument]):
             if not path.is_file():
                 raise InputError(f"--choose content: there is no {path}; etads-select makes it")
             try:
-                task.load_dataset(self.name)
+                pairs = PreparedPairs(task, self.name)
             except FileNotFoundError as error:
                 raise InputError(f"--choose content: {error}") from None
-            pairs, file = PreparedPairs(task.dataset(self.name)), SelectionFile(path, "--content")
+            file = SelectionFile(path, "--content")
             if not len(pairs) == len(file) == len(self):
                 raise InputError(
                     f"--choose content: {path} covers {len(file):,} documents, and the data of its extractor "
                     f"{len(pairs):,}, but the split {self.name} has {len(self):,}"
                 )
-            self._sentences = pairs, file, task.subwords
+            self._sentences = pairs, file
         return self._sentences
 
 

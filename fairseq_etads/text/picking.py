@@ -8,7 +8,7 @@ import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, List, Optional, Sequence, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..platform.errors import InputError
 
@@ -33,6 +33,20 @@ This limit does not apply if all sentences in the document are shorter.
 _MOST_WORDS = 1_000_000
 
 
+class Pick(NamedTuple):
+    """A selected sentence.
+
+    Attributes:
+        number: index of the sentence in the document.
+        probability: predicted probability of the sentence, or 0 if the extractor did not read it.
+        level: probability level of the sentence. The lowest level is "1".
+    """
+
+    number: int
+    probability: float
+    level: str
+
+
 @dataclass(frozen=True)
 class SentencePickingSettings:
     """Settings for selecting sentences, and the bounds of the probability levels for the factor :data:`FACTOR`.
@@ -45,12 +59,17 @@ class SentencePickingSettings:
     words: int
     edges: Tuple[float, ...]
 
-    def pick(self, sentences: Sequence[str], probabilities: Sequence[Optional[float]]) -> List[int]:
-        """Select sentences with :func:`pick_sentences`, and return their indices in the order of the document."""
-        return pick_sentences([len(sentence.split()) for sentence in sentences], probabilities, self.words)
+    def pick(self, sentences: Sequence[str], probabilities: Sequence[Optional[float]]) -> List[Pick]:
+        """Select sentences of a document with :func:`pick_sentences`, in the order of the document.
+
+        Sentences beyond the last probability have none, because the extractor did not read them.
+        """
+        known = [*probabilities, *[None] * len(sentences)][: len(sentences)]
+        places = pick_sentences([len(sentence.split()) for sentence in sentences], known, self.words)
+        return [Pick(place, known[place] or 0.0, self.find_probability_level(known[place] or 0.0)) for place in places]
 
     def find_probability_level(self, probability: float) -> str:
-        """Return the probability level of a sentence with the given probability. The lowest level is "1"."""
+        """Return the probability level of a sentence with the given probability."""
         return str(1 + bisect.bisect_right(self.edges, probability))
 
     def to_json(self) -> str:

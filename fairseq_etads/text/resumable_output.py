@@ -74,6 +74,7 @@ class ResumableWriter:
         path: path of the result file OUT.
         settings: all settings that affect the result lines, apart from the documents.
         restarts: whether to start again if the previous run used different settings.
+        option: name of the option that specifies the file, for error messages.
 
     Attributes:
         progress: progress of the run, which includes the lines of an interrupted run.
@@ -84,15 +85,15 @@ class ResumableWriter:
         InputError: OUT.partial was created with other settings, or another process is writing to it.
     """
 
-    def __init__(self, path: Path, settings: Dict[str, Any], restarts: bool = False):
-        self.path, self._restarts = path, restarts
+    def __init__(self, path: Path, settings: Dict[str, Any], restarts: bool = False, option: str = "--output"):
+        self.path, self._restarts, self._option = path, restarts, option
         self.partial, self.journal = (path.with_name(path.name + end) for end in (".partial", ".resume"))
         self._digest = hashlib.sha256()
         self._output_sha256: Optional[str] = None
         self._log: Optional[BinaryIO] = None
         self._file: Optional[BinaryIO] = None
         self._lock = contextlib.ExitStack()
-        self._lock.enter_context(lock_output(path))
+        self._lock.enter_context(lock_output(path, option))
         try:
             self._open_files(settings)
         except BaseException:
@@ -154,8 +155,8 @@ class ResumableWriter:
         return begun
 
     def _make_resume_error_message(self, how: str) -> str:
-        advice = f"choose another --output, or delete it and {self.journal.name} to start again"
-        return f"--output {self.path}: {self.partial.name} next to it {how}; {advice}"
+        advice = f"choose another {self._option}, or delete it and {self.journal.name} to start again"
+        return f"{self._option} {self.path}: {self.partial.name} next to it {how}; {advice}"
 
     def skip_processed(self, documents: Iterator[InputDocument]) -> Iterator[InputDocument]:
         """Return the documents that have not been processed yet.

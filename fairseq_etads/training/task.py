@@ -240,6 +240,13 @@ class SummarizationTask(FairseqTask):
         return task
 
     @classmethod
+    def of_folder(cls, folder: Path) -> "SummarizationTask":
+        """Create the task for reading a folder of binarised data without a model."""
+        cfg = SummarizationConfig(data=str(folder))
+        cfg.dataset_impl, cfg.train_subset, cfg.required_seq_len_multiple, cfg.batch_size = None, "train", 1, None
+        return cls.setup_task(cfg)
+
+    @classmethod
     def load_dictionary(cls, filename: str) -> SummarizationDictionary:
         """Load a dictionary from ``dict.*.txt``.
 

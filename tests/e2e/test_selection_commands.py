@@ -10,8 +10,8 @@ from helpers import run_command
 from toy import PLUGIN, PREPROCESS, SMALL_MODEL, WORDS, summaries
 
 import fairseq_etads  # noqa: F401  # so that checkpoints load
-from fairseq_etads.jobs.labels import create_summarisation_task
 from fairseq_etads.systems.rewards.trained_rewards import TaggerSaliency
+from fairseq_etads.training.task import SummarizationTask
 
 TRAIN = [
     *(
@@ -109,7 +109,7 @@ def test_a_reward_weighs_words_by_the_tagger(work, selectors):
     if not path.is_file():  # another test also makes it
         run_command(["etads-select", "word_tagger", "--checkpoint", "last", "--subset", "test"], cwd=work)
     saliency = TaggerSaliency(
-        str(work / "word_tagger/checkpoints/checkpoint_last.pt"), create_summarisation_task(work / "bin")
+        str(work / "word_tagger/checkpoints/checkpoint_last.pt"), SummarizationTask.of_folder(work / "bin")
     )
     _, *lines = path.read_text().splitlines()
     documents = [line.split() for line in (work / "test.source").read_text().splitlines()]

@@ -5,8 +5,8 @@ import torch
 from helpers import run_command
 
 import fairseq_etads  # noqa: F401  # so that checkpoints load
-from fairseq_etads.jobs.labels import create_summarisation_task
 from fairseq_etads.systems.rewards.trained_rewards import TaggerSaliency
+from fairseq_etads.training.task import SummarizationTask
 
 SMALL = ["--encoder-embed-dim", "16", "--encoder-hidden-size", "16", "--optimizer", "adam", "--lr", "0.02"]
 SMALL += ["--clip-norm", "2", "--batch-size", "4", "--max-update", "40", "--num-workers", "0", "--cpu", "--seed", "1"]
@@ -28,7 +28,7 @@ def test_a_tagger_learns_the_answers(tmp_path):
     command += ["--arch", "word_tagger", "--criterion", "selection_nll", "--labels", "squad/prepared/bin", *SMALL]
     run_command([*command, "--save-dir", "runs/saliency"], cwd=tmp_path)
     tagger = TaggerSaliency(
-        str(tmp_path / "runs/saliency/checkpoint_best.pt"), create_summarisation_task(tmp_path / "prepared/bin")
+        str(tmp_path / "runs/saliency/checkpoint_best.pt"), SummarizationTask.of_folder(tmp_path / "prepared/bin")
     )
     words = ["it", "weighs", "2", "tons"]
     (weights,) = tagger([words])

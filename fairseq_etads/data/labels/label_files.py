@@ -63,14 +63,18 @@ def write_label_rows(path: Path, header: Dict[str, Any], rows: Iterable[Tuple[st
 class SelectionFile:
     """File with labels or probabilities. Its lines are read on demand.
 
+    Args:
+        option: name of the option that specifies the file, for error messages.
+        documents: number of documents that the file must cover, or None for any number.
+
     Attributes:
         header: the JSON object in the first line, as a dictionary.
 
     Raises:
-        InputError: the label or probability file is missing, damaged or incomplete.
+        InputError: the label or probability file is missing, damaged or incomplete, or covers other documents.
     """
 
-    def __init__(self, path: Path, option: str):
+    def __init__(self, path: Path, option: str, documents: Optional[int] = None):
         self.path = path
         self._map: Optional[mmap.mmap] = None
         try:
@@ -93,6 +97,8 @@ class SelectionFile:
                 f"{self.header['documents']:,}; create it again"
             )
         self._starts = np.array(starts)
+        if documents is not None and len(self) != documents:
+            raise InputError(f"{option}: {path} covers {len(self):,} documents, but DATA has {documents:,}")
 
     def __len__(self) -> int:
         return len(self._starts) - 1
@@ -129,6 +135,18 @@ class SelectionFile:
                 f"or text of documents differs; create the file again with {_name_creating_command(self.path.name)}"
             )
         return fields
+
+    def read_probabilities(self, number: int, tokens: Optional[Sequence[str]] = None) -> List[Optional[float]]:
+        """Return the probabilities of a document's words or sentences, with None for those that have none.
+
+        Raises:
+            InputError: the file was created for other documents than ``tokens``, or a field is not a number.
+        """
+        fields = self.read_row(number)[1] if tokens is None else self.read_and_check_row(number, tokens)
+        try:
+            return [None if field == NOTHING else float(field) for field in fields]
+        except ValueError as error:
+            raise InputError(f"{self.path}, line {number + 2}: {error}") from None
 
 
 def _name_creating_command(name: str) -> str:

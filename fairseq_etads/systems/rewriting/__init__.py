@@ -4,7 +4,7 @@
 ``criterion``, ``returns``      ``--criterion extractor_rl``: trains the extractor with rewards for rewritten sentences
 ``abstractor``                  the model that rewrites each selected sentence
 
-Job: ``jobs/rewrite.py``. Command: ``commands/rewrite.py`` (``etads-rewrite``).
+Command: ``commands/rewrite.py`` (``etads-rewrite``).
 Recipes: ``scripts/reproduce/rewrite_cnndm.sh``, ``sumpubmed_rewrite.sh``. Page: ``docs/rewrite.md``.
 Tests: ``tests/unit/systems/rewriting``, ``tests/e2e/test_rewriting_commands.py``.
 The architecture ``sentence_rewriter`` is a preset of the core's recurrent family.

@@ -66,7 +66,7 @@ def test_likely_sentences_are_picked_as_they_are_written(made, tmp_path, capsys)
                 sentences = [f"{part}." for part in line.rstrip(".").split(".  ")]
             values = [float(value) for value in row.split("\t")[1].split()]
             assert len(values) == len(sentences)
-            places = picking.pick(sentences, values)
+            places = [pick.number for pick in picking.pick(sentences, values)]
             assert 0 < len(places) < len(sentences)
             assert short.split(" <q> ") == [sentences[place] for place in places], "in their case, with their commas"
             assert of_line.split() == [picking.find_probability_level(values[place]) for place in places]

@@ -22,6 +22,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder.config import SHORTLIST, read_config
 from fairseq_etads.summarizer.folder.loading import load_folder
 from fairseq_etads.text.checksums import NAME, Checksums
+from fairseq_etads.training.task import SummarizationTask
 from fairseq_etads.vocabulary.dictionary import compute_fingerprint, limit_known_words
 
 WORDS = [f"w{number}" for number in range(30)]
@@ -38,7 +39,7 @@ def random_pairs(seed, count=40):
 
 
 def read(path, folder):
-    task = shortlist_learning.create_summarisation_task(folder)
+    task = SummarizationTask.of_folder(folder)
     return read_shortlist(path, task.source_dictionary, task.target_dictionary), task
 
 
@@ -220,7 +221,7 @@ def test_the_list_of_checksums_has_it_if_there_is_one(tmp_path):
         assert main([str(folder), "--frequent", "2"]) == 0
         assert set(Checksums(folder).listed) == {"dict.source.txt", SHORTLIST}
         read(folder / SHORTLIST, folder)
-    task = shortlist_learning.create_summarisation_task(folder)
+    task = SummarizationTask.of_folder(folder)
     content = bytearray((folder / SHORTLIST).read_bytes())
     content[-1] ^= 1
     (folder / SHORTLIST).write_bytes(bytes(content))
@@ -234,7 +235,7 @@ def exported(tmp_path_factory):
     logging.getLogger("fairseq_etads.training.task").setLevel(logging.WARNING)
     path = tmp_path_factory.mktemp("exported")
     make_run(path / "run", pointer="soft")
-    task = shortlist_learning.create_summarisation_task(path / "run" / "prepared" / "bin")
+    task = SummarizationTask.of_folder(path / "run" / "prepared" / "bin")
     words, file = task.source_dictionary, path / "list.safetensors"
     write_shortlist(file, np.array([10], dtype=np.int32), np.full((44, 1), 11, dtype=np.int32), words, words, {})
     options = ["--shortlist", str(file), "--beam", "3", "--max-len", "9"]

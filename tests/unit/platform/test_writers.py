@@ -9,7 +9,6 @@ OWN_WRITERS = {
     "fairseq_etads/fairseq_fixes/compat.py": "fairseq's checkpoints, which fairseq writes",
     "fairseq_etads/jobs/tuning/trial_store.py": "adds each trial to a locked file",
     "fairseq_etads/text/resumable_output.py": "adds each document to a locked file that a later run continues",
-    "fairseq_etads/jobs/rewrite.py": "adds each document to a locked file that a later run continues",
     "fairseq_etads/summarizer/folder/decoding_defaults.py": "replaces three files of a model folder in a safe order",
     "fairseq_etads/summarizer/folder/export.py": "fills a folder that writing_folder() made",
     "fairseq_etads/evaluation/perl_rouge.py": "files in a temporary folder, for ROUGE-1.5.5.pl",

@@ -18,14 +18,14 @@ from own_tokenizers import KINDS, train_tokenizer
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from fairseq_etads import Summarizer
+from fairseq_etads.commands.run_options import make_detokenizer
 from fairseq_etads.data.preparation import read_inference_preprocessing_options
 from fairseq_etads.jobs.content import StemmedSplit
-from fairseq_etads.jobs.labels import create_summarisation_task
-from fairseq_etads.jobs.runs import make_detokenizer
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.rewards.trained_rewards import TokenEntailmentModel
 from fairseq_etads.text.checksums import compute_sha256
 from fairseq_etads.text.hugging_face import HuggingFaceSubwordEncoder
+from fairseq_etads.training.task import SummarizationTask
 from fairseq_etads.training.validation import ValidationSummarizer
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, compute_fingerprint
 from fairseq_etads.vocabulary.token_kinds import detect_subword_type, detect_word_type
@@ -87,7 +87,7 @@ def as_bert(line):
 def test_a_model_folder_reads_and_writes_text(text, tmp_path, kind):
     main(given_with(text, tmp_path, kind))
     out = tmp_path / "out"
-    options, task = read_inference_preprocessing_options(out), create_summarisation_task(out / "bin")
+    options, task = read_inference_preprocessing_options(out), SummarizationTask.of_folder(out / "bin")
     folder, _ = make_folder(tmp_path, text=options, task=task, pointer="soft")
     summarizer = Summarizer.load(folder, "cpu")
     texts = summarizer._texts
@@ -118,7 +118,7 @@ def test_a_model_folder_reads_and_writes_text(text, tmp_path, kind):
 def test_validation_scores_text(given, tmp_path):
     main(given)
     data = str(tmp_path / "out" / "bin")
-    task = create_summarisation_task(tmp_path / "out" / "bin")
+    task = SummarizationTask.of_folder(tmp_path / "out" / "bin")
     assert detect_subword_type(task.tgt_dict, data) == "huggingface"
     assert detect_word_type(task.tgt_dict, "huggingface") == "raw"
     assert detect_subword_type(task.tgt_dict) == "none"
@@ -134,7 +134,7 @@ def test_validation_scores_text(given, tmp_path):
 def test_commands_that_need_words_refuse_pieces(given, tmp_path, monkeypatch):
     main(given)
     data = tmp_path / "out" / "bin"
-    task = create_summarisation_task(data)
+    task = SummarizationTask.of_folder(data)
     with pytest.raises(InputError, match="consists of pieces of a Hugging Face tokeniser, which are not words"):
         make_detokenizer(task.src_dict, detect_subword_type(task.src_dict, str(data)), data)
     with pytest.raises(InputError, match="RUN: its data consists of pieces of a Hugging Face tokeniser"):
@@ -254,7 +254,7 @@ def test_a_tokeniser_without_a_decoder_joins_with_spaces(tmp_path):
 def test_a_missing_library_is_named(given, text, tmp_path, refused, monkeypatch):
     main(given)
     data = tmp_path / "out"
-    options, task = read_inference_preprocessing_options(data), create_summarisation_task(data / "bin")
+    options, task = read_inference_preprocessing_options(data), SummarizationTask.of_folder(data / "bin")
     folder, _ = make_folder(tmp_path, text=options, task=task)
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     like = [text, tmp_path / "again", "--like", data, "--jobs", "1"]

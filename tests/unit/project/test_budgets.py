@@ -9,19 +9,19 @@ from test_imports import PACKAGE, find_imports, modules, preprocess
 SUFFIXES = (".py", ".sh", ".js", ".css", ".html", ".cpp", ".yaml", ".yml")
 BUDGETS = {
     "fairseq_etads/attention.py fairseq_etads/models fairseq_etads/layers fairseq_etads/kernels": 9_607,
-    "fairseq_etads/data fairseq_etads/vocabulary": 3_426,
-    "fairseq_etads/training": 3_095,
+    "fairseq_etads/data fairseq_etads/vocabulary": 3_458,
+    "fairseq_etads/training": 3_102,
     "fairseq_etads/search": 5_195,
     "fairseq_etads/systems": 3_429,
-    "fairseq_etads/commands fairseq_etads/jobs": 9_766,
+    "fairseq_etads/commands fairseq_etads/jobs": 9_582,
     "fairseq_etads/pipeline": 1_036,
-    "fairseq_etads/summarizer fairseq_etads/demo": 6_084,
-    "fairseq_etads/text": 2_671,
+    "fairseq_etads/summarizer fairseq_etads/demo": 6_085,
+    "fairseq_etads/text": 2_687,
     "fairseq_etads/evaluation": 3_323,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 2_953,
     "preprocess": 5_843,
     "scripts benchmarks": 4_981,
-    "tests": 51_910,
+    "tests": 51_906,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 

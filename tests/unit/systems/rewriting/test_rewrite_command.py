@@ -10,10 +10,10 @@ from selection_data import write_data
 from test_likelihood import write_subset
 from test_pointer_extractor import SIZES, sharpen
 
+from fairseq_etads.commands import rewrite as rewriting
 from fairseq_etads.commands.labels import main as make_labels
 from fairseq_etads.commands.rewrite import main
 from fairseq_etads.evaluation.reranking import RewriteCandidate, choose_least_repetitive_candidates
-from fairseq_etads.jobs import rewrite as rewriting
 from fairseq_etads.systems.rewriting.abstractor import Abstractor
 from fairseq_etads.systems.rewriting.model import PointerExtractor
 
@@ -75,12 +75,6 @@ def test_summaries_are_taken_and_rewritten_sentences(work, capsys):
     assert rewrite(work, "--beam", "1", extractor="ml.pt") == expected(work, "ml.pt", 1, most=5)
     found = rewrite(work, "--beam", "1", "--sentences", "1", extractor="ml.pt")
     assert found == expected(work, "ml.pt", 1, most=1) and not any("<q>" in line for line in found)
-
-
-def test_candidates_have_the_sum_of_log_probabilities_which_reranking_divides(work):
-    args = [str(work / "checkpoints" / "checkpoint_best.pt"), str(work / "prepared" / "bin"), "", torch.device("cpu")]
-    hypothesis = {"tokens": torch.tensor([5, 6, 2]), "positional_scores": -torch.ones(3), "score": torch.tensor(-1.0)}
-    assert rewriting._make_candidate(Abstractor(*args), hypothesis) == RewriteCandidate((5, 6), -3.0)
 
 
 def test_where_nothing_is_taken_the_first_sentences_are_rewritten(work, monkeypatch):

@@ -1,4 +1,4 @@
-"""Functions for commands that process a run or its data.
+"""Options and functions of commands that process a run or its data.
 
 Importing this module does not import torch or fairseq.
 """
@@ -6,12 +6,13 @@ Importing this module does not import torch or fairseq.
 import argparse
 import logging
 from pathlib import Path
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, List, Optional, Tuple
 
 from ..data.run_record import find_prepared_folder
 from ..evaluation.likelihood_file import CHECKPOINTS
 from ..platform.console import add_device_option, add_max_tokens_option
 from ..platform.errors import InputError
+from ..text.json_files import SPLITS
 from ..text.subwords import OPAQUE
 
 
@@ -60,21 +61,32 @@ def add_run_options(add: Callable[..., Any]) -> None:
     add_device_option(add)
 
 
+def get_binarised_folder(data: Path) -> Path:
+    """Return the folder that contains the binarised data: ``data/bin``, or ``data`` itself.
+
+    Raises InputError if the folder does not exist.
+    """
+    folder = data / "bin" if (data / "bin").is_dir() else data
+    if not folder.is_dir():
+        raise InputError(f"DATA {data}: no such folder; create it with etads-prepare")
+    return folder
+
+
+def list_splits(folder: Path) -> List[str]:
+    """Return the splits (train, valid and test) that a folder of binarised data contains.
+
+    Raises InputError if the folder contains none of these splits.
+    """
+    found = [split for split in SPLITS if any(folder.glob(f"{split}.*.idx"))]
+    if not found:
+        raise InputError(f"DATA {folder}: it has no split train, valid or test; name its splits with --subset")
+    return found
+
+
 def silence_info_logs() -> None:
     """Suppress all log messages of fairseq and of this project that are less severe than warnings."""
     for name in ("fairseq", "fairseq_etads"):
         logging.getLogger(name).setLevel(logging.WARNING)
-
-
-def choose_device(name: Optional[str]) -> Any:
-    """Return the torch device that ``--device`` specifies. The default is the GPU, if one is available.
-
-    Raises:
-        InputError: the specified device does not exist.
-    """
-    from ..summarizer.summarizer import choose_device as checked  # imported here, because it imports torch
-
-    return checked(name)
 
 
 def make_detokenizer(dictionary: Any, subwords: str, folder: Path) -> Any:
