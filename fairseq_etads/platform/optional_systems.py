@@ -7,7 +7,7 @@ import importlib.util
 from typing import Dict, List, Optional
 
 BROUGHT: Dict[str, List[str]] = {
-    "abs": ["--arch abs", "--extractive-weights", "fairseq_etads.jobs.tuning.extractive_weights"],
+    "abs": ["--arch abs", "--extractive-weights", "fairseq_etads.tuning.extractive_weights"],
     "convs2s": ["--arch convs2s", "--arch convs2s_gigaword", "--arch convs2s_cnndm"],
     "entailment": [
         "--auxiliary-task entailment",

@@ -3,7 +3,7 @@
 ``options`` and ``model``  ``--arch abs``, a neural language model with attention
 ``features``               ``--extractive-weights``, search features that favour words from the document
 
-Job: ``jobs/tuning/extractive_weights.py`` (``etads-tune --mert``). Command: ``commands/tune.py``.
+Job: ``tuning/extractive_weights.py`` (``etads-tune --mert``). Command: ``commands/tune.py``.
 Recipe: ``scripts/reproduce/abs_gigaword.sh``. Page: ``docs/abs.md``.
 Tests: ``tests/unit/systems/abs``, ``tests/e2e/abs_checks.py``.
 """

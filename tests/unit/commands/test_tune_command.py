@@ -9,21 +9,23 @@ import shutil
 import sys
 from types import SimpleNamespace
 
+import optuna
 import pytest
 import torch
 from documented import ROOT
 from folders import DECODING, make_folder
+from optuna.storages.journal import JournalFileBackend
 
 from fairseq_etads import Summarizer
 from fairseq_etads.commands.tune import main
-from fairseq_etads.jobs.tuning import extractive_weights
-from fairseq_etads.jobs.tuning.extractive_weights import TuningRound
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.encoded_documents import EncodedDocuments
 from fairseq_etads.summarizer.folder import decoding_defaults
 from fairseq_etads.summarizer.folder.config import read_config
 from fairseq_etads.summarizer.folder.decoding_defaults import set_decoding_defaults
 from fairseq_etads.text.checksums import Checksums
+from fairseq_etads.tuning import extractive_weights
+from fairseq_etads.tuning.extractive_weights import TuningRound
 
 DOCUMENTS = [" ".join(f"w{(5 * number + step) % 40}" for step in range(9)) for number in range(8)]
 SHORT = {**DECODING, "max_len": 3}
@@ -76,7 +78,7 @@ def test_lines_json_lines_and_csv_give_the_same_tables(place, capsys):
         status, out, err = run(capsys, *inputs, out=name, search=search)
         assert status == 0, err
         files = {path.name for path in (place / name).iterdir()}
-        assert files == {"trials.jsonl", "trials.csv", "tuning.json", "tuning.png"}
+        assert files == {"study.journal", "trials.csv", "tuning.json", "tuning.png", "history.png"}
         assert (place / name / "trials.csv").read_text() == (place / "a" / "trials.csv").read_text()
     rows = list(csv.DictReader((place / "a" / "trials.csv").read_text().splitlines()))
     assert [row["trial"] for row in rows] == ["0", "1", "2"]
@@ -100,8 +102,10 @@ def test_the_best_is_written_and_said_on_the_card(place, capsys):
     assert best["decoding"]["max_len"] >= 6 and best["trial"] > 0 and best["against_defaults"]["difference"] > 5
     assert read_config(place / "model").decoding == best["decoding"]
     by_default = [s.text for s in Summarizer.load(place / "model", "cpu").summarize(DOCUMENTS)]
-    stored = [json.loads(line) for line in (place / "model-tuning" / "trials.jsonl").read_text().splitlines()[1:]]
-    assert by_default == stored[best["trial"]]["summaries"]
+    journal = JournalFileBackend(str(place / "model-tuning" / "study.journal"))
+    study = optuna.load_study(study_name=None, storage=optuna.storages.JournalStorage(journal))
+    results = [trial.user_attrs["result"] for trial in study.trials if trial.state.name == "COMPLETE"]
+    assert by_default == results[best["trial"]]["summaries"] and study.best_value == best["score"]
     card = (place / "model" / "README.md").read_text()
     assert card.startswith("---\nlicense: mit") and card.endswith("## Limits\n\nMany.\n")
     assert f"--max-len {best['decoding']['max_len']}" in card and card.count("## Defaults of decoding") == 1
@@ -151,7 +155,7 @@ def test_what_cannot_be_used_is_refused(place, capsys, arguments, message):
     (place / "empty.txt").touch()
     status, _, err = run(capsys, *arguments.split())
     assert status == 2 and err.startswith(f"etads-tune: {message}")
-    assert not list(place.glob("*/trials.jsonl")) or not next(place.glob("*/trials.jsonl")).read_bytes()
+    assert not list(place.glob("*/trials.csv"))
 
 
 def test_damage_is_said_before_the_first_trial(place, capsys, monkeypatch):
@@ -317,4 +321,4 @@ def test_the_example_in_python_runs(place, capsys):
         (place / name).rename(place / f"valid.{side}")
     exec(compile(block, "docs/tuning.md", "exec"), {})
     decoding, best, first = re.fullmatch(r"(\{.*\}) (\S+) (\S+)\n", capsys.readouterr().out).groups()
-    assert "lenpen" in decoding and float(best) >= float(first) and (place / "out" / "trials.jsonl").is_file()
+    assert "lenpen" in decoding and float(best) >= float(first) and (place / "out" / "study.journal").is_file()

@@ -13,7 +13,7 @@ BUDGETS = {
     "fairseq_etads/training": 3_102,
     "fairseq_etads/search": 5_195,
     "fairseq_etads/systems": 3_429,
-    "fairseq_etads/commands fairseq_etads/jobs": 9_582,
+    "fairseq_etads/commands fairseq_etads/jobs fairseq_etads/tuning": 9_269,
     "fairseq_etads/pipeline": 1_036,
     "fairseq_etads/summarizer fairseq_etads/demo": 6_085,
     "fairseq_etads/text": 2_687,
@@ -21,7 +21,7 @@ BUDGETS = {
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 2_953,
     "preprocess": 5_843,
     "scripts benchmarks": 4_981,
-    "tests": 51_906,
+    "tests": 51_857,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 

@@ -15,11 +15,11 @@ from test_long_documents import LONG
 
 from fairseq_etads import Summarizer
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.jobs.tuning.tune import tune
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.content.model import FILE, ContentModel
 from fairseq_etads.search.content.reranking import CONSENSUS_WEIGHT, ContentTerm, Reranker, split_sentences
 from fairseq_etads.search.content.sentence_choosing import ExpectedNgrams
+from fairseq_etads.tuning.tune import tune
 
 DOCUMENTS = [[5, 6, 7, 8, 9, 10, 11], [9, 12, 9], [8, 4, 13, 14, 5, 6]]
 OPTIONS = {"beam_size": 6, "max_len_b": 6, "min_len": 2}

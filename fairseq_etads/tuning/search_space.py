@@ -5,10 +5,10 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from ...platform.errors import InputError
-from ...search import call_options
-from ...search.call_options import OPTIONS, get_value
-from ...search.options import DECLARED, LARGEST, format_option_name
+from ..platform.errors import InputError
+from ..search import call_options
+from ..search.call_options import OPTIONS, get_value
+from ..search.options import DECLARED, LARGEST, format_option_name
 
 SEARCHED = ("lenpen", "coverage_penalty", "no_repeat_ngram_size", "min_len", "max_len")
 """Decoding options that are searched by default."""

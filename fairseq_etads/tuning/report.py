@@ -1,18 +1,20 @@
-"""Report the trials of a search as tables, and state whether the best trial is better than the defaults."""
+"""Report the trials of a search as tables and plots, and state whether the best trial is better than the defaults."""
 
 import csv
 import datetime
 import json
+import warnings
 from pathlib import Path
 from typing import Any, Dict, List
 
 import numpy as np
 from tabulate import tabulate
 
-from ...evaluation.rouge import METRICS as ROUGE_METRICS
-from ...platform.outputs import open_output, write_text
-from ...summarizer.folder.model_card import format_command_line_options
-from .choices import METRIC_NAMES
+from ..evaluation.plots import make_plots_reproducible, save_figure
+from ..evaluation.rouge import METRICS as ROUGE_METRICS
+from ..platform.outputs import open_output, write_text
+from ..summarizer.folder.model_card import format_command_line_options
+from . import METRIC_NAMES
 from .tune import Trial, Tuning
 
 LEVEL = 0.05
@@ -41,24 +43,17 @@ def make_trial_rows(tuning: Tuning) -> List[Dict[str, Any]]:
 
 def format_markdown_table(tuning: Tuning) -> str:
     """Format the table for a terminal, with the index of the best trial in bold."""
-    best, names = tuning.best.number, [parameter.name for parameter in tuning.space]
     shown: List[List[Any]] = []
     for trial in tuning.trials:
-        number = f"**{trial.number}**" if trial.number == best else str(trial.number)
+        number = f"**{trial.number}**" if trial is tuning.best else str(trial.number)
         settings = [f"{value:g}" if isinstance(value, float) else str(value) for value in trial.settings.values()]
         figures = [trial.figures[name] for name in FIGURES]
         shown.append([number, *settings, *_compute_rouge_f1(trial).values(), *figures])
-    heads = ["trial", *(name.replace("_", "-") for name in names), "mean", *(f"R-{m[5:]}" for m in ROUGE_METRICS)]
-    texts = [True] * (len(names) + 1)
-    return tabulate(
-        shown,
-        [*heads, *FIGURES.values()],
-        tablefmt="pipe",
-        floatfmt=".2f",
-        missingval="-",
-        disable_numparse=[number for number, _ in enumerate(texts)],
-        colalign=["right"] * (len(heads) + len(FIGURES)),
-    )
+    names = ["trial", *(parameter.name.replace("_", "-") for parameter in tuning.space)]
+    heads = [*names, "mean", *(f"R-{metric[5:]}" for metric in ROUGE_METRICS), *FIGURES.values()]
+    columns = ["right"] * len(heads)
+    texts = [*range(len(names))]
+    return tabulate(shown, heads, "pipe", ".2f", missingval="-", disable_numparse=texts, colalign=columns)
 
 
 def _format_comparison(tuning: Tuning) -> Dict[str, Any]:
@@ -77,10 +72,10 @@ def _format_comparison(tuning: Tuning) -> Dict[str, Any]:
 def format_conclusion(tuning: Tuning) -> str:
     """Return sentences that state whether the best trial is better than the defaults."""
     best, first, metric = tuning.best, tuning.trials[0], METRIC_NAMES[tuning.metric]
+    others = len(tuning.trials) - 1
     low, high = tuning.compute_confidence_interval(best)
     about = f"{best.score(tuning.metric):.2f} [{low:.2f}, {high:.2f}]"
     if best.number == 0:
-        others = len(tuning.trials) - 1
         return f"The folder's defaults (trial 0) are the best by {metric}: {about}. None of {others} others is better."
     compared = _format_comparison(tuning)
     interval = " [{:+.2f}, {:+.2f}]".format(*compared["interval"]) if compared["interval"] else ""
@@ -89,7 +84,6 @@ def format_conclusion(tuning: Tuning) -> str:
         f"{first.score(tuning.metric):.2f}; the difference is {compared['difference']:+.2f}{interval}, "
         f"p = {compared['p_randomisation']:.4f} (paired randomisation).\n"
     )
-    others = len(tuning.trials) - 1
     if compared["significant"]:
         text += f"That is significant even for the best of {others} (p below {compared['level']:.2g})."
     else:
@@ -122,10 +116,14 @@ def remove_markdown(text: str) -> str:
     return "".join(character for character in text if character.isprintable() and character not in "`|<>")[:100]
 
 
-def tuning_to_dict(tuning: Tuning) -> Dict[str, Any]:
-    """Return all results except the summaries as JSON types."""
-    best = tuning.best
-    return {
+def write_tables(tuning: Tuning, out: Path) -> None:
+    """Write trials.csv and tuning.json, which contain all results except the summaries, to a folder."""
+    best, table = tuning.best, make_trial_rows(tuning)
+    with open_output(out / "trials.csv", newline="") as file:
+        writer = csv.DictWriter(file, list(table[0]))
+        writer.writeheader()
+        writer.writerows(table)
+    report = {
         "metric": tuning.metric,
         "seed": tuning.seed,
         "documents": tuning.documents,
@@ -140,17 +138,35 @@ def tuning_to_dict(tuning: Tuning) -> Dict[str, Any]:
             "against_defaults": _format_comparison(tuning) if best.number else None,
         },
         "trials": [
-            {**row, "decoding": trial.decoding, "seconds": trial.seconds}
-            for row, trial in zip(make_trial_rows(tuning), tuning.trials)
+            {**row, "decoding": trial.decoding, "seconds": trial.seconds} for row, trial in zip(table, tuning.trials)
         ],
     }
+    write_text(out / "tuning.json", json.dumps(report, indent=2) + "\n")
 
 
-def write_tables(tuning: Tuning, out: Path) -> None:
-    """Write trials.csv and tuning.json to a folder."""
-    table = make_trial_rows(tuning)
-    with open_output(out / "trials.csv", newline="") as file:
-        writer = csv.DictWriter(file, list(table[0]))
-        writer.writeheader()
-        writer.writerows(table)
-    write_text(out / "tuning.json", json.dumps(tuning_to_dict(tuning), indent=2) + "\n")
+def draw_plots(tuning: Tuning, out: Path) -> None:
+    """Write Optuna's plots to a folder: the metric by trial (history.png), and by parameter value (tuning.png)."""
+    import matplotlib
+    import optuna
+
+    matplotlib.use("Agg")  # Optuna draws with pyplot, which may otherwise need a display
+    # A study in which each parameter has its values in order, and those that only the defaults have.
+    study = optuna.create_study(direction="maximize")
+    spaces: Dict[str, optuna.distributions.BaseDistribution] = {}
+    for parameter in tuning.space:
+        values = dict.fromkeys([*parameter.values, tuning.trials[0].settings[parameter.name]])
+        kind = optuna.distributions.CategoricalDistribution
+        spaces[parameter.name] = kind(sorted(values) if parameter.is_ordered else list(values))
+    for trial in tuning.trials:
+        score = trial.score(tuning.metric)
+        study.add_trial(optuna.create_trial(params=trial.settings, distributions=spaces, value=score))
+    plots = optuna.visualization.matplotlib
+    with warnings.catch_warnings(), make_plots_reproducible(), matplotlib.rc_context({"savefig.bbox": "tight"}):
+        warnings.simplefilter("ignore")  # the plots are experimental
+        for draw, name in ((plots.plot_optimization_history, "history.png"), (plots.plot_slice, "tuning.png")):
+            axes: Any = np.atleast_1d(draw(study, target_name=METRIC_NAMES[tuning.metric]))  # type: ignore[arg-type]
+            if draw is plots.plot_slice:
+                for panel in axes:
+                    panel.tick_params(axis="x", labelrotation=90, labelsize=8)
+            save_figure(axes[0].figure, str(out / name))
+            matplotlib.pyplot.close(axes[0].figure)

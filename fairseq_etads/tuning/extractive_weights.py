@@ -5,39 +5,42 @@ training on these lists then determines the weights for the next round.
 """
 
 import datetime
-import functools
 import hashlib
 import json
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from tabulate import tabulate
 
-from ...evaluation.rouge import METRICS as ROUGE_METRICS
-from ...evaluation.rouge import RougeSettings, score_pairs
-from ...platform.errors import InputError
-from ...platform.outputs import write_text
-from ...summarizer import Summarizer
-from ...summarizer.encoded_documents import STATE_BYTES, EncodedDocuments, Hypothesis
-from ...summarizer.summarizer import MAX_TOKENS
-from ...systems.abs.features import FEATURES, parse_extractive_weights
-from ...version import __version__
-from .choices import MERT_FILE, MERT_METRICS, MERT_REPORT, MERT_ROUNDS, MOST_DOCUMENTS, STARTING_POINTS, check_options
+from ..evaluation.rouge import METRICS as ROUGE_METRICS
+from ..evaluation.rouge import RougeSettings, score_pairs
+from ..platform.errors import InputError
+from ..platform.outputs import lock_output, write_text
+from ..summarizer import Summarizer
+from ..summarizer.encoded_documents import STATE_BYTES, EncodedDocuments, Hypothesis
+from ..summarizer.summarizer import MAX_TOKENS
+from ..systems.abs.features import FEATURES, parse_extractive_weights
+from ..text.resumable_output import find_differing_settings, format_json_line, parse_json_lines
+from ..version import __version__
+from . import MERT_METRICS, MERT_ROUNDS, MOST_DOCUMENTS, NBEST, STARTING_POINTS, TuningListener, check_options
 from .mert import NBestList, find_best_weights
 from .report import remove_markdown
-from .trial_store import VERSION, TrialStore
-from .tune import TuningListener, choose_pairs, compute_model_fingerprint
+from .tune import choose_pairs, compute_model_fingerprint
 
 OPTION = "extractive_weights"
 """Name of the decoding option that is tuned."""
-NBEST = 100
+MERT_FILE, MERT_REPORT = "mert.jsonl", "mert.json"
 BYTES = 75
 _RECALL = "-recall75"
 _DIGITS = 4
 _FIRST = "set of first weights"
+_VERSION = "version of fairseq-etads"
+"""Name of a setting that is recorded, but may change between calls."""
+_FORMAT = {"format": "fairseq-etads trials", "version": 1}
 
 
 class TuningRound(NamedTuple):
@@ -188,77 +191,72 @@ def tune_weights(
     )
     pairs = choose_pairs(documents, references, most_documents, seed, listener)
     decoding = {**summarizer.config.decoding, "beam": nbest}
-    first = _choose_first_weights(decoding.pop("extractive_weights", ""), out / MERT_FILE)
+    present = decoding.pop(OPTION, "")
     encoded = EncodedDocuments(summarizer, [document for document, _ in pairs], max_tokens, state_bytes)
-    encoded.check_decoding_options(**decoding, extractive_weights=format_weights(first))
-    out.mkdir(parents=True, exist_ok=True)
+    encoded.check_decoding_options(**decoding, extractive_weights=present or "1,0,0,0,0")
     scorer = _CachedScorer(metric)
-    settings = {
+    settings: Dict[str, Any] = {
         "model": compute_model_fingerprint(summarizer.folder, summarizer.config),
         "choice of documents and references": hashlib.sha256(json.dumps(pairs).encode()).hexdigest(),
         "set of default options": decoding,
-        _FIRST: first,
+        _FIRST: _normalise_weights(parse_extractive_weights(present) or (1.0, 0.0, 0.0, 0.0, 0.0)),
         "--metric": metric,
         "--seed": seed,
         "--starting-points": points,
         "way of scoring": scorer.settings.signature(1),
-        VERSION: __version__,
+        _VERSION: __version__,
     }
-    make = functools.partial(
-        _decode_and_score_documents,
-        rounds=rounds,
-        encoded=encoded,
-        decoding=decoding,
-        pairs=pairs,
-        scorer=scorer,
-        listener=listener,
-    )
-    with TrialStore(out / MERT_FILE, settings) as store:
-        found = _run_rounds(
-            store, rounds, first, lambda so_far: _optimise_weights(so_far, points, seed), make, listener
-        )
+    path = out / MERT_FILE
+    with lock_output(out, "--out", folder=True):
+        found = _open_rounds(path, settings)
+        if found:
+            listener.on_message(f"{path}: {len(found)} rounds exist already")
+        for number in range(len(found), rounds):
+            weights = _optimise_weights(found, points, seed) if found else settings[_FIRST]
+            if any(weights == before.weights for before in found):
+                listener.on_message(f"round {number} would repeat earlier weights, so tuning ends")
+                break
+            listener.on_trial_start(number, rounds, encoded.documents)
+            found.append(_decode_and_score_documents(number, weights, encoded, decoding, pairs, scorer, listener))
+            _append_record(path, found[-1]._asdict())
+            listener.on_trial_end(found[-1], _find_best_round(found))
     signature = f"ROUGE|{scorer.settings.signature(1)}|n:{len(pairs)}|v:{__version__}"
     return WeightTuningResults(found, metric, len(pairs), nbest, signature)
 
 
-def _run_rounds(
-    store: TrialStore,
-    rounds: int,
-    first: List[float],
-    next_weights: Callable[[Sequence[TuningRound]], List[float]],
-    make: Callable[[int, List[float]], Dict[str, Any]],
-    listener: TuningListener,
-) -> List[TuningRound]:
-    """Run rounds until their total number is ``rounds``, and return all of them.
+def _open_rounds(path: Path, settings: Dict[str, Any]) -> List[TuningRound]:
+    """Return the rounds of earlier calls, or begin their file with the settings if there is none.
 
-    The function stops earlier if the next weights have already been tried.
+    The first weights may also be those of a round, because --write stores them in the model folder.
     """
-    found = [TuningRound(**record) for record in store.trials]
-    if found:
-        listener.on_message(f"{store.path}: {len(found)} rounds exist already")
-    for number in range(len(found), rounds):
-        weights = next_weights(found) if found else first
-        if any(weights == before.weights for before in found):
-            listener.on_message(f"round {number} would repeat earlier weights, so tuning ends")
-            break
-        store.append(make(number, weights))
-        found.append(TuningRound(**store.trials[-1]))
-        listener.on_trial_end(found[-1], _find_best_round(found))
-    return found
+    content = path.read_bytes() if path.exists() else b""
+    whole = content[: content.rfind(b"\n") + 1]
+    records = parse_json_lines(whole)
+    for number, record in enumerate(records):
+        if not isinstance(record, dict) or (number == 0 and {**record, **_FORMAT} != record):
+            raise InputError(f"{path}, line {number + 1}: not a record of a round; delete the file to start again")
+    if not records:
+        _append_record(path, {**_FORMAT, "settings": settings})
+        return []
+    before = records[0]["settings"]
+    settings[_VERSION] = before.get(_VERSION)
+    if settings[_FIRST] in [record["weights"] for record in records[1:]]:
+        settings[_FIRST] = before.get(_FIRST)
+    differ = find_differing_settings(before, json.loads(json.dumps(settings)))
+    if differ:
+        raise InputError(
+            f"{path}: its trials used another {' and '.join(differ)}; name another folder, or delete it to start again"
+        )
+    os.truncate(path, len(whole))  # a killed process may have left half a line
+    return [TuningRound(**record) for record in records[1:]]
 
 
-def _choose_first_weights(present: str, path: Path) -> List[float]:
-    """Return the weights for round 0.
-
-    These are the weights in the model folder or, if --write has overwritten them, the original weights.
-    """
-    try:
-        first = _normalise_weights(parse_extractive_weights(present) or (1.0, 0.0, 0.0, 0.0, 0.0))
-    except ValueError as error:
-        raise InputError(str(error)) from None
-    head, rounds = TrialStore.read_trials_without_lock(path)
-    before = head.get(_FIRST)
-    return before if isinstance(before, list) and first in [found.get("weights") for found in rounds] else first
+def _append_record(path: Path, record: Dict[str, Any]) -> None:
+    """Add a line to a file, so that it is on disk when the function returns."""
+    with open(path, "ab") as file:
+        file.write(format_json_line(record))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _normalise_weights(weights: Sequence[float]) -> List[float]:
@@ -304,20 +302,14 @@ class _CachedScorer:
 def _decode_and_score_documents(
     number: int,
     weights: List[float],
-    *,
-    rounds: int,
     encoded: EncodedDocuments,
     decoding: Dict[str, Any],
     pairs: Sequence[Tuple[str, str]],
     scorer: _CachedScorer,
     listener: TuningListener,
-) -> Dict[str, Any]:
-    """Decode with the given weights, score the hypotheses, and return a record for the store.
-
-    ``rounds`` is the maximum number of rounds.
-    """
+) -> TuningRound:
+    """Decode with the given weights, and score the hypotheses."""
     started = time.monotonic()
-    listener.on_trial_start(number, rounds, encoded.documents)
     option = format_weights(weights)
     found = encoded.search_n_best(listener.on_documents_summarised, **decoding, **{OPTION: option})
     counted = parse_extractive_weights(option)[1:]
@@ -326,11 +318,5 @@ def _decode_and_score_documents(
         texts = [" ".join(hypothesis.text.split()) for hypothesis in hypotheses]
         features = [get_features(hypothesis, counted) for hypothesis in hypotheses]
         lists.append(list(zip(texts, features, scorer(texts, reference))))
-    best = [nbest[0][2] if nbest else 0.0 for nbest in lists]
-    return {
-        "number": number,
-        "weights": weights,
-        "lists": lists,
-        "mean": float(np.mean(best)),
-        "seconds": round(time.monotonic() - started, 3),
-    }
+    mean = float(np.mean([nbest[0][2] if nbest else 0.0 for nbest in lists]))
+    return TuningRound(number, weights, lists, mean, round(time.monotonic() - started, 3))

@@ -1,26 +1,24 @@
-"""Tuning: spaces, proposals, the store of trials, and searches that are interrupted."""
+"""Tuning: spaces, proposals, and searches that are interrupted."""
 
 import itertools
 import json
-import random
 
 import numpy as np
+import optuna
 import pytest
 from folders import DECODING, make_folder
 
 from fairseq_etads import Summarizer
 from fairseq_etads.evaluation import rouge
-from fairseq_etads.jobs.tuning import report
-from fairseq_etads.jobs.tuning.proposals import propose_settings
-from fairseq_etads.jobs.tuning.search_space import (
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.tuning import TuningListener
+from fairseq_etads.tuning.search_space import (
     Parameter,
     make_decoding_options,
     make_search_space,
     parse_values,
 )
-from fairseq_etads.jobs.tuning.trial_store import VERSION, TrialStore
-from fairseq_etads.jobs.tuning.tune import TuningListener, tune
-from fairseq_etads.platform.errors import InputError
+from fairseq_etads.tuning.tune import OLD_FILE, STUDY_FILE, Trial, _propose_settings, tune
 
 DOCUMENTS = [
     " ".join(f"w{(7 * number + step * (number % 3 + 1)) % 40}" for step in range(8 + number)) for number in range(12)
@@ -130,82 +128,36 @@ SPACE = [
 ]
 
 
+def propose(space, first, trials, score, seed=3):
+    """Run a study without a model; returns the settings of all trials in order."""
+    study = optuna.create_study(direction="maximize", sampler=optuna.samplers.TPESampler(seed=seed))
+    found = [Trial(0, first, {}, None, {}, [], 0.0)]
+    study.tell(study.ask(), score(first))
+    while len(found) < trials and (proposal := _propose_settings(study, space, DECODING, found)) is not None:
+        study.tell(proposal[0], score(proposal[1]))
+        found.append(Trial(len(found), proposal[1], {}, None, {}, [], 0.0))
+    return [trial.settings for trial in found]
+
+
 def test_each_setting_is_proposed_once_and_no_impossible_one():
     every = [dict(zip((p.name for p in SPACE), values)) for values in itertools.product(*(p.values for p in SPACE))]
     wanted = [chosen for chosen in every if chosen["min_len"] <= chosen["max_len"]]
-    tried = [({"lenpen": 1.0, "length_penalty_type": "avg", "max_len": 8, "min_len": 1}, 0.0)]
-    while (chosen := propose_settings(SPACE, DECODING, tried, seed=3)) is not None:
-        assert chosen in wanted and len(tried) < len(wanted)
-        tried.append((chosen, float(chosen["min_len"])))
-    assert len(tried) == len(wanted) == 3 * 2 * (2 + 3 + 4)
-
-
-def test_a_proposal_depends_on_the_trials_and_the_seed_alone():
-    def run(seed, trials=14):
-        # These values are not in the space.
-        tried = [({"lenpen": 9.0, "length_penalty_type": "avg", "max_len": 9, "min_len": 1}, 0.0)]
-        for _ in range(trials):
-            random.random(), np.random.rand()  # random draws elsewhere have no influence
-            chosen = propose_settings(SPACE, DECODING, tried, seed)
-            tried.append((chosen, chosen["lenpen"] + chosen["min_len"]))
-        return tried
-
-    assert run(1) == run(1) != run(2)
+    first = {"lenpen": 1.0, "length_penalty_type": "avg", "max_len": 8, "min_len": 1}
+    found = propose(SPACE, first, 100, lambda settings: float(settings["min_len"]))
+    assert len(found) == len(wanted) == 3 * 2 * (2 + 3 + 4)
+    assert all(settings in wanted and found.count(settings) == 1 for settings in found)
 
 
 def test_the_sampler_learns():
     """With random search, the last ten of 35 trials would be about 25 steps away on average."""
     space = [Parameter("lenpen", tuple(n / 20 for n in range(41))), Parameter("max_len", tuple(range(1, 41)))]
-    distances = []
-    for seed in range(3):
-        tried = [({"lenpen": 0.0, "max_len": 40}, -60.0)]
-        for _ in range(35):
-            chosen = propose_settings(space, DECODING, tried, seed)
-            tried.append((chosen, -abs(chosen["lenpen"] - 1.4) * 20 - abs(chosen["max_len"] - 9)))
-        distances += [-score for _, score in tried[-10:]]
-    assert np.mean(distances) < 15
 
+    def distance(settings):
+        return abs(settings["lenpen"] - 1.4) * 20 + abs(settings["max_len"] - 9)
 
-# ---- the store
-
-
-def test_what_a_killed_process_has_written_is_kept(tmp_path):
-    path = tmp_path / "trials.jsonl"
-    with TrialStore(path, {"seed": 1, "range": (1, 2)}) as store:
-        for number in range(3):
-            store.append({"number": number})
-    whole = path.read_bytes()
-    ends = [place + 1 for place, byte in enumerate(whole) if byte == ord("\n")]
-    for size in range(len(whole) + 1):
-        path.write_bytes(whole[:size])
-        with TrialStore(path, {"seed": 1, "range": [1, 2]}) as store:
-            kept = sum(end <= size for end in ends) - 1
-            assert [trial["number"] for trial in store.trials] == list(range(max(kept, 0)))
-            store.append({"number": 9})
-        lines = path.read_text().splitlines()
-        assert [json.loads(line).get("number") for line in lines] == [None, *range(max(kept, 0)), 9]
-
-
-def test_other_settings_other_files_and_other_processes_are_refused(tmp_path):
-    path = tmp_path / "trials.jsonl"
-    with TrialStore(path, {"model": "a", "--seed": 1, VERSION: "0.1"}) as store:
-        store.append({"number": 0})
-        with pytest.raises(InputError, match=r"trials\.jsonl: another process is writing it"):
-            TrialStore(path, {"model": "a", "--seed": 1})
-    # Each new commit of an editable checkout changes the version.
-    with TrialStore(path, {"model": "a", "--seed": 1, VERSION: "0.2"}) as store:
-        assert store.trials == [{"number": 0}]
-    before = path.read_bytes()
-    with pytest.raises(InputError, match=r"trials used another model and --seed; name another folder"):
-        TrialStore(path, {"model": "b", "--seed": 2, VERSION: "0.3"})
-    assert path.read_bytes() == before
-    for damage, line in ((b"{}\n" + before, 1), (before.replace(b'{"number"', b'"number"'), 2)):
-        path.write_bytes(damage)
-        with pytest.raises(InputError, match=rf"trials\.jsonl, line {line}: not a record of a trial"):
-            TrialStore(path, {"model": "a", "--seed": 1})
-        assert path.read_bytes() == damage
-    with pytest.raises(InputError, match="cannot be written"):
-        TrialStore(tmp_path / "no" / "trials.jsonl", {})
+    first = {"lenpen": 0.0, "max_len": 40}
+    found = [propose(space, first, 36, lambda settings: -distance(settings), seed)[-10:] for seed in range(3)]
+    assert np.mean([distance(settings) for settings in itertools.chain(*found)]) < 15
 
 
 # ---- searches
@@ -248,32 +200,35 @@ class Interrupting(TuningListener):
         self._at("end", trial.number)
 
 
-def tables(tuning, out):
-    """Contents of the tables, without times."""
-    report.write_tables(tuning, out)
-    as_json = json.loads((out / "tuning.json").read_text())
-    for trial in as_json["trials"]:
-        assert trial.pop("seconds") >= 0
-    return (out / "trials.csv").read_text(), as_json
+def test_an_interrupted_search_keeps_its_finished_trials(summarizer, references, tmp_path):
+    """Half a line, which a kill while writing leaves, would make Optuna's whole file unreadable."""
 
+    def run(trials=12, listener=None):
+        return tune(summarizer, DOCUMENTS, references, tmp_path, trials=trials, listener=listener)
 
-def test_an_interrupted_search_goes_on_as_if_it_had_not_been(summarizer, references, tmp_path):
-    def run(name, trials=12, listener=None):
-        return tune(summarizer, DOCUMENTS, references, tmp_path / name, trials=trials, listener=listener)
-
-    undisturbed = run("undisturbed")
     began = []
     for event in (("start", 0), ("end", 3), ("documents", 6), ("start", 10)):
         listener = Interrupting(*event)
         with pytest.raises(KeyboardInterrupt):
-            run("disturbed", listener=listener)
+            run(listener=listener)
         began += listener.began
+        with open(tmp_path / STUDY_FILE, "ab") as file:
+            file.write(b'{"op_code": 4, "study')
     rest = Interrupting()
-    again = run("disturbed", listener=rest)
-    assert tables(again, tmp_path / "disturbed") == tables(undisturbed, tmp_path / "undisturbed")
+    found = run(listener=rest).trials
     assert began + rest.began == [0, 0, 1, 2, 3, 4, 5, 6, 6, 7, 8, 9, 10, 10, 11], "no finished trial is made again"
-    longer = run("disturbed", trials=13)
-    assert [t.settings for t in longer.trials[:12]] == [t.settings for t in undisturbed.trials]
+    assert [trial.number for trial in found] == list(range(12)) and found[0].decoding == SHORT
+    assert len({json.dumps(trial.decoding) for trial in found}) == 12
+    longer = run(trials=13).trials
+    assert [trial._replace(scores=0) for trial in longer[:12]] == [trial._replace(scores=0) for trial in found]
+    assert all((one.scores == other.scores).all() for one, other in zip(longer, found))
+
+
+def test_files_that_are_no_study_are_refused(summarizer, references, tmp_path):
+    for name, message in ((OLD_FILE, "has trials of an earlier version"), (STUDY_FILE, "damaged, or not a study")):
+        (tmp_path / name).write_bytes(b'{"format": "fairseq-etads trials", "version": 1, "settings": {}}\n')
+        with pytest.raises(InputError, match=f"{name}.*{message}.*delete the file to start again"):
+            tune(summarizer, DOCUMENTS, references, tmp_path)
 
 
 def test_documents_are_chosen_once_for_all_trials(summarizer, references, tmp_path):
@@ -321,4 +276,4 @@ def test_wrong_numbers_and_values_that_the_model_cannot_have(summarizer, referen
     ):
         with pytest.raises(InputError, match=message):
             tune(summarizer, DOCUMENTS, references, tmp_path, **options)
-    assert not list(tmp_path.glob("*")), "nothing was tried"
+    assert tune(summarizer, DOCUMENTS, references, tmp_path, trials=1).trials, "nothing was recorded"

@@ -1,0 +1,46 @@
+"""Choose decoding options on a validation set: the work behind ``etads-tune``.
+
+This module does not import torch, so that ``etads-tune --help`` starts quickly.
+"""
+
+from typing import Any, Sequence
+
+from ..platform.console import check_positive_options
+from ..platform.errors import InputError
+
+METRICS = ("mean", "rouge1", "rouge2", "rougeL")
+"""Metrics that can be maximised: the F1 score of a ROUGE metric, or the mean of all three F1 scores."""
+METRIC_NAMES = {"mean": "the mean of ROUGE-1, 2 and L", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
+MERT_METRICS = ("rouge1-recall75", "rouge2-recall75", "rougeL-recall75", *METRICS)
+"""Metrics that can be maximised with ``--mert``.
+
+These are the recall of a ROUGE metric in the first 75 bytes (as in DUC-2004), and the F1 scores of whole summaries.
+"""
+MERT_ROUNDS = 10
+STARTING_POINTS = 20
+NBEST = 100
+TRIALS = 20
+MOST_DOCUMENTS = 500
+
+
+def check_options(metric: str, metrics: Sequence[str] = METRICS, **numbers: int) -> None:
+    """Raise InputError if ``metric`` is not in ``metrics``, or if one of the numbers is below 1."""
+    if metric not in metrics:
+        raise InputError(f"--metric {metric}: choose {', '.join(metrics)}")
+    check_positive_options(**numbers)
+
+
+class TuningListener:
+    """Listener that is notified of the progress of a search. The methods of this base class do nothing."""
+
+    def on_message(self, text: str) -> None:
+        """Show a message to the user."""
+
+    def on_trial_start(self, number: int, trials: int, documents: int) -> None:
+        """Called when a trial starts."""
+
+    def on_documents_summarised(self, documents: int) -> None:
+        """Called when ``documents`` more documents have been summarised."""
+
+    def on_trial_end(self, trial: Any, best: Any) -> None:
+        """Called at the end of a trial, or of a round in weight tuning. ``best`` is the best trial or round so far."""
