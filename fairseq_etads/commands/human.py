@@ -15,7 +15,6 @@ from ..evaluation.human import (
     format_csv_sheet,
     format_html_sheet,
     make_blinding_key,
-    make_sheet_identity,
     read_key,
     read_sheet,
 )
@@ -90,21 +89,17 @@ example:
     return parser
 
 
-def _join_sentences(line: str, sentence_mark: str) -> str:
-    """Format a summary as running text without sentence marks.
-
-    The sentences are not placed on separate lines, because raters could then recognise systems that mark sentences.
-    """
-    return " ".join(split_summary_into_sentences(line, sentence_mark, split_sentences=False))
-
-
 def _make_sheets(args: argparse.Namespace) -> None:
     check_option_at_least(0, seed=args.seed)
     files = parse_named_files(args.system)
     lines = read_summaries([args.source, *files.values()])
     for name, summaries in zip(() if args.quiet else files.values(), lines[1:]):
         print_warnings("etads-human", find_leftover_marks_and_symbols(name, summaries))
-    sources, *texts = ([_join_sentences(line, args.sentence_mark) for line in several] for several in lines)
+    # The sentences are not on separate lines, because raters could then recognise systems that mark sentences.
+    mark = args.sentence_mark
+    sources, *texts = (
+        [" ".join(split_summary_into_sentences(line, mark, split_sentences=False)) for line in part] for part in lines
+    )
     key_path = args.key.resolve()
     if args.out.resolve() in (key_path, *key_path.parents):
         raise ValueError(f"--key {args.key}: choose a path outside {args.out}, because annotators receive that folder")
@@ -121,7 +116,7 @@ def _make_sheets(args: argparse.Namespace) -> None:
         key_file.flush()
         with make_output_folder(args.out, "--out") as folder:
             for annotator, sheet in key["sheets"].items():
-                identity = make_sheet_identity(annotator, key)
+                identity = f"{annotator} {key['id']}"  # a sheet names its key
                 # Spreadsheet programs recognise UTF-8 only if the file starts with a byte order mark.
                 table = format_csv_sheet(identity, sheet, sources, outputs)
                 (folder / f"{annotator}.csv").write_bytes(table.encode("utf-8-sig", "replace"))

@@ -5,15 +5,15 @@ is followed by the summaries of all systems, which are labelled with letters. Fo
 are randomly assigned to systems. The assignment is stored in the key file, which annotators do not receive.
 """
 
+import contextlib
 import csv
 import hashlib
 import io
 import json
 from collections import Counter
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -31,11 +31,10 @@ KEY_FORMAT = 1
 _IDENTITY = ("annotator", "item", "label")
 
 
-@dataclass(frozen=True)
-class Rating:
+class Rating(NamedTuple):
     """Ratings that an annotator has assigned to one summary.
 
-    Args:
+    Attributes:
         annotator: name of the annotator.
         item: line number of the document, starting at 1.
         system: name of the system that generated the summary.
@@ -97,11 +96,6 @@ def make_blinding_key(
     }
 
 
-def make_sheet_identity(annotator: str, key: Dict[str, Any]) -> str:
-    """Return a string that identifies a sheet. It consists of the annotator's name and the id of the key."""
-    return f"{annotator} {key['id']}"
-
-
 def escape_formula(text: str) -> str:
     """Insert an apostrophe before text that a spreadsheet program would interpret as a formula.
 
@@ -109,13 +103,6 @@ def escape_formula(text: str) -> str:
     """
     starts = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
     return f"'{text}" if text.lstrip(" ")[:1] in starts else text
-
-
-def _iterate_summaries(sheet: Dict[str, Dict[str, str]]) -> Iterator[Tuple[str, str, str]]:
-    """Yield the document, letter and system of each summary in a sheet, in the order of the sheet."""
-    for item, order in sheet.items():
-        for letter in sorted(order):
-            yield item, letter, order[letter]
 
 
 def format_csv_sheet(
@@ -131,15 +118,13 @@ def format_csv_sheet(
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\r\n")
     writer.writerow([*_IDENTITY, "document", "summary", *CRITERIA])
-    last = None
-    for item, letter, system in _iterate_summaries(sheet):
-        index = int(item) - 1
-        document = documents[index] if item != last else ""  # a document's text appears only in its first row
-        last = item
-        # Before Python 3.11, the csv module cannot read NUL characters.
-        texts = [" ".join(text.replace("\0", " ").split()) for text in (document, outputs[system][index])]
-        texts = [escape_formula(text) for text in texts]
-        writer.writerow([annotator, item, letter, *texts, *("" for _ in CRITERIA)])
+    for item, letters in sheet.items():
+        document = documents[int(item) - 1]
+        for letter, system in sorted(letters.items()):
+            # Before Python 3.11, the csv module cannot read NUL characters.
+            texts = [" ".join(text.replace("\0", " ").split()) for text in (document, outputs[system][int(item) - 1])]
+            writer.writerow([annotator, item, letter, *map(escape_formula, texts), *("" for _ in CRITERIA)])
+            document = ""  # the text appears only in the first row of a document
     return file.getvalue()
 
 
@@ -186,30 +171,23 @@ def format_html_sheet(
     """
     low, high = SCALE
     parts: List[str] = []
-    last = None
-    for item, letter, system in _iterate_summaries(sheet):
-        index = int(item) - 1
-        if item != last:
-            opening = f"<section><h2>Document {item}</h2><blockquote>{escape(documents[index])}</blockquote>"
-            parts.append(("</section>" if parts else "") + opening)
-            last = item
-        parts.append(f'<div class="summary" data-item="{item}" data-label="{letter}"><h3>Summary {letter}</h3>')
-        parts.append(f"<p>{escape(outputs[system][index])}</p>")
-        for criterion in CRITERIA:
-            name = f"{item}-{letter}-{criterion}"
-            inputs = "".join(
-                f'<label><input type="radio" name="{name}" value="{value}"> {value}</label>'
-                for value in range(low, high + 1)
-            )
-            parts.append(f"<fieldset>{criterion}: {inputs}</fieldset>")
-        parts.append("</div>")
-    questions = " ".join(f"<b>{name}</b>: {question}" for name, question in zip(CRITERIA, QUESTIONS))
+    for item, letters in sheet.items():
+        parts.append(f"<section><h2>Document {item}</h2><blockquote>{escape(documents[int(item) - 1])}</blockquote>")
+        for letter, system in sorted(letters.items()):
+            parts.append(f'<div class="summary" data-item="{item}" data-label="{letter}"><h3>Summary {letter}</h3>')
+            parts.append(f"<p>{escape(outputs[system][int(item) - 1])}</p>")
+            for criterion in CRITERIA:
+                button = f'<label><input type="radio" name="{item}-{letter}-{criterion}" value="{{0}}"> {{0}}</label>'
+                buttons = "".join(button.format(value) for value in range(low, high + 1))
+                parts.append(f"<fieldset>{criterion}: {buttons}</fieldset>")
+            parts.append("</div>")
+        parts.append("</section>")
     return _PAGE.format(
         title=f"Summaries to judge: {escape(annotator)}",
         low=low,
         high=high,
-        questions=questions,
-        body="\n".join([*parts, "</section>"]),
+        questions=" ".join(f"<b>{name}</b>: {question}" for name, question in zip(CRITERIA, QUESTIONS)),
+        body="\n".join(parts),
         header=json.dumps([*_IDENTITY, *CRITERIA]),
         annotator=json.dumps(annotator),
     )
@@ -238,20 +216,6 @@ def read_key(path: str) -> Dict[str, Any]:
     return key
 
 
-def _parse_rating(text: str) -> int:
-    """Parse the rating in a cell of a sheet.
-
-    Raises:
-        ValueError: the rating is not a valid number.
-        OverflowError: the rating is infinite.
-    """
-    value = float(text)
-    low, high = SCALE
-    if not (low <= value <= high and value == int(value)):
-        raise ValueError
-    return int(value)
-
-
 def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], str]) -> Tuple[List[Rating], List[str]]:
     """Read a sheet that an annotator has filled in.
 
@@ -275,65 +239,55 @@ def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], 
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise ValueError(f"{path}, line {line}: not UTF-8; save the sheet as CSV in UTF-8") from None
-    first = text.split("\n", 1)[0]
-    delimiter = max(",;\t", key=first.count)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    delimiter = max(",;\t", key=text.partition("\n")[0].count)
+    reader = csv.DictReader(io.StringIO(text, newline=""), restval="", delimiter=delimiter)
     ratings: List[Rating] = []
     problems: List[str] = []
-    line = 1
     try:
-        header = [name.strip().lower() for name in next(reader, [])]
-        missing = [name for name in (*_IDENTITY, *CRITERIA) if name not in header]
+        names = reader.fieldnames = [name.strip().lower() for name in reader.fieldnames or []]
+        missing = [name for name in (*_IDENTITY, *CRITERIA) if name not in names]
         if missing:
             raise ValueError(f"{path}, line 1: no column {', '.join(missing)}; keep the first line of the sheet")
-        columns = {name: header.index(name) for name in (*_IDENTITY, *CRITERIA)}
-        line = reader.line_num + 1
         for row in reader:
-            where = f"{path}, line {line}"
-            line = reader.line_num + 1
-            if any(cell.strip() for cell in row):
-                cells = {name: row[at].strip() if at < len(row) else "" for name, at in columns.items()}
-                try:
-                    ratings += _read_ratings_in_row(where, cells, key, seen)
-                except ValueError as error:
-                    problems.append(f"{where}: {error}")
+            cells = {name: row[name].strip() for name in (*_IDENTITY, *CRITERIA)}
+            where = f"{path}, line {reader.line_num}"
+            try:
+                rating = _read_rating(cells, key)
+                if rating is not None:
+                    place = (rating.annotator, cells["item"], cells["label"])
+                    if place in seen:
+                        raise ValueError("{}, item {}, summary {} was already in {}".format(*place, seen[place]))
+                    seen[place] = where
+                    ratings.append(rating)
+            except ValueError as error:
+                problems.append(f"{where}: {error}")
     except csv.Error as error:
-        problems.append(f"{path}, line {line}: {error}; nothing after this line was read")
+        problems.append(f"{path}, line {reader.line_num}: {error}; nothing after this line was read")
     return ratings, problems
 
 
-def _read_ratings_in_row(
-    where: str, cells: Dict[str, str], key: Dict[str, Any], seen: Dict[Tuple[str, str, str], str]
-) -> List[Rating]:
-    """Return the ratings in a line as a list, which is empty if the line contains no ratings.
-
-    Raises:
-        ValueError: the line is invalid. The message states the reason.
-    """
+def _read_rating(cells: Dict[str, str], key: Dict[str, Any]) -> Optional[Rating]:
+    """Return the rating in a line, or None if it has no ratings. Raises ValueError if the line is invalid."""
+    if not any(cells.values()):
+        return None
     annotator, item, label = (cells[name] for name in _IDENTITY)
     annotator, _, belongs_to = annotator.partition(" ")
     if belongs_to and belongs_to != key.get("id", belongs_to):  # sheets from earlier versions contain no id
         raise ValueError("the sheet belongs to another key, from another run of etads-human make")
-    sheet = key["sheets"].get(annotator)
-    if sheet is None:
+    if annotator not in key["sheets"]:
         raise ValueError(f'the key has no annotator "{annotator[:40]}"')
-    if label not in sheet.get(item, {}):
+    system = key["sheets"][annotator].get(item, {}).get(label)
+    if system is None:
         raise ValueError(f'{annotator} did not receive item "{item[:40]}", summary "{label[:40]}"')
     values = {}
-    for criterion in CRITERIA:
-        if cells[criterion]:
-            try:
-                values[criterion] = _parse_rating(cells[criterion])
-            except (ValueError, OverflowError):
-                low, high = SCALE
-                shown = cells[criterion][:40]
-                raise ValueError(f'{criterion} is "{shown}", must be a whole number from {low} to {high}') from None
-    if not values:  # a blank copy of the sheet does not count as the annotator's answer
-        return []
-    if (annotator, item, label) in seen:
-        raise ValueError(f"{annotator}, item {item}, summary {label} was already in {seen[annotator, item, label]}")
-    seen[annotator, item, label] = where
-    return [Rating(annotator, int(item), sheet[item][label], values)]
+    for criterion, text in [(name, cells[name]) for name in CRITERIA if cells[name]]:
+        with contextlib.suppress(ValueError):
+            values[criterion] = float(text)
+        if values.get(criterion) not in range(SCALE[0], SCALE[1] + 1):
+            raise ValueError(f'{criterion} is "{text[:40]}", must be a whole number from {SCALE[0]} to {SCALE[1]}')
+    ratings = {criterion: int(value) for criterion, value in values.items()}
+    # A blank copy of the sheet does not count as the annotator's answer.
+    return Rating(annotator, int(item), system, ratings) if ratings else None
 
 
 def krippendorff_alpha(units: Sequence[Dict[str, int]], level: str) -> Optional[float]:
@@ -360,11 +314,8 @@ def krippendorff_alpha(units: Sequence[Dict[str, int]], level: str) -> Optional[
         between = sum(count for value, count in counts.items() if low <= value <= high)
         return (between - (counts[low] + counts[high]) / 2) ** 2
 
-    distances: Dict[str, Callable[[int, int], float]] = {
-        "ordinal": compute_ordinal_distance,
-        "interval": interval_distance,
-    }
-    return float(AnnotationTask(data, distance=distances[level]).alpha())
+    distance: Callable[[int, int], float] = compute_ordinal_distance if level == "ordinal" else interval_distance
+    return float(AnnotationTask(data, distance=distance).alpha())
 
 
 def aggregate_ratings(ratings: Sequence[Rating], systems: Sequence[str], bootstrap: int, seed: int) -> Dict[str, Any]:
