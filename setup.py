@@ -53,7 +53,8 @@ setup(
     package_dir={"etads_preprocess": "preprocess"},
     cmdclass={"build_py": BuildFromNothing},
     package_data={
-        "fairseq_etads": ["py.typed", "bundled/*/*", "bundled/*/extractor/*", "demo/page/*", "summarizer/page/*"],
+        "fairseq_etads": ["py.typed", "bundled/*/*", "bundled/*/extractor/*", "demo/page/*", "summarizer/page/*"]
+        + ["recipes/*.yaml"],
         "etads_preprocess": ["py.typed", "sample/*"],
     },
     install_requires=[
@@ -69,6 +70,7 @@ setup(
         "sentencepiece>=0.1.99",  # subwords from raw text (unigram, BPE); also used by fairseq's --bpe sentencepiece
         "regex>=2020.1.8",  # Unicode properties, for words in any script in etads-analyse; also required by sacremoses
         "tabulate>=0.8",  # tables, as in etads-analyse; also required by sacrebleu, a dependency of fairseq
+        "PyYAML>=5.4",  # recipes of etads-reproduce; also required by fairseq through omegaconf
         "tqdm>=4.60",  # progress bars; also required by fairseq
         # format of the weights in model folders, which contains only tensors and is also read by other tools
         "safetensors>=0.4",
@@ -122,6 +124,7 @@ setup(
             # Python each time Tab is pressed
             "etads=fairseq_etads.commands.etads:main",
             "etads-train=fairseq_etads.commands.train:main",
+            "etads-reproduce=fairseq_etads.commands.reproduce:main",
             "etads-models=fairseq_etads.commands.models:main",
             "etads-demo=fairseq_etads.commands.demo:main",
             "etads-average=fairseq_etads.commands.average:main",

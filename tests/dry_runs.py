@@ -8,7 +8,7 @@ from typing import Iterable, Iterator, List, Sequence, Tuple
 
 from documented import ROOT
 
-from fairseq_etads.commands import train
+from fairseq_etads.commands import reproduce, train
 from fairseq_etads.pipeline.training import make_training_command
 
 WITH_FILES = {
@@ -113,8 +113,11 @@ def dry_run(stubs: Path, words: Sequence[str]) -> Tuple[subprocess.CompletedProc
 
 
 def _with_training(call: List[str]) -> Iterator[List[str]]:
-    """A call, and the call of fairseq-train in it."""
+    """A call, and the calls of fairseq-train and other commands in it."""
     yield call
+    if call[0] == "etads-reproduce":
+        plan = reproduce.make_plan(reproduce.main.make_parser().parse_args(call[1:])).make()
+        yield from (list(action.words) for action in plan.actions if action.words[0] not in ("mkdir", "ln"))
     if call[1:3] == ["-m", "fairseq_etads.pipeline.training"]:
         run, prepared, _, *options = call[3:]
         yield make_training_command(Path(run), Path(prepared), options)

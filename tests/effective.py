@@ -4,7 +4,7 @@ import functools
 import re
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Iterable, List, Sequence, Tuple
 from unittest import mock
 
 from documented import parser_of, project_commands
@@ -90,7 +90,7 @@ def plain_search() -> Values:
     return _search(("data", "--task", "summarization", "--path", "checkpoint.pt", "--max-len-b", "100"))
 
 
-def _after(words: List[str], option: str) -> str:
+def _after(words: Sequence[str], option: str) -> str:
     return words[words.index(option) + 1]
 
 
@@ -108,6 +108,11 @@ def effective_values(stubs: Path, command: List[str]) -> Dict[str, Dict[str, Val
     shutil.rmtree(stubs / "out", ignore_errors=True)  # trained by another recipe
     result, calls = dry_run(stubs, [*command, "--out", "out"])
     assert result.returncode == 0, result.stdout
+    return read_values(calls)
+
+
+def read_values(calls: Iterable[Sequence[str]]) -> Dict[str, Dict[str, Values]]:
+    """Values of the trainings and of the searches among the calls of commands, by the name of the run in ``out``."""
     found: Dict[str, Dict[str, Values]] = {"training": {}, "search": {}}
     for name, *arguments in calls:
         if name == "fairseq-train":

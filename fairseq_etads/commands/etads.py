@@ -32,6 +32,7 @@ COMMANDS: Dict[str, Dict[str, Command]] = {
     },
     "Train": {
         "train": Command(OWN + "train", "train a model from text or a table of pairs"),
+        "reproduce": Command(OWN + "reproduce", "train and score the systems of a paper by a recipe"),
         "models": Command(OWN + "models", "list architectures and their options"),
         "plot": Command(OWN + "plot", "plot training curves"),
         "average": Command(OWN + "average", "average checkpoints"),

@@ -34,16 +34,21 @@ CHECKPOINTS = (
 """Options that name a checkpoint, or the folder of an entailment model, on which the result of training depends."""
 
 
-def remove_log_interval(command: Sequence[str]) -> List[str]:
-    """Return the words of a command without --log-interval, which does not affect the result.
+def list_options(command: Sequence[str]) -> List[str]:
+    """Return the options of a command with their last values, sorted by name.
 
-    Commands that were recorded by earlier versions are split at spaces.
+    Neither their order, nor a value that is replaced later, nor --log-interval affects the result of training. Commands
+    that were recorded by earlier versions are split at spaces.
     """
-    words = " ".join(command).split()
-    while "--log-interval" in words:
-        place = words.index("--log-interval")
-        del words[place : place + 2]
-    return words
+    found: Dict[str, List[str]] = {}
+    option = ""
+    for word in split_option_values(" ".join(command).split()):
+        if word.startswith("--"):
+            option = word
+            found[option] = []
+        else:
+            found.setdefault(option, []).append(word)
+    return [" ".join([name, *found[name]]).strip() for name in sorted(found) if name != "--log-interval"]
 
 
 def make_training_command(run: Path, prepared: Path, options: Sequence[str]) -> List[str]:
@@ -89,9 +94,9 @@ def train(run: Path, prepared: Path, options: Sequence[str], usual_minutes: Opti
         if before is not None and made is not None:
             check_checkpoints_unchanged(run, before.files, record.files)
             record = replace(record, files={**before.files, **record.files})  # some files may have been deleted since
-        plain = remove_log_interval(command)
-        is_finished = before is not None and plain == remove_log_interval(before.command)
-        if made is not None and is_finished and plain == remove_log_interval(read_finished_command(run)):
+        plain = list_options(command)
+        is_finished = before is not None and plain == list_options(before.command)
+        if made is not None and is_finished and plain == list_options(read_finished_command(run)):
             record.write(run)
             print_message(f"already trained with these options (delete {run / FINISHED} to continue): {made}")
             return
@@ -174,11 +179,7 @@ def get_seed(command: Sequence[str]) -> str:
 
 def print_differing_options(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
     """Print the options that differ from the options with which a run's checkpoints were trained."""
-    lines = [
-        line
-        for line in difflib.ndiff(remove_log_interval(before), remove_log_interval(now))
-        if line[:2] in ("- ", "+ ")
-    ]
+    lines = [line for line in difflib.ndiff(list_options(before), list_options(now)) if line[:2] in ("- ", "+ ")]
     if lines:
         advice = "it continues from its last checkpoint with these (another --out begins a new training)"
         print_message(f"{run} contains a training with other options; {advice}:")

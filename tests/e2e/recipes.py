@@ -19,6 +19,7 @@ from helpers import run_command
 
 import fairseq_etads  # noqa: F401  # so that checkpoints load
 from fairseq_etads.data.preparation import read_preparation_settings
+from fairseq_etads.pipeline.recipes import list_recipes, load_recipe
 from fairseq_etads.text.tokenizer import TextTokenizer, TextTokenizerConfig
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 
@@ -42,7 +43,12 @@ LANGUAGE_MODEL += ["--max-update", str(STEPS)]
 
 
 def documented(recipe: str, command: str) -> List[List[str]]:
-    """Arguments of a command that begins a line in the header of a recipe; sizes are made small."""
+    """Arguments of a command by which a recipe's help makes its data, as those of a script; sizes are made small."""
+    if recipe in list_recipes():
+        kind = f"etads corpus {command.partition('prepare_')[2].partition('.sh')[0]} "
+        lines = [option.get("prepare", "") for option in load_recipe(recipe)["options"].values()]
+        words = [shlex.split(line)[3:] for line in lines if line.startswith(kind)]
+        return [small(["--out" if word == "--prepare" else word for word in line]) for line in words]
     lines = [line.strip() for line in header(RECIPES / f"{recipe}.sh").splitlines()]
     return [small(shlex.split(line)[1:]) for line in lines if line.startswith(command)]
 

@@ -1,0 +1,105 @@
+"""Recipes: their options have the values that real parsers see, and differ from the paper only with a reason."""
+
+import pytest
+from documented import complaint, parser_of, project_commands
+from effective import DECIDING, plain_search, plain_training, read_values
+
+from fairseq_etads.commands import reproduce
+from fairseq_etads.pipeline.recipe_tables import are_equal, format_values, list_values
+from fairseq_etads.pipeline.recipes import list_recipes, load_recipe
+
+VARIANTS = {"bottomup_cnndm": [["--arch", "etads_basic"]]}
+"""Options that choose other alternatives of a recipe's rows and runs."""
+CASES = [
+    pytest.param(name, options, id=" ".join([name, *options]))
+    for name in list_recipes()
+    for options in [[], *VARIANTS.get(name, [])]
+]
+NAMES = {"max_len": "max_len_b", "patience": "patience_epochs"}
+"""Options of a recipe -> names under which effective.py has their values."""
+
+
+def make_plan(name, *options):
+    recipe = load_recipe(name)
+    data = [word for key, option in recipe["options"].items() if "prepare" in option for word in (f"--{key}", key)]
+    words = [name, "--out", "out", "--rows", *recipe["rows"], "--seeds", "1", *data, *options]
+    plan = reproduce.make_plan(reproduce.main.make_parser().parse_args(words))
+    return plan.make()
+
+
+@pytest.mark.parametrize("name,options", CASES)
+def test_each_command_of_a_dry_run_is_accepted_by_its_parser(name, options):
+    parsers = {name: parser_of(main) for name, main in project_commands().items()}
+    for action in make_plan(name, *options).actions:
+        if action.words[0] in parsers:
+            assert complaint(parsers[action.words[0]], list(action.words[1:])) is None, action.words
+
+
+@pytest.mark.parametrize("name,options", CASES)
+def test_values_are_effective_and_differ_from_the_paper_with_a_reason(name, options):
+    """Neither a preset in the recipe, nor an option that decides and is missing in it, remains without comparison."""
+    plan = make_plan(name, *options)
+    effective = read_values(action.words for action in plan.actions)
+    wrong = []
+    for run in (*plan.recipe["rows"], *plan.recipe["runs"]):
+        values = [value for value in list_values(plan, run) if value.section != "duc"]
+        wrong += [
+            f"{value}: why?"
+            for value in values
+            if value.paper is not None and not are_equal(value.ours, value.paper)
+            if not value.why
+        ]
+        for kind, plain in (("training", plain_training()), ("search", plain_search())):
+            found = effective[kind].get(run)
+            if found is None:
+                continue
+            sections = ("training", "technical") if kind == "training" else ("search",)
+            ours = {v.option.replace("-", "_"): v.ours for v in values if v.section in sections}
+            ours = {NAMES.get(option, option): value for option, value in ours.items()}
+            wrong += [
+                f"{run}: {option} is {found[option]}, not {value}"
+                for option, value in ours.items()
+                if option in found and not are_equal(found[option], value) and "(" not in str(value)
+            ]
+            changed = {o for o in DECIDING[kind] if o in found and not are_equal(found[o] or 0, plain.get(o) or 0)}
+            wrong += [f"{run}: {option} is missing" for option in sorted(changed - {*ours}) if "paper" in plan.recipe]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("name", list_recipes())
+def test_show_has_every_row_and_reason(name):
+    plan = make_plan(name)
+    text = format_values(plan)
+    for row in plan.recipe["rows"]:
+        assert f"| {row} " in text
+        assert all(value.why in text for value in list_values(plan, row))
+
+
+def test_a_key_that_would_have_no_effect_is_refused(tmp_path):
+    """The text after the comma is a key in YAML."""
+    (tmp_path / "mine.yaml").write_text("options:\n  steps: {help: number of steps, at most}\nrows: {one: }\n")
+    with pytest.raises(reproduce.InputError, match="option steps: unknown key at most; choose from: help"):
+        load_recipe(str(tmp_path / "mine.yaml"))
+
+
+@pytest.mark.parametrize(
+    "words,message",
+    [
+        (["see2017_cnndm", "--rows", "nonesuch"], "--rows nonesuch: choose one of: pointer_generator"),
+        (["debian_equal_time", "--archs", "nonesuch"], "--archs nonesuch: choose one of: etads, pg_coverage"),
+        (["see2017_cnndm", "--steps", "0"], "--steps 0: choose a whole number above 0"),
+        (["see2017_cnndm", "--stages", "50/15 100"], "is not DOCUMENT/SUMMARY"),
+        (["see2017_cnndm", "--steps", "70000"], "8 stages of 10000 steps"),
+        (["see2017_cnndm"], "--data is missing; this command makes it: etads corpus cnndm"),
+        (["see2017_cnndm", "--data", "nowhere"], "--data nowhere: no prepared data in it; etads corpus cnndm"),
+        (["see2017"], "no such recipe; did you mean see2017_cnndm?"),
+    ],
+)
+def test_a_wrong_value_is_refused_before_work(words, message, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    try:
+        status = reproduce.main(words)
+    except SystemExit as end:
+        status = end.code
+    assert status == 2 and message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
