@@ -1,4 +1,4 @@
-"""Pure functions for the attention mechanisms in the papers. Focus-attention is defined in ``kernels/focus.py``.
+"""The papers' attention mechanisms as pure functions. ``kernels/`` holds only what makes them fast.
 
 Shapes: B is the batch size, H the number of heads, T the query length, S the key length, D the size of each head, and
 d_m = H * D. ``key_padding_mask`` is a boolean mask of shape (B, S) that is True at padding. Padding may be on either
@@ -10,6 +10,8 @@ Nallapati et al. 2016, "Abstractive Text Summarization Using Sequence-to-Sequenc
 Abstractive Summarization using Inconsistency Loss".
 """
 
+import functools
+import logging
 import math
 from typing import Optional, Tuple, Union
 
@@ -18,10 +20,11 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from .kernels.focus import PADDING_SCORE
-from .kernels.focus import focal_bias as focal_bias
-from .kernels.focus import focus_attention as focus_attention
+from .kernels.focus_columns import PADDING_SCORE, SCOPE_FLOOR, FocusParameters, compute_focus_attention_by_columns
+from .kernels.fused_kernels import warn_without_fused_kernel
 from .kernels.precision import widen_to_float32
+
+logger = logging.getLogger(__name__)
 
 
 def attention_scores(q: Tensor, k: Tensor, own_format: bool = False) -> Tensor:
@@ -63,6 +66,184 @@ def attention_weights(
     if key_padding_mask is not None:
         scores = scores.masked_fill(key_padding_mask[:, None, None, :], PADDING_SCORE)
     return torch.softmax(scores, dim=-1)
+
+
+def focal_bias(center: Tensor, scope: Tensor, positions: Tensor, strength: Optional[Tensor] = None) -> Tensor:
+    """Compute the Gaussian focal bias f_ij = -(P_j - mu_i)^2 / (sigma_i^2 / 2) (ETADS, section 3.2, equation 7).
+
+    Args:
+        center: the centres mu (B, H, T), in tokens.
+        scope: the scopes sigma (B, H, T), in tokens. Values below ``SCOPE_FLOOR`` are replaced with ``SCOPE_FLOOR``.
+        positions: the positions P (B, S) of the keys, in tokens.
+        strength: the factors (B, H, T) by which the bias is multiplied, or None for 1, as in the paper.
+
+    Returns:
+        The focal bias (B, H, T, S), in the dtype of ``center``. If the strength is positive, the bias is never above 0.
+
+    :func:`focus_attention` can compute the attention without storing the bias.
+    """
+    distance = positions[:, None, None, :].to(center) - center.unsqueeze(-1)
+    bias = -2.0 * (distance / scope.clamp(min=SCOPE_FLOOR).unsqueeze(-1)) ** 2
+    return bias if strength is None else bias * strength.unsqueeze(-1)
+
+
+EXACT_COLUMNS = {("cpu", None)}
+"""Pairs of device type and CUDA capability for which fused attention is known to add float32 columns exactly.
+
+On NVIDIA GPUs since Ampere, PyTorch's float32 kernels split numbers into pieces of 11 bits and multiply these pieces
+(split TF32). No GPU has been measured yet. If ``tests/gpu/test_focus_attention_cuda.py`` passes on a GPU, the
+capability of this GPU may be added.
+"""
+FOCUS_FORMS = ("columns", "bias")
+"""Forms of :func:`focus_attention`."""
+KERNELS = ("auto", "flex", "fused", "plain")
+"""Values of --attention-kernel: the form that is exact on the device, the same (for older models), columns, bias."""
+LONGEST_BIAS = 512
+"""Maximum document length in tokens, including padding, for which the form "bias" stores the whole bias."""
+BIAS_ELEMENTS = 2**24
+"""Maximum number of elements in the bias of a block of queries in longer documents (64 MiB in float32)."""
+
+
+def focus_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    center: Tensor,
+    scope: Tensor,
+    key_padding_mask: Optional[Tensor] = None,
+    dropout_p: float = 0.0,
+    form: Optional[str] = None,
+    strength: Optional[Tensor] = None,
+    kernel: str = "auto",
+) -> Tensor:
+    """Compute softmax(q k^T / sqrt(D) + f) v with the focal bias f of equation 7 (ETADS, section 3.2, equation 8).
+
+    Args:
+        q, k, v: the queries, keys and values (B, H, S, D), in any floating-point dtype.
+        center, scope: the centres mu and the scopes sigma (B, H, S), in tokens, in float32 or higher precision.
+        key_padding_mask: the padding mask (B, S), True at padding, or None.
+        dropout_p: the dropout probability of the attention weights, which should be 0 in evaluation.
+        form: the form of the computation, one of ``FOCUS_FORMS``, or None for the form that ``kernel`` chooses.
+        strength: the factor (H,) by which each head multiplies f, in float32 or higher precision, or None for 1, as in
+            the paper. If the strength is 0, the result is plain attention, and f passes a gradient only to the
+            strength.
+        kernel: one of ``KERNELS``; see :func:`choose_focus_form`.
+
+    Returns:
+        The attention output (B, H, S, D) in the dtype of ``q``. At padded queries, it is finite but meaningless.
+
+    The computation uses float32 even for half-precision inputs and under autocast, because the bias spans many orders
+    of magnitude. For float64 inputs, the computation uses float64. The forms are:
+
+    - "columns": The square is expanded, so that f is a dot product between a few columns for each query and a few
+      columns for each key. These columns are concatenated to q and k, and PyTorch's fused attention computes the result
+      without an S x S tensor (on a CPU, only for ``dropout_p=0``). The kernel must add float32 products exactly. The
+      error of the result is then at most 1e-5 for scopes down to 0.3 tokens in documents of 400 tokens, and down to 1
+      token in longer documents (measured on a CPU).
+    - "bias": f is passed to the kernel as a float32 mask. On every device, the result is as exact as the kernel's
+      product q k^T. Documents of more than ``LONGEST_BIAS`` tokens are computed in blocks of queries whose masks have
+      at most ``BIAS_ELEMENTS`` elements, and the backward pass recomputes the masks.
+    """
+    work = torch.promote_types(q.dtype, torch.float32)
+    form = form or choose_focus_form(kernel, q, work)
+    with torch.autocast(q.device.type, enabled=False):
+        factors = None if strength is None else strength[None, :, None].expand_as(center)
+        focus = FocusParameters(center, scope, factors).apply(lambda x: x.to(work))
+        positions, lengths = compute_token_positions(key_padding_mask, len(k), k.shape[2], k.device)
+        wide = q.to(work), k.to(work), v.to(work)
+        if form == "columns":
+            out = compute_focus_attention_by_columns(*wide, focus, positions, lengths, key_padding_mask, dropout_p)
+        elif k.shape[2] <= LONGEST_BIAS:
+            out = _add_focal_bias(*wide, focus, positions, key_padding_mask, dropout_p)
+        else:
+            rows = max(1, BIAS_ELEMENTS // (len(k) * k.shape[1] * k.shape[2]))
+            pieces = [
+                checkpoint(
+                    _add_focal_bias,
+                    queries,
+                    *wide[1:],
+                    own,
+                    positions,
+                    key_padding_mask,
+                    dropout_p,
+                    use_reentrant=False,
+                )
+                for queries, own in zip(wide[0].split(rows, dim=2), focus.split_queries(rows))
+            ]
+            out = torch.cat(pieces, dim=2)
+    return out.to(q.dtype)
+
+
+def _add_focal_bias(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    focus: FocusParameters,
+    positions: Tensor,
+    padding: Optional[Tensor],
+    dropout_p: float,
+) -> Tensor:
+    """Compute :func:`focus_attention` in the form "bias", possibly for only a part of the queries."""
+    bias = focal_bias(focus.center, focus.scope, positions, focus.strength)  # (B, H, T, S)
+    if padding is not None:
+        bias = bias.masked_fill(padding[:, None, None, :], PADDING_SCORE)
+    warn_without_fused_kernel(q, q.shape[3], dropout_p, masked=True)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout_p)
+
+
+def choose_focus_form(kernel: str, q: Tensor, work: torch.dtype) -> str:
+    """Choose the form of :func:`focus_attention` for queries (B, H, S, D) that are computed in the dtype ``work``.
+
+    "plain" is the form "bias". The other kernels are the form "columns" if sums are known to have a precision of at
+    least 24 bits, i.e. in float64 or, with exact products, on the devices in ``EXACT_COLUMNS``, and otherwise "bias",
+    which is logged once. Inside ``torch.compile``, where columns would break the graph, the form is always "bias".
+    """
+    if kernel == "plain" or torch.compiler.is_compiling():
+        return "bias"
+    capability = torch.cuda.get_device_capability(q.device) if q.is_cuda else None
+    exact = _has_exact_products(q.device.type) and (q.device.type, capability) in EXACT_COLUMNS
+    if work == torch.float64 or exact:
+        return "columns"
+    _log_form(kernel, q.device.type, capability)
+    return "bias"
+
+
+@functools.cache
+def _log_form(kernel: str, device_type: str, capability: Optional[Tuple[int, int]]) -> None:
+    """Log once that focus-attention requires memory for each pair of words, and why."""
+    device = device_type if capability is None else f"{device_type} of capability {capability[0]}.{capability[1]}"
+    logger.log(
+        logging.WARNING if kernel == "fused" else logging.INFO,
+        f"--attention-kernel {kernel}: matrix products on {device} are not known to be exact, so focus-attention adds "
+        "its bias in float32, with a number for each pair of words",
+    )
+
+
+def _has_exact_products(device_type: str) -> bool:
+    """Return whether float32 matrix products use full precision rather than a reduced one such as TF32 or bfloat16."""
+    try:
+        exact = torch.get_float32_matmul_precision() == "highest"
+    except RuntimeError:  # newer PyTorch versions raise this error if the precision was set for only some operations
+        return False
+    backend = torch.backends.cuda if device_type == "cuda" else getattr(torch.backends, "mkldnn", None)
+    own = getattr(getattr(backend, "matmul", None), "fp32_precision", "ieee")
+    return exact and own in ("ieee", "none")
+
+
+def compute_token_positions(
+    key_padding_mask: Optional[Tensor], batch: int, length: int, device: torch.device
+) -> Tuple[Tensor, Tensor]:
+    """Compute the positions of tokens and the lengths of documents, counting only real tokens.
+
+    Returns:
+        Two float32 tensors. The first contains the positions (B, S), which are 0, …, m - 1 at real tokens and 0 at
+        padding on either side. The second contains the document lengths m (B,), which are at least 1.
+    """
+    if key_padding_mask is None:
+        positions = torch.arange(length, device=device, dtype=torch.float32).expand(batch, length)
+        return positions, positions.new_full((batch,), float(length))
+    real = (~key_padding_mask).float()
+    return (real.cumsum(1) - 1).clamp(min=0) * real, real.sum(1).clamp(min=1)
 
 
 GATES = ("sigmoid", "open", "normalised")

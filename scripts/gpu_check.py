@@ -28,7 +28,6 @@ MODELS = {  # etads_basic is a plain Transformer
     "etads_basic": ("etads_basic", {}),
     "etads": ("etads", {}),
     "etads, pointer": ("etads", {"pointer": "soft"}),
-    "etads, FlexAttention": ("etads", {"attention_kernel": "flex"}),
 }
 WORDS, DOCUMENT, SUMMARY, BATCH, RUNS = (200, 30, 6, 2, 1) if PRETENDED else (50_000, 400, 60, 32, 20)
 SIZES = {"layers": 6, "embed_dim": 512, "ffn_embed_dim": 2048, "attention_heads": 8}

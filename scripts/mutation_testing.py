@@ -27,17 +27,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = {
-    "kernels/focus": [
-        "test_attention.py",
-        "test_attention_exactness.py",
-        "test_focus_forms.py",
-        "test_flex.py",
-        "test_training_memory.py",
-        "test_dropout.py::test_the_functions_drop_weights",
-    ],
     "attention": [
         "test_attention.py",
         "test_attention_exactness.py",
+        "test_focus_forms.py",
         "test_recurrent_attention.py",
         "test_attention_options.py",
         "test_half_precision.py",

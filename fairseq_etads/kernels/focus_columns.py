@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .cpu import flash_attention, flash_attention_backward
+from .cpu import flash_attention, flash_attention_backward, has_flash_attention
 
 SCOPE_FLOOR = 0.1
 """Minimum value of the scope sigma in tokens.
@@ -213,6 +213,39 @@ def add_padding_column(queries: Tensor, keys: Tensor, padding: Tensor) -> Tuple[
     """Add a value column that hides the positions where the padding mask (B, S) is True."""
     keys = keys.masked_fill(padding.unsqueeze(-1), 0.0)
     return F.pad(queries, (0, 1), value=1.0), torch.cat([keys, padding.unsqueeze(-1) * PADDING_SCORE], dim=-1)
+
+
+def compute_focus_attention_by_columns(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    focus: FocusParameters,
+    positions: Tensor,
+    lengths: Tensor,
+    padding: Optional[Tensor],
+    dropout_p: float,
+) -> Tensor:
+    """Compute :func:`~fairseq_etads.attention.focus_attention` in its form "columns"; all tensors have the same dtype.
+
+    Args:
+        positions, lengths: the positions of the tokens (B, S) and the document lengths (B,).
+        padding: the padding mask (B, S), True at padding, or None.
+    """
+    if dropout_p == 0 and q.device.type == "cpu" and has_flash_attention(q.dtype):
+        parts = split_keys(focus, positions, padding, q.dtype)
+        result: Tensor = FlashFocusAttention.apply(q, k, v, *(field for part in parts for field in part))
+        return result
+    queries, keys = (x.to(q.dtype) for x in compute_bias_columns(focus, positions, lengths))
+    if padding is not None:
+        queries, keys = add_padding_column(queries, keys, padding)
+    if torch.is_grad_enabled() and focus.needs_gradient:
+        gradient_queries, gradient_keys = (x.to(q.dtype) for x in compute_gradient_columns(focus, positions, lengths))
+        if padding is not None:  # padding has a weight in documents that consist only of padding
+            gradient_keys = gradient_keys.masked_fill(padding.unsqueeze(-1), 0.0)
+        queries = torch.cat([queries, gradient_queries], dim=-1)
+        keys = torch.cat([keys, gradient_keys], dim=-1)
+    wide = insert_bias_columns(q, k, v, *pad_bias_columns(queries, keys, q.shape[3]))
+    return F.scaled_dot_product_attention(*wide, dropout_p=dropout_p, scale=1.0)[..., : q.shape[3]]
 
 
 class FlashFocusAttention(torch.autograd.Function):

@@ -6,8 +6,7 @@ from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from ..attention import attention_weights, gate_logits
-from ..kernels.focus import compute_token_positions
+from ..attention import attention_weights, compute_token_positions, gate_logits
 
 FIGURES = ("gate", "focus_distance", "focus_scope", "focus_share", "focus_strength")
 """Names of the attention statistics in the training log. All statistics are means over layers and heads.

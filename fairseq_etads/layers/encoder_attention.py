@@ -7,10 +7,9 @@ from fairseq.modules import MultiheadAttention
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from ..attention import attention_weights
+from ..attention import attention_weights, compute_token_positions, focus_attention
 from ..kernels.beam_state import IncrementalState
 from ..kernels.dropout import dropout
-from ..kernels.focus import compute_token_positions, focus_attention
 from ..kernels.fused_kernels import warn_without_fused_kernel
 from ..kernels.precision import apply_in_float32, mark_as_float32_layer, widen_to_float32
 from .attention_probe import ObservableAttention
@@ -346,7 +345,7 @@ class FocusAttention(ObservableAttention, MultiheadAttention):
         embed_dim: d_m, the width of the encoder states.
         num_heads: H, the number of attention heads.
         focal: the keyword arguments for :class:`FocalNetwork`, or None to use the paper's equations.
-        kernel: the implementation to use, one of :data:`fairseq_etads.kernels.focus.KERNELS`.
+        kernel: the implementation to use, one of :data:`fairseq_etads.attention.KERNELS`.
         kwargs: additional keyword arguments for fairseq's ``MultiheadAttention``.
     """
 

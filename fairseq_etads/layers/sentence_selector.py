@@ -5,8 +5,7 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple, Union
 import torch
 from torch import Tensor, nn
 
-from ..attention import compute_log_attention_weights, inconsistency_loss
-from ..kernels.focus import PADDING_SCORE
+from ..attention import PADDING_SCORE, compute_log_attention_weights, inconsistency_loss
 from ..kernels.precision import widen_to_float32
 from .additive import AdditiveAttention, DotAttention, DotKeys, SharedKeys, SharedStates
 from .tagging import SelectorOutput

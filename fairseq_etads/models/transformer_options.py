@@ -13,9 +13,7 @@ from fairseq.models.transformer.transformer_config import DecoderConfig as Fairs
 from fairseq.models.transformer.transformer_config import EncDecBaseConfig, QuantNoiseConfig
 from omegaconf import II
 
-from ..attention import GATES
-from ..kernels import flex
-from ..kernels.focus import KERNELS
+from ..attention import GATES, KERNELS
 from ..layers.aggregation import AGGREGATIONS
 from ..layers.encoder_attention import CENTERS, SCOPES_HELP, STRENGTHS, parse_focus_scopes
 from ..platform.option_checks import (
@@ -101,10 +99,9 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
         default="auto",
         metadata={
             "help": "kernel for computing focus-attention. auto: the fastest kernel that is known to be exact on the "
-            "device; flex: FlexAttention, for GPUs, without --attention-dropout (not yet run on a GPU); fused: fused "
-            "attention, with the bias encoded in additional columns of the queries and keys; plain: attention "
-            "with a matrix of biases, one for each pair of words. If flex or fused cannot be used, a warning is logged "
-            "and auto is used instead"
+            "device; fused: fused attention, with the bias encoded in additional columns of the queries and keys (if "
+            "it is not known to be exact, a warning is logged and plain is used); plain: attention with a matrix of "
+            "biases, one for each pair of words; flex: as auto, for models trained with earlier versions"
         },
     )
     saliency_gate: ChoiceEnum(GATES) = field(  # type: ignore[valid-type]
@@ -420,19 +417,10 @@ def _check_attention_options(config: SummarizationTransformerConfig) -> None:
 
 
 def _check_attention_kernel(config: SummarizationTransformerConfig) -> None:
-    """Raise ValueError if --attention-kernel has no effect or cannot be used in training."""
-    kernel = str(config.attention_kernel)
-    if kernel != "auto" and str(config.focus_layers).strip() == "none":
-        raise ValueError(f"--attention-kernel {kernel} has no effect with --focus-layers none: choose layers")
-    if kernel != "flex":
-        return
-    problem = flex.get_unsupported_version_reason()
-    if problem:
-        raise ValueError(f"--attention-kernel flex: {problem}; choose auto, fused or plain")
-    if config.attention_dropout:
+    """Raise ValueError if --attention-kernel has no effect."""
+    if str(config.attention_kernel) != "auto" and str(config.focus_layers).strip() == "none":
         raise ValueError(
-            f"--attention-kernel flex does not go with --attention-dropout {config.attention_dropout}: FlexAttention "
-            "has no dropout of attention weights; choose one"
+            f"--attention-kernel {config.attention_kernel} has no effect with --focus-layers none: choose layers"
         )
 
 

@@ -44,7 +44,7 @@ def test_the_mutation_script_teaches_and_refuses_in_words(tmp_path):
     output = run_command([*command, "--help"], cwd=tmp_path).stdout
     assert "scripts/mutation_testing.py [options]" in output and "search/hypotheses" in output
     for options, words in (
-        (["layers"], "layers: choose among kernels/focus, attention,"),
+        (["layers"], "layers: choose among attention,"),
         (["--jobs", "0"], "--jobs 0: choose 1"),
     ):
         result = run_command([*command, *options], cwd=tmp_path, check=False)

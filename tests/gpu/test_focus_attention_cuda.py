@@ -6,13 +6,7 @@ import pytest
 import torch
 from device_steps import PRETENDED
 
-from fairseq_etads.kernels.focus import (
-    EXACT_COLUMNS,
-    FOCUS_FORMS,
-    choose_focus_implementation_for_kernel,
-    focal_bias,
-    focus_attention,
-)
+from fairseq_etads.attention import EXACT_COLUMNS, FOCUS_FORMS, focal_bias, focus_attention
 from fairseq_etads.kernels.fused_kernels import find_fused_kernel
 
 LENGTH = 100 if PRETENDED else 400
@@ -41,7 +35,7 @@ def largest_error(dtype, scope, padding, width, form, length=LENGTH):
 @pytest.mark.parametrize("scope", [0.5] if PRETENDED else [0.1, 0.5, 5.0, 100.0])
 @pytest.mark.parametrize("padding", [0, 37])
 @pytest.mark.parametrize("width", [32] if PRETENDED else [32, 64])
-@pytest.mark.parametrize("form", [None, "bias", "blocks", "flex"])
+@pytest.mark.parametrize("form", [None, "bias"])
 def test_as_exact_as_on_the_cpu(dtype, scope, padding, width, form):
     error, largest = largest_error(dtype, scope, padding, width, form)
     tolerance = 3e-5 if dtype == torch.float32 else 2 * torch.finfo(dtype).eps * largest
@@ -54,7 +48,7 @@ def test_the_error_of_the_columns_is_measured(capsys):
     errors = {}
     for length in (LENGTH,) if PRETENDED else (400, 1024, 4096):
         for scope in (0.3, 1.0, 5.0, 20.0):
-            for form in (*FOCUS_FORMS, "flex"):
+            for form in FOCUS_FORMS:
                 errors[length, scope, form], _ = largest_error(torch.float32, scope, 0, 64, form, length)
     with capsys.disabled():
         print(f"\n{torch.cuda.get_device_name()}, capability {capability}: largest errors of focus-attention")
@@ -63,44 +57,6 @@ def test_the_error_of_the_columns_is_measured(capsys):
     if ("cuda", capability) in EXACT_COLUMNS:
         columns = [error for (_, scope, form), error in errors.items() if form == "columns" and scope >= 1]
         assert max(columns) <= 1e-5
-
-
-def gradients(device, form, side):
-    """Output and gradients of focus-attention with padding, at documents' real tokens."""
-    generator = torch.Generator().manual_seed(0)
-    length, padding = 300, torch.zeros(2, 300, dtype=torch.bool)
-    padding[0, slice(140, None) if side == "right" else slice(None, 160)] = True
-    inputs = [torch.randn(2, 2, length, 32, generator=generator) for _ in range(3)]
-    inputs += [
-        torch.rand(2, 2, length, generator=generator) * 140,
-        3 + 9 * torch.rand(2, 2, length, generator=generator),
-    ]
-    inputs = [x.to(device).requires_grad_() for x in inputs]
-    strength = torch.tensor([0.5, 1.5], device=device, requires_grad=True)
-    out = focus_attention(*inputs, padding.to(device), form=form, strength=strength)
-    out = out.masked_fill(padding[:, None, :, None].to(device), 0.0)
-    return out, torch.autograd.grad(out.square().sum(), [*inputs, strength])
-
-
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_flex_attention_has_the_gradients_of_a_cpu(side):
-    """Blocks of padding are left out, and mu, sigma and strength get their gradients."""
-    out, found = gradients("cuda", "flex", side)
-    wanted_out, wanted = gradients("cpu", "bias", side)
-    torch.testing.assert_close(out.cpu(), wanted_out, rtol=1e-4, atol=3e-5)
-    for one, other in zip(found, wanted):
-        torch.testing.assert_close(one.cpu(), other, rtol=1e-3, atol=1e-4 * float(other.abs().max()))
-
-
-def test_the_option_chooses_flex_attention_and_auto_does_not():
-    q = torch.zeros(1, 1, 30, 32, device="cuda")
-    assert choose_focus_implementation_for_kernel("flex", q, torch.float32, 0.0) == "flex"
-    assert choose_focus_implementation_for_kernel("auto", q, torch.float32, 0.0) != "flex"
-    assert (
-        choose_focus_implementation_for_kernel("flex", q, torch.float32, 0.1)
-        == choose_focus_implementation_for_kernel("flex", q[..., :8], torch.float32, 0.0)
-        == "bias"
-    )
 
 
 @pytest.mark.skipif(PRETENDED, reason="torch's rules need a GPU")
@@ -122,7 +78,7 @@ def test_torch_chooses_the_kernel_of_our_table(dtype, width, masked):
 
 @pytest.mark.skipif(PRETENDED, reason="it has no memory of its own")
 def test_very_long_documents_fit():
-    """Form "blocks": all the bias for 8,192 tokens and 8 heads would take 2 GiB, and its gradient as much."""
+    """In blocks: all the bias for 8,192 tokens and 8 heads would take 2 GiB, and its gradient as much."""
     inputs = [torch.randn(1, 8, 8192, 64, device="cuda", requires_grad=True) for _ in range(3)]
     inputs += [torch.full((1, 8, 8192), 100.0, device="cuda", requires_grad=True) for _ in range(2)]
     torch.cuda.reset_peak_memory_stats()

@@ -28,7 +28,6 @@ RL = {"rewards": "rougeL", "rl_weight": 0.5, "rl_max_len": 6}
 SELECTED = {"hierarchical_attention": True, "encoder_by_sentence": True, "sentence_selector": True, "rnn_cell": "lstm"}
 MECHANISMS = {
     "pointer": ("etads", SMOOTHED, {"pointer": "soft"}),
-    "flex": ("etads", SMOOTHED, {"attention_kernel": "flex", "encoder_attention_heads": 2}),
     "source factors": ("etads", None, {"source_factors": "all"}),
     "switch": ("etads", SMOOTHED, {"pointer": "switch", "pointer_continue": True}),
     "saliency slope": ("etads", None, {"saliency_gate": "open"}),
@@ -64,7 +63,7 @@ OPTIMISERS = {
 }
 ONE_OF_EACH = {"etads", "aggregation_transformer", "feats_lvt2k_ptr", "pg_coverage", "ras_lstm", "convs2s", "abs"}
 """Presets that are tested in all number formats. The others are tested in fp16, and on a real GPU in fp32, too."""
-WITH_KERNELS = {"pointer", "switch", "coverage", "flex", "lstm"}
+WITH_KERNELS = {"pointer", "switch", "coverage", "lstm"}
 """Mechanisms with other operators on a GPU than on a CPU, so that a simulated GPU tests them in fp32, too."""
 SIMULATED = {"fp32": ("lazy_adam", "lazy_adadelta", "lazy_adagrad", "muon"), "amp": ("adam", "lazy_adam")}
 """Number formats in which a simulated GPU tests only some optimisers: the project's own, and one of each kind.

@@ -26,7 +26,6 @@ TRAINING = {
     ("pointer", "fp16"): (8, 2),
     ("switch", "fp32"): (5, 2),
     ("coverage", "fp32"): (5, 2),
-    ("flex", "fp32"): (5, 2),
     ("edited references", "fp32"): (6, 2),
     ("pointing convolutions", "fp32"): (5, 2),
     ("abs", "fp32"): (3, 2),

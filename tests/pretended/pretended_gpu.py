@@ -14,7 +14,6 @@ import ctypes
 import functools
 import hashlib
 import importlib.util
-import math
 import os
 import re
 import subprocess
@@ -40,7 +39,6 @@ ctypes.CDLL(_LIBRARY, mode=ctypes.RTLD_GLOBAL)
 
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
-from torch.nn.attention import flex_attention as flex  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing  # noqa: E402
 
 WAITS, UPLOADS = collections.Counter(), collections.Counter()
@@ -190,24 +188,6 @@ def lstm_cell(of_input, of_hidden, cx, b_ih=0, b_hh=0):
     return o.sigmoid() * cy.tanh(), cy, g
 
 
-def flex_attention(q, k, v, score_mod, block_mask=None):
-    """FlexAttention by its definition: keys in full blocks, and keys in other listed blocks that the mask lets pass."""
-    sizes = *q.shape[:3], k.shape[2]
-    b, h, query, key = torch.meshgrid(*(torch.arange(size, device=q.device) for size in sizes), indexing="ij")
-    scores = score_mod(q.float() @ k.float().transpose(-1, -2) * q.shape[3] ** -0.5, b, h, query, key)
-
-    def is_listed(counts, indices):
-        used = torch.arange(indices.shape[3], device=q.device) < counts.unsqueeze(3)
-        blocks = torch.zeros_like(used).scatter(3, indices.long(), used)
-        return blocks[b, 0, query // block_mask.BLOCK_SIZE[0], key // block_mask.BLOCK_SIZE[1]]
-
-    if block_mask is not None:
-        seen = is_listed(block_mask.kv_num_blocks, block_mask.kv_indices) & block_mask.mask_mod(b, h, query, key)
-        seen = seen | is_listed(block_mask.full_kv_num_blocks, block_mask.full_kv_indices)
-        scores = scores.masked_fill(~seen, -math.inf)
-    return scores.softmax(-1).nan_to_num(nan=0.0).to(v.dtype) @ v
-
-
 def apply(module, function, recurse=True):
     """Replacement for ``Module._apply`` that keeps shared parameters shared, and attributes of parameters."""
     done = {}
@@ -246,7 +226,7 @@ torch.cuda.get_rng_state = lambda *_: torch.get_rng_state()
 torch.cuda.set_rng_state = lambda state, *_: torch.set_rng_state(state)
 for kind, dtype in (("ByteTensor", torch.uint8), ("DoubleTensor", torch.float64)):  # for sizes only
     setattr(torch.cuda, kind, functools.partial(torch.empty, dtype=dtype, device="cuda"))
-torch.compile, flex.flex_attention = lambda function, **_: function, flex_attention
+torch.compile = lambda function, **_: function
 torch.Tensor.pin_memory, torch.Tensor.is_pinned = pin_memory, lambda x, *_: hasattr(x, "pretended_pin")
 nn.Module._apply, nn.RNNBase.flatten_parameters = apply, lambda self: None
 threading.Thread.run = run_thread

@@ -7,8 +7,17 @@ import reference
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fairseq_etads.attention import attention_weights, gate_logits, saliency_attention
-from fairseq_etads.kernels.focus import FOCUS_FORMS, SCOPE_FLOOR, compute_token_positions, focal_bias, focus_attention
+from fairseq_etads import attention
+from fairseq_etads.attention import (
+    FOCUS_FORMS,
+    attention_weights,
+    compute_token_positions,
+    focal_bias,
+    focus_attention,
+    gate_logits,
+    saliency_attention,
+)
+from fairseq_etads.kernels.focus_columns import SCOPE_FLOOR
 from fairseq_etads.layers.encoder_attention import FocalNetwork
 
 LENGTHS = (9, 1, 6, 12)
@@ -75,7 +84,8 @@ def test_positions_count_real_tokens_from_either_side(left):
 @pytest.mark.parametrize("form", FOCUS_FORMS)
 @pytest.mark.parametrize("left", [False, True])
 def test_focus_attention_and_gradients_match_the_oracle(left, form, monkeypatch):
-    monkeypatch.setattr("fairseq_etads.kernels.focus.BIAS_ELEMENTS", 5 * HEADS * 4 * 12)  # blocks of 5, 5 and 2 queries
+    monkeypatch.setattr(attention, "LONGEST_BIAS", 6)
+    monkeypatch.setattr(attention, "BIAS_ELEMENTS", 5 * HEADS * 4 * 12)  # blocks of 5, 5 and 2 queries
     inputs, mask = random_inputs(left=left)
     weight = torch.randn(inputs[0].shape, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
     weight = weight * (~mask)[:, None, :, None]

@@ -13,8 +13,14 @@ from test_attention import HEADS, LENGTHS, WIDTH, oracle, padding_mask, random_i
 from test_transformer import SUMMARIES, decode, encode, real_rows
 
 from fairseq_etads import attention
-from fairseq_etads.attention import GATES, attention_weights, saliency_attention
-from fairseq_etads.kernels.focus import FOCUS_FORMS, focal_bias, focus_attention
+from fairseq_etads.attention import (
+    FOCUS_FORMS,
+    GATES,
+    attention_weights,
+    focal_bias,
+    focus_attention,
+    saliency_attention,
+)
 from fairseq_etads.layers.encoder_attention import FocalNetwork, parse_focus_scopes
 from fairseq_etads.search.inference import InferenceModel
 
@@ -95,7 +101,8 @@ def test_bad_scopes_are_refused_in_words(value):
 @pytest.mark.parametrize("form", FOCUS_FORMS)
 @pytest.mark.parametrize("left", [False, True])
 def test_focus_attention_with_a_strength_and_its_gradients_match_the_oracle(left, form, monkeypatch):
-    monkeypatch.setattr("fairseq_etads.kernels.focus.BIAS_ELEMENTS", 5 * HEADS * 4 * 12)
+    monkeypatch.setattr(attention, "LONGEST_BIAS", 6)
+    monkeypatch.setattr(attention, "BIAS_ELEMENTS", 5 * HEADS * 4 * 12)
     inputs, mask = random_inputs(left=left)
     strengths = torch.tensor([0.0, 1.7, -0.2], dtype=torch.float64, requires_grad=True)
     expected = torch.zeros_like(inputs[0])

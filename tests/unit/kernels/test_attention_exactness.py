@@ -6,9 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fairseq_etads.attention import hierarchical_attention
+from fairseq_etads.attention import compute_token_positions, focal_bias, focus_attention, hierarchical_attention
 from fairseq_etads.kernels import focus_columns
-from fairseq_etads.kernels.focus import compute_token_positions, focal_bias, focus_attention
 
 
 def random_inputs(length, scope, width=16, dtype=torch.float32):

@@ -7,16 +7,20 @@ import pytest
 import torch
 from helpers import PAD
 
+from fairseq_etads import attention
 from fairseq_etads.attention import (
+    FOCUS_FORMS,
+    choose_focus_form,
     combined_attention_log_weights,
     compute_log_attention_weights,
+    compute_token_positions,
+    focal_bias,
     focus_attention,
     hierarchical_attention,
     saliency_attention,
     temporal_attention,
 )
-from fairseq_etads.kernels import focus
-from fairseq_etads.kernels.focus import focal_bias
+from fairseq_etads.kernels.focus_columns import FocusParameters, compute_bias_columns
 from fairseq_etads.kernels.word_log_probs import compute_word_log_probs
 from fairseq_etads.layers.pointer import PointerHead
 from fairseq_etads.training.losses import compute_closed_book_loss, compute_mean_label_loss, coverage_loss
@@ -129,7 +133,7 @@ def test_gated_attention_is_as_exact_as_its_format(dtype, length, form, logit):
 
 
 @pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize("form", focus.FOCUS_FORMS)
+@pytest.mark.parametrize("form", FOCUS_FORMS)
 @pytest.mark.parametrize("length", LENGTHS)
 def test_focus_attention_is_exact_to_the_rounding_of_its_format(dtype, form, length):
     if form == "columns" and length > 1024:
@@ -150,9 +154,9 @@ def test_columns_would_be_wrong_in_fewer_bits(factors):
     length, dtype = 400, torch.float32
     q, k, v = (drawn(1, 1, length, 16, seed=n) for n in range(3))
     center, scope = torch.rand(1, 1, length) * length, torch.full((1, 1, length), 1.0)
-    wide = focus.FocusParameters(center, scope, None)
-    positions, lengths = focus.compute_token_positions(None, 1, length, q.device)
-    queries, keys = (x.to(dtype) for x in focus.compute_bias_columns(wide, positions, lengths))
+    wide = FocusParameters(center, scope, None)
+    positions, lengths = compute_token_positions(None, 1, length, q.device)
+    queries, keys = (x.to(dtype) for x in compute_bias_columns(wide, positions, lengths))
 
     def rounded(x):
         if factors == "bf16":
@@ -172,17 +176,17 @@ def test_columns_would_be_wrong_in_fewer_bits(factors):
 def test_columns_are_left_where_products_may_be_rounded_and_the_log_says_so(setting, caplog):
     inputs = [drawn(1, 1, 30, 16, seed=n) for n in range(3)] + [torch.full((1, 1, 30), 9.0), torch.ones(1, 1, 30)]
     expected = focus_attention(*inputs)
-    focus._log_memory_use.cache_clear()
+    attention._log_form.cache_clear()
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(setting)
     try:
-        with caplog.at_level(logging.INFO, "fairseq_etads.kernels.focus"):
-            assert focus._choose_default_focus_implementation(inputs[0], torch.float32) == "bias"
+        with caplog.at_level(logging.INFO, "fairseq_etads.attention"):
+            assert choose_focus_form("auto", inputs[0], torch.float32) == "bias"
             found = focus_attention(*inputs, form="bias")
             focus_attention(*inputs)
     finally:
         torch.set_float32_matmul_precision(before)
-    assert caplog.text.count("focus-attention on cpu: matrix products are not known to be exact") == 1
+    assert caplog.text.count("matrix products on cpu are not known to be exact") == 1
     torch.testing.assert_close(found, expected, rtol=0.02, atol=0.02)
 
 

@@ -11,7 +11,7 @@ from fairseq_etads import attention
 from fairseq_etads.attention import GATES, saliency_attention
 from fairseq_etads.kernels import cpu as kernels
 from fairseq_etads.kernels import dropout as dropouts
-from fairseq_etads.kernels import embedding_lookup, focus, focus_columns, linear, word_log_probs
+from fairseq_etads.kernels import embedding_lookup, focus_columns, linear, word_log_probs
 from fairseq_etads.layers.decoder_output import PointingDecoder
 from fairseq_etads.layers.embedding import VocabularyEmbedding
 
@@ -28,7 +28,7 @@ def use(monkeypatch, plain):
             module, "has_faster_onednn_linear", lambda: not plain and kernels.can_pack_weights(torch.float32)
         )
     if plain:
-        monkeypatch.setattr(focus, "has_flash_attention", lambda dtype: False)
+        monkeypatch.setattr(focus_columns, "has_flash_attention", lambda dtype: False)
         monkeypatch.setattr(PointingDecoder, "takes_requests", False)
         monkeypatch.setattr(embedding_lookup, "get_backward_pass_id", lambda: None)
         monkeypatch.setattr("fairseq_etads.models.transformer._use_relu_in_place", lambda *_: None)
@@ -278,7 +278,7 @@ def test_weights_are_recomputed_for_groups_of_documents_of_a_limited_size(monkey
 def test_focus_attention_keeps_no_widened_copies():
     q, k, v = (torch.randn(2, 3, 11, 8, requires_grad=True) for _ in range(3))
     center, scope = (torch.rand(2, 3, 11, requires_grad=True) for _ in range(2))
-    kept = kept_by(lambda: focus.focus_attention(q, k, v, center * 5, scope * 3))
+    kept = kept_by(lambda: attention.focus_attention(q, k, v, center * 5, scope * 3))
     wide = [x for x in kept if x.dim() == 4 and x.shape[-1] >= 8]
     assert [x.shape for x in wide] == [q.shape] * 4  # q, k, v and the output
 

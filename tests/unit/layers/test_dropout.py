@@ -10,10 +10,9 @@ from fairseq.modules import MultiheadAttention
 from helpers import PAD, SMALL, make_batch, make_model, make_task
 from recurrent import inputs, recurrent
 
-from fairseq_etads.attention import saliency_attention
+from fairseq_etads.attention import focus_attention, saliency_attention
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels.beam_state import BeamState
-from fairseq_etads.kernels.focus import focus_attention
 from fairseq_etads.layers.aggregation import LayerAggregation
 from fairseq_etads.layers.encoder_attention import FocusAttention
 from fairseq_etads.models.rnn_encoder import BidirectionalGRU
