@@ -8,7 +8,7 @@ from test_imports import PACKAGE, find_imports, modules, preprocess
 
 SUFFIXES = (".py", ".sh", ".js", ".css", ".html", ".cpp", ".yaml", ".yml")
 BUDGETS = {
-    "fairseq_etads/attention.py fairseq_etads/models fairseq_etads/layers fairseq_etads/kernels": 9_607,
+    "fairseq_etads/attention.py fairseq_etads/models fairseq_etads/layers fairseq_etads/kernels": 9_346,
     "fairseq_etads/data fairseq_etads/vocabulary": 3_458,
     "fairseq_etads/training": 3_102,
     "fairseq_etads/search": 5_195,
@@ -20,8 +20,8 @@ BUDGETS = {
     "fairseq_etads/evaluation": 3_274,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 2_953,
     "preprocess": 5_843,
-    "scripts benchmarks": 4_648,
-    "tests": 51_818,
+    "scripts benchmarks": 4_640,
+    "tests": 51_421,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
