@@ -68,49 +68,28 @@ def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[
         logs: mapping from run names to training logs.
         kinds: mapping from the names of validation sets to their indices.
     """
-    labelled = {}
+    labelled: Dict[str, Any] = {}
+    values: List[float] = []
     for number, (run, log) in enumerate(logs.items()):
-        colour, marker = _COLOURS[number % len(_COLOURS)], _MARKERS[number % len(_MARKERS)]
         for kind, series in log.figures.get(name, {}).items():
-            if kind == TRAIN:
-                alone = "." if len(series) == 1 else None
-                label = f"{run}: training"
-                (labelled[label],) = axes.plot(
-                    *thin_out_curve_points(series), color=colour, linewidth=0.9, marker=alone, label=label
-                )
-                continue
-            label = f"{run}: {kind}"
-            (labelled[label],) = axes.plot(
-                list(series),
-                list(series.values()),
-                color=colour,
-                linewidth=1.4,
-                marker=marker,
-                markersize=4,
-                linestyle=_DASHES[kinds[kind] % len(_DASHES)],
-                label=label,
-                markerfacecolor="white",
-                markevery=math.ceil(len(series) / 40),
-            )
+            values += series.values()
+            label = f"{run}: {'training' if kind == TRAIN else kind}"
+            style: Dict[str, Any]
+            points, style = thin_out_curve_points(series), {"linewidth": 0.9, "marker": "." if len(series) == 1 else ""}
+            if kind != TRAIN:
+                points = list(series), list(series.values())
+                style = {"linewidth": 1.4, "marker": _MARKERS[number % len(_MARKERS)], "markersize": 4}
+                style.update({"linestyle": _DASHES[kinds[kind] % len(_DASHES)], "markerfacecolor": "white"})
+                style.update({"markevery": math.ceil(len(series) / 40)})
+            (labelled[label],) = axes.plot(*points, color=_COLOURS[number % len(_COLOURS)], label=label, **style)
     axes.set_title(TITLES.get(name, name), fontsize=10)
     axes.grid(color="0.9", linewidth=0.6)
-    axes.tick_params(labelsize=8)
-    values = [
-        value for log in logs.values() for series in log.figures.get(name, {}).values() for value in series.values()
-    ]
     if name in _LOGARITHMIC and min(values) > 0 and max(values) >= _LEAST_RANGE * min(values):
-        _set_logarithmic_axis(axes)
+        axes.set_yscale("log", subs=(2, 5))
+        for axis in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+            axis("{x:g}")  # plain numbers instead of powers of ten
+    axes.tick_params(which="both", labelsize=8)
     return labelled
-
-
-def _set_logarithmic_axis(axes: Any) -> None:
-    """Use a logarithmic y-axis, and label it with plain numbers instead of powers of ten."""
-    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def draw_curves(logs: Dict[str, TrainingLog], path: str, figures: Optional[Sequence[str]] = None) -> None:

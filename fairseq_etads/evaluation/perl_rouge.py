@@ -18,7 +18,6 @@ import shutil
 import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -31,32 +30,19 @@ while (<STDIN>) { chomp; ($word, $base) = split; $forms{$word} = $base }"""
 _PERL_NAMES = {"rougeL": "ROUGE-L", "rougeSU4": "ROUGE-SU4"}
 
 
-@dataclass(frozen=True)
-class PerlRouge:
-    """An installation of the script ROUGE-1.5.5.pl.
-
-    Attributes:
-        home: path of the folder that contains the script and its data.
-    """
-
-    home: Path
-
-    def make_signature(self) -> str:
-        """Return the part of a score's signature that contains the script's checksum and the version of Perl."""
-        version = _run_perl(["-e", "printf '%vd', $^V"]).stdout.decode("ascii")
-        digest = hashlib.sha256((self.home / SCRIPT).read_bytes()).hexdigest()[:8]
-        return f"backend:{SCRIPT}-{digest}|perl:{version}"
-
-
 def _run_perl(arguments: Sequence[str], **kwargs: Any) -> "subprocess.CompletedProcess[bytes]":
     return subprocess.run(["perl", *arguments], capture_output=True, **kwargs)
 
 
-def _list_candidate_folders(rouge_home: Optional[str]) -> Iterator[Tuple[str, Path]]:
-    """Yield folders that may contain the script, each with a description of its origin.
+def make_signature(home: Path) -> str:
+    """Return the part of a score's signature that contains the script's checksum and the version of Perl."""
+    version = _run_perl(["-e", "printf '%vd', $^V"]).stdout.decode("ascii")
+    digest = hashlib.sha256((home / SCRIPT).read_bytes()).hexdigest()[:8]
+    return f"backend:{SCRIPT}-{digest}|perl:{version}"
 
-    If the user has specified a folder, only this folder is yielded.
-    """
+
+def _list_candidate_folders(rouge_home: Optional[str]) -> Iterator[Tuple[str, Path]]:
+    """Yield each folder that may contain the script, or only the folder that the user has named, and who named it."""
     for name, value in (("--rouge-home", rouge_home), ("ROUGE_HOME", os.environ.get("ROUGE_HOME"))):
         if value:
             yield name, Path(value)
@@ -89,8 +75,8 @@ def find_rouge_home(rouge_home: Optional[str] = None) -> Path:
     )
 
 
-def find_perl_rouge(rouge_home: Optional[str] = None) -> PerlRouge:
-    """Find the script, and check that Perl and the required Perl modules are installed.
+def find_perl_rouge(rouge_home: Optional[str] = None) -> Path:
+    """Return the folder that contains the script, and check that Perl and the required modules are installed.
 
     Raises:
         ValueError: the script, Perl or a Perl module is missing. The message explains what to install.
@@ -108,7 +94,7 @@ def find_perl_rouge(rouge_home: Optional[str] = None) -> PerlRouge:
                 f"--backend perl: Perl's module {module} is missing; install it (Debian: {package}) "
                 "or choose --backend python"
             )
-    return PerlRouge(home)
+    return home
 
 
 def read_irregular_forms(home: Path) -> Dict[str, str]:
@@ -136,10 +122,7 @@ def read_irregular_forms(home: Path) -> Dict[str, str]:
 
 
 def _make_data_folder(home: Path, data: Path, irregular: bool) -> None:
-    """Create a data folder for the script.
-
-    The folder contains stop words and a table of irregular forms, which is empty if ``irregular`` is False.
-    """
+    """Fill the script's data folder: stop words and a table of irregular forms, which may be empty."""
     shutil.copyfile(home / "data" / "smart_common_words.txt", data / "smart_common_words.txt")
     forms = read_irregular_forms(home) if irregular else {}
     lines = "".join(f"{word} {base}\n" for word, base in forms.items()).encode("latin-1")
@@ -154,27 +137,18 @@ def _get_last_line(stderr: bytes) -> str:
 
 
 def _run_rouge_evaluations(
-    perl: PerlRouge, data: Path, number: int, evaluations: Sequence[Sequence[Path]], options: Sequence[str]
+    home: Path, data: Path, number: int, evaluations: Sequence[Sequence[Path]], options: Sequence[str]
 ) -> Dict[str, np.ndarray]:
-    """Run the script once to perform several evaluations.
+    """Run the script once, for evaluations that each list a hypothesis file and its reference files.
 
-    Args:
-        data: path of a data folder that was created by :func:`_make_data_folder`.
-        number: number of this call, which must be unique among the calls with the same data folder.
-        evaluations: files for each evaluation. The hypothesis file ("peer") comes first, followed by the reference
-            files ("models").
-        options: further command-line options of the script.
-
-    Returns:
-        A dictionary that maps metric names to arrays of shape (n, 3), which contain F1, precision and recall of each
-        evaluation, in [0, 1].
+    Returns F1, precision and recall of each evaluation in [0, 1], shape (n, 3), by the script's names of metrics.
     """
     listing = data / f"{number}.list"
     listing.write_text("".join(" ".join(map(str, files)) + "\n" for files in evaluations), encoding="utf-8")
     # The script requires at least two resamples. Its confidence intervals are ignored, because this project computes
     # its own intervals from the scores of single pairs.
     fixed = ["-e", str(data), "-z", "SPL", "-c", "95", "-r", "2", "-d", "-f", "A", "-p", "0.5"]
-    done = _run_perl(["-I", str(perl.home), str(perl.home / SCRIPT), *fixed, *options, str(listing)])
+    done = _run_perl(["-I", str(home), str(home / SCRIPT), *fixed, *options, str(listing)])
     scores: Dict[str, np.ndarray] = {}
     for name, row, recall, precision, f1 in _SCORE_LINE.findall(done.stdout.decode("ascii", "replace")):
         rows = scores.setdefault(name, np.full((len(evaluations), 3), np.nan))
@@ -187,7 +161,7 @@ def _run_rouge_evaluations(
 
 
 def score_with_perl(
-    perl: PerlRouge,
+    home: Path,
     texts: Sequence[Sequence[Sequence[str]]],
     metrics: Sequence[str],
     stem: bool,
@@ -198,6 +172,7 @@ def score_with_perl(
     """Score all pairs of a hypothesis and its references with ROUGE-1.5.5.pl.
 
     Args:
+        home: path of the folder that contains the script and its data.
         texts: the hypothesis and the references of each pair, each as a list of sentences. The number of references may
             vary.
         metrics: names of the metrics, such as "rouge1", "rougeL" or "rougeSU4".
@@ -226,7 +201,7 @@ def score_with_perl(
             raise ValueError(
                 f"--backend perl: {SCRIPT} cannot read files below {directory}: set TMPDIR to a path without spaces"
             )
-        _make_data_folder(perl.home, data, irregular)
+        _make_data_folder(home, data, irregular)
         evaluations: List[List[Path]] = []
         for number, pair in enumerate(texts):
             files = [data / f"{number}.{which}" for which in range(len(pair))]
@@ -237,7 +212,7 @@ def score_with_perl(
         parts = [evaluations[start : start + size] for start in range(0, len(evaluations), size)]
         with ThreadPoolExecutor(jobs) as pool:
             results = list(
-                pool.map(lambda i: _run_rouge_evaluations(perl, data, i, parts[i], options), range(len(parts)))
+                pool.map(lambda i: _run_rouge_evaluations(home, data, i, parts[i], options), range(len(parts)))
             )
     rows = np.stack([np.concatenate([result[name] for result in results]) for name in names], axis=1)
     counts = [1 if average else len(pair) - 1 for pair in texts]

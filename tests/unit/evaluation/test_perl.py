@@ -48,13 +48,13 @@ def test_irregular_forms_are_what_perl_adds_by_default():
     assert found["python"].scores["rouge1"].f1 == 0 and found["perl"].scores["rouge1"].f1 == pytest.approx(50)
     assert "stem:irregular+porter" in found["perl"].signature and "backend:ROUGE-1.5.5.pl" in found["perl"].signature
     assert rouge(["many children"], ["a child"], irregular=True).scores["rouge1"].f1 == pytest.approx(50)
-    assert read_irregular_forms(find_perl_rouge().home)["children"] == "child"
+    assert read_irregular_forms(find_perl_rouge())["children"] == "child"
 
 
 @needs_perl
 def test_bytes_are_those_of_perls_own_option(tmp_path):
     """This project cuts the text before the script sees it; -b must have the same effect on ROUGE-N."""
-    home = find_perl_rouge().home
+    home = find_perl_rouge()
     (tmp_path / "smart_common_words.txt").write_text("")
     make = 'use DB_File; tie %f, "DB_File", $ARGV[0], O_CREAT | O_RDWR, 0640, $DB_HASH'
     subprocess.run(["perl", "-e", make, str(tmp_path / "WordNet-2.0.exc.db")], check=True)

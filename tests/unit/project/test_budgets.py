@@ -17,11 +17,11 @@ BUDGETS = {
     "fairseq_etads/pipeline fairseq_etads/recipes": 2_176,
     "fairseq_etads/summarizer fairseq_etads/demo": 6_085,
     "fairseq_etads/text": 2_687,
-    "fairseq_etads/evaluation": 3_274,
+    "fairseq_etads/evaluation": 3_229,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 2_953,
     "preprocess": 5_843,
     "scripts benchmarks": 4_640,
-    "tests": 51_421,
+    "tests": 51_416,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
