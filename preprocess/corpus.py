@@ -20,7 +20,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, TextIO, Tuple,
 
 from tqdm import tqdm
 
-from fairseq_etads.platform.console import Parser, command, escape_unprintable
+from fairseq_etads.platform.console import ForwardingParser, command, escape_unprintable, print_message
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import check_output_paths, lock_output, open_output
 from fairseq_etads.text.checksums import NAME, Checksums, compute_sha256
@@ -38,7 +38,8 @@ from fairseq_etads.text.documents import (
 from fairseq_etads.text.json_files import ORIGIN, ORIGINAL, SIDES, SPLITS, read_json, write_json
 from fairseq_etads.text.words import SENTENCE_MARK
 
-from .corpus_options import add_shared_options, check_options, copy_standard_input_to_file
+from . import debian, prepare
+from .corpus_options import add_output_options, add_shared_options, check_options, copy_standard_input_to_file
 from .near_duplicates import LIST, count_repeated_documents, find_near_duplicates, summarise_near_duplicates
 from .processes import map_in_order
 from .readers import READERS, Reader
@@ -51,6 +52,14 @@ written, changed, cut and dropped.
   etads-corpus cnndm --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm
   etads-corpus table --train train.csv --valid valid.csv --test test.csv --out data/mine
   etads-corpus table --input all.jsonl --split 90/5/5 --out data/mine
+
+With --prepare OUT, the text is written to OUT/text and then binarised by etads-prepare, whose options follow after --,
+in OUT/prepared/bin. For cnndm, gigaword and sumpubmed, etads-prepare receives --corpus KIND.
+
+  etads-corpus table --input all.jsonl --split 90/5/5 --prepare runs/mine -- --tokens word --size 8000
+  etads-corpus gigaword --data DIR --prepare data/gigaword
+  etads-corpus duc --docs DIR --models DIR --like data/gigaword/prepared --prepare data/duc
+  etads-corpus debian --sample --prepare data/debian
 
 Further references of valid and test are written to test.target.1, test.target.2, and so on. These files have the same
 number of lines; a line is empty if its document has fewer references. If you run the command again, it writes only
@@ -364,7 +373,18 @@ def build_corpus(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
 
 def _build_splits(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     out: Path = args.out
-    changes_nothing = ("out", "jobs", "force", "reader", "kind", "expect", "near_duplicates")
+    changes_nothing = (
+        "out",
+        "jobs",
+        "force",
+        "reader",
+        "kind",
+        "expect",
+        "near_duplicates",
+        "prepare",
+        "forwarded",
+        "like",
+    )
     options = {
         name: _convert_option_for_report(value)
         for name, value in sorted(vars(args).items())
@@ -468,24 +488,60 @@ def summarise_report(report: Dict[str, Any]) -> str:
 
 def build_parser() -> argparse.ArgumentParser:
     layout = argparse.RawDescriptionHelpFormatter
-    parser = Parser("etads-corpus", description=DESCRIPTION, formatter_class=layout)
+    parser = ForwardingParser("etads-corpus", description=DESCRIPTION, formatter_class=layout)
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True)
     reader: Type[Reader]
     for reader in READERS:
         sub = kinds.add_parser(reader.name, help=reader.summary, description=reader.description, formatter_class=layout)
         reader.add_options(sub)
         add_shared_options(sub, reader.defaults)
+        add_output_options(sub)
         sub.set_defaults(reader=reader)
+    sub = kinds.add_parser("debian", help="descriptions of Debian packages and their synopses, as etads-debian")
+    debian.add_options(sub)
+    add_output_options(sub)
     return parser
+
+
+def _parse_prepare_options(args: argparse.Namespace) -> argparse.Namespace:
+    """Parse and check the options of etads-prepare, before a corpus is read that may take hours."""
+    words = [str(args.out), str(args.prepare / "prepared"), "--jobs", str(args.jobs)]
+    words += ["--corpus", args.kind] if args.kind in prepare.CORPORA else []
+    words += ["--like", str(args.like)] if getattr(args, "like", None) else []
+    options = prepare.build_parser().parse_args([*words, *args.forwarded])
+    settings = prepare.make_settings(options)
+    if not options.like:
+        settings.check()
+    return options
+
+
+def _read_corpus(args: argparse.Namespace, like: Optional[Path]) -> None:
+    check_options(args)
+    with copy_standard_input_to_file(args):
+        reader = args.reader(args)
+        if args.prepare and not like and "train" not in reader.list_splits():
+            raise InputError("--like is missing: without training pairs, --prepare needs --like PREPARED")
+        report = build_corpus(reader, args)
+    print("\n".join(map(escape_unprintable, [*summarise_report(report).split("\n"), f"text: {args.out}"])))
 
 
 @command(build_parser)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-corpus``."""
-    check_options(args)
-    with copy_standard_input_to_file(args):
-        report = build_corpus(args.reader(args), args)
-    print("\n".join(map(escape_unprintable, [*summarise_report(report).split("\n"), f"text: {args.out}"])))
+    options = None
+    if args.prepare:
+        args.out = args.prepare / "text"
+        options = _parse_prepare_options(args)
+        print_message(f"reading the corpus into {args.out}")
+    elif args.forwarded:
+        raise InputError(f"{args.forwarded[0]} after --: is for etads-prepare, and needs --prepare OUT")
+    if args.kind == "debian":
+        debian.make_corpus(args)
+    else:
+        _read_corpus(args, options.like if options else None)
+    if options:
+        print_message(f"preparing {options.out}")
+        prepare.prepare_text(options)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
     ``defaults`` contains the default values that are specific to a reader.
     """
     add = parser.add_argument
-    add("--out", metavar="TEXT", type=Path, required=True, help="output folder for the text and report.json")
     add(
         "--fallback-encoding",
         metavar="NAME",
@@ -103,6 +102,19 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
         f"them in {LIST}. No documents are removed. Requires datasketch (pip install datasketch)",
     )
     add("--force", action="store_true", help="replace an existing corpus in TEXT")
+
+
+def add_output_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options --out and --prepare, of which one is required, and --jobs to a parser."""
+    add = parser.add_mutually_exclusive_group(required=True).add_argument
+    add("--out", metavar="TEXT", type=Path, help="output folder for the text and report.json")
+    add(
+        "--prepare",
+        metavar="OUT",
+        type=Path,
+        help="write the text to OUT/text, and then binarise it with etads-prepare, whose options follow after --, in "
+        "OUT/prepared",
+    )
     add_jobs_option(parser)
 
 
@@ -141,7 +153,7 @@ def copy_standard_input_to_file(args: argparse.Namespace) -> Iterator[None]:
     Raises:
         InputError: ``-`` occurs more than once in the arguments.
     """
-    inputs = {name: value for name, value in vars(args).items() if name != "out"}
+    inputs = {name: value for name, value in vars(args).items() if name not in ("out", "prepare")}
     given = [path for value in inputs.values() for path in (value if isinstance(value, list) else [value])]
     if given.count(Path(STANDARD_INPUT)) > 1:
         raise InputError("standard input (-) is given twice; it can be read only once: write it to a file first")

@@ -301,8 +301,15 @@ def build_parser() -> argparse.ArgumentParser:
     about = "Build a summarisation corpus from Debian package descriptions and their synopses."
     layout = argparse.RawDescriptionHelpFormatter
     parser = Parser("etads-debian", description=about, epilog=EXAMPLES, formatter_class=layout)
+    out = "output folder for the corpus and report.json"
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help=out)
+    add_options(parser)
+    return parser
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add all options except --out, which ``etads-corpus debian`` has in common with other corpora, to a parser."""
     add = parser.add_argument
-    add("--out", type=Path, required=True, metavar="DIR", help="output folder for the corpus and report.json")
     add(
         "--sample",
         action="store_true",
@@ -323,7 +330,6 @@ def build_parser() -> argparse.ArgumentParser:
     for name, default, text in NUMBERS:
         option = "--" + name.replace("_", "-")
         add(option, type=int, default=default, metavar="N", help=f"{text} (default: {default})")
-    return parser
 
 
 def _check_options(options: argparse.Namespace) -> None:
@@ -342,12 +348,21 @@ def _check_options(options: argparse.Namespace) -> None:
             raise InputError(f"--min-{side}-words {low} is more than --max-{side}-words {high}")
 
 
-@command(build_parser)
-def main(args: argparse.Namespace) -> None:
-    """Run the command ``etads-debian``."""
+def make_corpus(args: argparse.Namespace) -> None:
+    """Build or unpack the corpus as the parsed options of ``etads-debian`` say, and report its size.
+
+    Raises:
+        InputError: an option, an input or an earlier output is invalid.
+    """
     _check_options(args)
     with lock_output(args.out, "--out", folder=True):
         print(unpack_sample_corpus(args) if args.sample else build_corpus(args), file=sys.stderr)
+
+
+@command(build_parser)
+def main(args: argparse.Namespace) -> None:
+    """Run the command ``etads-debian``."""
+    make_corpus(args)
 
 
 if __name__ == "__main__":

@@ -96,12 +96,12 @@ def _write_or_check_record(out: Path, record: Dict[str, Any], made: Checksums) -
         InputError: OUT contains data that was prepared with other options or from another text.
     """
     path = out / "prepare.json"
-    if path.exists():
-        known = read_json(path, "give another OUT or delete it")
+    known = read_json(path, "give another OUT or delete it") if path.exists() else None
+    if known is not None and not _is_only_size_different(out, known, record):
         different = [key for key in {**record, **known} if known.get(key) != record.get(key)]
         if different:
             raise InputError(
-                f'OUT "{out}" was prepared with another {", ".join(different)} (see {path}); '
+                f'OUT "{out}" was prepared with other {", ".join(different)} (see {path}); '
                 "give another OUT or delete it"
             )
         made.add_unlisted(path.name)
@@ -109,6 +109,14 @@ def _write_or_check_record(out: Path, record: Dict[str, Any], made: Checksums) -
     out.mkdir(parents=True, exist_ok=True)
     with made.record_new_files(path.name):
         write_json(path, record)
+
+
+def _is_only_size_different(out: Path, known: Dict[str, Any], record: Dict[str, Any]) -> bool:
+    """Return whether only sizes of vocabularies differ, and none is in use, because those in ``known`` were refused."""
+    sizes = dict.fromkeys(("size", "source_size", "target_size"))
+    before, now = ({**about, "settings": {**about.get("settings", {}), **sizes}} for about in (known, record))
+    names = PreparationSettings(**record["settings"]).subword_files
+    return before == now and known != record and not any((out / name).exists() for name in [*names, "bin/complete"])
 
 
 def _make_subword_model(
@@ -414,9 +422,12 @@ def make_settings(args: argparse.Namespace) -> PreparationSettings:
     )
 
 
-@command(build_parser)
-def main(args: argparse.Namespace) -> None:
-    """Run the command ``etads-prepare``."""
+def prepare_text(args: argparse.Namespace) -> None:
+    """Prepare the text as the parsed options of ``etads-prepare`` say, and report lengths and unknown words.
+
+    Raises:
+        InputError: the text, an option or an earlier output is invalid.
+    """
     given = UserProvidedFiles(args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.dictionary, args.model)
     shard = None if args.shard is None else Shard.parse(args.shard)
     check_positive_options(jobs=args.jobs)
@@ -432,6 +443,12 @@ def main(args: argparse.Namespace) -> None:
         print(line)
     flags = shlex.join(format_command_line(options))
     print(f"binarised data: {args.out / 'bin'}\nfor new text, give fairseq-interactive: {flags}")
+
+
+@command(build_parser)
+def main(args: argparse.Namespace) -> None:
+    """Run the command ``etads-prepare``."""
+    prepare_text(args)
 
 
 if __name__ == "__main__":

@@ -13,14 +13,7 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 out=$ROOT/site serve=""
-while [ $# -gt 0 ]; do
-    case $1 in
-        --out) need_value "$@"; out=$2; shift 2 ;;
-        --serve) serve=1; shift ;;
-        -h | --help) usage ;;
-        *) die "unknown option $1; see --help" ;;
-    esac
-done
+parse_options "--out --serve!" "$@"
 if ! command -v mkdocs >/dev/null; then
     [ -x "$VENV/bin/mkdocs" ] || die "mkdocs is not installed: pip install -c constraints.txt \".[docs]\""
     export PATH="$VENV/bin:$PATH"
@@ -31,7 +24,7 @@ if [ -n "$serve" ]; then
     supervise mkdocs serve --strict
     exit
 fi
-need_folder --out "$out"
+mkdir -p "$out"
 out=$(cd "$out" && pwd)  # mkdocs interprets relative paths from its configuration folder
 cd "$ROOT"
 # The option --quiet is not used, because --strict would then count no warnings.

@@ -9,7 +9,7 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-case ${1:-} in --version) number_of_version; exit ;; -h | --help) usage ;; esac
+case ${1:-} in -h | --help) usage ;; esac
 [ ! -x "$VENV/bin/python" ] || export PATH="$VENV/bin:$PATH"
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1} PYTHONWARNINGS=${PYTHONWARNINGS:-ignore}
 exec python "$ROOT/scripts/gpu_check.py" "$@"

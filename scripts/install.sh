@@ -21,19 +21,10 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-python=python3
-extras="" wheel="" device=""
-while [ $# -gt 0 ]; do
-    case $1 in
-        --venv) need_value "$@"; VENV=$2; shift 2 ;;
-        --python) need_value "$@"; python=$2; shift 2 ;;
-        --cpu | --gpu) [ -z "$device" ] || [ "$device" = "$1" ] || die "--cpu and --gpu exclude one another"; device=$1; shift ;;
-        --dev) extras="[dev]"; shift ;;
-        --wheel) need_value "$@"; wheel=$2; shift 2 ;;
-        -h | --help) usage ;;
-        *) die "unknown option $1; see --help" ;;
-    esac
-done
+python=python3 venv="" cpu="" gpu="" dev="" wheel=""
+parse_options "--venv --python --cpu! --gpu! --dev! --wheel" "$@"
+[ -z "$cpu" ] || [ -z "$gpu" ] || die "--cpu and --gpu exclude one another"
+device=${cpu:+--cpu}${gpu:+--gpu} extras=${dev:+[dev]} VENV=${venv:-$VENV}
 
 [ -z "$wheel" ] || [ -f "$wheel" ] || die "--wheel $wheel: no such file"
 command -v "$python" >/dev/null || die "--python $python: no such command"

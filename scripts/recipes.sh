@@ -2,6 +2,141 @@
 # shellcheck shell=bash
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
+# need_folder OPTION DIR: create DIR, the value of OPTION, or report why it cannot be written to.
+need_folder() {
+    case $2 in -?*) die "$1 $2: begins with -, like an option; write ./$2" ;; esac
+    [ -d "$2" ] || [ ! -e "$2" ] || die "$1 $2: is a file; name a folder"
+    mkdir -p "$2" 2>/dev/null || die "$1 $2: cannot be made; is a folder above it read-only, or a file?"
+    [ -w "$2" ] || die "$1 $2: cannot be written to"
+}
+
+need_integer() {
+    [[ $2 =~ ^[1-9][0-9]*$ ]] || die "$1 $2: choose a whole number above 0"
+}
+
+need_choice() {
+    local option=$1 value=$2
+    shift 2
+    local choice
+    for choice in "$@"; do [ "$choice" = "$value" ] && return; done
+    die "$option $value: choose one of: $*"
+}
+
+# train_once RUN PREPARED [options of fairseq-train]: train and show progress; the full output is in RUN/train.log. If training
+# with these options and data has already finished, nothing is done.
+train_once() {
+    local run=$1 prepared=$2
+    shift 2
+    need_folder --out "$run"
+    supervise python -m fairseq_etads.pipeline.training "$run" "$prepared" -- "$@" || exit $?
+}
+
+# Options for train_small. The 12,000 training pairs in the sample corpus are too few for learning position embeddings.
+SINUSOIDAL=(--no-encoder-learned-pos --no-decoder-learned-pos)
+
+# train_small STEPS [options of etads-train] [-- options of fairseq-train]: train a model that is small enough for two
+# cores and regularised for the 12,000 pairs in the sample corpus. The model sizes in the papers require the papers' corpora.
+train_small() {
+    local steps=$1 options=()
+    shift
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do
+        options+=("$1")
+        shift
+    done
+    [ $# -eq 0 ] || shift
+    case " ${options[*]} " in *" --text "*) options=(--size 5000 "${options[@]}") ;; esac
+    supervise etads-train --recipe paper --truncate-source 60 --truncate-target 40 --max-tokens 4000 \
+        --max-update "$steps" "${options[@]}" -- --encoder-layers 2 --decoder-layers 2 \
+        --encoder-embed-dim 128 --encoder-ffn-embed-dim 512 --encoder-attention-heads 4 --decoder-attention-heads 4 \
+        --num-workers 0 --lr 3e-3 --lr-scheduler polynomial_decay --warmup-updates 200 --total-num-update "$steps" \
+        --adam-betas '(0.9, 0.98)' --label-smoothing 0.1 --dropout 0.2 "$@"
+}
+
+# read_options "OPTIONS" "$@": read options into variables that contain the defaults: --pg-data VALUE sets pg_data. If OPTIONS contains
+# --archs=systems, --archs VALUE sets systems. If it contains --cpu, --cpu hides GPUs, which parts of fairseq still use with --cpu alone, and sets the array device to (--cpu). If it
+# contains --, all words after -- are stored in the array more (options of fairseq-train).
+read_options() {
+    local offered=" $1 " variable
+    device=() more=()
+    shift
+    while [ $# -gt 0 ]; do
+        case $1 in -h | --help) usage ;; esac
+        if [[ $offered != *" $1 "* && $offered != *" $1="* ]]; then
+            [[ $offered != *" -- "* ]] || die "unknown option $1; see --help (options of fairseq-train come after --)"
+            die "unknown option $1; see --help"
+        fi
+        case $1 in
+            --cpu) export CUDA_VISIBLE_DEVICES=""; device=(--cpu); shift ;;
+            --) shift; more=("$@"); break ;;
+            *)
+                need_value "$@"
+                variable=${1#--}
+                [[ ! $offered =~ " $1="([a-z]+) ]] || variable=${BASH_REMATCH[1]}
+                printf -v "${variable//-/_}" %s "$2"
+                shift 2 ;;
+        esac
+    done
+}
+
+# summarise_once RUN OUTPUT [options of generate.sh]: write the summaries of RUN, unless they exist and were created with the
+# same options, checkpoints, content model, limits of length (RUN/recipe.json) and other input files.
+summarise_once() {
+    local run=$1 output=$2 word reads=("$1"/checkpoints/checkpoint_{best,last}.pt)
+    shift 2
+    for word in "$run"/{content.npz,recipe.json} "$@"; do [ ! -e "$word" ] || reads+=("$word"); done
+    once --makes "$output" --reads "${reads[@]}" -- "$ROOT/scripts/generate.sh" --run "$run" --output "$output" "$@"
+}
+
+# score_once RUN TEXT [options of etads-rouge]: score RUN/summaries.txt against TEXT/test.target and, if the documents have several
+# references, TEXT/test.target.1 and so on. Write RUN/rouge.json, unless it exists and was created from the same files.
+score_once() {
+    local run=$1 text=$2 references=("$2/test.target") file
+    shift 2
+    for file in "$text"/test.target.[0-9]*; do [ ! -f "$file" ] || references+=("$file"); done
+    once --makes "$run/rouge.json" --reads "$run/summaries.txt" "${references[@]}" \
+        -- etads-rouge "$run/summaries.txt" "${references[@]}" --json "$run/rouge.json" "$@"
+}
+
+# export_once RUN FOLDER CARD DERIVED [options of etads-export]: export RUN to FOLDER, with the text CARD at the end of the model card,
+# unless this was done with the same options from the same checkpoints and content models. An older model folder is replaced. If it
+# had other weights, DERIVED, a file that was made with it, is deleted. CARD and DERIVED can be empty. FOLDER.exported lists the files
+# in FOLDER.
+export_once() {
+    local run=$1 folder=$2
+    # The older folder stays until the new one is complete. etads-export writes nothing if commands are only checked.
+    # shellcheck disable=SC2016  # expanded by the inner shell
+    once --makes "$folder.exported" "$folder/model.safetensors" --reads "$run"/checkpoints/checkpoint_{best,last}.pt \
+        "$run"/{content.npz,recipe.json} "$run"/shortened/extractor/{checkpoints/checkpoint_best.pt,content.npz} \
+        -- bash -ec 'new=$2.new/$(basename "$2")
+            rm -rf "$2.new"
+            etads-export "$1" "$new" "${@:5}"
+            [ -d "$new" ] || exit 0
+            [ -z "$3" ] || printf "%s\n" "$3" >> "$new/README.md"
+            [ -z "$4" ] || cmp -s "$new/model.safetensors" "$2/model.safetensors" || rm -f "$4"
+            rm -rf "$2"
+            mv "$new" "$2"
+            rmdir "$2.new"
+            ls "$2" > "$2.exported"' etads-export "$@"
+}
+
+# run_system RUN TEXT PREPARED COMMAND... [-- options of fairseq-train]: train with COMMAND (train_small or train_prepared, with
+# options), summarise the test split (RUN/summaries.txt), and score the summaries (RUN/rouge.json). The arrays GENERATE and ROUGE
+# contain options of generate.sh and etads-rouge. Finished steps are skipped.
+run_system() {
+    local run=$1 text=$2 prepared=$3 command=()
+    shift 3
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do
+        command+=("$1")
+        shift
+    done
+    "${command[@]}" --prepared "$prepared" --out "$run" "$@"
+    summarise_once "$run" "$run/summaries.txt" --prepared "$prepared" "${GENERATE[@]}"
+    score_once "$run" "$text" "${ROUGE[@]}"
+}
+
+# Optimiser of Nallapati et al. The code that theirs is based on implements Adadelta and ignores their learning rate of 0.001.
+ADADELTA=(--optimizer lazy_adadelta --lr 1 --adadelta-rho 0.95 --adadelta-eps 1e-6 --clip-norm 1)
+
 # need_prepared OPTION DIR SCRIPT: fail unless DIR, the value of OPTION, contains prepared data. SCRIPT creates such data.
 need_prepared() {
     [ -n "$2" ] || die "$1 is missing; see --help"

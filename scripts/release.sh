@@ -18,18 +18,8 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-out=$ROOT/dist venv="" python=python3 mode=all
-while [ $# -gt 0 ]; do
-    case $1 in
-        --out) need_value "$@"; out=$2; shift 2 ;;
-        --venv) need_value "$@"; venv=$2; shift 2 ;;
-        --python) need_value "$@"; python=$2; shift 2 ;;
-        --check) mode=check; shift ;;
-        --unreleased) mode=unreleased; shift ;;
-        -h | --help) usage ;;
-        *) die "unknown option $1; see --help" ;;
-    esac
-done
+out=$ROOT/dist venv="" python=python3 check="" unreleased=""
+parse_options "--out --venv --python --check! --unreleased!" "$@"
 [ -z "$venv" ] || [ ! -e "$venv" ] || die "--venv $venv: exists already; the wheel is tested in a new environment"
 git -C "$ROOT" rev-parse --verify --quiet HEAD >/dev/null || die "$ROOT is not a git repository with a commit"
 [ -z "$(git -C "$ROOT" status --porcelain)" ] || die "uncommitted files would not be released; commit or ignore them"
@@ -53,8 +43,8 @@ check_release() {
     [ -z "$other" ] || die "the tag $other is on this commit, and NEXT_VERSION is $version"
     say "version and changelog agree on $version"
 }
-[ "$mode" = unreleased ] || check_release
-[ "$mode" != check ] || exit 0
+[ -n "$unreleased" ] || check_release
+[ -z "$check" ] || exit 0
 
 start=$PWD
 work=$(mktemp -d)
@@ -62,7 +52,7 @@ trap 'rm -rf "$work"' EXIT
 venv=${venv:-$work/venv}
 unset PYTHONPATH
 
-[ "$mode" != unreleased ] || version=$("$python" "$ROOT/fairseq_etads/version.py")
+[ -z "$unreleased" ] || version=$("$python" "$ROOT/fairseq_etads/version.py")
 say "building $version"
 mkdir "$work/source" "$work/dist" "$work/trial"
 git -C "$ROOT" archive HEAD | tar -C "$work/source" -xf -
@@ -111,6 +101,6 @@ cd "$start"
 mkdir -p "$out"
 cp "$sdist" "$wheel" "$out"
 say "tested successfully: $out/$(basename "$sdist"), $out/$(basename "$wheel")"
-if [ "$mode" = all ] && [ -z "$(git -C "$ROOT" tag --points-at HEAD --list "$tag")" ]; then
+if [ -z "$unreleased" ] && [ -z "$(git -C "$ROOT" tag --points-at HEAD --list "$tag")" ]; then
     say "to release it: git tag -a $tag -m \"Version $version\" && git push origin $tag"
 fi

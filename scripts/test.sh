@@ -11,21 +11,13 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-install=(--dev) more=() simulated=""
-while [ $# -gt 0 ]; do
-    case $1 in
-        --venv) need_value "$@"; VENV=$2; install+=(--venv "$2"); shift 2 ;;
-        --python) need_value "$@"; install+=(--python "$2"); shift 2 ;;
-        --gpu-simulated) simulated=1; shift ;;
-        -h | --help) usage ;;
-        --) shift; more+=("$@"); break ;;
-        *) die "unknown option $1; see --help (options of pytest come after --)" ;;
-    esac
-done
-"$ROOT/scripts/install.sh" "${install[@]}"
+venv="" python="" gpu_simulated=""
+parse_options "--venv --python --gpu-simulated! --" "$@"
+VENV=${venv:-$VENV}
+"$ROOT/scripts/install.sh" --dev --venv "$VENV" ${python:+--python "$python"}
 export PATH="$VENV/bin:$PATH" PYTHONWARNINGS=${PYTHONWARNINGS:-ignore} OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 cd "$ROOT"
-if [ -n "$simulated" ]; then
+if [ -n "$gpu_simulated" ]; then
     export PYTEST_PLUGINS=pretended_gpu PYTHONPATH=$ROOT/tests/pretended${PYTHONPATH:+:$PYTHONPATH}
     more=(tests/gpu tests/e2e/test_pretended_gpu.py "${more[@]}")
 else

@@ -8,6 +8,7 @@ from typing import Sequence
 import numpy as np
 
 from ..evaluation import other_scores
+from ..evaluation.analysis import make_baseline_extract
 from ..evaluation.rouge import FIGURES, RESAMPLES, check_option_at_least, make_report, score_pairs
 from ..evaluation.summaries import find_leftover_marks_and_symbols, find_swapped_hypotheses_and_references
 from ..platform.console import Parser, command
@@ -55,6 +56,7 @@ examples:
   etads-rouge output.txt test.target
   etads-rouge output.txt reference1.txt reference2.txt --json scores.json
   etads-rouge headlines.txt task1_ref*.txt --duc75
+  etads-rouge output.txt test.target --documents test.source --lead-words 8 --show 3
 
   HYP contains the system's summaries, one per line. Line i of each file belongs to the same document. With several
   reference files, each summary is scored against the reference with the highest F1, separately for each metric. The
@@ -74,6 +76,9 @@ examples:
     )
     add_scoring_options(parser, RESAMPLES, "; 0: no intervals")
     other_scores.add_score_options(parser)
+    add("--documents", metavar="FILE", help="file containing the documents, one per line")
+    add("--lead-words", metavar="N", type=int, help="also score the first N words of each line of --documents")
+    add("--show", metavar="N", type=int, default=0, help="also print the first N documents, references and summaries")
     add("--per-example", metavar="FILE", help="also write the scores of each summary to FILE (.jsonl or .tsv)")
     add(
         "--format",
@@ -95,14 +100,24 @@ def main(args: argparse.Namespace) -> None:
     check_writable("--json", args.json)
     check_output_paths(
         {"--per-example": args.per_example, "--json": args.json},
-        {"HYP": args.hypothesis, "REF": args.references, **other_scores.list_score_inputs(args)},
+        {
+            "HYP": args.hypothesis,
+            "REF": args.references,
+            "--documents": args.documents,
+            **other_scores.list_score_inputs(args),
+        },
     )
     settings = make_rouge_settings(args)
     check_option_at_least(1, jobs=args.jobs)
-    check_option_at_least(0, bootstrap=args.bootstrap, seed=args.seed)
+    check_option_at_least(0, bootstrap=args.bootstrap, seed=args.seed, show=args.show)
+    if args.lead_words is not None:
+        check_option_at_least(1, **{"lead-words": args.lead_words})
+        if args.documents is None:
+            raise ValueError(f"--lead-words {args.lead_words}: needs --documents")
     other_scores.check_score_options(args)
     names = [args.hypothesis, *args.references]
-    texts = read_summaries(names)
+    texts = read_summaries([*names, *([args.documents] if args.documents else [])])
+    documents = texts.pop() if args.documents else []
     if not args.quiet:
         print_warnings("etads-rouge", find_swapped_hypotheses_and_references(args.hypothesis, args.references, texts))
         for name, lines in zip(names, texts):
@@ -113,12 +128,24 @@ def main(args: argparse.Namespace) -> None:
     report = make_report(scores, texts[0], len(texts) - 1, settings, args.bootstrap, args.seed)
     if args.per_example:
         write_scores_per_example(args.per_example, scores, settings.metrics, heads, figures)
+    baseline = None
+    if args.lead_words is not None:
+        extracts = [make_baseline_extract("lead-words", args.lead_words, text, [], settings) for text in documents]
+        leads = [f" {settings.sentence_mark} ".join(sentences) for sentences in extracts]
+        scores = score_pairs(leads, texts[1:], settings, args.jobs, progress=True)
+        baseline = make_report(scores, leads, len(texts) - 1, settings, args.bootstrap, args.seed)
     also = other_scores.make_score_report(heads, figures, signatures, args.bootstrap, args.seed) if others else None
     files = {"hypothesis_file": names[0], "reference_files": names[1:]}
-    as_json = json.dumps({**files, **report.to_dict(), **({"also": also} if also else {})}, indent=2)
+    more = {**({"also": also} if also else {}), **({"lead": baseline.to_dict()} if baseline else {})}
+    as_json = json.dumps({**files, **report.to_dict(), **more}, indent=2)
     heading = "\n".join([f"hypothesis: {names[0]}", *(f"reference:  {name}" for name in names[1:])])
     table = report.format_table("recall" if args.duc75 else "f1")
     table += f"\n\n{other_scores.format_table(also)}" if also else ""
+    if baseline:
+        table += f"\n\nhypothesis: first {args.lead_words} words of {args.documents}\n\n{baseline.format_table()}"
+    shown = {**({"document": documents} if documents else {}), "reference": texts[1], "summary": texts[0]}
+    for example in list(zip(*shown.values()))[: args.show]:
+        table += "\n" + "".join(f"\n{name:<9}  {text[:300]}" for name, text in zip(shown, example))
     print(as_json if args.format == "json" else f"{heading}\n\n{table}")
     if args.json:
         write_text(args.json, as_json + "\n")

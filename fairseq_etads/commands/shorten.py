@@ -11,11 +11,18 @@ from tqdm import tqdm
 from ..data.labels.label_files import SelectionFile, make_label_file_name
 from ..data.labels.word_text import WordText
 from ..data.preparation import read_preparation_settings
-from ..platform.console import Parser, check_positive_options, command
+from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..platform.outputs import open_output, write_text
 from ..text.files import read_lines
-from ..text.picking import FACTOR, FILE, WORDS, SentencePickingSettings, compute_probability_level_bounds
+from ..text.picking import (
+    FACTOR,
+    FILE,
+    WORDS,
+    SentencePickingSettings,
+    check_word_budget,
+    compute_probability_level_bounds,
+)
 from ..text.words import SENTENCE_MARK
 from .run_options import list_splits, silence_info_logs
 
@@ -71,8 +78,8 @@ examples:
         "--words",
         metavar="N",
         type=int,
-        default=WORDS,
-        help="maximum total number of words in the picked sentences of a document (default: %(default)s)",
+        help="maximum total number of words in the picked sentences of a document (default: the number with which RUN "
+        f"has shortened the split train, or {WORDS})",
     )
     add("--subset", metavar="NAME", nargs="+", help="splits to shorten (default: train, valid and test, if present)")
     return parser
@@ -108,12 +115,18 @@ def write_shortened_splits(args: argparse.Namespace) -> Iterator[str]:
         file = SelectionFile(_get_probability_path(args.run, "train"), "RUN")
         rows = map(file.read_probabilities, range(len(file)))
         edges = compute_probability_level_bounds([value for row in rows for value in row if value is not None])
+        picking = SentencePickingSettings(args.words or WORDS, edges)
     else:
-        edges = SentencePickingSettings.read(path, _ADVICE).edges
-    picking = SentencePickingSettings(args.words, edges)
+        picking = SentencePickingSettings.read(path, _ADVICE)
+        if args.words not in (None, picking.words):
+            raise InputError(
+                f"--words {args.words}: RUN {args.run} has shortened the split train to {picking.words} words, and a "
+                "model expects the same of other splits; leave it out, or shorten train again"
+            )
     for split in splits:
         yield _shorten_split(PreparedPairs(task, split), split, tokenizer, picking, args)
-    write_text(path, picking.to_json())
+    if "train" in splits:
+        write_text(path, picking.to_json())
 
 
 def _get_probability_path(run: Path, split: str) -> Path:
@@ -154,8 +167,10 @@ def _shorten_split(
             before += sum(len(sentence.split()) for sentence in sentences)
             words += sum(len(sentence.split()) for sentence in chosen)
             taken += len(picked)
-    if number < len(pairs):
-        raise InputError(f"TEXT: {source} has {number:,} lines, but --prepared has {len(pairs):,} documents")
+        if number < len(pairs):
+            raise InputError(f"TEXT: {source} has {number:,} lines, but --prepared has {len(pairs):,} documents")
+    for path in args.out.glob(f"{split}.target*"):
+        path.unlink()  # references that an earlier TEXT had would count in scores
     for path in sorted(args.text.glob(f"{split}.target*")):
         shutil.copyfile(path, args.out / path.name)
     count = max(number, 1)
@@ -179,7 +194,7 @@ def _split_raw_sentences(line: str, encoded: List[List[str]], tokenizer: "TextTo
 @command(_build_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-shorten``."""
-    check_positive_options(words=args.words)
+    check_word_budget(args.words)
     args.prepared = args.prepared or args.run / "prepared"
     if not args.text.is_dir():
         raise InputError(f"TEXT {args.text}: there is no such folder")

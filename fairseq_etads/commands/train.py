@@ -1,20 +1,21 @@
 """The command ``etads-train``: train a model from parallel text or a table of pairs."""
 
 import argparse
+import math
 import os
 import resource
 import sys
 from pathlib import Path
-from typing import Any, List
+from typing import List
 
 from ..jobs import recipe_choice
 from ..jobs.recipes import NAMES, get_option
 from ..pipeline.long_documents import plan_shortening, shorten_documents
 from ..pipeline.steps import Step, run_command
 from ..pipeline.training import train
-from ..platform.console import Parser, check_positive_options, command, print_message
+from ..platform.console import ForwardingParser, check_positive_options, command, print_message
 from ..platform.errors import InputError
-from ..text.picking import FACTOR
+from ..text.picking import FACTOR, check_word_budget
 
 DESCRIPTION = """\
 Prepare parallel text, and train a model on it. To continue after an interruption, run the same command again.
@@ -58,19 +59,8 @@ WARMUP = 8000
 """Warm-up steps of the paper's schedule, for 80,000 training steps or more."""
 
 
-class _TrainParser(Parser):
-    """A parser that leaves everything after ``--`` to fairseq-train."""
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        words = list(sys.argv[1:] if args is None else args)
-        end = words.index("--") if "--" in words else len(words)
-        parsed, rest = super().parse_known_args(words[:end], namespace)
-        parsed.fairseq = words[end + 1 :]
-        return parsed, rest
-
-
 def _build_parser() -> argparse.ArgumentParser:
-    parser = _TrainParser(
+    parser = ForwardingParser(
         prog="etads-train",
         usage="etads-train --text PATH --out DIR [options] [-- options of fairseq-train]",
         description=DESCRIPTION,
@@ -178,7 +168,7 @@ def _build_parser() -> argparse.ArgumentParser:
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-train``."""
     _check_options(args)
-    if args.cpu or "--cpu" in args.fairseq:
+    if args.cpu or "--cpu" in args.forwarded:
         args.cpu = True
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # with --cpu alone, parts of fairseq still use GPUs
     prepared = args.prepared = args.prepared or args.out / "prepared"
@@ -206,8 +196,7 @@ def main(args: argparse.Namespace) -> None:
     for line in recipe.says if recipe else ():
         print_message(line)
     options = ["--arch", args.arch, *recipe.train, *args.given] if recipe else make_paper_options(args)
-    usual = os.environ.get("USUAL_MINUTES")
-    train(args.out, prepared, options, float(usual) if usual else None)
+    train(args.out, prepared, options, math.ceil(recipe.minutes) + 1 if recipe else None)
     if recipe and args.content and not args.long and recipe_choice.can_have_content_model(prepared):
         content = args.out / "content.npz"
         print_message(f"content model, by which decoding chooses among the hypotheses of the beam: {content}")
@@ -220,7 +209,6 @@ def main(args: argparse.Namespace) -> None:
 def _check_options(args: argparse.Namespace) -> None:
     """Reject options that contradict one another, have no effect, or would fail only after the data is prepared."""
     numbers = (
-        "words",
         "size",
         "truncate_source",
         "truncate_target",
@@ -230,6 +218,7 @@ def _check_options(args: argparse.Namespace) -> None:
         "minutes",
     )
     check_positive_options(**{name: getattr(args, name) for name in numbers})
+    check_word_budget(args.words)
     if args.text is None and args.prepared is None:
         raise InputError("--text is missing (or --prepared, with data that etads-prepare has made)")
     for name in ("out", "prepared"):
@@ -260,7 +249,7 @@ def _check_options(args: argparse.Namespace) -> None:
     elif table and args.text.is_dir():
         raise InputError(f"{table[0]} {table[1]}: needs a table, and --text {args.text} is not one")
     for name, instead in DECIDED.items():
-        if get_option(args.fairseq, name) is not None:
+        if get_option(args.forwarded, name) is not None:
             raise InputError(f"{name} after --: is decided by etads-train; give {instead}")
 
 
@@ -288,7 +277,7 @@ def _list_given_options(args: argparse.Namespace, *names: str) -> List[str]:
     given = [str(word) for name, value in named.items() if value is not None for word in (name, value)]
     given += ["--source-factors", FACTOR] if args.long else []  # the user's own --source-factors come later
     given += ["--distributed-world-size", str(args.processes)] if args.processes else []
-    return [*given, *(["--cpu"] if args.cpu and "--cpu" not in args.fairseq else []), *args.fairseq]
+    return [*given, *(["--cpu"] if args.cpu and "--cpu" not in args.forwarded else []), *args.forwarded]
 
 
 def _shorten(args: argparse.Namespace, text: Path) -> Path:
@@ -328,7 +317,7 @@ def make_paper_options(args: argparse.Namespace) -> List[str]:
     steps = args.max_update or 200_000
     warmup = min(WARMUP, -(-steps // 10))
     if warmup < WARMUP and all(
-        get_option(args.fairseq, name) is None for name in ("--warmup-updates", "--lr-scheduler")
+        get_option(args.forwarded, name) is None for name in ("--warmup-updates", "--lr-scheduler")
     ):
         print_message(f"--max-update {steps}: warming up for {warmup} steps instead of {WARMUP:,}")
     return [

@@ -25,7 +25,7 @@ from ..platform.console import Parser, check_positive_options, command, print_me
 from ..platform.errors import InputError
 from ..search.content.features import DOCUMENTS
 from ..text.json_files import SPLITS
-from ..text.picking import FACTOR, FILE, WORDS, SentencePickingSettings
+from ..text.picking import FACTOR, FILE, WORDS, SentencePickingSettings, check_word_budget
 from .steps import Step, run_command
 from .training import train
 
@@ -225,7 +225,8 @@ def _build_parser() -> argparse.ArgumentParser:
 @command(_build_parser)
 def main(args: argparse.Namespace) -> None:
     """Run ``scripts/shorten.sh``."""
-    check_positive_options(words=args.words, size=args.size, jobs=args.jobs)
+    check_word_budget(args.words)
+    check_positive_options(size=args.size, jobs=args.jobs)
     for split in ("train", "valid"):
         if not (args.text / f"{split}.source").is_file():
             raise InputError(f"--text {args.text}: no {split}.source in it; create it with etads-corpus")

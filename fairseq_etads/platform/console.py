@@ -92,6 +92,17 @@ class Parser(argparse.ArgumentParser):
         return options
 
 
+class ForwardingParser(Parser):
+    """A parser that leaves everything after ``--`` to another command, as ``forwarded`` in the parsed options."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        words = list(sys.argv[1:] if args is None else args)
+        end = words.index("--") if "--" in words else len(words)
+        parsed, rest = super().parse_known_args(words[:end], namespace)
+        parsed.forwarded = words[end + 1 :]
+        return parsed, rest
+
+
 class _VersionAction(argparse.Action):
     """Action that prints the version, which is determined only when the option is used."""
 

@@ -33,6 +33,12 @@ This limit does not apply if all sentences in the document are shorter.
 _MOST_WORDS = 1_000_000
 
 
+def check_word_budget(words: Optional[int]) -> None:
+    """Raise InputError if --words, a maximum number of words, is outside the range that the settings file can store."""
+    if words is not None and not 1 <= words <= _MOST_WORDS:
+        raise InputError(f"--words {words}: choose 1 to {_MOST_WORDS:,}")
+
+
 class Pick(NamedTuple):
     """A selected sentence.
 

@@ -33,6 +33,9 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
+        if args.like is not None:
+            args.as_gigaword = args.as_gigaword or not args.data
+            args.source_sentences, args.short_lead = args.source_sentences or 1, args.short_lead or 130
         self.references = args.references
         self.keep_datelines = args.keep_datelines
         self.as_gigaword = args.as_gigaword
@@ -63,6 +66,14 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
         add("--docs", metavar="DIR", type=Path, help="folder containing the folders of SGML articles")
         add("--models", metavar="DIR", type=Path, help="folder containing the reference headlines")
         add("--data", metavar="DIR", type=Path, help="folder containing input.txt and task1_ref*.txt")
+        add(
+            "--like",
+            metavar="PREPARED",
+            type=Path,
+            help="prepared data of a Gigaword headline model, whose dictionaries and subwords --prepare reuses. "
+            "Articles are then processed as for Gigaword: --as-gigaword (with --docs), --source-sentences 1 and "
+            "--short-lead 130",
+        )
         add(
             "--references",
             metavar="N",

@@ -38,8 +38,10 @@ class LineReader(Reader):
         for number, (source, *targets) in enumerate(rows, 1):
             if source is None or None in targets:
                 shorter = paths[(source, *targets).index(None)]
-                other = f"{get_display_name(paths[0])} or another file next to it"
-                raise InputError(f"{get_display_name(shorter)} has {number - 1:,} lines, fewer than {other}")
+                longer = paths[[text is not None for text in (source, *targets)].index(True)]
+                raise InputError(
+                    f"{get_display_name(shorter)} has {number - 1:,} lines, fewer than {get_display_name(longer)}"
+                )
             yield str(paths[0]), number, source, targets
 
     def describe_location(self, item: Item) -> str:

@@ -82,8 +82,14 @@ def test_likely_sentences_are_picked_as_they_are_written(made, tmp_path, capsys)
 def test_a_test_set_has_the_levels_of_the_training(made, tmp_path, capsys):
     shorten(made, tmp_path / "all")
     before = (made / "run" / "picking.json").read_text()
-    shorten(made, tmp_path / "test", "--subset", "test")
-    assert (made / "run" / "picking.json").read_text() == before
+    stale = tmp_path / "test" / "test.target.2"  # of a text with more references
+    stale.parent.mkdir()
+    stale.touch()
+    options = [str(made / "text"), str(stale.parent), "--run", str(made / "run"), "--subset", "test"]
+    assert main([*options, "--words", "200"]) == 2
+    assert "--words 200: RUN" in capsys.readouterr().err and stale.exists()
+    assert main(options) == 0
+    assert (made / "run" / "picking.json").read_text() == before and not stale.exists()
     assert lines(tmp_path / "test" / "test.source.salience") == lines(tmp_path / "all" / "test.source.salience")
     (made / "run" / "picking.json").unlink()
     shorten(made, tmp_path / "again", "--subset", "test", status=2)
@@ -99,6 +105,7 @@ def test_a_test_set_has_the_levels_of_the_training(made, tmp_path, capsys):
         (lambda lines: lines[:9], "text out --run {run}", "has 9 lines, but --prepared has 24 documents"),
         (lambda lines: ["One sentence."] * 24, "text out --run {run}", "line 1 of"),
         (None, "{text} out --run . --prepared {run}/prepared", "etads-select creates it"),
+        (None, "{text} out --run {run} --words 2000000", "--words 2000000: choose 1 to 1,000,000"),
     ],
 )
 def test_what_does_not_fit_is_refused(made, tmp_path, monkeypatch, capsys, change, options, message):
@@ -109,4 +116,4 @@ def test_what_does_not_fit_is_refused(made, tmp_path, monkeypatch, capsys, chang
         (tmp_path / "text" / "train.source").write_text("".join(f"{line}\n" for line in changed))
     assert main(options.format(text=made / "text", run=made / "run").split()) == 2
     assert message in capsys.readouterr().err
-    assert "line 1" not in message or not (tmp_path / "out" / "train.source").exists()
+    assert not (tmp_path / "out" / "train.source").exists()

@@ -206,7 +206,7 @@ def test_masked_digits_are_tagged_as_they_were_before(tmp_path, monkeypatch):
     prepare(text, tmp_path / "out", "bpe", 30, True, 1, **more)
     assert lines(text / "test.source.original")[0].split() == tagger.seen[-2][0]
     corpora.write(text / "test.source.original", "changed\n" * 2)
-    with pytest.raises(InputError, match="prepared with another text"):
+    with pytest.raises(InputError, match="prepared with other text"):
         prepare(text, tmp_path / "out", "bpe", 30, True, 1, **more)
 
 

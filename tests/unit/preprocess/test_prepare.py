@@ -199,11 +199,23 @@ def test_sentencepiece_learns_from_long_documents_too(text, tmp_path):
 def test_other_options_or_another_text_are_not_mixed_in(text, tmp_path):
     out = tmp_path / "out"
     prepare(text, out, "word", 30, lowercase=True, jobs=1)
-    with pytest.raises(InputError, match="prepared with another settings"):
+    with pytest.raises(InputError, match="prepared with other settings"):
         prepare(text, out, "word", 31, lowercase=True, jobs=1)
     (text / "test.source").write_text("".join(f"other {i}\n" for i in range(5)), encoding="utf-8")
-    with pytest.raises(InputError, match="prepared with another text"):
+    with pytest.raises(InputError, match="prepared with other text"):
         prepare(text, out, "word", 30, lowercase=True, jobs=1)
+
+
+def test_after_a_size_that_is_refused_another_can_be_chosen(text, tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(InputError, match="--size 99999"):
+        prepare(text, out, "sentencepiece", 99999, lowercase=True, jobs=1)
+    with pytest.raises(InputError, match="prepared with other settings"):
+        prepare(text, out, "sentencepiece", 50, lowercase=False, jobs=1)
+    prepare(text, out, "sentencepiece", 50, lowercase=True, jobs=1)
+    prepare(text, tmp_path / "fresh", "sentencepiece", 50, lowercase=True, jobs=1)
+    for name in ("prepare.json", "tokens/train.source"):
+        assert (out / name).read_bytes() == (tmp_path / "fresh" / name).read_bytes()
 
 
 def test_lines_end_only_at_newlines(tmp_path):
@@ -336,7 +348,7 @@ def test_another_directory_to_be_like_is_not_mixed_in(text, tmp_path):
     main([*arguments, str(models[0])])
     main([*arguments, str(models[0].rename(tmp_path / "moved"))])
     for like in (models[1], None):
-        with pytest.raises(InputError, match="was prepared with another like"):
+        with pytest.raises(InputError, match="was prepared with other like"):
             prepare_with(PreparationSettings("word", 30, True), text, tmp_path / "out", 1, like)
 
 

@@ -95,7 +95,7 @@ def test_another_test_set_has_the_same_files(given, text, tmp_path, refused):
     )
     assert compute_fingerprint(first) == compute_fingerprint(second)
     (tmp_path / "dict.txt").write_text("".join((tmp_path / "dict.txt").open().readlines()[:-1]))
-    assert "was prepared with another given" in refused(*given)
+    assert "was prepared with other given" in refused(*given)
     (tmp_path / "out" / "vocab.bpe").write_text("#version: 0.2\n")
     with pytest.raises(InputError, match=r"vocab\.bpe"):
         read_inference_preprocessing_options(tmp_path / "out")

@@ -231,5 +231,7 @@ def test_parallel_text(tmp_path, capsys):
     assert lines(out / "test.source")[1] == "Three <q> four"
     corpora.write(tmp_path / "u", "only one\n")
     error = refused(tmp_path / "n", capsys, "parallel", "--test", source, *targets)
-    assert "u has 1 lines, fewer than " in error
+    assert f"u has 1 lines, fewer than {source}" in error
+    error = refused(tmp_path / "n", capsys, "parallel", "--test", tmp_path / "u", targets[0])
+    assert f"u has 1 lines, fewer than {targets[0]}" in error, "not fewer than itself"
     assert not (tmp_path / "n" / "text" / "test.source").exists(), "half a split was left"

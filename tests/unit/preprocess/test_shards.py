@@ -76,7 +76,7 @@ def test_shares_that_do_not_fit_are_refused(text, tmp_path):
     share(text, out, "2/2", PreparationSettings("word", 21))
     with pytest.raises(InputError, match="2-of-2 was made with another settings: delete it and make it again"):
         prepare_data(WORDS, text, out, 1)
-    with pytest.raises(InputError, match="was prepared with another settings"):
+    with pytest.raises(InputError, match="was prepared with other settings"):
         share(text, out, "2/2")
     shutil.rmtree(out / "shards" / "2-of-2")
     share(text, out, "2/2")

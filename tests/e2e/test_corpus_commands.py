@@ -1,0 +1,106 @@
+"""etads-corpus KIND --prepare: from raw data, in the original formats, to binarised data by one command."""
+
+from pathlib import Path
+
+import corpora
+from fairseq.data import indexed_dataset
+from helpers import run_command
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+
+
+def prepare(kind, out, *options, check=True):
+    command = ["etads-corpus", kind, "--prepare", out, "--jobs", "1", *options]
+    return run_command([*map(str, command)], cwd=out.parent, check=check)
+
+
+def sizes(out, split, side="source"):
+    """Numbers of tokens of a binarised side, with the end symbol."""
+    dataset = indexed_dataset.make_dataset(str(out / f"prepared/bin/{split}.source-target.{side}"), "mmap")
+    # A list is returned, because the dataset's memory is unmapped when the dataset is deleted.
+    return dataset.sizes.tolist()
+
+
+def test_cnn_daily_mail_with_factors_for_hierarchical_models(tmp_path):
+    folder, out = corpora.cnndm(tmp_path / "raw"), tmp_path / "out"
+    stories = ["--stories", folder / "cnn/stories", folder / "dailymail/stories", "--urls", folder / "url_lists"]
+    more = ["--", "--source-sentence-marks", "--factors", "tf", "idf", "--size", "20"]
+    prepare("cnndm", out, *stories, "--expect", "5,2,2", *more)
+    tokens = (out / "prepared/tokens/test.source").read_text().splitlines()[0]
+    assert "does n't play files . <q> dr. smith , of the u.s. team" in tokens and "-lrb- cnn -rrb-" in tokens
+    assert (out / "prepared/tokens/test.target").read_text().splitlines()[0].count("<q>") == 1
+    assert sizes(out, "test")[0] == len(tokens.split()) + 1
+    factors = indexed_dataset.make_dataset(str(out / "prepared/bin/test.factor-idf"), "mmap")
+    assert list(factors.sizes) == sizes(out, "test")
+
+
+def test_gigaword_with_two_dictionaries_and_duc_for_its_model(tmp_path):
+    gigaword, duc = tmp_path / "gigaword", tmp_path / "duc"
+    more = ["--", "--separate-dictionaries", "--source-size", "12", "--target-size", "8"]
+    prepare("gigaword", gigaword, "--data", corpora.gigaword(tmp_path / "data"), *more)
+    dictionaries = [(gigaword / f"prepared/bin/dict.{side}.txt").read_bytes() for side in ("source", "target")]
+    assert dictionaries[0] != dictionaries[1] and b" 0\n" in dictionaries[0]
+    assert len(sizes(gigaword, "train")) == 24 and len(sizes(gigaword, "test", "target")) == 2
+    corpora.duc(tmp_path / "raw")
+    data = ["--docs", tmp_path / "raw/docs", "--models", tmp_path / "raw/models"]
+    refused = prepare("duc", duc, *data, check=False)
+    assert refused.returncode == 2 and "--like is missing" in refused.stdout and not duc.exists()
+    prepare("duc", duc, *data, "--like", gigaword / "prepared")
+    assert len(sizes(duc, "test")) == 2 and (duc / "text/test.target.3").exists()
+    assert "network maker" in (duc / "prepared/tokens/test.source").read_text(), "in lower case, without a dateline"
+    assert (duc / "prepared/bin/dict.target.txt").read_bytes() == dictionaries[1]
+
+
+def test_sumpubmed_with_other_tokens(tmp_path):
+    out = tmp_path / "out"
+    prepare("sumpubmed", out, "--data", corpora.sumpubmed(tmp_path / "raw"), "--", "--tokens", "bpe", "--size", "9")
+    assert len(sizes(out, "valid")) == len(sizes(out, "test", "target")) == 1
+    assert "<q>" in (out / "prepared/tokens/test.target").read_text().split()
+
+
+def test_debian(tmp_path):
+    out = tmp_path / "out"
+    lists = ["--translation", corpora.debian(tmp_path / "Translation-en"), "--valid-size", "2", "--test-size", "3"]
+    prepare("debian", out, *lists, "--", "--tokens", "word", "--size", "20")
+    assert len(sizes(out, "test")) == 3 and len(sizes(out, "valid")) == 2 and len(sizes(out, "train")) == 3
+
+
+def test_a_table_is_prepared_once_and_wrong_options_are_refused_before_it_is_read(tmp_path):
+    out = tmp_path / "out"
+    files = [corpora.table(tmp_path / f"{split}.csv", corpora.rows(9)) for split in ("train", "valid", "test")]
+    options = [word for file in files for word in (f"--{file.stem}", file)]
+    for more, words in (
+        (["--", "--size", "0"], "--size 0: choose 1 or more"),
+        (["--", "--colour"], "unrecognized arguments: --colour"),
+        (["--out", "x"], "not allowed with argument"),
+    ):
+        refused = prepare("table", out, *options, *more, check=False)
+        assert refused.returncode == 2 and words in refused.stdout and not out.exists()
+    refused = run_command(
+        ["etads-corpus", "table", "--out", "out", "--train", str(files[0]), "--", "--size", "9"],
+        cwd=tmp_path,
+        check=False,
+    )
+    assert refused.returncode == 2 and "--size after --: is for etads-prepare" in refused.stdout
+    options += ["--", "--tokens", "sentencepiece-bpe", "--size", "60"]
+    first = prepare("table", out, *options).stdout
+    assert "train: 9 documents" in first and "train.source: 9 lines" in first
+    made = (out / "prepared/bin/complete").stat().st_mtime_ns
+    prepare("table", out, *options)
+    assert (out / "prepared/bin/complete").stat().st_mtime_ns == made
+
+
+def test_scripts_of_earlier_versions_run_this_command(tmp_path):
+    path = corpora.table(
+        tmp_path / "mine.jsonl", [{"Document": r["article"], "SUMMARY": "x"} for r in corpora.rows(60)]
+    )
+    script, out = SCRIPTS / "prepare_custom.sh", tmp_path / "out"
+    command = f"{script} --input - --split 60/20/20 --out {out} --jobs 1 -- --tokens word --size 20 < {path}"
+    said = run_command(["bash", "-c", command], cwd=tmp_path).stdout
+    numbers = [len(sizes(out, split)) for split in ("train", "valid", "test")]
+    assert sum(numbers) == 60 and min(numbers) > 2 and f"train: {numbers[0]} documents" in said
+    text = [str(out / f"text/train.{side}") for side in ("source", "target")]
+    parallel = ["--marked", "--train", *text, "--kind", "parallel", "--out", "two", "--", "--size", "9"]
+    result = run_command([str(script), *parallel], cwd=tmp_path, check=False)
+    assert (tmp_path / "two/text/train.source").read_bytes() == (out / "text/train.source").read_bytes()
+    assert 'TEXT "two/text" has no file valid.source' in result.stdout
