@@ -3,6 +3,7 @@
 import argparse
 import ast
 import importlib
+import itertools
 import re
 import shlex
 from pathlib import Path
@@ -43,7 +44,7 @@ def commands_of(text: str) -> List[str]:
 
 def header(script: Path) -> str:
     """The comment at the head of a script, with continued lines joined."""
-    lines = script.read_text(encoding="utf-8").split("\n\n")[0].splitlines()[1:]
+    lines = itertools.takewhile(lambda line: line.startswith("#"), script.read_text(encoding="utf-8").splitlines()[1:])
     return re.sub(r"\\\n\s*", " ", "\n".join(line[2:] for line in lines))
 
 

