@@ -35,6 +35,7 @@ case $name in
         while [ "$1" != --out ] && [ "$1" != --prepare ]; do shift; done
         touched=("$2"/{train,valid,test}.{source,target}) ;;
     etads-debian) touched=("${!#}/test.package") ;;
+    etads-export) touched=("$2/README.md") ;;
     fairseq-generate) printf 'D-0\t0\ta summary\n' ;;
     etads-train)
         while [ $# -gt 0 ]; do
@@ -77,6 +78,7 @@ esac
 def make_stubs(folder: Path, names: Iterable[str]) -> Path:
     """Copy the scripts, with commands of these names that only record their calls."""
     shutil.copytree(ROOT / "scripts", folder / "scripts")
+    (folder / "fairseq_etads").symlink_to(ROOT / "fairseq_etads")
     (folder / "bin").mkdir()
     stub = _STUB.replace("LOG", f"'{folder / 'log'}'").replace("PREPARED", " ".join(f'"$2/{f}"' for f in PREPARED))
     for name in [*names, "python"]:

@@ -136,7 +136,8 @@ def pick_sentences(lengths: Sequence[int], probabilities: Sequence[Optional[floa
         return [number for number, length in enumerate(lengths) if length]
     usable = [number for number, length in enumerate(lengths) if length >= SHORTEST]
     usable = usable or [number for number, length in enumerate(lengths) if length]
-    order = sorted(usable, key=lambda number: (-_get_probability_sort_key(probabilities[number]), number))
+    scores = [-math.inf if probability is None else probability for probability in probabilities]
+    order = sorted(usable, key=lambda number: (-scores[number], number))
     taken: List[int] = []
     total = 0
     for number in order:
@@ -146,10 +147,6 @@ def pick_sentences(lengths: Sequence[int], probabilities: Sequence[Optional[floa
         if total >= FULL * budget:
             break
     return sorted(taken) or order[:1]
-
-
-def _get_probability_sort_key(probability: Optional[float]) -> float:
-    return -math.inf if probability is None else probability
 
 
 def compute_probability_level_bounds(probabilities: Sequence[float]) -> Tuple[float, ...]:
