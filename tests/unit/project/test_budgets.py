@@ -13,15 +13,15 @@ BUDGETS = {
     "fairseq_etads/training": 3_102,
     "fairseq_etads/search": 5_195,
     "fairseq_etads/systems": 3_429,
-    "fairseq_etads/commands fairseq_etads/jobs fairseq_etads/tuning": 9_408,
-    "fairseq_etads/pipeline fairseq_etads/recipes": 2_176,
+    "fairseq_etads/commands fairseq_etads/jobs fairseq_etads/tuning": 9_439,
+    "fairseq_etads/pipeline fairseq_etads/recipes": 2_177,
     "fairseq_etads/summarizer fairseq_etads/demo": 6_085,
-    "fairseq_etads/text": 2_687,
+    "fairseq_etads/text": 2_690,
     "fairseq_etads/evaluation": 3_229,
-    "fairseq_etads/fairseq_fixes fairseq_etads/platform": 2_953,
-    "preprocess": 5_843,
-    "scripts benchmarks": 4_640,
-    "tests": 51_416,
+    "fairseq_etads/fairseq_fixes fairseq_etads/platform": 2_964,
+    "preprocess": 5_956,
+    "scripts benchmarks": 4_295,
+    "tests": 51_529,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
