@@ -2,8 +2,10 @@
 
 import argparse
 import os
+import re
 import sys
 from pathlib import Path
+from typing import Any, Dict, List
 
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
@@ -23,17 +25,106 @@ def _build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+_TRAINING_OPTION = re.compile(
+    r"dropout|layerdrop|quant_noise|activations|embed_path|embed_from_text|output_bias_init|min_params|^data$"
+)
+"""Pattern for names of model options that affect training but not the meaning of the weights."""
+
+_READING = ("truncate_source", "truncate_target", "no_end_if_cut")
+"""Entries in the task state that describe how the training texts were truncated."""
+
+
+def _load_checkpoint(path: str) -> Dict[str, Any]:
+    """Load a checkpoint that was saved by fairseq-train.
+
+    Raises ValueError if the file is not a valid checkpoint or if a weight is not finite.
+    """
+    from fairseq import checkpoint_utils
+    from torch import Tensor
+
+    try:
+        checkpoint = checkpoint_utils.load_checkpoint_to_cpu(path)
+        weights = checkpoint["model"].values()
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: not a checkpoint of fairseq-train ({type(error).__name__}: {error})") from None
+    if not all(isinstance(value, Tensor) for value in weights):
+        raise ValueError(f"{path}: not a checkpoint of fairseq-train (its model contains values that are not tensors)")
+    for name, value in checkpoint["model"].items():
+        if value.is_floating_point() and not value.isfinite().all():
+            raise ValueError(f"{path}: {name} has weights that are not finite numbers")
+    return dict(checkpoint)
+
+
+def _get_model_identity(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the properties that must be equal in all checkpoints of a model.
+
+    These are the options, the dictionaries, the truncation of texts, and the names and shapes of the weights.
+    """
+    cfg = checkpoint.get("cfg") or {}
+    options = {name: value for name, value in dict(cfg.get("model") or {}).items() if not _TRAINING_OPTION.search(name)}
+    task = checkpoint.get("task_state") or {}
+    data = {name: value for name, value in task.items() if name.endswith("_dictionary") or name in _READING}
+    if "truncate_source" in data:
+        data.setdefault("no_end_if_cut", False)  # earlier versions did not store this entry
+    weights = {name: (tuple(x.shape), x.is_floating_point()) for name, x in checkpoint["model"].items()}
+    return {**options, **data, **weights}
+
+
+def average_checkpoints(paths: List[str]) -> Dict[str, Any]:
+    """Average the weights of several checkpoints.
+
+    The result contains the averaged weights and all other entries of the first checkpoint, except the states of the
+    optimiser and of the exponential moving average. Floating-point weights are summed in float64 and then converted to
+    their original dtype. All other tensors must be equal in all checkpoints.
+
+    Raises:
+        ValueError: a file is not a checkpoint, or the models in the checkpoints differ in their
+            options, dictionaries, truncation, or names or shapes of weights.
+    """
+    import torch
+
+    result = _load_checkpoint(paths[0])
+    identity, model = _get_model_identity(result), result["model"]
+    sums = {name: value.double() for name, value in model.items() if value.is_floating_point()}
+    for path in paths[1:]:
+        checkpoint = _load_checkpoint(path)
+        other = _get_model_identity(checkpoint)
+        different = sorted(name for name in {*identity, *other} if identity.get(name) != other.get(name))
+        if different:
+            name = different[0]
+            if name in _READING:
+                values = f"--{name.replace('_', '-')} was {other.get(name)} in {path} and {identity.get(name)}"
+                raise ValueError(f"{values} in {paths[0]}: their models were trained on different text")
+            raise ValueError(f"{path} contains a different model from {paths[0]}: they differ in {name}")
+        for name, value in checkpoint["model"].items():
+            if name in sums:
+                sums[name] += value
+            elif not torch.equal(value, model[name]):
+                raise ValueError(
+                    f"{path}: {name} is not a floating-point tensor and differs from the one in {paths[0]}"
+                )
+    for name, total in sums.items():
+        model[name] = (total / len(paths)).to(model[name].dtype)
+    result.pop("last_optimizer_state", None)
+    for name in ("ema", "ema_fp32_params"):
+        result.get("extra_state", {}).pop(name, None)
+    return result
+
+
 @command(_build_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-average``."""
     if args.output.exists():
         raise InputError(f"OUT {args.output} exists")
+    named: Dict[str, str] = {}
     for path in args.checkpoints:
         if not os.path.isfile(path):
             raise InputError(f"{path}: no such file")
+        before = named.get(os.path.realpath(path))
+        if before is not None:
+            raise InputError(f"CHECKPOINT {path} and {before} are the same file, which would count twice: name it once")
+        named[os.path.realpath(path)] = path
     import torch
-
-    from ..jobs.average import average_checkpoints
 
     with make_temporary_output(args.output) as partial:
         torch.save(average_checkpoints(args.checkpoints), partial)

@@ -10,9 +10,9 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
+from ..data.run_record import CHECKPOINTS
 from ..evaluation import other_scores
 from ..evaluation.likelihood_file import (
-    CHECKPOINTS,
     Likelihoods,
     check_comparable,
     make_likelihood_file_path,
@@ -30,6 +30,7 @@ from ..platform.errors import InputError
 from ..platform.outputs import check_output_paths, write_text
 from ..text.files import STANDARD_INPUT
 from ..version import get_version
+from .likelihood import compute_split_likelihoods
 from .run_options import find_checkpoint_and_data, silence_info_logs
 from .scoring_options import (
     add_scoring_options,
@@ -305,8 +306,6 @@ def compare_files(args: argparse.Namespace, given: _InputFiles) -> Dict[str, Any
 
 def _compute_likelihoods(args: argparse.Namespace, run: str) -> Likelihoods:
     """Compute the likelihoods of the references under the model of a run, unless they have already been computed."""
-    from ..jobs.likelihood import compute_split_likelihoods  # imported here, because it imports torch
-
     silence_info_logs()
     folder = Path(run)
     checkpoint, data = find_checkpoint_and_data(folder, args.checkpoint, args.prepared)

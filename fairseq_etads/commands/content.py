@@ -3,10 +3,20 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..data.run_record import find_prepared_folder
+import numpy as np
+from tqdm import tqdm
+
+from ..data.labels.label_files import SelectionFile, make_label_file_name
+from ..data.labels.selector_scores import compute_roc_auc
+from ..data.labels.word_text import WordText, list_summary_sentences
+from ..data.run_record import find_prepared_folder, list_checkpoints
 from ..platform.console import Parser, check_positive_options, command
-from ..search.content.features import DOCUMENTS
+from ..platform.errors import InputError
+from ..search.content.features import DOCUMENTS, MOST_COUNTED, WIDTHS, NgramPriorProbabilities, make_feature_tables
+from ..search.content.model import FILE, ContentModel, FeatureNetwork
+from ..text.subwords import OPAQUE
 from .run_options import get_binarised_folder, silence_info_logs
 
 
@@ -54,13 +64,252 @@ examples:
     return parser
 
 
+HIDDEN = 32
+"""Number of units in each of the two hidden layers."""
+BATCH, RATE, EPOCHS = 2048, 3e-3, 2
+"""Number of examples per step, initial learning rate of Adam (which decays to 0), and number of epochs."""
+LEAST_STEPS = 400
+"""Minimum number of steps. The batches are smaller if there are too few examples."""
+MOST_LEARNT = 10_000_000
+"""Number of training examples after which no more documents are read. They require about 2.5 GB of memory."""
+
+
+class StemmedPair(NamedTuple):
+    """A document-summary pair for training.
+
+    Attributes:
+        document, summary: word stems of each sentence in the document and in the summary.
+        probabilities: probability of each sentence in the document.
+    """
+
+    document: List[List[str]]
+    probabilities: List[float]
+    summary: List[List[str]]
+
+
+class StemmedSplit:
+    """Document-summary pairs of a split as word stems, with the probabilities of the document sentences.
+
+    Args:
+        run: path of the run folder of a summariser, or of an extractor for which etads-select has computed
+            probabilities.
+        folder: path of the folder with the binarised data of the run.
+        split: name of the split, such as "train".
+        limit: number of tokens that the summariser reads from each document, or None if the run belongs to an
+            extractor.
+
+    Raises:
+        InputError: the documents contain no sentence marks, or the extractor's probabilities are missing or belong to
+            other documents.
+    """
+
+    def __init__(self, run: Path, folder: Path, split: str, limit: Optional[int]):
+        from ..data.prepared_pairs import PreparedPairs  # imported here, because these modules import torch
+        from ..training.task import SummarizationTask
+
+        self.pairs = PreparedPairs(SummarizationTask.of_folder(folder), split)
+        self._subwords = self.pairs.subwords
+        if self._subwords in OPAQUE:
+            kind = OPAQUE[self._subwords]
+            raise InputError(f"RUN: its data consists of {kind}, which this command cannot join into words")
+        self._limit = limit
+        self._file = None
+        if limit is None:
+            self.pairs.check_sentence_marks("RUN/prepared")
+            self._file = SelectionFile(run / make_label_file_name("probabilities", "sentences", split), "RUN")
+
+    def __len__(self) -> int:
+        return len(self.pairs) if self._file is None else min(len(self.pairs), len(self._file))
+
+    def __getitem__(self, number: int) -> StemmedPair:
+        from ..search.content.candidates import pad_probabilities, stem_words
+        from ..search.content.reranking import make_positional_sentence_probabilities, split_sentences
+
+        tokens = self.pairs.read_document(number)
+        text = WordText.from_tokens(tokens, self._subwords, self._limit)
+        if self._file is None:
+            document = split_sentences(text.words)
+            probabilities = make_positional_sentence_probabilities(len(document))
+        else:
+            document = text.split_sentences()
+            # Sentences that the extractor did not read have no probability.
+            known = [value or 0.0 for value in self._file.read_probabilities(number, tokens)]
+            probabilities = pad_probabilities(known, len(document))
+        summary = (
+            list_summary_sentences(self.pairs.read_summary(number), self._subwords) if self.pairs.has_summaries else []
+        )
+        return StemmedPair(
+            [stem_words(words) for words in document], probabilities, [stem_words(words) for words in summary]
+        )
+
+
+def read_document_limit(run: Path) -> Optional[int]:
+    """Return the number of tokens that a summariser reads from each document, or None if RUN belongs to an extractor.
+
+    Raises:
+        InputError: the run contains neither the probabilities of an extractor nor a checkpoint of a summariser.
+    """
+    if (run / make_label_file_name("probabilities", "sentences", "train")).is_file():
+        return None
+    path = next(iter(list_checkpoints(run)), None)
+    if path is None:
+        raise InputError(f"RUN {run}: it has neither probabilities from etads-select nor checkpoints of a summariser")
+    from fairseq import checkpoint_utils
+
+    from .. import plugin  # noqa: F401  # makes loading checkpoints safe
+
+    state = checkpoint_utils.load_checkpoint_to_cpu(str(path)).get("task_state", {})
+    return int(state.get("truncate_source", 1024))
+
+
+def train_content_model(run: Path, folder: Path, documents: int, seed: int) -> Iterator[str]:
+    """Train a content model, write it to the run folder, and yield messages about the progress.
+
+    Args:
+        run: path of the run folder of a summariser, or of an extractor for which the probabilities of the split train
+            exist.
+        folder: path of the folder with the binarised data of the run.
+        documents: number of documents on which to train the networks. The priors are computed from all documents.
+        seed: seed for choosing documents and initialising the networks.
+
+    Raises:
+        InputError: the run or the data is unsuitable; see :class:`StemmedSplit` and :func:`read_document_limit`.
+    """
+    limit = read_document_limit(run)
+    texts = StemmedSplit(run, folder, "train", limit)
+    words = 0
+
+    def read_pairs() -> Iterator[Tuple[List[List[str]], List[List[str]]]]:
+        nonlocal words
+        for number in tqdm(range(len(texts)), desc="counting words and bigrams", unit=" documents", disable=None):
+            pair = texts[number]
+            words += sum(map(len, pair.summary))
+            yield pair.document, pair.summary
+
+    priors = NgramPriorProbabilities.from_pairs(read_pairs())
+    random = np.random.RandomState(seed)
+    chosen = random.permutation(len(texts))[:documents]
+    found: Dict[int, List[np.ndarray]] = {order: [] for order in MOST_COUNTED}
+    labels: Dict[int, List[bool]] = {order: [] for order in MOST_COUNTED}
+    taken = 0
+    for number in tqdm(chosen.tolist(), desc="computing features", unit=" documents", disable=None):
+        if sum(map(len, labels.values())) >= MOST_LEARNT:
+            break
+        taken += 1
+        pair = texts[number]
+        if any(pair.document) and any(pair.summary):
+            for order, table in make_feature_tables(
+                pair.document, pair.probabilities, priors, pair.summary, True
+            ).items():
+                found[order].append(table.features)
+                labels[order].extend(table.labels)
+    networks = {
+        order: fit_feature_network(np.concatenate(found[order] or [np.zeros((0, WIDTHS[order]))]), labels[order], seed)
+        for order in MOST_COUNTED
+    }
+    model = ContentModel(priors, networks, words / max(len(texts), 1), limit is None)
+    model.save(run / FILE)
+    kept = len(model.get_stored_counts())
+    yield f"{run / FILE}: {kept:,} words and bigrams from {len(texts):,} pairs, networks trained on {taken:,}"
+    area = compute_validation_auc(run, folder, limit)
+    if area:
+        yield "area under the ROC curve, validation: " + ", ".join(
+            f"{name} {area[order]:.3f}" for order, name in ((1, "words"), (2, "bigrams")) if order in area
+        )
+
+
+def fit_feature_network(features: np.ndarray, labels: Sequence[bool], seed: int) -> FeatureNetwork:
+    """Train a network with Adam, minimising the binary cross-entropy.
+
+    Args:
+        features: features of the training examples, one row per example.
+        labels: binary label of each training example.
+    """
+    import torch
+    from torch import nn
+
+    x, y = torch.from_numpy(features.astype(np.float32)), torch.tensor(labels, dtype=torch.float32)
+    mean = x.mean(0) if len(x) else x.new_zeros(x.size(1))
+    deviation = (x.std(0) if len(x) > 1 else x.new_zeros(x.size(1))) + 1e-3
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layers = [nn.Linear(x.size(1), HIDDEN), nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, 1)]
+        network = nn.Sequential(layers[0], nn.Tanh(), layers[1], nn.Tanh(), layers[2])
+        _train_network(network, (x - mean) / deviation, y)
+    weights = tuple((layer.weight.detach().numpy(), layer.bias.detach().numpy()) for layer in layers)
+    return FeatureNetwork(mean.numpy(), deviation.numpy(), weights)
+
+
+def _train_network(network: Any, x: Any, y: Any) -> None:
+    """Train a network with a learning rate that decays to 0."""
+    import torch
+
+    batch = min(BATCH, max(EPOCHS * len(x) // LEAST_STEPS, 1))
+    steps = EPOCHS * -(-len(x) // batch)
+    optimizer = torch.optim.Adam(network.parameters(), RATE)
+    done = 0
+    for _ in range(EPOCHS):
+        for rows in torch.randperm(len(x)).split(batch):
+            for group in optimizer.param_groups:
+                group["lr"] = RATE * (1 - done / steps)
+            loss = torch.nn.functional.binary_cross_entropy_with_logits(network(x[rows])[:, 0], y[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            done += 1
+
+
+def compute_validation_auc(run: Path, folder: Path, limit: Optional[int]) -> Dict[int, float]:
+    """Compute how well the content model predicts the words and bigrams in the summaries of the validation set.
+
+    Args:
+        limit: number of tokens that the summariser reads from each document, or None for an extractor.
+
+    Returns:
+        A dictionary that maps the order of the n-grams to the area under the ROC curve. It is empty if there is no
+        validation set.
+    """
+    is_there = (
+        any(folder.glob("valid.*.idx"))
+        if limit is not None
+        else (run / make_label_file_name("probabilities", "sentences", "valid")).is_file()
+    )
+    if not is_there:
+        return {}
+    model = ContentModel.load(run / FILE, "run etads-content again")
+    texts = StemmedSplit(run, folder, "valid", limit)
+    scores: Dict[int, List[float]] = {order: [] for order in MOST_COUNTED}
+    labels: Dict[int, List[bool]] = {order: [] for order in MOST_COUNTED}
+    for number in range(len(texts)):
+        pair = texts[number]
+        if any(pair.document) and any(pair.summary):
+            for order, table in make_feature_tables(
+                pair.document, pair.probabilities, model.priors, pair.summary
+            ).items():
+                scores[order].extend(model.networks[order].predict_probabilities(table.features).tolist())
+                labels[order].extend(table.labels)
+    areas = {
+        order: _compute_auc(np.array(scores[order]), np.array(labels[order], dtype=bool)) for order in MOST_COUNTED
+    }
+    return {order: area for order, area in areas.items() if area is not None}
+
+
+def _compute_auc(scores: np.ndarray, labels: np.ndarray) -> Optional[float]:
+    """Compute the area under the ROC curve. Returns None if all labels are equal.
+
+    Each pair of a positive and a negative example with equal scores contributes one half.
+    """
+    if labels.all() or not labels.any():
+        return None
+    distinct, numbers = np.unique(scores, return_inverse=True)
+    return compute_roc_auc([np.bincount(numbers[chosen], minlength=len(distinct)) for chosen in (~labels, labels)])
+
+
 @command(_build_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-content``."""
     check_positive_options(documents=args.documents)
     folder = get_binarised_folder(find_prepared_folder(args.run, args.prepared))
-    from ..jobs.content import train_content_model
-
     silence_info_logs()
     for said in train_content_model(args.run, folder, args.documents, args.seed):
         print(said)

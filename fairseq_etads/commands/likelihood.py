@@ -1,11 +1,15 @@
 """The command ``etads-likelihood``: compute the likelihood of reference summaries under a trained model."""
 
 import argparse
+import hashlib
 import sys
 from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
 
-from ..evaluation.likelihood_file import make_likelihood_file_path
-from ..platform.console import Parser, check_positive_options, command
+from ..evaluation.likelihood_file import Likelihoods, make_likelihood_file_path, read_likelihoods
+from ..platform.console import MAX_TOKENS, Parser, check_positive_options, command
+from ..platform.errors import InputError
+from ..text.checksums import compute_sha256
 from .run_options import add_run_options, find_checkpoint_and_data, silence_info_logs
 
 
@@ -30,15 +34,88 @@ examples:
     return parser
 
 
+def compute_split_likelihoods(
+    checkpoint: Path,
+    data: Optional[Path],
+    subset: str,
+    path: Path,
+    max_tokens: int = MAX_TOKENS,
+    device: Optional[str] = None,
+) -> Tuple[Likelihoods, bool]:
+    """Compute the likelihoods of the reference summaries in a split, unless they have already been computed.
+
+    Args:
+        checkpoint: path of a checkpoint that was saved by fairseq-train.
+        data: path of the folder with the binarised data, or None to use the data with which the model was trained.
+        path: path of the file that stores the likelihoods. It is read if it belongs to the same checkpoint, data and
+            split, and is otherwise written.
+        max_tokens: maximum number of source tokens per batch.
+
+    Returns:
+        The likelihoods, and whether this call has computed them.
+
+    Raises:
+        InputError: the checkpoint or the data cannot be read, or they do not belong together.
+    """
+    from ..summarizer.folder.trained import load_checkpoint  # imported here, because it imports torch
+    from ..summarizer.summarizer import choose_device
+
+    model, cfg, task = load_checkpoint(checkpoint, data, "RUN")
+    folder = Path(cfg.task.data.split(":")[0])
+    identity: Dict[str, Any] = {
+        "checkpoint": compute_sha256(checkpoint),
+        "data": _compute_split_checksum(folder, subset),
+        "subset": subset,
+    }
+    if path.is_file():
+        found = read_likelihoods(path)
+        if all(getattr(found, name) == value for name, value in identity.items()):
+            return found, False
+    found = Likelihoods(**identity, **_score_summaries(model, task, subset, max_tokens, choose_device(device)))
+    found.save(path)
+    return found, True
+
+
+def _compute_split_checksum(folder: Path, subset: str) -> str:
+    """Compute the SHA-256 hash of all binarised files in a split."""
+    files = sorted(path for path in folder.glob(f"{subset}.*") if path.suffix in (".bin", ".idx"))
+    if not files:
+        known = sorted({path.name.split(".")[0] for path in folder.glob("*.idx")})
+        raise InputError(f"--subset {subset}: {folder} has none; it has {', '.join(known) or 'no data'}")
+    return hashlib.sha256("".join(f"{path.name} {compute_sha256(path)}\n" for path in files).encode()).hexdigest()
+
+
+def _score_summaries(model: Any, task: Any, subset: str, max_tokens: int, device: Any) -> Dict[str, Any]:
+    """Return the fields of :class:`Likelihoods` that contain one value per summary."""
+    from fairseq.dataclass.configs import GenerationConfig
+
+    from ..search.ensemble import make_output_vocabulary
+    from ..summarizer.predict import predict
+
+    task.load_dataset(subset)
+    dataset = task.dataset(subset)
+    if dataset.tgt is None:
+        raise InputError(f"--subset {subset}: it has no summaries to score")
+    generator = task.build_generator([model], GenerationConfig(score_reference=True))
+
+    def score(sample: Dict[str, Any]) -> List[Tuple[float, int, int]]:
+        target = sample["target"]  # (B, T)
+        vocabulary = make_output_vocabulary([model], sample["net_input"])
+        written = target if vocabulary is None else vocabulary.convert_to_producible_ids(target)
+        unknown = written.eq(task.tgt_dict.unk()).sum(dim=1).tolist()
+        scores = [best["positional_scores"].double() for best, *_ in task.inference_step(generator, [model], sample)]
+        return [(float(row.sum()), len(row), count) for row, count in zip(scores, unknown)]
+
+    columns = zip(*predict(model, dataset, score, max_tokens, device, f"scoring {subset}"))
+    return dict(zip(("log_likelihood", "tokens", "unknown"), map(list, columns)))
+
+
 @command(_build_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-likelihood``."""
     checkpoint, data = find_checkpoint_and_data(args.run, args.checkpoint, args.prepared)
     check_positive_options(max_tokens=args.max_tokens)
-    from ..jobs.likelihood import compute_split_likelihoods
-
     silence_info_logs()
-
     path = make_likelihood_file_path(args.run, args.subset, args.checkpoint)
     found, is_new = compute_split_likelihoods(checkpoint, data, args.subset, path, args.max_tokens, args.device)
     print(f"{path}: {found.format_mean_and_perplexity()}" + ("" if is_new else " (scored before)"))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 from tqdm import tqdm
 
 from ..data.labels.word_text import WordText
+from ..data.run_record import find_checkpoint
 from ..evaluation.reranking import LENGTHS, RewriteCandidate, choose_least_repetitive_candidates
 from ..platform.console import Parser, add_device_option, check_positive_options, command
 from ..platform.errors import InputError
@@ -122,18 +123,6 @@ examples:
     return parser
 
 
-def find_checkpoint(path: Path, option: str) -> Path:
-    """Return the path of the checkpoint for an option that accepts a checkpoint or a run folder.
-
-    Raises:
-        InputError: the checkpoint does not exist, or the run folder contains no checkpoint.
-    """
-    checkpoint = path / "checkpoints" / "checkpoint_best.pt" if path.is_dir() else path
-    if not checkpoint.is_file():
-        raise InputError(f"{option} {path}: there is no checkpoint {checkpoint}")
-    return checkpoint
-
-
 def write_rewritten_summaries(folder: Path, args: argparse.Namespace) -> str:
     """Write summaries of the documents in a split, and return a message about them.
 
@@ -190,19 +179,10 @@ def write_rewritten_summaries(folder: Path, args: argparse.Namespace) -> str:
 
 def load_extractor(args: argparse.Namespace, folder: Path) -> Tuple["PointerExtractor", Any]:
     """Load the extractor in evaluation mode, and return it together with the task, which loads the data."""
-    from fairseq import checkpoint_utils
-
-    from .. import plugin  # noqa: F401  # registers the architectures
+    from ..summarizer.folder.trained import load_checkpoint
     from ..systems.rewriting.model import PointerExtractor
 
-    overrides: Dict[str, Any] = {"data": str(folder), "init_from": None}
-    if args.truncate_source:
-        overrides["truncate_source"] = args.truncate_source
-    try:
-        models, _, task = checkpoint_utils.load_model_ensemble_and_task([str(args.extractor)], overrides)
-    except ValueError as error:
-        raise InputError(f"--extractor {args.extractor}: {error}") from None
-    extractor = models[0]
+    extractor, _, task = load_checkpoint(args.extractor, folder, "--extractor", args.truncate_source)
     if not isinstance(extractor, PointerExtractor):
         raise InputError(f"--extractor {args.extractor}: not a model of --arch pointer_extractor")
     if args.sentences and extractor.stop is not None:
@@ -268,7 +248,7 @@ def main(args: argparse.Namespace) -> None:
     check_output_paths({"OUTPUT": args.output}, {})
     folder = get_binarised_folder(args.data)
     for option in ("extractor", "abstractor"):
-        setattr(args, option, find_checkpoint(getattr(args, option), f"--{option}"))
+        setattr(args, option, find_checkpoint(getattr(args, option), option=f"--{option}"))
     silence_info_logs()
     args.output.parent.mkdir(parents=True, exist_ok=True)
     print(f"{args.output}: {write_rewritten_summaries(folder, args)}")

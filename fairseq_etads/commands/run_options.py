@@ -8,8 +8,7 @@ import logging
 from pathlib import Path
 from typing import Any, Callable, List, Optional, Tuple
 
-from ..data.run_record import find_prepared_folder
-from ..evaluation.likelihood_file import CHECKPOINTS
+from ..data.run_record import CHECKPOINTS, find_checkpoint, find_prepared_folder
 from ..platform.console import add_device_option, add_max_tokens_option
 from ..platform.errors import InputError
 from ..text.json_files import SPLITS
@@ -29,9 +28,7 @@ def find_checkpoint_and_data(run: Path, checkpoint: str, prepared: Optional[Path
     Raises:
         InputError: the checkpoint does not exist, or the folder ``--prepared`` contains no data.
     """
-    path = run / "checkpoints" / f"checkpoint_{checkpoint}.pt"
-    if not path.is_file():
-        raise InputError(f"RUN {run}: it has no {path.relative_to(run)}")
+    path = find_checkpoint(run, checkpoint)
     if prepared:
         if not (prepared / "bin").is_dir():
             raise InputError(f"--prepared {prepared}: has no folder bin; create it with etads-prepare")

@@ -1,11 +1,23 @@
 """The command ``etads-select``: score the words or sentences of documents with a trained content selector."""
 
 import argparse
+import json
 import sys
 from pathlib import Path
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from ..data.labels.label_files import NOTHING, compute_source_hash, make_label_file_name, write_label_rows
+from ..data.labels.selector_scores import (
+    compute_f1,
+    compute_roc_auc,
+    find_best_f1_threshold,
+    find_histogram_bin,
+    make_empty_histogram,
+)
+from ..data.labels.word_text import WordText
 from ..platform.console import Parser, check_positive_options, command
-from ..platform.outputs import check_output_paths
+from ..platform.errors import InputError
+from ..platform.outputs import check_output_paths, write_text
 from .run_options import add_run_options, find_checkpoint_and_data, silence_info_logs
 
 
@@ -56,14 +68,131 @@ examples:
     return parser
 
 
+def write_probabilities(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> None:
+    """Write the probabilities for the splits in ``args``, and report their quality.
+
+    Args:
+        checkpoint: path of a checkpoint that was saved by fairseq-train.
+        data: path of the folder with the binarised data, or None to use the data with which the model was trained.
+
+    Raises:
+        InputError: the checkpoint does not contain a content selector, or the data or the labels cannot be read.
+    """
+    from ..data.prepared_pairs import PreparedPairs  # imported here, because these modules import torch
+    from ..models.selector import Selector
+    from ..summarizer.folder.trained import load_checkpoint
+    from ..summarizer.predict import predict
+    from ..summarizer.summarizer import choose_device
+
+    model, cfg, task = load_checkpoint(checkpoint, data, "RUN", args.truncate_source)
+    model = model if isinstance(model, Selector) else getattr(model, "extractor", None)
+    if model is None:
+        raise InputError(
+            f"{checkpoint} does not select words or sentences (--arch word_tagger, sentence_extractor, or a model with "
+            "--sentence-attention extractor); use etads-rewrite for an extractor that chooses the order of sentences"
+        )
+    folder = Path(cfg.task.data.split(":")[0])
+    device = choose_device(args.device)
+    report: Dict[str, Any] = {}
+    labels = {
+        split: (args.labels or folder) / make_label_file_name("labels", model.unit, split) for split in args.subset
+    }
+    if args.report and not any(path.is_file() for path in labels.values()):
+        raise InputError(f"--report {args.report}: there are no labels for comparison; create them with etads-labels")
+    for split in args.subset:
+        pairs = PreparedPairs(task, split)
+        held_out = split == task.cfg.train_subset and getattr(model, "other", None) is not None
+        options = {"held_out": True} if held_out else {}
+
+        def compute_probabilities(sample: Dict[str, Any], options: Dict[str, bool] = options) -> List[Sequence[float]]:
+            """Return the probabilities of the words that the model reads, or of all sentences up to the last."""
+            output = model(sample["net_input"]["src_tokens"], **options)
+            rows = zip(output.compute_probabilities().cpu(), output.real.cpu())
+            # Tokens may be padded on either side. Sentences without words are kept, so that indices do not change.
+            return [(row[real] if model.unit == "words" else row).numpy() for row, real in rows]
+
+        path = (args.out or checkpoint.parent.parent) / make_label_file_name("probabilities", model.unit, split)
+        limit = task.truncate_source
+        found = predict(model, pairs.dataset, compute_probabilities, args.max_tokens, device, f"selecting {split}")
+        rows = zip(found, map(pairs.read_document, range(len(pairs))))
+        write_label_rows(
+            path,
+            {"made_by": "etads-select", "documents": len(pairs), "truncate_source": limit},
+            ((compute_source_hash(d), _format_row(row, d, model.unit, pairs.subwords, limit)) for row, d in rows),
+        )
+        line = f"{path}: {model.unit} of {len(pairs):,} documents"
+        if held_out:
+            line += ", each scored by the model trained on the other half"
+        if labels[split].is_file() or args.labels:
+            report[split] = _evaluate_probabilities(path, labels[split], model.unit, task, split, args.threshold)
+            line += (
+                "; AUC {auc:.4f}, F1 {f1:.4f} above {threshold:g} (best: {best_f1:.4f} above {best_threshold:.3g}), "
+                "labelled {positive:.1%}"
+            ).format(**report[split])
+        print(line)
+    if args.report:
+        write_text(args.report, json.dumps(report, indent=2) + "\n")
+
+
+def _format_row(row: Sequence[float], tokens: List[str], unit: str, subwords: str, limit: int) -> List[str]:
+    """Return the fields of a document's line in the file. The probability of a word is the mean over its subwords."""
+    text = WordText.from_tokens(tokens, subwords, limit)
+    if unit == "sentences":
+        sentences = text.split_sentences()
+        padded = [*row, *[0.0] * (len(sentences) - len(row))]
+        return [f"{value:.4g}" if words else NOTHING for value, words in zip(padded, sentences)]
+    sums, counts = [0.0] * len(text.words), [0] * len(text.words)
+    for value, number in zip(row, text.word_numbers):
+        sums[number] += float(value)
+        counts[number] += 1
+    values = text.expand_word_values_to_tokens([total / max(count, 1) for total, count in zip(sums, counts)])
+    return [NOTHING if value is None else f"{value:.4g}" for value in values]
+
+
+def _evaluate_probabilities(
+    path: Path, labels: Path, unit: str, task: Any, split: str, threshold: float
+) -> Dict[str, float]:
+    """Measure how well the probabilities in ``path`` predict the labels of all tokens or sentences in the split."""
+    from ..data.selection import TokenValues
+
+    source = task.dataset(split).src
+    documents = source.dataset, source.full_sizes, task.src_dict, task.truncate_source
+    predicted, right = (TokenValues(file, unit, *documents, option="--labels") for file in (path, labels))
+    counts, true, chosen, positive = make_empty_histogram(), 0, 0, 0
+    for number in range(len(predicted)):
+        for probability, label in _pair_probabilities_with_labels(predicted, right, number):
+            counts[int(label)][find_histogram_bin(probability)] += 1
+            chosen += probability > threshold
+            positive += label
+            true += probability > threshold and label
+    best, where = find_best_f1_threshold(counts)
+    total = sum(map(sum, counts))
+    return {
+        "auc": compute_roc_auc(counts),
+        "f1": compute_f1(true, chosen, positive),
+        "threshold": threshold,
+        "best_f1": best,
+        "best_threshold": where,
+        "positive": positive / max(total, 1),
+    }
+
+
+def _pair_probabilities_with_labels(predicted: Any, labels: Any, number: int) -> List[Tuple[float, int]]:
+    """Return the probability and the label of each word or sentence in a document."""
+    if predicted.unit == "words":
+        pairs = zip(predicted[number].tolist(), labels[number].tolist())
+        return [(probability, int(label)) for probability, label in pairs if label >= 0 and probability >= 0]
+    chosen = {int(field) for field in labels.file.read_row(number)[1] if field != NOTHING}
+    fields = predicted.file.read_row(number)[1]
+    return [(float(field), int(i in chosen)) for i, field in enumerate(fields) if field != NOTHING]
+
+
 @command(_build_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-select``."""
     check_positive_options(max_tokens=args.max_tokens, truncate_source=args.truncate_source)
     check_output_paths({"--report": args.report}, {})
     checkpoint, data = find_checkpoint_and_data(args.run, args.checkpoint, args.prepared)
-    from ..jobs.select import write_probabilities
-
     silence_info_logs()
     write_probabilities(checkpoint, data, args)
 

@@ -6,14 +6,17 @@ Importing this module does not import torch or fairseq.
 """
 
 import json
+import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Union
 
 from ..platform.errors import InputError
 from ..platform.outputs import write_text
 from ..text.checksums import compute_sha256
 
+OptionalPath = Union[str, "os.PathLike[str]", None]
+CHECKPOINTS = ("best", "last")
 RECORD = "training.json"
 RECIPE = "recipe.json"
 """Name of the file that records the recipe of a run; see :mod:`fairseq_etads.jobs.recipe_choice`."""
@@ -105,13 +108,41 @@ def find_prepared_folder(run: Path, given: Optional[Path]) -> Path:
     raise InputError(f"RUN {run}: it was trained with the data in {record.prepared}, {there}; give --prepared")
 
 
-def read_decoding_options(run: Path) -> Dict[str, Any]:
-    """Return the decoding options in RUN/recipe.json, which were chosen for the data of the run.
+def list_checkpoints(run: Path) -> List[Path]:
+    """Return the checkpoints of a run: the best one, the last one and all others, as far as they exist."""
+    named = [run / "checkpoints" / f"checkpoint_{name}.pt" for name in CHECKPOINTS]
+    return [path for path in dict.fromkeys([*named, *sorted(named[0].parent.glob("checkpoint*.pt"))]) if path.is_file()]
 
-    The result is empty if the file does not exist or is damaged.
+
+def find_checkpoint(run: Path, wanted: OptionalPath = None, option: str = "RUN") -> Path:
+    """Return the path of a checkpoint.
+
+    Args:
+        run: run folder, or the path of a checkpoint.
+        wanted: "best", "last" or the path of a checkpoint (default: the best one or else the last one).
+        option: name of the option that specifies ``run``, for error messages.
+
+    Raises:
+        InputError: the checkpoint does not exist.
     """
+    paths = {name: run / "checkpoints" / f"checkpoint_{name}.pt" for name in CHECKPOINTS}
+    if wanted is not None:
+        path = paths.get(str(wanted), Path(wanted))
+        if not path.is_file():
+            raise InputError(f"--checkpoint {wanted}: no such file ({path})")
+        return path
+    if not run.exists():
+        raise InputError(f"{option} {run}: no such folder; name the output folder of etads-train")
+    found: List[Path] = [path for path in (run, *paths.values()) if path.is_file()]
+    if not found:
+        raise InputError(f"{option} {run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt")
+    return found[0]
+
+
+def read_recipe(run: Path) -> Optional[Dict[str, Any]]:
+    """Read RUN/recipe.json. Returns None if the file is missing or damaged."""
     try:
-        found = json.loads((run / RECIPE).read_text(encoding="utf-8"))["decoding"]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return {}
-    return dict(found) if isinstance(found, dict) else {}
+        record = json.loads((run / RECIPE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return record if isinstance(record, dict) and isinstance(record.get("decoding"), dict) else None

@@ -13,12 +13,11 @@ import numpy as np
 from ..platform.errors import InputError
 from ..platform.outputs import write_text
 
-CHECKPOINTS = ("best", "last")
 _FORMAT = "fairseq-etads likelihoods 1"
 
 
 def make_likelihood_file_path(run: Path, subset: str, checkpoint: str) -> Path:
-    """Return the path of the likelihood file in a run folder. ``checkpoint`` is one of :data:`CHECKPOINTS`."""
+    """Return the path of the likelihood file in a run folder. ``checkpoint`` is "best" or "last"."""
     return run / f"likelihood-{subset}-{checkpoint}.json"
 
 

@@ -6,17 +6,16 @@ uses the same settings on any machine.
 
 import argparse
 import itertools
-import json
 import os
 import re
 import subprocess
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Iterator, List, Optional
 
 from ..data.preparation import read_preparation_settings
-from ..data.run_record import RECIPE, RECORD
+from ..data.run_record import RECIPE, RECORD, read_recipe
 from ..platform.console import print_message
 from ..platform.errors import InputError
 from ..search.lengths import TextLengths
@@ -102,16 +101,6 @@ def _count_gpus() -> int:
     except (OSError, subprocess.SubprocessError):
         return 0
     return sum(line.startswith("GPU ") for line in listed.splitlines())
-
-
-def read_recipe(run: Path) -> Optional[Dict[str, Any]]:
-    """Read RUN/recipe.json. Returns None if the file is missing or damaged."""
-    try:
-        record = json.loads((run / RECIPE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    fits = isinstance(record, dict) and isinstance(record.get("decoding"), dict) and record.get("recipe") in NAMES
-    return record if fits else None
 
 
 def _was_started_without_recipe(args: argparse.Namespace) -> bool:

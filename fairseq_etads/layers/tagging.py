@@ -28,6 +28,10 @@ class SelectorOutput(NamedTuple):
     logits: Tensor
     real: Tensor
 
+    def compute_probabilities(self) -> Tensor:
+        """Return the selection probabilities (B, U), float32. They are 0 where ``real`` is False."""
+        return torch.sigmoid(self.logits.float()).masked_fill(~self.real, 0)
+
 
 class SpellingEncoder(nn.Module):
     """Computes word vectors from spellings, so that different unknown words have different vectors.

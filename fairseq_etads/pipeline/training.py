@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
-from ..data.run_record import RunRecord, compute_data_fingerprint
+from ..data.run_record import RunRecord, compute_data_fingerprint, list_checkpoints
 from ..jobs.recipes import get_option
 from ..platform.console import print_message, report_errors_in_one_line
 from ..platform.errors import InputError
@@ -90,7 +90,7 @@ def train(run: Path, prepared: Path, options: Sequence[str], usual_minutes: Opti
                 f"--out {run}: it was trained with other data, at {before.prepared}; name another "
                 "folder, or delete this one"
             )
-        made = find_checkpoint(run)
+        made = next(iter(list_checkpoints(run)), None)
         if before is not None and made is not None:
             check_checkpoints_unchanged(run, before.files, record.files)
             record = replace(record, files={**before.files, **record.files})  # some files may have been deleted since
@@ -115,18 +115,10 @@ def train(run: Path, prepared: Path, options: Sequence[str], usual_minutes: Opti
             sys.exit(2 if status < 128 else status)
         write_text(run / FINISHED, " ".join(command) + "\n")
     (run / "started.txt").unlink(missing_ok=True)  # earlier versions wrote this file
-    path = find_checkpoint(run)
-    if path is None:
-        print_message(f"fairseq-train wrote no checkpoint to {run / 'checkpoints'}")
-    else:
+    for path in list_checkpoints(run)[:1]:
         print_message(f"{path.stem.split('_')[1]} checkpoint: {path}")
-
-
-def find_checkpoint(run: Path) -> Optional[Path]:
-    """Return the best checkpoint of a run. If it is missing, return the last one, any other one, or None."""
-    paths = [run / "checkpoints" / f"checkpoint_{name}.pt" for name in ("best", "last")]
-    paths += sorted((run / "checkpoints").glob("checkpoint*.pt"))
-    return next((path for path in paths if path.is_file()), None)
+        return
+    print_message(f"fairseq-train wrote no checkpoint to {run / 'checkpoints'}")
 
 
 def read_finished_command(run: Path) -> List[str]:

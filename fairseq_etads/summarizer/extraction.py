@@ -150,6 +150,6 @@ class SentencePicker:
         if not ids:
             return []
         tokens = torch.tensor([[*ids[: self._limit], self._dictionary.eos()]])
-        logits, real = self._model(tokens.to(next(self._model.parameters()).device))
-        scores: List[float] = torch.sigmoid(logits.float()).masked_fill(~real, 0)[0].tolist()
+        output = self._model(tokens.to(next(self._model.parameters()).device))
+        scores: List[float] = output.compute_probabilities()[0].tolist()
         return [*scores, *[0.0] * len(sentences)][: len(sentences)]

@@ -11,6 +11,7 @@ import torch
 from fairseq import search as fairseq_search
 from fairseq import utils
 
+from ..data.run_record import OptionalPath
 from ..layers.decoder_output import get_decoder_capabilities, get_pointer
 from ..models.external_models import prepare_for_search
 from ..platform.errors import InputError
@@ -28,7 +29,7 @@ from .documents import Batch, Document, DocumentTokenizer, make_batches, split_i
 from .explaining import Explainer, GeneratedTokens
 from .folder.config import SHORTLIST, find_folder
 from .folder.loading import LoadedFolder, load_folder
-from .folder.run_files import OptionalPath, RunFiles, find_run_files, is_run
+from .folder.run_files import RunFiles, find_run_files, is_run
 from .folder.trained import load_run
 from .partial_summary import OnPartialSummary, make_partial_summary_reporter
 from .prepared_split import PreparedDocument, PreparedSplit, WordSelection

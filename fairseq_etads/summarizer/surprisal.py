@@ -4,6 +4,7 @@ The dictionary in a model folder contains the word frequencies of the training t
 the surprisals of the training documents. This module does not import torch or fairseq.
 """
 
+import itertools
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -89,9 +90,9 @@ def compute_surprisal_percentiles(path: Path, frequencies: WordFrequencies, long
     with open(path, "rb") as file:
         every = max(sum(1 for _ in file) // SAMPLE, 1)
     found: List[float] = []
-    with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
-        for number, line in enumerate(file):
-            measured = frequencies.measure_surprisal(line.split()[:longest]) if number % every == 0 else None
+    with open(path, "rb") as file:
+        for line in itertools.islice(file, 0, None, every):
+            measured = frequencies.measure_surprisal(line.decode("utf-8", "replace").split()[:longest])
             if measured is not None:
                 found.append(measured[0])
     if not found:

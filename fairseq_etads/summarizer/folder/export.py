@@ -24,13 +24,12 @@ from ...text.checksums import Checksums
 from ...text.picking import FACTOR
 from ...training.task import SummarizationTask
 from ...version import get_version
-from ...vocabulary.dictionary import count_known_words, get_known_word_counts
-from ..surprisal import WordFrequencies, compute_surprisal_percentiles
+from ...vocabulary.dictionary import count_known_words
 from . import model_options
 from .config import ADVICE, CARD, CONFIG, DICTIONARIES, EXTRACTOR, SHORTLIST, WEIGHTS, FolderConfig
 from .loading import list_needed_files, load_folder
 from .run_files import RunFiles
-from .trained import choose_decoding_defaults, get_architecture, load_trained_model
+from .trained import choose_decoding_defaults, get_architecture, load_trained_model, measure_surprisals
 
 PACKAGES: Tuple[str, ...] = ("torch", "fairseq_fixed", "fairseq", "safetensors")
 PACKAGES += ("sacremoses", "subword-nmt", "sentencepiece", "tokenizers")
@@ -81,7 +80,7 @@ def export_folder(
         config,
         decoding=decoding,
         model=_get_plain_options(source, cfg),
-        task={**config.task, **_measure_surprisals(source, task)},
+        task={**config.task, **measure_surprisals(source, task)},
         weights={"dtype": dtype, "shared": shared},
         made_by=get_versions(),
     )
@@ -143,16 +142,6 @@ def _get_plain_options(source: RunFiles, cfg: Any, extracts: bool = False) -> Di
         return model_options.to_plain_options(get_architecture(cfg), cfg.model, extracts)
     except InputError as error:
         raise InputError(f"--checkpoint {source.checkpoint}: cannot be exported: {error}") from None
-
-
-def _measure_surprisals(source: RunFiles, task: SummarizationTask) -> Dict[str, Any]:
-    """Return the config.json entry for the surprisals of the training documents, or {} if there are no documents."""
-    if source.documents is None:
-        return {}
-    found = compute_surprisal_percentiles(
-        source.documents, WordFrequencies(get_known_word_counts(task.source_dictionary)), task.truncate_source
-    )
-    return {} if found is None else {"document_surprisal": found}
 
 
 def _write_dictionaries(folder: Path, task: SummarizationTask) -> None:

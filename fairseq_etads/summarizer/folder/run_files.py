@@ -4,13 +4,12 @@
 """
 
 import json
-import os
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Union
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
 from ...data.preparation import read_inference_preprocessing_options
-from ...data.run_record import find_prepared_folder, read_decoding_options
+from ...data.run_record import OptionalPath, find_checkpoint, find_prepared_folder, read_recipe
 from ...platform.errors import InputError
 from ...search.content.model import FILE as CONTENT
 from ...search.content.model import ContentModel
@@ -18,8 +17,6 @@ from ...text.checksums import compute_sha256
 from ...text.picking import FILE as PICKING
 from .config import CONFIG
 
-OptionalPath = Union[str, "os.PathLike[str]", None]
-CHECKPOINTS = ("best", "last")
 NONE = "none"
 """Value of ``extractor`` and ``content`` that leaves out the extractor or the content model."""
 
@@ -130,25 +127,9 @@ def find_run_files(
         },
         extractor_files,
         documents if documents.is_file() else None,
-        read_decoding_options(run),
+        (read_recipe(run) or {}).get("decoding", {}),
         _read_longest_summary(folder),
     )
-
-
-def find_checkpoint(run: Path, checkpoint: OptionalPath) -> Path:
-    """Return the path of a checkpoint: "best", "last", a file, or by default the best or else the last checkpoint."""
-    paths = {name: run / "checkpoints" / f"checkpoint_{name}.pt" for name in CHECKPOINTS}
-    if checkpoint is not None:
-        path = paths.get(str(checkpoint), Path(checkpoint))
-        if not path.is_file():
-            raise InputError(f"--checkpoint {checkpoint}: no such file")
-        return path
-    if not run.is_dir():
-        raise InputError(f"RUN {run}: no such folder; name the output folder of etads-train or scripts/quickstart.sh")
-    found: List[Path] = [path for path in paths.values() if path.is_file()]
-    if not found:
-        raise InputError(f"RUN {run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt; give --checkpoint")
-    return found[0]
 
 
 def _find_own_extractor(run: Path, prepared: Path) -> Optional[Path]:
@@ -180,10 +161,7 @@ def needs_extractor_probabilities(content: Path) -> bool:
 
 
 def _find_extractor_files(run: Path, content: Optional[Path]) -> RunFiles:
-    try:
-        checkpoint = find_checkpoint(run, None)
-    except InputError as error:
-        raise InputError(f"--extractor {run}: {error}") from None
+    checkpoint = find_checkpoint(run, option="--extractor")
     prepared = find_prepared_folder(run, None)
     extra = {PICKING: run / PICKING, **({} if content is None else {CONTENT: content})}
     return RunFiles(checkpoint, prepared / "bin", read_inference_preprocessing_options(prepared), extra)

@@ -1,7 +1,7 @@
 """Load the model of a training run as it would be loaded from the model folder that ``etads-export`` creates of it."""
 
 from pathlib import Path
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 from fairseq import checkpoint_utils
 
@@ -19,6 +19,8 @@ from ...text.picking import SentencePickingSettings
 from ...text.subwords import SUBWORDS
 from ...text.tokenizer import TextTokenizerConfig
 from ...training.task import SummarizationTask
+from ...vocabulary.dictionary import get_known_word_counts
+from ..surprisal import WordFrequencies, compute_surprisal_percentiles
 from .config import SHORTLIST, FolderConfig
 from .loading import LoadedExtractor, LoadedFolder, build_subword_encoder, build_text_tokenizer
 from .run_files import RunFiles
@@ -42,30 +44,43 @@ class TrainedModel(NamedTuple):
     config: FolderConfig
 
 
-def load_trained_model(source: RunFiles, is_extractor: bool = False) -> TrainedModel:
-    """Load the model in a checkpoint.
+def load_checkpoint(
+    path: Path, data: Optional[Path], option: str = "--checkpoint", truncate_source: Optional[int] = None
+) -> Tuple[Any, Any, SummarizationTask]:
+    """Load the model in a checkpoint, its training configuration and its task.
+
+    Args:
+        data: folder of binarised data, or None for the data with which the model was trained.
+        option: name of the option that specifies the checkpoint, for error messages.
+        truncate_source: number of tokens to read from each document, or None for the number used in training.
 
     Raises:
         InputError: the checkpoint is damaged, does not belong to the data, or contains a model of another kind.
     """
-    option = "--extractor" if is_extractor else "--checkpoint"
-    overrides = {"data": str(source.data), "init_from": None}
+    overrides = {"data": data and str(data), "truncate_source": truncate_source}
+    given = {name: value for name, value in overrides.items() if value is not None}
     try:
-        models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(source.checkpoint)], overrides)
+        models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], {"init_from": None, **given})
     except InputError:
         raise
     except (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, AssertionError) as error:
-        reason = " ".join(str(error).split())
-        raise InputError(f"{option} {source.checkpoint}: {reason[:500]}") from None
+        raise InputError(f"{option} {path}: {' '.join(str(error).split())[:500]}") from None
     if not isinstance(task, SummarizationTask):
-        raise InputError(f"{option} {source.checkpoint}: was not trained with --task summarization")
-    if is_extractor and not isinstance(models[0], SentenceExtractor):
+        raise InputError(f"{option} {path}: was not trained with --task summarization")
+    return models[0], cfg, task
+
+
+def load_trained_model(source: RunFiles, is_extractor: bool = False) -> TrainedModel:
+    """Load the model of a run, with the settings of its model folder. Raises InputError as :func:`load_checkpoint`."""
+    option = "--extractor" if is_extractor else "--checkpoint"
+    model, cfg, task = load_checkpoint(source.checkpoint, source.data, option)
+    if is_extractor and not isinstance(model, SentenceExtractor):
         raise InputError(
             f"--extractor {source.checkpoint}: not a sentence extractor (--arch pooled_extractor, sentence_extractor)"
         )
     text = _make_text_settings(source.text_options)
     config = FolderConfig(get_architecture(cfg), {}, _get_task_state(cfg, task), text, {}, {}, {})
-    return TrainedModel(models[0], cfg, task, config)
+    return TrainedModel(model, cfg, task, config)
 
 
 def load_run(source: RunFiles, is_extractor: bool = False) -> LoadedFolder:
@@ -75,7 +90,9 @@ def load_run(source: RunFiles, is_extractor: bool = False) -> LoadedFolder:
         InputError: a file is damaged, or does not belong to the others (see :func:`load_trained_model`).
     """
     model, _, task, config = load_trained_model(source, is_extractor)
-    config.decoding.update({} if is_extractor else choose_decoding_defaults(source, task, {}))
+    if not is_extractor:
+        config.decoding.update(choose_decoding_defaults(source, task, {}))
+        config.task.update(measure_surprisals(source, task))
     options = {name.replace("-", "_"): value for name, value in source.text_options.items()}
     kind = config.text["subwords"]
     subwords = build_subword_encoder(kind, {name: Path(options[name]) for name in config.subword_files})
@@ -134,6 +151,15 @@ def choose_decoding_defaults(source: RunFiles, task: SummarizationTask, given: D
     if limits and fits and not decoding.get("exact_length") and not decoding.get("max_len_a"):
         return by_summaries
     return {**defaults, **decoding}
+
+
+def measure_surprisals(source: RunFiles, task: SummarizationTask) -> Dict[str, Any]:
+    """Return the config.json entry for the surprisals of the training documents, or {} if there are no documents."""
+    if source.documents is None:
+        return {}
+    frequencies = WordFrequencies(get_known_word_counts(task.source_dictionary))
+    found = compute_surprisal_percentiles(source.documents, frequencies, task.truncate_source)
+    return {} if found is None else {"document_surprisal": found}
 
 
 def get_architecture(cfg: Any) -> str:

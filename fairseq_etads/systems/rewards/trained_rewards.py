@@ -85,8 +85,7 @@ class TaggerSaliency:
         device = self._model.logit.weight.device
         ids = [torch.tensor([self._dictionary.index(word) for word in sentence]) for sentence in sentences]
         tokens = data_utils.collate_tokens(ids, self._dictionary.pad()).to(device)  # (N, T)
-        logits, real = self._model(tokens)
-        rows: List[List[float]] = torch.sigmoid(logits.float()).masked_fill(~real, 0).tolist()
+        rows: List[List[float]] = self._model(tokens).compute_probabilities().tolist()
         return [row[: len(sentence)] for row, sentence in zip(rows, sentences)]
 
     def to(self, device: torch.device) -> None:

@@ -8,10 +8,9 @@ import pytest
 import torch
 from selection_data import write_data
 
-from fairseq_etads.commands.content import main
+from fairseq_etads.commands.content import _compute_auc, fit_feature_network, main
 from fairseq_etads.commands.extract import main as extract
 from fairseq_etads.data.labels.label_files import compute_source_hash, write_label_rows
-from fairseq_etads.jobs.content import _compute_auc, fit_feature_network
 
 SPLITS = {"train": 120, "valid": 12, "test": 8}
 

@@ -13,7 +13,6 @@ from fairseq_etads.commands import compare as compare_command
 from fairseq_etads.commands import likelihood
 from fairseq_etads.evaluation.likelihood_file import make_likelihood_file_path, read_likelihoods
 from fairseq_etads.evaluation.resampling import compare_pairs
-from fairseq_etads.jobs import likelihood as reference_likelihood
 from fairseq_etads.vocabulary.dictionary import count_known_words
 
 V = count_known_words(make_task(tail=12).target_dictionary)
@@ -70,7 +69,7 @@ def test_they_are_kept_until_the_checkpoint_or_the_data_change(run, capsys, monk
     assert likelihood.main([str(folder)]) == 0
     first = found(folder)
     with monkeypatch.context() as patch:
-        patch.setattr(reference_likelihood, "_score_summaries", lambda *_: pytest.fail("scored again"))
+        patch.setattr(likelihood, "_score_summaries", lambda *_: pytest.fail("scored again"))
         assert likelihood.main([str(folder)]) == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith("(scored before)")
     write_subset(folder / "prepared" / "bin", "test", DOCUMENTS[:3], SUMMARIES[:3])
@@ -90,7 +89,7 @@ def test_they_are_kept_until_the_checkpoint_or_the_data_change(run, capsys, monk
     [
         ("--subset nix", "--subset nix: "),
         ("--subset valid", "--subset valid: it has no summaries to score"),
-        ("--checkpoint last", "it has no checkpoints/checkpoint_last.pt"),
+        ("--checkpoint last", "--checkpoint last: no such file (checkpoints/checkpoint_last.pt)"),
         ("--prepared checkpoints", "has no folder bin"),
         ("--device none", "device 'none'"),
     ],

@@ -14,10 +14,10 @@ from safetensors.numpy import save_file
 from selection_data import write_data
 
 from fairseq_etads import Summarizer
+from fairseq_etads.commands import shortlist as shortlist_learning
 from fairseq_etads.commands.export import main as export
 from fairseq_etads.commands.shortlist import main
 from fairseq_etads.data.shortlist_file import FORMAT, read_shortlist, write_shortlist
-from fairseq_etads.jobs import shortlist as shortlist_learning
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder.config import SHORTLIST, read_config
 from fairseq_etads.summarizer.folder.loading import load_folder

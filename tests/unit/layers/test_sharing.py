@@ -12,8 +12,7 @@ from fairseq.utils import move_to_cpu
 from helpers import EOS, PAD, make_batch, make_model
 from omegaconf import OmegaConf
 
-from fairseq_etads.commands.average import main
-from fairseq_etads.jobs.average import average_checkpoints
+from fairseq_etads.commands.average import average_checkpoints, main
 from fairseq_etads.layers.parameter_sharing import PROJECTIONS, SUBLAYERS, map_shared_names
 from fairseq_etads.search.inference import InferenceModel
 from fairseq_etads.search.options import INFER_DTYPES
@@ -189,6 +188,14 @@ def test_what_cannot_be_averaged_is_refused_in_words(arch, cfg, changes, message
         average_checkpoints(paths)
     assert main([str(tmp_path / "mean.pt"), *paths]) == 2
     assert "b.pt" in capsys.readouterr().err and sorted(tmp_path.glob("mean*")) == []
+
+
+def test_a_checkpoint_counts_once(tmp_path, capsys):
+    path = save(make_model("etads"), tmp_path / "a.pt")
+    (tmp_path / "link.pt").symlink_to(path)
+    for other in (path, str(tmp_path / "link.pt")):
+        assert main([str(tmp_path / "mean.pt"), path, other]) == 2
+        assert "are the same file, which would count twice" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("content", [b"hello\n", b"", b"PK\x03\x04"])

@@ -8,7 +8,7 @@ import pytest
 from fairseq import options
 
 from fairseq_etads.commands import train
-from fairseq_etads.data.run_record import read_decoding_options
+from fairseq_etads.data.run_record import read_recipe
 from fairseq_etads.jobs import recipe_choice
 from fairseq_etads.jobs.recipe_choice import detect_training_hardware, measure_text_lengths
 from fairseq_etads.jobs.recipes import (
@@ -231,7 +231,7 @@ def test_a_run_that_has_a_recipe_continues_with_it_if_none_is_named(folder, caps
 
 def test_the_lengths_of_a_run_are_those_of_its_data(folder, capsys):
     run(capsys, "train", "--recipe", "base", "--given")
-    assert read_decoding_options(folder / "run") == {"min_len": 5, "max_len": 10, "no_repeat_ngram_size": 2}
+    assert read_recipe(folder / "run")["decoding"] == {"min_len": 5, "max_len": 10, "no_repeat_ngram_size": 2}
 
 
 def test_a_content_model_needs_pieces_that_can_be_joined(folder):
@@ -244,7 +244,7 @@ def test_a_content_model_needs_pieces_that_can_be_joined(folder):
 def test_a_damaged_record_is_as_none(tmp_path):
     for content in ("", "[]", '{"recipe": "small"}', '{"decoding": []}'):
         (tmp_path / "recipe.json").write_text(content)
-        assert read_decoding_options(tmp_path) == {}
+        assert read_recipe(tmp_path) is None
 
 
 @pytest.mark.parametrize("name", ["training.json", "started.txt", "finished.txt"])

@@ -18,9 +18,9 @@ from own_tokenizers import KINDS, train_tokenizer
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from fairseq_etads import Summarizer
+from fairseq_etads.commands.content import StemmedSplit
 from fairseq_etads.commands.run_options import make_detokenizer
 from fairseq_etads.data.preparation import read_inference_preprocessing_options
-from fairseq_etads.jobs.content import StemmedSplit
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.rewards.trained_rewards import TokenEntailmentModel
 from fairseq_etads.text.checksums import compute_sha256

@@ -24,6 +24,7 @@ MODELS = {
     "convs2s": {"pointer": "soft", **CONVOLUTIONAL},
     "abs": {},
 }
+TRAINING = [" ".join(f"w{number % 9}" for number in range(n, n + 12)) for n in range(5)] + ["w1 unseen " * 8]
 
 
 def make_trained(path, arch, **options):
@@ -33,6 +34,8 @@ def make_trained(path, arch, **options):
     make_run(path / "run", arch, task=task, **options)
     data = path / "run" / "prepared" / "bin"
     write_subset(data, "test")
+    (data.parent / "tokens").mkdir()
+    (data.parent / "tokens" / "train.source").write_text("".join(f"{line}\n" for line in TRAINING))
     (path / "run" / "recipe.json").write_text(json.dumps({"decoding": {"min_len": 2, "max_len": 9}}))
     return path / "run", [" ".join(task.source_dictionary[word] for word in document) for document in DOCUMENTS]
 
@@ -60,6 +63,8 @@ def test_a_run_its_model_folder_and_its_split_agree(arch, tmp_path):
         assert (found.text, found.tokens, found.truncation) == (summary.text, summary.tokens, summary.truncation)
         assert found.score == pytest.approx(summary.score, rel=1e-4)
         assert [(one.word, one.first) for one in found.copied] == [(one.word, one.first) for one in summary.copied]
+    found = [model.summarize(TRAINING[-1]).surprisal for model in (trained, exported)]
+    assert found[0] == found[1] and found[0].percentile > 50
     again = pickle.loads(pickle.dumps(trained))
     assert [one.text for one in again.stream(again.read_split("test"))] == [one.text for one in of_split]
     with pytest.raises(ValueError, match="has no reference to its summariser"):
