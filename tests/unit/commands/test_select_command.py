@@ -1,0 +1,49 @@
+"""etads-select, in process, with untrained models: each document's probabilities, in order, in any batches."""
+
+import pytest
+import torch
+from folders import make_run, save_checkpoint
+from helpers import make_task, model_config
+from test_likelihood import write_subset
+from test_selector import SIZES, units
+
+from fairseq_etads.commands.select import main
+
+MARK = 43
+DOCUMENTS = [[5, 6, MARK, 7, 45, 9, 10, 11, MARK, 46, 5, MARK, 12], [30], [MARK, MARK, 4, 47], [], [21, MARK, 8]]
+
+
+@pytest.fixture(params=SIZES)
+def run(request, tmp_path):
+    """A run with an untrained selector and the split test; also returns the model."""
+    make_run(tmp_path / "run", mark=True, tail=9)
+    write_subset(tmp_path / "run" / "prepared" / "bin", "test", DOCUMENTS, [[5]] * len(DOCUMENTS))
+    task = make_task(60, 20, mark=True, tail=9)
+    torch.manual_seed(1)
+    cfg = model_config(request.param, **SIZES[request.param])
+    model = task.build_model(cfg).eval()
+    save_checkpoint(tmp_path / "run" / "checkpoints" / "checkpoint_best.pt", model, cfg, task)
+    return tmp_path / "run", model
+
+
+def test_probabilities_are_those_of_each_document_alone_and_in_its_place(run, capsys):
+    folder, model = run
+    expected = [units(model, [document])[0] for document in DOCUMENTS]
+    for most in ("1", "30", "1000"):
+        assert main([str(folder), "--subset", "test", "--max-tokens", most, "--device", "cpu"]) == 0
+        (path,) = folder.glob("probabilities.*.test")
+        rows = [line.partition("\t")[2].split() for line in path.read_text().splitlines()[1:]]
+        found = [[float(field) for field in row if field != "-"] for row in rows]
+        for document, values, wanted in zip(DOCUMENTS, found, expected):
+            if model.unit == "words":  # a mark has a probability, but nothing asks for it
+                wanted = [value for value, word in zip(wanted, document) if word != MARK]
+            assert values[: len(wanted)] == pytest.approx(wanted, rel=2e-3)
+            assert not any(values[len(wanted) :]), "sentences that are not read have probability 0"
+    assert f"{path}: {model.unit} of 5 documents" in capsys.readouterr().out
+
+
+def test_a_report_needs_labels_before_any_work(run, tmp_path, capsys):
+    folder, _ = run
+    assert main([str(folder), "--subset", "test", "--report", str(tmp_path / "report.json")]) == 2
+    assert "there are no labels for comparison" in capsys.readouterr().err
+    assert not [*folder.glob("probabilities.*"), *tmp_path.glob("report*")]
