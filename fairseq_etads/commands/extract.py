@@ -15,7 +15,7 @@ from ..platform.errors import InputError
 from ..platform.outputs import check_output_paths, open_output
 from ..text.picking import pick_sentences
 from ..text.words import SENTENCE_MARK
-from .run_options import get_binarised_folder, make_detokenizer, silence_info_logs
+from .run_options import get_binarised_folder, list_data_files, make_detokenizer, silence_info_logs
 
 if TYPE_CHECKING:
     from ..data.prepared_pairs import PreparedPairs
@@ -282,10 +282,10 @@ def main(args: argparse.Namespace) -> None:
     if args.truncate_source is None and args.by != "content":
         args.truncate_source = 400
     folder = get_binarised_folder(args.data)
-    selection, labels = (args.selection, "probabilities.*"), (args.labels, "labels.*")
-    read = {"DATA": (folder, "*.bin"), "--selection": selection, "--labels": labels}
-    files = {name: list(path.glob(pattern)) for name, (path, pattern) in read.items() if path is not None}
-    check_output_paths({"OUTPUT": args.output}, files)
+    read = {"DATA": list_data_files(folder), "--labels": [*(args.labels or folder).glob("labels.*")]}
+    if args.selection is not None:
+        read["--selection"] = [*args.selection.glob("probabilities.*"), args.selection / "content.npz"]
+    check_output_paths({"OUTPUT": args.output}, read)
     silence_info_logs()
     print(f"{args.output}: {write_extracts(folder, args)}")
 

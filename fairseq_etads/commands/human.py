@@ -103,7 +103,7 @@ def _make_sheets(args: argparse.Namespace) -> None:
     key_path = args.key.resolve()
     if args.out.resolve() in (key_path, *key_path.parents):
         raise ValueError(f"--key {args.key}: choose a path outside {args.out}, because annotators receive that folder")
-    check_output_paths({"--key": args.key}, {})
+    check_output_paths({"--key": args.key}, {"--source": args.source, "--system": files.values()})
     for path in (args.key, args.out):
         if path.exists() and (path.is_file() or any(path.iterdir())):
             raise ValueError(f"{path} exists; its sheets may already have been distributed")

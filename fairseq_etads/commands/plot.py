@@ -10,6 +10,7 @@ from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib
 from ..evaluation.training_log import TRAIN, TrainingLog, find_log, read_log
 from ..platform.console import Parser, command, escape_unprintable
 from ..platform.errors import InputError
+from ..platform.outputs import check_output_paths
 from ..text.files import STANDARD_INPUT
 from .scoring_options import check_writable, print_warnings
 
@@ -122,6 +123,7 @@ def main(args: argparse.Namespace) -> None:
     beside = first if first.is_dir() else first.parent
     out = args.out or str(beside / DEFAULT_NAME)
     check_writable("--out", out, *PLOT_SUFFIXES)
+    check_output_paths({"--out": out}, {"RUN": args.runs})
     check_matplotlib("--out")
     logs = _read_logs(args.runs)
     draw_curves(logs, out, _parse_metric_names(args.figures, logs))

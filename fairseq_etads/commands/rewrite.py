@@ -20,7 +20,7 @@ from ..text.files import read_lines
 from ..text.input_records import InputDocument
 from ..text.resumable_output import ResumableWriter
 from ..text.words import SENTENCE_MARK
-from .run_options import get_binarised_folder, make_detokenizer, silence_info_logs
+from .run_options import get_binarised_folder, list_data_files, make_detokenizer, silence_info_logs
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -239,16 +239,15 @@ def main(args: argparse.Namespace) -> None:
     )
     if not 0 <= args.diversity < math.inf:
         raise InputError(f"--diversity {args.diversity:g}: choose 0 (off) or more, a finite number")
-    if args.output.is_dir():
-        raise InputError(f"OUTPUT {args.output}: it is a folder; name a file")
     if args.rerank and args.beam == 1:
         raise InputError("--rerank: has no effect with --beam 1, which produces only one candidate")
     if args.rerank_length != LENGTHS[0] and not args.rerank:
         raise InputError(f"--rerank-length {args.rerank_length}: has no effect without --rerank")
-    check_output_paths({"OUTPUT": args.output}, {})
     folder = get_binarised_folder(args.data)
     for option in ("extractor", "abstractor"):
         setattr(args, option, find_checkpoint(getattr(args, option), option=f"--{option}"))
+    read = {"DATA": list_data_files(folder), "--extractor": args.extractor, "--abstractor": args.abstractor}
+    check_output_paths({"OUTPUT": ResumableWriter.list_files(args.output)}, read)
     silence_info_logs()
     args.output.parent.mkdir(parents=True, exist_ok=True)
     print(f"{args.output}: {write_rewritten_summaries(folder, args)}")

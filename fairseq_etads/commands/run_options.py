@@ -69,6 +69,11 @@ def get_binarised_folder(data: Path) -> Path:
     return folder
 
 
+def list_data_files(folder: Path) -> List[Path]:
+    """Return the files that a command may read from a folder of binarised data, which no output may replace."""
+    return [path for pattern in ("*.bin", "*.idx", "dict.*", "SHA256SUMS") for path in folder.glob(pattern)]
+
+
 def list_splits(folder: Path) -> List[str]:
     """Return the splits (train, valid and test) that a folder of binarised data contains.
 

@@ -18,7 +18,7 @@ from ..data.labels.word_text import WordText
 from ..platform.console import Parser, check_positive_options, command
 from ..platform.errors import InputError
 from ..platform.outputs import check_output_paths, write_text
-from .run_options import add_run_options, find_checkpoint_and_data, silence_info_logs
+from .run_options import add_run_options, find_checkpoint_and_data, list_data_files, silence_info_logs
 
 
 def _build_parser() -> argparse.ArgumentParser:
@@ -191,8 +191,11 @@ def _pair_probabilities_with_labels(predicted: Any, labels: Any, number: int) ->
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-select``."""
     check_positive_options(max_tokens=args.max_tokens, truncate_source=args.truncate_source)
-    check_output_paths({"--report": args.report}, {})
     checkpoint, data = find_checkpoint_and_data(args.run, args.checkpoint, args.prepared)
+    read = {"RUN": checkpoint, "DATA": [] if data is None else list_data_files(data)}
+    folders = [folder for folder in (args.labels or data, args.out or args.run) if folder is not None]
+    written = [path for folder in folders for path in (*folder.glob("labels.*"), *folder.glob("probabilities.*"))]
+    check_output_paths({"--report": args.report}, {**read, "--labels or --out": written})
     silence_info_logs()
     write_probabilities(checkpoint, data, args)
 

@@ -12,7 +12,7 @@ from ..platform.console import Parser, check_positive_options, command
 from ..platform.errors import InputError
 from ..platform.outputs import check_output_paths
 from ..summarizer.folder.config import SHORTLIST
-from .run_options import get_binarised_folder, silence_info_logs
+from .run_options import get_binarised_folder, list_data_files, silence_info_logs
 
 
 def _build_parser() -> argparse.ArgumentParser:
@@ -307,9 +307,7 @@ def main(args: argparse.Namespace) -> None:
     check_positive_options(truncate_source=args.truncate_source, truncate_target=args.truncate_target)
     folder = get_binarised_folder(args.data)
     path = args.out or folder / SHORTLIST
-    if path.is_dir():
-        raise InputError(f"--out {path}: is a folder; name a file")
-    check_output_paths({"--out": path}, {})
+    check_output_paths({"--out": path}, {"DATA": list_data_files(folder)})
     silence_info_logs()
     limits = ShortlistLimits(args.frequent, args.per_word, args.truncate_source, args.truncate_target)
     for line in make_shortlist(folder, path, limits):

@@ -378,7 +378,8 @@ def _write_to_file(args: argparse.Namespace, documents: _Documents, kind: str, r
             raise InputError(f"--output {path}: FILE {name} is this folder, so its files are documents; name another")
     output_format = _choose_output_format(args)
     inside = [path for name in args.files if Path(name).is_dir() for path in Path(name).iterdir()]
-    check_output_paths({"--output": path}, {"FILE": [*args.files, *inside], "FOLDER": _list_model_files(args)})
+    written = {"--output": ResumableWriter.list_files(path)}
+    check_output_paths(written, {"FILE": [*args.files, *inside], "FOLDER": _list_model_files(args)})
     settings = _collect_output_settings(args, kind, output_format)
     if args.split or args.shard is not None:
         settings["inputs"] = [compute_sha256(file) for file in _list_input_files(args) if file.is_file()]

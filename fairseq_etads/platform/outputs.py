@@ -302,7 +302,7 @@ def make_output_folder(path: Path, option: str) -> Iterator[Path]:
 
 
 def check_output_paths(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> None:
-    """Check that no output file is also an input file or another output file, or has the suffix of a compressed file.
+    """Check that each output can be a file, is neither read nor written twice, and has no suffix of compressed files.
 
     Args:
         outputs, inputs: mappings from option or argument names to a path, several paths, or None. The path ``-`` is
@@ -314,6 +314,8 @@ def check_output_paths(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) ->
     """
     written: Dict[str, Tuple[str, Path]] = {}
     for option, path in _iterate_paths(outputs):
+        if path.is_dir():
+            raise InputError(f"{option} {path}: is a folder; name a file")
         if path.suffix in COMPRESSED:
             raise InputError(f"{option} {path}: is written uncompressed; choose a name without {path.suffix}")
         identity = _make_file_identity(path)

@@ -86,8 +86,8 @@ class ResumableWriter:
     """
 
     def __init__(self, path: Path, settings: Dict[str, Any], restarts: bool = False, option: str = "--output"):
-        self.path, self._restarts, self._option = path, restarts, option
-        self.partial, self.journal = (path.with_name(path.name + end) for end in (".partial", ".resume"))
+        self._restarts, self._option = restarts, option
+        self.path, self.partial, self.journal = self.list_files(path)
         self._digest = hashlib.sha256()
         self._output_sha256: Optional[str] = None
         self._log: Optional[BinaryIO] = None
@@ -99,6 +99,11 @@ class ResumableWriter:
         except BaseException:
             self.close()
             raise
+
+    @staticmethod
+    def list_files(path: Path) -> List[Path]:
+        """Return the files that a writer for OUT writes: OUT, OUT.partial and OUT.resume."""
+        return [path, *(path.with_name(path.name + end) for end in (".partial", ".resume"))]
 
     def _open_files(self, settings: Dict[str, Any]) -> None:
         begun = self._read_journal(settings)

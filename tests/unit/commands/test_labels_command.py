@@ -106,14 +106,3 @@ def test_files_refuse_other_text_and_damage(tmp_path):
             SelectionFile(path, "--labels")
     with pytest.raises(InputError, match=r"--labels: there is no .*; etads-labels creates it"):
         SelectionFile(tmp_path / "labels.words.valid", "--labels")
-
-
-def test_a_file_appears_when_it_is_complete(tmp_path):
-    def rows():
-        yield compute_source_hash([]), []
-        assert not (tmp_path / "labels.words.train").exists()
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_label_rows(tmp_path / "labels.words.train", {"documents": 2}, rows())
-    assert not list(tmp_path.iterdir())

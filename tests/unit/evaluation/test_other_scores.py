@@ -244,15 +244,3 @@ def test_entailment_is_that_of_each_sentence_times_the_share_of_the_length(texts
     first = (judged(premise, "the w1 !") + judged(premise, "it w2 .")) / 2
     last = max(judged("the w3", "the the"), 2 / 5 * judged("the the the the w3", "the the"))
     assert lines_of(lines, "entailment") == pytest.approx([100 * first, 0, 100 * last], abs=1e-2)
-
-
-def test_a_report_does_not_replace_what_a_score_reads(texts, saliency, tmp_path, capsys):
-    (tmp_path / "nli").mkdir()
-    weights = write(tmp_path / "nli" / "model.safetensors", ["weights"])
-    entail = ["--also", "entail", "--entail-model", str(tmp_path / "nli")]
-    for options, path in ((saliency, saliency[-1]), (entail, weights)):
-        before = Path(path).read_bytes()
-        for command, given in ((main, texts), (compare_main, [texts[0], *texts])):
-            assert command([*given, *options, "--json", path]) == 2
-            assert f"--json {path} is also read ({options[2]} {path})" in capsys.readouterr().err
-            assert Path(path).read_bytes() == before

@@ -72,13 +72,6 @@ def test_it_learns_which_words_are_contained(trained, tmp_path, capsys):
     assert found[0] > found[1], "a scorer in Python is the same model"
 
 
-def test_scores_do_not_replace_what_is_read(trained, pairs, capsys):
-    for path in (pairs[1], str(trained / "config.json")):
-        before = Path(path).read_bytes()
-        assert main(["score", str(trained), *pairs, "--out", path]) == 2
-        assert f"--out {path} is also read" in capsys.readouterr().err and Path(path).read_bytes() == before
-
-
 def test_a_training_that_is_killed_goes_on_to_the_same_weights(pairs, tmp_path, monkeypatch, capsys):
     """The kill comes while the model of the second epoch is stored. Dropout depends only on the epoch."""
     options = (*TINY, "--dropout", "0.3", "--epochs", "3")

@@ -134,7 +134,7 @@ def test_an_interrupted_command_goes_on(work, monkeypatch):
             "rl.pt",
             "--sentences 3: has no effect on this extractor, which decides itself when to stop",
         ),
-        ([], "nowhere", "nowhere: there is no checkpoint"),
+        ([], "nowhere", "nowhere: no such folder"),
         ([], "checkpoints/checkpoint_best.pt", "not a model of --arch pointer_extractor"),
         (["--subset", "valid"], "rl.pt", 'no split "valid"'),
     ],
@@ -143,13 +143,6 @@ def test_what_cannot_be_is_refused_in_a_line(work, options, extractor, message, 
     rewrite(work, *options, extractor=extractor, status=2)
     error = capsys.readouterr().err
     assert message in error and error.count("\n") == 1
-
-
-def test_a_folder_is_no_output(work, capsys):
-    files = ["--extractor", str(work / "rl.pt"), "--abstractor", str(work)]
-    for folder in (str(work), "."):
-        assert main([str(work / "prepared"), folder, *files]) == 2
-        assert f"OUTPUT {folder}: it is a folder; name a file" in capsys.readouterr().err
 
 
 def test_an_extractor_is_no_abstractor(work, capsys):
