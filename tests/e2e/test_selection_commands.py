@@ -11,8 +11,9 @@ from toy import PLUGIN, PREPROCESS, SMALL_MODEL, WORDS, summaries
 
 import fairseq_etads  # noqa: F401  # so that checkpoints load
 
-TRAIN = "--criterion selection_nll --optimizer adam --lr 0.01 --batch-size 32 --num-workers 0 --clip-norm 2".split()
-TRAIN += "--cpu --no-progress-bar --log-format simple --no-epoch-checkpoints".split()
+TRAIN = ["--criterion", "selection_nll", "--optimizer", "adam", "--lr", "0.01", "--batch-size", "32", "--cpu"]
+TRAIN += ["--num-workers", "0", "--no-progress-bar", "--log-format", "simple", "--no-epoch-checkpoints", "--clip-norm"]
+TRAIN += ["2"]
 SIZES = {
     "word_tagger": ["--encoder-hidden-size", "16", "--encoder-embed-dim", "16", "--dropout", "0.1"],
     "sentence_extractor": ["--encoder-hidden-size", "16", "--encoder-embed-dim", "16"],

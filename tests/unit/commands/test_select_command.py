@@ -5,12 +5,9 @@ import torch
 from folders import make_run, save_checkpoint
 from helpers import make_task, model_config
 from test_likelihood import write_subset
-from test_selector import SIZES, units
+from test_selector import DOCUMENTS, MARK, SIZES, units
 
 from fairseq_etads.commands.select import main
-
-MARK = 43
-DOCUMENTS = [[5, 6, MARK, 7, 45, 9, 10, 11, MARK, 46, 5, MARK, 12], [30], [MARK, MARK, 4, 47], [], [21, MARK, 8]]
 
 
 @pytest.fixture(params=SIZES)
@@ -40,10 +37,3 @@ def test_probabilities_are_those_of_each_document_alone_and_in_its_place(run, ca
             assert values[: len(wanted)] == pytest.approx(wanted, rel=2e-3)
             assert not any(values[len(wanted) :]), "sentences that are not read have probability 0"
     assert f"{path}: {model.unit} of 5 documents" in capsys.readouterr().out
-
-
-def test_a_report_needs_labels_before_any_work(run, tmp_path, capsys):
-    folder, _ = run
-    assert main([str(folder), "--subset", "test", "--report", str(tmp_path / "report.json")]) == 2
-    assert "there are no labels for comparison" in capsys.readouterr().err
-    assert not [*folder.glob("probabilities.*"), *tmp_path.glob("report*")]
