@@ -16,6 +16,7 @@ from fairseq_etads.commands.export import main as export
 from fairseq_etads.commands.summarize import main as summarize
 from fairseq_etads.data.labels.label_files import compute_source_hash, write_label_rows
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.platform.outputs import write_text
 from fairseq_etads.text.shards import find_launched_shard
 
 MODELS = {
@@ -34,8 +35,7 @@ def make_trained(path, arch, **options):
     make_run(path / "run", arch, task=task, **options)
     data = path / "run" / "prepared" / "bin"
     write_subset(data, "test")
-    (data.parent / "tokens").mkdir()
-    (data.parent / "tokens" / "train.source").write_text("".join(f"{line}\n" for line in TRAINING))
+    write_text(data.parent / "tokens" / "train.source", "".join(f"{line}\n" for line in TRAINING))
     (path / "run" / "recipe.json").write_text(json.dumps({"decoding": {"min_len": 2, "max_len": 9}}))
     return path / "run", [" ".join(task.source_dictionary[word] for word in document) for document in DOCUMENTS]
 
