@@ -12,15 +12,7 @@ from toy import PLUGIN, PREPROCESS, SMALL_MODEL, WORDS, summaries
 import fairseq_etads  # noqa: F401  # so that checkpoints load
 
 TRAIN = ["--criterion", "selection_nll", "--optimizer", "adam", "--lr", "0.01", "--batch-size", "32", "--cpu"]
-TRAIN += [
-    "--num-workers",
-    "0",
-    "--no-progress-bar",
-    "--log-format",
-    "simple",
-    "--no-epoch-checkpoints",
-    "--clip-norm=2",
-]
+TRAIN += ["--num-workers=0", "--no-progress-bar", "--log-format", "simple", "--no-epoch-checkpoints", "--clip-norm=2"]
 SIZES = {
     "word_tagger": ["--encoder-hidden-size", "16", "--encoder-embed-dim", "16", "--dropout", "0.1"],
     "sentence_extractor": ["--encoder-hidden-size", "16", "--encoder-embed-dim", "16"],

@@ -21,7 +21,7 @@ BUDGETS = {
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 2_966,
     "preprocess": 5_956,
     "scripts benchmarks": 4_295,
-    "tests": 51_423,
+    "tests": 51_415,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
