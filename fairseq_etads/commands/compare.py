@@ -23,7 +23,7 @@ from ..evaluation.resampling import (
     compare_systems_over_runs,
     count_resampling_units,
 )
-from ..evaluation.rouge import FIGURES, check_option_at_least, score_pairs
+from ..evaluation.rouge import FIGURES, align_columns, check_option_at_least, format_interval, score_pairs
 from ..evaluation.summaries import find_leftover_marks_and_symbols
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
@@ -337,28 +337,22 @@ def compare_likelihoods(args: argparse.Namespace, given: _InputFiles) -> Dict[st
 
 def _format_table(report: Dict[str, Any], figure: str) -> str:
     """Format the table that is printed below the names of the files."""
-    rows = report["scores"]
-    several = "p_randomisation" not in next(iter(rows.values()))
-    digits = 4 if LIKELIHOOD in rows else 2
-    width = max(9, *map(len, rows))
-    lines = [
-        f"{'metric':<{width}} {figure + ' of A':>8} {'of B':>8} {'A - B':>8}   {'95 % interval':<17} {'p boot.':>8}"
-        + ("" if several else f" {'p rand.':>8}")
-    ]
-    for name, row in rows.items():
-        means = f"{row['first']:8.{digits}f} {row['second']:8.{digits}f} {row['difference']:+8.{digits}f}"
-        bounds = row["interval"]
-        interval = f"[{bounds[0]:+.{digits}f}, {bounds[1]:+.{digits}f}]" if bounds else "-"
-        p_values = " ".join(f"{row[p]:8.4f}" for p in ("p_bootstrap", "p_randomisation") if p in row)
-        lines.append(f"{name.replace('rouge', 'ROUGE-'):<{width}} {means}   {interval:<17} {p_values}")
-    if several:
-        lines.append("")
-        for name, row in rows.items():
-            trainings = [
-                ", ".join(f"{x:.{digits}f}" for x in row[f"{which}_trainings"]) for which in ("first", "second")
-            ]
-            lines.append(f"{name.replace('rouge', 'ROUGE-')} of each training run: A {trainings[0]}; B {trainings[1]}")
-    return "\n".join(lines)
+    scores = report["scores"]
+    digits = 4 if LIKELIHOOD in scores else 2
+    p_values = {"p_bootstrap": "p boot.", "p_randomisation": "p rand."}
+    p_values = {name: head for name, head in p_values.items() if name in next(iter(scores.values()))}
+    heads, rows, lines = ["metric", f"{figure} of A", "of B", "A - B", "95 % interval", *p_values.values()], [], []
+    for name, row in scores.items():
+        metric = name.replace("rouge", "ROUGE-")
+        means = [f"{row['first']:.{digits}f}", f"{row['second']:.{digits}f}", f"{row['difference']:+.{digits}f}"]
+        interval = format_interval(row["interval"], f"+.{digits}f")
+        rows.append([metric, *means, interval, *(f"{row[name]:.4f}" for name in p_values)])
+        if "p_randomisation" not in row:
+            first, second = (
+                ", ".join(f"{mean:.{digits}f}" for mean in row[f"{which}_trainings"]) for which in ("first", "second")
+            )
+            lines.append(f"{metric} of each training run: A {first}; B {second}")
+    return "\n".join([align_columns(heads, rows), *([""] * bool(lines)), *lines])
 
 
 @command(_build_parser, ValueError, RuntimeError)

@@ -20,7 +20,7 @@ import numpy as np
 from ..version import get_version
 from .resampling import bootstrap_intervals
 from .reward_scores import Predictor, Scored, Scorer, make_entailment_scorer, make_rougesal_scorer
-from .rouge import RougeSettings
+from .rouge import RougeSettings, align_columns, format_interval
 
 NAMES = ("meteor", "bertscore", "rougesal", "entail")
 FIGURES = {
@@ -310,9 +310,6 @@ def make_score_report(
 
 def format_table(report: Dict[str, Any]) -> str:
     """Format the result of :func:`make_score_report` as a table for the terminal, without a newline at the end."""
-    has_intervals = all(score["interval"] for score in report["scores"].values())
-    rows = [f"{'score':<12} {'mean':>7}{'   95 % interval' if has_intervals else ''}"]
-    for head, score in report["scores"].items():
-        shown = f"   [{score['interval'][0]:.2f}, {score['interval'][1]:.2f}]" if has_intervals else ""
-        rows.append(f"{head:<12} {score['mean']:7.2f}{shown}")
-    return "\n".join([*rows, *report["signatures"]])
+    scores = report["scores"].items()
+    rows = [[head, f"{score['mean']:.2f}", format_interval(score["interval"])] for head, score in scores]
+    return "\n".join([align_columns(["score", "mean", "95 % interval"], rows), *report["signatures"]])

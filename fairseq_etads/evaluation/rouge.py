@@ -28,6 +28,7 @@ from types import SimpleNamespace
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
+from tabulate import tabulate
 from tqdm import tqdm
 
 from ..platform.console import leave_signals_to_parent
@@ -72,6 +73,17 @@ class Score:
     recall_interval: Optional[Tuple[float, float]] = None
 
 
+def align_columns(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Format a table for a terminal, without columns in which all cells are "-". Only the first is aligned left."""
+    heads, *rows = zip(*(column for column in zip(heads, *rows) if {*column[1:]} != {"-"}))
+    return tabulate(rows, heads, "plain", disable_numparse=True, colalign=["left", *["right"] * (len(heads) - 1)])
+
+
+def format_interval(interval: Optional[Sequence[float]], form: str = ".2f") -> str:
+    """Format an interval for a table. ``form`` is the format of its two numbers."""
+    return "-" if interval is None else f"[{interval[0]:{form}}, {interval[1]:{form}}]"
+
+
 @dataclass(frozen=True)
 class RougeReport:
     """ROUGE scores of a system.
@@ -98,15 +110,11 @@ class RougeReport:
         Args:
             interval: value for which to show the confidence interval, one of the keys of ``FIGURES``.
         """
-        width = max(7, *(len(f"ROUGE-{name[5:]}") for name in self.scores))
-        found = {name: getattr(score, f"{interval}_interval") for name, score in self.scores.items()}
-        heading = f"   95 % interval of {FIGURES[interval]}" if all(found.values()) else ""
-        rows = [f"{'metric':<{width}} {'F1':>7} {'P':>7} {'R':>7}{heading}"]
+        heads, rows = ["metric", "F1", "P", "R", f"95 % interval of {FIGURES[interval]}"], []
         for name, score in self.scores.items():
-            means = f"{score.f1:7.2f} {score.precision:7.2f} {score.recall:7.2f}"
-            shown = f"   [{found[name][0]:.2f}, {found[name][1]:.2f}]" if heading else ""
-            rows.append(f"{'ROUGE-' + name[5:]:<{width}} {means}{shown}")
-        return "\n".join([*rows, f"{self.empty} of {self.n} hypotheses are empty", self.signature])
+            means = [f"{mean:.2f}" for mean in (score.f1, score.precision, score.recall)]
+            rows.append([f"ROUGE-{name[5:]}", *means, format_interval(getattr(score, f"{interval}_interval"))])
+        return "\n".join([align_columns(heads, rows), f"{self.empty} of {self.n} hypotheses are empty", self.signature])
 
 
 @dataclass(frozen=True)

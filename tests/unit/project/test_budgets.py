@@ -13,7 +13,7 @@ BUDGETS = {
     "fairseq_etads/training": 3_102,
     "fairseq_etads/search": 5_195,
     "fairseq_etads/systems": 3_428,
-    "fairseq_etads/commands fairseq_etads/jobs fairseq_etads/tuning": 9_327,
+    "fairseq_etads/commands fairseq_etads/jobs fairseq_etads/tuning": 9_321,
     "fairseq_etads/pipeline fairseq_etads/recipes": 2_169,
     "fairseq_etads/summarizer fairseq_etads/demo": 6_129,
     "fairseq_etads/text": 2_695,
