@@ -121,11 +121,7 @@ example:
 def _make_extracts(
     args: argparse.Namespace, settings: RougeSettings, sources: Sequence[str], references: Sequence[Sequence[str]]
 ) -> Dict[str, List[List[str]]]:
-    """Create the extracts for the options --lead, --lead-words and --oracle.
-
-    Returns:
-        A dictionary that maps the name of each extractive system to its extracts, each a list of sentences.
-    """
+    """Create the extracts for --lead, --lead-words and --oracle, each a list of sentences, by the name of a system."""
     wanted = {f"lead-{n}": ("lead", n) for n in args.lead}
     wanted.update({f"lead-{n}-words": ("lead-words", n) for n in args.lead_words})
     if args.oracle is not None:
@@ -189,12 +185,7 @@ def analyse_files(args: argparse.Namespace) -> Dict[str, Any]:
 
 
 def _format_tables(report: Dict[str, Any], form: str) -> Tuple[str, str]:
-    """Format two tables: the results of all systems, and the document positions of copied bigrams.
-
-    Args:
-        report: report returned by :func:`analyse_files`.
-        form: name of a table format of the package tabulate.
-    """
+    """Format a table of the results of all systems, and one of the document positions of copied bigrams."""
     metrics = report["metrics"]
     rows, positions = [], []
     for name, system in report["systems"].items():

@@ -62,13 +62,7 @@ def make_legend_labels(runs: Sequence[str]) -> List[str]:
 
 
 def _read_logs(runs: Sequence[str]) -> Dict[str, TrainingLog]:
-    """Read the training log of each run.
-
-    If several runs are given, runs without values to plot are omitted with a warning.
-
-    Raises:
-        InputError: a log cannot be read, or none of the logs contains values to plot.
-    """
+    """Read the log of each run. If several are given, runs without values to plot are left out with a warning."""
     logs: Dict[str, TrainingLog] = {}
     for name, given in zip(make_legend_labels(runs), runs):
         path = find_log(given)

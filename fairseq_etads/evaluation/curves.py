@@ -60,14 +60,7 @@ def thin_out_curve_points(series: Series, most: int = MOST_POINTS) -> Tuple[List
 
 
 def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[str, int]) -> Dict[str, Any]:
-    """Plot one metric for all runs. Returns a mapping from labels to lines.
-
-    Args:
-        axes: matplotlib axes of the panel in which to plot.
-        name: name of the metric.
-        logs: mapping from run names to training logs.
-        kinds: mapping from the names of validation sets to their indices.
-    """
+    """Plot one metric for all runs; ``kinds`` numbers the validation sets. Returns the lines by their labels."""
     labelled: Dict[str, Any] = {}
     values: List[float] = []
     for number, (run, log) in enumerate(logs.items()):

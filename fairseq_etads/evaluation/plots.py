@@ -56,13 +56,7 @@ def add_legend(figure: Any, labelled: Dict[str, Any], **style: Any) -> None:
 
 
 def _draw_bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title: str) -> None:
-    """Draw a group of bars for each metric, with one bar per system.
-
-    Args:
-        axes: matplotlib axes of the panel in which to draw.
-        systems: mapping from system names to the values to draw (see :func:`draw_summary_analysis`).
-        names: mapping from metric names to the labels of the groups.
-    """
+    """Draw a group of bars for each metric in ``names``, with one bar per system."""
     width = 0.8 / len(systems)
     for number, (system, values) in enumerate(systems.items()):
         places = [place + width * (number - (len(systems) - 1) / 2) for place in range(len(names))]

@@ -27,10 +27,7 @@ def count_resampling_units(documents: int, families: Optional[np.ndarray] = None
 
 
 def _draw_bootstrap_document_counts(rng: np.random.Generator, n: int, families: Optional[np.ndarray]) -> np.ndarray:
-    """Draw documents or families with replacement. Returns how often each document was drawn, shape (n,).
-
-    The number of draws equals the number of documents, or the number of families if they are given.
-    """
+    """Draw as many documents (or families) as there are. Returns how often each document was drawn, shape (n,)."""
     if families is None:
         return np.bincount(rng.integers(n, size=n), minlength=n).astype(float)
     count = int(families.max()) + 1
@@ -121,14 +118,10 @@ def compare_pairs(
 
 
 def _compute_standard_error_over_runs(first: np.ndarray, second: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """Compute the standard error of the difference between the systems' means over runs, and its degrees of freedom.
+    """Compute the standard error (...) of the difference between means (runs, ...), and its degrees of freedom (...).
 
     If both systems have the same number of runs, or if one of them has a single run, the variance between runs is
-    assumed to be the same for both systems (Student's t-test). Otherwise, Welch's t-test is used. Both results have the
-    shape (...).
-
-    Args:
-        first, second: mean scores of the training runs of each system, shape (runs, ...).
+    assumed to be the same for both systems (Student's t-test). Otherwise, Welch's t-test is used.
     """
     numbers = len(first), len(second)
     variances = [
@@ -146,10 +139,7 @@ def _compute_standard_error_over_runs(first: np.ndarray, second: np.ndarray) -> 
 
 
 def _compute_variance_of_mean(rows: np.ndarray, families: Optional[np.ndarray]) -> np.ndarray:
-    """Compute the variance of the mean of ``rows`` (n, ...) over axis 0. The result has the shape (...).
-
-    If ``families`` is given, the variance is computed from the sums over each family.
-    """
+    """Compute the variance (...) of the mean of ``rows`` (n, ...), from sums over families if they are given."""
     deviations = rows - rows.mean(axis=0)
     if families is not None:
         sums = np.zeros((int(families.max()) + 1, *rows.shape[1:]))
@@ -159,13 +149,10 @@ def _compute_variance_of_mean(rows: np.ndarray, families: Optional[np.ndarray]) 
 
 
 def _compute_document_share(first: np.ndarray, second: np.ndarray, families: Optional[np.ndarray]) -> np.ndarray:
-    """Compute the fraction (...) of the bootstrap variance that is due to the choice of documents, not to training.
+    """Compute the share (...) of the bootstrap variance of scores (runs, n, ...) that the choice of documents causes.
 
-    Part of the variance between documents arises because different runs perform better on different documents. This
-    part is already included in the variance between the means of the runs and must not be counted twice.
-
-    Args:
-        first, second: scores of each system in all runs, shape (runs, n, ...).
+    The rest arises because different runs perform better on different documents. It is already included in the variance
+    between the means of the runs and must not be counted twice.
     """
     spread = _compute_variance_of_mean(first.mean(axis=0) - second.mean(axis=0), families)
     freedom = len(first) + len(second) - 2

@@ -293,13 +293,7 @@ def score_pair(texts: Sequence[Sequence[str]], settings: RougeSettings) -> np.nd
 
 
 def _map_in_processes(function: Any, items: Sequence[Any], jobs: int) -> Iterator[Any]:
-    """Yield the results of ``map(function, items)`` in order, using ``jobs`` processes.
-
-    If ``jobs`` is 1, the results are computed in the current process.
-
-    Raises:
-        InputError: a worker process was killed.
-    """
+    """Yield the results of ``map(function, items)`` in order, from ``jobs`` processes or, if it is 1, this one."""
     if jobs == 1:
         yield from map(function, items)
         return
