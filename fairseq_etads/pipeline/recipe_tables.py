@@ -131,7 +131,8 @@ def print_report(plan: Plan) -> None:
     report = plan.recipe.get("report", [{"table": "", "rows": " ".join(plan.rows)}])
     for entry in report:
         if isinstance(entry, str) or "run" in entry:
-            plan.make_command(entry, plan.names).run()
+            for names in _list_report_names(plan, entry):
+                plan.make_command(entry, names).run()
         elif "compare" in entry:
             _print_comparison(plan, entry)
         elif "differences" in entry:
@@ -140,6 +141,17 @@ def print_report(plan: Plan) -> None:
             _print_scores(plan, entry)
     if plan.names.get("duc"):
         _print_scores(plan, {"file": "duc.json", "measure": "recall", "published": "duc"})
+
+
+def _list_report_names(plan: Plan, entry: Any) -> List[Dict[str, str]]:
+    """Return the names for a command of the report, which runs for each row and seed if it names their folder."""
+    if "{run}" not in str(entry):
+        return [plan.names]
+    return [
+        {**plan.names, "row": row, "seed": seed, "run": f"{plan.out}/{row}-{seed}"}
+        for seed in plan.seeds
+        for row in plan.rows
+    ]
 
 
 def _print_scores(plan: Plan, entry: Mapping[str, Any]) -> None:

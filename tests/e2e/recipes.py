@@ -45,7 +45,8 @@ LANGUAGE_MODEL += ["--max-update", str(STEPS)]
 def documented(recipe: str, command: str) -> List[List[str]]:
     """Arguments of a command by which a recipe's help makes its data, as those of a script; sizes are made small."""
     if recipe in list_recipes():
-        kind = f"etads corpus {command.partition('prepare_')[2].partition('.sh')[0]} "
+        name = command.partition("prepare_")[2].partition(".sh")[0]
+        kind = f"etads corpus {'table' if name == 'custom' else name} "
         lines = [option.get("prepare", "") for option in load_recipe(recipe)["options"].values()]
         words = [shlex.split(line)[3:] for line in lines if line.startswith(kind)]
         return [small(["--out" if word == "--prepare" else word for word in line]) for line in words]
@@ -175,12 +176,8 @@ def gigaword(shop: Workshop, recipe: str, row: str) -> Path:
 
 
 def gigaword_of_row(shop: Workshop, recipe: str, row: str) -> Path:
-    """Gigaword by the options that the table in the recipe's header gives for a row."""
-    text = header(RECIPES / f"{recipe}.sh")
-    separate = re.search(r"SEPARATE stands for\s+(-- .+)", text)[1].split()
-    (cell,) = re.findall(rf"^  {row}\s+\w+\s+(\S[^/]*?)\s+\d+\.\d+ /", text, re.MULTILINE)
-    words = [part for word in cell.split() for part in (separate if word == "SEPARATE" else [word])]
-    options = [word for number, word in enumerate(words) if word != "--" or "--" not in words[:number]]
+    """Gigaword by the options that the recipe gives for a row."""
+    options = shlex.split(load_recipe(recipe)["rows"][row]["about"].partition("prepared with ")[2])
     out = f"data/{recipe}-{hashlib.sha1(repr(options).encode()).hexdigest()[:8]}"
     return shop.once((recipe, *options), lambda: _prepare_gigaword(shop, out, small(options)))
 

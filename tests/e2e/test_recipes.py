@@ -428,7 +428,7 @@ def test_what_does_not_exist_is_refused_in_words(recipe, shop):
         check=False,
     )
     assert refused.returncode == 2
-    offered = re.search(rf"{recipe.option} nonesuch: choose one of: (.+)", refused.stdout)
+    offered = re.search(rf"{recipe.option}s? nonesuch: choose one of: (.+)", refused.stdout)
     assert offered and set(offered[1].replace(",", "").split()) - {"e4d4"} == set(recipe.rows), refused.stdout
     missing = [f"scripts/reproduce/{recipe.name}.sh", recipe.option, next(iter(recipe.rows)), recipe.place, "nowhere"]
     assert f": {recipe.place} nowhere: no " in shop.run(missing, check=False).stdout
