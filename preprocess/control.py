@@ -166,11 +166,7 @@ def count_summary_words(line: str) -> int:
 
 
 def _iterate_origins(text: Path, split: str) -> Iterator[str]:
-    """Yield the origin of each document in a split, in order.
-
-    Raises:
-        InputError: the file with the origins is missing, or a line does not contain exactly one name.
-    """
+    """Yield the origin of each document in a split, in order."""
     path = text / f"{split}.source.{ORIGIN}"
     if not path.is_file():
         raise InputError(f'--by-origin: there is no {path}; "etads-corpus cnndm --keep-origin" writes it')
@@ -202,13 +198,7 @@ def learn_control_words(text: Path, bins: int, by_origin: bool) -> ControlWords:
 
 
 def _iterate_document_summary_pairs(text: Path, split: str, by_origin: bool) -> Iterator[Tuple[int, str, str, str]]:
-    """Yield the line number, document, summary and origin of each pair in a split.
-
-    The origin is an empty string if ``by_origin`` is False.
-
-    Raises:
-        InputError: a file is missing, or the numbers of lines in the files differ.
-    """
+    """Yield the line number, document, summary and origin of each pair in a split."""
     paths = [text / f"{split}.{side}" for side in SIDES]
     for path in paths:
         if not path.is_file():
@@ -309,13 +299,7 @@ def _check_length_and_origin(args: argparse.Namespace, control: ControlWords) ->
 
 
 def _write_or_check_control_file(out: Path, record: Dict[str, Any], made: Checksums, splits: Sequence[str]) -> None:
-    """Write ``record`` to control.json, unless the file already contains this record.
-
-    A different record is replaced if OUT contains no splits other than ``splits``, which are written again.
-
-    Raises:
-        InputError: OUT contains further splits with other control words, or control.json is damaged.
-    """
+    """Write ``record`` to control.json, unless the file already contains this record."""
     path = out / RECORD
     if path.is_file() and any((out / f"{split}.source").is_file() for split in SPLITS if split not in splits):
         made.verify([RECORD])

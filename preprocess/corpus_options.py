@@ -53,6 +53,15 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
         help=f"add a full stop to lines without final punctuation (default: {'yes' if stops else 'no'})",
     )
     add(
+        "--sentence-mark",
+        dest="sentence_marks",
+        metavar="MARK",
+        action="append",
+        default=[],
+        help="mark of another tool between sentences or paragraphs, such as '<t>' or '[SEP]'; may be repeated "
+        "(default: count such marks and warn)",
+    )
+    add(
         "--strip-html",
         action="store_true",
         help="remove HTML tags, comments and scripts, and decode HTML entities (default: count them and warn)",

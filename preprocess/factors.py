@@ -160,10 +160,7 @@ class FactorComputer:
         return lines
 
     def _compute_spacy_tags(self, words: List[str], raw: str) -> Dict[str, List[str]]:
-        """Return a dictionary that maps each name in TAGS to the tags of the words.
-
-        The case and the digits of the words are restored from ``raw``.
-        """
+        """Return a dictionary that maps each name in TAGS to the tags of the words."""
         assert self.tagger is not None
         spelt = self._restore_raw_words(words, raw)
         places = [place for place, word in enumerate(words) if word != SENTENCE_MARK]
@@ -176,12 +173,7 @@ class FactorComputer:
         return values
 
     def _restore_raw_words(self, words: List[str], raw: str) -> List[str]:
-        """Return the words with the case and digits that they have in the raw line.
-
-        To determine the original words, the raw line is tokenised and its subwords are joined, in the same way as for
-        the tokens. If lower-casing has changed the number of words, the words are returned unchanged. With ``--words
-        characters``, this occurs if the text contains a capital I with a dot.
-        """
+        """Return the words with the case and digits that they have in the raw line."""
         line = self.tokenizer.encode(raw)
         tokens = (self.encode_subwords(line) if self.encode_subwords else line).split()
         spelt = join_words(tokens, self.settings)[0]
@@ -189,20 +181,13 @@ class FactorComputer:
         return spelt if next(marks) == next(marks) else words
 
     def _count_words(self, word: str) -> int:
-        """Count the words in a text after subword segmentation.
-
-        SentencePiece may split a word without spaces into several words ("can´t"), or remove it.
-        """
+        """Count the words in a text after subword segmentation."""
         if self.encode_subwords is None:
             return len(word.split())
         return len(join_words(self.encode_subwords(word).split(), self.settings)[0])
 
     def _assign_levels_to_words(self, where: str, raw: str, levels: List[str], words: List[str]) -> List[str]:
-        """Return the salience level of each word, which is the level of its sentence.
-
-        Raises:
-            InputError: the numbers of levels and sentences differ, or the words cannot be assigned to sentences.
-        """
+        """Return the salience level of each word, which is the level of its sentence."""
         values: List[str] = []
         sentences = self.tokenizer.tokenize_sentences(raw)
         if len(sentences) != len(levels):
@@ -216,15 +201,7 @@ class FactorComputer:
         return values
 
     def _assign_tags_to_words(self, where: str, raw: str, tags: List[str], expected: int) -> List[str]:
-        """Convert the tags of the space-separated words in the raw line to tags of the tokenised words.
-
-        Args:
-            expected: number of tokenised words.
-
-        Raises:
-            InputError: the number of tags is incorrect, or splitting the text into subwords changes the number of
-                words.
-        """
+        """Convert the tags of the space-separated words in the raw line to tags of the tokenised words."""
         remaining = iter([tag for tag in tags if tag != SENTENCE_MARK])
         values: List[str] = []
         words = 0
@@ -276,11 +253,7 @@ def find_tag_files(text: Path, split: str, settings: PreparationSettings) -> Dic
 
 
 def _iterate_factor_inputs(out: Path, text: Path, split: str, settings: PreparationSettings) -> Iterator[Item]:
-    """Yield the arguments of :meth:`FactorComputer.make_lines` for each document in a split.
-
-    Raises:
-        InputError: the files have different numbers of lines.
-    """
+    """Yield the arguments of :meth:`FactorComputer.make_lines` for each document in a split."""
     files = find_tag_files(text, split, settings)
     paths = [out / "tokens" / f"{split}.source", text / f"{split}.source", *files.values()]
     for number, lines in enumerate(zip_longest(*map(read_lines, paths)), 1):
@@ -323,10 +296,7 @@ def write_factors(
 
 
 def _write_idf_bins(out: Path, settings: PreparationSettings, like: Optional[Path]) -> Dict[str, str]:
-    """Compute the idf bin of each word in the training documents, and write the bins to OUT/factors/idf.txt.
-
-    If ``like`` is set, the file is copied from there instead, so that a test set has the bins of the training data.
-    """
+    """Compute the idf bin of each word in the training documents, and write the bins to OUT/factors/idf.txt."""
     path = out / "factors" / "idf.txt"
     if like:
         path.parent.mkdir(exist_ok=True)
@@ -340,11 +310,7 @@ def _write_idf_bins(out: Path, settings: PreparationSettings, like: Optional[Pat
 
 
 def _binarise_factor(out: Path, name: str, splits: Sequence[str], jobs: int, like: Optional[Path]) -> None:
-    """Write the dictionary of a factor, and the ids of the factor values.
-
-    Raises:
-        InputError: the number of values in a document differs from its number of tokens.
-    """
+    """Write the dictionary of a factor, and the ids of the factor values."""
     multiprocessing.set_start_method("fork", force=True)  # see the explanation in binarise.py
     from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer
     from fairseq.data import Dictionary, indexed_dataset

@@ -11,7 +11,6 @@ compared, so that time and memory are proportional to the number of documents. E
 import argparse
 import hashlib
 import math
-import re
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
@@ -21,6 +20,7 @@ from tqdm import tqdm
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import open_output
+from fairseq_etads.text.counted_words import find_words
 from fairseq_etads.text.files import read_lines
 from fairseq_etads.text.words import SENTENCE_MARK
 
@@ -41,8 +41,6 @@ EXAMPLES = 5
 """Number of pairs that report.json quotes, starting with the most similar pair."""
 QUOTED = 120
 """Number of characters that are quoted from each document."""
-
-_WORD = re.compile(r"\w+")
 
 
 def count_repeated_documents(text: Path, splits: Sequence[str], repeated: bool = False) -> Dict[str, Dict[str, int]]:
@@ -100,7 +98,7 @@ def make_shingles(line: str) -> Set[str]:
     If the document has fewer than SHINGLE words, all words form a single sequence. The set is empty if the document
     contains no words.
     """
-    words = _WORD.findall(line.replace(SENTENCE_MARK, " ").lower())
+    words = find_words(line.replace(SENTENCE_MARK, " "))
     return {" ".join(words[start : start + SHINGLE]) for start in range(max(len(words) - SHINGLE + 1, bool(words)))}
 
 

@@ -82,13 +82,7 @@ def write_merges(lines: List[str], codes: Path) -> None:
 
 
 def _iterate_whole_merges(end_is_apart: bool) -> Iterator[str]:
-    """Yield the merges that assemble each word in WHOLE from left to right.
-
-    The symbol "</w>" denotes the end of a word.
-
-    Args:
-        end_is_apart: whether the end of a word is a separate symbol, as in subword-nmt 0.1.
-    """
+    """Yield the merges that assemble each word in WHOLE from left to right."""
     for word in WHOLE:
         letters = [*word, "</w>"] if end_is_apart else [*word[:-1], word[-1] + "</w>"]
         for place in range(1, len(letters)):

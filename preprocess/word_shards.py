@@ -25,13 +25,7 @@ def get_shard_folder(out: Path, shard: Shard) -> Path:
 
 
 def _list_shards(folder: Path) -> List[Shard]:
-    """Return all shards into which the text was divided, based on the names of the shards in a folder.
-
-    The list is empty if the folder does not contain any shards.
-
-    Raises:
-        InputError: the folder contains shards with different total numbers, such as 1/2 and 1/3.
-    """
+    """Return all shards into which the text was divided, based on the names of the shards in a folder."""
     names = [re.fullmatch(r"(\d+)-of-(\d+)", path.name) for path in folder.glob("*-of-*")]
     counts = sorted({int(name.group(2)) for name in names if name})
     if len(counts) > 1:

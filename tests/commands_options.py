@@ -117,7 +117,7 @@ ENTRIES["etads-compare"] = {
         json="--json out.json",
         quiet="=in/leftovers in/system2 in/reference --bootstrap 20 :: --quiet",
         **FURTHER,
-    ),
+    )
 }
 ENTRIES["etads-analyse"] = entries(
     "--source in/documents --reference in/reference --system a=in/system",
@@ -472,11 +472,7 @@ REWRITING = "unit/systems/rewriting/test_rewrite_command.py"
 for _command, _file, _options in (
     ("etads-demo", "unit/demo/test_demo.py", "port open no-open"),
     ("etads-demo", "e2e/test_demo_command.py", "host device"),
-    (
-        "etads-export",
-        "unit/commands/test_export_command.py",
-        "checkpoint prepared license language scores",
-    ),
+    ("etads-export", "unit/commands/test_export_command.py", "checkpoint prepared license language scores"),
     ("etads-export", "unit/commands/test_export_command.py", "beam min-len"),
     ("etads-export", "unit/commands/test_export_command.py", "title dtype extractor"),
     ("etads-export", "unit/data/test_shortlist_file.py", "shortlist"),

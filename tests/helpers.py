@@ -31,12 +31,7 @@ SMALL = {
 }
 
 
-RECURRENT = {
-    "encoder_layers": 1,
-    "encoder_embed_dim": 16,
-    "encoder_hidden_size": 12,
-    "attention_dim": 10,
-}
+RECURRENT = {"encoder_layers": 1, "encoder_embed_dim": 16, "encoder_hidden_size": 12, "attention_dim": 10}
 """Sizes of a small recurrent model."""
 
 

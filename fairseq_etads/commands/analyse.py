@@ -11,7 +11,8 @@ from tqdm import tqdm
 from ..evaluation.analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, analyse_systems, make_baseline_extract
 from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib, draw_summary_analysis
 from ..evaluation.rouge import RESAMPLES, RougeReport, RougeSettings, check_option_at_least, make_report, score_pairs
-from ..evaluation.summaries import find_leftover_marks_and_symbols, split_summary_into_sentences
+from ..evaluation.summaries import SENTENCE_MARK, split_summary_into_sentences
+from ..evaluation.text_warnings import find_text_warnings
 from ..platform.console import Parser, command
 from ..platform.outputs import check_output_paths, write_text
 from ..version import get_version
@@ -153,7 +154,7 @@ def analyse_files(args: argparse.Namespace) -> Dict[str, Any]:
     references, outputs = texts[: len(args.reference)], dict(zip(files, texts[len(args.reference) :]))
     if not args.quiet:
         for name, lines in zip(names[1:], texts):
-            print_warnings("etads-analyse", find_leftover_marks_and_symbols(name, lines))
+            print_warnings("etads-analyse", find_text_warnings(name, lines, settings.sentence_mark, settings.tokens))
     mark = settings.sentence_mark
     systems = {
         name: [split_summary_into_sentences(line, mark, settings.split_sentences) for line in lines]
@@ -165,7 +166,7 @@ def analyse_files(args: argparse.Namespace) -> Dict[str, Any]:
         systems[name] = extracts
         # Join the sentences with sentence marks, so that ROUGE keeps the sentence boundaries. With --sentence-mark '',
         # ROUGE itself splits the text into sentences.
-        outputs[name] = [f" {mark} ".join(sentences) for sentences in extracts]
+        outputs[name] = [(f" {SENTENCE_MARK} " if mark else " ").join(sentences) for sentences in extracts]
     scores: Dict[str, RougeReport] = {}
     for name, lines in outputs.items():
         found = score_pairs(lines, references, settings, args.jobs, progress=True)

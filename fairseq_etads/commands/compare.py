@@ -24,7 +24,7 @@ from ..evaluation.resampling import (
     count_resampling_units,
 )
 from ..evaluation.rouge import FIGURES, align_columns, check_option_at_least, format_interval, score_pairs
-from ..evaluation.summaries import find_leftover_marks_and_symbols
+from ..evaluation.text_warnings import find_text_warnings
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..platform.outputs import check_output_paths, write_text
@@ -152,12 +152,7 @@ class _InputFiles(NamedTuple):
 
 
 def _assign_files_to_systems(args: argparse.Namespace) -> _InputFiles:
-    """Divide the arguments into files of system A, files of system B, and reference files.
-
-    Raises:
-        InputError: there are too few or too many arguments, a file is given twice for a system, or an option has no
-            effect in the chosen mode (with or without --likelihood).
-    """
+    """Divide the arguments into files of system A, files of system B, and reference files."""
     if bool(args.a) != bool(args.b):
         raise InputError("--a and --b: give both or neither")
     first, second, rest = (args.a, args.b, args.files) if args.a else (args.files[:1], args.files[1:2], args.files[2:])
@@ -278,7 +273,7 @@ def compare_files(args: argparse.Namespace, given: _InputFiles) -> Dict[str, Any
     texts = read_summaries(names)
     if not args.quiet:
         for name, lines in zip(names, texts):
-            print_warnings("etads-compare", find_leftover_marks_and_symbols(name, lines))
+            print_warnings("etads-compare", find_text_warnings(name, lines, settings.sentence_mark, settings.tokens))
     figure = list(FIGURES).index(args.figure)
     others = load_scorers(args)
     systems = len(given.first) + len(given.second)

@@ -122,7 +122,8 @@ class StemmedSplit:
         return len(self.pairs) if self._file is None else min(len(self.pairs), len(self._file))
 
     def __getitem__(self, number: int) -> StemmedPair:
-        from ..search.content.candidates import pad_probabilities, stem_words
+        from ..search.content.candidates import pad_probabilities
+        from ..search.content.model import stem_words
         from ..search.content.reranking import make_positional_sentence_probabilities, split_sentences
 
         tokens = self.pairs.read_document(number)
@@ -203,6 +204,8 @@ def train_content_model(run: Path, folder: Path, documents: int, seed: int) -> I
             ).items():
                 found[order].append(table.features)
                 labels[order].extend(table.labels)
+    if not labels[1]:
+        raise InputError("DATA: no pair has a word in its document and in its summary, so there is nothing to learn")
     networks = {
         order: fit_feature_network(np.concatenate(found[order] or [np.zeros((0, WIDTHS[order]))]), labels[order], seed)
         for order in MOST_COUNTED

@@ -19,7 +19,8 @@ from ..evaluation.human import (
     read_sheet,
 )
 from ..evaluation.rouge import RESAMPLES, SEED, check_option_at_least
-from ..evaluation.summaries import SENTENCE_MARK, find_leftover_marks_and_symbols, split_summary_into_sentences
+from ..evaluation.summaries import SENTENCE_MARK, split_summary_into_sentences
+from ..evaluation.text_warnings import find_text_warnings
 from ..platform.console import Parser, command
 from ..platform.outputs import check_output_paths, make_output_folder, open_output, write_text
 from ..version import get_version
@@ -94,7 +95,7 @@ def _make_sheets(args: argparse.Namespace) -> None:
     files = parse_named_files(args.system)
     lines = read_summaries([args.source, *files.values()])
     for name, summaries in zip(() if args.quiet else files.values(), lines[1:]):
-        print_warnings("etads-human", find_leftover_marks_and_symbols(name, summaries))
+        print_warnings("etads-human", find_text_warnings(name, summaries, args.sentence_mark))
     # The sentences are not on separate lines, because raters could then recognise systems that mark sentences.
     mark = args.sentence_mark
     sources, *texts = (

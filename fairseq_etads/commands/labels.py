@@ -184,12 +184,7 @@ def _call_labeller(method: str, numbers: range) -> List[Any]:
 
 
 def _label_all_documents(labeller: Labeller, method: str, arguments: Tuple[Any, ...], jobs: int) -> Iterator[Any]:
-    """Call a method of the labeller for each document, and yield the results in order.
-
-    Args:
-        arguments: arguments of :func:`_open_labeller`, with which worker processes create the same labeller.
-        jobs: number of worker processes.
-    """
+    """Call a method of the labeller for each document, and yield the results in order."""
     count = len(labeller.pairs)
     if jobs == 1:
         yield from map(getattr(labeller, method), range(count))
@@ -276,10 +271,7 @@ def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> s
 
 
 def _compute_training_idf(folder: Path, labeller: Labeller) -> Idf:
-    """Compute the inverse document frequencies of words in the training documents.
-
-    If the data does not contain a training split, the documents of the current split are used.
-    """
+    """Compute the inverse document frequencies of words in the training documents."""
     with contextlib.suppress(FileNotFoundError):
         labeller = _open_labeller(folder, "train", "distribution", labeller.limit, labeller.idf)
     numbers = tqdm(range(len(labeller.pairs)), desc="document frequencies", unit=" documents", disable=None)

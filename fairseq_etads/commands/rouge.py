@@ -10,7 +10,7 @@ import numpy as np
 from ..evaluation import other_scores
 from ..evaluation.analysis import make_baseline_extract
 from ..evaluation.rouge import FIGURES, RESAMPLES, check_option_at_least, make_report, score_pairs
-from ..evaluation.summaries import find_leftover_marks_and_symbols, find_swapped_hypotheses_and_references
+from ..evaluation.text_warnings import find_swapped_hypotheses_and_references, find_text_warnings
 from ..platform.console import Parser, command
 from ..platform.outputs import check_output_paths, write_text
 from .scoring_options import (
@@ -121,7 +121,7 @@ def main(args: argparse.Namespace) -> None:
     if not args.quiet:
         print_warnings("etads-rouge", find_swapped_hypotheses_and_references(args.hypothesis, args.references, texts))
         for name, lines in zip(names, texts):
-            print_warnings("etads-rouge", find_leftover_marks_and_symbols(name, lines))
+            print_warnings("etads-rouge", find_text_warnings(name, lines, settings.sentence_mark, settings.tokens))
     others = load_scorers(args)
     scores = score_pairs(texts[0], texts[1:], settings, args.jobs, progress=True)
     heads, figures, signatures = other_scores.compute_scores(others, texts[0], texts[1:], settings)

@@ -10,6 +10,7 @@ from ..evaluation import other_scores
 from ..evaluation.rouge import BACKENDS, METRICS, MULTI_CHOICES, SEED, RougeSettings
 from ..evaluation.summaries import SENTENCE_MARK, check_line_counts, read_lines
 from ..platform.console import escape_unprintable
+from ..text.counted_words import LATIN, TOKENS
 from .run_options import silence_info_logs
 
 
@@ -73,8 +74,9 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
     add(
         "--sentence-mark",
         metavar="MARK",
-        default=SENTENCE_MARK,
-        help="separator between sentences within a line; '' for no separator (default: %(default)s)",
+        action="append",
+        help=f"separator between sentences within a line, in addition to {SENTENCE_MARK}; may be repeated if the files "
+        f"have different ones; '' for no separator (default: {SENTENCE_MARK})",
     )
     add(
         "--no-sentence-split",
@@ -99,6 +101,14 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
         help="how to score a summary against several references. best: use the reference with the best F1 for each "
         "line and metric; average: average over all references, as ROUGE-1.5.5.pl does by default (default: best)",
     )
+    add(
+        "--tokens",
+        choices=list(TOKENS),
+        default=LATIN,
+        help="words that ROUGE counts. a-z0-9: sequences of these letters and digits, as in published scores; words: "
+        "sequences of letters and digits of any script, and single characters in Chinese, Japanese and Thai; "
+        "characters: single letters and digits of any script (default: %(default)s)",
+    )
     add("--bytes", metavar="N", type=int, help="score only the first N bytes of each summary and reference")
     add_resampling_options(add, resamples, without)
     add("--jobs", metavar="N", type=int, default=1, help="number of processes; the scores do not depend on this number")
@@ -120,11 +130,12 @@ def make_rouge_settings(args: argparse.Namespace) -> RougeSettings:
         metrics=tuple(args.metrics),
         stem=not args.no_stem,
         irregular=None if args.irregular is None else args.irregular == "yes",
-        sentence_mark=args.sentence_mark,
+        sentence_mark="" if "" in (args.sentence_mark or ()) else tuple(args.sentence_mark or [SENTENCE_MARK]),
         split_sentences=not args.no_sentence_split,
         backend=args.backend,
         multi=args.multi or "best",
         byte_limit=args.bytes,
+        tokens=args.tokens,
         rouge_home=args.rouge_home,
     )
 

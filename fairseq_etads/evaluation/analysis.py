@@ -4,6 +4,7 @@ N-grams can cross sentence boundaries. Each value for a system is a mean over al
 defined. For example, trigram statistics are undefined for a summary that contains only two words.
 """
 
+import functools
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
@@ -11,25 +12,23 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 import numpy as np
 import regex
 
+from ..text.counted_words import TOKENS, find_words
 from ..text.subsequences import iterate_ngrams
 from .rouge import RougeSettings
-from .summaries import SENTENCE_MARK, split_summary_into_sentences
+from .summaries import SENTENCE_MARK, SentenceMark, split_summary_into_sentences
 
 NGRAM_ORDERS = (1, 2, 3, 4)
 TENTHS = 10
-# In Indic scripts, a combining mark (\p{M}) belongs to the preceding letter. Words in these scripts and in Persian may
-# contain joiners.
-_WORD = regex.compile(r"[\p{L}\p{M}\p{N}][\p{L}\p{M}\p{N}\p{Join_Control}]*")
 _NUMBER = regex.compile(r"\p{Nd}+(?:[.,:/]\p{Nd}+)*")
 WORD_SPLITTERS: Dict[str, Callable[[str], List[str]]] = {
-    "words": lambda text: _WORD.findall(text.lower()),
+    "words": find_words,
     "space": str.split,
-    "characters": lambda text: [character for character in text if not character.isspace()],
+    "characters": functools.partial(find_words, tokens="characters"),
 }
 """Mapping from values of the option ``--words`` to functions that split a text into words.
 
-"words": lower-cased sequences of letters (including combining marks) and digits in any script. "space": strings between
-white space. "characters": single characters, for languages such as Chinese.
+"words" and "characters" are those of :data:`~fairseq_etads.text.counted_words.TOKENS`. "space": strings between white
+space.
 """
 
 
@@ -44,7 +43,7 @@ class AnalysedDocument:
 
     def __init__(self, words: Sequence[str], text: str = ""):
         self._numbers = set(_NUMBER.findall(text))
-        self._text_words = set(_WORD.findall(text.lower()))
+        self._text_words = set(find_words(text))
         self._bigram_positions: Dict[Tuple[str, ...], List[int]] = {}
         for position, bigram in enumerate(iterate_ngrams(words, 2)):
             self._bigram_positions.setdefault(bigram, []).append(position)
@@ -95,7 +94,7 @@ class AnalysedDocument:
         Args:
             sentences: sentences of the summary as strings.
         """
-        names = [word for sentence in sentences for word in _WORD.findall(sentence)[1:] if word[0].isupper()]
+        names = [word for sentence in sentences for word in TOKENS["words"](sentence)[1:] if word[0].isupper()]
         return sum(name.lower() in self._text_words for name in names) / len(names) if names else None
 
     def count_copied_bigrams(self, words: Sequence[str]) -> np.ndarray:
@@ -186,7 +185,7 @@ def analyse_systems(
     documents: Iterable[str],
     systems: Mapping[str, Sequence[Sequence[str]]],
     split_words: Callable[[str], List[str]] = WORD_SPLITTERS["words"],
-    sentence_mark: str = SENTENCE_MARK,
+    sentence_mark: SentenceMark = SENTENCE_MARK,
 ) -> Dict[str, Analysis]:
     """Compute the statistics of several systems' summaries of the same documents.
 
@@ -194,7 +193,7 @@ def analyse_systems(
         documents: the documents as strings.
         systems: a dictionary that maps the name of each system to its summaries, each a list of sentences.
         split_words: a function that splits a text into words, such as a value of :data:`WORD_SPLITTERS`.
-        sentence_mark: the mark between the sentences of a document, which is not a word.
+        sentence_mark: mark or marks between the sentences of a document, which are not words.
 
     Returns:
         A dictionary that maps the name of each system to its statistics.

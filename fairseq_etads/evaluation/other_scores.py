@@ -126,7 +126,7 @@ def load_scorers(args: argparse.Namespace, load_entailment: Callable[[str], Pred
                 functools.partial(score_with_bertscore, load_bertscore(args.bertscore_model, args.bertscore_layer))
             )
         elif name == "rougesal":
-            made[name] = make_rougesal_scorer(args.saliency_documents)
+            made[name] = make_rougesal_scorer(args.saliency_documents, args.tokens)
         else:
             made[name] = make_entailment_scorer(args.entail_model, load_entailment)
     return made

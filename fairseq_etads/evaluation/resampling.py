@@ -206,10 +206,7 @@ def compare_systems_over_runs(
 
 
 def _withhold_undefined_results(found: Dict[str, Any], units: int) -> Dict[str, Any]:
-    """Replace the interval with None and the p-values with 1 if there is only one document or family.
-
-    All resamples of a single unit are equal, so they would make any difference appear to be certain.
-    """
+    """Replace the interval with None and the p-values with 1 if there is only one document or family."""
     if units > 1:
         return found
     p_values = {name: np.ones_like(value) for name, value in found.items() if name.startswith("p_")}

@@ -14,6 +14,7 @@ import numpy as np
 from ..data.labels.labels import compute_idf
 from ..text import files
 from ..text.checksums import compute_sha256
+from ..text.counted_words import LATIN, find_words
 from ..text.words import SENTENCE_MARK
 from .rewards import EntailmentReward, Reward, RougeSalReward, Text
 
@@ -28,24 +29,18 @@ Predictor = Callable[[Sequence[str], Sequence[str]], List[float]]
 """Function that returns the probability of entailment for each of n pairs, given n premises and n hypotheses."""
 
 
-def split_words(text: str) -> List[str]:
-    """Lower-case a text and split it into sequences of a-z and digits, as in rouge-score without stemming."""
-    from rouge_score import tokenize
-
-    found: List[str] = tokenize.tokenize(text, None)
-    return found
-
-
-def make_rougesal_scorer(documents: str) -> Scorer:
+def make_rougesal_scorer(documents: str, tokens: str = LATIN) -> Scorer:
     """Return a scorer for ROUGESal in which the saliency of a word is its inverse document frequency (idf).
 
     Args:
         documents: path of a file with one document per line, from which the inverse document frequencies are computed.
+        tokens: kind of words, a key of :data:`~fairseq_etads.text.counted_words.TOKENS`.
 
     Raises:
         ValueError: the file cannot be read or contains no words.
     """
     lines = [line.replace(SENTENCE_MARK, " ") for line in files.read_lines(Path(documents))]
+    split_words = functools.partial(find_words, tokens=tokens)
     idf, unseen = compute_idf(map(split_words, lines))
     if not idf:
         raise ValueError(f"--saliency-documents {documents}: there are no words in it")
@@ -54,7 +49,7 @@ def make_rougesal_scorer(documents: str) -> Scorer:
         return [[idf.get(word, unseen) / unseen for word in sentence] for sentence in sentences]
 
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
-    signature = f"ROUGESAL|saliency:idf,sha256 {digest}|stem:no|tok:a-z0-9"
+    signature = f"ROUGESAL|saliency:idf,sha256 {digest}|stem:no|tok:{tokens}"
     return functools.partial(_score_best_reference, RougeSalReward(compute_saliency), split_words, signature)
 
 
@@ -85,12 +80,7 @@ def _score_best_reference(
     hypotheses: Sequence[Sentences],
     references: Sequence[List[Sentences]],
 ) -> Scored:
-    """Compute a reward for each summary against the reference for which the reward is highest.
-
-    Args:
-        split: function that splits a text into words.
-        signature: description of the reward, which is included in the result without changes.
-    """
+    """Compute a reward for each summary against the reference for which the reward is highest."""
     numbers = [number for number, several in enumerate(references) for _ in several]
     texts = [[split(sentence) for sentence in hypothesis] for hypothesis in hypotheses]
     wanted = [[split(sentence) for sentence in reference] for several in references for reference in several]

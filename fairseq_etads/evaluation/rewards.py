@@ -8,11 +8,10 @@ are ignored.
 import importlib
 from collections import Counter
 from types import MappingProxyType
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from ..text.subsequences import iterate_lcs_positions, iterate_ngrams, map_words_to_bitsets
+from ..text.subsequences import Text, iterate_matches, rouge_l, rouge_n
 
-Text = Sequence[Sequence[str]]
 Weights = Sequence[Sequence[float]]
 """Weights of the words in each sentence of a text."""
 Reward = Callable[[Sequence[Text], Sequence[Text], Sequence[Text]], Sequence[float]]
@@ -20,63 +19,6 @@ Reward = Callable[[Sequence[Text], Sequence[Text], Sequence[Text]], Sequence[flo
 
 Higher values are better.
 """
-
-
-def split_sentences(words: Sequence[str], mark: str) -> List[List[str]]:
-    """Split a text into sentences at the sentence mark ``mark``, and drop empty sentences."""
-    sentences: List[List[str]] = [[]]
-    for word in words:
-        if word == mark:
-            sentences.append([])
-        else:
-            sentences[-1].append(word)
-    return [sentence for sentence in sentences if sentence]
-
-
-def compute_f1(hits: int, hypothesis: int, reference: int) -> float:
-    """Compute an F1 score from numbers of matches. The score is 0 if the hypothesis or the reference is empty.
-
-    Args:
-        hits: number of matching words or n-grams.
-        hypothesis, reference: total numbers of words or n-grams in the hypothesis and in the reference.
-    """
-    return 2 * hits / (hypothesis + reference) if hits else 0.0
-
-
-def rouge_n(hypothesis: Text, reference: Text, n: int) -> float:
-    """Compute the ROUGE-N F1 score, in [0, 1] (Lin 2004, section 2).
-
-    N-grams can cross sentence boundaries, as in ``etads-rouge``.
-    """
-    grams = [
-        Counter(iterate_ngrams([word for sentence in text for word in sentence], n)) for text in (hypothesis, reference)
-    ]
-    return compute_f1(sum((grams[0] & grams[1]).values()), sum(grams[0].values()), sum(grams[1].values()))
-
-
-def rouge_l(hypothesis: Text, reference: Text) -> float:
-    """Compute the F1 score of summary-level ROUGE-L, in [0, 1] (Lin 2004, section 3.2).
-
-    A word in a reference sentence is matched if it belongs to the longest common subsequence of this sentence and at
-    least one sentence of the hypothesis. Each word is matched at most as often as it occurs in the hypothesis. The
-    result is the same as with rouge-score.
-    """
-    sizes = [sum(map(len, text)) for text in (hypothesis, reference)]
-    return compute_f1(sum(1 for _ in _iterate_matches(hypothesis, reference)), *sizes)
-
-
-def _iterate_matches(hypothesis: Text, reference: Text) -> Iterator[Tuple[int, int]]:
-    """Yield the sentence index and the word index of each reference word that :func:`rouge_l` matches."""
-    left = Counter(word for sentence in hypothesis for word in sentence)
-    positions = [map_words_to_bitsets(sentence) for sentence in hypothesis]
-    for number, sentence in enumerate(reference):
-        union: Set[int] = set()
-        for words, other in zip(positions, hypothesis):
-            union.update(iterate_lcs_positions(sentence, other, words))
-        for index in sorted(union):
-            if left[sentence[index]]:
-                left[sentence[index]] -= 1
-                yield number, index
 
 
 def rouge_sal(hypothesis: Text, reference: Text, hypothesis_weights: Weights, reference_weights: Weights) -> float:
@@ -90,7 +32,7 @@ def rouge_sal(hypothesis: Text, reference: Text, hypothesis_weights: Weights, re
         hypothesis_weights, reference_weights: non-negative weights of all words in each sentence. Scaling all weights
             of a text does not change the result.
     """
-    hits = list(_iterate_matches(hypothesis, reference))
+    hits = list(iterate_matches(hypothesis, reference))
     left = Counter(reference[number][index] for number, index in hits)
     recalled = sum(reference_weights[number][index] for number, index in hits)
     precise = 0.0

@@ -3,8 +3,8 @@
 The metrics are defined in Lin, "ROUGE: a package for automatic evaluation of summaries" (2004), sections 2 and 3.2. The
 Python implementation uses the package rouge-score, which assigns the same scores to each pair as ROUGE-1.5.5.pl. In
 both implementations, text is lower-cased, and words are sequences of a-z and 0-9. All other characters separate words,
-including ``#`` in Gigaword and letters of other scripts. "İ" (U+0130) and the Kelvin sign
-(U+212A) are exceptions: only rouge-score lower-cases them to i and k.
+including ``#`` in Gigaword and letters of other scripts, unless the setting ``tokens`` is "words" or "characters". "İ"
+(U+0130) and the Kelvin sign (U+212A) are exceptions: only rouge-score lower-cases them to i and k.
 
 Only ROUGE-L depends on sentence boundaries. Each sentence of the reference is matched with each sentence of the
 hypothesis, and the union of the matches is counted. A summary is a line of text, which is split into sentences in one
@@ -33,6 +33,7 @@ from tqdm import tqdm
 
 from ..platform.console import leave_signals_to_parent
 from ..platform.processes import make_process_pool
+from ..text.counted_words import LATIN, TOKENS, find_words
 from ..version import get_version
 from .perl_rouge import find_perl_rouge, find_rouge_home, make_signature, read_irregular_forms, score_with_perl
 from .resampling import bootstrap_intervals
@@ -136,6 +137,8 @@ class RougeSettings:
             (``-f A``).
         byte_limit: maximum number of bytes in each hypothesis and reference (75 in DUC-2004). Longer texts are
             truncated.
+        tokens: kind of words that are counted, a key of :data:`~fairseq_etads.text.counted_words.TOKENS`. Stems replace
+            only words in ASCII.
         rouge_home: path of the folder with ROUGE-1.5.5.pl and its data. If None, :mod:`.perl_rouge` searches for the
             folder.
 
@@ -147,15 +150,17 @@ class RougeSettings:
     metrics: Tuple[str, ...] = METRICS
     stem: bool = True
     irregular: Optional[bool] = None
-    sentence_mark: str = SENTENCE_MARK
+    sentence_mark: Union[str, Tuple[str, ...]] = SENTENCE_MARK
     split_sentences: bool = True
     backend: str = "python"
     multi: str = "best"
     byte_limit: Optional[int] = None
+    tokens: str = LATIN
     rouge_home: Optional[str] = None
 
     def __post_init__(self) -> None:
-        for option, text, several in (("backend", self.backend, BACKENDS), ("multi", self.multi, MULTI_CHOICES)):
+        for option, several in (("backend", BACKENDS), ("multi", MULTI_CHOICES), ("tokens", tuple(TOKENS))):
+            text = getattr(self, option)
             if text not in several:
                 raise ValueError(f'{option} "{text}": choose {" or ".join(several)}')
         known = _PYTHON_NAMES if self.backend == "python" else _PERL_METRICS
@@ -167,6 +172,8 @@ class RougeSettings:
                 raise ValueError(f'metric "{name[5:] or name}": backend {self.backend} has {choices}')
         if self.byte_limit is not None and self.byte_limit < 1:
             raise ValueError(f"--bytes {self.byte_limit}: choose 1 or more")
+        if self.tokens != LATIN and self.backend == "perl":
+            raise ValueError(f"tokens {self.tokens}: ROUGE-1.5.5.pl counts only {LATIN}; choose backend python")
         if self.irregular is None or not self.stem:
             object.__setattr__(self, "irregular", self.stem and self.backend == "perl")
 
@@ -181,7 +188,7 @@ class RougeSettings:
 
         Each process creates only one tokeniser, because the tokeniser caches stems.
         """
-        return _get_cached_tokenizer(self.stem, bool(self.irregular), self.rouge_home)
+        return _get_cached_tokenizer(self.stem, bool(self.irregular), self.rouge_home, self.tokens)
 
     def prepare(self, text: str) -> List[str]:
         """Split a summary into sentences, and truncate the summary to ``byte_limit`` bytes."""
@@ -195,7 +202,9 @@ class RougeSettings:
         Args:
             references: number of references per hypothesis.
         """
-        mark = self.sentence_mark.encode("unicode_escape").decode("ascii")
+        marks = [self.sentence_mark] if isinstance(self.sentence_mark, str) else self.sentence_mark
+        mark = ",".join(dict.fromkeys([*marks, SENTENCE_MARK])) if self.sentence_mark else ""
+        mark = mark.encode("unicode_escape").decode("ascii")
         if self.split_sentences:
             split = f"mark {mark}, else punkt" if mark else "punkt"
         else:
@@ -205,7 +214,7 @@ class RougeSettings:
         else:  # the stemmer and the Punkt rules are part of nltk
             fields = [f"backend:rouge-score-{metadata.version('rouge-score')}", f"nltk:{metadata.version('nltk')}"]
         stem = ("irregular+porter" if self.irregular else "porter") if self.stem else "no"
-        fields += [f"stem:{stem}", "tok:a-z0-9", f"split:{split}"]
+        fields += [f"stem:{stem}", f"tok:{self.tokens}", f"split:{split}"]
         fields += [f"refs:{references}" + (f",{self.multi}" if references > 1 else "")]
         return "|".join(fields + ([f"bytes:{self.byte_limit}"] if self.byte_limit else []))
 
@@ -215,13 +224,14 @@ class _StemCachingTokenizer:
 
     Args:
         irregular: mapping from irregular forms to base forms, which are used in place of stems.
+        tokens: kind of words, a key of :data:`~fairseq_etads.text.counted_words.TOKENS`.
     """
 
-    def __init__(self, stem: bool, irregular: Dict[str, str]):
+    def __init__(self, stem: bool, irregular: Dict[str, str], tokens: str):
         from nltk.stem.porter import PorterStemmer
         from rouge_score import tokenize
 
-        self._tokenize = tokenize.tokenize
+        self._tokenize, self._tokens = tokenize.tokenize, tokens
         self.stemmer = None
         if stem:
             porter = PorterStemmer()
@@ -231,13 +241,16 @@ class _StemCachingTokenizer:
 
     def tokenize(self, text: str) -> List[str]:
         """Return the words of a text, or their stems. rouge-score calls this method."""
-        words: List[str] = self._tokenize(text, self.stemmer)
-        return words
+        if self._tokens == LATIN:
+            words: List[str] = self._tokenize(text, self.stemmer)
+            return words
+        words = find_words(text, self._tokens)
+        return [self.stemmer.stem(w) if len(w) > 3 and w.isascii() else w for w in words] if self.stemmer else words
 
 
 @functools.cache
-def _get_cached_tokenizer(stem: bool, irregular: bool, rouge_home: Optional[str]) -> _StemCachingTokenizer:
-    return _StemCachingTokenizer(stem, read_irregular_forms(find_rouge_home(rouge_home)) if irregular else {})
+def _get_cached_tokenizer(stem: bool, irregular: bool, home: Optional[str], tokens: str) -> _StemCachingTokenizer:
+    return _StemCachingTokenizer(stem, read_irregular_forms(find_rouge_home(home)) if irregular else {}, tokens)
 
 
 @functools.cache
@@ -302,10 +315,7 @@ def _map_in_processes(function: Any, items: Sequence[Any], jobs: int) -> Iterato
 
 
 def _split_into_sentences(texts: Sequence[str], settings: RougeSettings) -> List[List[str]]:
-    """Split a hypothesis and its references into sentences.
-
-    Empty references are removed. If all references are empty, the first one is kept.
-    """
+    """Split a hypothesis and its references into sentences."""
     hypothesis, *references = (settings.prepare(text) for text in texts)
     return [hypothesis, *([sentences for sentences in references if sentences] or references[:1])]
 

@@ -1,25 +1,15 @@
-"""Read summaries, split them into sentences, truncate them to a number of bytes, and detect common mistakes."""
+"""Read summaries, split them into sentences, and truncate them to a number of bytes."""
 
 import functools
-import re
 from pathlib import Path
-from typing import Any, Iterator, List, Optional, Sequence
+from typing import Any, List, Optional, Sequence, Union
 
 from ..fairseq_fixes.deferred_imports import STATISTICS, defer_imports
 from ..text import files
-from ..text.words import SENTENCE_MARK, split_sentences_in_blocks
+from ..text.words import SENTENCE_MARK, replace_sentence_marks, split_sentences_in_blocks
 
-_LEFTOVERS = {
-    'BPE marks ("@@")': re.compile(r"@@( |$)"),
-    'SentencePiece marks ("▁")': re.compile("▁"),
-    "special symbols": re.compile(r"<(pad|s|/s|unk|<unk>|bos|eos|PAD|UNK|S|BOS|EOS|SOS|sos)>"),
-}
-_REFERENCE_NAME = re.compile(r"(^|[^a-z])(ref|refs|reference|references|gold|target|tgt)([^a-z]|\d|$)", re.I)
-_SYSTEM_NAME = re.compile(
-    r"(^|[^a-z])(hyp|hyps|hypothes[ie]s|out|output|pred|preds|predictions?|generated)([^a-z]|\d|$)"
-)
-# These words are weaker hints, because a reference file may also have a name such as "test.target-summaries.txt".
-_PERHAPS_SYSTEM_NAME = re.compile(r"summar|system|model|output", re.I)
+SentenceMark = Union[str, Sequence[str]]
+"""A mark between two sentences, or several marks. :data:`SENTENCE_MARK` is also one, unless this is an empty string."""
 
 
 def read_lines(path: str) -> List[str]:
@@ -57,22 +47,28 @@ def _make_untrained_punkt() -> Any:
     return PunktSentenceTokenizer()
 
 
+def unify_sentence_marks(text: str, sentence_mark: SentenceMark) -> str:
+    """Replace each mark with :data:`SENTENCE_MARK`. An empty mark replaces nothing."""
+    return replace_sentence_marks(text, [sentence_mark] if isinstance(sentence_mark, str) else sentence_mark)
+
+
 def split_summary_into_sentences(
-    text: str, sentence_mark: str = SENTENCE_MARK, split_sentences: bool = True
+    text: str, sentence_mark: SentenceMark = SENTENCE_MARK, split_sentences: bool = True
 ) -> List[str]:
     """Split a summary into sentences, and remove sentence marks, blank sentences and extra white space.
 
-    If the summary contains ``sentence_mark``, it is split only at the marks. Otherwise, it is split with the rules of
+    If the summary contains a sentence mark, it is split only at the marks. Otherwise, it is split with the rules of
     Punkt (see :mod:`.rouge`).
 
     Args:
-        sentence_mark: mark between two sentences, or an empty string if there is none.
+        sentence_mark: mark or marks between two sentences.
         split_sentences: whether to split the summary. If False, the whole summary is treated as one sentence.
     """
+    text = unify_sentence_marks(text, sentence_mark)
     if not split_sentences:
-        parts = [text.replace(sentence_mark, " ") if sentence_mark else text]
-    elif sentence_mark and sentence_mark in text:
-        parts = text.split(sentence_mark)
+        parts = [text.replace(SENTENCE_MARK, " ") if sentence_mark else text]
+    elif sentence_mark and SENTENCE_MARK in text:
+        parts = text.split(SENTENCE_MARK)
     else:
         parts = list(split_sentences_in_blocks(_make_untrained_punkt(), text))
     # rouge-score would treat a line break as the end of a sentence.
@@ -96,40 +92,3 @@ def truncate_sentences(sentences: Sequence[str], limit: Optional[int]) -> List[s
         if limit <= 0:
             break
     return kept
-
-
-def find_leftover_marks_and_symbols(name: str, lines: Sequence[str]) -> Iterator[str]:
-    """Yield warnings about subword marks and special symbols that should be removed from ``lines`` before scoring.
-
-    Args:
-        name: name of the text for the warning, such as the name of its file.
-    """
-    for what, pattern in _LEFTOVERS.items():
-        found = [number for number, line in enumerate(lines, 1) if pattern.search(line)]
-        if found:
-            yield f"{name}: {len(found):,} of {len(lines):,} lines contain {what}, the first is line {found[0]}"
-
-
-def find_swapped_hypotheses_and_references(
-    hypothesis: str, references: Sequence[str], texts: Sequence[Sequence[str]]
-) -> Iterator[str]:
-    """Yield a warning if hypotheses and references seem to be swapped.
-
-    The hints are the file names, and symbols that occur only in the output of systems.
-
-    Args:
-        hypothesis, references: names of the hypothesis file and the reference files.
-        texts: lines of these files, in which the hypotheses come first.
-    """
-    names = [Path(name).name for name in (hypothesis, *references)]
-    like_system = _SYSTEM_NAME.search(names[0]) or _PERHAPS_SYSTEM_NAME.search(names[0])
-    by_name = _REFERENCE_NAME.search(names[0]) and not like_system
-    by_name = by_name or any(_SYSTEM_NAME.search(name) and not _REFERENCE_NAME.search(name) for name in names[1:])
-    ours, *others = (any(True for _ in find_leftover_marks_and_symbols("", lines)) for lines in texts)
-    if by_name:
-        yield (
-            f"judging by their names, {hypothesis} and {', '.join(references)} may be swapped: the system's output "
-            "comes first"
-        )
-    elif any(others) and not ours:
-        yield "only the references contain symbols that systems leave behind: the system's output must come first"

@@ -123,11 +123,7 @@ def align_tokens(text: str, spelled: Sequence[str]) -> List[Optional[Span]]:
 
 
 def _find_later_token(folded: str, place: int, tokens: Sequence[str], number: int) -> int:
-    """Search the text after ``place`` for a token and the tokens that follow it.
-
-    Returns:
-        The position of the token, or -1 if the token is not found or the match is uncertain.
-    """
+    """Search the text after ``place`` for a token and the tokens that follow it."""
     wanted = ""
     for token in tokens[number:]:
         wanted += token

@@ -50,14 +50,7 @@ def format_checksum_list(checksums: Dict[str, str]) -> str:
 
 
 def _parse_checksum_list(content: str) -> Dict[str, str]:
-    """Parse the content of SHA256SUMS, with or without the comment in the first line.
-
-    Returns:
-        A dictionary that maps file names to SHA-256 digests.
-
-    Raises:
-        ValueError: the content of SHA256SUMS is damaged.
-    """
+    """Parse the content of SHA256SUMS, with or without the comment in the first line."""
     head, end, rest = content.partition("\n")
     if not head.startswith("#"):
         rest = content

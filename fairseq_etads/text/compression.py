@@ -132,10 +132,7 @@ class _DecompressedStream(io.RawIOBase):
             )
 
     def _read_block(self) -> bytes:
-        """Read compressed bytes for the current stream or for a new stream.
-
-        Returns an empty bytes object at the end of the file.
-        """
+        """Read compressed bytes for the current stream or for a new stream, and none at the end of the file."""
         block, self.rest = self.rest or self._read_compressed(), b""
         if self.stream is not None:
             if not block:

@@ -57,10 +57,7 @@ def read_rows(lines: Iterator[str], path: Path, delimiter: str, quotes: bool, co
 
 
 def _replace_unreadable_characters(lines: Iterator[str], path: Path, counts: Counter) -> Iterator[str]:
-    """Replace characters that the csv module cannot read.
-
-    These characters are carriage returns inside cells and, before Python 3.11, NUL characters.
-    """
+    """Replace characters that the csv module cannot read."""
     for number, line in enumerate(lines, 1):
         counts[REPLACED_CONTROLS] += line.count("\0")
         line, found = _LONE_CR.subn(" ", line.replace("\0", " "))

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from .cleaning import clean_text
-from .words import SENTENCE_MARK, split_sentences
+from .marks import ADVICE, count_marks
+from .words import SENTENCE_MARK, replace_sentence_marks, split_sentences
 
 SPLITTER_MODULES = ("nltk.tokenize.punkt", "sacremoses.corpus")
 """Modules that split_sentences imports when it is called for the first time, which takes several seconds."""
@@ -20,6 +21,7 @@ SPLITTER_MODULES = ("nltk.tokenize.punkt", "sacremoses.corpus")
 HTML_TAGS, HTML_ENTITIES = "HTML tags", "HTML entities"
 ZERO_WIDTH, BIDIRECTIONAL = "zero-width characters", "bidirectional control characters"
 WARNINGS = {
+    **ADVICE,
     HTML_TAGS: "--strip-html removes them",
     HTML_ENTITIES: "--strip-html decodes them",
     ZERO_WIDTH: "--strip-invisible removes them",
@@ -114,6 +116,7 @@ class DocumentLineOptions:
             limit.
         short_lead: minimum number of characters in the first ``source_sentences`` sentences. If they are shorter, one
             more sentence is kept.
+        sentence_marks: marks of other tools at which the text is cut into pieces, such as ``<t>`` or ``[SEP]``.
         strip_html: whether to remove HTML tags, scripts and comments, and to decode HTML entities.
         strip_invisible: whether to remove zero-width characters and bidirectional control characters.
     """
@@ -124,6 +127,7 @@ class DocumentLineOptions:
     source_sentences: int = 0
     source_words: int = 0
     short_lead: int = 0
+    sentence_marks: Sequence[str] = ()
     strip_html: bool = False
     strip_invisible: bool = False
 
@@ -153,7 +157,7 @@ class DocumentLines:
 
 def count_suspicious_content(text: str) -> Counter:
     """Count the occurrences of each kind of suspicious content in a text. The keys of the result are in WARNINGS."""
-    found: Counter = Counter()
+    found = count_marks(text)
     if "<" in text:
         found[HTML_TAGS] = len(_HTML_TAG.findall(text))
     if "&" in text:
@@ -234,10 +238,7 @@ def make_lines(document: Document, options: DocumentLineOptions) -> DocumentLine
 
 
 def _restore_case_and_digits(line: str, sentences: Sequence[str], original: Sequence[str]) -> str:
-    """Return the line of a document with its original case and digits.
-
-    If the numbers of words do not match, the line is returned without changes.
-    """
+    """Return the line of a document with its original case and digits."""
     words = clean_text(" ".join(original), Counter()).split()
     if len(words) != sum(len(sentence.split()) for sentence in sentences):
         return line
@@ -255,6 +256,9 @@ def _clean_text_segments(pieces: Sequence[str], options: DocumentLineOptions, ma
     """Clean the pieces of a text, and yield them. Changes are counted in ``made``."""
     counts = made.counts
     # A tag or a script can extend over several pieces, so HTML must be removed from all pieces together.
+    for mark in options.sentence_marks:
+        counts[f"{mark} taken for ends of sentences"] += sum(piece.count(mark) for piece in pieces)
+        pieces = replace_sentence_marks("\n".join(pieces), [mark], "\n").split("\n")
     if options.strip_html:
         pieces = strip_html("\n".join(pieces), counts).split("\n")
     for piece in pieces:
@@ -271,10 +275,7 @@ def _clean_text_segments(pieces: Sequence[str], options: DocumentLineOptions, ma
 def _clean_and_split_sentences(
     pieces: Sequence[str], in_sentences: bool, options: DocumentLineOptions, made: DocumentLines
 ) -> List[str]:
-    """Clean the pieces of a text and, if requested, split them into sentences. Changes are counted in ``made``.
-
-    A piece that is not split is treated as one sentence.
-    """
+    """Clean the pieces of a text and, if requested, split them into sentences. Changes are counted in ``made``."""
     out: List[str] = []
     for piece in _clean_text_segments(pieces, options, made):
         if options.split and not in_sentences:

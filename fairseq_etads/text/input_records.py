@@ -126,10 +126,7 @@ def _detect_standard_input_format() -> str:
 
 
 def _is_standard_input_json() -> bool:
-    """Return whether standard input begins like a JSON object. The input can still be read from its start.
-
-    A byte order mark at the beginning is ignored, as in :func:`read_lines`.
-    """
+    """Return whether standard input begins like a JSON object. The input can still be read from its start."""
     stream: Any = sys.stdin.buffer
     return bool(stream.peek(1).removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"{")
 
@@ -237,14 +234,7 @@ def read_column_names(path: Path, kind: str) -> List[str]:
 
 
 def _check_utf8(document: InputDocument, where: str, other_name: Optional[str] = None) -> InputDocument:
-    """Check whether a document that was read with ESCAPE_INVALID is valid UTF-8.
-
-    If it is not, the result is a document with a ``problem``.
-
-    Args:
-        other_name: name that replaces the document's name if this name is not valid. If it is None, the name is not
-            checked.
-    """
+    """Check whether a document that was read with ESCAPE_INVALID is valid UTF-8."""
     is_named = other_name is None or is_valid_utf8(document.name)
     if is_named and is_valid_utf8(document.text):
         return document
@@ -295,15 +285,7 @@ def _read_json_documents(path: Path, column: str, fallback: str, prefix: str) ->
 
 
 def _find_json_source_field(lines: Iterator[Tuple[int, str]], path: Path) -> Tuple[str, List[Tuple[int, str]]]:
-    """Find the first record that contains a field with a known name.
-
-    Returns:
-        The name of the field, and the lines that were read, each with its line number. The name is empty if no line is
-        a JSON object.
-
-    Raises:
-        InputError: none of the first records contains a field with a known name.
-    """
+    """Find the first record that contains a field with a known name."""
     read: List[Tuple[int, str]] = []
     others: List[Tuple[List[str], str]] = []
     for number, line in itertools.islice(lines, _RECORDS_SEARCHED):
@@ -317,11 +299,7 @@ def _find_json_source_field(lines: Iterator[Tuple[int, str]], path: Path) -> Tup
 
 
 def _read_csv_documents(path: Path, column: str, fallback: str, prefix: str) -> Iterator[InputDocument]:
-    """Yield a document for each row of a CSV file. The first row contains the column names in upper or lower case.
-
-    Args:
-        prefix: string that precedes the row number in the names of rows without an id.
-    """
+    """Yield a document for each row of a CSV file. The first row contains the column names in upper or lower case."""
     lines = read_lines(path, fallback, ends=True)
     header = next(lines, "")
     delimiter = _detect_delimiter(path, header)

@@ -1,8 +1,10 @@
-"""Find n-grams and longest common subsequences (LCS) in lists of words, as in the package rouge-score."""
+"""Find n-grams and longest common subsequences (LCS) in lists of words, and compute ROUGE as rouge-score does."""
 
-from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+from collections import Counter
+from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 Words = Sequence[str]
+Text = Sequence[Words]
 
 
 def iterate_ngrams(words: Sequence[str], order: int) -> Iterator[Tuple[str, ...]]:
@@ -67,3 +69,60 @@ def iterate_lcs_positions(reference: Words, other: Words, positions: Optional[Di
             j -= 1
         else:
             i -= 1
+
+
+def compute_f1(hits: int, hypothesis: int, reference: int) -> float:
+    """Compute an F1 score from numbers of matches. The score is 0 if the hypothesis or the reference is empty.
+
+    Args:
+        hits: number of matching words or n-grams.
+        hypothesis, reference: total numbers of words or n-grams in the hypothesis and in the reference.
+    """
+    return 2 * hits / (hypothesis + reference) if hits else 0.0
+
+
+def rouge_n(hypothesis: Text, reference: Text, n: int) -> float:
+    """Compute the ROUGE-N F1 score, in [0, 1] (Lin 2004, section 2).
+
+    N-grams can cross sentence boundaries, as in ``etads-rouge``.
+    """
+    grams = [
+        Counter(iterate_ngrams([word for sentence in text for word in sentence], n)) for text in (hypothesis, reference)
+    ]
+    return compute_f1(sum((grams[0] & grams[1]).values()), sum(grams[0].values()), sum(grams[1].values()))
+
+
+def rouge_l(hypothesis: Text, reference: Text) -> float:
+    """Compute the F1 score of summary-level ROUGE-L, in [0, 1] (Lin 2004, section 3.2).
+
+    A word in a reference sentence is matched if it belongs to the longest common subsequence of this sentence and at
+    least one sentence of the hypothesis. Each word is matched at most as often as it occurs in the hypothesis. The
+    result is the same as with rouge-score.
+    """
+    sizes = [sum(map(len, text)) for text in (hypothesis, reference)]
+    return compute_f1(sum(1 for _ in iterate_matches(hypothesis, reference)), *sizes)
+
+
+def iterate_matches(hypothesis: Text, reference: Text) -> Iterator[Tuple[int, int]]:
+    """Yield the sentence index and the word index of each reference word that :func:`rouge_l` matches."""
+    left = Counter(word for sentence in hypothesis for word in sentence)
+    positions = [map_words_to_bitsets(sentence) for sentence in hypothesis]
+    for number, sentence in enumerate(reference):
+        union: Set[int] = set()
+        for words, other in zip(positions, hypothesis):
+            union.update(iterate_lcs_positions(sentence, other, words))
+        for index in sorted(union):
+            if left[sentence[index]]:
+                left[sentence[index]] -= 1
+                yield number, index
+
+
+def split_sentences(words: Sequence[str], mark: str) -> List[List[str]]:
+    """Split a text into sentences at the sentence mark ``mark``, and drop empty sentences."""
+    sentences: List[List[str]] = [[]]
+    for word in words:
+        if word == mark:
+            sentences.append([])
+        else:
+            sentences[-1].append(word)
+    return [sentence for sentence in sentences if sentence]

@@ -11,7 +11,7 @@ slow down commands such as ``etads-rouge --help``.
 import functools
 import re
 import unicodedata
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Sequence
 
 from ..fairseq_fixes.deferred_imports import STATISTICS, defer_imports
 
@@ -47,10 +47,7 @@ _LAST_AT = re.compile(r"(?<=@)(?=@+$)")
 
 @functools.cache
 def _make_punkt() -> Any:
-    """Create a Punkt sentence splitter that uses the abbreviations in sacremoses.
-
-    This requires neither a trained model nor a download.
-    """
+    """Create a Punkt sentence splitter that uses the abbreviations in sacremoses."""
     from sacremoses.corpus import NonbreakingPrefixes
 
     with defer_imports(*STATISTICS):  # nltk imports all of its modules
@@ -105,6 +102,13 @@ def split_sentences_in_blocks(punkt: Any, text: str) -> Iterator[str]:
         elif start < len(text):
             rest += " "  # Punkt drops white space at the end of the text
     yield rest
+
+
+def replace_sentence_marks(text: str, marks: Sequence[str], replacement: str = SENTENCE_MARK) -> str:
+    """Replace each of the marks, and the closing tag of a mark like ``<t>``, with a sentence mark."""
+    for mark in filter(None, marks):
+        text = text.replace(mark, replacement).replace(re.sub("^<(?=[A-Za-z])", "</", mark), replacement)
+    return text
 
 
 def neutralise_special_symbols(text: str) -> str:
@@ -222,11 +226,7 @@ class PennTreebankTokenizer:
         return out
 
     def _split_chunk(self, chunk: str, first: bool, last: bool) -> str:
-        """Split a chunk of text into tokens, and return them separated by spaces.
-
-        Args:
-            first, last: whether the chunk is the first or the last one of its sentence.
-        """
+        """Split a chunk of text into tokens, and return them separated by spaces."""
         simple = self._simple.fullmatch(chunk)
         if simple and not self._contracted.search(simple.group(2)):  # this shortcut produces the same result as nltk
             opening, word, clitic, closing, end = simple.groups()

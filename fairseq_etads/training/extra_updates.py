@@ -162,11 +162,7 @@ class AuxiliaryUpdateRunner:
                 metrics.log_scalar(f"auxiliary_{name}", value / total, total, round=4)
 
     def _run_update(self, optimizer: Any, model: Any, number: int) -> Tuple[int, Dict[str, float]]:
-        """Run one auxiliary update.
-
-        Returns:
-            The number of examples, and a dictionary of the loss and other values, each summed over the examples.
-        """
+        """Run one auxiliary update."""
         optimizer.zero_grad()
         loss, count, figures = self.auxiliary_task.loss(model, number)
         if not bool(loss.isfinite()):

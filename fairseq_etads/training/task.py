@@ -114,13 +114,7 @@ class DataChecks:
 
 
 def _check_not_empty(directory: str, split: str, languages: str) -> None:
-    """Raise ValueError if a split or one of its parts contains no pairs.
-
-    Unlike fairseq's own error message, this message names the split.
-
-    Args:
-        languages: file name suffixes of documents and summaries, such as "source-target".
-    """
+    """Raise ValueError if a split or one of its parts contains no pairs."""
     files = re.compile(rf"({re.escape(split)}\d*)\.{re.escape(languages)}\.[^.]+\.bin")
     for file in os.scandir(directory) if os.path.isdir(directory) else ():
         found = files.fullmatch(file.name)
@@ -129,10 +123,7 @@ def _check_not_empty(directory: str, split: str, languages: str) -> None:
 
 
 def _check_subword_model_checksum(args: Any) -> None:
-    """Verify the subword model of a --bpe class against SHA256SUMS in the folder of the model.
-
-    Raises InputError if the model has changed.
-    """
+    """Verify the subword model of a --bpe class against SHA256SUMS in the folder of the model."""
     for option in _SUBWORD_MODELS:
         path = getattr(args, option, None)
         if path and os.path.isfile(path):
@@ -372,10 +363,7 @@ class SummarizationTask(FairseqTask):
         return iterator
 
     def _get_training_set_for_validation(self, dataset: SummarizationDataset) -> SummarizationDataset:
-        """Return the training split as a validation set.
-
-        If summaries are generated during validation, the references and the selection probabilities are added.
-        """
+        """Return the training split as a validation set."""
         if self._evaluated is None or self._evaluated.src is not dataset.src:
             self._evaluated = copy.copy(dataset)
             if self._summaries is not None:

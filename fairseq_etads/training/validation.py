@@ -22,6 +22,7 @@ from ..layers.decoder_output import unwrap_model
 from ..platform.option_checks import format_option_name
 from ..search.options import DECLARED, format_value_error
 from ..text import tokenizer  # noqa: F401  # registers --tokenizer etads
+from ..text.counted_words import LATIN, has_uncounted_letters
 from ..text.subwords import OPAQUE, SUBWORDS
 from ..vocabulary.token_kinds import detect_subword_type, detect_word_type, make_fairseq_subword_encoder
 
@@ -122,12 +123,7 @@ def parse_generation_options(text: Optional[str], longest: int) -> Any:
 
 
 def _override_dataclass_defaults(option: str, config: Any, values: Dict[str, Any]) -> Any:
-    """Return the options of a dataclass with the given values. Raises ValueError if a value has the wrong type.
-
-    Args:
-        option: name of the command-line option that contains the values, for error messages.
-        config: the dataclass that declares the options.
-    """
+    """Return the options of a dataclass with the given values. Raises ValueError if a value has the wrong type."""
     try:
         return OmegaConf.merge(OmegaConf.structured(config), values)
     except OmegaConfBaseException as error:
@@ -206,11 +202,29 @@ class ValidationSummarizer:
             self._sample_detokenizer = encoders.build_tokenizer(Namespace(tokenizer="etads", text_words=kind))
         self._generator: Optional[Any] = None
         self._is_checked = False
+        self._settings = RougeSettings(metrics=METRICS, tokens=self._choose_tokens() if cfg.eval_rouge else LATIN)
         uses = [f"ROUGE of {self.scored:,}"] * bool(self.scored) + [f"{self.shown:,} in the log"] * bool(self.shown)
         logger.info(
             f"summaries of the first documents of a validation set ({', '.join(uses)}): at most "
             f"{self.options.max_len_b} tokens, beam {self.options.beam}; subwords: {self.post_process}"
         )
+
+    def _choose_tokens(self) -> str:
+        """Choose the words that ROUGE counts from the words of the dictionary, so that all workers choose the same."""
+        dictionary = self.task.target_dictionary
+        words = [self.pieces.decode(word) if self.pieces else word for word in dictionary.symbols]
+        counts = dictionary.count[dictionary.nspecial :]
+        # GPT-2's pieces of other scripts can be incomplete characters, which are decoded to U+FFFD.
+        found = (has_uncounted_letters(word) or "\ufffd" in word for word in words[dictionary.nspecial :])
+        uncounted, total = sum(number for number, is_other in zip(counts, found) if is_other), sum(counts)
+        tokens = "words" if 50 * uncounted >= total > 0 else LATIN
+        if uncounted:
+            logger.warning(
+                f"--eval-rouge: {uncounted:,} of {total:,} tokens have letters that ROUGE does not count; "
+                + ("words of all letters are counted, as with" if tokens != LATIN else "etads-rouge counts them with")
+                + " --tokens words"
+            )
+        return tokens
 
     @staticmethod
     def are_summaries_requested(cfg: Any) -> bool:
@@ -280,14 +294,13 @@ class ValidationSummarizer:
         sums = dict.fromkeys(("_rouge_documents", *(f"_{name}" for name in METRICS)), 0.0) if self.scored else {}
         if not rows:
             return sums
-        settings = RougeSettings(metrics=METRICS)
         for row, tokens in zip(rows, self._generate_summaries(sample, model, rows)):
             document, target = int(sample["id"][row]), sample["references"][row]
             if document < self.shown:
                 self._log_sample(document, sample["net_input"]["src_tokens"][row], tokens, target)
             if document < self.scored:
                 texts = self.decode(tokens, "hypothesis"), self.decode(target, "reference")
-                scores = score_pair([settings.prepare(text) for text in texts], settings)
+                scores = score_pair([self._settings.prepare(text) for text in texts], self._settings)
                 sums["_rouge_documents"] += 1
                 for name, value in zip(METRICS, scores[:, 0].tolist()):
                     sums[f"_{name}"] += 100 * value

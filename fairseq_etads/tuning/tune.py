@@ -31,6 +31,7 @@ from ..summarizer.folder.config import CONFIG, FolderConfig
 from ..summarizer.folder.loading import list_needed_files
 from ..summarizer.summarizer import MAX_TOKENS
 from ..text.checksums import Checksums, compute_sha256
+from ..text.counted_words import choose_tokens
 from ..text.resumable_output import find_differing_settings
 from ..version import get_version
 from . import MOST_DOCUMENTS, TRIALS, TuningListener, check_options
@@ -180,7 +181,7 @@ def tune(
             f"--out {out}: {OLD_FILE} has trials of an earlier version, which cannot be continued; name another "
             "folder, or delete the file to start again"
         )
-    scoring = RougeSettings().signature(1)
+    scoring = RougeSettings(tokens=choose_tokens(reference for _, reference in pairs)).signature(1)
     fingerprint = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
     signature = f"ROUGE|{scoring}|n:{len(pairs)}|v:{get_version()}"
     lengths = [summarizer.token_count(reference) for _, reference in pairs]
@@ -389,7 +390,7 @@ def _run_trial(
         raise InputError(f"trial {number}: out of memory; choose less than --max-tokens {encoded.max_tokens}") from None
     summaries = [" ".join(summary.text.split()) for summary in found]
     documents, references = zip(*pairs)
-    scores = score_pairs(summaries, [references], RougeSettings())[:, :, 0]
+    scores = score_pairs(summaries, [references], RougeSettings(tokens=choose_tokens(references)))[:, :, 0]
     sentences = [split_summary_into_sentences(summary) for summary in summaries]
     figures = analyse_systems(documents, {"trial": sentences})["trial"].figures
     seconds = round(time.monotonic() - started, 3)

@@ -185,11 +185,7 @@ def parse_story(text: str, names: bool = False) -> Document:
 
 
 def _find_newspaper(url: str, folder: Path) -> str:
-    """Return the newspaper of a story, which is determined from its URL or, if this is not possible, from its folder.
-
-    Raises:
-        InputError: neither the URL nor the folder contains the name of a newspaper.
-    """
+    """Return the newspaper of a story, which its URL names or, if this is not the case, its folder."""
     for place in (url, "/".join(folder.absolute().parts[-2:])):
         for name in ("dailymail", "cnn"):
             if name in place.lower():

@@ -99,10 +99,7 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
             raise InputError(f"--references {self.references}: {where} has {found}; 0 takes any number")
 
     def _find_reference_files(self, folder: Path) -> Dict[Tuple[str, str], List[Path]]:
-        """Return a dictionary that maps articles to their reference files. A key consists of a document set and a name.
-
-        The reference files of an article are sorted by the letter that identifies the assessor.
-        """
+        """Return a dictionary that maps articles, i.e. pairs of document set and name, to their reference files."""
         found: Dict[Tuple[str, str], List[Tuple[str, Path]]] = defaultdict(list)
         for path in folder.iterdir():
             match = _MODEL.fullmatch(path.name)

@@ -52,15 +52,7 @@ set without splits is divided according to --split."""
         self.columns = {key: self._choose_columns(self.files[key], table.column_names) for key, table in tables.items()}
 
     def _map_split_names(self, found: Any, args: argparse.Namespace) -> Dict[str, str]:
-        """Return a dictionary that maps each split to its name in the dataset.
-
-        If the dataset must still be divided into splits, the only key is "input". Its value is an empty string if the
-        dataset has no named splits.
-
-        Raises:
-            InputError: the dataset does not contain a train, validation or test split, or --split is used although the
-                dataset is already divided into splits.
-        """
+        """Return a dictionary that maps each split to its name in the dataset."""
         names = list(found) if isinstance(found, dict) else []
         known = {SPLIT_NAMES[name]: name for name in reversed(names) if name in SPLIT_NAMES}
         if names and not known:
@@ -126,11 +118,7 @@ set without splits is divided according to --split."""
 
 
 def _load_dataset(data: str, config: Optional[str]) -> Any:
-    """Load a datasets.Dataset or DatasetDict without downloading anything.
-
-    Raises:
-        InputError: the dataset is missing or damaged, or the package datasets is not installed.
-    """
+    """Load a datasets.Dataset or DatasetDict without downloading anything."""
     os.environ.update(HF_DATASETS_OFFLINE="1", HF_HUB_OFFLINE="1", HF_DATASETS_DISABLE_PROGRESS_BARS="1")
     try:
         import datasets

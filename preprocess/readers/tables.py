@@ -164,14 +164,7 @@ each line is a sentence."""
         raise first or InputError(f"{get_display_name(path)}: empty")
 
     def _find_columns_in_header(self, key: str) -> Tuple[str, str]:
-        """Return the names of the document and summary columns in a CSV or TSV file.
-
-        The delimiters are tried one after another until the header contains both columns.
-
-        Raises:
-            InputError: no delimiter produces a header that contains both columns. The message refers to the delimiter
-                that produces the most columns.
-        """
+        """Return the names of the document and summary columns in a CSV or TSV file."""
         path, usual = self.files[key], "\t" if self.formats[key] == "tsv" else ","
         failures: List[Tuple[int, InputError]] = []
         for delimiter in [self.delimiter] if self.delimiter else sorted(DELIMITERS, key=lambda d: d != usual):
@@ -189,11 +182,7 @@ each line is a sentence."""
         raise min(failures, key=lambda failure: failure[0])[1]
 
     def _choose_columns(self, path: Path, names: Sequence[str]) -> Tuple[str, str]:
-        """Choose the document column and the summary column.
-
-        If the user has specified columns, these are chosen. Otherwise, the first pair in COLUMNS for which both names
-        occur in ``names`` is chosen. Exact matches take precedence over matches that ignore case.
-        """
+        """Choose the document column and the summary column."""
         known = next(
             (pair for pair in COLUMNS if all(_find_matching_column_names(name, names) for name in pair)), ("", "")
         )
@@ -293,23 +282,13 @@ each line is a sentence."""
 
 
 def _find_matching_column_names(wanted: str, names: Sequence[str]) -> List[str]:
-    """Return all names that are equal to ``wanted``.
-
-    If there are none, return the names that differ only in case or in surrounding white space.
-    """
+    """Return all names that are equal to ``wanted``."""
     exact = [name for name in names if name == wanted]
     return exact or [name for name in names if wanted and name.strip().casefold() == wanted.strip().casefold()]
 
 
 def _list_nonblank_sentences(value: Any, what: str) -> List[str]:
-    """Return the non-blank sentences in a list, or the non-blank lines of a string.
-
-    Args:
-        what: name of the value, for error messages.
-
-    Raises:
-        BadDocumentError: the value is neither a string nor a list of strings.
-    """
+    """Return the non-blank sentences in a list, or the non-blank lines of a string."""
     if value is None:
         return []
     if isinstance(value, str):

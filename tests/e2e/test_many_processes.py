@@ -162,10 +162,7 @@ def test_a_killed_worker_ends_the_training_which_goes_on_when_it_is_started_agai
 @pytest.mark.parametrize(
     "options,message",
     [
-        (
-            ["--distributed-no-spawn"],
-            "--distributed-no-spawn: this worker cannot find the others; give",
-        ),
+        (["--distributed-no-spawn"], "--distributed-no-spawn: this worker cannot find the others; give"),
         (["--ddp-backend", "fully_sharded"], "--ddp-backend fully_sharded needs GPUs"),
         (
             ["--ddp-backend", "fully_sharded", "--update-freq", "2"],

@@ -48,14 +48,7 @@ from recipes import (
 )
 from reward_checks import closed_book, going_on, rewarded, rougesal
 from rewriting_checks import rewritten
-from selection_checks import (
-    abstraction,
-    bottom_up,
-    explicit_selection,
-    extraction,
-    selecting_sentences,
-    unified,
-)
+from selection_checks import abstraction, bottom_up, explicit_selection, extraction, selecting_sentences, unified
 
 FACTORS = ("pos", "ner", "tf", "idf")
 ETADS = {

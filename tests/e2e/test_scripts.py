@@ -100,10 +100,7 @@ def test_with_cpu_every_command_of_a_script_sees_no_gpu(script, visible, corpus,
     # The script ends where the output of a command is missing.
     run_command([str(SCRIPTS / name), *options], cwd=tmp_path, check=False)
     seen = [line.rpartition("/")[2].split(" ") for line in (tmp_path / "seen").read_text().splitlines()]
-    expected = {
-        "quickstart.sh": {"etads-summarize", "etads-train"},
-        "generate.sh": {"etads-summarize"},
-    }
+    expected = {"quickstart.sh": {"etads-summarize", "etads-train"}, "generate.sh": {"etads-summarize"}}
     assert expected[name] <= {command for command, _ in seen}
     assert {devices for _, devices in seen} == {visible}
 

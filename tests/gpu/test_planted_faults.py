@@ -73,10 +73,7 @@ def test_a_mask_that_half_precision_does_not_hold(monkeypatch):
 
 @pytest.mark.parametrize(
     "arch, encoder, options",
-    [
-        ("feats_lvt2k", RecurrentEncoder, {}),
-        ("etads", SummarizationTransformerEncoder, {"source_factors": "all"}),
-    ],
+    [("feats_lvt2k", RecurrentEncoder, {}), ("etads", SummarizationTransformerEncoder, {"source_factors": "all"})],
 )
 def test_a_factor_that_is_not_moved(arch, encoder, options, monkeypatch):
     plain = encoder.forward

@@ -349,7 +349,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
             "closed_book",
             "models.rnn_decoder.ClosedBookDecoder",
             "models/test_closed_book.py::test_the_distribution_and_the_loss_equal_loops",
-        ),
+        )
     ],
     "Bottom-Up, Gehrmann et al. 2018": [
         Equation(
@@ -440,7 +440,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
     "RAS, Chopra et al. 2016": [
         Equation(
             "model", "lstm_step", "models.rnn.RecurrentModel", "models/test_ras.py::test_it_is_the_papers_equations"
-        ),
+        )
     ],
     "ConvS2S, Gehring et al. 2017": [
         Equation(
@@ -448,7 +448,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
             "fairseq.models.fconv.FConvModel",
             "systems.convs2s.model.ConvolutionalModel",
             "systems/convs2s/test_convs2s.py::test_without_pointer_it_is_fairseqs_fconv_bit_for_bit",
-        ),
+        )
     ],
     "Entail-s2s, Li, Zhu, Zhang and Zong 2018": [
         Equation(
@@ -492,7 +492,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "ROUGE-L",
             "rouge_score.rouge_scorer._summary_level_lcs",
-            "evaluation.rewards.rouge_l",
+            "text.subsequences.rouge_l",
             "evaluation/test_rewards.py::test_rouge_l_is_that_of_rouge_score",
         ),
         Equation("ROUGESal", "", "evaluation.rewards.rouge_sal", "evaluation/test_rewards.py::test_rouge_sal_by_hand"),

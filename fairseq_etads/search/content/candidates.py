@@ -2,8 +2,7 @@
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
-from ...evaluation.rouge import RougeSettings
-from .model import ContentModel
+from .model import ContentModel, stem_words
 from .sentence_choosing import LONGEST, ExpectedNgrams, choose_sentence_set
 
 
@@ -31,11 +30,6 @@ class SentenceChoice(NamedTuple):
     score: float
 
 
-def stem_words(words: Sequence[str]) -> List[str]:
-    """Return the stems of words, as ROUGE compares them."""
-    return RougeSettings().tokenizer.tokenize(" ".join(words))
-
-
 def pad_probabilities(probabilities: Sequence[float], sentences: int) -> List[float]:
     """Pad or truncate a list of probabilities to the number of sentences. Missing probabilities are 0."""
     return [*probabilities, *[0.0] * sentences][:sentences]
@@ -61,12 +55,14 @@ def choose_sentences(
     Returns:
         The chosen sentences and their score. The list is empty if no candidate contains words.
     """
-    document = [stem_words(sentence) for sentence in sentences]
+    document = model.stem_document(sentences)
+    if not any(document):
+        return SentenceChoice([], 0.0)
     expected = ExpectedNgrams(
         model.predict_ngram_probabilities(document, pad_probabilities(probabilities, len(sentences))), model.length
     )
-    candidates = merge_sentences(sentences, document, written)
-    words = [stem_words(candidate.words) for candidate in candidates]
+    candidates = merge_sentences(sentences, document, written, model.tokens)
+    words = [stem_words(candidate.words, model.tokens) for candidate in candidates]
     chosen = choose_sentence_set(words, expected, most_words or LONGEST * model.length)
     return SentenceChoice(
         [candidates[place] for place in chosen], expected.compute_expected_rouge([words[place] for place in chosen])
@@ -74,7 +70,7 @@ def choose_sentences(
 
 
 def merge_sentences(
-    sentences: Sequence[List[str]], document: Sequence[List[str]], written: Sequence[List[str]]
+    sentences: Sequence[List[str]], document: Sequence[List[str]], written: Sequence[List[str]], tokens: str
 ) -> List[Candidate]:
     """Merge the sentences of a document with generated sentences, and drop duplicate generated sentences.
 
@@ -85,6 +81,7 @@ def merge_sentences(
         sentences: the words of each sentence in the document.
         document: the stems of each sentence in the document.
         written: the words of each generated sentence.
+        tokens: the kind of words that are compared, a key of :data:`~fairseq_etads.text.counted_words.TOKENS`.
     """
     words = [set(sentence) for sentence in document]
     seen = {tuple(sentence) for sentence in document}
@@ -92,7 +89,7 @@ def merge_sentences(
         (number, 0, Candidate(sentence, number, None)) for number, sentence in enumerate(sentences)
     ]
     for rank, sentence in enumerate(written):
-        key = tuple(stem_words(sentence))
+        key = tuple(stem_words(sentence, tokens))
         if key not in seen:
             seen.add(key)
             common = set(key)

@@ -3,7 +3,9 @@
 This module does not import torch.
 """
 
+import functools
 import io
+import logging
 import math
 import zipfile
 from pathlib import Path
@@ -12,8 +14,10 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 import numpy as np
 from numpy.lib import format as npy
 
+from ...evaluation.rouge import RougeSettings
 from ...platform.errors import InputError
 from ...platform.outputs import open_binary_output
+from ...text.counted_words import LATIN, TOKENS, find_words
 from .features import MOST_COUNTED, WIDTHS, Item, NgramPriorProbabilities, Sentences, make_feature_tables
 
 FILE = "content.npz"
@@ -22,9 +26,17 @@ LEAST_DOCUMENTS = 5
 """Minimum number of training documents that must contain an item for it to be stored."""
 MOST_STORED, MOST_TEXT = 2_000_000, 1 << 25
 """Maximum number of stored items, and maximum size of their text in bytes. The most frequent items are kept."""
+FEWEST_WORDS = 20
+"""Minimum number of words in a document for a warning that the model knows none of them."""
 _MOST_BYTES = 1 << 26
 """Maximum total size of the arrays in a file, in bytes."""
 _MOST_WORDS = 1_000_000
+_warn = functools.cache(logging.getLogger(__name__).warning)
+
+
+def stem_words(words: Sequence[str], tokens: str = "words") -> List[str]:
+    """Return the stems of words, as ROUGE with ``--tokens`` compares them."""
+    return RougeSettings(tokens=tokens).tokenizer.tokenize(" ".join(words))
 
 
 class FeatureNetwork(NamedTuple):
@@ -57,6 +69,7 @@ class ContentModel(NamedTuple):
         priors: the prior probabilities of items, learned from the training pairs.
         networks: a dictionary from the number of words in a gram to the network for such grams.
         length: the mean number of words in a training summary.
+        tokens: the kind of words that the model counts, a key of :data:`~fairseq_etads.text.counted_words.TOKENS`.
         of_extractor: whether an extractor predicts the probabilities of sentences. Otherwise, they depend on the
             positions of the sentences (:func:`~.reranking.make_positional_sentence_probabilities`).
     """
@@ -65,6 +78,23 @@ class ContentModel(NamedTuple):
     networks: Mapping[int, FeatureNetwork]
     length: float
     of_extractor: bool = True
+    tokens: str = "words"
+
+    def stem_document(self, sentences: Sentences) -> List[List[str]]:
+        """Return the stems of each sentence in a document.
+
+        There are no stems, and a warning is logged, if the model cannot count most words of the document.
+        """
+        stems = [stem_words(words, self.tokens) for words in sentences]
+        words = set() if self.tokens != LATIN else set(find_words(" ".join(map(" ".join, sentences))))
+        if 2 * sum(map(str.isascii, words)) < len(words):
+            _warn(f"the content model counts only words of {LATIN} and does not rank documents in other letters")
+            return [[] for _ in sentences]
+        known = self.priors.counts
+        is_long = sum(map(len, stems)) >= FEWEST_WORDS
+        if is_long and known and not any(((stem,), 1) in known for sentence in stems for stem in sentence):
+            _warn("the content model knows no word of a document, as if it had been trained on another language")
+        return stems
 
     def predict_ngram_probabilities(self, document: Sentences, probabilities: Sequence[float]) -> Dict[Item, float]:
         """Predict, for each item of a document, the probability that the summary contains it.
@@ -95,6 +125,7 @@ class ContentModel(NamedTuple):
     def save(self, path: Path) -> None:
         """Save the model to a file."""
         stored: Dict[str, Any] = {"length": np.float64(self.length), "of_extractor": np.bool_(self.of_extractor)}
+        stored["tokens"] = np.frombuffer(self.tokens.encode(), dtype=np.uint8)
         for order, network in self.networks.items():
             stored[f"mean.{order}"], stored[f"deviation.{order}"] = network.mean, network.deviation
             for number, (weight, bias) in enumerate(network.layers):
@@ -143,8 +174,11 @@ class ContentModel(NamedTuple):
         length = float(stored["length"])
         if not 0 <= length <= _MOST_WORDS or not all(0 <= value <= 1 for value in base.values()):
             raise ValueError("a number is impossible")
-        of_extractor = bool(stored.get("of_extractor", True))  # older files do not contain this entry
-        return cls(NgramPriorProbabilities(counts, base), networks, length, of_extractor)
+        of_extractor = bool(stored.get("of_extractor", True))  # older files contain neither this entry nor the next
+        tokens = stored["tokens"].astype(np.uint8, casting="no").tobytes().decode() if "tokens" in stored else LATIN
+        if tokens not in TOKENS:
+            raise ValueError(f"words of the kind {tokens[:20]!r} are unknown")
+        return cls(NgramPriorProbabilities(counts, base), networks, length, of_extractor, tokens)
 
 
 def _make_network(stored: Mapping[str, np.ndarray], order: int) -> FeatureNetwork:
@@ -169,11 +203,7 @@ def _make_network(stored: Mapping[str, np.ndarray], order: int) -> FeatureNetwor
 
 
 def _read_arrays(path: Path) -> Dict[str, np.ndarray]:
-    """Read the arrays in an .npz file. Sizes are checked before memory is allocated, and no code is executed.
-
-    Raises:
-        ValueError: the size of an array is wrong or too large, or an array contains objects.
-    """
+    """Read the arrays in an .npz file. Sizes are checked before memory is allocated, and no code is executed."""
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         if sum(member.file_size for member in members) > _MOST_BYTES:

@@ -1,16 +1,14 @@
 """Re-rank the hypotheses of a search with a content model (``--content-model``)."""
 
 import math
-from collections import Counter
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
-from ...text.subsequences import compute_lcs_length, iterate_ngrams
+from ...text.subsequences import rouge_l, rouge_n
 from ...text.subwords import join_words
 from ...text.words import SENTENCE_MARK
 from ..hypotheses import Results
 from ..terms import ActiveTerm, SearchTerm, TermBatch
-from .candidates import stem_words
-from .model import ContentModel
+from .model import ContentModel, stem_words
 from .sentence_choosing import ExpectedNgrams
 
 CONSENSUS_WEIGHT = 0.75
@@ -58,14 +56,7 @@ def compute_consensus(hypotheses: Sequence[Sequence[str]], counts: Sequence[bool
 
 def compute_similarity(one: Sequence[str], other: Sequence[str]) -> float:
     """Compute the mean of ROUGE-1, ROUGE-2 and ROUGE-L (F1) between two texts. Each text is treated as one sentence."""
-    common = [_count_common_ngrams(one, other, order) for order in (1, 2)]
-    sizes = [max(len(one) - order, 0) + max(len(other) - order, 0) for order in (0, 1)]
-    rows = [*zip(common, sizes), (compute_lcs_length(one, other), sizes[0])]
-    return sum(2 * number / size for number, size in rows if number) / len(rows)
-
-
-def _count_common_ngrams(one: Sequence[str], other: Sequence[str], order: int) -> int:
-    return sum((Counter(iterate_ngrams(one, order)) & Counter(iterate_ngrams(other, order))).values())
+    return (rouge_n([one], [other], 1) + rouge_n([one], [other], 2) + rouge_l([one], [other])) / 3
 
 
 class Reranker(NamedTuple):
@@ -95,13 +86,13 @@ class Reranker(NamedTuple):
             scores: the score of each hypothesis from the search. Hypotheses with an infinite score are excluded from
                 the consensus of the others.
         """
-        sentences = [stem_words(sentence) for sentence in split_sentences(join_words(document, self.subwords)[0])]
+        sentences = self.model.stem_document(split_sentences(join_words(document, self.subwords)[0]))
         items = self.model.predict_ngram_probabilities(
             sentences, make_positional_sentence_probabilities(len(sentences))
         )
         expected = ExpectedNgrams(items, self.model.length)
         words = [join_words(tokens, self.subwords)[0] for tokens in hypotheses]
-        texts = [stem_words([word for word in one if word != SENTENCE_MARK]) for one in words]
+        texts = [stem_words([word for word in one if word != SENTENCE_MARK], self.model.tokens) for one in words]
         agreement = compute_consensus(texts, [math.isfinite(score) for score in scores])
         return [
             score + self.weight * (expected.compute_expected_rouge([text]) + CONSENSUS_WEIGHT * agrees)

@@ -13,10 +13,10 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.logging import metrics
 from torch import Tensor
 
-from ...evaluation.rewards import rouge_n
 from ...kernels.device_copy import to_device
 from ...layers.decoder_output import Capabilities
 from ...platform.option_checks import SIZE, Bounds, check_option_requirements, check_option_values
+from ...text.subsequences import rouge_n
 from ...text.words import SENTENCE_MARK
 from ...training.losses import SummarizationNLL, SummarizationNLLConfig, options_of
 from ...vocabulary.dictionary import count_known_words

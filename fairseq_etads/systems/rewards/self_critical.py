@@ -14,7 +14,6 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.logging import metrics
 from torch import Tensor
 
-from ...evaluation.rewards import Text, split_sentences
 from ...kernels.device_copy import to_device
 from ...layers.decoder_output import Capabilities, WordRequest, get_decoder_capabilities, unwrap_model
 from ...platform.option_checks import SIZE, Bounds, check_option_values, format_option, get_given_options
@@ -22,6 +21,7 @@ from ...search.encoder_cache import EncodedBatch
 from ...search.generator import SummaryGenerator, keep_evaluation_mode
 from ...search.inference import InferenceModel
 from ...search.strategies import SamplingWithGreedyHypothesis
+from ...text.subsequences import Text, split_sentences
 from ...text.words import SENTENCE_MARK
 from ...training.losses import SummarizationNLL, SummarizationNLLConfig, options_of
 from .trained_rewards import IDF, RewardFunctions

@@ -12,9 +12,9 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from torch import Tensor
 
-from ...evaluation.rewards import Text, rouge_l, rouge_n, split_sentences
 from ...layers.decoder_output import unwrap_model
 from ...platform.option_checks import Bounds, check_option_values
+from ...text.subsequences import Text, rouge_l, rouge_n, split_sentences
 from ...text.words import SENTENCE_MARK
 from .abstractor import Abstractor
 from .pointer_network import mask_earlier_selections

@@ -4,11 +4,7 @@ import pytest
 import reference
 import torch
 
-from fairseq_etads.attention import (
-    compute_log_attention_weights,
-    hierarchical_attention,
-    temporal_attention,
-)
+from fairseq_etads.attention import compute_log_attention_weights, hierarchical_attention, temporal_attention
 
 
 def random(*shape, seed=0, scale=1.0):

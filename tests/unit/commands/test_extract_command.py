@@ -10,11 +10,7 @@ from fairseq_etads.data.labels.label_files import compute_source_hash, write_lab
 from fairseq_etads.data.selection import MISSING, TokenValues
 from fairseq_etads.platform.errors import InputError
 
-DOCUMENTS = [
-    "the c@@ at sat <q> a dog ran , <q> it rain@@ ed <q> we left",
-    "<q> one <q> two two",
-    "four <q> five",
-]
+DOCUMENTS = ["the c@@ at sat <q> a dog ran , <q> it rain@@ ed <q> we left", "<q> one <q> two two", "four <q> five"]
 SUMMARIES = ["it rain@@ ed <q> we left", "<unk> two", "zero"]
 
 

@@ -119,15 +119,6 @@ def test_figures_are_means_over_the_summaries_that_have_them():
     assert result.positions == [100, *[0] * 9]
 
 
-def test_words_of_other_scripts():
-    assert WORD_SPLITTERS["words"]("Größe, 3.5 Mäuse!") == ["größe", "3", "5", "mäuse"]
-    assert WORD_SPLITTERS["words"]("हिन्दी में, snake_case") == ["हिन्दी", "में", "snake", "case"]
-    assert WORD_SPLITTERS["words"]("می\u200cخواهم") == ["می\u200cخواهم"]
-    assert WORD_SPLITTERS["words"]("cafe\u0301 👩\u200d💻") == ["cafe\u0301"]
-    assert WORD_SPLITTERS["space"]("A b. c") == ["A", "b.", "c"]
-    assert WORD_SPLITTERS["characters"]("新闻 a") == ["新", "闻", "a"]
-
-
 def test_lead_words_cut_the_last_sentence():
     assert take_lead_words(["a b", "c d e", "f"], 4) == ["a b", "c d"]
     assert take_lead_words(["a b"], 9) == ["a b"] and take_lead_words([], 3) == []

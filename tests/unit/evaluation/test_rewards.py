@@ -7,16 +7,8 @@ import pytest
 from rouge_score import rouge_scorer, scoring
 from seeds import shifted
 
-from fairseq_etads.evaluation.rewards import (
-    REWARDS,
-    EntailmentReward,
-    RougeSalReward,
-    create_reward,
-    rouge_l,
-    rouge_n,
-    rouge_sal,
-    split_sentences,
-)
+from fairseq_etads.evaluation.rewards import REWARDS, EntailmentReward, RougeSalReward, create_reward, rouge_sal
+from fairseq_etads.text.subsequences import rouge_l, rouge_n, split_sentences
 
 
 def random_text(generator, words, most):

@@ -5,10 +5,7 @@ import torch
 from helpers import make_model
 from steps import make_sample, steps_task
 
-GRAPHS = {
-    "etads": 8,
-    "etads_basic": 8,
-}
+GRAPHS = {"etads": 8, "etads_basic": 8}
 """Largest number of graphs of a whole model, to be lowered. fairseq's encoder and decoder look for padding."""
 
 

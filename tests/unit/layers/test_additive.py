@@ -99,11 +99,7 @@ def test_scores_of_small_and_of_huge_sums(size):
 def test_no_documents_have_no_scores():
     assert SharedKeys(torch.zeros(0, LENGTH, WIDTH)).compute_scores(
         torch.zeros(0, 1, WIDTH), torch.ones(WIDTH)
-    ).shape == (
-        0,
-        1,
-        LENGTH,
-    )
+    ).shape == (0, 1, LENGTH)
 
 
 def test_contexts_and_their_gradients():

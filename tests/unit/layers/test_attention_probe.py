@@ -76,12 +76,7 @@ def test_the_figure_of_the_gate_is_what_it_lets_through_at_the_middle_word(left,
 
 @pytest.mark.parametrize(
     "arch,names",
-    [
-        ("etads", {"gate", *FOCUS}),
-        ("etads_focus", {*FOCUS}),
-        ("etads_saliency", {"gate"}),
-        ("etads_basic", set()),
-    ],
+    [("etads", {"gate", *FOCUS}), ("etads_focus", {*FOCUS}), ("etads_saliency", {"gate"}), ("etads_basic", set())],
 )
 def test_a_model_logs_what_it_has_whatever_the_batches_and_padding(arch, names):
     task = make_task(tail=30)

@@ -223,8 +223,7 @@ def test_other_dropout_does_not_matter(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "option,value",
-    [("layers", 3), ("ffn_embed_dim", 64), ("attention_heads", 2), ("normalize_before", True)],
+    "option,value", [("layers", 3), ("ffn_embed_dim", 64), ("attention_heads", 2), ("normalize_before", True)]
 )
 def test_other_shapes_are_refused_in_words(option, value):
     name = option.replace("_", "-")

@@ -157,13 +157,13 @@ TRANSFORMER = {
         ({"source_factors": "x"}, 'there is no factor "x"'),
     ],
     "output_bias_init": [
-        ({"output_bias_init": "frequencies"}, "--output-bias-init frequencies has no effect without --output-bias"),
+        ({"output_bias_init": "frequencies"}, "--output-bias-init frequencies has no effect without --output-bias")
     ],
     "embed_from_text": [
         (
             {"embed_from_text": True, "encoder_embed_path": "/nowhere"},
             "--embed-from-text does not go with --encoder-embed-path /nowhere: choose one",
-        ),
+        )
     ],
 }
 """Option -> cases; a case is working options, or options and a part of the message that refuses them."""
@@ -200,10 +200,7 @@ RECURRENTS = {
     "attention_query": [{"attention_query": "after"}],
     "encoder_gate": [
         {"encoder_gate": "selective", "hierarchical_attention": True, "source_factors": "pos:3"},
-        (
-            {"encoder_gate": "selective", "encoder": "conv", "bridge": "zero"},
-            "the gate needs the last states",
-        ),
+        ({"encoder_gate": "selective", "encoder": "conv", "bridge": "zero"}, "the gate needs the last states"),
     ],
     "input_feed": [
         {"input_feed": "readout", "attention_query": "after", "pointer": "switch", "merge_input": True},
@@ -225,10 +222,7 @@ RECURRENTS = {
     ],
     "learnt_start": [
         {"learnt_start": True, "encoder_layers": 2, "bridge": "linear"},
-        (
-            {"learnt_start": True, "encoder": "conv", "bridge": "zero"},
-            "--learnt-start does not go with --encoder conv",
-        ),
+        ({"learnt_start": True, "encoder": "conv", "bridge": "zero"}, "--learnt-start does not go with --encoder conv"),
     ],
     "dropout_at": [{"dropout_at": "state", "dropout": 0.3, "large_vocabulary_trick": 20}],
     "readout": [{"readout": "linear"}, {"readout": "none"}, {"readout": "luong"}, {"readout": "mlp"}],

@@ -243,16 +243,8 @@ def f1_of(logits, labels, threshold):
         ("word_tagger", {"letter_dropout": -0.1}, "--letter-dropout -0.1: choose a probability"),
         ("word_tagger", {"encoder_embed_path": "/nowhere"}, '--encoder-embed-path "/nowhere": no such file'),
         ("sentence_extractor", {"max_sentences": 0}, "--max-sentences 0: choose 1 or more"),
-        (
-            "sentence_extractor",
-            {"sentence_features": True},
-            "--sentence-features has no effect without",
-        ),
-        (
-            "sentence_extractor",
-            {"sentence_place_dim": 3},
-            "place-dim 3 has no effect without --sentence-encoder pool",
-        ),
+        ("sentence_extractor", {"sentence_features": True}, "--sentence-features has no effect without"),
+        ("sentence_extractor", {"sentence_place_dim": 3}, "place-dim 3 has no effect without --sentence-encoder pool"),
         ("pooled_extractor", {"sentence_place_dim": -1}, "--sentence-place-dim -1: choose 0 or more"),
     ],
 )

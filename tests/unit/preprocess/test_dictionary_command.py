@@ -79,10 +79,7 @@ def test_all_words_can_be_known(texts, tmp_path, capsys):
         (["dict.txt", "--train", "nowhere"], "nowhere: no such file"),
         (["dict.txt", "--train", "good", "--size", "0"], "--size 0: choose 1 or more, or -1"),
         (["dict.txt", "--train", "bad"], "bad, line 2: not UTF-8"),
-        (
-            ["dict.txt", "--train", "good", "--target-size", "3"],
-            "--summaries is missing; give all of --target-size",
-        ),
+        (["dict.txt", "--train", "good", "--target-size", "3"], "--summaries is missing; give all of --target-size"),
         (["dict.txt", "--train", "good", *BOUND, "--size", "3"], "--target-size 3: choose 1 or more, and fewer than"),
         (["t.txt", "--train", "good", *BOUND], "--target-dictionary t.txt and OUT name the same file"),
         (["good/dict.txt", "--train", "good"], "good"),

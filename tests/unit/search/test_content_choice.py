@@ -81,11 +81,7 @@ def test_a_sentence_is_chosen_once_and_something_always_is():
 
 
 def test_priors_are_proportions_and_leave_out_a_pair():
-    pairs = [
-        ([["a", "b", "a"]], [["a", "b"]]),
-        ([["a", "c"]], [["c"]]),
-        ([["a"]], [["a", "a"]]),
-    ]
+    pairs = [([["a", "b", "a"]], [["a", "b"]]), ([["a", "c"]], [["c"]]), ([["a"]], [["a", "a"]])]
     priors = NgramPriorProbabilities.from_pairs(iter(pairs))
     assert priors.counts[("a",), 1] == (3, 2) and priors.counts[("a",), 2] == (1, 0)
     assert priors.counts[("a", "b"), 1] == (1, 1) and priors.counts[("a", "c"), 1] == (1, 0)

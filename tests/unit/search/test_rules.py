@@ -61,12 +61,7 @@ def test_the_commands_and_the_summarizer_take_each_documents_own_length():
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {"exact_length": 6},
-        {"min_len": 5},
-        {"min_sentences": 2},
-        {"tokens_to_suppress": ("w1", "w2", "w3", "w4", "w5")},
-    ],
+    [{"exact_length": 6}, {"min_len": 5}, {"min_sentences": 2}, {"tokens_to_suppress": ("w1", "w2", "w3", "w4", "w5")}],
     ids=str,
 )
 def test_a_prefix_of_another_document_switches_nothing_off(options):

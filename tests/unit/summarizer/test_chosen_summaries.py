@@ -169,7 +169,7 @@ def test_a_document_without_words_to_compare_has_the_best_hypothesis(summarizer,
     assert summary.problem == "" and summary.truncation.read > 0
     if summary.chosen is not None:
         assert all(sentence.source == "model" for sentence in summary.chosen)
-    monkeypatch.setattr("fairseq_etads.search.content.candidates.stem_words", lambda words: [])
+    monkeypatch.setattr("fairseq_etads.search.content.model.stem_words", lambda words, tokens: [])
     assert summarizer.summarize(LONG).chosen is None and summarizer.summarize(LONG).tokens
 
 

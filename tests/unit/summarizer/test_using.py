@@ -38,11 +38,7 @@ def test_the_example_of_an_explanation_runs(place, capsys, tmp_path):
     data = names["explanation"].to_dict()
     named = set(re.findall(r"^\| (.*?) \|", page, re.MULTILINE))
     named = {name for cell in named for name in re.findall(r"`(\w+)`", cell)}
-    depending = {
-        "picked",
-        "surprisal",
-        "chosen",
-    }  # on parts that this folder lacks
+    depending = {"picked", "surprisal", "chosen"}  # on parts that this folder lacks
     assert depending <= named and not depending & set(data)
     assert named - depending <= set(data) and set(data) - named <= {
         "schema",

@@ -206,7 +206,7 @@ def test_compressed_files_are_read_whole_or_refused(tmp_path, monkeypatch, suffi
         list(read_lines(path))
 
 
-SUSPICIOUS = "Fish &amp; <b>chips</b>,\nif a <b and c> d &x; <unk> <cit> &#39;ok&#39; <br/>\u202eback\u200d"
+SUSPICIOUS = "Fish &amp; <b>chips</b>,\nif a <b and c> d &x; <cit> &#39;ok&#39; <br/>\u202eback\u200d"
 
 
 def test_html_and_invisible_characters_are_warned_of_or_taken_out(tmp_path):
@@ -219,7 +219,7 @@ def test_html_and_invisible_characters_are_warned_of_or_taken_out(tmp_path):
     assert report["splits"]["train"]["warnings"] == {n: {"count": c, "first": place} for n, c in counts.items()}
     stripped = ["--strip-html", "--strip-invisible"]
     out, report = run(tmp_path / "s", "table", "--train", path, "--no-sentences", *stripped)
-    expected = "Fish & chips, <q> if a <b and c> d &x; <unk> <cit> 'ok' <q> back"
+    expected = "Fish & chips, <q> if a <b and c> d &x; <cit> 'ok' <q> back"
     assert lines(out / "train.source")[1] == expected and lines(out / "train.target")[1] == "y"
     assert report["splits"]["train"]["warnings"] == {} and sorted(report["splits"]["train"]["changed"].values()) == [
         2,
@@ -231,7 +231,7 @@ def test_html_and_invisible_characters_are_warned_of_or_taken_out(tmp_path):
 def test_html_is_found_by_its_names():
     from collections import Counter
 
-    for text in ("<unk> <s> <q> <cit> <T> a<b c>d 3 < 5 > 2", "AT&T; R&D &unknown;", "<!- x -> <12> <é>"):
+    for text in ("<q> <cit> a<b c>d 3 < 5 > 2", "AT&T; R&D &unknown;", "<!- x -> <12> <é>"):
         assert not +count_suspicious_content(text)
         assert strip_html(text, Counter()) == text
     page = "<html><style>p { x }</style><p class='a'>One</p><SCRIPT>if (a<b) 1</SCRIPT ><li>Two<li>T<i>hr</i>ee<script>"

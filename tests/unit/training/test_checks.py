@@ -23,11 +23,7 @@ CRITERION_CASES = [
     ({"decoder_layerdrop": 0.2}, {"coverage_loss": 1.0}, "--decoder-layerdrop skips in some updates"),
     ({"pointer": "switch"}, {"switch_loss": 0.5}, None),
     ({}, {"length_normalised": True}, None),
-    (
-        {},
-        {"length_normalised": True, "sentence_avg": True},
-        "--length-normalised does not go with --sentence-avg",
-    ),
+    ({}, {"length_normalised": True, "sentence_avg": True}, "--length-normalised does not go with --sentence-avg"),
     ({}, {"coverage_loss": 1.0, "coverage_loss_start": 5, "coverage_loss_ramp": 2}, None),
     ({"decoder_layerdrop": 0.2, "pointer": "soft"}, {"coverage_loss": 1.0}, None),
 ]

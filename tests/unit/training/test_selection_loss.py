@@ -51,10 +51,9 @@ def test_marks_ends_and_padding_are_not_words(mark):
     sample = {"target": target, "sentence_targets": targets}
     compute_sentence_selection_divergence(selection, sample, criterion.no_words, True)
     assert given[0][0] is targets
-    assert given[0][1] == [
-        [True, not mark, True, False, False],
-        [not mark, True, True, True, False],
-    ], "without a mark in the dictionary, its number is that of the unknown word, which counts as a word"
+    assert given[0][1] == [[True, not mark, True, False, False], [not mark, True, True, True, False]], (
+        "without a mark in the dictionary, its number is that of the unknown word, which counts as a word"
+    )
 
 
 def test_the_selection_loss_is_least_at_its_targets():
@@ -72,12 +71,7 @@ def sample_of(texts, summaries, targets):
     previous = target.roll(1, 1)
     previous[:, 0] = EOS
     net_input = {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1), "prev_output_tokens": previous}
-    return {
-        "net_input": net_input,
-        "target": target,
-        "ntokens": int(target.ne(PAD).sum()),
-        "sentence_targets": targets,
-    }
+    return {"net_input": net_input, "target": target, "ntokens": int(target.ne(PAD).sum()), "sentence_targets": targets}
 
 
 def criterion_of(task, weight, **options):

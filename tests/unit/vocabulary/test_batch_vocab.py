@@ -10,11 +10,7 @@ from fairseq.data import Dictionary
 from helpers import make_dictionary
 
 from fairseq_etads.layers.embedding import VocabularyEmbedding
-from fairseq_etads.vocabulary.dictionary import (
-    SummarizationDictionary,
-    count_known_words,
-    remove_copy_tail,
-)
+from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, count_known_words, remove_copy_tail
 from fairseq_etads.vocabulary.output import BatchVocab, hide_unknown_words, number_by_first_occurrence
 
 SPECIALS = {"bos": 0, "pad": 1, "eos": 2, "unk": 3}
@@ -80,12 +76,7 @@ def test_known_words_end_where_the_counts_do():
     assert len(dictionary) == 49 and dictionary.index("rare4") == 48, "the dictionary itself was changed"
     assert hide_unknown_words(
         torch.tensor([3, 43, 44, 48]), count_known_words(dictionary), dictionary.unk()
-    ).tolist() == [
-        3,
-        43,
-        3,
-        3,
-    ]
+    ).tolist() == [3, 43, 3, 3]
 
 
 def test_fairseqs_padding_words_are_known_and_a_dictionary_without_counts_is_taken_whole():

@@ -111,11 +111,7 @@ def test_without_attention_to_come_the_readout_of_all_steps_is_the_same():
     "arch,changes,message",
     [
         ("entail_s2s", {"attention_query": "before"}, "--input-feed readout needs --attention-query after"),
-        (
-            "ras_lstm",
-            {"encoder_gate": "selective"},
-            "--encoder-gate selective does not go with --encoder conv",
-        ),
+        ("ras_lstm", {"encoder_gate": "selective"}, "--encoder-gate selective does not go with --encoder conv"),
     ],
 )
 def test_what_does_not_go_together_is_refused_in_words(arch, changes, message):

@@ -12,7 +12,6 @@ from recurrent import MARK, recurrent_task
 from seeds import shifted
 from test_criterions import DEFAULTS, criterion, make_sample
 
-from fairseq_etads.evaluation.rewards import rouge_n
 from fairseq_etads.systems.entailment.model import EntailmentScorer, NliConfig
 from fairseq_etads.systems.rewards.augmented import (
     EditedReferences,
@@ -22,6 +21,7 @@ from fairseq_etads.systems.rewards.augmented import (
     compute_sample_weights,
     make_augmented_batch,
 )
+from fairseq_etads.text.subsequences import rouge_n
 
 RAML = {"raml_reward": "none", "raml_temperature": 0.85, "raml_samples": 5, "raml_entailment_model": None}
 TASK = {"tail": 30}

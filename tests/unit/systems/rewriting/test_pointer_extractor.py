@@ -126,10 +126,7 @@ def test_padding_and_the_other_documents_change_nothing(stops):
 
 def test_what_was_taken_is_known_at_each_step():
     found = mask_earlier_selections(torch.tensor([[2, 0, 3], [1, -1, -1]]), 4)
-    assert found.tolist() == [
-        [[False] * 4, [False, False, True, False], [True, False, True, False]],
-        [[False] * 4] * 3,
-    ]
+    assert found.tolist() == [[[False] * 4, [False, False, True, False], [True, False, True, False]], [[False] * 4] * 3]
 
 
 def test_sampling_follows_the_probabilities_without_those_taken():
@@ -264,11 +261,7 @@ def test_labels_are_read_in_the_order_of_the_summary(tmp_path):
     "options, criterion, message",
     [
         ({}, "extractor_rl", "without --learn-to-stop: choose --criterion extractor_nll"),
-        (
-            {"learn_to_stop": True},
-            "extractor_nll",
-            "with --learn-to-stop: choose --criterion extractor_rl",
-        ),
+        ({"learn_to_stop": True}, "extractor_nll", "with --learn-to-stop: choose --criterion extractor_rl"),
         ({}, "selection_nll", "without --learn-to-stop: choose --criterion extractor_nll"),
         ({"max_sentences": 0}, "extractor_nll", "--max-sentences 0: choose 1 or more"),
     ],

@@ -1,0 +1,79 @@
+"""Marks of other tools: counted when a corpus is made, warned of when it is scored, and sentence ends on request."""
+
+import json
+
+import pytest
+from etads_preprocess.corpus import main as corpus
+
+from fairseq_etads.commands.rouge import main as rouge
+from fairseq_etads.evaluation import split_summary_into_sentences
+from fairseq_etads.text.marks import SENTENCE_MARKS, SPECIAL_SYMBOLS, SUBWORD_MARKS, UNKNOWN_WORDS, count_marks
+
+LINES = {
+    SENTENCE_MARKS: [
+        "<t> maps </t>",
+        "late <n> drawn",
+        "<S_SEP> [sep]",
+        "<s> a </s> <S>",
+        "<sent> ##SENT##",
+        "a ||||| b",
+    ],
+    SUBWORD_MARKS: ["ma@@ ps are dr@@", "▁maps are", "map ##ping are"],
+    SPECIAL_SYMBOLS: ["[CLS] maps [PAD] [unused0]", "maps <|endoftext|>", "<mask> maps"],
+    UNKNOWN_WORDS: ["UNK wins", "the <unk> wins, unk .", "[UNK] wins"],
+}
+CLEAN = "a trunk, Unkempt; a<b c>d <cit> ## Title ##th ###s # 5 a || b x@@y 3 < 5 [1] <q>"
+
+
+@pytest.mark.parametrize("kind, line", [(kind, line) for kind, lines in LINES.items() for line in lines])
+def test_each_mark_is_counted_in_a_corpus_and_warned_of_in_scores(tmp_path, capsys, kind, line):
+    assert [name for name, number in count_marks(line).items() if number] == [kind]
+    files = [tmp_path / "out.txt", tmp_path / "test.target"]
+    for path, first in zip(files, ("maps", line)):
+        path.write_text(f"{first}\n{line}\n", encoding="utf-8")
+    rouge([*map(str, files), "--bootstrap", "0"])
+    said = capsys.readouterr().err
+    assert f"1 of 2 lines contain {kind}, the first is line 2" in said and f"2 of 2 lines contain {kind}" in said
+    assert "swapped" not in said
+    corpus(["parallel", "--train", *map(str, files), "--out", str(tmp_path / "text"), "--jobs", "1"])
+    found = json.loads((tmp_path / "text" / "report.json").read_text())["splits"]["train"]["warnings"]
+    assert list(found) == [kind] and found[kind]["first"].endswith("line 1")
+    assert f"{kind}, the first at" in capsys.readouterr().out
+
+
+def test_text_without_marks_and_special_symbols_of_references(tmp_path, capsys):
+    """Special symbols in the references alone mean that the files are swapped; unknown words can be in both."""
+    assert not +count_marks(CLEAN)
+    for name, line in (("a.txt", "maps"), ("b.txt", "maps <pad>"), ("c.txt", "<unk> <t>")):
+        (tmp_path / name).write_text(line + "\n")
+        rouge([str(tmp_path / "a.txt"), str(tmp_path / name), "--bootstrap", "0"])
+        assert ("must come first" in capsys.readouterr().err) == (name == "b.txt")
+
+
+def test_sentence_marks_are_ends_of_sentences_on_request(tmp_path, capsys):
+    """Each file may have its own. ROUGE-L depends on the order of words, but not on the order of sentences."""
+    lines = [
+        "late trains NEWLINE_CHAR maps drawn",
+        "<t> maps drawn </t> <t> late trains </t>",
+        "maps drawn <q> late trains",
+    ]
+    for number, line in enumerate(lines):
+        (tmp_path / str(number)).write_text(line + "\n")
+    files = [str(tmp_path / str(number)) for number in range(3)]
+    marks = ["--sentence-mark", "<t>", "--sentence-mark", "NEWLINE_CHAR"]
+    rouge([*files, *marks, "--metrics", "1,L", "--multi", "average"])
+    out, err = capsys.readouterr()
+    assert out.count("100.00  100.00  100.00") == 2 and "mark <t>,NEWLINE_CHAR,<q>, else punkt" in out and not err
+    corpus(["parallel", "--train", *files[:2], "--out", str(tmp_path / "text"), "--jobs", "1", *marks])
+    made = [(tmp_path / "text" / f"train.{side}").read_text() for side in ("source", "target")]
+    assert made == ["late trains <q> maps drawn\n", "maps drawn <q> late trains\n"]
+    assert split_summary_into_sentences("a <q> b . c", sentence_mark="") == ["a <q> b .", "c"]
+
+
+@pytest.mark.parametrize("line", ["maps are drawn .Trains are late .", "they wait.The end", "a b .then c ?why"])
+def test_sentences_glued_to_the_next_are_warned_of_if_most_lines_have_them(tmp_path, capsys, line):
+    for name, lines in (("out.txt", [line, line, "fine ."]), ("test.target", [line, "a . b", "see www.b.org 3.5 ..."])):
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    rouge([str(tmp_path / "out.txt"), str(tmp_path / "test.target"), "--bootstrap", "0"])
+    err = capsys.readouterr().err
+    assert "out.txt: in 2 of 3 lines, no space follows the end of a sentence" in err and "test.target" not in err
