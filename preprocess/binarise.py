@@ -140,10 +140,7 @@ def _build_dictionaries(
 
 
 def _extend_dictionaries(out: Path, like: Path, splits: Sequence[str]) -> List[str]:
-    """Extend the dictionaries in ``like`` with new words from the documents, and write them to ``out``.
-
-    Returns the options for fairseq-preprocess.
-    """
+    """Extend the dictionaries in ``like`` with new words from the documents, and write them to ``out``."""
     from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, is_padding_word
 
     from .dictionary import write_dictionary

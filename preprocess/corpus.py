@@ -129,11 +129,7 @@ def _convert_document(document: Document) -> Optional[DocumentLines]:
 
 
 def _are_bad_documents_counted() -> bool:
-    """Return whether items that cannot be converted to documents are counted in the current split.
-
-    Such items cannot be assigned to a split. If the corpus has no predefined splits, all items are read once for each
-    split, but these items are counted only in the first split.
-    """
+    """Return whether items that cannot be converted to documents are counted in the current split."""
     return _reader.shares is None or _reader.shares.splits[0] == _split
 
 
@@ -209,11 +205,7 @@ class SplitWriter:
         self.counts["references not used (--train-references)"] += len(made.targets) - len(used)
 
     def _write_line(self, made: DocumentLines, targets: List[str]) -> None:
-        """Write one line to each file in the split.
-
-        If the document has more references than there are files, additional files are created. They start with an empty
-        line for each earlier document.
-        """
+        """Write one line to each file in the split."""
         self.source.write(made.source + "\n")
         for name, file in self.optional.items():
             file.write(getattr(made, name) + "\n")
@@ -308,10 +300,7 @@ def compute_input_checksums(reader: Reader) -> Iterator[Tuple[str, str]]:
 
 
 def _compute_folder_checksum(folder: Path) -> str:
-    """Compute a checksum of the names and sizes of all files in a folder, regardless of their order.
-
-    The contents of the files are not read, because a folder may contain 300,000 files.
-    """
+    """Compute a checksum of the names and sizes of all files in a folder, regardless of their order."""
     total = 0
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -321,13 +310,7 @@ def _compute_folder_checksum(folder: Path) -> str:
 
 
 def _delete_corpus(out: Path, reader: Reader) -> None:
-    """Delete an existing corpus before it is replaced because of --force.
-
-    Splits, references and tags that the new corpus does not contain are also deleted. Files with other names are kept.
-
-    Raises:
-        InputError: a file in the existing corpus is also an input file of the new corpus.
-    """
+    """Delete an existing corpus before it is replaced because of --force."""
     old = [path for path in sorted(out.iterdir()) if _OF_CORPUS.fullmatch(path.name) and path.is_file()]
     inputs = {path.resolve() for paths in reader.map_splits_to_files().values() for path in paths}
     for path in old:
@@ -338,13 +321,7 @@ def _delete_corpus(out: Path, reader: Reader) -> None:
 
 
 def _read_finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
-    """Read the statistics about the finished splits from an existing report.json.
-
-    The entry "split by" in ``report`` is replaced if an earlier version assigned the documents to splits.
-
-    Raises:
-        InputError: the existing corpus was created from other inputs or with other options than ``report`` contains.
-    """
+    """Read the statistics about the finished splits from an existing report.json."""
     path = out / "report.json"
     if not path.exists():
         return {}
@@ -453,10 +430,7 @@ def _write_checksums(out: Path, report: Dict[str, Any]) -> None:
 
 
 def _convert_option_for_report(value: Any) -> Any:
-    """Convert the value of an option to a value for report.json.
-
-    Only the last component of a path is recorded, so that a corpus can be moved.
-    """
+    """Convert the value of an option to a value for report.json."""
     if isinstance(value, list):
         return [_convert_option_for_report(part) for part in value]
     return value.name if isinstance(value, Path) else value

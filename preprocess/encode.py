@@ -45,11 +45,7 @@ def build_tokenizer(settings: PreparationSettings, out: Path, side: str) -> Any:
 
 
 def _build_subword_encoder(settings: PreparationSettings, out: Path) -> Any:
-    """Build fairseq's encoder for the subword model in ``out``.
-
-    Raises:
-        InputError: the subword model is damaged.
-    """
+    """Build fairseq's encoder for the subword model in ``out``."""
     from fairseq.data import encoders
 
     said = io.StringIO()

@@ -171,9 +171,6 @@ def _read_piece_ids(path: Path) -> Dict[str, int]:
 
 
 def _list_byte_symbols() -> List[str]:
-    """Return the characters with which GPT-2 represents the 256 byte values.
-
-    A printable character represents itself. All other bytes are represented by characters from U+0100 onwards.
-    """
+    """Return the characters with which GPT-2 represents the 256 byte values."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     return [chr(code) for code in [*printable, *range(0x100, 0x200 - len(printable))]]

@@ -61,14 +61,7 @@ missing files."""
 
 
 def _check_text_files(text: Path, splits: Sequence[str], made: Checksums) -> Dict[str, str]:
-    """Return a dictionary that maps each text file in the splits to its checksum.
-
-    The files are then watched for changes by ``made``.
-
-    Raises:
-        InputError: a file is missing, is empty or differs from TEXT/SHA256SUMS, or the documents and summaries of a
-            split differ in their number of lines.
-    """
+    """Return a dictionary that maps each text file in the splits to its checksum."""
     listed = Checksums(text, "Make the text again")
     if not text.is_dir():
         raise InputError(f'TEXT "{text}" is not a folder; etads-debian --sample --out {text} makes one')
@@ -90,11 +83,7 @@ def _check_text_files(text: Path, splits: Sequence[str], made: Checksums) -> Dic
 
 
 def _write_or_check_record(out: Path, record: Dict[str, Any], made: Checksums) -> None:
-    """Write ``record`` to prepare.json, unless the file already contains this record.
-
-    Raises:
-        InputError: OUT contains data that was prepared with other options or from another text.
-    """
+    """Write ``record`` to prepare.json, unless the file already contains this record."""
     path = out / "prepare.json"
     known = read_json(path, "give another OUT or delete it") if path.exists() else None
     if known is not None and not _is_only_size_different(out, known, record):
@@ -122,11 +111,7 @@ def _is_only_size_different(out: Path, known: Dict[str, Any], record: Dict[str, 
 def _make_subword_model(
     out: Path, words: Path, settings: PreparationSettings, like: Optional[Path], given: UserProvidedFiles
 ) -> None:
-    """Create the subword model in ``out``.
-
-    The model is copied from ``like`` if it is set, or from the provided files if they contain a subword model.
-    Otherwise, the model is learned from the training text in ``words``.
-    """
+    """Create the subword model in ``out``."""
     names = settings.subword_files
     if like:
         for name in names:
@@ -143,11 +128,7 @@ def _make_subword_model(
 
 
 def _write_report(out: Path, splits: Sequence[str], settings: PreparationSettings) -> None:
-    """Write statistics about the prepared data to OUT/report.json.
-
-    The report contains text lengths, numbers of known and unknown words, and checksums of the files in OUT/bin. Table 2
-    of the Aggregation Transformer paper also reports mean and maximum lengths.
-    """
+    """Write statistics about the prepared data to OUT/report.json."""
     names = [f"{split}.{side}" for split in splits for side in SIDES]
     made = sorted(path for path in (out / "bin").iterdir() if path.suffix in (".bin", ".idx", ".txt"))
     listed = Checksums(out / "bin").listed

@@ -122,8 +122,7 @@ class StemmedSplit:
         return len(self.pairs) if self._file is None else min(len(self.pairs), len(self._file))
 
     def __getitem__(self, number: int) -> StemmedPair:
-        from ..search.content.candidates import pad_probabilities
-        from ..search.content.model import stem_words
+        from ..search.content.candidates import pad_probabilities, stem_words
         from ..search.content.reranking import make_positional_sentence_probabilities, split_sentences
 
         tokens = self.pairs.read_document(number)

@@ -125,13 +125,7 @@ def _check_options(args: argparse.Namespace) -> None:
 
 
 def _list_earlier_pages(folder: Path) -> List[Path]:
-    """Return the pages that earlier calls with --document all have written to an output folder.
-
-    Hidden files are ignored, because this command neither replaces nor deletes them.
-
-    Raises:
-        InputError: the folder contains other files.
-    """
+    """Return the pages that earlier calls with --document all have written to an output folder."""
     entries = sorted(folder.iterdir()) if folder.is_dir() else []
     pages = [path for path in entries if not path.name.startswith(".")]
     for path in pages:
@@ -161,11 +155,7 @@ def _read_input(args: argparse.Namespace) -> Tuple[str, Iterator[InputDocument]]
 
 
 def _select_document(documents: Iterator[InputDocument], wanted: Optional[str], say: Any, kind: str) -> InputDocument:
-    """Return the document that the option --document selects.
-
-    Raises:
-        InputError: the selected document does not exist or cannot be read.
-    """
+    """Return the document that the option --document selects."""
     by_number: Optional[InputDocument] = None
     found: Optional[InputDocument] = None
     count = 0
@@ -244,10 +234,7 @@ def _make_page_title(args: argparse.Namespace, document: InputDocument) -> str:
 
 
 def _explain_all(args: argparse.Namespace, documents: Iterator[InputDocument], say: Any) -> None:
-    """Write a page for each document and an index page to the folder specified with --output.
-
-    Pages of an earlier call are deleted as soon as the first new page can be written.
-    """
+    """Write a page for each document and an index page to the folder specified with --output."""
     from ..summarizer.explanation_page import make_index_page
 
     folder = Path(args.output)

@@ -415,11 +415,7 @@ def _list_input_files(args: argparse.Namespace) -> List[Path]:
 def _write_summaries(
     args: argparse.Namespace, documents: _Documents, report: _ProgressReport, path: Path, settings: Dict[str, Any]
 ) -> int:
-    """Write the summaries of all documents, or of one shard, to a file. Continue the file of an interrupted run.
-
-    Args:
-        settings: all settings that affect the output. They are the first line of a shard.
-    """
+    """Write the summaries of all documents, or of one shard, to a file. Continue the file of an interrupted run."""
     shard: Optional[Shard] = args.shard
     output_format = _choose_output_format(args)
     output = ResumableWriter(path, settings, args.restart or shard is not None)

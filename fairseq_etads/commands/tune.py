@@ -175,10 +175,7 @@ def _build_parser() -> argparse.ArgumentParser:
 
 
 def _read_texts(path: Path, option: str, column_option: str, asked: str, usual: Tuple[str, ...]) -> List[str]:
-    """Read texts from a table or from a file with one text per line.
-
-    Line breaks inside texts are preserved.
-    """
+    """Read texts from a table or from a file with one text per line."""
     if str(path) == STANDARD_INPUT:
         raise InputError(f"{option} -: must be a file, because it is read again when tuning is resumed")
     if not path.is_file():
@@ -328,10 +325,7 @@ def main(args: argparse.Namespace) -> None:
 def _search(
     args: argparse.Namespace, load: Callable[[], Any], inputs: Any, common: Dict[str, Any]
 ) -> Tuple[str, Any, str]:
-    """Search for the best options, and write tables and plots.
-
-    Returns the name of the best options, the options or None for the folder's defaults, and a note for the model card.
-    """
+    """Search for the best options, and write tables and plots."""
     from ..evaluation.plots import check_matplotlib
     from ..tuning import report
     from ..tuning.tune import check_optuna_installed, tune

@@ -42,7 +42,6 @@ def test_each_mark_is_counted_in_a_corpus_and_warned_of_in_scores(tmp_path, caps
 
 
 def test_text_without_marks_and_special_symbols_of_references(tmp_path, capsys):
-    """Special symbols in the references alone mean that the files are swapped; unknown words can be in both."""
     assert not +count_marks(CLEAN)
     for name, line in (("a.txt", "maps"), ("b.txt", "maps <pad>"), ("c.txt", "<unk> <t>")):
         (tmp_path / name).write_text(line + "\n")
