@@ -4,7 +4,9 @@
 """
 
 from .fairseq_fixes import compat, distributed
+from .platform.interrupts import hide_expected_tracebacks
 
+hide_expected_tracebacks()
 compat.install_patches()
 distributed.install_patches()
 

@@ -28,7 +28,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import traceback
 import weakref
 from array import array
 from importlib import import_module, metadata
@@ -274,7 +273,7 @@ def _status(commands, *request) -> int:
         if status and not isinstance(end.code, int):
             print(end.code, file=sys.stderr)
     except BaseException:
-        traceback.print_exc()
+        sys.excepthook(*sys.exc_info())
         status = 1
     threading._shutdown()
     atexit._run_exitfuncs()

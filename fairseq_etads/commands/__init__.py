@@ -3,6 +3,6 @@
 The work of the commands is implemented in :mod:`fairseq_etads.jobs`.
 """
 
-from ..platform.interrupts import hide_interrupts_while_importing
+from ..platform.interrupts import hide_expected_tracebacks
 
-hide_interrupts_while_importing()
+hide_expected_tracebacks()

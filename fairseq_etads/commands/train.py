@@ -221,6 +221,10 @@ def _check_options(args: argparse.Namespace) -> None:
     check_word_budget(args.words)
     if args.text is None and args.prepared is None:
         raise InputError("--text is missing (or --prepared, with data that etads-prepare has made)")
+    for side in ("source", "target"):
+        limit = getattr(args, f"truncate_{side}")
+        if args.max_tokens and limit and args.max_tokens < limit:
+            raise InputError(f"--max-tokens {args.max_tokens} is below --truncate-{side} {limit}: raise it")
     for name in ("out", "prepared"):
         if ":" in str(getattr(args, name) or ""):
             raise InputError(f"--{name} {getattr(args, name)}: contains a colon, by which fairseq separates folders")
@@ -231,19 +235,13 @@ def _check_options(args: argparse.Namespace) -> None:
     table = _list_table_options(args)
     if args.text is None:
         if args.long:
-            raise InputError(
-                f"--long: needs --text, because --prepared {args.prepared} is used unchanged (docs/long.md has the "
-                "separate commands)"
-            )
+            raise InputError(f"--long: needs --text; docs/long.md has the commands for --prepared {args.prepared}")
         ignored = {"--tokens": args.tokens, "--size": args.size, "--text-words": args.text_words}
         without_effect = [f"{name} {value}" for name, value in ignored.items() if value is not None]
-        without_effect += [" ".join(table)] if table else []
-        without_effect += ["--keep-case"] if args.keep_case else []
+        without_effect += [*([" ".join(table)] if table else []), *(["--keep-case"] if args.keep_case else [])]
         if without_effect:
-            raise InputError(
-                f"{without_effect[0]}: has no effect without --text, because --prepared {args.prepared} is used "
-                "unchanged"
-            )
+            used = f"because --prepared {args.prepared} is used unchanged"
+            raise InputError(f"{without_effect[0]}: has no effect without --text, {used}")
     elif not args.text.exists():
         raise InputError(f"--text {args.text}: no such file or folder")
     elif table and args.text.is_dir():

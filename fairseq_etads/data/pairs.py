@@ -20,8 +20,7 @@ _PAIR_FILE = re.compile(r"[^.]+\.([^.-]+)-([^.-]+)\.(?:\1|\2)(?:\..*)?")
 def detect_language_pair(directory: str) -> Tuple[Optional[str], Optional[str]]:
     """Determine the file name suffixes of documents and summaries from the file names in a data folder.
 
-    fairseq's own function would mistake a factor file such as train.factor-tf.idx for a file of documents if it came
-    first.
+    fairseq's own function could mistake a factor file such as train.factor-tf.idx for a file of documents.
 
     Returns:
         The suffixes of documents and summaries, or (None, None) if the folder contains no pairs.
@@ -85,11 +84,7 @@ class TruncatedDataset(BaseWrapperDataset):
         return " ".join(self.dataset.get_original_text(index).split()[: self.limit])
 
     def log_truncation(self, what: str) -> None:
-        """Log how much text has been cut off, if any. The message refers to the texts as ``what``.
-
-        Nothing is logged if the limit is a single token, because such texts are not used. For example, an extractor
-        does not use the summaries during training.
-        """
+        """Log how much of the texts, called ``what``, is cut off. Texts of a single token are not used, nor logged."""
         if self.texts_cut and self.limit > 1:
             share = self.tokens_cut / max(self.tokens, 1)
             logger.info(
@@ -185,11 +180,7 @@ class SummarizationDataset(SourceFactorPairDataset):
         self._epoch = epoch
 
     def ordered_indices(self) -> np.ndarray:
-        """Return the order in which documents are batched.
-
-        Documents are sorted by length, or they are shuffled and then sorted by length within groups of ``sort_within``
-        documents.
-        """
+        """Return the order of documents: by length, or shuffled and then by length in groups of ``sort_within``."""
         if not self._sorts_by_length_within_chunks:
             return super().ordered_indices()
         # fairseq seeds numpy with --seed before this call, so the state of numpy's generator is the same in each epoch.
@@ -205,6 +196,14 @@ class SummarizationDataset(SourceFactorPairDataset):
             numbers = batch["id"].tolist()
             batch["references"] = [self.tgt.dataset[n] if n < self.references else None for n in numbers]
         return batch
+
+    def check_batch_size(self, max_tokens: Optional[int]) -> None:
+        """Raise ValueError if a text has more than ``max_tokens`` tokens, so that no batch could contain it."""
+        for option, texts in (("--truncate-source", self.src), ("--truncate-target", self.tgt)):
+            longest = 0 if texts is None else int(texts.sizes.max(initial=0))
+            if longest > (max_tokens or longest):
+                most = f"{option} {texts.limit}: the longest text has {longest} tokens with its end"
+                raise ValueError(f"--max-tokens {max_tokens} is too small with {most}")
 
     def batch_by_size(
         self,

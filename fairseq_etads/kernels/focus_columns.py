@@ -212,7 +212,7 @@ def split_keys(
 def add_padding_column(queries: Tensor, keys: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor]:
     """Add a value column that hides the positions where the padding mask (B, S) is True."""
     keys = keys.masked_fill(padding.unsqueeze(-1), 0.0)
-    return F.pad(queries, (0, 1), value=1.0), torch.cat([keys, padding.unsqueeze(-1) * PADDING_SCORE], dim=-1)
+    return F.pad(queries, (0, 1), value=1.0), torch.cat([keys, padding.unsqueeze(-1).to(keys) * PADDING_SCORE], dim=-1)
 
 
 def compute_focus_attention_by_columns(

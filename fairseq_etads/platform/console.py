@@ -269,7 +269,8 @@ def report_errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[
             yield
             sys.stdout.flush()
         except BrokenPipeError:
-            _discard_output()
+            with contextlib.suppress(OSError, ValueError):  # otherwise, Python would report an error on exit
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(128 + signal.SIGPIPE)
         except ModuleNotFoundError as error:
             system = find_required_system(error.name or "")
@@ -368,10 +369,3 @@ def _exit_on_signals(command: str) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _discard_output() -> None:
-    """Redirect stdout to /dev/null, because Python would otherwise report an error on exit."""
-    with contextlib.suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())

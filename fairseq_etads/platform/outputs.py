@@ -70,8 +70,9 @@ class _LockFile:
                 file.close()
                 return False
             # The previous holder may have deleted the file after it was opened here but before it was locked.
-            if _is_open_file_at_path(file, self.path):
-                break
+            with contextlib.suppress(FileNotFoundError):
+                if os.path.samestat(os.fstat(file.fileno()), self.path.stat()):
+                    break
             file.close()
         file.truncate(0)
         started = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -102,16 +103,6 @@ class _LockFile:
                 self.path.unlink()
             self._file.close()
             self._file = None
-
-
-def _is_open_file_at_path(file: IO[Any], path: Path) -> bool:
-    """Return whether an open file is still located at ``path``."""
-    try:
-        there = path.stat()
-    except FileNotFoundError:
-        return False
-    opened = os.fstat(file.fileno())
-    return (opened.st_dev, opened.st_ino) == (there.st_dev, there.st_ino)
 
 
 @contextlib.contextmanager
@@ -194,27 +185,30 @@ def _replace_file_on_exit(path: Path, expected_lines: Optional[Callable[[], int]
     path.parent.mkdir(parents=True, exist_ok=True)
     with lock_output(path, "output"):
         # The current process holds the lock, so these files must have been left by killed processes.
-        for stale in _find_partial_files(path):
-            with contextlib.suppress(FileNotFoundError):
-                stale.unlink()
+        pattern = re.compile(rf"{re.escape(path.name)}\.[0-9a-f]{{8}}{re.escape(PARTIAL)}")
+        for stale in filter(lambda other: pattern.fullmatch(other.name), list(path.parent.iterdir())):
+            stale.unlink(missing_ok=True)
         partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
         try:
-            yield partial
+            with name_file_in_errors(path):
+                yield partial
             if expected_lines is not None:
                 _check_line_count(partial, path, expected_lines())
             os.replace(partial, path)
-        except BaseException as error:
-            with contextlib.suppress(FileNotFoundError):
-                partial.unlink()
-            if isinstance(error, OSError) and error.filename is None and error.errno in _NO_ROOM:
-                error.filename = str(path)  # errors raised by write() do not contain the file name
+        except BaseException:
+            partial.unlink(missing_ok=True)
             raise
 
 
-def _find_partial_files(path: Path) -> List[Path]:
-    """Return the incomplete files that earlier calls of :func:`_replace_file_on_exit` have left for ``path``."""
-    pattern = re.compile(rf"{re.escape(path.name)}\.[0-9a-f]{{8}}{re.escape(PARTIAL)}")
-    return [other for other in path.parent.iterdir() if pattern.fullmatch(other.name)]
+@contextlib.contextmanager
+def name_file_in_errors(path: Path) -> Iterator[None]:
+    """Add the path to errors of ``write()`` and ``flush()`` about lack of room, which do not name the file."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in _NO_ROOM:
+            error.filename = str(path)
+        raise
 
 
 def _check_line_count(partial: Path, path: Path, expected: int) -> None:

@@ -208,7 +208,10 @@ class BeamSearch:
         settings = self.settings
         start = torch.full((self.documents, settings.beam_size, 1), self.start, device=self.device)
         lprobs, attention = self.ensemble.score_next_words(start, first=True)
-        beam = _compute_widest_beam(self.strategy, settings.beam_size, lprobs.size(-1))
+        # Words that can only be copied do not count, because their number depends on the other documents of the batch.
+        slots = self.vocabulary and self.vocabulary.slots
+        width = slots.softmax_width if slots is not None else lprobs.size(-1)
+        beam = _compute_widest_beam(self.strategy, settings.beam_size, width)
         longest = self.max_len + 1  # including the end symbol
         self.live = ActiveHypotheses(self.documents, beam, longest, self.start, self.device, settings.keep_attention)
         by_score = settings.early_stopping != "fairseq"
@@ -456,7 +459,7 @@ class BeamSearch:
 
 
 def _compute_widest_beam(strategy: Any, beam: int, width: int) -> int:
-    """Return the largest possible beam size, up to ``beam``, for distributions over V + K = ``width`` words."""
+    """Return the largest possible beam size, up to ``beam``, for distributions over V = ``width`` words."""
     beam = min(beam, width - 1)  # the padding symbol is never chosen
     if isinstance(strategy, (fairseq_search.LexicallyConstrainedBeamSearch, fairseq_search.DiverseSiblingsSearch)):
         beam = min(beam, (width - 1) // 2)  # these two strategies select 2 * beam words from a single hypothesis

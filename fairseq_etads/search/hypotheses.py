@@ -479,8 +479,8 @@ class FinishedHypotheses:
         if not self._attention:
             return None
         documents, size, longest = self.tokens.shape
-        source_length = self._attention[0][1].size(2)
-        result = torch.zeros(documents, size, source_length, longest, device=self.tokens.device)
+        first = self._attention[0][1]
+        result = first.new_zeros(documents, size, first.size(2), longest)
         for step, (batch_rows, attention) in enumerate(self._attention):
             ancestors = self.ancestors[batch_rows, :, step].clamp(max=attention.size(1) - 1)
             result[batch_rows, :, :, step] = gather_beams(attention, ancestors)

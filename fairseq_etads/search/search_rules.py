@@ -91,21 +91,11 @@ class SearchStep:
         if self.dictated is not None:
             self.forced = self.dictated.ne(self.special.pad) & self.longest.gt(self.number)
 
-    def forbid_end_symbol(self, where: Optional[Tensor] = None) -> None:
-        """Forbid the end symbol, except in documents with a forced next word.
-
-        Args:
-            where: the boolean mask (B, beam) or (B, 1), True for hypotheses that must not end, or None for all
-                hypotheses.
-        """
-        end = self.lprobs[..., self.special.eos]
+    def forbid_end_symbol(self, where: Tensor) -> None:
+        """Forbid the end symbol where the mask (B, beam) or (B, 1) is True, unless the next word is forced."""
         if self.forced is not None:
-            free = ~self.forced[:, None]
-            where = free if where is None else where & free
-        if where is None:
-            end.fill_(-math.inf)
-        else:
-            end.masked_fill_(where, -math.inf)
+            where = where & ~self.forced[:, None]
+        self.lprobs[..., self.special.eos].masked_fill_(where, -math.inf)
 
 
 Rule = Callable[[SearchStep], None]
@@ -130,7 +120,8 @@ def make_search_rules(
         MaximumLengthRule(shortest_limit, ending_is_free=bool(settings.exact_length) and not end_always_counts)
     )
     rules.append(force_prefix)
-    rules.append(MinimumLengthRule(settings.exact_length or settings.min_len, shortest_limit))
+    is_bounded = settings.max_len_per_document and not settings.exact_length
+    rules.append(MinimumLengthRule(settings.exact_length or settings.min_len, is_bounded))
     if settings.min_sentences:
         rules.append(MinimumSentencesRule(settings.min_sentences))
     if special.suppressed:
@@ -217,17 +208,18 @@ class MinimumLengthRule:
 
     Args:
         tokens: the minimum number of tokens.
-        shortest_limit: the first step at which a summary may have reached its maximum length.
+        is_bounded: whether a summary that is as long as its document may also end.
     """
 
-    def __init__(self, tokens: int, shortest_limit: int):
-        self.tokens, self.shortest_limit = tokens, shortest_limit
+    def __init__(self, tokens: int, is_bounded: bool = False):
+        self.tokens, self.is_bounded = tokens, is_bounded
 
     def __call__(self, step: SearchStep) -> None:
-        if step.number < min(self.tokens, self.shortest_limit):
-            step.forbid_end_symbol()
-        elif step.number < self.tokens:
-            step.forbid_end_symbol(step.longest.gt(step.number)[:, None])
+        if step.number < self.tokens:
+            where = step.longest.gt(step.number)
+            if self.is_bounded:
+                where &= step.source.count_tokens().gt(step.number + 1)  # the document has an end symbol
+            step.forbid_end_symbol(where[:, None])
 
 
 class MinimumSentencesRule:

@@ -29,8 +29,8 @@ class SearchSettings:
             longest document in the batch, including padding.
         max_len: the maximum number of tokens in a summary, including the end symbol, or 0 to use the number of
             positions in the models.
-        min_len: the minimum number of tokens before the end symbol. With ``max_len_per_document``, summaries of short
-            documents can be shorter.
+        min_len: the minimum number of tokens before the end symbol. With ``max_len_per_document``, a summary need not
+            be longer than its document.
         unk_penalty: the penalty that is subtracted from the log-probability of the unknown word (``--unkpen``).
         temperature: the softmax temperature, by which the logits are divided.
         match_source_len: whether to end a summary when it has as many tokens as its source, unless it ends earlier

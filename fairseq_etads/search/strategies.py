@@ -6,6 +6,7 @@ copy for each search.
 """
 
 import copy
+import logging
 import math
 import sys
 from typing import Any, Iterable, List, Optional, Sequence, Tuple
@@ -18,6 +19,8 @@ from torch import Tensor
 from ..platform.option_checks import check_option_choice
 from ..vocabulary.output import OutputVocabulary
 from .settings import SpecialTokens
+
+logger = logging.getLogger(__name__)
 
 CONSTRAINTS = ("ordered", "unordered")
 GREEDY_SCORE = 1.0
@@ -347,12 +350,12 @@ def convert_constraints_to_search_ids(
         unknown_allowed: whether summaries may contain the unknown word.
 
     Returns:
-        The packed constraints on the CPU, or None if the strategy does not use constraints.
+        The packed constraints on the CPU, or None if the strategy does not use constraints. Constraints that no
+        summary can satisfy are left out with a warning, so that a run does not end.
 
     Raises:
         NotImplementedError: constraints are given, but the strategy does not support them.
-        ValueError: constraints are missing although the strategy requires them, or no summary can satisfy the
-            constraints of a document.
+        ValueError: constraints are missing although the strategy requires them.
     """
     if not getattr(strategy, "supports_constraints", False):
         if constraints is not None:
@@ -364,24 +367,22 @@ def convert_constraints_to_search_ids(
         )
     constraints, extended = constraints.cpu(), []
     vocabulary = None if vocabulary is None else vocabulary.to("cpu")
+    never = {special.pad, special.eos, *special.suppressed, *(() if unknown_allowed else (special.unk,))}
     for row, packed in enumerate(constraints):
-        phrases = [phrase.long() for phrase in unpack_constraints(packed)]
-        count = sum(map(len, phrases))
-        if count > longest[row]:
-            raise ValueError(
-                f"--constraints: document {row + 1} of the batch must use {count} tokens, but a summary has at most "
-                f"{longest[row]} (--max-len-a, --max-len-b, --exact-length, --match-source-len)"
-            )
-        never = {special.pad, special.eos, *special.suppressed, *(() if unknown_allowed else (special.unk,))}
-        own = []
-        for phrase in phrases:
+        own: List[Tensor] = []
+        for phrase in (phrase.long() for phrase in unpack_constraints(packed)):
             ids = phrase if vocabulary is None else vocabulary.convert_words_to_search_ids(phrase, row)
             if len(ids) < len(phrase) or never & set(phrase.tolist()):
-                raise ValueError(
-                    f'--constraints: the summary of document {row + 1} of the batch cannot contain "'
-                    f'{" ".join(dictionary[word] for word in phrase.tolist())}": a token must be one of the words that '
-                    "the model can write or copy for this document"
-                )
-            own.append(ids)
+                problem = "a token must be one of the words that the model can write or copy for this document"
+            elif sum(map(len, own)) + len(ids) > longest[row]:
+                problem = f"with the constraints before it, it is longer than a summary, {longest[row]} tokens"
+            else:
+                own.append(ids)
+                continue
+            words = " ".join(dictionary[word] for word in phrase.tolist())
+            logger.warning(
+                f'--constraints: the summary of document {row + 1} of the batch cannot contain "{words}", which is '
+                f"left out: {problem}"
+            )
         extended.append(own)
     return pack_constraints(extended).to(constraints)

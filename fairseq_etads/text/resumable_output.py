@@ -5,10 +5,10 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any, BinaryIO, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 from ..platform.errors import InputError
-from ..platform.outputs import lock_output
+from ..platform.outputs import lock_output, name_file_in_errors
 from .checksums import compute_sha256
 from .input_records import InputDocument
 
@@ -90,8 +90,8 @@ class ResumableWriter:
         self.path, self.partial, self.journal = self.list_files(path)
         self._digest = hashlib.sha256()
         self._output_sha256: Optional[str] = None
-        self._log: Optional[BinaryIO] = None
-        self._file: Optional[BinaryIO] = None
+        self._log: Any = None  # binary files, while they are open
+        self._file: Any = None
         self._lock = contextlib.ExitStack()
         self._lock.enter_context(lock_output(path, option))
         try:
@@ -125,8 +125,7 @@ class ResumableWriter:
     def _is_complete_output(self, last: Progress) -> bool:
         """Return whether OUT is the complete output of the run that wrote the journal.
 
-        If it is, the previous run was stopped after it had renamed the file, but before it deleted the journal. If it
-        is not, OUT may be an older file, for example because the user has deleted OUT.partial.
+        If it is not, OUT may be an older file, for example because the user has deleted OUT.partial.
         """
         if self.partial.exists() or not self.path.is_file() or self._output_sha256 is None:
             return False
@@ -187,9 +186,9 @@ class ResumableWriter:
 
     def write(self, document: InputDocument, line: str, failed: bool) -> None:
         """Write the result line of the next document. ``failed`` states whether the document has no result."""
-        assert self._file is not None
         content = line.encode("utf-8", "replace") + b"\n"
-        self._file.write(content)
+        with name_file_in_errors(self.partial):
+            self._file.write(content)
         self._add_document_to_digest(document)
         done = self.progress
         self.progress = done._replace(
@@ -197,24 +196,25 @@ class ResumableWriter:
         )
 
     def record_progress(self) -> None:
-        """Record in the journal which lines have been written, so that a later run does not compute them again."""
-        assert self._file is not None
-        self._file.flush()
+        """Record in the journal which lines have been written."""
+        with name_file_in_errors(self.partial):
+            self._file.flush()
         # The lines must be on disk before the journal records them.
         os.fsync(self._file.fileno())
         self.progress = self.progress._replace(sha256=self._digest.hexdigest())
         self._write_journal_record(self.progress._asdict())
 
     def _write_journal_record(self, content: Dict[str, Any]) -> None:
-        assert self._log is not None
-        self._log.write(format_json_line(content))
-        self._log.flush()
+        with name_file_in_errors(self.journal):
+            self._log.write(format_json_line(content))
+            self._log.flush()
 
     def close(self) -> None:
         """Close the files. A later run continues after the last line that :meth:`record_progress` recorded."""
         for file in (self._file, self._log):
             if file is not None:
-                file.close()
+                with name_file_in_errors(Path(file.name)):
+                    file.close()
         self._lock.close()
 
     def finish(self) -> None:

@@ -340,14 +340,17 @@ class SummarizationTask(FairseqTask):
     def get_batch_iterator(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
         """Return a batch iterator of fairseq that yields the same batches in resumed and in uninterrupted runs.
 
-        fairseq 0.12.3 creates the batches of all epochs at once. It uses a random seed that is the sum of --seed and
-        the epoch in which the process starts. This method therefore always creates the batches as if training started
-        in epoch 1.
+        fairseq 0.12.3 seeds the batches of all epochs by --seed and the epoch in which the process starts; here, they
+        are always created as if training started in epoch 1.
 
-        If the training split is also a validation set (``--valid-subset train``), validation gets its own iterator.
-        fairseq would use the same iterator for both, so that each validation would end the current training epoch.
+        A training split that is also a validation set gets two iterators, or each validation would end the epoch.
+
+        Raises ValueError if a text has more tokens than ``--max-tokens``, which fairseq would leave out in training.
         """
         trains = "update_epoch_batch_itr" in kwargs  # only fairseq's training loop passes this argument
+        if trains or not kwargs.get("ignore_invalid_inputs"):
+            for each in [dataset, *(self.datasets.values() if trains else ())]:
+                each.check_batch_size(kwargs.get("max_tokens"))
         if not trains and self._training_batches is not None and dataset is self.datasets.get(self.cfg.train_subset):
             dataset = self._get_training_set_for_validation(dataset)
         epoch = kwargs.get("epoch", 1)
@@ -376,10 +379,7 @@ class SummarizationTask(FairseqTask):
     def begin_epoch(self, epoch: int, model: Any) -> None:
         """Before a training epoch, let models with ``limit_embedding_norms`` scale down embeddings with large norms.
 
-        fairseq also calls this method when training resumes in the middle of an epoch. In this case, the embeddings are
-        not changed.
-
-        Before the first epoch, the method also checks the options for generating summaries during validation.
+        Embeddings do not change when training resumes within an epoch. Options for summaries in validation are checked.
         """
         super().begin_epoch(epoch, model)
         if self._summaries is not None:

@@ -9,6 +9,22 @@ from helpers import run_command
 from test_commands import generate
 from toy import PLUGIN, WORDS, hypotheses, summaries
 
+NOWHERE = ["fairseq-generate", "nowhere", *PLUGIN, "--path", "x.pt", "--cpu"]
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--sampling", "--sampling-topk", "5"], "--sampling: give --nbest 5 or --beam 1"),
+        ([], 'data folder (DATA) "nowhere" does not exist; create it with etads-prepare or fairseq-preprocess'),
+    ],
+)
+def test_wrong_options_of_fairseqs_commands_are_answered_in_one_line(options, message, tmp_path):
+    result = run_command([*NOWHERE, *options], cwd=tmp_path, check=False)
+    assert result.returncode == 1 and "Traceback" not in result.stdout
+    assert result.stdout.endswith(f"fairseq-generate: error: {message}\n")
+
+
 PAPER = [
     *("--coverage-penalty", "1", "--length-penalty-type", "wu", "--lenpen", "0.9"),
     *("--no-repeat-ngram-size", "3", "--ngram-ignore-tokens", f"{WORDS[0]} {WORDS[1]}"),

@@ -1,11 +1,15 @@
 """The wheel and the sdist: all of the package, and nothing else, such as files of an earlier build."""
 
+import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
+import time
+import urllib.request
 import zipfile
 from email.parser import Parser
 from pathlib import Path
@@ -69,28 +73,6 @@ def test_the_wheel_holds_every_module_and_nothing_else(wheel):
     needed.add("fairseq_etads/bundled/debian/model.safetensors")
     assert needed <= set(names)
     assert {name.split("/")[0] for name in names} == set(FOLDERS), "tests, scripts or benchmarks are in it"
-
-
-def test_a_wheel_is_all_that_a_user_needs(wheel, tmp_path):
-    """Other tests run from the sources; this one reads pages, samples and the bundled model from an unpacked wheel."""
-    zipfile.ZipFile(wheel[1]).extractall(tmp_path / "installed")
-    (entry_points,) = tmp_path.glob("installed/*.dist-info/entry_points.txt")
-    commands = re.findall(r"^[\w-]+ = ([\w.]+):(\w+)$", entry_points.read_text(), re.MULTILINE)
-    assert len(commands) > 20
-    lines = [
-        "import importlib, sys",
-        *(f"assert callable(importlib.import_module({module!r}).{function})" for module, function in commands),
-        "import etads_preprocess, fairseq_etads",
-        f"assert fairseq_etads.__file__.startswith({str(tmp_path)!r}), fairseq_etads.__file__",
-        f"assert etads_preprocess.__file__.startswith({str(tmp_path)!r}), etads_preprocess.__file__",
-        "(summary,) = fairseq_etads.Summarizer.load('debian').summarize(['A small tool that lists files.'])",
-        "assert summary.text",
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
-    result = subprocess.run(
-        [sys.executable, "-c", "\n".join(lines)], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
-    assert result.returncode == 0, result.stderr[-2000:]
 
 
 def test_the_wheel_has_the_version_of_the_sources(wheel):
@@ -165,6 +147,83 @@ def environment_of_ones_own(tmp_path):
     outside = [path for path in sys.path if path.endswith("-packages")]
     (packages / "outside.pth").write_text("".join(f"{path}\n" for path in outside))
     return tmp_path / "venv", packages
+
+
+@pytest.fixture
+def installed(wheel, environment_of_ones_own):
+    """Programs of a virtual environment with nothing of this project but its wheel."""
+    programs = environment_of_ones_own[0] / "bin"
+    run_command([*PIP, "--python", str(programs / "python"), "install", "--no-deps", str(wheel[1])], cwd=programs)
+    for command in Path(sys.executable).parent.glob("fairseq-*"):
+        (programs / command.name).write_text(f"#!{programs / 'python'}\n" + command.read_text().partition("\n")[2])
+        (programs / command.name).chmod(0o755)
+    return programs
+
+
+def wait_for(pattern, path, process):
+    """Wait until a file has a text, and return the match."""
+    while not (found := re.search(pattern, path.read_text() if path.exists() else "")):
+        assert process.poll() is None, path.read_text()
+        time.sleep(0.02)
+    return found
+
+
+def test_a_wheel_is_all_that_a_user_needs(wheel, installed, tmp_path):
+    """The other tests run from the sources. The environment is not active, and the folder is empty."""
+    folder, said = tmp_path / "empty", tmp_path / "said"
+    folder.mkdir()
+    (entry_points,) = (name for name in wheel[0] if name.endswith("entry_points.txt"))
+    text = zipfile.ZipFile(wheel[1]).read(entry_points).decode()
+    commands = re.findall(r"^[\w-]+ = ([\w.]+):(\w+)$", text, re.MULTILINE)
+    lines = [f"assert callable(importlib.import_module({name!r}).{function})" for name, function in commands]
+    lines += ["import etads_preprocess, fairseq_etads; print(etads_preprocess.__file__, fairseq_etads.__file__)"]
+    pairs = [
+        {"text": f"w{n % 7} saw w{n % 5} . it was w{n % 3} .", "summary": f"w{n % 7} saw w{n % 5}"} for n in range(120)
+    ]
+    (folder / "mine.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    options = {"env": {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}, "cwd": folder}
+
+    def etads(*words):
+        with open(said, "w") as file:
+            files = {"stdout": file, "stderr": file, "start_new_session": True}
+            return subprocess.Popen([installed / words[0], *words[1:]], **files, **options)
+
+    def run(*words):
+        assert etads(*words).wait() == 0, said.read_text()
+        return said.read_text()
+
+    files = run("python", "-c", "; ".join(["import importlib", *lines])).split()[-2:]
+    assert len(commands) > 20 and all(file.startswith(str(installed.parent)) for file in files), files
+    train = [
+        "etads",
+        "train",
+        "--text",
+        "mine.jsonl",
+        "--out",
+        "run",
+        "--recipe",
+        "small",
+        "--max-update",
+        "40",
+        "--cpu",
+    ]
+    train += ["--", "--encoder-layers", "1", "--decoder-layers", "1", "--log-interval", "1", "--num-workers", "0"]
+    process = etads(*train)
+    wait_for("num_updates=3,", folder / "run" / "train.log", process)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    assert process.wait() == 130
+    step = wait_for(r"interrupted; step (\d+) is saved, and the same command continues", said, process)[1]
+    assert 3 <= int(step) < 40 and f"continuing after step {step}" in run(*train)
+    run("etads", "summarize", "run", "--split", "test", "--output", "summaries.txt")
+    assert len((folder / "summaries.txt").read_text().splitlines()) == 6
+    assert "ROUGE-1" in run("etads", "rouge", "summaries.txt", "run/text/test.target")
+    run("etads", "export", "run", "model")
+    pytest.importorskip("uvicorn", reason="needs the extra demo")
+    process = etads("etads", "demo", "model", "--port", "0")
+    with urllib.request.urlopen(wait_for(r"http://127\.0\.0\.1:\d+/", said, process)[0]) as page:
+        assert page.status == 200
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 130
 
 
 def test_contributors_run_the_sources_that_they_edit(environment_of_ones_own, tmp_path):

@@ -16,6 +16,8 @@ SAME = 0.6
 """Maximum proportion of the shorter sentence's words that two chosen sentences may have in common."""
 WIDTH = 10
 """Beam size, the number of sentence sets that the search extends in each step."""
+PATIENCE = 3
+"""Number of steps without a better set after which the search ends, because larger sets become worse."""
 
 
 class ExpectedNgrams(NamedTuple):
@@ -71,7 +73,7 @@ def choose_sentence_set(
     best: Tuple[int, ...] = ()
     best_score = 0.0
     beam: List[Tuple[int, ...]] = [()]
-    while beam:
+    while beam and len(beam[0]) < len(best) + PATIENCE:
         scores: Dict[Tuple[int, ...], float] = {}
         for kept in beam:
             size = sum(len(sentences[number]) for number in kept)

@@ -132,18 +132,19 @@ def test_allowed_words_are_words_of_the_dictionary(trick):
         ([[UNK]], 'cannot contain "<unk>"'),
         ([[EOS]], 'cannot contain "</s>"'),
         ([[11]], 'cannot contain "w7"'),
-        ([[5, 6, 5], [6, 5, 6]], "must use 6 tokens, but a summary has at most 5"),
+        ([[5, 6, 5], [6, 5, 6]], 'cannot contain "w2 w1 w2", which is left out: with the constraints before it'),
     ],
 )
-def test_words_that_no_summary_can_hold_are_refused(phrases, message):
+def test_words_that_no_summary_can_hold_are_left_out_and_the_others_used(phrases, message, caplog):
     model = copying(0)
     strategy = search.LexicallyConstrainedBeamSearch(DICTIONARY, "ordered")
     generator = SummaryGenerator(
         [model], DICTIONARY, 3, max_len_b=LONGEST, search_strategy=strategy, tokens_to_suppress=("w7",)
     )
-    constraints = pack_constraints([[], [torch.tensor(phrase) for phrase in phrases]])
-    with pytest.raises(ValueError, match=f"--constraints: .*document 2 of the batch {message}"):
-        generator.generate(None, sample_of(model, [[5], [5, 6]]), constraints=constraints)
+    constraints = pack_constraints([[torch.tensor([9])], [torch.tensor(phrase) for phrase in phrases]])
+    found = generator.generate(None, sample_of(model, [[5], [5, 6]]), constraints=constraints)
+    assert f"--constraints: the summary of document 2 of the batch {message}" in caplog.text
+    assert 9 in found[0][0]["tokens"] and found[1][0]["score"].isfinite()
 
 
 def test_required_words_are_used_however_wide_the_beam_and_short_the_summary():

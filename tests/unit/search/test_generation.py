@@ -365,3 +365,23 @@ def test_a_few_impossible_words_do_no_harm(documents):
     settings = {"beam_size": 4, "max_len_b": 8}
     want = generate(SequenceGenerator, [model], make_sample(documents), settings)
     assert_same(generate(SummaryGenerator, [model], make_sample(documents), settings), want)
+
+
+def test_neighbours_in_a_batch_do_not_widen_the_beam():
+    """The number of hypotheses followed the neighbour with the most words that can only be copied."""
+    model = make_model("etads", task=TASK, pointer="soft")
+    alone, both = (
+        SummaryGenerator([model], DICTIONARY, 60, nbest=60, max_len_b=3).generate(None, make_sample(documents))
+        for documents in ([[5, 6]], [[5, 6], [45, 46, 47, 48]])
+    )
+    assert len(alone[0]) == len(both[0])
+
+
+def test_models_of_another_dtype_than_the_default(documents):
+    torch.set_default_dtype(torch.float64)
+    try:
+        model = make_model("etads", task=TASK, pointer="soft").float()
+        found = SummaryGenerator([model], DICTIONARY, 3, max_len_b=5).generate(None, make_sample(documents))
+        assert found[0][0]["attention"].dtype == torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)

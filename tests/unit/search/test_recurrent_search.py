@@ -93,7 +93,7 @@ def test_a_prefix_may_hold_words_that_are_on_no_list(arch):
     assert torch.equal(free[2][0]["tokens"], found[2][0]["tokens"])
 
 
-def test_constraints_beside_the_trick_are_words_of_the_documents_list():
+def test_constraints_beside_the_trick_are_words_of_the_documents_list(caplog):
     task = recurrent_task()
     model = recurrent("words_lvt2k", task)
     generator = task.build_generator([model], options(constraints="ordered"))
@@ -104,8 +104,8 @@ def test_constraints_beside_the_trick_are_words_of_the_documents_list():
     constraints = pack_constraints([[torch.tensor([40])], [torch.tensor([8, 9])]])
     found = task.inference_step(generator, [model], sample, constraints=constraints)
     assert 40 in found[0][0]["tokens"] and "8, 9" in str(found[1][0]["tokens"].tolist())
-    with pytest.raises(ValueError, match='--constraints: the summary of document 2 of the batch cannot contain "w36"'):
-        task.inference_step(generator, [model], sample, constraints=constraints[:1].expand(2, -1))
+    task.inference_step(generator, [model], sample, constraints=constraints[:1].expand(2, -1))
+    assert '--constraints: the summary of document 2 of the batch cannot contain "w36"' in caplog.text
 
 
 @pytest.mark.parametrize("arch", ["words_lvt2k", "feats_lvt2k_ptr"])

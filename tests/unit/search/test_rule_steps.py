@@ -105,7 +105,15 @@ def test_the_end_is_forbidden_before_the_least_length_except_at_the_greatest(num
         may_end = number >= min(6, int(step.longest[document])) or is_forced(step, document)
         return score if word != EOS or may_end else NONE
 
-    assert check(step, MinimumLengthRule(6, 3), expected) == (number < 6)
+    assert check(step, MinimumLengthRule(6), expected) == (number < 6)
+
+
+def test_a_summary_need_not_be_longer_than_its_document():
+    step = make_step(3, 3)
+    own = step.source.count_tokens() - 1  # without the end symbol
+    MinimumLengthRule(6, is_bounded=True)(step)
+    may_end = step.lprobs[..., EOS].ne(NONE).all(1)
+    assert torch.equal(may_end, own.le(3) | step.longest.le(3)) and 0 < may_end.sum() < len(may_end)
 
 
 def test_a_least_length_beyond_the_greatest_is_refused():

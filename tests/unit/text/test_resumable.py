@@ -3,6 +3,7 @@
 import hashlib
 import itertools
 import json
+import resource
 
 import pytest
 
@@ -142,3 +143,15 @@ def test_a_journal_that_is_none_is_begun_anew(tmp_path):
         work(path)
         assert path.read_bytes() == WANTED
         path.unlink()
+
+
+def test_a_file_that_may_not_grow_is_named(tmp_path):
+    output, limits = ResumableWriter(tmp_path / "out", SETTINGS), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(OSError) as raised:
+            output.write(DOCUMENTS[0], "x" * 9999, False)
+            output.record_progress()
+        assert raised.value.filename == str(output.partial)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
