@@ -9,8 +9,6 @@ from helpers import run_command
 from test_commands import generate
 from toy import PLUGIN, WORDS, hypotheses, summaries
 
-NOWHERE = ["fairseq-generate", "nowhere", *PLUGIN, "--path", "x.pt", "--cpu"]
-
 
 @pytest.mark.parametrize(
     "options, message",
@@ -20,7 +18,8 @@ NOWHERE = ["fairseq-generate", "nowhere", *PLUGIN, "--path", "x.pt", "--cpu"]
     ],
 )
 def test_wrong_options_of_fairseqs_commands_are_answered_in_one_line(options, message, tmp_path):
-    result = run_command([*NOWHERE, *options], cwd=tmp_path, check=False)
+    command = ["fairseq-generate", "nowhere", *PLUGIN, "--path", "x.pt", "--cpu", *options]
+    result = run_command(command, cwd=tmp_path, check=False)
     assert result.returncode == 1 and "Traceback" not in result.stdout
     assert result.stdout.endswith(f"fairseq-generate: error: {message}\n")
 

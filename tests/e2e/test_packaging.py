@@ -151,7 +151,6 @@ def environment_of_ones_own(tmp_path):
 
 @pytest.fixture
 def installed(wheel, environment_of_ones_own):
-    """Programs of a virtual environment with nothing of this project but its wheel."""
     programs = environment_of_ones_own[0] / "bin"
     run_command([*PIP, "--python", str(programs / "python"), "install", "--no-deps", str(wheel[1])], cwd=programs)
     for command in Path(sys.executable).parent.glob("fairseq-*"):
@@ -161,7 +160,6 @@ def installed(wheel, environment_of_ones_own):
 
 
 def wait_for(pattern, path, process):
-    """Wait until a file has a text, and return the match."""
     while not (found := re.search(pattern, path.read_text() if path.exists() else "")):
         assert process.poll() is None, path.read_text()
         time.sleep(0.02)

@@ -147,8 +147,6 @@ def test_a_damaged_or_missing_model_is_refused(model, tmp_path):
 
 
 def test_the_choice_ends_when_larger_sets_are_no_better():
-    """With a limit of 400 words, 150 sentences took half a minute, for a summary of 46 words."""
-
     class Counting(ExpectedNgrams):
         def compute_expected_rouge(self, sentences):
             sizes.append(len(sentences))

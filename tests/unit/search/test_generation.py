@@ -368,7 +368,6 @@ def test_a_few_impossible_words_do_no_harm(documents):
 
 
 def test_neighbours_in_a_batch_do_not_widen_the_beam():
-    """The number of hypotheses followed the neighbour with the most words that can only be copied."""
     model = make_model("etads", task=TASK, pointer="soft")
     alone, both = (
         SummaryGenerator([model], DICTIONARY, 60, nbest=60, max_len_b=3).generate(None, make_sample(documents))
