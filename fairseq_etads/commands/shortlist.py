@@ -1,9 +1,15 @@
-"""The command ``etads-shortlist``: find the summary words that are associated with each document word."""
+"""The command ``etads-shortlist``: find the summary words that are associated with each document word.
+
+For each document word s, summary words w are ranked by P(w | s), the proportion of documents containing s that have w
+in their summaries. Lexical tables in machine translation estimate the same probability. With lists of the same length,
+this ranking found more words of the summaries than association measures that favour rare words (docs/experiments.md).
+"""
 
 import argparse
+import itertools
 import sys
 from pathlib import Path
-from typing import Any, Iterator, List, NamedTuple, Tuple
+from typing import Any, Iterator, Tuple
 
 import numpy as np
 from tqdm import tqdm
@@ -82,22 +88,7 @@ CHECKED = 1000
 """Maximum number of validation pairs, from the beginning of the set, on which the shortlist is evaluated."""
 
 
-class ShortlistLimits(NamedTuple):
-    """Limits on the number of words in a shortlist.
-
-    Attributes:
-        frequent: number of frequent words that are included in every list.
-        per_word: maximum number of words that are associated with each document word.
-        truncate_source, truncate_target: maximum numbers of tokens to read from each document and each summary.
-    """
-
-    frequent: int
-    per_word: int
-    truncate_source: int
-    truncate_target: int
-
-
-class DocumentSummaryWordSets:
+class WordSets:
     """Distinct known words in each document of a split and in its summary, without special symbols.
 
     Args:
@@ -110,67 +101,42 @@ class DocumentSummaryWordSets:
     def __init__(self, pairs: Any):
         from ..vocabulary.dictionary import count_known_words  # imported here, because it imports fairseq
 
-        self._pairs = pairs
+        self.pairs = pairs
         self.source_words, self.target_words = count_known_words(pairs.src_dict), count_known_words(pairs.tgt_dict)
         self._specials = max(pairs.src_dict.nspecial, pairs.tgt_dict.nspecial)
 
     def __len__(self) -> int:
-        return len(self._pairs.src)
+        return len(self.pairs.src)
 
-    def get_document_words(self, number: int) -> np.ndarray:
-        """Return the ids of the distinct words in a document, in ascending order."""
-        return self._find_distinct_words(self._pairs.src[number], self.source_words)
+    def iterate(self, what: str) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
+        """Yield the ascending word ids of each document and of its summary, while showing a progress bar."""
+        for number in tqdm(range(len(self)), desc=what, unit=" documents", disable=None):
+            yield (
+                self._find_words(self.pairs.src[number], self.source_words),
+                self._find_words(self.pairs.tgt[number], self.target_words),
+            )
 
-    def get_summary_words(self, number: int) -> np.ndarray:
-        """Return the ids of the distinct words in a summary, in ascending order."""
-        return self._find_distinct_words(self._pairs.tgt[number], self.target_words)
-
-    def get_document_tokens(self, number: int) -> Any:
-        """Return the ids of all tokens in a document, a tensor of shape (T,)."""
-        return self._pairs.src[number]
-
-    def _find_distinct_words(self, tokens: Any, known: int) -> np.ndarray:
+    def _find_words(self, tokens: Any, known: int) -> np.ndarray:
         words = np.unique(tokens.numpy())
         return words[np.searchsorted(words, self._specials) : np.searchsorted(words, known)]
 
-    def iterate_pairs_with_progress(self, what: str) -> Iterator[int]:
-        """Iterate over the indices of all pairs while showing a progress bar."""
-        return iter(tqdm(range(len(self)), desc=what, unit=" documents", disable=None))
 
+def find_most_frequent(counts: np.ndarray, most: int, fewest: int) -> np.ndarray:
+    """Return the indices of the ``most`` largest counts that are at least ``fewest``, in descending order of counts.
 
-def count_document_frequencies(pairs: DocumentSummaryWordSets) -> Tuple[np.ndarray, np.ndarray]:
-    """Count the documents that contain each word (V_s,) and the summaries that contain each word (V,), as int64."""
-    in_documents = np.zeros(pairs.source_words, dtype=np.int64)
-    in_summaries = np.zeros(pairs.target_words, dtype=np.int64)
-    for number in pairs.iterate_pairs_with_progress("frequencies"):
-        in_documents[pairs.get_document_words(number)] += 1
-        in_summaries[pairs.get_summary_words(number)] += 1
-    return in_documents, in_summaries
-
-
-def find_most_frequent_words(in_summaries: np.ndarray, count: int) -> np.ndarray:
-    """Return the ids (F,) of the ``count`` most frequent words in descending order of frequency.
-
-    There are fewer ids if the summaries contain fewer distinct words.
-    """
-    order = np.argsort(-in_summaries, kind="stable")[:count]
-    return order[in_summaries[order] > 0].astype(np.int32)
-
-
-def find_largest_count_indices(counts: np.ndarray, most: int) -> np.ndarray:
-    """Return the indices of the ``most`` largest counts in descending order. Equal counts keep their order.
-
-    ``counts`` (n,) belongs to one document word s. For each of n summary words w, it contains the number of pairs in
-    which the document contains s and the summary contains w, so the order is the same as for P(w | s). Counts below
-    :data:`FEWEST_TOGETHER` are ignored.
+    Equal counts keep their order.
     """
     order = np.argsort(-counts, kind="stable")[:most]
-    chosen: np.ndarray = order[counts[order] >= FEWEST_TOGETHER]
-    return chosen
+    found: np.ndarray = order[counts[order] >= fewest]
+    return found
 
 
-class WordAssociations:
+def associate_words(
+    pairs: WordSets, per_word: int, frequent: np.ndarray, own: np.ndarray, in_documents: np.ndarray, counted: np.ndarray
+) -> np.ndarray:
     """Find the summary words that are most strongly associated with each document word.
+
+    For a given document word s, the counts of s together with each w have the same order as P(w | s).
 
     Args:
         pairs: words of the training pairs.
@@ -178,123 +144,86 @@ class WordAssociations:
         frequent: ids of words that are included in every list and are therefore omitted from the rows.
         own: for each document word, its id in the target dictionary, or -1 if it has none. Every list contains the
             words of the document, so they are omitted from their own rows.
-        counts: document frequencies, as returned by :func:`count_document_frequencies`.
+        in_documents, counted: number of documents with each word (V_s,), and number of summaries with each word (V,).
+
+    Returns:
+        The table of summary word ids (V_s, k), int32, in descending order of probability. Rows with fewer than k words
+        are padded with -1.
     """
-
-    def __init__(
-        self, pairs: DocumentSummaryWordSets, per_word: int, frequent: np.ndarray, own: np.ndarray, counts: Any
-    ):
-        self.pairs, self.per_word, self.own = pairs, per_word, own
-        self.in_documents, in_summaries = counts
-        is_counted = in_summaries >= FEWEST_TOGETHER
-        is_counted[frequent] = False
-        self.columns = is_counted.nonzero()[0]  # ids of the summary words to count
-        self._column_of = np.full(len(is_counted), -1)
-        self._column_of[self.columns] = np.arange(len(self.columns))
-
-    def make_table(self) -> np.ndarray:
-        """Return the table of summary word ids (V_s, k), int32, in descending order of probability.
-
-        Rows with fewer than k words are padded with -1.
-        """
-        table = np.full((self.pairs.source_words, self.per_word), -1, dtype=np.int32)
-        rows = (self.in_documents >= FEWEST_TOGETHER).nonzero()[0]
-        if not len(rows) or not len(self.columns):
-            return table
-        at_once = max(1, MOST_COUNTS // len(self.columns))
-        parts = [rows[start : start + at_once] for start in range(0, len(rows), at_once)]
-        for number, part in enumerate(parts, 1):
-            counts = self._count_cooccurrences(part, f"pairs of words, part {number} of {len(parts)}")
-            for word, row in zip(part, counts):
-                own = self._column_of[self.own[word]] if self.own[word] >= 0 else -1
-                if own >= 0:
-                    row[own] = 0
-                found = self.columns[find_largest_count_indices(row, self.per_word)]
-                table[word, : len(found)] = found
+    is_counted = counted >= FEWEST_TOGETHER
+    is_counted[frequent] = False
+    columns = is_counted.nonzero()[0]  # ids of the summary words to count
+    column_of = np.full(len(is_counted) + 1, -1)  # the last place is for -1, the id of words without one
+    column_of[columns] = np.arange(len(columns))
+    table = np.full((pairs.source_words, per_word), -1, dtype=np.int32)
+    rows = (in_documents >= FEWEST_TOGETHER).nonzero()[0]
+    if not len(rows) or not len(columns):
         return table
-
-    def _count_cooccurrences(self, words: np.ndarray, what: str) -> np.ndarray:
-        """Count the training pairs that contain each combination of a document word and a counted summary word.
-
-        Args:
-            words: ids of n document words.
-            what: description of the progress bar.
-
-        Returns:
-            The counts, shape (n, columns), int32.
-        """
-        counts = np.zeros((len(words), len(self.columns)), dtype=np.int32)
-        row_of = np.full(self.pairs.source_words, -1)
-        row_of[words] = np.arange(len(words))
-        for number in self.pairs.iterate_pairs_with_progress(what):
-            rows, columns = (
-                row_of[self.pairs.get_document_words(number)],
-                self._column_of[self.pairs.get_summary_words(number)],
-            )
+    at_once = max(1, MOST_COUNTS // len(columns))
+    parts = [rows[start : start + at_once] for start in range(0, len(rows), at_once)]
+    for number, part in enumerate(parts, 1):
+        counts = np.zeros((len(part), len(columns)), dtype=np.int32)
+        row_of = np.full(pairs.source_words, -1)
+        row_of[part] = np.arange(len(part))
+        for document, summary in pairs.iterate(f"pairs of words, part {number} of {len(parts)}"):
+            found, beside = row_of[document], column_of[summary]
             # The words are distinct, so each cell is incremented at most once.
-            counts[np.ix_(rows[rows >= 0], columns[columns >= 0])] += 1
-        return counts
+            counts[np.ix_(found[found >= 0], beside[beside >= 0])] += 1
+        for word, row in zip(part, counts):
+            if column_of[own[word]] >= 0:
+                row[column_of[own[word]]] = 0
+            best = columns[find_most_frequent(row, per_word, FEWEST_TOGETHER)]
+            table[word, : len(best)] = best
+    return table
 
 
-def map_words_to_summary_ids(source: Any, target: Any) -> np.ndarray:
-    """Return the id of each document word in the target dictionary (V_s,), or -1 for words without such an id."""
-    from ..vocabulary.dictionary import count_known_words
-
-    known = count_known_words(target)
-    ids = (target.indices.get(word, known) for word in source.symbols[: count_known_words(source)])
-    return np.array([number if number < known else -1 for number in ids])
-
-
-def make_shortlist(folder: Path, path: Path, limits: ShortlistLimits) -> List[str]:
-    """Create a shortlist from the training data in a folder, write it to a file, and return messages about it.
+def make_shortlist(folder: Path, path: Path, args: argparse.Namespace) -> Iterator[str]:
+    """Create a shortlist from the training data in a folder, write it to a file, and yield messages about it.
 
     Raises:
         InputError: the training data does not contain summaries.
         FileNotFoundError: the folder does not contain training data.
     """
-    from ..data.shortlist_file import write_shortlist  # imported here, because these modules import torch
+    from ..data.shortlist_file import read_shortlist, write_shortlist  # imported here, because they import torch
     from ..training.task import SummarizationTask
 
+    names = ("frequent", "per_word", "truncate_source", "truncate_target")
     task = SummarizationTask.of_folder(folder)
-    task.truncate_source, task.truncate_target = limits.truncate_source, limits.truncate_target
+    task.truncate_source, task.truncate_target = args.truncate_source, args.truncate_target
     task.load_dataset("train")
     if task.dataset("train").tgt is None:
         raise InputError(f"DATA {folder}: its training data contains no summaries")
     source, target = task.source_dictionary, task.target_dictionary
-    pairs = DocumentSummaryWordSets(task.dataset("train"))
-    counts = count_document_frequencies(pairs)
-    frequent = find_most_frequent_words(counts[1], limits.frequent)
-    table = WordAssociations(
-        pairs, limits.per_word, frequent, map_words_to_summary_ids(source, target), counts
-    ).make_table()
-    made_from = {"documents": len(pairs), **limits._asdict()}
+    pairs = WordSets(task.dataset("train"))
+    in_documents, in_summaries = np.zeros(pairs.source_words, np.int64), np.zeros(pairs.target_words, np.int64)
+    for document, summary in pairs.iterate("frequencies"):
+        in_documents[document] += 1
+        in_summaries[summary] += 1
+    frequent = find_most_frequent(in_summaries, args.frequent, 1).astype(np.int32)
+    ids = (target.indices.get(word, -1) for word in source.symbols[: pairs.source_words])
+    own = np.array([number if number < pairs.target_words else -1 for number in ids])
+    table = associate_words(pairs, args.per_word, frequent, own, in_documents, in_summaries)
+    made_from = {"documents": len(pairs), **{name: getattr(args, name) for name in names}}
     write_shortlist(path, frequent, table, source, target, made_from)
     rows = int((table[:, 0] >= 0).sum()) if table.size else 0
-    said = [
+    yield (
         f"{path}: {len(frequent):,} frequent words; {rows:,} of {pairs.source_words:,} document words have associated "
         f"words, {(table >= 0).sum() / max(rows, 1):.1f} on average, from {len(pairs):,} pairs"
-    ]
-    if any(folder.glob("valid.*.idx")):
-        task.load_dataset("valid")
-        if task.dataset("valid").tgt is None:
-            return [*said, "validation: no report, because its documents have no summaries"]
-        said.append(report_shortlist_coverage(DocumentSummaryWordSets(task.dataset("valid")), path, source, target))
-    return said
-
-
-def report_shortlist_coverage(pairs: DocumentSummaryWordSets, path: Path, source: Any, target: Any) -> str:
-    """Report the mean list length for validation documents, and the proportion of summary words on the lists."""
-    from ..data.shortlist_file import read_shortlist
-
-    shortlist = read_shortlist(path, source, target)
+    )
+    if not any(folder.glob("valid.*.idx")):
+        return
+    task.load_dataset("valid")
+    if task.dataset("valid").tgt is None:
+        yield "validation: no report, because its documents have no summaries"
+        return
+    pairs, shortlist = WordSets(task.dataset("valid")), read_shortlist(path, source, target)
     lengths, wanted, there = [], 0, 0
-    for number in range(min(len(pairs), CHECKED)):
-        words = shortlist.choose_candidates(pairs.get_document_tokens(number)[None].long(), 0).words
-        summary = pairs.get_summary_words(number)
+    for number, (_, summary) in enumerate(itertools.islice(pairs.iterate("validation"), CHECKED)):
+        words = shortlist.choose_candidates(pairs.pairs.src[number][None].long(), 0).words
         lengths.append(len(words))
         wanted += len(summary)
         there += int(np.isin(summary, words.numpy()).sum())
-    return (
+    yield (
         f"validation: {np.mean(lengths):,.0f} of {pairs.target_words:,} words are on the list of a document, and "
         f"{there / max(wanted, 1):.2%} of the known words of its summary"
     )
@@ -309,8 +238,7 @@ def main(args: argparse.Namespace) -> None:
     path = args.out or folder / SHORTLIST
     check_output_paths({"--out": path}, {"DATA": list_data_files(folder)})
     silence_info_logs()
-    limits = ShortlistLimits(args.frequent, args.per_word, args.truncate_source, args.truncate_target)
-    for line in make_shortlist(folder, path, limits):
+    for line in make_shortlist(folder, path, args):
         print(line)
 
 
