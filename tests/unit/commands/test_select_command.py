@@ -1,5 +1,7 @@
 """etads-select, in process, with untrained models: each document's probabilities, in order, in any batches."""
 
+import json
+
 import pytest
 import torch
 from folders import make_run, save_checkpoint
@@ -8,6 +10,7 @@ from test_likelihood import write_subset
 from test_selector import DOCUMENTS, MARK, SIZES, units
 
 from fairseq_etads.commands.select import main
+from fairseq_etads.data.labels.label_files import compute_source_hash, write_label_rows
 
 
 @pytest.fixture(params=SIZES)
@@ -37,3 +40,22 @@ def test_probabilities_are_those_of_each_document_alone_and_in_its_place(run, ca
             assert values[: len(wanted)] == pytest.approx(wanted, rel=2e-3)
             assert not any(values[len(wanted) :]), "sentences that are not read have probability 0"
     assert f"{path}: {model.unit} of 5 documents" in capsys.readouterr().out
+
+
+def test_labels_judge_what_is_read(run, tmp_path, capsys):
+    folder, model = run
+    words = make_task(60, 20, mark=True, tail=9).source_dictionary
+    texts = [[words[number] for number in document] for document in DOCUMENTS]
+    if model.unit == "words":
+        labels = [["-" if word == "<q>" else str(int(n == 0)) for n, word in enumerate(text)] for text in texts]
+    else:
+        labels = [["0"] if text else [] for text in texts]
+    rows = zip(map(compute_source_hash, texts), labels)
+    write_label_rows(tmp_path / f"labels.{model.unit}.test", {"documents": len(texts)}, rows)
+    report, places = tmp_path / "report.json", ["--labels", str(tmp_path), "--out", str(tmp_path / "out")]
+    command = [str(folder), "--subset", "test", *places, "--report", str(report), "--truncate-source", "3"]
+    assert main(command) == 0
+    scores = json.loads(report.read_text())["test"]
+    assert f"AUC {scores['auc']:.4f}" in capsys.readouterr().out and 0 < scores["positive"] < 1
+    header, first, *_ = (tmp_path / "out" / f"probabilities.{model.unit}.test").read_text().splitlines()
+    assert '"truncate_source": 3' in header and len(first.partition("\t")[2].split()) == (3 if labels[0][1:] else 1)
