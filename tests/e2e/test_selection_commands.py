@@ -1,6 +1,5 @@
 """Content selection by the real commands: labels, selectors, probabilities, decoding with them, extraction."""
 
-import json
 import random
 import re
 
@@ -17,7 +16,6 @@ SIZES = {
     "word_tagger": ["--encoder-hidden-size", "16", "--encoder-embed-dim", "16", "--dropout", "0.1"],
     "sentence_extractor": ["--encoder-hidden-size", "16", "--encoder-embed-dim", "16"],
 }
-UNITS = {"word_tagger": "words", "sentence_extractor": "sentences"}
 
 
 def write_texts(directory, split, count, seed):
@@ -47,10 +45,9 @@ def work(tmp_path_factory):
     return directory
 
 
-def train(work, arch, updates, *options, check=True):
-    command = ["fairseq-train", "bin", *PLUGIN, "--arch", arch, *SIZES[arch], *TRAIN]
-    command += ["--save-dir", f"{arch}/checkpoints"]
-    return run_command([*command, "--max-update", str(updates), *options], cwd=work, check=check)
+def train(work, arch, updates):
+    command = ["fairseq-train", "bin", *PLUGIN, "--arch", arch, *SIZES[arch], *TRAIN, "--save-dir"]
+    return run_command([*command, f"{arch}/checkpoints", "--max-update", str(updates)], cwd=work)
 
 
 @pytest.fixture(scope="module")
@@ -69,14 +66,8 @@ def test_a_selector_is_trained_resumed_and_judged(work, selectors, arch):
     assert "Loaded checkpoint" in said and "(epoch 3 @ 50 updates)" in said
     areas = [float(area) for area in re.findall(r"valid on .* auc ([\d.]+)", said)]
     assert areas[-1] > 0.95
-    report = work / f"{arch}.json"
-    run = run_command(["etads-select", arch, "--checkpoint", "last", "--report", str(report)], cwd=work)
-    scores = json.loads(report.read_text())
-    assert scores["test"]["auc"] > 0.95 and scores["test"]["best_f1"] > 0.9
-    assert f"{arch}/probabilities.{UNITS[arch]}.valid" in run.stdout
-    assert f"AUC {scores['test']['auc']:.4f}" in run.stdout
-    lines = (work / arch / f"probabilities.{UNITS[arch]}.test").read_text().splitlines()
-    assert len(lines) == 51
+    said = run_command(["etads-select", arch, "--checkpoint", "last"], cwd=work).stdout
+    assert all(float(area) > 0.95 for area in re.findall(r"AUC ([\d.]+)", said)) and said.count("AUC") == 2
 
 
 def test_a_pointer_copies_what_is_selected(work, selectors):

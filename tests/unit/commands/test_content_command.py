@@ -8,7 +8,7 @@ import pytest
 import torch
 from selection_data import write_data
 
-from fairseq_etads.commands.content import _compute_auc, fit_feature_network, main
+from fairseq_etads.commands.content import fit_feature_network, main
 from fairseq_etads.commands.extract import main as extract
 from fairseq_etads.data.labels.label_files import compute_source_hash, write_label_rows
 
@@ -92,11 +92,3 @@ def test_a_network_learns_what_no_line_separates():
     network = fit_feature_network(features, labels, 1)
     assert torch.equal(torch.random.get_rng_state(), state)
     assert ((network.predict_probabilities(features) > 0.5) == labels).mean() > 0.9
-
-
-def test_the_area_is_the_share_of_ordered_pairs():
-    r = np.random.RandomState(1)
-    scores, labels = r.randint(0, 6, 60) / 6, r.rand(60) < 0.4
-    pairs = [(a > b) + (a == b) / 2 for a in scores[labels] for b in scores[~labels]]
-    assert _compute_auc(scores, labels) == pytest.approx(np.mean(pairs))
-    assert _compute_auc(scores, np.ones(60, dtype=bool)) is None

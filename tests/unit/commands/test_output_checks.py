@@ -11,7 +11,6 @@ ENTRIES = dict(re.findall(r'"(etads-\w+)=([\w.]+):main"', (Path(__file__).parent
 CHECKPOINT, BIN = "run/checkpoints/checkpoint_best.pt", "run/prepared/bin"
 PROBABILITIES, CONTENT, LABELS = "run/probabilities.sentences.test", "run/content.npz", f"{BIN}/labels.words.test"
 DATA, DICT, NLI = f"{BIN}/test.s-t.s.bin", f"{BIN}/dict.s.txt", "nli/config.json"
-REWRITE = "etads-rewrite run/prepared {} --extractor run --abstractor run"
 CASES = [
     ("d.txt", "etads-summarize debian d.txt --output {}"),
     ("d.txt.partial", "etads-summarize debian --lines d.txt.partial --output d.txt"),
@@ -30,8 +29,7 @@ CASES = [
     (CHECKPOINT, "etads-select run --report {}"),
     (LABELS, "etads-select run --report {}"),
     (PROBABILITIES, "etads-select run --report {}"),
-    (CHECKPOINT, REWRITE),
-    (DATA, REWRITE),
+    (CHECKPOINT, "etads-rewrite run/prepared {} --extractor run --abstractor run"),
     (DICT, "etads-shortlist run/prepared --out {}"),
     ("d.txt", "etads-dictionary {} --train d.txt"),
 ]

@@ -13,7 +13,7 @@ BUDGETS = {
     "fairseq_etads/training": 3_099,
     "fairseq_etads/search": 5_213,
     "fairseq_etads/systems": 3_428,
-    "fairseq_etads/commands fairseq_etads/jobs fairseq_etads/tuning": 9_286,
+    "fairseq_etads/commands fairseq_etads/jobs fairseq_etads/tuning": 9_214,
     "fairseq_etads/pipeline fairseq_etads/recipes": 2_523,
     "fairseq_etads/summarizer fairseq_etads/demo": 6_129,
     "fairseq_etads/text": 2_803,
