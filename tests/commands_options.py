@@ -98,6 +98,9 @@ ENTRIES["etads-rouge"] = entries(
     **{**FURTHER, "also": "--also rougesal --saliency-documents in/documents"},
     per_example="--per-example out.tsv",
     format="--format json",
+    documents="--show 1 :: --documents in/documents",
+    lead_words="--documents in/documents :: --lead-words 2",
+    show="--show 1",
 )
 ENTRIES["etads-compare"] = {
     **entries(
@@ -194,7 +197,9 @@ ENTRIES[PARALLEL] = entries(
 ENTRIES[PARALLEL]["--force"] = Entry(
     f"{TEXTS} --out text", "--force", make=[f"etads-corpus parallel {TEXTS} --out text --source-words 2"]
 )
-SHARED = [f"--{name.replace('_', '-')}" for name in CORPUS if name != "sentences"] + ["--force"]
+SHARED = [f"--{name.replace('_', '-')}" for name in CORPUS if name != "sentences"]
+SHARED += ["--force", "--prepare"]
+ENTRIES[PARALLEL].update(tested("e2e/test_corpus_commands.py", "--prepare"))
 ENTRIES["etads-corpus table"] = {
     **entries(
         "--train in/table.csv --out text",
@@ -291,6 +296,10 @@ ENTRIES["etads-debian"] = entries(
 ENTRIES["etads-debian"]["--force"] = ENTRIES["etads-debian"]["--force"]._replace(
     make=["etads-debian --sample --out text"]
 )
+ENTRIES["etads-corpus debian"] = {
+    **same("etads-debian", *(option for option in ENTRIES["etads-debian"] if option != "--out")),
+    **same(PARALLEL, "--out", "--prepare", "--jobs"),
+}
 _PROGRAMS = []
 for _number in range(24):
     _word = "".join(chr(ord("a") + int(digit)) * 3 for digit in str(100 + _number))
@@ -457,6 +466,7 @@ for _kind, _file, _options in (
     ("duc", "test_reader_inputs.py", "docs models references as-gigaword keep-datelines"),
     ("duc", "test_readers.py", "data"),
     ("duc", "test_factors.py", "keep-original"),
+    ("duc", "../../e2e/test_corpus_commands.py", "like"),
     ("sumpubmed", "test_readers.py", "data valid-size test-size"),
     ("sumpubmed", "test_nothing_ignored.py", "seed"),
     ("scitldr", "test_readers.py", "data"),

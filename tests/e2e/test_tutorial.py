@@ -88,14 +88,6 @@ def test_a_summary_of_new_text_says_what_was_copied(followed):
         assert text[int(start) : int(end)] == shown and shown.lower() == word and word in summary
 
 
-def test_the_page_explains_the_same_summary(followed):
-    folder, printed = followed
-    summary, *_ = output_of("python explain.py", printed).splitlines()
-    page = (folder / "why.html").read_text(encoding="utf-8")
-    words = re.findall(r'<span class="word">(.*?)</span>', page)
-    assert words and "".join(words).replace(" ", "") == summary.replace(" ", "")
-
-
 def test_options_of_decoding_are_tried(followed):
     folder, printed = followed
     table = [line for line in output_of("etads-tune", printed).splitlines() if line.startswith("|")]
