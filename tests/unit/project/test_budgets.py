@@ -21,7 +21,7 @@ BUDGETS = {
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 2_966,
     "preprocess": 5_806,
     "scripts benchmarks": 3_899,
-    "tests": 51_231,
+    "tests": 51_324,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
