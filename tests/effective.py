@@ -123,7 +123,7 @@ def read_values(calls: Iterable[Sequence[str]]) -> Dict[str, Dict[str, Values]]:
             duc = " (DUC)" if "--prepared" in arguments and _after(arguments, "--prepared").startswith("duc") else ""
             args = parser_of(project_commands()[name]).parse_args(arguments)
             values = {{"max_len": "max_len_b"}.get(option, option): value for option, value in _values(args).items()}
-            found["search"].setdefault(f"{_name(arguments[0], ' ')}{duc}", {**plain_search(), **values})
+            found["search"][f"{_name(arguments[0], ' ')}{duc}"] = {**plain_search(), **values}  # the last one is scored
         elif name == "etads-rewrite":
             args = parser_of(project_commands()["etads-rewrite"]).parse_args(arguments)
             values = {option: value for option, value in _values(args).items() if option in REWRITING}

@@ -14,6 +14,7 @@ A recipe is a file in ``fairseq_etads/recipes/``, or a user's own YAML file. Its
     rows, runs      name -> entry; a run is made only for the rows and runs that need it
     training, technical, search, duc, score     defaults of all rows, see below
     report          tables and tests after the last row (default: a table of ROUGE, and of DUC's recall)
+    summaries       name of the files with summaries that the report reads (default: summaries.txt)
 
 An entry describes a folder, OUT/NAME-SEED by default. It can be a list of alternatives. The first one applies whose
 ``when`` holds (``OPTION``: it has another value than its default; ``not OPTION``; ``OPTION=VALUE``; ``OPTION has
@@ -43,14 +44,17 @@ is not given.
 Words in braces are replaced: {out}, {seed}, {row}, {run} (the folder), {text}, {prepared}, the recipe's options,
 {OPTION?} (only if the user gave it), {last_source} and {last_target} (lengths of the last stage), and whole-number
 arithmetic such as {min(8000, steps // 10)}. In commands, [...] is left out if a placeholder in it is empty, {cpu} and
-{device} become ``--cpu`` and ``--device cpu``, {more} the user's options and {systems} etads-analyse's --system
-options; and ``$(jq -r .KEY FILE)`` is read from a JSON file when the command runs. A command is a line, or a mapping:
-``run``, and ``makes``, the files that it makes. Such a command is skipped while these and its inputs are unchanged.
+{device} become ``--cpu`` and ``--device cpu``, {more} the user's options, {seeds} the seeds, {summaries} the files with
+the summaries of all rows, and {systems} etads-analyse's --system options for them; and ``$(jq -r .KEY FILE)`` is read
+from a JSON file when the command runs. A command is a line, or a mapping: ``run``; ``makes``, the files that it makes;
+``for``, placeholders and their values, such as ``1..3``, with all of which it runs. A command with ``makes`` is skipped
+while these and its inputs are unchanged.
 """
 
 import ast
 import difflib
 import functools
+import itertools
 import json
 import operator
 import re
@@ -80,7 +84,7 @@ SECTIONS = ("training", "technical", "search", "duc")
 KEYS = {
     "recipe": (
         *("name", "title", "notes", "paper", "where", "options", "rows option", "cpu", "seeds", "vocabulary", "text"),
-        *("prepared", "needs", "rows", "runs", *SECTIONS, "score", "report", "shared"),
+        *("prepared", "needs", "rows", "runs", *SECTIONS, "score", "report", "summaries", "shared"),
     ),
     "option": ("help", "default", "metavar", "choices", "whole", "prepare", "contains"),
     "entry": (
@@ -191,11 +195,11 @@ class Command:
 
 
 def _name_record(path: Path) -> Path:
-    """Name the record of a step. It lies beside the folder of the output if that folder holds only text."""
+    """Name the record of a step. It lies beside the folder of the output if that folder must hold nothing else."""
     folder = path.parent
     return (
         folder.parent / f"{folder.name}.{path.stem}.made.json"
-        if folder.name in ("text", "pairs")
+        if folder.name in ("text", "pairs", "model")
         else path.with_name(f"{path.name}.made.json")
     )
 
@@ -355,13 +359,12 @@ class Plan:
     def _fill(self, name: str, names: Names) -> List[str]:
         """Return the words of a placeholder that can be several words, or none."""
         several = {"cpu": ["--cpu"] * self.cpu, "device": ["--device", "cpu"] * self.cpu, "more": list(self.more)}
-        if name == "systems":
-            return [
-                w
-                for seed in self.seeds
-                for row in self.rows
-                for w in ("--system", f"{row}-{seed}={self.out}/{row}-{seed}/summaries.txt")
-            ]
+        several["seeds"] = list(self.seeds)
+        if name in ("systems", "summaries"):
+            file = self.expand(self.recipe.get("summaries", "summaries.txt"), names)
+            paths = {f"{row}-{seed}": f"{self.out}/{row}-{seed}/{file}" for seed in self.seeds for row in self.rows}
+            several["summaries"] = [*paths.values()]
+            several["systems"] = [word for run, path in paths.items() for word in ("--system", f"{run}={path}")]
         return several[name] if name in several else list(filter(None, [self._look_up(name, names)]))
 
     def _fill_word(self, word: str, names: Names) -> List[str]:
@@ -412,8 +415,7 @@ class Plan:
                 self._add(needed, seed, scored=False)
         if "recipe" in entry:
             self._add_recipe(entry, names)
-        for command in _as_list(entry.get("do")):
-            self._append(self.make_command(command, names))
+        self._add_commands(entry.get("do"), names)
         if "of" in entry:
             self._append(Command(("mkdir", "-p", run)))
             shared = self.expand(f"../{entry['of']}-{{seed}}", names)
@@ -422,10 +424,17 @@ class Plan:
             self._append(Command(("ln", "-sfn", self.expand(entry["link"], names), run)))
         elif entry.get("training"):
             self._train(entry, names)
-        for command in _as_list(entry.get("then")):
-            self._append(self.make_command(command, names))
+        self._add_commands(entry.get("then"), names)
         if scored and "link" not in entry:
             self._summarise_and_score(entry, names)
+
+    def _add_commands(self, commands: Any, names: Names) -> None:
+        """Add commands, each of which can be repeated for all combinations of some values."""
+        for command in _as_list(commands):
+            repeated = command.get("for", {}) if isinstance(command, dict) else {}
+            values = [_list_values(self.expand(text, names)) for text in repeated.values()]
+            for combination in itertools.product(*values):
+                self._append(self.make_command(command, {**names, **dict(zip(repeated, combination))}))
 
     def _append(self, action: Any) -> None:
         if action not in self.actions:
@@ -481,20 +490,13 @@ class Plan:
     def _make_search(self, search: Mapping[str, Any], names: Names, prepared: str, output: str) -> Command:
         """Return the command that summarises the test split of prepared data."""
         lengths = {} if "exact-length" in search else {"min-len": "1", "max-len": "100"}
-        options = self.make_options({**lengths, "content": "none", **search}, names)
         path = f"{names['run']}/{output}"
-        words = (
-            "etads-summarize",
-            names["run"],
-            "--split",
-            "test",
-            "--prepared",
-            prepared,
-            "--output",
-            path,
-            "--restart",
+        places = {"split": "test", "prepared": prepared, "output": path, "restart": True}
+        options = self.make_options({**places, **lengths, "content": "none", **search}, names)
+        return Command(
+            ("etads-summarize", names["run"], *options, *["--device", "cpu"] * self.cpu),
+            (Path(path),),
         )
-        return Command((*words, *options, *["--device", "cpu"] * self.cpu), (Path(path),))
 
     def _make_score(self, summaries: str, text: str, report: str, options: Sequence[str]) -> Command:
         """Return the command that scores summaries against all references in a folder."""
@@ -526,6 +528,12 @@ def _make_lengths(length: str) -> Dict[str, str]:
 def _as_list(value: Any) -> List[Any]:
     """Return the value as a list, which is empty for None."""
     return [value] if isinstance(value, (str, dict)) else list(value or [])
+
+
+def _list_values(text: str) -> List[str]:
+    """Split a list of words; ``1..3`` stands for ``1 2 3``."""
+    first, dots, last = text.partition("..")
+    return list(map(str, range(int(first), int(last) + 1))) if dots else text.split()
 
 
 def _split_line(line: str) -> List[str]:

@@ -52,7 +52,7 @@ class Step:
         makes[0].parent.mkdir(parents=True, exist_ok=True)
         record = self.record or Path(f"{makes[0]}{RECORD}")
         # The lock has a name of its own, because the command locks the output itself.
-        with lock_output(Path(f"{makes[0]}.once"), "output") as held:
+        with lock_output(Path(f"{record}.once"), "output") as held:
             wanted = {"command": list(self.command), "reads": _compute_checksums(self._list_input_files(makes))}
             if _are_outputs_current(makes, record, wanted):
                 return

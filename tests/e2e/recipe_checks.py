@@ -257,8 +257,8 @@ def controlled(run):
         path.parent.name: json.loads(path.read_text(encoding="utf-8"))["scores"]["rougeL"]["f1"]
         for path in (run.folder / "settings").glob("*/rouge.json")
     }
-    setting = (run.folder / "setting.txt").read_text(encoding="utf-8").strip()
+    setting = "-".join(json.loads((run.folder / "setting.json").read_text(encoding="utf-8")).values())
     assert set(scores) == {"1-cnn", "2-cnn"} and scores[setting] == max(scores.values())
-    test = (control / f"test-{setting}/prepared/tokens/test.source").read_text(encoding="utf-8").splitlines()
+    test = (run.folder / "chosen/prepared/tokens/test.source").read_text(encoding="utf-8").splitlines()
     assert all(line.startswith(f"lengthbin{setting[0]} origincnn ") for line in test)
-    assert run.decoding("prepared")[0].endswith(f"control/test-{setting}/prepared"), "it decoded other documents"
+    assert run.decoding("prepared")[0].endswith("chosen/prepared"), "it decoded other documents"

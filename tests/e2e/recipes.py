@@ -130,11 +130,11 @@ def sumpubmed(shop: Workshop, recipe: str, row: str) -> Path:
 
 def scitldr(shop: Workshop, recipe: str, row: str) -> Path:
     """SciTLDR as the recipe's header says; its documents have up to three references."""
-    (options,) = documented(recipe, "etads-corpus scitldr")
+    (options,) = documented(recipe, "scripts/prepare_scitldr.sh")
 
     def make() -> Path:
         corpora.scitldr(shop.folder / options[options.index("--data") + 1], (104, 3, 3))
-        shop.run(["etads-corpus", *options, "--jobs", "1"])
+        shop.run(["etads-corpus", "scitldr", *options, "--jobs", "1"])
         return shop.folder / options[options.index("--out") + 1]
 
     return shop.once((recipe, "data"), make)

@@ -1,5 +1,7 @@
 """Recipes: their options have the values that real parsers see, and differ from the paper only with a reason."""
 
+import re
+
 import pytest
 from documented import complaint, parser_of, project_commands
 from effective import DECIDING, plain_search, plain_training, read_values
@@ -32,7 +34,8 @@ def test_each_command_of_a_dry_run_is_accepted_by_its_parser(name, options):
     parsers = {name: parser_of(main) for name, main in project_commands().items()}
     for action in make_plan(name, *options).actions:
         if action.words[0] in parsers:
-            assert complaint(parsers[action.words[0]], list(action.words[1:])) is None, action.words
+            words = [re.sub(r"\$\(jq .*?\)", "1", word) for word in action.words[1:]]  # read when the recipe runs
+            assert complaint(parsers[action.words[0]], words) is None, action.words
 
 
 @pytest.mark.parametrize("name,options", CASES)

@@ -14,14 +14,14 @@ BUDGETS = {
     "fairseq_etads/search": 5_211,
     "fairseq_etads/systems": 3_428,
     "fairseq_etads/commands fairseq_etads/jobs fairseq_etads/tuning": 9_212,
-    "fairseq_etads/pipeline fairseq_etads/recipes": 2_523,
+    "fairseq_etads/pipeline fairseq_etads/recipes": 2_983,
     "fairseq_etads/summarizer fairseq_etads/demo": 6_129,
     "fairseq_etads/text": 2_803,
     "fairseq_etads/evaluation": 3_175,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 2_966,
-    "preprocess": 5_806,
-    "scripts benchmarks": 3_899,
-    "tests": 51_324,
+    "preprocess": 5_857,
+    "scripts benchmarks": 3_447,
+    "tests": 51_162,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
