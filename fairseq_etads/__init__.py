@@ -52,9 +52,9 @@ class _RegisterWithFairseq(importlib.abc.MetaPathFinder):
             self.unfinished += 1
             try:
                 if quietly:
-                    from .fairseq_fixes.deferred_imports import speed_up_fairseq_import
+                    from .platform.deferred_imports import defer_statistics
 
-                    with speed_up_fairseq_import():
+                    with defer_statistics():
                         execute(module)
                 else:
                     execute(module)

@@ -3,30 +3,31 @@
 ``--user-dir fairseq_etads`` imports this module.
 """
 
-from .fairseq_fixes import compat, distributed
+from . import systems
+from .fairseq_fixes import checkpoints, distributed, extend_commands, generation, resuming, training_step
+from .models import rnn, selector, transformer
 from .platform.interrupts import hide_expected_tracebacks
+from .training import lazy_optimisers, losses, muon, schedulers, selection, task
 
 hide_expected_tracebacks()
-compat.install_patches()
-distributed.install_patches()
-
-from . import systems  # noqa: E402
-from .models import rnn, selector, transformer  # noqa: E402
-from .training import lazy_optimisers, losses, muon, schedulers, selection, task  # noqa: E402
+extend_commands()
 
 systems.register_systems()
 
 __all__ = [
-    "compat",
+    "checkpoints",
     "distributed",
+    "generation",
     "lazy_optimisers",
     "losses",
     "muon",
+    "resuming",
     "rnn",
     "schedulers",
     "selection",
     "selector",
     "systems",
     "task",
+    "training_step",
     "transformer",
 ]

@@ -259,8 +259,7 @@ def _run(commands, argv, directory, environment) -> object:
     module, _, function = commands[argv[0]].partition(":")
     command = import_module(module)
     # --user-dir installs them if the command's module has already been imported
-    for patches in ("fairseq_fixes.compat", "fairseq_fixes.distributed"):
-        import_module(f"fairseq_etads.{patches}").install_patches()
+    import_module("fairseq_etads.fairseq_fixes").extend_commands()
     return getattr(command, function)()
 
 

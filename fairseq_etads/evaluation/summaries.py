@@ -4,7 +4,7 @@ import functools
 from pathlib import Path
 from typing import Any, List, Optional, Sequence, Union
 
-from ..fairseq_fixes.deferred_imports import STATISTICS, defer_imports
+from ..platform.deferred_imports import defer_statistics
 from ..text import files
 from ..text.words import SENTENCE_MARK, replace_sentence_marks, split_sentences_in_blocks
 
@@ -41,7 +41,7 @@ def check_line_counts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> N
 def _make_untrained_punkt() -> Any:
     """Return a Punkt sentence splitter that does not use a trained model."""
     # nltk is imported here because the import takes a quarter of a second.
-    with defer_imports(*STATISTICS):
+    with defer_statistics():
         from nltk.tokenize.punkt import PunktSentenceTokenizer
 
     return PunktSentenceTokenizer()

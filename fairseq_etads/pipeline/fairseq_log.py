@@ -35,10 +35,7 @@ OUT_OF_MEMORY = re.compile(
     r"|Cannot allocate memory|is killed by signal: Killed",
     re.IGNORECASE,
 )
-SAID_PLAINLY = (
-    *("ValueError", "InputError", "FileNotFoundError", "NonFiniteLossError"),
-    *("UnsafeCheckpointError", "WorkerEndedError"),
-)
+SAID_PLAINLY = (*("ValueError", "InputError", "FileNotFoundError", "NonFiniteLossError", "UnsafeCheckpointError"),)
 """Errors with self-explanatory messages. For all other errors, the name is also shown."""
 
 

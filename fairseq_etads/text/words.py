@@ -13,7 +13,7 @@ import re
 import unicodedata
 from typing import Any, Dict, Iterator, List, Sequence
 
-from ..fairseq_fixes.deferred_imports import STATISTICS, defer_imports
+from ..platform.deferred_imports import defer_statistics
 
 SENTENCE_MARK = "<q>"
 """Mark between two sentences on a line, which is used in raw text, tokenised text and summaries."""
@@ -50,7 +50,7 @@ def _make_punkt() -> Any:
     """Create a Punkt sentence splitter that uses the abbreviations in sacremoses."""
     from sacremoses.corpus import NonbreakingPrefixes
 
-    with defer_imports(*STATISTICS):  # nltk imports all of its modules
+    with defer_statistics():  # nltk imports all of its modules
         from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 
     parameters = PunktParameters()

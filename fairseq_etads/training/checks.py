@@ -2,7 +2,7 @@
 
 import logging
 from dataclasses import fields
-from typing import Any, Dict, Iterable, Optional
+from typing import Any, Iterable, Optional
 
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
 from fairseq.dataclass.configs import GenerationConfig
@@ -144,22 +144,6 @@ def check_task_options(task_cfg: Any) -> None:
         logger.warning(
             f"{', '.join(ignored)}: a decoding option has no effect in training without --eval-rouge or "
             "--validation-samples; give it to fairseq-generate"
-        )
-
-
-def check_model_overrides(overrides: Dict[str, Any]) -> None:
-    """Check ``--model-overrides`` before a checkpoint is loaded into a task.
-
-    Raises:
-        ValueError: an override names an option of the task. Task options are read from the command line rather than
-            from the checkpoint.
-    """
-    own = {name for name, _ in iterate_defaults(SummarizationConfig)} - {"data", "source_lang", "target_lang"}
-    found = sorted(own & overrides.keys())
-    if found:
-        option = found[0].replace("_", "-")
-        raise ValueError(
-            f'--model-overrides "{found[0]}" has no effect, because it is an option of the task: give --{option} itself'
         )
 
 

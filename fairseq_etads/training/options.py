@@ -9,7 +9,7 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.dataclass.configs import GenerationConfig
 from omegaconf import II, DictConfig
 
-from ..fairseq_fixes.compat import parse_replacements_file
+from ..fairseq_fixes.generation import parse_replacements_file
 from ..platform.option_checks import Bounds
 from ..platform.optional_systems import list_option_values
 from ..search.options import DecodingOptions, get_setting_name

@@ -26,8 +26,8 @@ from ..data.selection import DocumentLabels
 from ..data.shortlist_file import read_shortlist
 from ..data.unknown_words import check_unknown_words_in_split
 from ..evaluation.rouge import METRICS
-from ..fairseq_fixes import compat
-from ..fairseq_fixes.compat import skips_overflowing_updates
+from ..fairseq_fixes import extend_commands
+from ..fairseq_fixes.training_step import skips_overflowing_updates
 from ..kernels.linear import mark_linear_weight_matrices
 from ..layers.decoder_output import Capabilities, TrainingCriterion, capabilities_of, get_pointer, get_pointer_kind
 from ..models.external_models import (
@@ -57,14 +57,13 @@ from .checks import (
     check_criterion_and_model,
     check_decoding,
     check_generation_options,
-    check_model_overrides,
     check_training,
     get_criterion_class,
 )
 from .extra_updates import AuxiliaryUpdateRunner, get_auxiliary_task
 from .losses import convert_logged_tensors
 from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig, collect_search_options
-from .validation import ValidationSummarizer, check_best_metric
+from .validation import ValidationSummarizer, check_best_metric, describe_training_plan
 
 logger = logging.getLogger(__name__)
 
@@ -183,7 +182,7 @@ class SummarizationTask(FairseqTask):
     def setup_task(cls, cfg: SummarizationConfig, **kwargs: Any) -> "SummarizationTask":
         """Create the task and load the dictionaries in the data folder."""
         # In a Python program, the module of fairseq-train may have been imported after the plugin.
-        compat.install_patches()
+        extend_commands()
         if not cfg.data:
             raise ValueError("no data folder given: name the output of fairseq-preprocess or etads-prepare")
         directory, *further = utils.split_paths(cfg.data)
@@ -314,24 +313,6 @@ class SummarizationTask(FairseqTask):
         _check_subword_model_checksum(args)
         return super().build_bpe(args)
 
-    @staticmethod
-    def check_model_overrides(overrides: Dict[str, Any]) -> None:
-        """Check the value of ``--model-overrides`` before fairseq loads a checkpoint."""
-        check_model_overrides(overrides)
-
-    def __getstate__(self) -> Dict[str, Any]:
-        """Return the state for pickling without the data iterators, which cannot be pickled.
-
-        The data iterators are recreated when they are needed.
-        """
-        return {
-            **vars(self),
-            "dataset_to_epoch_iter": {},
-            "_training_batches": None,
-            "_evaluated": None,
-            "_criterion": None,
-        }
-
     @property
     def is_loading(self) -> bool:
         """Return whether the task is loading a checkpoint rather than training a new model."""
@@ -375,6 +356,11 @@ class SummarizationTask(FairseqTask):
                     self._training_folder, self.cfg.train_subset, dataset, self.truncate_source, False, decodes=True
                 )
         return self._evaluated
+
+    def begin_training(self, cfg: Any, epoch_itr: Any) -> None:
+        """Log how training will proceed. fairseq-train calls this method once, before the first epoch."""
+        for line in describe_training_plan(cfg, epoch_itr):
+            logger.info(f"training plan: {line}")
 
     def begin_epoch(self, epoch: int, model: Any) -> None:
         """Before a training epoch, let models with ``limit_embedding_norms`` scale down embeddings with large norms.

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import math
 import re
 from argparse import Namespace
 from dataclasses import fields
@@ -354,3 +355,29 @@ class ValidationSummarizer:
                     meters[f"_{name}"].smoothed_value / max(meters["_rouge_documents"].smoothed_value, 1), 4
                 ),
             )
+
+
+def describe_training_plan(cfg: Any, epoch_itr: Any) -> List[str]:
+    """Return lines about updates, validation, patience, learning rate and the batches of the first epoch."""
+    freq, patience = cfg.optimization.update_freq[0], cfg.checkpoint.patience
+    per_epoch = max(math.ceil(len(epoch_itr) / freq), 1)
+    interval = cfg.dataset.validate_interval_updates or cfg.checkpoint.save_interval_updates
+    every = interval if interval > 0 else cfg.dataset.validate_interval * per_epoch
+    lines = [f"{per_epoch:,} updates in an epoch", "no validation"]
+    if not cfg.dataset.disable_validation:
+        at_end = " and at the end of each epoch" if interval > 0 and cfg.dataset.validate_interval == 1 else ""
+        lines[1] = f"validation every {every:,} updates (epochs: {every / per_epoch:.3g}){at_end}"
+        if patience > 0:  # training may end earlier, because validations at the end of an epoch also count
+            lines.append(
+                f"patience: training ends after {patience} validations without a better "
+                f"{cfg.checkpoint.best_checkpoint_metric}, at most {patience * every:,} updates"
+            )
+    scheduler = getattr(cfg.lr_scheduler, "_name", None) or "fixed"
+    warmup = getattr(cfg.lr_scheduler, "warmup_updates", 0) or 0
+    lines.append(f"peak rate {max(cfg.optimization.lr):.3g}, {warmup:,} updates of warm-up ({scheduler})")
+    sizes, batches = getattr(epoch_itr.dataset, "src_sizes", None), getattr(epoch_itr, "frozen_batches", None)
+    if sizes is not None and batches:
+        tokens = sum(float(sizes[list(batch)].sum()) for batch in batches) / len(batches)
+        update = tokens * getattr(epoch_itr, "num_shards", 1) * freq
+        lines.append(f"{tokens:,.0f} source tokens in a batch on average, {update:,.0f} in an update")
+    return lines

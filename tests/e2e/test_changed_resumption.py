@@ -7,8 +7,6 @@ import torch
 from helpers import run_command
 from toy import PLUGIN, PREPROCESS, SMALL_MODEL, write_pairs
 
-MUON = ["--optimizer", "muon"]
-
 
 def train(data, save, *options, check=True):
     command = ["fairseq-train", str(data), *PLUGIN, "--arch", "etads", *SMALL_MODEL, "--lr", "1e-3", "--dropout", "0.1"]
@@ -60,68 +58,19 @@ def test_a_dictionary_with_the_same_words_in_another_order_is_refused(option, be
     assert ((save / "checkpoint_last.pt").read_bytes() if before else b"") == before
 
 
-def test_changed_options_of_the_optimiser_count_and_are_announced(corpus, tmp_path):
-    """fairseq silently keeps the checkpoint's options."""
-    train(corpus / "bin", tmp_path / "save", *MUON, "--max-update", "2")
-    options = ["--muon-momentum", "0.5", "--weight-decay", "0.25", "--max-update", "3"]
-    log = train(corpus / "bin", tmp_path / "save", *MUON, *options).stdout
-    assert "--muon-momentum 0.5: replaces 0.95 from update 2 on" in log
-    assert "--weight-decay 0.25: replaces 0.0 from update 2 on" in log
-    groups = checkpoint(tmp_path / "save")["last_optimizer_state"]["param_groups"]
-    assert [group["momentum"] for group in groups] == [None, 0.5]
-    assert [group["weight_decay"] for group in groups] == [0.25, 0.25]
-    again = train(corpus / "bin", tmp_path / "save", *MUON, *options[:-1], "4").stdout
-    assert "replaces" not in again
-
-
-@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
-def test_optimisers_without_a_dataclass_resume_and_their_changed_options_count(optimizer, corpus, tmp_path):
-    """fairseq passes them all options of the command, and every resumption failed. Only their own options count."""
-    options = ["--optimizer", optimizer, "--max-update"]
-    train(corpus / "bin", tmp_path / "save", *options, "2", "--slowmo-momentum", "0.0")
-    more = ["--weight-decay", "0.25", "--slowmo-momentum", "0.5"]
-    log = train(corpus / "bin", tmp_path / "save", *options, "3", *more).stdout
-    assert re.findall(r"--.*: replaces .*", log) == ["--weight-decay 0.25: replaces 0.0 from update 2 on"]
-    state = checkpoint(tmp_path / "save")
-    assert state["optimizer_history"][-1]["num_updates"] == 3
-    (group,) = state["last_optimizer_state"]["param_groups"]
-    assert group["weight_decay"] == 0.25 and group.get("momentum", 0.0) == 0.0
-
-
-def test_options_that_count_at_the_start_alone_are_said_to_stay(corpus, tmp_path):
-    options = ["--optimizer", "lazy_adagrad", "--lr-scheduler", "reduce_lr_on_plateau"]
-    train(corpus / "bin", tmp_path / "save", *options, "--max-update", "2")
-    more = ["--initial-accumulator", "0.1", "--lr", "0.5", "--max-update", "3"]
-    log = train(corpus / "bin", tmp_path / "save", *options, *more).stdout
-    assert "--initial-accumulator 0.1: has no effect on a resumed training; the value remains 0.0" in log
-    assert "--lr 0.5: has no effect on a training that is resumed with --lr-scheduler reduce_lr_on_plateau" in log
-    assert re.findall(r"train_inner .*\blr=([\d.e-]+)", log) == ["0.001"]
-    overrides = re.search(r"--optimizer-overrides \"(.*)\"", log).group(1)
-    log = train(corpus / "bin", tmp_path / "save", *options, *more[:-1], "4", "--optimizer-overrides", overrides).stdout
-    assert re.findall(r"train_inner .*\blr=([\d.e-]+)", log) == ["0.5"]
-
-
-@pytest.mark.parametrize("scheduler", ["inverse_sqrt", "reduce_lr_on_plateau", "polynomial_decay", "tri_stage"])
+@pytest.mark.parametrize("scheduler", ["inverse_sqrt", "reduce_lr_on_plateau"])
 def test_another_scheduler_begins_where_the_training_is(scheduler, begun, corpus, tmp_path):
     """Some schedulers used to fail with KeyError: 'best'."""
-    options = {"inverse_sqrt": ["--warmup-updates", "16"], "polynomial_decay": ["--total-num-update", "10"]}
-    options["tri_stage"] = ["--phase-ratio", "[0.1, 0.4, 0.5]", "--max-update", "5"]
-    save = resumed(begun, tmp_path / "save")
-    more = ["--max-update", "5", "--lr-scheduler", scheduler, *options.get(scheduler, [])]
-    log = train(corpus / "bin", save, *more).stdout
-    assert f"--lr-scheduler {scheduler}: replaces fixed from update 4 on" in log
-    if scheduler == "inverse_sqrt":
-        assert re.findall(r"train_inner .*\blr=([\d.e-]+)", log) == ["0.0003125"]
-    fixed = train(corpus / "bin", save, "--max-update", "6").stdout
-    assert f"--lr-scheduler fixed: replaces {scheduler} from update 5 on" in fixed
+    save, more = resumed(begun, tmp_path / "save"), ["--warmup-updates", "16"]
+    log = train(corpus / "bin", save, "--max-update", "5", "--lr-scheduler", scheduler, *more).stdout
+    assert re.findall(r"train_inner .*\blr=([\d.e-]+)", log) == ["0.0003125"]
 
 
 def test_an_average_may_be_added(begun, corpus, tmp_path):
     save = resumed(begun, tmp_path / "save")
     start = checkpoint(begun)["model"]
     options = ["--store-ema", "--ema-decay", "0.5", "--max-update", "5"]
-    log = train(corpus / "bin", save, *options).stdout
-    assert "--store-ema: the checkpoint has no average; the average starts from the checkpoint's weights" in log
+    train(corpus / "bin", save, *options)
     state = checkpoint(save)
     layers = [name for name in start if ".layers." in name]  # fairseq averages a shared table several times
     for name in layers:
@@ -142,11 +91,10 @@ def test_an_average_resumes_bit_for_bit(corpus, tmp_path):
 def test_the_best_value_of_another_metric_is_forgotten(corpus, tmp_path):
     def validate(save, *options):
         command = ["fairseq-train", str(corpus / "bin"), *PLUGIN, "--arch", "etads", *SMALL_MODEL, "--lr", "1e-3"]
-        return run_command([*command, "--save-dir", str(save), *options], cwd=tmp_path).stdout
+        run_command([*command, "--save-dir", str(save), *options], cwd=tmp_path)
 
     validate(tmp_path / "save", "--max-update", "2", "--patience", "3")
-    log = validate(tmp_path / "save", "--max-update", "3", "--best-checkpoint-metric", "ppl", "--lr", "0")
-    assert "--best-checkpoint-metric ppl: the best value so far was for loss and is dropped" in log
+    validate(tmp_path / "save", "--max-update", "3", "--best-checkpoint-metric", "ppl", "--lr", "0")
     state = checkpoint(tmp_path / "save")["extra_state"]
     assert state["best"] == state["val_loss"]
 

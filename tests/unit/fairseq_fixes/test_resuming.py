@@ -1,13 +1,9 @@
 """Resumed training: another number of workers, and options that differ from the checkpoint's."""
 
-import logging
-from types import SimpleNamespace
-
 import pytest
 import torch
 from fairseq.data import iterators
 
-from fairseq_etads.fairseq_fixes import resuming
 from fairseq_etads.fairseq_fixes.resuming import ResumableBatches
 
 BATCHES = 11
@@ -90,21 +86,6 @@ def test_later_epochs_are_shared_out_whole():
     assert read(part.next_epoch_itr()) == read(other.next_epoch_itr())
 
 
-def test_an_epoch_that_has_become_shorter_is_refused_and_one_that_differs_is_announced(caplog):
-    state = all_read(1, None, 1, 6)[1]
-    with pytest.raises(ValueError, match=r"after 6 batches of epoch 1, but the epoch has only 5 .* --reset-dataloader"):
-        batches(count=5).load_state_dict(state)
-    with caplog.at_level(logging.WARNING):
-        batches(count=8).load_state_dict(state)
-    assert "epoch 1 has 8 batches, but had 11" in caplog.text
-
-
-def test_an_order_that_depends_on_the_number_of_workers_is_refused():
-    state = all_read(2, None, 1, 1)[1]
-    with pytest.raises(ValueError, match=r"--grouped-shuffling.* was 2 .* is 1 now"):
-        batches(grouped_shuffling=True).load_state_dict(state)
-
-
 @pytest.mark.parametrize("reuse", [True, False])
 def test_batches_are_shuffled_after_the_epochs_of_the_curriculum(reuse):
     """fairseq kept the order of the first epoch for all later ones, because it keeps the data loader."""
@@ -114,30 +95,3 @@ def test_batches_are_shuffled_after_the_epochs_of_the_curriculum(reuse):
     again = batches(epoch=3)
     assert orders[2] == read(again.next_epoch_itr(shuffle=True)) != orders[0]
     assert orders[3] not in (orders[0], orders[2])
-
-
-@pytest.mark.parametrize(
-    "option, value, expected",
-    [
-        ("weight_decay", 0.0, "weight_decay"),
-        ("muon_momentum", 0.95, "momentum"),
-        ("adam_betas", "(0.9, 0.98)", "betas"),
-        ("adadelta_eps", 1e-6, ""),
-        ("fp16_adam_stats", False, ""),
-    ],
-)
-def test_the_options_of_an_optimiser_are_found_in_it(option, value, expected):
-    """If a group's value differs from the checkpoint's option, it was set in another way, and is kept."""
-    group = {"params": [], "lr": 0.1, "betas": (0.9, 0.98), "eps": 1e-8, "weight_decay": 0.0, "momentum": 0.95}
-    assert resuming._find_group_key(group, option, value) == expected
-
-
-def test_a_checkpoint_without_a_position_is_announced(caplog):
-    """From crash.pt training starts again, although its weights and count of updates suggest the opposite."""
-    trainer = SimpleNamespace(
-        cfg=SimpleNamespace(ema=SimpleNamespace(store_ema=False), checkpoint=SimpleNamespace()), task=object()
-    )
-    state = {"extra_state": {"train_iterator": {"epoch": 0, "iterations_in_epoch": 0}}}
-    with caplog.at_level(logging.WARNING):
-        resuming._CheckpointAdapter(trainer, False, False).prepare(state, "crash.pt")
-    assert "crash.pt does not record how much of the data was read" in caplog.text

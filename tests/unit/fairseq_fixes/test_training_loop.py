@@ -1,7 +1,7 @@
 """fairseq_fixes/training_loop.py: the times at which a training validates and saves, and its end."""
 
-import contextlib
 import math
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -69,26 +69,12 @@ def test_no_update_is_made_after_the_last(limit, updates, patience, changed, tra
     own["checkpoint_suffix"] = ""
     own |= {"continue_once": None, **{f"reset_{name}": value for name, value in resets.items()}, **changed}
     vars(cfg.checkpoint).update(own)
-    cfg.dataset.update_ordered_indices_seed, cfg.dataset.update_epoch_batch_itr = False, False
     command = SimpleNamespace(should_stop_early=SimpleNamespace(best=1.0, num_runs=2))
-    task = SimpleNamespace(has_sharded_data=lambda split: False)
     cfg.distributed_training = SimpleNamespace(distributed_world_size=2)
     trainer = SimpleNamespace(get_num_updates=lambda: updates, cumulative_training_time=lambda: 0.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training_loop, "describe_training_plan", lambda cfg, iterator: [])
         patch.setattr(training_loop, "check_best_metric", lambda cfg, trainer, epoch: None)
-        result = training_loop.wrap_train_epoch(lambda *arguments: "an epoch", command)(cfg, trainer, task, iterator)
+        patch.setitem(sys.modules, "fairseq_cli.train", command)
+        result = training_loop.train_epoch(lambda *arguments: "an epoch", cfg, trainer, object(), iterator)
     assert result == ("an epoch" if trains else ([None], True))
     assert command.should_stop_early.num_runs == (0 if trains and patience == 2 else 2)
-
-
-@pytest.mark.parametrize(
-    "anew, sharded, kept", [(False, False, True), (True, False, True), (False, True, True), (False, False, False)]
-)
-def test_a_seed_for_each_epoch_is_refused_where_batches_are_kept(anew, sharded, kept):
-    """A resumed training would otherwise build other batches."""
-    dataset = SimpleNamespace(update_ordered_indices_seed=True, update_epoch_batch_itr=anew, train_subset="train")
-    task = SimpleNamespace(has_sharded_data=lambda split: sharded, dataset=len, can_reuse_epoch_itr=lambda _: kept)
-    refused = pytest.raises(ValueError, match="add --update-epoch-batch")
-    with contextlib.nullcontext() if anew or sharded or not kept else refused:
-        training_loop.check_batch_order_seed(SimpleNamespace(dataset=dataset), task)

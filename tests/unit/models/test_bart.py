@@ -11,7 +11,7 @@ from fairseq.models.bart import model as bart_module
 from fairseq.sequence_generator import SequenceGenerator
 from helpers import EOS, PAD, make_batch, make_task, model_config
 
-from fairseq_etads.fairseq_fixes.compat import UnsafeCheckpointError
+from fairseq_etads.fairseq_fixes.checkpoints import UnsafeCheckpointError
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.jobs.architectures import make_numbered_dictionary
 from fairseq_etads.models.init_from import load_initial_weights

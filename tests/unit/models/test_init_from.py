@@ -8,7 +8,7 @@ from helpers import SMALL, make_model, model_config
 from steps import steps_task
 from test_external import external_model
 
-from fairseq_etads.fairseq_fixes.compat import UnsafeCheckpointError
+from fairseq_etads.fairseq_fixes.checkpoints import UnsafeCheckpointError
 from fairseq_etads.models.init_from import is_training_from_start, load_initial_weights
 
 

@@ -86,16 +86,3 @@ def test_generators_with_other_searches_and_models_of_others(strategy):
         torch.manual_seed(0)
         found.append([[h["tokens"].tolist() for h in row] for row in each.generate(None, sample)])
     assert found[0] == found[1] == found[2]
-
-
-def test_a_task_is_pickled_without_its_iterators():
-    task = make_task()
-    dataset = task.build_dataset_for_inference([torch.tensor([5, 6, 2])], [3])
-    task.datasets["test"] = dataset
-    iterator = task.get_batch_iterator(dataset, max_tokens=50)
-    next(iterator.next_epoch_itr(shuffle=False))
-    assert task.dataset_to_epoch_iter, "nothing is shown"
-    again = pickle.loads(pickle.dumps(task))
-    assert [len(each.dataset("test")) for each in (task, again)] == [1, 1]
-    assert task.dataset_to_epoch_iter and not again.dataset_to_epoch_iter
-    assert again.source_dictionary is again.target_dictionary, "as it was"

@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 OWN_WRITERS = {
     "fairseq_etads/platform/outputs.py": "is where files are written",
-    "fairseq_etads/fairseq_fixes/compat.py": "fairseq's checkpoints, which fairseq writes",
+    "fairseq_etads/fairseq_fixes/checkpoints.py": "fairseq's checkpoints, which fairseq writes",
     "fairseq_etads/tuning/extractive_weights.py": "adds each round to a file that a later run continues",
     "fairseq_etads/text/resumable_output.py": "adds each document to a locked file that a later run continues",
     "fairseq_etads/summarizer/folder/decoding_defaults.py": "replaces three files of a model folder in a safe order",

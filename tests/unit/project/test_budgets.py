@@ -18,10 +18,10 @@ BUDGETS = {
     "fairseq_etads/summarizer fairseq_etads/demo": 6_129,
     "fairseq_etads/text": 2_803,
     "fairseq_etads/evaluation": 3_175,
-    "fairseq_etads/fairseq_fixes fairseq_etads/platform": 2_966,
+    "fairseq_etads/fairseq_fixes fairseq_etads/platform": 2_082,
     "preprocess": 5_857,
     "scripts benchmarks": 3_447,
-    "tests": 51_162,
+    "tests": 50_940,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 

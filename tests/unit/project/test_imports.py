@@ -19,7 +19,7 @@ WITHOUT_FAIRSEQ = [
     *(
         "version.py",
         "platform/console.py",
-        "fairseq_fixes/deferred_imports.py",
+        "platform/deferred_imports.py",
         "platform/errors.py",
         "platform/processes.py",
     ),

@@ -4,7 +4,6 @@ import logging
 from dataclasses import fields
 
 import pytest
-from fairseq import checkpoint_utils
 from fairseq.dataclass.configs import GenerationConfig
 from helpers import RECURRENT, SMALL, make_model, make_task, model_config
 from omegaconf import OmegaConf
@@ -128,16 +127,6 @@ def test_options_of_validation_and_of_decoding_in_training(caplog):
     caplog.clear()
     begin(eval_rouge=True, coverage_penalty=1.0, eval_rouge_samples=5)
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
-
-
-def test_model_overrides_of_the_tasks_options_are_refused():
-    for load in (checkpoint_utils.load_model_ensemble, checkpoint_utils.load_model_ensemble_and_task):
-        with pytest.raises(ValueError, match=r'--model-overrides "truncate_source" has no effect.* --truncate-source'):
-            load(["nowhere.pt"], arg_overrides={"truncate_source": 5, "data": "x"}, task=make_task())
-        with pytest.raises(OSError, match="Model file not found"):
-            load(["nowhere.pt"], arg_overrides={"data": "x", "dropout": 0.1}, task=make_task())
-    with pytest.raises(OSError, match="Model file not found"):  # the task is then made of the checkpoint's options
-        checkpoint_utils.load_model_ensemble_and_task(["nowhere.pt"], arg_overrides={"truncate_source": 5})
 
 
 RL = {"_name": "summarization_rl", "rl_weight": 0.998}

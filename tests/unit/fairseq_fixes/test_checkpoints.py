@@ -10,12 +10,9 @@ import tarfile
 import pytest
 import torch
 from fairseq import checkpoint_utils
-from fairseq.data import iterators
 from fairseq.file_io import PathManager
-from fairseq.nan_detector import NanDetector
-from helpers import make_batch, make_model
 
-from fairseq_etads.fairseq_fixes import compat
+from fairseq_etads.fairseq_fixes import checkpoints
 
 HISTORY = {"criterion_name": "x", "lr_scheduler_state": {}, "num_updates": 0, "optimizer_name": "y"}
 EXTRA = {"train_iterator": {"epoch": 1}}
@@ -41,7 +38,7 @@ def test_a_checkpoint_that_runs_code_is_refused_and_does_not_run(tmp_path, monke
         torch.save({**MINIMAL, "model" if place == "unsafe environment" else place: RunsCode(victim)}, path)
     if place == "unsafe environment":
         monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
-    with pytest.raises(compat.UnsafeCheckpointError) as error:
+    with pytest.raises(checkpoints.UnsafeCheckpointError) as error:
         checkpoint_utils.load_checkpoint_to_cpu(str(path))
     assert not victim.exists() and str(path) in str(error.value)
     assert "weights_only" not in str(error.value), "the advice must not be to switch the protection off"
@@ -57,54 +54,6 @@ def test_what_fairseq_checkpoints_hold_is_allowed(tmp_path):
     torch.save({**MINIMAL, "cfg": cfg, "args": None, "extra": Namespace(arch="etads", betas=(0.9, 0.98))}, path)
     state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
     assert state["cfg"].model.lr == [0.1] and state["extra"].arch == "etads"
-
-
-def flip(path, place):
-    content = bytearray(path.read_bytes())
-    content[place] ^= 4
-    path.write_bytes(content)
-
-
-def test_the_latest_checkpoint_that_can_be_resumed_from_is_recommended(tmp_path):
-    """Formerly, crash.pt was recommended: it is newer, but training from it starts again at the first epoch."""
-
-    def save(name, updates, **changes):
-        history = [{**HISTORY, "num_updates": updates}]
-        torch.save({**MINIMAL, "optimizer_history": history, "last_optimizer_state": {}, **changes}, tmp_path / name)
-
-    save("checkpoint_1_10.pt", 10)
-    save("checkpoint_1_5.pt", 5)
-    save("checkpoint_1_20.pt", 20)
-    save("average.pt", 30, last_optimizer_state=None)
-    save("crash.pt", 12, extra_state={"metrics": {}})
-    torch.save([1, 2], tmp_path / "other.pt")
-    (tmp_path / "checkpoint_1_20.pt").write_bytes((tmp_path / "checkpoint_1_20.pt").read_bytes()[:-100])
-    (tmp_path / "checkpoint_last.pt").write_bytes(b"PK\x03\x04 half")
-    with pytest.raises(compat.DamagedCheckpointError) as error:
-        checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "checkpoint_last.pt"))
-    recommended = f"{tmp_path / 'checkpoint_1_10.pt'}, saved after 10 updates, is complete: name it with --restore-file"
-    assert recommended in str(error.value)
-    for name in ("checkpoint_1_10.pt", "checkpoint_1_5.pt", "average.pt"):
-        (tmp_path / name).unlink()
-    with pytest.raises(compat.DamagedCheckpointError, match="Name another checkpoint with --restore-file"):
-        checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "checkpoint_last.pt"))
-
-
-def test_a_flipped_bit_anywhere_is_refused_or_changes_nothing(tmp_path):
-    path, weight = tmp_path / "checkpoint.pt", torch.arange(10.0)
-    torch.save({**MINIMAL, "model": {"weight": weight}}, path)
-    whole, refused = path.read_bytes(), 0
-    for place in range(0, len(whole), 7):
-        path.write_bytes(whole)
-        flip(path, place)
-        try:
-            state = checkpoint_utils.load_checkpoint_to_cpu(str(path))
-        except RuntimeError as error:
-            assert str(path) in str(error)
-            refused += 1
-        else:
-            assert torch.equal(state["model"]["weight"], weight) and state["extra_state"] == EXTRA
-    assert refused > 50
 
 
 def write_tar(path):
@@ -130,13 +79,12 @@ def write_half(path):
     ids=["empty", "text", "zeros", "torchscript", "tar", "half"],
 )
 def test_other_files_are_named_without_advice_to_load_them_unsafely(write, tmp_path):
-    for name in ("other.pt", "neighbour.pt"):
-        write(tmp_path / name)
-    with pytest.raises((compat.DamagedCheckpointError, compat.UnsafeCheckpointError)) as error:
+    write(tmp_path / "other.pt")
+    with pytest.raises(checkpoints.UnsafeCheckpointError) as error:
         checkpoint_utils.load_checkpoint_to_cpu(str(tmp_path / "other.pt"))
     message = str(error.value)
     assert message.startswith(f"{tmp_path / 'other.pt'}: ")
-    assert "weights_only" not in message and "neighbour.pt" not in message, "the other file is no better"
+    assert "weights_only" not in message
 
 
 def test_checkpoints_of_old_torch_still_load(tmp_path):
@@ -178,24 +126,3 @@ def test_copies_appear_whole_or_not_at_all(tmp_path, monkeypatch):
     monkeypatch.undo()
     assert PathManager.copy(str(source), str(copy), overwrite=True)
     assert copy.read_bytes() == b"new"
-
-
-def test_threads_that_read_batches_ahead_end_with_the_process():
-    """Without the plugin, fairseq's threads would still wait for space in the queue."""
-    batches = iterators.BufferedIterator(2, list(range(100)))
-    assert next(batches) == 0
-    assert batches._consumer.is_alive()
-    compat._stop_loaders()
-    assert not batches._consumer.is_alive()
-
-
-def test_what_makes_a_gradient_not_finite_is_looked_for_in_our_models_too(caplog):
-    """fairseq repeats such an update with hooks; torch then raised StopIteration for encoders' dictionaries."""
-    model = make_model("etads", pointer="soft").train()
-    tokens = make_batch([[5, 6, 7]])
-    with torch.no_grad():
-        model.encoder.layers[0].fc1.weight[0, 0] = float("nan")
-    with NanDetector(model), caplog.at_level("WARNING"):
-        logits, _ = model(tokens, tokens.ne(1).sum(1), tokens.roll(1, 1))
-        logits.sum().backward()
-    assert "NaN detected in output of encoder.layers.0.fc1" in caplog.text
