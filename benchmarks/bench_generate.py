@@ -69,7 +69,7 @@ def create_summariser(system, args):
             generator.min_len = generator.max_len_b = length
             found = task.inference_step(generator, [model], sample)
         else:
-            generator.settings = replace(generator.settings, min_len=length, max_len_b=length)
+            generator.options = replace(generator.options, min_len=length, max_len=length)
             found = generator.generate(None, sample)
         return [row[0]["tokens"][:-1].tolist() for row in found]
 

@@ -13,7 +13,7 @@ from helpers import RECURRENT, SMALL, make_model, make_task, model_config
 from omegaconf import OmegaConf
 
 from fairseq_etads.models import rnn
-from fairseq_etads.search.call_options import DEFAULTS
+from fairseq_etads.search.options import FOLDER_DEFAULTS
 from fairseq_etads.summarizer.folder.export import export_folder
 from fairseq_etads.summarizer.folder.run_files import RunFiles
 from fairseq_etads.systems.abs import options as nnlm_options
@@ -21,7 +21,7 @@ from fairseq_etads.systems.convs2s import options as convs2s_options
 from fairseq_etads.vocabulary.dictionary import count_known_words
 
 TEXT = {"tokenizer": "etads", "text-words": "spaces"}
-DECODING = {**DEFAULTS, "beam": 3, "max_len": 9, "no_repeat_ngram_size": 2}
+DECODING = {**FOLDER_DEFAULTS, "beam": 3, "max_len": 9, "no_repeat_ngram_size": 2}
 WORDS = [f"w{number}" for number in range(40)]
 
 

@@ -10,8 +10,9 @@ from typing import Any, Iterator, List, Optional, Tuple
 
 from ..platform.console import Parser, add_device_option, command, escape_unprintable, limit_matrix_kernel_caches
 from ..platform.errors import InputError
+from ..platform.option_checks import format_option_name
 from ..platform.outputs import PARTIAL, check_output_paths, lock_output, open_output
-from ..search import call_options
+from ..search.options import add_decoding_arguments, combine_options, get_given_options
 from ..summarizer.folder.config import add_folder_argument, read_config
 from ..summarizer.folder.run_files import is_run
 from ..text.files import ESCAPE_INVALID, STANDARD_INPUT
@@ -84,7 +85,7 @@ def _build_parser() -> argparse.ArgumentParser:
     add_input_format_options(parser)
     add_device_option(add)
     add("--quiet", action="store_true", help="print errors only")
-    call_options.add_decoding_arguments(parser, "decoding (defaults: the folder's)")
+    add_decoding_arguments(parser, "decoding (defaults: the folder's)")
     return parser
 
 
@@ -94,11 +95,9 @@ def _check_options(args: argparse.Namespace) -> None:
         raise InputError("give --output PAGE, --json FILE, or both")
     if args.output == STANDARD_INPUT and args.json == STANDARD_INPUT:
         raise InputError("--output - and --json -: only one of them can go to standard output")
-    given = call_options.get_given_options(args)
+    given = get_given_options(args)
     if args.summary is not None and given:
-        raise InputError(
-            f"{call_options.format_option_name(next(iter(given)))} has no effect with --summary: leave out one of them"
-        )
+        raise InputError(f"{format_option_name(next(iter(given)))} has no effect with --summary: leave out one of them")
     for option, value in (("--output", args.output), ("--json", args.json)):
         if value in (None, STANDARD_INPUT):
             continue
@@ -201,7 +200,7 @@ def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-explain``."""
     _check_options(args)
     if not is_run(args.folder):  # the options of a run are checked when it is loaded
-        call_options.make_call_settings(read_config(args.folder).decoding, call_options.get_given_options(args))
+        combine_options(read_config(args.folder).decoding, get_given_options(args))
     kind, documents = _read_input(args)
 
     def print_warning(text: str) -> None:
@@ -216,9 +215,7 @@ def main(args: argparse.Namespace) -> None:
         _explain_all(args, documents, print_warning)
         return
     document = _select_document(documents, args.document, print_warning, kind)
-    explanation = _load_summarizer(args).explain(
-        document.text, summary=args.summary, **call_options.get_given_options(args)
-    )
+    explanation = _load_summarizer(args).explain(document.text, summary=args.summary, **get_given_options(args))
     if args.output is not None:
         _write_explanation_page(args.output, explanation.to_html(_make_page_title(args, document)))
         if args.output != STANDARD_INPUT:
@@ -238,7 +235,7 @@ def _explain_all(args: argparse.Namespace, documents: Iterator[InputDocument], s
     from ..summarizer.explanation_page import make_index_page
 
     folder = Path(args.output)
-    options = call_options.get_given_options(args)
+    options = get_given_options(args)
     pages: List[Tuple[str, str, str]] = []
     summarizer = _load_summarizer(args)
     failed = 0

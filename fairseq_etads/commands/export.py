@@ -9,8 +9,9 @@ from typing import Any, Dict, Optional
 
 from ..data.run_record import RunRecord
 from ..platform.console import Parser, command
-from ..search import call_options
+from ..platform.option_checks import format_option_name
 from ..search.content.model import FILE as CONTENT
+from ..search.options import FOLDER_DEFAULTS, add_decoding_arguments, combine_options, get_given_options
 from ..summarizer.folder.config import DTYPES, SHORTLIST
 from ..summarizer.folder.model_card import (
     ModelCardMetadata,
@@ -95,11 +96,11 @@ def _build_parser() -> argparse.ArgumentParser:
         type=Path,
         help="ROUGE report written by etads-rouge --json, for the model card (default: RUN/rouge.json)",
     )
-    others = {name: value for name, value in call_options.DEFAULTS.items() if name not in ("min_len", "max_len")}
-    call_options.add_decoding_arguments(
+    others = {name: value for name, value in FOLDER_DEFAULTS.items() if name not in ("min_len", "max_len")}
+    add_decoding_arguments(
         parser,
         "decoding defaults to store in the folder (if not given: --min-len and --max-len from the training summaries, "
-        + ", ".join(f"{call_options.format_option_name(name)} {value}" for name, value in others.items())
+        + ", ".join(f"{format_option_name(name)} {value}" for name, value in others.items())
         + ")",
         without=["shortlist"],
     )
@@ -137,7 +138,7 @@ def _collect_model_card_fields(
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-export``."""
     given = {name: value for name, value in vars(args).items() if name != "shortlist"}
-    decoding = call_options.get_given_options(argparse.Namespace(**given))
+    decoding = get_given_options(argparse.Namespace(**given))
     source = find_run_files(args.run, args.checkpoint, args.prepared, args.extractor, args.content)
     extractor = None
     if source.extractor is not None:
@@ -145,7 +146,7 @@ def main(args: argparse.Namespace) -> None:
         extractor = SentencePickingSettings.read(source.extractor.extra_files[PICKING], advice)
     of_extractor = source.content is not None and CONTENT not in source.extra_files
     chooses = {} if source.content is None else {"choose": "content" if of_extractor else "hypothesis"}
-    call_options.make_call_settings({**call_options.DEFAULTS, **chooses}, decoding)
+    combine_options({**FOLDER_DEFAULTS, **chooses}, decoding)
     info = _collect_model_card_fields(args, source, extractor)
     if args.shortlist is not None:
         source = source._replace(extra_files={**source.extra_files, SHORTLIST: args.shortlist})
@@ -175,10 +176,10 @@ def main(args: argparse.Namespace) -> None:
     by_texts = {
         name: value
         for name, value in chosen.items()
-        if name not in ("beam", "choose") and value != call_options.DEFAULTS.get(name)
+        if name not in ("beam", "choose") and value != FOLDER_DEFAULTS.get(name)
     }
     if by_texts:
-        shown = " ".join(f"{call_options.format_option_name(name)} {value}" for name, value in by_texts.items())
+        shown = " ".join(f"{format_option_name(name)} {value}" for name, value in by_texts.items())
         print(f"default lengths, from the training summaries: {shown}")
 
 

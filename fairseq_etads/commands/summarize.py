@@ -21,8 +21,9 @@ from ..platform.console import (
     limit_matrix_kernel_caches,
 )
 from ..platform.errors import InputError
+from ..platform.option_checks import format_option_name
 from ..platform.outputs import check_output_paths, open_binary_output
-from ..search import call_options
+from ..search.options import add_decoding_arguments, combine_options, get_given_options
 from ..summarizer.folder.config import CONFIG, WEIGHTS, add_folder_argument, read_config
 from ..summarizer.folder.run_files import find_run_files, is_run
 from ..summarizer.surprisal import UNUSUAL
@@ -121,7 +122,7 @@ def _build_parser() -> argparse.ArgumentParser:
         "immediately (default: %(default)s)",
     )
     add("--quiet", action="store_true", help="print errors only")
-    call_options.add_decoding_arguments(parser, "decoding (defaults: the folder's)")
+    add_decoding_arguments(parser, "decoding (defaults: the folder's)")
     return parser
 
 
@@ -183,9 +184,7 @@ def _collect_output_settings(args: argparse.Namespace, kind: str, output_format:
         "--input-format": kind,
         "--source-column": args.source_column,
         "--output-format": output_format,
-        **{
-            call_options.format_option_name(name): value for name, value in call_options.get_given_options(args).items()
-        },
+        **{format_option_name(name): value for name, value in get_given_options(args).items()},
     }
 
 
@@ -319,7 +318,7 @@ class _Documents:
             return
         self._split = self.load_summarizer().read_split(args.split)
         # Raise an error about missing probabilities of sentences before the first summary.
-        self._summarizer.stream(self._split, **call_options.get_given_options(args))
+        self._summarizer.stream(self._split, **get_given_options(args))
         for number, document in enumerate(self._split, 1):
             yield InputDocument(str(number), str(document))
 
@@ -343,7 +342,7 @@ class _Documents:
             from ..summarizer import WordSelection
 
             options["selection"] = WordSelection(args.selection, args.selection_threshold, args.selection_factor)
-        decoding = call_options.get_given_options(args)
+        decoding = get_given_options(args)
         if args.shortlist_file is not None:
             decoding.setdefault("shortlist", True)
         if args.split is None:
@@ -466,20 +465,20 @@ def _check_arguments(args: argparse.Namespace) -> None:
     """Check the options, and add the files of a run (``args.run``), or None for a model folder."""
     for name in ("max_tokens", "read_ahead"):
         if getattr(args, name) < 1:
-            raise InputError(f"{call_options.format_option_name(name)} {getattr(args, name)}: choose 1 or more")
+            raise InputError(f"{format_option_name(name)} {getattr(args, name)}: choose 1 or more")
     args.run = None
     if is_run(args.folder):
         args.run = find_run_files(args.folder, args.checkpoint, args.prepared, args.extractor, args.content)
-        call_options.get_given_options(args)
+        get_given_options(args)
         if args.shortlist_file is not None and not args.shortlist_file.is_file():
             raise InputError(f"--shortlist-file {args.shortlist_file}: no such file; etads-shortlist creates it")
     else:
         config = read_config(args.folder)
         for name in ("split", "checkpoint", "prepared", "extractor", "content", "shortlist_file"):
             if getattr(args, name) is not None:
-                option = f"{call_options.format_option_name(name)} {getattr(args, name)}"
+                option = f"{format_option_name(name)} {getattr(args, name)}"
                 raise InputError(f"{option}: FOLDER {args.folder} is not a training run, which this option needs")
-        call_options.make_call_settings(config.decoding, call_options.get_given_options(args))
+        combine_options(config.decoding, get_given_options(args))
     if args.split is not None:
         for option, value in (("FILE", args.files), ("--input-format", args.input_format)):
             if value:
@@ -511,9 +510,9 @@ def main(args: argparse.Namespace) -> None:
     what = f"every document of {args.split} is summarised" if args.split else ""
     report.print_message(what or describe_document_unit(kind, args.files, args.input_format))
     if args.run is not None:
-        given = call_options.get_given_options(args)
+        given = get_given_options(args)
         chosen = {name: value for name, value in args.run.decoding.items() if name not in given}
-        shown = " ".join(f"{call_options.format_option_name(name)} {value}" for name, value in chosen.items())
+        shown = " ".join(f"{format_option_name(name)} {value}" for name, value in chosen.items())
         if shown:
             report.print_message(f"from the training summaries ({args.folder / RECIPE}): {shown}")
         if args.run.content is not None:

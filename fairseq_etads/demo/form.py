@@ -3,8 +3,8 @@
 from typing import Any, Dict, List
 
 from ..platform.errors import InputError
-from ..search import call_options
-from ..search.call_options import get_value
+from ..platform.option_checks import format_option_name
+from ..search.options import CALL, DECLARED, combine_options, get_bounds, get_type, get_value
 
 MAIN = ("beam", "min_len", "max_len", "lenpen", "no_repeat_ngram_size", "coverage_penalty")
 """Options that are always shown on the page. All other options are shown after a click."""
@@ -21,16 +21,16 @@ def get_default_options(decoding: Dict[str, Any]) -> Dict[str, Any]:
 
     Args:
         decoding: default values in the model folder. The keys are names in
-            :data:`~fairseq_etads.search.call_options.OPTIONS`.
+            :data:`~fairseq_etads.search.CALL`.
     """
-    values = {name: get_value(name, decoding) for name in call_options.OPTIONS}
+    values = {name: get_value(name, decoding) for name in CALL}
     return {name: " ".join(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
 def describe_fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:
     """Return descriptions of the options for the page, in the order in which they are shown."""
     values = get_default_options(decoding)
-    names = [*MAIN, *(name for name in call_options.OPTIONS if name not in MAIN)]
+    names = [*MAIN, *(name for name in CALL if name not in MAIN)]
     # This option has no effect if the model folder contains no shortlist.
     if "shortlist" not in decoding:
         names.remove("shortlist")
@@ -38,15 +38,15 @@ def describe_fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:
         names = [name for name in names if name not in ("choose", "choose_words")]
     found = []
     for name in names:
-        option = call_options.OPTIONS[name]
+        metadata, bounds = DECLARED[name].metadata, get_bounds(name)
         found.append(
             {
                 "name": name,
                 "label": name.replace("_", " "),
-                "kind": "choice" if option.choices else option.kind.__name__,
-                "help": option.help,
-                "choices": option.choices,
-                "least": option.least,
+                "kind": "choice" if "choices" in metadata else get_type(name).__name__,
+                "help": metadata.get("call_help", metadata["help"]),
+                "choices": metadata.get("choices", ()),
+                "least": None if bounds is None else bounds.at_least,
                 "most": _get_maximum_option_value(name, values[name]) if name in MOST else None,
                 "default": values[name],
                 "main": name in MAIN,
@@ -64,10 +64,10 @@ def check_options(options: Dict[str, Any], decoding: Dict[str, Any]) -> None:
 
     The summariser later checks conditions that depend on the model.
     """
-    call_options.make_call_settings(decoding, options)
+    combine_options(decoding, options)
     values = get_default_options(decoding)
     for name in sorted(options.keys() & MOST.keys()):
         most = _get_maximum_option_value(name, values[name])
         if options[name] > most:
-            given = f"{call_options.format_option_name(name)} {options[name]}"
+            given = f"{format_option_name(name)} {options[name]}"
             raise InputError(f"{given}: choose at most {most} on this page; etads-summarize accepts more")

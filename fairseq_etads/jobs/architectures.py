@@ -9,7 +9,6 @@ import shlex
 from typing import Any, Dict, Iterator, Optional, Tuple
 
 import torch
-from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
 from fairseq.data import Dictionary
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import ARCH_MODEL_REGISTRY
@@ -17,7 +16,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from .. import systems
 from ..models import rnn, transformer_options
-from ..search.options import FairseqOptions
 from ..text.words import SENTENCE_MARK
 from ..training.options import SummarizationConfig
 from ..training.task import SummarizationTask
@@ -58,15 +56,6 @@ def make_architecture_config(arch: str, **changes: Any) -> DictConfig:
     model = OmegaConf.create(composed).model
     OmegaConf.set_struct(model, True)
     return model
-
-
-def list_option_dataclasses() -> Iterator[Any]:
-    """Yield this project's dataclasses that define the options of architectures, criterions, the task and decoding."""
-    models = (getattr(model, "__dataclass", None) for _, model in sorted(ARCH_MODEL_REGISTRY.items()))
-    losses = (config for _, config in sorted(CRITERION_DATACLASS_REGISTRY.items()))
-    for config in (*models, *losses, SummarizationConfig, FairseqOptions):
-        if config is not None and config.__module__.startswith("fairseq_etads."):
-            yield config
 
 
 def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int] = None) -> Optional[int]:

@@ -11,8 +11,7 @@ is checked:
 - ``excludes``: mapping from options or mechanisms to the reason why this option cannot be combined with them. If the
   reason is empty, the message states that this option has no effect in combination with the other one.
 
-:func:`find_option_conflict` checks ``needs`` and ``excludes`` for training and for decoding. ``docs/rules.md`` lists
-all these rules.
+:func:`find_option_conflict` checks ``needs`` and ``excludes`` for training and for decoding.
 """
 
 import math
@@ -111,7 +110,7 @@ def check_option_values(cfg: Any, config: Any) -> None:
         if bounds is not None and not bounds.contains(value):
             raise ValueError(f"{format_option_name(option.name)} {value}: choose {bounds}")
         if choices is not None and _unwrap_enum(value) not in choices:
-            raise ValueError(f"{format_option(option.name, value)}: choose from {', '.join(choices)}")
+            raise ValueError(format_choice_error(format_option_name(option.name), _unwrap_enum(value), choices))
 
 
 def check_option_requirements(cfg: Any, config: Any, has: Collection[str] = (), skip: Collection[str] = ()) -> None:

@@ -5,7 +5,6 @@ order and ties are resolved in the same way.
 """
 
 import math
-from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Sequence, Union
 
 import torch
@@ -14,7 +13,6 @@ from torch import Tensor, nn
 
 from ..layers.pointer import Selection
 from ..vocabulary.candidates import CandidateWords
-from ..vocabulary.shortlist import Shortlist
 from .encoder_cache import EncodedBatch
 from .ensemble import Ensemble, make_output_vocabulary
 from .hypotheses import (
@@ -26,12 +24,12 @@ from .hypotheses import (
     gather_beams,
     recombine_extensions,
 )
+from .options import DecodingOptions
 from .progress import OnStep, StepAttention, find_best_hypotheses
-from .search_rules import SearchStep, SourceLengths, check_minimum_length, make_search_rules
-from .settings import SearchSettings, SpecialTokens
+from .search_rules import SearchStep, SourceLengths, SpecialTokens, check_minimum_length, make_search_rules
 from .shortlisting import convert_to_search_ids, find_batch_candidates
 from .strategies import SamplingWithGreedyHypothesis, convert_constraints_to_search_ids, copy_strategy_for_search
-from .terms import ActiveTerm, SearchTerm, TermBatch, compute_largest_gain
+from .terms import ActiveTerm, TermBatch, compute_largest_gain
 
 STEPS_BETWEEN_LOOKS = 4
 """Number of steps between checks for finished documents on a GPU. Checks are rare, because each waits for the GPU.
@@ -40,40 +38,15 @@ Finished documents remain in the batch until the next check, but they do not rec
 """
 
 
-@dataclass(frozen=True)
-class SearchRequest:
-    """The input of a search: a generator's options and models, and the batch to summarise.
-
-    Attributes:
-        settings: the search settings, after :meth:`SearchSettings.resolve_defaults` for these models.
-        special: the ids of the special tokens.
-        strategy: fairseq's search object, which selects the extensions of hypotheses and is not modified.
-        models: the models of the ensemble, in evaluation mode.
-        terms: the terms that change the scores of words, in the order in which they are applied. The models of these
-            terms must be in evaluation mode.
-        dictionary: the target dictionary.
-        shortlist: the shortlist that selects the words available for each document, or None to allow all words.
-        sample, prefix_tokens, constraints, bos_token, encoded, on_step: the arguments of ``SummaryGenerator.generate``
-            with the same names.
-    """
-
-    settings: SearchSettings
-    special: SpecialTokens
-    strategy: Any
-    models: List[nn.Module]
-    terms: Sequence[SearchTerm]
-    dictionary: Any
-    shortlist: Optional[Shortlist]
-    sample: Dict[str, Any]
-    prefix_tokens: Optional[Tensor] = None
-    constraints: Optional[Tensor] = None
-    bos_token: Optional[int] = None
-    encoded: Optional[EncodedBatch] = None
-    on_step: Optional[OnStep] = None
-
-
 class BeamSearch:
     """A search over a batch of B documents.
+
+    Args:
+        generator: the :class:`~fairseq_etads.search.generator.SummaryGenerator`, whose options, terms, search strategy,
+            dictionary and shortlist the search uses.
+        models: the models of the ensemble, in evaluation mode. The models of the terms must be in this mode, too.
+        sample, prefix_tokens, constraints, bos_token, encoded, on_step: the arguments of ``SummaryGenerator.generate``
+            with the same names.
 
     Internally, words are represented by search ids (see :mod:`fairseq_etads.vocabulary.output`). V is the number of
     words in the models' distributions.
@@ -88,56 +61,65 @@ class BeamSearch:
         NotImplementedError: constraints are given, but the strategy does not support them.
     """
 
-    def __init__(self, request: SearchRequest):
-        settings, sample = request.settings, request.sample
+    def __init__(
+        self,
+        generator: Any,
+        models: List[nn.Module],
+        sample: Dict[str, Any],
+        prefix_tokens: Optional[Tensor] = None,
+        constraints: Optional[Tensor] = None,
+        bos_token: Optional[int] = None,
+        encoded: Optional[EncodedBatch] = None,
+        on_step: Optional[OnStep] = None,
+    ):
+        options: DecodingOptions = generator.options
+        special: SpecialTokens = generator.special
         net_input = sample["net_input"]
-        self.settings, self.scoring, self.on_step = settings, settings.scoring, request.on_step
-        self.source = SourceLengths.from_net_input(net_input, request.special.eos, request.special.pad)
+        self.options, self.scoring, self.on_step = options, generator.scoring, on_step
+        self.source = SourceLengths.from_net_input(net_input, special.eos, special.pad)
         self.documents, self.device = len(self.source.lengths), self.source.lengths.device
         limits = self._compute_length_limits()
         self.longest = torch.tensor(limits, dtype=torch.long, device=self.device)  # (B,), without the end symbol
         self.limits = limits = limits or [0]
         self.max_len, self.same_length = max(limits), len(set(limits)) == 1
-        if not (settings.exact_length or settings.match_source_len):
+        if not (options.exact_length or options.match_source_len):
             # If each document has its own limit, this limit takes precedence over the minimum length.
-            depends = settings.max_len_per_document and settings.max_len_a
-            check_minimum_length(settings.min_len, settings.max_len - 1 if depends else min(limits))
-        special, start = request.special, request.special.eos if request.bos_token is None else request.bos_token
+            depends = options.max_len_per_document and options.max_len_a
+            check_minimum_length(options.min_len, options.positions - 1 if depends else min(limits))
+        start = special.eos if bos_token is None else bos_token
         self.candidates: Optional[CandidateWords] = None
         self.special, self.start = special, start
-        if request.shortlist is not None:
-            given = request.prefix_tokens, request.constraints
-            self.candidates = find_batch_candidates(
-                request.shortlist, net_input, *given, special, start, settings.beam_size
-            )
+        if generator.shortlist is not None:
+            given = generator.shortlist, net_input, prefix_tokens, constraints
+            self.candidates = find_batch_candidates(*given, special, start, options.beam)
             self.special, self.start = convert_to_search_ids(special, start, self.candidates)
         self.selection: Optional[Selection] = None
         if "selection" in sample:
-            self.selection = Selection(sample["selection"], settings.selection_threshold, settings.selection_factor)
+            self.selection = Selection(sample["selection"], options.selection_threshold, options.selection_factor)
         self.ensemble = Ensemble(
-            request.models,
+            models,
             net_input,
             self.documents,
-            settings.beam_size,
-            settings.temperature,
-            request.encoded,
+            options.beam,
+            options.temperature,
+            encoded,
             self.selection,
             self.candidates,
         )
-        self.vocabulary = make_output_vocabulary(request.models, net_input, self.candidates)
-        self.batch = TermBatch(net_input, self.vocabulary, request.dictionary)
-        begun = [term.begin(self.batch) for term in request.terms]
+        self.vocabulary = make_output_vocabulary(models, net_input, self.candidates)
+        self.batch = TermBatch(net_input, self.vocabulary, generator.tgt_dict)
+        begun = [term.begin(self.batch) for term in generator.terms]
         self.terms: List[ActiveTerm] = [term for term in begun if term is not None]
-        self.prefix = None if request.prefix_tokens is None else self._convert_prefix(request.prefix_tokens)
+        self.prefix = None if prefix_tokens is None else self._convert_prefix(prefix_tokens)
         self.sample_ids = torch.arange(self.documents, device=self.device)
-        self.strategy = request.strategy
+        self.strategy = generator.search
         self.packed_constraints: Optional[Tensor] = None  # for the strategy, which reads them on the CPU
-        if request.constraints is not None or not self.is_plain:
-            self._adapt_strategy(request)
+        if constraints is not None or not self.is_plain:
+            self._adapt_strategy(generator, constraints, sample.get("id"))
         packed = self.packed_constraints
         self.constraints = None if packed is None else packed.to(self.device)
         end_counts = any(term.end_always_counts for term in self.terms)
-        self.rules = make_search_rules(settings, self.special, min(limits), end_counts)
+        self.rules = make_search_rules(options, self.special, min(limits), end_counts)
         # Progress reports must not include finished documents.
         looks_always = self.device.type == "cpu" or self.on_step is not None
         self.steps_between_looks = 1 if looks_always else STEPS_BETWEEN_LOOKS
@@ -147,55 +129,54 @@ class BeamSearch:
         """Return whether the search always selects the best extensions. fairseq's strategy then has no state."""
         return type(self.strategy) is fairseq_search.BeamSearch
 
-    def _adapt_strategy(self, request: SearchRequest) -> None:
+    def _adapt_strategy(self, generator: Any, constraints: Optional[Tensor], ids: Optional[Tensor]) -> None:
         """Copy the strategy for this search, and convert the constraints on the summaries for it."""
-        ids = request.sample.get("id")
         numbers: Sequence[int] = range(self.documents)
-        if isinstance(ids, Tensor) and isinstance(request.strategy, fairseq_search.PrefixConstrainedBeamSearch):
+        if isinstance(ids, Tensor) and isinstance(generator.search, fairseq_search.PrefixConstrainedBeamSearch):
             numbers = ids.tolist()
-        self.strategy = copy_strategy_for_search(request.strategy, self.vocabulary, numbers, self.device)
+        self.strategy = copy_strategy_for_search(generator.search, self.vocabulary, numbers, self.device)
         self.packed_constraints = convert_constraints_to_search_ids(
-            request.constraints,
-            request.strategy,
+            constraints,
+            generator.search,
             self.vocabulary,
-            request.dictionary,
-            request.special,
+            generator.tgt_dict,
+            generator.special,
             self.limits,
-            unknown_allowed=self.settings.unk_penalty < math.inf,
+            unknown_allowed=self.options.unkpen < math.inf,
         )
 
     def _compute_length_limits(self) -> List[int]:
         """Return the maximum number of tokens in each summary, not counting the end symbol."""
-        settings = self.settings
-        if settings.exact_length:
-            return [settings.exact_length] * self.documents
-        if settings.match_source_len:
+        options = self.options
+        if options.exact_length:
+            return [options.exact_length] * self.documents
+        if options.match_source_len:
             longest = int(self.source.lengths.max())
-            if longest >= settings.max_len:
+            if longest >= options.positions:
                 raise ValueError(
                     f"--match-source-len: a document has {longest} tokens, but the models have positions only "
-                    f"for summaries of {settings.max_len - 1} tokens (--truncate-source shortens documents)"
+                    f"for summaries of {options.positions - 1} tokens (--truncate-source shortens documents)"
                 )
             # As in fairseq, the limit is the same for all documents. The rule limit_to_source_length ends each summary
             # at the length of its source document.
             return [longest] * self.documents
-        if settings.max_len_per_document and settings.max_len_a:
+        if options.max_len_per_document and options.max_len_a:
             tokens = self.source.count_tokens().tolist()
         else:
             tokens = [self.source.width] * self.documents
-        return [min(int(settings.max_len_a * n + settings.max_len_b), settings.max_len - 1) for n in tokens]
+        return [min(int(options.max_len_a * n + options.max_len), options.positions - 1) for n in tokens]
 
     def _convert_prefix(self, prefix: Tensor) -> Tensor:
         """Convert summary prefixes (B, T) to search ids, and check their lengths."""
         prefix = prefix if self.vocabulary is None else self.vocabulary.convert_to_search_ids(prefix)
-        if self.settings.exact_length:  # ignore end symbols, because only this option determines the length
+        if self.options.exact_length:  # ignore end symbols, because only this option determines the length
             prefix = prefix.masked_fill(prefix.eq(self.special.eos), self.special.pad)
         words = (prefix.ne(self.special.pad) & prefix.ne(self.special.eos)).sum(1)
         for count, most in zip(words.tolist(), self.limits):
             if count > most:
                 raise ValueError(
-                    f"--prefix-size: a summary must begin with {count} tokens but has at most {most} (--max-len-a, "
-                    "--max-len-b, --exact-length, --match-source-len)"
+                    f"--prefix-size: a summary must begin with {count} tokens but has at most {most} (--max-len-b, "
+                    "--max-len-a, --exact-length, --match-source-len)"
                 )
         return prefix
 
@@ -205,16 +186,16 @@ class BeamSearch:
         Returns a list of finished hypotheses for each document, sorted from best to worst. The tokens of hypotheses are
         dictionary ids.
         """
-        settings = self.settings
-        start = torch.full((self.documents, settings.beam_size, 1), self.start, device=self.device)
+        options = self.options
+        start = torch.full((self.documents, options.beam, 1), self.start, device=self.device)
         lprobs, attention = self.ensemble.score_next_words(start, first=True)
         # Words that can only be copied do not count, because their number depends on the other documents of the batch.
         slots = self.vocabulary and self.vocabulary.slots
         width = slots.softmax_width if slots is not None else lprobs.size(-1)
-        beam = _compute_widest_beam(self.strategy, settings.beam_size, width)
+        beam = _compute_widest_beam(self.strategy, options.beam, width)
         longest = self.max_len + 1  # including the end symbol
-        self.live = ActiveHypotheses(self.documents, beam, longest, self.start, self.device, settings.keep_attention)
-        by_score = settings.early_stopping != "fairseq"
+        self.live = ActiveHypotheses(self.documents, beam, longest, self.start, self.device, options.keep_attention)
+        by_score = options.early_stopping != "fairseq"
         self.done = FinishedHypotheses(self.documents, beam, longest, self.device, by_score)
         self.strategy.init_constraints(self.packed_constraints, beam)
         for step in range(longest):
@@ -256,7 +237,7 @@ class BeamSearch:
         fillers = ends.gather(1, chosen)  # finished hypotheses fill the remaining beam slots
         parents, words = extensions.parents.gather(1, chosen), extensions.words.gather(1, chosen)
         log_probs = extensions.log_probs.gather(1, chosen)
-        if self.settings.early_stopping == "fairseq":
+        if self.options.early_stopping == "fairseq":
             live.used_up = fillers
             ended = words.eq(self.special.eos)
         else:
@@ -339,9 +320,9 @@ class BeamSearch:
         Returns the coverage cost (B, beam), or None without a coverage penalty.
         """
         live = self.live
-        if attention is not None and self.settings.keep_attention:
+        if attention is not None and self.options.keep_attention:
             self.done.record_attention(live.batch_rows, attention)
-        if not self.scoring.coverage_penalty:
+        if not self.options.coverage_penalty:
             return None
         padding = self.source.padding
         if attention is None or padding is None or attention.size(-1) != padding.size(1):
@@ -375,12 +356,12 @@ class BeamSearch:
             scores, words, parents = self.strategy.step(step, lprobs, sums, words_so_far, self.sample_ids)
             return Extensions(scores, scores, words, parents)
         before = live.log_probs[:, :, step - 1] if step else torch.zeros_like(live.log_probs[:, :1, 0])
-        stepwise = cost if self.scoring.stepwise_coverage_penalty else None
+        stepwise = cost if self.options.stepwise_coverage_penalty else None
         stepwise = None if stepwise is None else stepwise[:, : lprobs.size(1)]
         most = (beam if step else 1) * lprobs.size(2) - 1
         k = min(2 * beam, most)  # twice the beam size, because half of the extensions may end
-        if self.settings.recombine and step:
-            tokens, words = live.tokens[:, :, : step + 1], self.settings.recombine
+        if self.options.recombine and step:
+            tokens, words = live.tokens[:, :, : step + 1], self.options.recombine
             return recombine_extensions(
                 lambda count: find_best_extensions(lprobs, before, count, stepwise),
                 tokens,
@@ -445,14 +426,14 @@ class BeamSearch:
             log_probs: the log-probabilities (B, beam) of the active hypotheses.
             cost: the coverage cost (B, beam) of the active hypotheses, or None.
         """
-        settings, live = self.settings, self.live
-        if settings.early_stopping == "fairseq":
+        options, live = self.options, self.live
+        if options.early_stopping == "fairseq":
             return self.done.count_finished(live.batch_rows) >= live.beam
-        worst = self.done.score[live.batch_rows, min(settings.nbest, live.beam) - 1]
+        worst = self.done.score[live.batch_rows, min(options.nbest, live.beam) - 1]
         lengths = None if self.source.padding is None else self.source.count_tokens()
-        gain = max(0.0, -settings.unk_penalty) + compute_largest_gain(self.terms)
+        gain = max(0.0, -options.unkpen) + compute_largest_gain(self.terms)
         longest: Union[int, Tensor] = step + 2
-        if settings.early_stopping == "admissible":
+        if options.early_stopping == "admissible":
             longest = self.max_len + 1 if self.same_length else (self.longest + 1).clamp(min=step + 2)
         bound = self.scoring.compute_upper_bound(log_probs, step + 2, longest, cost, lengths, gain)
         return worst >= bound.amax(1)

@@ -22,19 +22,27 @@ from ..layers.decoder_output import get_decoder_capabilities, get_pointer
 from ..vocabulary.dictionary import count_known_words
 from ..vocabulary.shortlist import Shortlist
 from . import source_words
-from .beam_search import BeamSearch, SearchRequest
+from .beam_search import BeamSearch
 from .encoder_cache import EncodedBatch
 from .hypotheses import HypothesisScorer, Results
 from .inference import InferenceModel
 from .language_model import LanguageModelTerm
+from .options import DECLARED, DecodingOptions, check_options
 from .progress import OnStep
-from .search_rules import check_minimum_length
-from .settings import SearchSettings, SpecialTokens
+from .search_rules import SpecialTokens, check_minimum_length
 from .shortlisting import check_shortlist_support
 from .strategies import check_strategy
 from .terms import SearchTerm, make_option_terms
 
 logger = logging.getLogger(__name__)
+
+_OF_FAIRSEQ = (
+    *("beam", "max_len", "max_len_a", "positions", "min_len", "unnormalized", "lenpen", "unkpen", "temperature"),
+    *("match_source_len", "no_repeat_ngram_size", "lm_weight", "tokens_to_suppress", "replace_unknown"),
+)
+_OF_CALLERS = ("shortlist", "selection", "choose", "choose_words", "content_model", "content_weight")
+OWN_OPTIONS = tuple(name for name in DECLARED if name not in (*_OF_FAIRSEQ, *_OF_CALLERS))
+"""The options that are keyword arguments of :class:`SummaryGenerator` under their own names."""
 
 
 class SummaryGenerator:
@@ -52,79 +60,125 @@ class SummaryGenerator:
             Shortlists are loaded from files that ``etads-shortlist`` creates.
         terms: additional search terms, which are applied after the terms of the language model and the options. See
             docs/extending.md.
-        options: the other options of :class:`~fairseq_etads.search.settings.SearchSettings` and
-            :class:`~fairseq_etads.search.hypotheses.HypothesisScorer`.
+        options: all decoding options, instead of the arguments that this constructor shares with fairseq and of
+            ``own``.
+        own: the decoding options that fairseq's generator does not have, named like the fields of
+            :class:`~fairseq_etads.search.options.DecodingOptions`.
 
     Attributes:
-        settings: the values of all options, including default values that depend on the models.
+        options: the decoding options, in which defaults that depend on the models are filled in.
+        scoring: the function that computes the scores of hypotheses.
 
     Raises:
         TypeError: a keyword argument is not the name of an option.
-        ValueError: an option has an invalid value or is incompatible with another option.
+        ValueError: an option has an invalid value or is incompatible with another option or a model.
     """
 
     def __init__(
         self,
         models: Any,
         tgt_dict: Any,
-        beam_size: int = SearchSettings.beam_size,
-        max_len_a: float = SearchSettings.max_len_a,
-        max_len_b: int = SearchSettings.max_len_b,
-        max_len: int = SearchSettings.max_len,
-        min_len: int = SearchSettings.min_len,
-        normalize_scores: bool = HypothesisScorer.normalize_scores,
-        len_penalty: float = HypothesisScorer.len_penalty,
-        unk_penalty: float = SearchSettings.unk_penalty,
-        temperature: float = SearchSettings.temperature,
-        match_source_len: bool = SearchSettings.match_source_len,
-        no_repeat_ngram_size: int = SearchSettings.no_repeat_ngram_size,
+        beam_size: int = 1,
+        max_len_a: float = DecodingOptions.max_len_a,
+        max_len_b: int = DecodingOptions.max_len,
+        max_len: int = DecodingOptions.positions,
+        min_len: int = DecodingOptions.min_len,
+        normalize_scores: bool = not DecodingOptions.unnormalized,
+        len_penalty: float = DecodingOptions.lenpen,
+        unk_penalty: float = DecodingOptions.unkpen,
+        temperature: float = DecodingOptions.temperature,
+        match_source_len: bool = DecodingOptions.match_source_len,
+        no_repeat_ngram_size: int = DecodingOptions.no_repeat_ngram_size,
         search_strategy: Optional[Any] = None,
         eos: Optional[int] = None,
         symbols_to_strip_from_output: Optional[Any] = None,
         lm_model: Optional[nn.Module] = None,
-        lm_weight: float = SearchSettings.lm_weight,
-        tokens_to_suppress: Sequence[str] = SearchSettings.tokens_to_suppress,
+        lm_weight: float = 1.0,
+        tokens_to_suppress: Sequence[str] = DecodingOptions.tokens_to_suppress,
         *,
+        replace_unk: bool = DecodingOptions.replace_unknown,
         source_dictionary: Optional[Any] = None,
         inference_models: Optional[Sequence[Optional[InferenceModel]]] = None,
         shortlist: Optional[Shortlist] = None,
         terms: Sequence[SearchTerm] = (),
-        **options: Any,
+        options: Optional[DecodingOptions] = None,
+        **own: Any,
     ):
-        _check_option_names(options)
-        settings = SearchSettings.from_options(
-            beam_size=beam_size, max_len_a=max_len_a, max_len_b=max_len_b, max_len=max_len, min_len=min_len,
-            normalize_scores=normalize_scores, len_penalty=len_penalty, unk_penalty=unk_penalty,
-            temperature=temperature, match_source_len=match_source_len, no_repeat_ngram_size=no_repeat_ngram_size,
-            lm_weight=lm_weight, tokens_to_suppress=tokens_to_suppress, **options,
-        )  # fmt: skip
+        unknown = sorted(own.keys() - set(OWN_OPTIONS))
+        if unknown:
+            known = sorted({*inspect.signature(SummaryGenerator).parameters, *OWN_OPTIONS} - {"options", "own"})
+            raise TypeError(f"SummaryGenerator has no argument {', '.join(unknown)}; choose from {', '.join(known)}")
+        if options is None:
+            options = DecodingOptions(
+                beam=beam_size, max_len_a=max_len_a, max_len=max_len_b, positions=max_len, min_len=min_len,
+                unnormalized=not normalize_scores, lenpen=len_penalty, unkpen=unk_penalty, temperature=temperature,
+                match_source_len=match_source_len, no_repeat_ngram_size=no_repeat_ngram_size, lm_weight=lm_weight,
+                tokens_to_suppress=tokens_to_suppress, replace_unknown=replace_unk, **own,
+            )  # fmt: skip
+        check_options(vars(options))
         self.models: List[Any] = list(getattr(models, "models", models))  # a list of models, or fairseq's EnsembleModel
         self.tgt_dict, self.source_dictionary = tgt_dict, source_dictionary
         self.search = fairseq_search.BeamSearch(tgt_dict) if search_strategy is None else search_strategy
-        language_model = [] if lm_model is None else [LanguageModelTerm(lm_model, settings.lm_weight)]
-        self.terms: List[SearchTerm] = [*language_model, *make_option_terms(settings), *terms]
+        language_model = [] if lm_model is None else [LanguageModelTerm(lm_model, options.lm_weight)]
+        self.terms: List[SearchTerm] = [*language_model, *make_option_terms(options), *terms]
         self._term_models = [model for term in self.terms for model in term.models]
-        has_pointer = any(get_pointer(model) is not None for model in self.models)
-        positions = _compute_maximum_length([*self.models, *self._term_models])
-        self.settings = settings.resolve_defaults(self.search, has_pointer, len(tgt_dict), positions)
-        if not (settings.exact_length or settings.match_source_len or settings.max_len_a):
-            check_minimum_length(settings.min_len, min(settings.max_len_b, self.settings.max_len - 1))
-        if any(term.reranks for term in self.terms):
-            if self.settings.beam_size == 1:
-                raise ValueError("--beam 1: --content-model needs more than one hypothesis to choose from")
-            self.settings = replace(self.settings, nbest=self.settings.beam_size)
+        self.special = SpecialTokens.from_dictionary(tgt_dict, options, eos)
+        self.options = options = self._fill_in_defaults(options)
+        self.scoring = HypothesisScorer(options)
+        if not (options.exact_length or options.match_source_len or options.max_len_a):
+            check_minimum_length(options.min_len, min(options.max_len, options.positions - 1))
         has_tail = any(get_decoder_capabilities(model).has_output_vocabulary for model in self.models)
-        check_strategy(self.search, self.settings.beam_size, count_known_words(tgt_dict) if has_tail else len(tgt_dict))
+        check_strategy(self.search, options.beam, count_known_words(tgt_dict) if has_tail else len(tgt_dict))
         for term in self.terms:
             term.check(self.models, tgt_dict)
         if shortlist is not None:
             check_shortlist_support(self.models, self.search)
         self.shortlist = shortlist
-        self.special = SpecialTokens.from_dictionary(tgt_dict, settings, eos)
         self.symbols_to_strip_from_output = {*(symbols_to_strip_from_output or ()), self.special.eos}
         if inference_models is None:
-            inference_models = [_make_inference_model(model, settings.infer_dtype) for model in self.models]
+            inference_models = [_make_inference_model(model, options.infer_dtype) for model in self.models]
         self._inference_models = inference_models
+
+    def _fill_in_defaults(self, options: DecodingOptions) -> DecodingOptions:
+        """Return a copy of the options in which the defaults that depend on models or search are filled in.
+
+        Raises ValueError if an option is incompatible with the models or the search.
+        """
+        has_pointer = any(get_pointer(model) is not None for model in self.models)
+        if options.copied_positions and not has_pointer:
+            raise ValueError("copied_positions requires a model with a pointer (--pointer)")
+        models = [*self.models, *self._term_models]
+        limits = [int(model.max_decoder_positions()) for model in models if hasattr(model, "max_decoder_positions")]
+        positions = options.positions or min([sys.maxsize, *limits])
+        if options.exact_length >= positions:
+            raise ValueError(
+                f"--exact-length {options.exact_length}: choose 0 (off) to {positions - 1}, the number of positions"
+            )
+        # HypothesisScorer.compute_upper_bound assumes that hypotheses are ranked by sums of log-probabilities. Other
+        # strategies use different rankings.
+        is_beam_search = type(self.search) is fairseq_search.BeamSearch
+        differs = options.coverage_penalty > 0 or options.length_penalty_type != "avg"  # from fairseq's scores
+        early_stopping = options.early_stopping or ("admissible" if differs and is_beam_search else "fairseq")
+        for option, wanted in (
+            ("--stepwise-coverage-penalty", options.stepwise_coverage_penalty),
+            (f"--early-stopping {early_stopping}", early_stopping != "fairseq"),
+            (f"--recombine {options.recombine}", options.recombine > 0),
+        ):
+            if wanted and not is_beam_search:
+                raise ValueError(f"{option} works only with beam search, not with {type(self.search).__name__}")
+        beam = min(options.beam, len(self.tgt_dict) - 1)  # the padding symbol is never chosen
+        reranks = any(term.reranks for term in self.terms)
+        if reranks and beam == 1:
+            raise ValueError("--beam 1: --content-model needs more than one hypothesis to choose from")
+        return replace(
+            options,
+            beam=beam,
+            nbest=beam if reranks else min(options.nbest, beam),
+            positions=positions,
+            unkpen=math.inf if has_pointer and not options.allow_unk else options.unkpen,
+            early_stopping=early_stopping,
+            keep_attention=options.keep_attention or options.replace_unknown or options.print_alignment is not None,
+        )
 
     def cuda(self) -> "SummaryGenerator":
         """Move the models to the GPU."""
@@ -173,7 +227,7 @@ class SummaryGenerator:
             ``extractive_weights``, it also contains "features" (5,), the sums of log p and the other features over all
             words.
         """
-        settings, special, net_input = self.settings, self.special, sample["net_input"]
+        options, special, net_input = self.options, self.special, sample["net_input"]
         if "src_tokens" in net_input and not len(net_input["src_tokens"]):
             return []
         active_models = [
@@ -182,53 +236,29 @@ class SummaryGenerator:
         ]
         # When all words are processed at once, fairseq's attention reads the weights of its layers. 8-bit layers have
         # no such weights.
-        needs_weights = settings.copied_positions and settings.infer_dtype in ("int8", "auto")
+        needs_weights = options.copied_positions and options.infer_dtype in ("int8", "auto")
         # the inference copies are always in evaluation mode
         others = [m for m, copied in zip(self.models, self._inference_models) if copied is None or needs_weights]
         with keep_evaluation_mode([*others, *self._term_models]):
-            search = BeamSearch(
-                SearchRequest(
-                    settings,
-                    special,
-                    self.search,
-                    active_models,
-                    self.terms,
-                    self.tgt_dict,
-                    self.shortlist,
-                    sample,
-                    prefix_tokens,
-                    constraints,
-                    bos_token,
-                    encoded,
-                    on_step,
-                )
-            )
+            given = prefix_tokens, constraints, bos_token, encoded, on_step
+            search = BeamSearch(self, active_models, sample, *given)
             results = search.run()
             _warn_about_impossible_summaries(results, sample.get("id"))
             for term in self.terms:
                 term.finish(results, search.batch)
-            if settings.copied_positions:
+            if options.copied_positions:
                 models = self.models if needs_weights else active_models
                 copying = next(model for model in models if get_pointer(model) is not None)
                 source_words.add_copied_positions(
                     results, copying, net_input, special, search.selection, search.candidates, bos_token
                 )
-        if settings.replace_unk:
+        if options.replace_unknown:
             source_words.replace_unknown_words(
                 results, net_input["src_tokens"], special, self.source_dictionary, self.tgt_dict
             )
-        if settings.print_alignment is not None:
-            source_words.add_alignments(results, net_input["src_tokens"], special, settings.print_alignment)
+        if options.print_alignment is not None:
+            source_words.add_alignments(results, net_input["src_tokens"], special, options.print_alignment)
         return results
-
-
-def _check_option_names(options: Dict[str, Any]) -> None:
-    """Raise TypeError if one of ``options`` does not exist. The message lists all arguments."""
-    unknown = sorted(options.keys() - set(SearchSettings.list_option_names()))
-    if unknown:
-        named = inspect.signature(SummaryGenerator).parameters.keys() - {"options"}
-        known = ", ".join(sorted(named | set(SearchSettings.list_option_names())))
-        raise TypeError(f"SummaryGenerator has no argument {', '.join(unknown)}; choose from {known}")
 
 
 def _warn_about_impossible_summaries(results: Results, ids: Optional[Tensor]) -> None:
@@ -241,12 +271,6 @@ def _warn_about_impossible_summaries(results: Results, ids: Optional[Tensor]) ->
             f"{len(rows)} document(s) (numbers {numbers}): every summary allowed by the options has probability 0, so "
             "the result has score -inf"
         )
-
-
-def _compute_maximum_length(models: Sequence[Any]) -> int:
-    """Return the maximum summary length, including the end symbol, that all models support."""
-    limits = [model.max_decoder_positions() for model in models if hasattr(model, "max_decoder_positions")]
-    return min([sys.maxsize, *limits])
 
 
 def _make_inference_model(model: Any, infer_dtype: Optional[str]) -> Optional[InferenceModel]:

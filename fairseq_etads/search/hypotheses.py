@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ..platform.option_checks import format_choice_error
 from ..vocabulary.output import number_by_first_occurrence
-from .options import COVERAGE_KINDS, LENGTH_KINDS, LENGTH_PENALTY_BETA, DecodingOptions, FairseqOptions, check_options
+from .options import COVERAGE_KINDS, LENGTH_KINDS, LENGTH_PENALTY_BETA, DecodingOptions
 
 Number = TypeVar("Number", int, float, Tensor)
 
@@ -81,60 +81,38 @@ def coverage_penalty(
 class HypothesisScorer:
     """The function that computes the scores of hypotheses.
 
-    The fields of this class are decoding options that are declared in :mod:`.options`.
-
     Attributes:
-        len_penalty: alpha, the exponent of the length penalty (``--lenpen``). With 0, scores are not normalised.
-        normalize_scores: whether to divide log P by the length penalty (False with ``--unnormalized``).
-        length_penalty_type, length_penalty_beta: the arguments ``kind`` and ``beta`` of :func:`length_penalty`.
-        coverage_penalty, coverage_penalty_type: the arguments ``weight`` and ``kind`` of :func:`coverage_penalty`. A
-            weight of 0 disables the penalty.
-        stepwise_coverage_penalty: whether to subtract the coverage cost not only from the final score but also when
-            extensions are selected.
-
-    Raises:
-        ValueError: the kind of a penalty is unknown, or a number is out of range.
+        options: the decoding options, of which ``lenpen``, ``unnormalized`` and the ``length_penalty_*`` and
+            ``coverage_penalty*`` options determine the score.
     """
 
-    len_penalty: float = FairseqOptions.lenpen
-    normalize_scores: bool = not FairseqOptions.unnormalized
-    length_penalty_type: str = DecodingOptions.length_penalty_type
-    length_penalty_beta: float = DecodingOptions.length_penalty_beta
-    coverage_penalty: float = DecodingOptions.coverage_penalty
-    coverage_penalty_type: str = DecodingOptions.coverage_penalty_type
-    stepwise_coverage_penalty: bool = DecodingOptions.stepwise_coverage_penalty
-
-    def __post_init__(self) -> None:
-        check_options(self)
-        if self.stepwise_coverage_penalty and not self.coverage_penalty:
-            raise ValueError("--stepwise-coverage-penalty needs a weight: also set --coverage-penalty")
-
-    @property
-    def differs_from_fairseq(self) -> bool:
-        """Return whether scores are computed differently from fairseq."""
-        return self.coverage_penalty > 0 or self.length_penalty_type != "avg"
+    options: DecodingOptions
 
     def compute_length_penalty(self, length: int) -> float:
         """Compute the length penalty lp for the length |Y| = ``length``."""
-        if not self.normalize_scores:
+        if self.options.unnormalized:
             return 1.0
-        return float(length_penalty(length, self.len_penalty, self.length_penalty_beta, self.length_penalty_type))
+        return float(self._apply_length_penalty(length))
 
     def compute_length_penalties(self, lengths: Tensor) -> Tensor:
         """Compute the length penalty lp in float64 for each length |Y| in ``lengths`` (B,)."""
         lengths = lengths.double()
-        if not self.normalize_scores:
+        if self.options.unnormalized:
             return torch.ones_like(lengths)
-        return length_penalty(lengths, self.len_penalty, self.length_penalty_beta, self.length_penalty_type)
+        return self._apply_length_penalty(lengths)
+
+    def _apply_length_penalty(self, length: Number) -> Number:
+        """Compute lp as :func:`length_penalty` does, with the arguments in the options."""
+        options = self.options
+        return length_penalty(length, options.lenpen, options.length_penalty_beta, options.length_penalty_type)
 
     def compute_coverage_cost(self, coverage: Optional[Tensor], padding_mask: Optional[Tensor]) -> Optional[Tensor]:
         """Compute the coverage cost cp (B, beam) from the coverage (B, beam, S).
 
         Returns None without a coverage penalty.
         """
-        if coverage is None or not self.coverage_penalty:
-            return None
-        return coverage_penalty(coverage, self.coverage_penalty, self.coverage_penalty_type, padding_mask)
+        weight, kind = self.options.coverage_penalty, self.options.coverage_penalty_type
+        return coverage_penalty(coverage, weight, kind, padding_mask) if coverage is not None and weight else None
 
     def compute_final_scores(self, log_probs: Tensor, length: int, cost: Optional[Tensor]) -> Tensor:
         """Compute the scores (…) of hypotheses from log-probabilities (…), their length and coverage costs (…)."""
@@ -178,20 +156,21 @@ class HypothesisScorer:
         best = torch.maximum(best / self.compute_length_penalty(shortest), best / largest)
         if cost is None:
             return best
-        if self.coverage_penalty_type == "summary":
+        if self.options.coverage_penalty_type == "summary":
             return best - cost
         assert source_lengths is not None
-        least = source_lengths * (source_lengths / longest).log() * self.coverage_penalty  # (B,)
+        least = source_lengths * (source_lengths / longest).log() * self.options.coverage_penalty  # (B,)
         return best - least.clamp(min=0).unsqueeze(1)
 
     def describe_formula(self) -> str:
         """Return the formula of the score as a string for the log."""
-        name = {"avg": "|Y|^{a:g}", "wu": "(({b:g}+|Y|)/{c:g})^{a:g}"}[self.length_penalty_type]
-        text = name.format(a=self.len_penalty, b=self.length_penalty_beta, c=self.length_penalty_beta + 1)
-        text = f"log P / {text}" if self.normalize_scores and not math.isclose(self.len_penalty, 0.0) else "log P"
-        if self.coverage_penalty:
-            how = "at every step" if self.stepwise_coverage_penalty else "at the end"
-            text += f" - {self.coverage_penalty:g} x {self.coverage_penalty_type} coverage, {how}"
+        options, beta = self.options, self.options.length_penalty_beta
+        name = {"avg": "|Y|^{a:g}", "wu": "(({b:g}+|Y|)/{c:g})^{a:g}"}[options.length_penalty_type]
+        text = name.format(a=options.lenpen, b=beta, c=beta + 1)
+        text = "log P" if options.unnormalized or math.isclose(options.lenpen, 0.0) else f"log P / {text}"
+        if options.coverage_penalty:
+            how = "at every step" if options.stepwise_coverage_penalty else "at the end"
+            text += f" - {options.coverage_penalty:g} x {options.coverage_penalty_type} coverage, {how}"
         return text
 
 

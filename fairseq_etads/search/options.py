@@ -1,160 +1,245 @@
-"""Declarations of all decoding options.
+"""All decoding options: each is one field of :class:`DecodingOptions`, named like its flag.
 
-This module imports neither torch nor fairseq, so that ``--help`` is fast.
+The metadata of a field can contain:
 
-Each field has the name of the option in fairseq's commands. The metadata of a field can contain:
-
-- ``help``: the help text of the option;
-- ``bounds``, ``choices``, ``needs``, ``without``, ``excludes``: the conditions that are described in
-  :mod:`fairseq_etads.platform.option_checks`. In addition, ``needs`` can require a kind of model (:data:`POINTER`,
+- ``help``, and ``bounds``, ``choices``, ``needs``, ``without`` and ``excludes``, the conditions that are described in
+  :mod:`fairseq_etads.platform.option_checks`. ``needs`` can also name a kind of model (:data:`POINTER`,
   :data:`NO_POINTER`);
-- ``least_in_call``: a lower bound that is checked in calls but not in fairseq's commands;
-- ``setting``: the name of the option in :class:`~fairseq_etads.search.settings.SearchSettings` and in the arguments of
-  ``SummaryGenerator``, if it differs from the field name;
-- ``tuned``: the values that ``etads-tune`` tries;
-- ``tunable``: False if ``etads-tune`` cannot tune the option.
+- ``of``: who adds the option to fairseq's commands: "task" for ``--task summarization``, "fairseq" for fairseq itself,
+  or "" if these commands do not have it;
+- ``call``: False if only fairseq's commands or Python have the option. All others are keyword arguments of
+  :meth:`Summarizer.summarize`, options of ``etads-summarize`` and ``etads-export``, and defaults of model folders;
+- ``call_type``, ``call_help``, ``call_bounds``, ``call_excludes``: the same in calls and model folders, if it differs;
+- ``fairseq``: the name of the option in fairseq's commands, if it differs;
+- ``folder``: the value that is written to every model folder;
+- ``tuned``: the values that ``etads-tune`` tries, or ``tunable``: False if it cannot tune the option.
 
-``--task summarization`` inherits :class:`DecodingOptions`. The search settings, the options of a call
-(``call_options.py``), the search space of ``etads-tune`` and the checks below are all based on these fields.
+:func:`check_options` checks values and combinations, whether they come from a command line, a call or a model folder.
+This module imports neither torch nor fairseq, so that ``--help`` is fast.
 """
 
-from dataclasses import dataclass, field, fields
+import argparse
+import difflib
+import math
+from collections import abc
+from dataclasses import Field, dataclass, field, fields
 from numbers import Integral, Real
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Collection, Dict, Mapping, Optional, Sequence, Tuple
 
-from ..platform.option_checks import SIZE, Bounds, find_option_conflict, join_choices, list_enabled_options
-from ..platform.option_checks import format_option_name as format_option_name
+from ..platform.errors import InputError
+from ..platform.option_checks import (
+    SIZE,
+    Bounds,
+    find_option_conflict,
+    format_option_name,
+    is_option_enabled,
+    join_choices,
+    list_enabled_options,
+)
 from ..platform.optional_systems import find_required_system
 from ..text.words import SENTENCE_MARK
 
 LENGTH_KINDS = ("avg", "wu")
 COVERAGE_KINDS = ("summary", "wu")
-EARLY_STOPPING = ("admissible", "heuristic", "fairseq")
-ALIGNMENTS = ("hard", "soft")
 INFER_DTYPES = ("fp32", "bf16", "fp16", "int8", "auto")
-
 LENGTH_PENALTY_BETA = 5.0
 """Default value of beta, the constant in equation 14 of Wu et al. 2016."""
 LARGEST = 1_000_000
-"""Upper bound for all numbers that are set in a call, such as the maximum number of tokens."""
-
-
+"""Upper bound for the numbers in a call, such as the maximum number of tokens."""
 POINTER, NO_POINTER = "a model with --pointer", "a model without --pointer"
-"""The kinds of models that an option can require."""
+"""The kinds of models that an option can need."""
+
+_OFF = Bounds(0, what="(0: off)")
+_NO_EFFECT: Mapping[str, str] = {"--score-reference": ""}
 
 
-def _make_option(default: Any, help: str, **metadata: Any) -> Any:
-    return field(default=default, metadata={"help": help, **metadata})
+def _option(default: Any, help: str, **metadata: Any) -> Any:
+    return field(default=default, metadata={"help": help, "of": "task", "call": True, **metadata})
 
 
 @dataclass
 class DecodingOptions:
-    """Decoding options that this project adds to fairseq."""
+    """The options of a search, and the options that choose among its results."""
 
-    allow_unk: bool = _make_option(
-        False, "allow models with a pointer to generate <unk> (default: they copy a word instead)", needs=(POINTER,)
+    beam: int = _option(5, "beam size", of="fairseq", bounds=SIZE, folder=5, tuned=(1, 2, 3, 4, 5, 6, 8, 10))
+    min_len: int = _option(
+        1,
+        "minimum number of tokens in a summary, which need not be longer than its document",
+        of="fairseq",
+        bounds=Bounds(0),
+        excludes={"--exact-length": ""},
+        folder=1,
     )
-    replace_unknown: bool = _make_option(
-        False,
-        "replace each unknown word in a summary with the most attended word of the document, like fairseq's "
-        "--replace-unk, which fairseq-generate does not accept for binarised data",
-        setting="replace_unk",
+    max_len: int = _option(
+        200,
+        "maximum number of tokens in a summary",
+        of="fairseq",
+        fairseq="max_len_b",
+        call_bounds=Bounds(1),
+        call_excludes={"--exact-length": ""},  # fairseq's scripts add a maximum length to every search
+        folder=100,
     )
-    coverage_penalty: float = _make_option(
-        0.0,
-        "weight of the coverage penalty in beam search (ETADS: 1; 0: off)",
-        bounds=Bounds(0, what="(0: off)"),
-        tuned=(0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0),
+    max_len_a: float = _option(
+        0,
+        "increase the maximum length of a summary by X tokens for each token in the document",
+        of="fairseq",
+        bounds=Bounds(0),
+        call_excludes={"--exact-length": ""},
     )
-    coverage_penalty_type: str = _make_option(
-        "summary",
-        "type of coverage penalty. summary: penalise document words that receive a total attention above 1; wu: "
-        "penalise document words that receive a total attention below 1",
-        choices=COVERAGE_KINDS,
-        needs=("--coverage-penalty",),
+    exact_length: int = _option(
+        0,
+        "generate exactly N tokens before the end symbol, and ignore --min-len (0: off)",
+        bounds=_OFF,
+        excludes={"--min-sentences": "choose one", "--match-source-len": "choose one"},
     )
-    stepwise_coverage_penalty: bool = _make_option(
-        False, "apply the coverage penalty at every step of the beam search, not only to the final score"
+    min_sentences: int = _option(
+        0,
+        f'minimum number of sentences in a summary; sentences are separated by "{SENTENCE_MARK}" (0: off)',
+        bounds=_OFF,
     )
-    length_penalty_type: str = _make_option(
+    lenpen: float = _option(
+        1.0,
+        "length penalty; values below 1 favour shorter summaries, and values above 1 favour longer summaries",
+        of="fairseq",
+        bounds=Bounds(-100, most=100),
+        excludes={"--unnormalized": ""},
+        folder=1.0,
+        tuned=tuple(round(0.1 * tenth, 1) for tenth in range(21)),
+    )
+    length_penalty_type: str = _option(
         "avg",
         "type of length penalty, by which the log-probability of a summary Y is divided. With --lenpen A, the "
         "penalty is |Y|^A for avg and ((beta+|Y|)/(beta+1))^A for wu (ETADS: wu)",
         choices=LENGTH_KINDS,
         excludes={"--unnormalized": ""},
     )
-    length_penalty_beta: float = _make_option(
+    length_penalty_beta: float = _option(
         LENGTH_PENALTY_BETA,
         "constant beta in the length penalty of --length-penalty-type wu",
         bounds=Bounds(above=-1),
         needs=("--length-penalty-type wu",),
         tuned=tuple(float(number) for number in range(11)),
     )
-    ngram_ignore_tokens: str = _make_option(
+    unnormalized: bool = _option(
+        False,
+        "compare hypotheses by log-probability without dividing by the length penalty",
+        of="fairseq",
+        tunable=False,
+    )
+    coverage_penalty: float = _option(
+        0.0,
+        "weight of the coverage penalty in beam search (ETADS: 1; 0: off)",
+        bounds=_OFF,
+        tuned=(0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0),
+    )
+    coverage_penalty_type: str = _option(
+        "summary",
+        "type of coverage penalty. summary: penalise document words that receive a total attention above 1; wu: "
+        "penalise document words that receive a total attention below 1",
+        choices=COVERAGE_KINDS,
+        needs=("--coverage-penalty",),
+    )
+    stepwise_coverage_penalty: bool = _option(
+        False,
+        "apply the coverage penalty at every step of the beam search, not only to the final score",
+        needs=("--coverage-penalty",),
+    )
+    no_repeat_ngram_size: int = _option(
+        0,
+        "do not repeat any sequence of N tokens in a summary (0: off)",
+        of="fairseq",
+        bounds=_OFF,
+        tuned=(0, 2, 3, 4),
+    )
+    ngram_ignore_tokens: str = _option(
         "",
         "tokens exempt from --no-repeat-ngram-size, separated by spaces; n-grams that contain one of these tokens "
         "may repeat",
         needs=("--no-repeat-ngram-size",),
         tunable=False,
     )
-    exact_length: int = _make_option(
-        0,
-        "generate exactly N tokens before the end symbol, and ignore --min-len (0: off)",
-        bounds=Bounds(0, what="(0: off)"),
-    )
-    min_sentences: int = _make_option(
-        0,
-        f'minimum number of sentences in a summary; sentences are separated by "{SENTENCE_MARK}" (0: off)',
-        bounds=Bounds(0, what="(0: off)"),
-    )
-    extractive_weights: str = _make_option(
+    extractive_weights: str = _option(
         "",
         "five weights, separated by commas, for the log-probability of a word and the four features of ABS+: the "
         "word is in the document, ends a bigram of the document, ends a trigram of the document, or occurs in the "
         "document before the preceding summary word. release: the features and weights of the authors' code. "
         "release:A1,A2,A3,A4,A5: the features of the authors' code with other weights",
         tunable=False,
-        excludes={"--score-reference": ""},
+        excludes=_NO_EFFECT,
     )
-    recombine: int = _make_option(
+    recombine: int = _option(
         0,
         "keep only the best of all hypotheses with the same last N tokens (ABS: 5; 0: off)",
-        bounds=Bounds(0, what="(0: off)"),
-        excludes={"--score-reference": ""},
+        bounds=_OFF,
+        excludes=_NO_EFFECT,
     )
-    selection: Optional[str] = _make_option(
+    early_stopping: Optional[str] = _option(
         None,
-        "folder containing the word probabilities from etads-select, which restrict copying with --pointer soft to "
-        "probable words (Gehrmann et al. 2018; fairseq-generate only)",
+        "when to stop the search for a document. fairseq: when --beam hypotheses have finished; admissible: when no "
+        "unfinished hypothesis can still become better than the best finished ones; heuristic: when no unfinished "
+        "hypothesis would be better than these if it ended now, which halves the work (default: admissible with a "
+        "coverage or wu length penalty, otherwise fairseq)",
+        choices=("admissible", "heuristic", "fairseq"),
     )
-    selection_threshold: float = _make_option(
-        0.15,
-        "copy only words with a probability above X according to --selection",
-        bounds=Bounds(below=1),
-        needs=("--selection",),
-    )
-    selection_factor: float = _make_option(
-        2.0,
-        "factor by which --selection multiplies the probability of copying the selected words before renormalising",
+    temperature: float = _option(
+        1.0,
+        "softmax temperature, by which the logits are divided",
+        of="fairseq",
         bounds=Bounds(above=0),
-        needs=("--selection",),
+        tuned=tuple(round(0.1 * tenth, 1) for tenth in range(5, 16)),
     )
-    shortlist: Optional[str] = _make_option(
+    allow_unk: bool = _option(
+        False, "allow models with a pointer to generate <unk> (default: they copy a word instead)", needs=(POINTER,)
+    )
+    replace_unknown: bool = _option(
+        False,
+        "replace each unknown word in a summary with the most attended word of the document, like fairseq's "
+        "--replace-unk, which fairseq-generate does not accept for binarised data",
+    )
+    unkpen: float = _option(
+        0.0,
+        "penalty that is subtracted from the log-probability of the unknown word (inf: never generate it)",
+        of="fairseq",
+        bounds=Bounds(-LARGEST, most=math.inf),
+        needs=("--allow-unk", NO_POINTER),
+        without="on models with --pointer, which never write the unknown word: leave it out, or give --allow-unk",
+    )
+    infer_dtype: Optional[str] = _option(
+        None,
+        "data type for generation. auto: the fastest data type on this processor in a short trial (default: the data "
+        "type of the model)",
+        choices=INFER_DTYPES,
+        tunable=False,
+    )
+    shortlist: Optional[str] = _option(
         None,
         "shortlist file created by etads-shortlist; restricts the softmax to words that are frequent or associated "
         "with words of the document, which is faster with a large vocabulary (default: all words)",
+        call_type=bool,  # the shortlist is a file in the folder, and a call only chooses whether to use it
+        call_help="restrict generation to words in the model folder's shortlist, which is faster with a large "
+        "vocabulary",
         tunable=False,
-        excludes={"--score-reference": ""},
+        excludes=_NO_EFFECT,
     )
-    content_model: Optional[str] = _make_option(
-        None,
-        "content model created by etads-content. Before the best hypothesis is chosen, --content-weight times the "
-        "sum of expected ROUGE and consensus (mean ROUGE against the other hypotheses) is added to the score of each "
-        "hypothesis",
+    choose: str = _option(
+        "none",
+        "how to choose the summary. content: choose sentences from all hypotheses of a diverse beam search and from "
+        "the whole document; hypothesis: choose the hypothesis with the largest sum of score, weighted expected ROUGE "
+        "and weighted consensus; none: choose the hypothesis with the best score. The choices content and hypothesis "
+        "use the folder's content model",
+        of="",
+        choices=("content", "hypothesis", "none"),
         tunable=False,
-        excludes={"--score-reference": "", "--sampling": ""},
     )
-    content_weight: float = _make_option(
+    choose_words: int = _option(
+        0,
+        "maximum total number of words in the sentences that --choose content selects (0: 1.15 times the mean length "
+        "of the training summaries)",
+        of="",
+        bounds=Bounds(0, what="(0: by the training summaries)"),
+        needs=("--choose content",),
+    )
+    content_weight: float = _option(
         12.0,
         "weight of expected ROUGE and consensus when a content model chooses a hypothesis",
         bounds=Bounds(above=0),
@@ -162,186 +247,268 @@ class DecodingOptions:
         without="without --content-model (of a model folder: without --choose hypothesis)",
         tuned=(1.0, 3.0, 6.0, 12.0, 20.0),
     )
-    early_stopping: Optional[str] = _make_option(
+    content_model: Optional[str] = _option(
         None,
-        "when to stop the search for a document. fairseq: when --beam hypotheses have finished; admissible: when no "
-        "unfinished hypothesis can still become better than the best finished ones; heuristic: when no unfinished "
-        "hypothesis would be better than these if it ended now, which halves the work (default: admissible with a "
-        "coverage or wu length penalty, otherwise fairseq)",
-        choices=EARLY_STOPPING,
+        "content model created by etads-content. Before the best hypothesis is chosen, --content-weight times the "
+        "sum of expected ROUGE and consensus (mean ROUGE against the other hypotheses) is added to the score of each "
+        "hypothesis",
+        call=False,
+        excludes={**_NO_EFFECT, "--sampling": ""},
     )
-    infer_dtype: Optional[str] = _make_option(
+    selection: Optional[str] = _option(
         None,
-        "data type for generation. auto: the fastest data type on this processor in a short trial (default: the data "
-        "type of the model)",
-        choices=INFER_DTYPES,
-        tunable=False,
+        "folder containing the word probabilities from etads-select, which restrict copying with --pointer soft to "
+        "probable words (Gehrmann et al. 2018; fairseq-generate only)",
+        call=False,
+        excludes=_NO_EFFECT,
     )
-
-
-@dataclass
-class FairseqOptions:
-    """Decoding options of fairseq for which this project declares additional metadata."""
-
-    beam: int = _make_option(5, "beam size", bounds=SIZE, setting="beam_size", tuned=(1, 2, 3, 4, 5, 6, 8, 10))
-    min_len: int = _make_option(
-        1, "minimum number of tokens in a summary", excludes={"--exact-length": ""}, least_in_call=0
+    selection_threshold: float = _option(
+        0.15,
+        "copy only words with a probability above X according to --selection",
+        call=False,
+        bounds=Bounds(below=1),
+        needs=("--selection",),
     )
-    max_len_a: float = _make_option(
-        0, "increase the maximum length of a summary by X tokens for each token in the document", least_in_call=0
-    )
-    max_len_b: int = _make_option(200, "maximum number of tokens in a summary", least_in_call=1)
-    lenpen: float = _make_option(
-        1.0,
-        "length penalty; values below 1 favour shorter summaries, and values above 1 favour longer summaries",
-        bounds=Bounds(-100, most=100),
-        excludes={"--unnormalized": ""},
-        setting="len_penalty",
-        tuned=tuple(round(0.1 * tenth, 1) for tenth in range(21)),
-    )
-    unnormalized: bool = _make_option(
-        False, "compare hypotheses by log-probability without dividing by the length penalty", tunable=False
-    )
-    no_repeat_ngram_size: int = _make_option(
-        0,
-        "do not repeat any sequence of N tokens in a summary (0: off)",
-        bounds=Bounds(0, what="(0: off)"),
-        tuned=(0, 2, 3, 4),
-    )
-    temperature: float = _make_option(
-        1.0,
-        "softmax temperature, by which the logits are divided",
+    selection_factor: float = _option(
+        2.0,
+        "factor by which --selection multiplies the probability of copying the selected words before renormalising",
+        call=False,
         bounds=Bounds(above=0),
-        tuned=tuple(round(0.1 * tenth, 1) for tenth in range(5, 16)),
+        needs=("--selection",),
     )
-    unkpen: float = _make_option(
+    nbest: int = _option(1, "number of summaries to return per document", of="fairseq", call=False, bounds=SIZE)
+    match_source_len: bool = _option(
+        False, "limit each summary to the number of tokens in its document", of="fairseq", call=False
+    )
+    print_alignment: Optional[str] = _option(
+        None,
+        "type of token alignment between document and summary to return with each summary",
+        of="fairseq",
+        call=False,
+        choices=("hard", "soft"),
+        excludes={"--replace-unknown": "choose one (fairseq's --replace-unk is the same option)"},
+    )
+    lm_weight: float = _option(
         0.0,
-        "penalty that is subtracted from the log-probability of the unknown word",
-        needs=("--allow-unk", NO_POINTER),
-        without="on models with --pointer, which never write the unknown word: leave it out, or give --allow-unk",
-        setting="unk_penalty",
+        "weight of the language model's log-probabilities in the score of a summary",
+        of="fairseq",
+        call=False,
+        needs=("--lm-path",),
     )
-    match_source_len: bool = _make_option(False, "limit each summary to the number of tokens in its document")
-    nbest: int = _make_option(1, "number of summaries to return per document", bounds=SIZE)
-    print_alignment: Optional[str] = _make_option(
-        None, "type of token alignment between document and summary to return with each summary", choices=ALIGNMENTS
-    )
-    lm_weight: float = _make_option(
-        0.0, "weight of the language model's log-probabilities in the score of a summary", needs=("--lm-path",)
-    )
-    diverse_beam_strength: float = _make_option(
-        0.5, "strength of the diversity penalty between groups of beams", needs=("--diverse-beam-groups",)
-    )
-    retain_dropout_modules: Any = _make_option(
-        None, "modules in which dropout remains enabled during inference", needs=("--retain-dropout",)
-    )
-
-
-CHOICES = ("content", "hypothesis", "none")
-
-
-@dataclass
-class FolderOptions:
-    """Decoding options that are available for model folders but not in fairseq's commands."""
-
-    choose: str = _make_option(
-        "none",
-        "how to choose the summary. content: choose sentences from all hypotheses of a diverse beam search and from "
-        "the whole document; hypothesis: choose the hypothesis with the largest sum of score, weighted expected ROUGE "
-        "and weighted consensus; none: choose the hypothesis with the best score. The choices content and hypothesis "
-        "use the folder's content model",
-        choices=CHOICES,
-        tunable=False,
-    )
-    choose_words: int = _make_option(
+    positions: int = _option(
         0,
-        "maximum total number of words in the sentences that --choose content selects (0: 1.15 times the mean length "
-        "of the training summaries)",
-        bounds=Bounds(0, what="(0: by the training summaries)"),
-        needs=("--choose content",),
+        "maximum number of tokens in a summary, including the end symbol (0: the models' number of positions)",
+        of="",
+        call=False,
+        bounds=Bounds(0, what="(0: the models' number of positions)"),
+    )
+    tokens_to_suppress: Any = _option(
+        (), "words that are never produced unless a prefix contains them", of="", call=False
+    )
+    keep_attention: bool = _option(
+        True,
+        "return the attention weights of each hypothesis, as fairseq does, which needs memory for beam x S x T weights "
+        "per document",
+        of="",
+        call=False,
+    )
+    copied_positions: bool = _option(
+        False,
+        'also return "copied_from", the position in src_tokens from which each token was copied, or -1 if it was '
+        "generated, which needs a model with a pointer and an additional pass over the summaries",
+        of="",
+        call=False,
+    )
+    max_len_per_document: bool = _option(
+        False,
+        "compute the maximum length with --max-len-a from the length of each document. Otherwise, as in fairseq, it is "
+        "computed from the longest document in the batch, including padding",
+        of="",
+        call=False,
     )
 
 
-DECLARED: Mapping[str, Any] = {
-    option.name: option for kind in (DecodingOptions, FairseqOptions, FolderOptions) for option in fields(kind)
-}
+DECLARED: Mapping[str, "Field[Any]"] = {option.name: option for option in fields(DecodingOptions)}
 """A dictionary from option names to dataclass fields."""
-
-
-def get_setting_name(name: str) -> str:
-    """Return the name that an option has in the search settings."""
-    setting: str = DECLARED[name].metadata.get("setting", name)
-    return setting
-
-
-BY_SETTING: Mapping[str, str] = {get_setting_name(name): name for name in DECLARED}
-"""A dictionary from names in the search settings to option names."""
-
-
-def get_option_type(name: str) -> type:
-    """Return the type of an option: int, float, bool or str."""
-    declared = DECLARED[name].type
-    return declared if isinstance(declared, type) else str
-
-
-def describe_expected_value(name: str, value: Any) -> str:
-    """Return a description of the valid values of an option, or an empty string if ``value`` is valid."""
-    option, kind = DECLARED[name], get_option_type(name)
-    limits = option.metadata
-    if value is None and option.default is None:
-        return ""
-    choices = limits.get("choices")
-    if choices:
-        return "" if value in choices else join_choices(choices)
-    is_number = isinstance(value, Real) and not isinstance(value, bool) and value == value  # false for NaN
-    fits = is_number if kind in (int, float) else isinstance(value, kind)
-    if not fits or (kind is int and not isinstance(value, Integral)):
-        return {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}[kind]
-    bounds = limits.get("bounds")
-    return "" if bounds is None or bounds.contains(value) else str(bounds)
-
-
-def format_value_error(name: str, value: Any) -> str:
-    """Return the error message for an invalid value of an option, or an empty string if the value is valid."""
-    wanted = describe_expected_value(name, value)
-    written = f'"{value}"' if isinstance(value, str) else repr(value)
-    written = written if len(written) <= 60 else f"{written[:57]}..."
-    return f"{format_option_name(name)} {written}: choose {wanted}" if wanted else ""
-
-
-def check_options(settings: Any) -> None:
-    """Raise ValueError if a field of a settings dataclass has an invalid value."""
-    for option in fields(settings):
-        value = getattr(settings, option.name)
-        if option.name in BY_SETTING:
-            # a tuple has already been parsed from text and needs no further check
-            problem = "" if isinstance(value, tuple) else format_value_error(BY_SETTING[option.name], value)
-        else:
-            is_right = option.type not in (bool, int) or (
-                isinstance(value, Integral) and isinstance(value, bool) == (option.type is bool)
-            )
-            kind = "True or False" if option.type is bool else "a whole number"
-            problem = "" if is_right else f"--{option.name.replace('_', '-')} {value!r}: choose {kind}"
-        if problem:
-            raise ValueError(problem)
-
-
-def find_option_without_effect(
-    given: Mapping[str, Any], present: Mapping[str, Any], has_pointer: Optional[bool]
-) -> str:
-    """Return the error message for an option that has no effect, or an empty string if there is no such option.
-
-    Args:
-        given: the options that differ from their default values.
-        present: the values of all options, including fairseq's options. Missing options are considered off.
-        has_pointer: whether one of the models can copy words, or None if this is not known yet and cannot be checked.
-    """
-    kinds = {None: {POINTER, NO_POINTER}, True: {POINTER}, False: {NO_POINTER}}[has_pointer]
-    declared = {name: option.metadata for name, option in DECLARED.items()}
-    return find_option_conflict(given, declared, list_enabled_options(present) | kinds)
-
-
+CALL = tuple(name for name, option in DECLARED.items() if option.metadata["call"])
+"""The names of the options that calls, model folders and our commands have."""
+FOLDER_DEFAULTS: Mapping[str, Any] = {
+    name: option.metadata["folder"] for name, option in DECLARED.items() if "folder" in option.metadata
+}
+"""Default values that are written to every model folder."""
+BEAMS = {"content": 12, "hypothesis": 12, "none": FOLDER_DEFAULTS["beam"]}
+"""A dictionary from the values of ``choose`` to the default values of ``beam``."""
 SYSTEMS: Dict[str, str] = {
     name: system for name in DECLARED if (system := find_required_system(format_option_name(name))) is not None
 }
 """A dictionary from option names to the systems that implement these options."""
+_BY_FLAG = {**DECLARED, **{option.metadata.get("fairseq", name): option for name, option in DECLARED.items()}}
+
+
+def get_type(name: str, in_call: bool = True) -> type:
+    """Return the type of an option: int, float, bool or str."""
+    option = _BY_FLAG[name]
+    declared = option.metadata.get("call_type", option.type) if in_call else option.type
+    return declared if declared in (int, float, bool) else str
+
+
+def get_bounds(name: str, in_call: bool = True) -> Optional[Bounds]:
+    """Return the bounds of a number, or None if there are none."""
+    limits = _BY_FLAG[name].metadata
+    bounds: Optional[Bounds] = limits.get("bounds")
+    return limits.get("call_bounds", bounds) if in_call else bounds
+
+
+def get_value(name: str, decoding: Mapping[str, Any]) -> Any:
+    """Return the value of an option in a call or model folder that sets ``decoding``, which may be its default."""
+    default = FOLDER_DEFAULTS.get(name, False if get_type(name) is bool else DECLARED[name].default)
+    return decoding.get(name, default)
+
+
+def check_values(options: Mapping[str, Any], in_call: bool = False) -> None:
+    """Raise InputError if an option has an invalid value or, in a call or model folder, does not exist.
+
+    Args:
+        options: the values by option name. In fairseq's commands, other options are ignored.
+        in_call: whether the options belong to a call or model folder rather than to fairseq's commands.
+    """
+    for name, value in options.items():
+        if in_call and name not in CALL:
+            raise InputError(format_unknown_option(name, CALL))
+        wanted = _describe_expected_value(name, value, in_call) if name in _BY_FLAG else ""
+        if wanted:
+            written = f'"{value}"' if isinstance(value, str) else repr(value)
+            written = written if len(written) <= 60 else f"{written[:57]}..."
+            raise InputError(f"{format_option_name(name)} {written}: choose {wanted}")
+
+
+def _describe_expected_value(name: str, value: Any, in_call: bool) -> str:
+    """Return a description of the valid values of an option, or an empty string if ``value`` is valid."""
+    option, kind, bounds = _BY_FLAG[name], get_type(name, in_call), get_bounds(name, in_call)
+    choices = option.metadata.get("choices")
+    if value is None and option.default is None and kind is str:
+        return ""
+    if choices:
+        return "" if value in choices else join_choices(choices)
+    if not in_call and kind is str and isinstance(value, abc.Sequence):
+        return ""  # words or weights that Python code has already split
+    is_number = isinstance(value, Real) and not isinstance(value, bool) and value == value  # false for NaN
+    fits = is_number if kind in (int, float) else isinstance(value, kind)
+    if not fits or (kind is int and not isinstance(value, Integral)):
+        return {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}[kind]
+    if bounds is not None and not bounds.contains(value):
+        return str(bounds)
+    is_bounded = kind is bool or kind is str or (bounds is not None and bounds.most is not None)
+    return "" if is_bounded or not in_call or abs(value) <= LARGEST else f"a number of at most {LARGEST:,}"
+
+
+def check_options(
+    present: Mapping[str, Any],
+    given: Collection[str] = (),
+    has_pointer: Optional[bool] = None,
+    in_call: bool = False,
+    rules: Mapping[str, Mapping[str, Any]] = {},
+) -> None:
+    """Check the values of decoding options and their combinations.
+
+    Args:
+        present: the values by option name, which can include other options of fairseq. Missing options have their
+            defaults.
+        given: the names of the options that must have an effect.
+        has_pointer: whether one of the models can copy words, or None if this is not known yet.
+        in_call: whether the options belong to a call or model folder rather than to fairseq's commands.
+        rules: ``needs``, ``without`` and ``excludes`` of further options.
+
+    Raises:
+        InputError: a value is invalid, two options exclude each other, or a given option has no effect. The message
+            names the option, its value and the choices.
+    """
+    check_values(present, in_call)
+    values = {**{name: option.default for name, option in DECLARED.items()}, **present}
+    if values["nbest"] > values["beam"]:
+        raise InputError(f"--nbest {values['nbest']}: choose at most --beam, which is {values['beam']}")
+    depends = values["max_len_a"] or values["exact_length"]
+    if in_call and not depends and values["min_len"] > values["max_len"]:
+        raise InputError(f"--min-len {values['min_len']}: choose at most --max-len, which is {values['max_len']}")
+    kinds = {None: {POINTER, NO_POINTER}, True: {POINTER}, False: {NO_POINTER}}[has_pointer]
+    there = list_enabled_options(present) | kinds
+    enabled = {name: value for name, value in present.items() if name in DECLARED and is_option_enabled(value)}
+    declared: Dict[str, Mapping[str, Any]] = {name: option.metadata for name, option in DECLARED.items()}
+    if in_call:
+        declared = {
+            name: {**metadata, "excludes": {**metadata.get("excludes", {}), **metadata.get("call_excludes", {})}}
+            for name, metadata in declared.items()
+        }
+    contradicting = {
+        name: {"excludes": {other: reason for other, reason in metadata.get("excludes", {}).items() if reason}}
+        for name, metadata in declared.items()
+    }
+    problem = find_option_conflict(enabled, contradicting, there) or find_option_conflict(
+        {name: present[name] for name in given}, {**declared, **rules}, there
+    )
+    if problem:
+        raise InputError(problem)
+
+
+def format_unknown_option(name: Any, known: Collection[str]) -> str:
+    """Return the error message for an option that does not exist."""
+    close = difflib.get_close_matches(str(name), known, n=1)
+    meant = f"; did you mean {close[0]}?" if close else "."
+    return f"there is no decoding option {name if isinstance(name, str) else repr(name)}{meant} Choose from " + (
+        ", ".join(known)
+    )
+
+
+def combine_options(
+    folder: Mapping[str, Any], given: Mapping[str, Any], has_pointer: Optional[bool] = None
+) -> DecodingOptions:
+    """Return the options of a call, after checking them.
+
+    If the call sets ``choose`` to a value that differs from the folder's but does not set ``beam``, the beam size is
+    taken from :data:`BEAMS`. A maximum length in the call also limits the minimum length in the folder.
+
+    Args:
+        folder: the default options of the model folder, which may include options that have no effect.
+        given: the options that the call sets.
+        has_pointer: whether the model can copy words, or None if this is not known yet.
+
+    Raises:
+        InputError: see :func:`check_options`. The options in ``given`` must have an effect.
+    """
+    check_values(given, in_call=True)
+    together = {**FOLDER_DEFAULTS, **folder, **given}
+    if "max_len" in given and "min_len" not in given:
+        together["min_len"] = min(together["min_len"], given["max_len"])
+    if get_value("choose", together) != get_value("choose", folder) and "beam" not in given:
+        together["beam"] = BEAMS[together["choose"]]
+    new = [name for name, value in given.items() if value not in (get_value(name, {}), get_value(name, folder))]
+    present = {**{name: get_value(name, together) for name in CALL}, **together}
+    check_options(present, new, has_pointer, in_call=True)
+    return DecodingOptions(**{**together, "shortlist": "of the folder" if together.get("shortlist") else None})
+
+
+def add_decoding_arguments(parser: argparse.ArgumentParser, title: str, without: Sequence[str] = ()) -> None:
+    """Add a group of decoding options to a parser. The parsed arguments contain only options that the user set.
+
+    Args:
+        parser: the argument parser.
+        title: the title of the group in the help.
+        without: the names of the options to leave out.
+    """
+    group = parser.add_argument_group(title)
+    for name in (name for name in CALL if name not in without):
+        metadata, kind = DECLARED[name].metadata, get_type(name)
+        choices: Optional[Tuple[str, ...]] = metadata.get("choices")
+        how: Dict[str, Any] = {"action": argparse.BooleanOptionalAction}
+        if kind is not bool:
+            letter = None if choices else {int: "N", float: "X", str: "TEXT"}[kind]
+            how = {"metavar": letter, "type": kind, "choices": choices}
+        action = group.add_argument(format_option_name(name), help=metadata.get("call_help", metadata["help"]), **how)
+        action.default = argparse.SUPPRESS  # not earlier: some versions of argparse would print it in the help
+
+
+def get_given_options(args: argparse.Namespace) -> Dict[str, Any]:
+    """Return the decoding options that were set on the command line, after checking them."""
+    given = {name: getattr(args, name) for name in CALL if hasattr(args, name)}
+    check_values(given, in_call=True)
+    return given

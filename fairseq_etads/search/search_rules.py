@@ -6,13 +6,82 @@ options require, in fairseq's order, because the results depend on the order.
 
 import math
 from dataclasses import dataclass, field
-from typing import Callable, Dict, Iterable, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor
 
+from ..text.words import SENTENCE_MARK
+from ..vocabulary.dictionary import count_known_words
 from .hypotheses import ActiveHypotheses, gather_beams
-from .settings import SearchSettings, SpecialTokens
+from .options import DecodingOptions
+
+
+@dataclass(frozen=True)
+class SpecialTokens:
+    """The ids of dictionary entries that have a special meaning in the search.
+
+    Attributes:
+        pad, unk: the ids of the padding symbol and the unknown word.
+        eos: the id of the end symbol, which is also the start symbol unless another start symbol is specified.
+        suppressed: the ids of words that are never produced unless a prefix contains them.
+        may_repeat: the ids of words that may repeat. An n-gram that contains one of them is never blocked.
+        sentence_mark: the id of the sentence mark, or -1 if no minimum number of sentences is set.
+    """
+
+    pad: int
+    unk: int
+    eos: int
+    suppressed: Tuple[int, ...] = ()
+    may_repeat: Tuple[int, ...] = ()
+    sentence_mark: int = -1
+
+    @classmethod
+    def from_dictionary(cls, dictionary: Any, options: DecodingOptions, eos: Optional[int] = None) -> "SpecialTokens":
+        """Look up the special tokens that the options require.
+
+        Args:
+            dictionary: the target dictionary.
+            options: the decoding options.
+            eos: the id of the end symbol, or None to use the end symbol of the dictionary.
+
+        Raises:
+            ValueError: a word in the options or a required sentence mark is not in the dictionary, or the end symbol
+                is among the suppressed words.
+        """
+        eos = dictionary.eos() if eos is None else eos
+        suppressed = _look_up_known_ids(dictionary, options.tokens_to_suppress, "tokens_to_suppress")
+        if options.exact_length:  # also suppress the start symbol, which is not a word and is never printed
+            suppressed = (*suppressed, dictionary.bos())
+        if options.min_sentences and not _is_known_word(dictionary, SENTENCE_MARK):
+            raise ValueError(
+                f"--min-sentences {options.min_sentences}: this model does not write sentence marks ({SENTENCE_MARK})"
+            )
+        if eos in suppressed:
+            raise ValueError(f'tokens_to_suppress "{dictionary[eos]}": summaries could not end')
+        return cls(
+            pad=dictionary.pad(),
+            unk=dictionary.unk(),
+            eos=eos,
+            suppressed=suppressed,
+            may_repeat=_look_up_known_ids(dictionary, options.ngram_ignore_tokens, "--ngram-ignore-tokens"),
+            sentence_mark=dictionary.index(SENTENCE_MARK) if options.min_sentences else -1,
+        )
+
+
+def _look_up_known_ids(dictionary: Any, words: Union[str, Sequence[str]], option: str) -> Tuple[int, ...]:
+    """Return the ids of words. Raises ValueError if a word is not a known word of the dictionary."""
+    words = words.split() if isinstance(words, str) else words
+    for word in words:
+        if not _is_known_word(dictionary, word):
+            raise ValueError(f'{option} "{word}": this is not a known word of the dictionary')
+    return tuple(dictionary.index(word) for word in words)
+
+
+def _is_known_word(dictionary: Any, word: str) -> bool:
+    """Return whether a word is a known word of the dictionary."""
+    index = dictionary.index(word)
+    return (index != dictionary.unk() or word == dictionary.unk_word) and index < count_known_words(dictionary)
 
 
 class SourceLengths(NamedTuple):
@@ -102,34 +171,32 @@ Rule = Callable[[SearchStep], None]
 
 
 def make_search_rules(
-    settings: SearchSettings, special: SpecialTokens, shortest_limit: int, end_always_counts: bool = False
+    options: DecodingOptions, special: SpecialTokens, shortest_limit: int, end_always_counts: bool = False
 ) -> List[Rule]:
     """Return the rules to apply at every step, in order.
 
     Args:
-        settings: the resolved settings.
+        options: the decoding options, without defaults that depend on the models.
         special: the special tokens, as search ids.
         shortest_limit: the smallest value in :attr:`SearchStep.longest`.
         end_always_counts: whether a term requires that the score of the end symbol is always included; see
             :attr:`~fairseq_etads.search.terms.ActiveTerm.end_always_counts`.
     """
     rules: List[Rule] = [forbid_padding]
-    if settings.unk_penalty:
-        rules.append(UnknownWordPenalty(settings.unk_penalty))
-    rules.append(
-        MaximumLengthRule(shortest_limit, ending_is_free=bool(settings.exact_length) and not end_always_counts)
-    )
+    if options.unkpen:
+        rules.append(UnknownWordPenalty(options.unkpen))
+    rules.append(MaximumLengthRule(shortest_limit, ending_is_free=bool(options.exact_length) and not end_always_counts))
     rules.append(force_prefix)
-    is_bounded = settings.max_len_per_document and not settings.exact_length
-    rules.append(MinimumLengthRule(settings.exact_length or settings.min_len, is_bounded))
-    if settings.min_sentences:
-        rules.append(MinimumSentencesRule(settings.min_sentences))
+    is_bounded = options.max_len_per_document and not options.exact_length
+    rules.append(MinimumLengthRule(options.exact_length or options.min_len, is_bounded))
+    if options.min_sentences:
+        rules.append(MinimumSentencesRule(options.min_sentences))
     if special.suppressed:
         rules.append(suppress_words)
-    if settings.match_source_len:
+    if options.match_source_len:
         rules.append(limit_to_source_length)
-    if settings.no_repeat_ngram_size:
-        rules.append(NGramBlocker(settings.no_repeat_ngram_size, special.may_repeat))
+    if options.no_repeat_ngram_size:
+        rules.append(NGramBlocker(options.no_repeat_ngram_size, special.may_repeat))
     rules.append(enforce_pointer_switch)
     return rules
 
@@ -197,7 +264,7 @@ def check_minimum_length(min_len: int, longest: int) -> None:
     if max(min_len, 0) > longest:
         raise ValueError(
             f"--min-len {min_len} is more than the longest summary allowed here, {longest} tokens "
-            "(--max-len-a, --max-len-b and the model's positions)"
+            "(--max-len or --max-len-b, --max-len-a and the model's positions)"
         )
 
 

@@ -22,7 +22,7 @@ from ..layers.recurrent import OutputLayer
 from ..vocabulary.candidates import CandidateWords
 from ..vocabulary.output import OutputVocabulary
 from ..vocabulary.shortlist import Shortlist
-from .settings import SpecialTokens
+from .search_rules import SpecialTokens
 
 
 def check_shortlist_support(models: Sequence[Any], strategy: Any) -> None:

@@ -15,7 +15,7 @@ from ..layers.decoder_output import DecoderOutput
 from ..layers.pointer import Selection
 from ..vocabulary.candidates import CandidateWords
 from .hypotheses import Results
-from .settings import SpecialTokens
+from .search_rules import SpecialTokens
 from .shortlisting import restrict_softmax
 
 

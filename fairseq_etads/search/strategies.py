@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..platform.option_checks import check_option_choice
 from ..vocabulary.output import OutputVocabulary
-from .settings import SpecialTokens
+from .search_rules import SpecialTokens
 
 logger = logging.getLogger(__name__)
 
@@ -40,12 +40,7 @@ class DiverseSiblingsSearch(fairseq_search.DiverseSiblingsSearch):
     """
 
     def step(
-        self,
-        step: int,
-        lprobs: Tensor,
-        scores: Optional[Tensor],
-        prev_output_tokens: Optional[Tensor] = None,
-        original_batch_idxs: Optional[Tensor] = None,
+        self, step: int, lprobs: Tensor, scores: Optional[Tensor], *words_and_ids: Any
     ) -> Tuple[Tensor, Tensor, Tensor]:
         """Select the best 2 * beam extensions, and return scores, words and parents; see fairseq's ``Search.step``."""
         _, beam, width = lprobs.shape
@@ -66,12 +61,7 @@ class SamplingWithGreedyHypothesis(fairseq_search.Search):
     """
 
     def step(
-        self,
-        step: int,
-        lprobs: Tensor,
-        scores: Optional[Tensor],
-        prev_output_tokens: Optional[Tensor] = None,
-        original_batch_idxs: Optional[Tensor] = None,
+        self, step: int, lprobs: Tensor, scores: Optional[Tensor], *words_and_ids: Any
     ) -> Tuple[Tensor, Tensor, Tensor]:
         """Choose one extension for each hypothesis, and return scores, words and parents, (B, beam) each.
 
@@ -115,16 +105,11 @@ class CpuSampling(fairseq_search.Sampling):
     """A version of fairseq's sampling strategy that can draw very improbable words if no other words are allowed."""
 
     def step(
-        self,
-        step: int,
-        lprobs: Tensor,
-        scores: Optional[Tensor],
-        prev_output_tokens: Optional[Tensor] = None,
-        original_batch_idxs: Optional[Tensor] = None,
+        self, step: int, lprobs: Tensor, scores: Optional[Tensor], *words_and_ids: Any
     ) -> Tuple[Tensor, Tensor, Tensor]:
         """Sample one extension for each hypothesis; see fairseq's ``Search.step``."""
         shifts = _compute_log_prob_shifts(lprobs)  # (B, beam, 1)
-        sums, words, parents = super().step(step, lprobs - shifts, scores, prev_output_tokens, original_batch_idxs)
+        sums, words, parents = super().step(step, lprobs - shifts, scores, *words_and_ids)
         return sums + shifts[:, :, 0].gather(1, parents), words, parents
 
 
@@ -135,12 +120,7 @@ class DeviceSampling(fairseq_search.Sampling):
     """
 
     def step(
-        self,
-        step: int,
-        lprobs: Tensor,
-        scores: Optional[Tensor],
-        prev_output_tokens: Optional[Tensor] = None,
-        original_batch_idxs: Optional[Tensor] = None,
+        self, step: int, lprobs: Tensor, scores: Optional[Tensor], *words_and_ids: Any
     ) -> Tuple[Tensor, Tensor, Tensor]:
         """Sample one extension for each hypothesis.
 
@@ -207,14 +187,7 @@ class RequiredWordsSearch(fairseq_search.LexicallyConstrainedBeamSearch):
     def update_constraints(self, active_hypos: Tensor) -> None:
         super().update_constraints(active_hypos.cpu())
 
-    def step(
-        self,
-        step: int,
-        lprobs: Tensor,
-        scores: Optional[Tensor],
-        prev_output_tokens: Optional[Tensor] = None,
-        original_batch_idxs: Optional[Tensor] = None,
-    ) -> Tuple[Tensor, ...]:
+    def step(self, step: int, lprobs: Tensor, scores: Optional[Tensor], *words_and_ids: Any) -> Tuple[Tensor, ...]:
         """Run fairseq's step on the CPU, with one copy to the CPU and one copy back."""
         if lprobs.is_cpu:
             return self._step_on_cpu(step, lprobs, scores)

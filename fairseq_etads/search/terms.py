@@ -12,10 +12,11 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Se
 
 from torch import Tensor, nn
 
+from ..platform.option_checks import format_option_name
 from ..platform.optional_systems import explain_missing_system
 from ..vocabulary.output import OutputVocabulary
 from .hypotheses import Results
-from .options import SYSTEMS, format_option_name
+from .options import SYSTEMS, DecodingOptions
 
 
 class TermBatch(NamedTuple):
@@ -138,30 +139,28 @@ def register_option_term(option: str, parse: Callable[[Any], Any], make: Callabl
     """Register a decoding option that adds a term to the search.
 
     Args:
-        option: the name of the option's field in :class:`~fairseq_etads.search.settings.SearchSettings`.
-        parse: a function that converts the value of the option to the value in the settings. The resulting value must
-            be falsy if the option is off. The function raises ValueError for invalid values.
-        make: a function that creates the term from the value in the settings.
+        option: the name of the option's field in :class:`~fairseq_etads.search.options.DecodingOptions`.
+        parse: a function that parses the value of the option. The result must be falsy if the option is off. The
+            function raises ValueError for invalid values.
+        make: a function that creates the term from the parsed value.
     """
     _OPTION_TERMS[option] = _OptionTerm(parse, make)
 
 
-def parse_term_option(option: str, value: Any) -> Any:
-    """Convert the value of a registered option to the value in the settings, which is () if the option is off.
+def make_option_terms(options: DecodingOptions) -> List[SearchTerm]:
+    """Create the terms of all registered options that are on.
 
     Raises:
-        ValueError: the value is invalid, or the system to which the option belongs is missing.
+        ValueError: a value is invalid, or the system to which the option belongs is missing.
     """
-    if option in _OPTION_TERMS:
-        return _OPTION_TERMS[option].parse(value)
-    if value is None or len(value) == 0:
-        return ()
-    shown = value if isinstance(value, str) else ",".join(map(str, value))
-    flag = format_option_name(option)
-    raise ValueError(f"{explain_missing_system(f'{flag} {shown}', SYSTEMS[option])}: leave {flag} out")
-
-
-def make_option_terms(settings: Any) -> List[SearchTerm]:
-    """Create the terms of all registered options that are on."""
-    values = ((term, getattr(settings, option)) for option, term in _OPTION_TERMS.items())
-    return [term.make(value) for term, value in values if value]
+    terms = []
+    for name, system in SYSTEMS.items():
+        value = getattr(options, name)
+        if name in _OPTION_TERMS:
+            parsed = _OPTION_TERMS[name].parse(value)
+            terms += [_OPTION_TERMS[name].make(parsed)] if parsed else []
+        elif value is not None and len(value):
+            shown = value if isinstance(value, str) else ",".join(map(str, value))
+            flag = format_option_name(name)
+            raise ValueError(f"{explain_missing_system(f'{flag} {shown}', system)}: leave {flag} out")
+    return terms

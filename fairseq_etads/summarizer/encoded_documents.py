@@ -108,7 +108,7 @@ class EncodedDocuments:
         """
         summarizer = self._summarizer
         search = summarizer._get_search({**decoding, "choose": "none"}, origins=False)
-        scoring = search.generator.settings.scoring
+        scoring = search.generator.scoring
 
         def make_hypothesis(row: int, hypothesis: Dict[str, Any], batch: Batch) -> Hypothesis:
             counts = hypothesis["features"][1:] / scoring.compute_length_penalty(len(hypothesis["tokens"]))

@@ -15,12 +15,13 @@ from ..data.run_record import OptionalPath
 from ..layers.decoder_output import get_decoder_capabilities, get_pointer
 from ..models.external_models import prepare_for_search
 from ..platform.errors import InputError
-from ..search import call_options
+from ..platform.option_checks import format_option_name
 from ..search.content.reranking import Reranker
 from ..search.encoder_cache import EncodedBatch
 from ..search.generator import SummaryGenerator
 from ..search.hypotheses import Results
 from ..search.inference import InferenceModel
+from ..search.options import DecodingOptions, combine_options
 from ..text.alignment import Span
 from ..text.picking import FACTOR
 from . import Explanation
@@ -208,7 +209,7 @@ class Summarizer:
                 search. It is called in the same thread and can stop the search by raising an exception. With
                 ``choose="content"``, the sentences of the summary are chosen only after the search.
             decoding: decoding options, such as ``beam``, ``min_len``, ``max_len``, ``lenpen`` and
-                ``no_repeat_ngram_size``. See :data:`~fairseq_etads.search.call_options.OPTIONS` for all options. The
+                ``no_repeat_ngram_size``. See :data:`~fairseq_etads.search.options.CALL` for all options. The
                 default values are stored in the model folder.
 
         Returns:
@@ -306,9 +307,7 @@ class Summarizer:
         if summary is None:
             return self.summarize(text, **decoding).explain()
         if decoding:
-            raise InputError(
-                f"{call_options.format_option_name(next(iter(decoding)))} has no effect on a summary that is given"
-            )
+            raise InputError(f"{format_option_name(next(iter(decoding)))} has no effect on a summary that is given")
         explainer = self._get_explainer()
         if not self._texts.tokenize_document(0, text).tokens:
             raise InputError("the document has no words, so there is no summary to explain")
@@ -355,35 +354,36 @@ class Summarizer:
             origins: whether to determine which words were copied. This requires an additional forward pass.
             selection: word probabilities that restrict copying, or None.
         """
-        settings = call_options.make_call_settings(self.config.decoding, decoding, self._has_pointer)
-        key = (origins, selection, *sorted(settings.items()))
+        options = combine_options(self.config.decoding, decoding, self._has_pointer)
+        key = (origins, selection, *vars(options).values())
         with self._lock:
             if key not in self._searches:
                 if len(self._searches) >= _MOST_SEARCHES:
                     self._searches.pop(next(iter(self._searches)))
-                self._searches[key] = self._make_search(settings, origins, selection)
+                self._searches[key] = self._make_search(options, origins, selection)
             return self._searches[key]
 
     def _make_search(
-        self, settings: Dict[str, Any], origins: bool, selection: Optional[WordSelection] = None
+        self, options: DecodingOptions, origins: bool, selection: Optional[WordSelection] = None
     ) -> _Search:
-        settings = dict(settings)
-        if selection is not None:
-            settings.update(selection_threshold=selection.threshold, selection_factor=selection.factor)
-        choice, most_words = settings.pop("choose", "none"), settings.pop("choose_words", 0)
-        settings["normalize_scores"] = not settings.pop("unnormalized", False)
-        weight = settings.pop("content_weight", call_options.get_option_default("content_weight"))
-        if choice not in self._supported_choose_values:
+        if options.choose not in self._supported_choose_values:
             raise InputError(
-                f"--choose {choice}: {self.folder} has no content model for it; "
+                f"--choose {options.choose}: {self.folder} has no content model for it; "
                 f"choose {' or '.join(self._supported_choose_values)}, or create the folder again "
                 "with etads-export --content RUN"
             )
-        chooses = choice == "content"
-        replaces, infer_dtype = bool(settings.get("replace_unk")), settings.get("infer_dtype")
-        has_shortlist = settings.get("shortlist", False)
-        if has_shortlist and self._shortlist is None:
+        if options.shortlist and self._shortlist is None:
             raise InputError(f"--shortlist: {self.folder} has none; create it again with etads-export --shortlist FILE")
+        options = replace(
+            options,
+            copied_positions=self._has_pointer and origins,
+            keep_attention=options.replace_unknown,
+            max_len_per_document=True,
+            nbest=1 if options.choose == "none" else options.beam,
+        )
+        if selection is not None:
+            options.selection_threshold, options.selection_factor = selection.threshold, selection.factor
+        chooses, infer_dtype = options.choose == "content", options.infer_dtype
         try:
             inference_models: Optional[List[Optional[InferenceModel]]] = None
             if not get_decoder_capabilities(self._model).shares_documents:
@@ -394,32 +394,29 @@ class Summarizer:
                 self._copies[infer_dtype] = copies
             if infer_dtype in self._copies:
                 inference_models = [self._copies[infer_dtype]]
+            strategy = reranker = None
             if chooses:
-                groups = choose_group_count(settings["beam_size"])
-                settings.update(
-                    search_strategy=fairseq_search.DiverseBeamSearch(self._texts.target, groups, STRENGTH),
-                    nbest=settings["beam_size"],
+                strategy = fairseq_search.DiverseBeamSearch(
+                    self._texts.target, choose_group_count(options.beam), STRENGTH
                 )
-            reranker = None
-            if choice == "hypothesis" and self._content is not None:
-                if settings["beam_size"] == 1:
+            elif options.choose == "hypothesis" and self._content is not None:
+                if options.beam == 1:
                     raise ValueError(
                         "--beam 1: there is only one hypothesis, so there is nothing to choose from; add --choose none"
                     )
-                settings["nbest"] = settings["beam_size"]
-                reranker = Reranker(self._content, weight, self._texts.subword_kind or "none")
+                reranker = Reranker(self._content, options.content_weight, self._texts.subword_kind or "none")
             generator = SummaryGenerator(
                 [self._model],
                 self._texts.target,
+                search_strategy=strategy,
                 inference_models=inference_models,
-                copied_positions=self._has_pointer and origins,
-                keep_attention=replaces,
-                max_len_per_document=True,
-                **{**settings, "shortlist": self._shortlist if has_shortlist else None},
+                shortlist=self._shortlist if options.shortlist else None,
+                options=options,
             )
         except ValueError as error:
-            raise InputError(str(error).replace("--max-len-b", "--max-len")) from None
-        return _Search(generator, replaces, chooses, most_words or None, reranker, selection)
+            raise InputError(str(error)) from None
+        most_words = options.choose_words or None
+        return _Search(generator, options.replace_unknown, chooses, most_words, reranker, selection)
 
     def _stream_summaries(
         self, texts: Iterable[str], search: _Search, max_tokens: int, read_ahead: int, keep: bool
@@ -564,7 +561,7 @@ class Summarizer:
         copied: List[CopiedWord] = []
         first = 0
         for sentence in sentences:
-            if search.generator.settings.copied_positions or not self._has_pointer:
+            if search.generator.options.copied_positions or not self._has_pointer:
                 words = self._find_copied_words(document, sentence.tokens, sentence.origins, sentence.spans)
                 copied += [replace(word, first=word.first + first, last=word.last + first) for word in words]
             first += len(sentence.tokens) + len(texts.mark)
@@ -647,7 +644,7 @@ def _check_summarize_arguments(texts: Any, max_tokens: int, read_ahead: int = RE
         raise TypeError("stream takes a sequence of texts; use summarize() for a single text")
     for name, value in (("max_tokens", max_tokens), ("read_ahead", read_ahead)):
         if type(value) is not int or value < 1:
-            raise InputError(f"{call_options.format_option_name(name)} {value!r}: choose a whole number, 1 or more")
+            raise InputError(f"{format_option_name(name)} {value!r}: choose a whole number, 1 or more")
 
 
 def _replace_unknown_words(

@@ -1,8 +1,7 @@
 """Checks that reject incompatible options and options that have no effect."""
 
 import logging
-from dataclasses import fields
-from typing import Any, Iterable, Optional
+from typing import Any, Dict, Iterable, Optional
 
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
 from fairseq.dataclass.configs import GenerationConfig
@@ -15,19 +14,31 @@ from ..platform.option_checks import (
     get_given_options,
     iterate_defaults,
 )
-from ..search.options import DECLARED, DecodingOptions, find_option_without_effect
+from ..search.options import DECLARED, check_options
 from .losses import check_criterion_supports_model
 from .options import SummarizationConfig
 
 logger = logging.getLogger(__name__)
 
-_ONLY_ITERATIVE = (
-    *("iter_decode_eos_penalty", "iter_decode_max_iter", "iter_decode_force_max_iter", "iter_decode_with_beam"),
-    *("iter_decode_with_external_reranker", "retain_iter_history", "decoding_format", "print_step"),
-)
-_ONLY_TWO_PASSES = ("beam_mt", "max_len_a_mt", "max_len_b_mt", "lenpen_mt")
+_FOR_MODELS = {
+    "that do not write from left to right": (
+        *("iter_decode_eos_penalty", "iter_decode_max_iter", "iter_decode_force_max_iter", "iter_decode_with_beam"),
+        *("iter_decode_with_external_reranker", "retain_iter_history", "decoding_format", "print_step"),
+    ),
+    "that translate speech in two passes": ("beam_mt", "max_len_a_mt", "max_len_b_mt", "lenpen_mt"),
+}
+_OF_FAIRSEQ: Dict[str, Dict[str, Any]] = {
+    "diverse_beam_strength": {"needs": ("--diverse-beam-groups",)},
+    "retain_dropout_modules": {"needs": ("--retain-dropout",)},
+    **{
+        name: {"needs": (kind,), "without": f"on this project's models: it is for models {kind}"}
+        for kind, names in _FOR_MODELS.items()
+        for name in names
+    },
+}
+"""Rules for decoding options that only fairseq's searches read; see :mod:`fairseq_etads.platform.option_checks`."""
 _DEPRECATED = ("no_early_stop", "no_beamable_mm")
-_DECODING = tuple(option.name for option in fields(DecodingOptions))
+_DECODING = tuple(name for name, option in DECLARED.items() if option.metadata["of"] == "task")
 
 
 def check_training(
@@ -113,12 +124,11 @@ def check_selector_criterion(cfg: Any, trained_by: Optional[TrainingCriterion], 
         )
 
 
-def check_models_can_summarise(selection: Optional[str], args: Any, models: Iterable[Any]) -> None:
+def check_models_can_summarise(selection: Optional[str], models: Iterable[Any]) -> None:
     """Raise ValueError if a model cannot generate summaries or does not support --selection.
 
     Args:
         selection: the value of the option --selection, or None if it is not set.
-        args: fairseq's generation options.
         models: the models that will generate the summaries.
     """
     for model in models:
@@ -128,8 +138,6 @@ def check_models_can_summarise(selection: Optional[str], args: Any, models: Iter
         pointer = get_pointer(model)
         if selection and (pointer is None or pointer.kind != "soft"):
             raise ValueError(f"--selection {selection} needs models with --pointer soft, which copy the selected words")
-    if selection and getattr(args, "score_reference", False):
-        raise ValueError(f"--selection {selection} has no effect with --score-reference: choose one")
 
 
 def check_task_options(task_cfg: Any) -> None:
@@ -147,23 +155,8 @@ def check_task_options(task_cfg: Any) -> None:
         )
 
 
-def check_generation_options(task_cfg: Any, args: Any, models: Iterable[Any]) -> None:
-    """Raise ValueError if a decoding option has no effect, or if the models cannot generate summaries.
-
-    Args:
-        task_cfg: the options of the summarisation task.
-        args: fairseq's generation options.
-        models: the models that will generate the summaries.
-    """
-    check_models_can_summarise(task_cfg.selection, args, models)
-    for name, option in DECLARED.items() if getattr(args, "score_reference", False) else ():
-        value = getattr(task_cfg, name, None)
-        if value and "--score-reference" in option.metadata.get("excludes", ()):
-            raise ValueError(f"{format_option(name, value)} has no effect with --score-reference: choose one")
-
-
 def check_decoding(task_cfg: Any, args: Any, has_pointer: bool) -> None:
-    """Check that the decoding options have an effect.
+    """Check the values and combinations of decoding options in fairseq's commands.
 
     Args:
         task_cfg: the options of the summarisation task.
@@ -171,22 +164,13 @@ def check_decoding(task_cfg: Any, args: Any, has_pointer: bool) -> None:
         has_pointer: whether at least one of the models has a pointer.
 
     Raises:
-        ValueError: a decoding option has no effect.
+        ValueError: a decoding option has an invalid value, excludes another option or has no effect.
     """
     own = list(iterate_defaults(SummarizationConfig))
     given = {**get_given_options(task_cfg, SummarizationConfig), **get_given_options(args, GenerationConfig)}
     present = {name: getattr(args, name, getattr(task_cfg, name, default)) for name, default in own}
-    present.update({name: value for name, value in given.items() if name not in present})
-    idle = find_option_without_effect(given, present, has_pointer)
-    if idle:
-        raise ValueError(idle)
-    for options, reason in (
-        (_ONLY_ITERATIVE, "is for models that do not write from left to right"),
-        (_ONLY_TWO_PASSES, "is for models that translate speech in two passes"),
-    ):
-        for option in options:
-            if option in given:
-                raise ValueError(f"{format_option(option, given[option])} has no effect: it {reason}")
+    present = {**given, **present}
+    check_options(present, given, has_pointer, rules=_OF_FAIRSEQ)
     for option in _DEPRECATED:
         if option in given:
             logger.warning(f"{format_option(option, True)} has no effect: fairseq keeps it for old scripts only")

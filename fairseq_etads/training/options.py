@@ -12,8 +12,8 @@ from omegaconf import II, DictConfig
 from ..fairseq_fixes.generation import parse_replacements_file
 from ..platform.option_checks import Bounds
 from ..platform.optional_systems import list_option_values
-from ..search.options import DecodingOptions, get_setting_name
-from ..search.settings import SearchSettings
+from ..search.generator import OWN_OPTIONS
+from ..search.options import DECLARED, format_unknown_option
 from ..text.words import WORD_KINDS
 from .validation import POST_PROCESS
 
@@ -24,21 +24,24 @@ TRUNCATE_TARGET = 100
 _IN_VALIDATION = ("--eval-rouge", "--validation-samples")
 
 
-def _convert_choices_to_enums(config: Type[Any]) -> Type[Any]:
-    """Convert inherited options with choices to enumeration types, so that fairseq's parser lists their choices."""
-    for option in fields(DecodingOptions):
-        choices = option.metadata.get("choices")
-        if choices:
-            kind = ChoiceEnum(choices)
-            config.__annotations__[option.name] = kind if option.default is not None else Optional[kind]
-            setattr(config, option.name, field(default=option.default, metadata=option.metadata))
+def _add_decoding_options(config: Type[Any]) -> Type[Any]:
+    """Add the fields of :class:`DecodingOptions` that neither fairseq declares nor only model folders have.
+
+    Options with choices become enumerations, so that fairseq's parser lists their choices.
+    """
+    for name, option in DECLARED.items():
+        if option.metadata["of"] == "task":
+            choices = option.metadata.get("choices")
+            kind = ChoiceEnum(choices) if choices else option.type
+            config.__annotations__[name] = Optional[kind] if choices and option.default is None else kind
+            setattr(config, name, field(default=option.default, metadata=option.metadata))
     return config
 
 
 @dataclass
-@_convert_choices_to_enums
-class SummarizationConfig(DecodingOptions, FairseqDataclass):
-    """Options of ``--task summarization``. The decoding options are inherited from :class:`DecodingOptions`."""
+@_add_decoding_options
+class SummarizationConfig(FairseqDataclass):
+    """Options of ``--task summarization``, including fields of :class:`DecodingOptions`."""
 
     data: Optional[str] = field(
         default=None,
@@ -255,26 +258,9 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
     required_seq_len_multiple: int = II("dataset.required_seq_len_multiple")
 
 
-_PASSED_BY_FAIRSEQ = (
-    "beam",
-    "lenpen",
-    "unkpen",
-    "unnormalized",
-    "max_len_a",
-    "max_len_b",
-    "min_len",
-    "temperature",
-    "match_source_len",
-    "lm_weight",
-    "no_repeat_ngram_size",
-)
-"""Decoding options that fairseq's tasks already pass to generators."""
-_PASSED_SETTINGS = {*map(get_setting_name, _PASSED_BY_FAIRSEQ), "normalize_scores"}
-_OWN_NAMES = tuple(name for name in SearchSettings.list_option_names() if name not in _PASSED_SETTINGS)
-_SEARCHES = (
-    "constraints", "diverse_beam_groups", "diverse_beam_strength", "diversity_rate", "sampling", "sampling_topk",
-    "sampling_topp", "score_reference",
-)  # fmt: skip
+_FROM_CALLS = ("max_len", "tokens_to_suppress", "replace_unk", *OWN_OPTIONS)
+"""Arguments of SummaryGenerator that fairseq's tasks do not pass to generators."""
+_TASK_OPTIONS = tuple(name for name, option in DECLARED.items() if option.metadata["of"] == "task")
 
 
 def collect_search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any]:
@@ -282,41 +268,30 @@ def collect_search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[
 
     Args:
         cfg: the options of the summarisation task.
-        args: fairseq's generation options. If ``args`` also contains options of :class:`SearchSettings`, they override
-            the options of the task.
+        args: fairseq's generation options. If ``args`` also contains arguments of SummaryGenerator, they override the
+            options of the task.
 
     Raises:
         ValueError: ``args`` is a configuration object that contains an option unknown to both fairseq and this project.
     """
-    _check_option_names(args)
-    options = {name: getattr(cfg, name) for name in _OWN_NAMES if hasattr(cfg, name)}
-    options["keep_attention"] = False  # fairseq's commands need attention weights only for alignments
-    options["max_len_per_document"] = True
-    options.update({name: getattr(args, name) for name in _OWN_NAMES if hasattr(args, name)})
-    for name, value in options.items():  # fairseq represents choices as enumerations instead of strings
-        options[name] = str(value) if isinstance(value, Enum) else value
+    known = {*_FROM_CALLS, *_TASK_OPTIONS, *(option.name for option in fields(GenerationConfig))}
+    # Argparse namespaces also contain other kinds of options.
+    for name in args if isinstance(args, DictConfig) else ():
+        if name not in known:
+            raise ValueError(format_unknown_option(name, sorted(known - {"_name"})))
+    own = {name: getattr(cfg, name) for name in OWN_OPTIONS if hasattr(cfg, name)}
+    # fairseq's commands need attention weights only for alignments
+    own.update(keep_attention=False, max_len_per_document=True)
+    own.update({name: getattr(args, name) for name in _FROM_CALLS if hasattr(args, name)})
+    for name, value in own.items():  # fairseq represents choices as enumerations instead of strings
+        own[name] = str(value) if isinstance(value, Enum) else value
     # fairseq's hub configuration converts True and False to strings.
-    given = {True: "", "True": "", False: None, "False": None}.get(
-        options.get("replace_unk"), options.get("replace_unk")
-    )
+    given = own.get("replace_unk")
+    given = {True: "", "True": "", False: None, "False": None}.get(given, given)
     return {
-        **options,
-        "print_alignment": options.get("print_alignment") or None,
+        **own,
+        "print_alignment": own.get("print_alignment") or None,
         "replace_unk": getattr(args, "replace_unknown", cfg.replace_unknown) or given is not None,
         # With a replacement dictionary (--replace-unk FILE), fairseq replaces unknown words, using our alignment.
         "source_dictionary": None if parse_replacements_file(given or "") else source_dictionary,
     }
-
-
-def _check_option_names(args: Any) -> None:
-    """Raise ValueError if a configuration object contains an unknown generation option.
-
-    Argparse namespaces are not checked, because they also contain other kinds of options.
-    """
-    if not isinstance(args, DictConfig):
-        return
-    ours = {*_OWN_NAMES, "replace_unknown", "shortlist", "content_model", "content_weight"}
-    unknown = sorted({str(name) for name in args} - ours - {field.name for field in fields(GenerationConfig)})
-    if unknown:
-        known = ", ".join(sorted({*ours, *_PASSED_BY_FAIRSEQ, *_SEARCHES}))
-        raise ValueError(f"there is no decoding option {', '.join(unknown)}; choose from {known}")

@@ -56,7 +56,7 @@ from ..vocabulary.token_kinds import detect_subword_type
 from .checks import (
     check_criterion_and_model,
     check_decoding,
-    check_generation_options,
+    check_models_can_summarise,
     check_training,
     get_criterion_class,
 )
@@ -540,7 +540,7 @@ class SummarizationTask(FairseqTask):
             ValueError: an option does not exist, has an invalid value, has no effect, or is incompatible with another
                 option.
         """
-        check_generation_options(self.cfg, args, models)
+        check_models_can_summarise(self.cfg.selection, models)
         options = dict(extra_gen_cls_kwargs or {})
         if seq_gen_cls is None:
             seq_gen_cls = SummaryGenerator
@@ -573,8 +573,8 @@ class SummarizationTask(FairseqTask):
         if isinstance(generator, SummaryGenerator):
             if prefix_allowed_tokens_fn and not isinstance(generator.search, PrefixConstrainedBeamSearch):
                 raise ValueError(f"prefix_allowed_tokens_fn does not go with {type(generator.search).__name__}")
-            settings = generator.settings
-            logger.info(f"score: {settings.scoring.describe_formula()}; early stopping: {settings.early_stopping}")
+            formula, early_stopping = generator.scoring.describe_formula(), generator.options.early_stopping
+            logger.info(f"score: {formula}; early stopping: {early_stopping}")
         return generator
 
     def inference_step(

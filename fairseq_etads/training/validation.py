@@ -20,8 +20,8 @@ from torch import Tensor
 
 from ..evaluation.rouge import METRICS, RougeSettings, score_pair
 from ..layers.decoder_output import unwrap_model
-from ..platform.option_checks import format_option_name
-from ..search.options import DECLARED, format_value_error
+from ..platform.errors import InputError
+from ..search.options import check_values
 from ..text import tokenizer  # noqa: F401  # registers --tokenizer etads
 from ..text.counted_words import LATIN, has_uncounted_letters
 from ..text.subwords import OPAQUE, SUBWORDS
@@ -109,14 +109,10 @@ def parse_generation_options(text: Optional[str], longest: int) -> Any:
         if name in _NOT_IN_VALIDATION and values[name]:
             raise ValueError(f"{option}: {name} has no effect in validation; leave it out")
     found = _override_dataclass_defaults(option, GenerationConfig, {"max_len_b": longest, **values})
-    for name in DECLARED.keys() & values.keys():
-        problem = format_value_error(name, found[name])
-        least = DECLARED[name].metadata.get("least_in_call")
-        is_enough = name == "max_len_b" and found.max_len_a > 0  # a limit that depends only on the document
-        if not problem and least is not None and found[name] < least and not (is_enough and found[name] == 0):
-            problem = f"{format_option_name(name)} {found[name]}: choose {least} or more"
-        if problem:
-            raise ValueError(f"{option}: {problem}")
+    try:
+        check_values({name: found[name] for name in values})
+    except InputError as error:
+        raise ValueError(f"{option}: {error}") from None
     for name in ("sampling_topk", "sampling_topp"):
         if found[name] > 0 and not found.sampling:
             raise ValueError(f"{option}: {name} has no effect without sampling")

@@ -6,9 +6,8 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 import numpy as np
 
 from ..platform.errors import InputError
-from ..search import call_options
-from ..search.call_options import OPTIONS, get_value
-from ..search.options import DECLARED, LARGEST, format_option_name
+from ..platform.option_checks import format_option_name
+from ..search.options import CALL, DECLARED, LARGEST, check_values, format_unknown_option, get_type, get_value
 
 SEARCHED = ("lenpen", "coverage_penalty", "no_repeat_ngram_size", "min_len", "max_len")
 """Decoding options that are searched by default."""
@@ -20,7 +19,7 @@ class Parameter(NamedTuple):
     """A decoding option to tune.
 
     Attributes:
-        name: name of the decoding option, one of :data:`call_options.OPTIONS`.
+        name: name of the decoding option, one of :data:`~fairseq_etads.search.options.CALL`.
         values: values to try. Numbers are in ascending order, and other values are in any order.
     """
 
@@ -30,7 +29,7 @@ class Parameter(NamedTuple):
     @property
     def is_ordered(self) -> bool:
         """Return whether the values of the parameter are numbers."""
-        return OPTIONS[self.name].kind in (int, float)
+        return get_type(self.name) in (int, float)
 
 
 def make_search_space(
@@ -65,9 +64,9 @@ def make_search_space(
 
 def _find_option(name: str, option: str) -> str:
     known = name.strip().lstrip("-").replace("-", "_")
-    if known not in OPTIONS:
-        call_options.check_options({known: None})  # raises an error that lists the options
-    if not DECLARED[OPTIONS[known].declared].metadata.get("tunable", True):
+    if known not in CALL:
+        raise InputError(format_unknown_option(known, CALL))
+    if not DECLARED[known].metadata.get("tunable", True):
         raise InputError(
             f"{option} {name}: {format_option_name(known)} cannot be searched; "
             "set it in etads-export or etads-summarize"
@@ -81,7 +80,7 @@ def parse_values(name: str, text: str) -> Tuple[Any, ...]:
     Raises:
         InputError: the text has none of these forms, or a value is invalid for the option.
     """
-    kind, where = OPTIONS[name].kind, f"--range {name.replace('_', '-')}={text}"
+    kind, where = get_type(name), f"--range {name.replace('_', '-')}={text}"
     bounds = text.split(":")
     if len(bounds) in (2, 3) and kind in (int, float):
         low, high, *step = (_parse_number(part, kind, where) for part in bounds)
@@ -97,14 +96,14 @@ def parse_values(name: str, text: str) -> Tuple[Any, ...]:
         raise InputError(f"{where}: choose LOW:HIGH, LOW:HIGH:STEP or values separated by commas")
     for value in values:
         try:
-            call_options.check_options({name: value})
+            check_values({name: value}, in_call=True)
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
     return tuple(values)
 
 
 def _parse_value(text: str, name: str, where: str) -> Any:
-    kind = OPTIONS[name].kind
+    kind = get_type(name)
     if kind is bool:
         if text.lower() not in ("true", "false"):
             raise InputError(f"{where}: {text!r} is neither true nor false")
@@ -143,18 +142,18 @@ def _make_grid(low: Any, high: Any, step: Any, where: str) -> List[Any]:
 
 def _choose_default_values(name: str, present: Any, lengths: Sequence[int]) -> Tuple[Any, ...]:
     """Return the values to try for an option if the user has not specified any. They include the current value."""
-    option = OPTIONS[name]
-    if option.kind is bool:
+    metadata = DECLARED[name].metadata
+    if get_type(name) is bool:
         return (False, True)
-    if option.choices:
-        return option.choices
+    if "choices" in metadata:
+        return tuple(metadata["choices"])
     middle, longest = np.percentile(lengths, [50, 99], method="nearest").astype(int).tolist()
     if name == "min_len":
         values: Sequence[Any] = _choose_about_ten_integers(min(1, present), max(1, middle))
     elif name == "max_len":
         values = _choose_about_ten_integers(max(1, middle), max(1, longest))
-    elif "tuned" in DECLARED[option.declared].metadata:
-        values = DECLARED[option.declared].metadata["tuned"]
+    elif "tuned" in metadata:
+        values = metadata["tuned"]
     else:
         raise InputError(
             f"--search {name.replace('_', '-')}: its range is missing; give --range {name.replace('_', '-')}=LOW:HIGH"

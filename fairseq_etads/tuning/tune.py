@@ -24,7 +24,7 @@ from ..evaluation.rouge import RougeSettings, score_pairs
 from ..evaluation.summaries import split_summary_into_sentences
 from ..platform.errors import InputError
 from ..platform.outputs import lock_output
-from ..search.call_options import get_value
+from ..search.options import get_value
 from ..summarizer import Summarizer
 from ..summarizer.encoded_documents import STATE_BYTES, EncodedDocuments
 from ..summarizer.folder.config import CONFIG, FolderConfig

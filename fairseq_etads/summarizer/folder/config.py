@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple, Union
 
 from ...platform.errors import InputError
-from ...search import call_options
 from ...search.lengths import are_percentiles
+from ...search.options import combine_options
 from ...text.subwords import SUBWORDS
 from ...text.words import WORD_KINDS
 from .. import surprisal
@@ -49,7 +49,7 @@ class FolderConfig:
             ("document_surprisal").
         text: settings for text processing. They consist of the options of ``--tokenizer etads`` without the prefix
             "text\\_", and "subwords", which is a key of :data:`SUBWORDS` or None.
-        decoding: default values of decoding options. The keys are option names in :data:`call_options.OPTIONS`.
+        decoding: default values of decoding options. The keys are option names in :data:`CALL`.
         weights: dictionary with two entries. "dtype" is one of :data:`DTYPES`. "shared" maps the name of each tied
             weight to the name under which the weight is stored.
         made_by: versions of the packages that were used to create the folder.
@@ -168,7 +168,7 @@ def _check_config(content: Any) -> FolderConfig:
     _check_section("text", sections["text"], _TEXT)
     _check_section("weights", sections["weights"], _WEIGHTS)
     try:
-        call_options.make_search_settings(sections["decoding"])
+        combine_options(sections["decoding"], {})
     except InputError as error:
         raise _ConfigError(f'"decoding": {error}') from None
     return FolderConfig(**sections)

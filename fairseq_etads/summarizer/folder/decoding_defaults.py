@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Dict
 
 from ...platform.errors import InputError
-from ...search import call_options
+from ...search.options import combine_options
 from ...text.checksums import NAME as CHECKSUMS
 from ...text.checksums import Checksums, compute_sha256, format_checksum_list
 from .config import CARD, CONFIG, EXTRACTOR, read_config
@@ -42,7 +42,7 @@ def set_decoding_defaults(folder: Path, decoding: Dict[str, Any], note: str) -> 
     Raises:
         InputError: the folder is not a model folder, the folder is not writable, or a decoding option is invalid.
     """
-    call_options.make_search_settings(decoding)
+    combine_options(decoding, {})
     check_writable(folder)
     config = replace(read_config(folder), decoding=decoding)
     _write_temporary_file(folder / CONFIG, config.to_json())

@@ -18,7 +18,7 @@ from ...data.weights_file import FLOATS, write_weights
 from ...layers.decoder_output import get_pointer
 from ...platform.errors import InputError
 from ...platform.outputs import make_output_folder
-from ...search import call_options
+from ...search.options import FOLDER_DEFAULTS, combine_options, get_value
 from ...text.checksums import NAME as CHECKSUMS
 from ...text.checksums import Checksums
 from ...text.picking import FACTOR
@@ -71,8 +71,8 @@ def export_folder(
         )
     decoding = choose_decoding_defaults(source, task, decoding)
     # Every model folder stores max_len, so do not report an error if --exact-length makes max_len ineffective.
-    usual = {**call_options.DEFAULTS, "max_len": call_options.get_value("max_len", decoding)}
-    call_options.make_call_settings(usual, decoding, get_pointer(model) is not None)
+    usual = {**FOLDER_DEFAULTS, "max_len": get_value("max_len", decoding)}
+    combine_options(usual, decoding, get_pointer(model) is not None)
     if SHORTLIST in source.extra_files:
         read_shortlist(source.extra_files[SHORTLIST], task.source_dictionary, task.target_dictionary)
     tensors, shared = convert_weights_for_storage(model.state_dict(), dtype)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Dict, List, NamedTuple
 
 from ...platform.errors import InputError
-from ...search.options import format_option_name
+from ...platform.option_checks import format_option_name
 from ...text.subwords import OPAQUE
 from ...text.words import SENTENCE_MARK
 from .config import FolderConfig

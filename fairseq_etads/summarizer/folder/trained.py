@@ -9,11 +9,10 @@ from ... import plugin  # noqa: F401  # registers the architectures, and makes l
 from ...data.shortlist_file import read_shortlist
 from ...models.selector import SentenceExtractor
 from ...platform.errors import InputError
-from ...search import call_options
 from ...search.content.model import FILE as CONTENT
 from ...search.content.model import ContentModel
 from ...search.lengths import choose_length_bounds
-from ...search.options import LARGEST
+from ...search.options import BEAMS, FOLDER_DEFAULTS, LARGEST
 from ...text.picking import FILE as PICKING
 from ...text.picking import SentencePickingSettings
 from ...text.subwords import SUBWORDS
@@ -138,14 +137,14 @@ def choose_decoding_defaults(source: RunFiles, task: SummarizationTask, given: D
     if choose not in (*found, "none"):
         of_run = "an extractor's run" if choose == "content" else "this run"
         raise InputError(f"--choose {choose}: needs a content model of {of_run}; create one with etads-content")
-    decoding = {"beam": call_options.BEAMS[choose], "choose": choose, **given} if found else dict(given)
+    decoding = {"beam": BEAMS[choose], "choose": choose, **given} if found else dict(given)
     limits = {name: source.decoding[name] for name in ("min_len", "max_len") if name in source.decoding}
     decoding = {**{name: value for name, value in source.decoding.items() if name not in limits}, **decoding}
     if not limits and task.summary_lengths is not None:
         limits = choose_length_bounds(task.summary_lengths, task.truncate_target)
     longest = source.longest_summary
     learnt = task.truncate_target if longest is None else min(task.truncate_target, longest)
-    defaults = {**call_options.DEFAULTS, "max_len": min(max(learnt, decoding.get("min_len", 0)), LARGEST)}
+    defaults = {**FOLDER_DEFAULTS, "max_len": min(max(learnt, decoding.get("min_len", 0)), LARGEST)}
     by_summaries = {**defaults, **limits, **decoding}
     fits = by_summaries["min_len"] <= by_summaries["max_len"]
     if limits and fits and not decoding.get("exact_length") and not decoding.get("max_len_a"):

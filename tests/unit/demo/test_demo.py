@@ -21,7 +21,7 @@ from starlette.testclient import TestClient
 from fairseq_etads.commands import demo as command
 from fairseq_etads.demo import form, server
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.search import call_options
+from fairseq_etads.search.options import CALL
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # from the client: newer versions of Starlette prefer another httpx
 
@@ -108,7 +108,7 @@ def test_what_would_take_all_the_memory_is_refused_unless_it_is_the_folders_own(
 def test_the_form_has_every_option(client):
     about = client.get("/about.json").json()
     fields = {field["name"]: field for field in about["options"]}
-    assert set(fields) == set(call_options.OPTIONS) - {"shortlist", "choose", "choose_words"}
+    assert set(fields) == set(CALL) - {"shortlist", "choose", "choose_words"}
     assert len(about["options"]) == len(fields)
     assert {name: fields[name]["default"] for name in DECODING} == DECODING
     assert [fields[name]["kind"] for name in ("lenpen", "allow_unk", "infer_dtype")] == ["float", "bool", "choice"]

@@ -254,7 +254,7 @@ def test_alignments_are_made_from_the_attention():
 
 def test_replacing_and_aligning_exclude_one_another():
     task = make_task(tail=TAIL)
-    with pytest.raises(ValueError, match="cannot be combined"):
+    with pytest.raises(ValueError, match="--print-alignment hard does not go with --replace-unknown"):
         task.build_generator([copying(task)], options(replace_unk="", print_alignment="hard"))
 
 

@@ -44,9 +44,9 @@ def test_everything_goes_through_a_process_that_is_spawned():
     model.make_generation_fast_()  # as in fairseq's commands
     generator = used(task, model, infer_dtype="int8")
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        there, settings = pool.starmap(decode, [(task, generator)]), pool.map(copy.copy, [generator.settings])
+        there, settings = pool.starmap(decode, [(task, generator)]), pool.map(copy.copy, [generator.options])
     assert there == [decode(task, generator)]
-    assert settings == [generator.settings]
+    assert settings == [generator.options]
 
 
 @pytest.mark.parametrize("infer_dtype", [None, "bf16"])

@@ -95,7 +95,7 @@ def test_a_language_model_with_other_words_is_refused():
 
 def test_summaries_are_not_longer_than_the_language_model_reads():
     language_model = scripted_language_model(make_dictionary(mark=True))
-    assert SummaryGenerator([copying(0)], DICTIONARY, lm_model=language_model).settings.max_len == 60
+    assert SummaryGenerator([copying(0)], DICTIONARY, lm_model=language_model).options.positions == 60
 
 
 @pytest.mark.parametrize("trick", [0, 25])

@@ -67,11 +67,11 @@ def run(command, root):
 def test_the_examples_pass_their_own_tests(changed):
     root, new = changed
     tests = [str(path) for path in new if path.name.startswith("test_")]
-    assert len(tests) == 4, "a mechanism, an architecture, a corpus, a score"
+    assert len(tests) == 5, "a mechanism, a decoding option, an architecture, a corpus, a score"
     table = root / "tests" / "unit" / "project" / "test_reference_table.py"
     output = run([sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *tests, str(table)], root)
     rows = sum(map(len, EQUATIONS.values())) + 1  # the last row is the example's
-    assert f"{7 + rows + 1} passed in" in output, output
+    assert f"{9 + rows + 1} passed in" in output, output
     where = run(
         [sys.executable, "-c", "import fairseq_etads as a, etads_preprocess as b; print(a.__file__, b.__file__)"], root
     )

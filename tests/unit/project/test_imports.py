@@ -27,7 +27,7 @@ WITHOUT_FAIRSEQ = [
     *(f"text/{name}.py" for name in ("csv_rows", "input_records", "json_files", "resumable_output")),
     *(str(path.relative_to(PACKAGE)) for path in sorted(PACKAGE.glob("evaluation/*.py"))),
     *(str(path.relative_to(PACKAGE)) for path in sorted(PACKAGE.glob("data/labels/*.py"))),
-    *("data/nli_pairs.py", "search/options.py", "search/call_options.py"),
+    *("data/nli_pairs.py", "search/options.py"),
     *("summarizer/explanation.py", "summarizer/explanation_page.py"),
     *("summarizer/folder/config.py", "summarizer/folder/model_card.py"),
     *(f"tuning/{name}.py" for name in ("__init__", "mert")),

@@ -1,7 +1,6 @@
 """Length and coverage penalties in the search: against a slow search, and stopping early without losing anything."""
 
 import itertools
-from dataclasses import replace
 
 import pytest
 import reference
@@ -88,8 +87,7 @@ def test_stopping_early_loses_nothing(nbest, length_kind, alpha, coverage_kind, 
         sample = make_sample(documents)
         early = SummaryGenerator([model], DICTIONARY, nbest=nbest, **options).generate(None, sample)
         late = SummaryGenerator([model], DICTIONARY, **options)
-        scoring = Boundless(**vars(late.settings.scoring))
-        late.settings = replace(late.settings, scoring=scoring)
+        late.scoring = Boundless(late.options)
         want = late.generate(None, sample)
         assert_same([row[:nbest] for row in early], [row[:nbest] for row in want])
 
@@ -114,7 +112,7 @@ def test_the_bound_is_asked_about_the_hypotheses_that_go_on(monkeypatch, documen
     generator = SummaryGenerator(
         [scripted_model(DICTIONARY)], DICTIONARY, 3, max_len_b=6, unk_penalty=-0.7, coverage_penalty=0.5
     )
-    generator.settings = replace(generator.settings, scoring=Recording(**vars(generator.settings.scoring)))
+    generator.scoring = Recording(generator.options)
     generator.generate(None, make_sample(documents))
     lengths = [len(document) + 1 for document in documents]
     assert asked == [(words + 1, 7, lengths, 0.7) for words in range(1, 7)]
@@ -136,7 +134,7 @@ def test_stopping_early_stops_early(monkeypatch, documents):
 
 def test_the_rule_for_stopping_follows_the_score():
     def rule(**options):
-        return SummaryGenerator([scripted_model(DICTIONARY)], DICTIONARY, **options).settings.early_stopping
+        return SummaryGenerator([scripted_model(DICTIONARY)], DICTIONARY, **options).options.early_stopping
 
     assert rule() == rule(len_penalty=2.0, no_repeat_ngram_size=3) == "fairseq"
     assert rule(coverage_penalty=1.0) == rule(length_penalty_type="wu") == "admissible"

@@ -183,7 +183,7 @@ def test_auto_keeps_fp32_where_others_gain_little(monkeypatch):
     inference.find_fastest_cpu_dtype.cache_clear()
     assert inference.find_fastest_cpu_dtype((((8, 4), 2),)) == "fp32"
     inference.find_fastest_cpu_dtype.cache_clear()
-    assert SummaryGenerator([sharpened()], DICTIONARY, 2).settings.infer_dtype is None
+    assert SummaryGenerator([sharpened()], DICTIONARY, 2).options.infer_dtype is None
 
 
 def test_auto_compares_the_products_that_a_step_has(monkeypatch):

@@ -140,7 +140,7 @@ def test_the_best_of_each_document_is_that_of_brute_force(options):
     else:
         chosen.update(max_len_b=LONGEST)
     generator = SummaryGenerator([model], DICTIONARY, BEAM, **chosen, **more)
-    if generator.settings.early_stopping == "fairseq":  # which ends a document before all summaries have been seen
+    if generator.options.early_stopping == "fairseq":  # which ends a document before all summaries have been seen
         chosen["early_stopping"] = "admissible"
         generator = SummaryGenerator([model], DICTIONARY, BEAM, **chosen, **more)
     found = generator.generate(None, make_sample(list(DOCUMENTS)))

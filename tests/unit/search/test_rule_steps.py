@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from fairseq_etads.search.hypotheses import ActiveHypotheses
+from fairseq_etads.search.options import DecodingOptions
 from fairseq_etads.search.search_rules import (
     MaximumLengthRule,
     MinimumLengthRule,
@@ -13,6 +14,7 @@ from fairseq_etads.search.search_rules import (
     NGramBlocker,
     SearchStep,
     SourceLengths,
+    SpecialTokens,
     UnknownWordPenalty,
     check_minimum_length,
     enforce_pointer_switch,
@@ -21,7 +23,6 @@ from fairseq_etads.search.search_rules import (
     make_search_rules,
     suppress_words,
 )
-from fairseq_etads.search.settings import SearchSettings, SpecialTokens
 
 PAD, EOS, UNK, MARK, WORDS = 1, 2, 3, 4, 9
 SPECIAL = SpecialTokens(pad=PAD, unk=UNK, eos=EOS, suppressed=(6, 8), sentence_mark=MARK)
@@ -124,7 +125,7 @@ def test_a_least_length_beyond_the_greatest_is_refused():
             check_minimum_length(least, most)
         assert str(refused.value) == (
             f"--min-len {least} is more than the longest summary allowed here, {most} tokens "
-            "(--max-len-a, --max-len-b and the model's positions)"
+            "(--max-len or --max-len-b, --max-len-a and the model's positions)"
         )
 
 
@@ -253,16 +254,16 @@ def named(rules):
 
 
 def test_rules_without_options_are_the_ones_that_always_apply():
-    rules = make_search_rules(SearchSettings.from_options(), SpecialTokens(PAD, UNK, EOS), 7)
+    rules = make_search_rules(DecodingOptions(), SpecialTokens(PAD, UNK, EOS), 7)
     always = ["MaximumLengthRule", "force_prefix", "MinimumLengthRule", "enforce_pointer_switch"]
     assert named(rules) == ["forbid_padding", *always]
     assert (rules[1].shortest_limit, rules[1].ending_is_free, rules[3].tokens) == (7, False, 1)
 
 
 def test_every_option_adds_its_rule_with_its_value_in_order():
-    options = {"unk_penalty": 1.5, "min_len": 4, "min_sentences": 2, "match_source_len": True}
+    options = {"unkpen": 1.5, "min_len": 4, "min_sentences": 2, "match_source_len": True}
     rules = make_search_rules(
-        SearchSettings.from_options(**options, no_repeat_ngram_size=3),
+        DecodingOptions(**options, no_repeat_ngram_size=3),
         SpecialTokens(PAD, UNK, EOS, (6,), (7,), MARK),
         7,
     )
@@ -277,11 +278,11 @@ def test_every_option_adds_its_rule_with_its_value_in_order():
 @pytest.mark.parametrize("end_always_counts", [False, True])
 def test_an_exact_length_ends_for_free_unless_a_term_scores_the_end(end_always_counts):
     special = SpecialTokens(PAD, UNK, EOS)
-    rules = make_search_rules(SearchSettings.from_options(exact_length=6), special, 6, end_always_counts)
+    rules = make_search_rules(DecodingOptions(exact_length=6), special, 6, end_always_counts)
     assert rules[1].ending_is_free is not end_always_counts
     assert rules[3].tokens == 6
-    assert make_search_rules(SearchSettings.from_options(exact_length=6), special, 6)[1].ending_is_free
-    assert not make_search_rules(SearchSettings.from_options(), special, 6, end_always_counts)[1].ending_is_free
+    assert make_search_rules(DecodingOptions(exact_length=6), special, 6)[1].ending_is_free
+    assert not make_search_rules(DecodingOptions(), special, 6, end_always_counts)[1].ending_is_free
 
 
 DOCUMENTS = torch.tensor([[PAD, PAD, 5, 6, EOS], [7, 8, 5, 9, EOS], [7, EOS, PAD, PAD, PAD]])

@@ -56,7 +56,7 @@ def test_the_commands_and_the_summarizer_take_each_documents_own_length():
     from argparse import Namespace
 
     generator = TASK.build_generator([sharpened(task=TASK)], Namespace(beam=2, max_len_a=0.5))
-    assert generator.settings.max_len_per_document
+    assert generator.options.max_len_per_document
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,9 @@ from seeds import shifted
 from shortlists import make_shortlist, random_shortlist, write_only
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.search.call_options import DEFAULTS
 from fairseq_etads.search.inference import InferenceModel
-from fairseq_etads.search.settings import SpecialTokens
+from fairseq_etads.search.options import DECLARED, FOLDER_DEFAULTS, DecodingOptions
+from fairseq_etads.search.search_rules import SpecialTokens
 from fairseq_etads.search.shortlisting import find_batch_candidates
 from fairseq_etads.search.source_words import add_copied_positions
 
@@ -102,7 +102,8 @@ def test_the_softmax_runs_over_the_documents_list(family, settings):
     shortlist = random_shortlist(task)
     changed = 0
     for document in DOCUMENTS:
-        special = SpecialTokens.from_dictionary(task.target_dictionary, _Settings(settings))
+        options = {name: value for name, value in settings.items() if name in DECLARED}
+        special = SpecialTokens.from_dictionary(task.target_dictionary, DecodingOptions(**options))
         words = find_batch_candidates(
             shortlist, {"src_tokens": make_batch([document])}, None, None, special, EOS, settings["beam_size"]
         ).words
@@ -113,16 +114,6 @@ def test_the_softmax_runs_over_the_documents_list(family, settings):
         assert_same(possible(got), possible(want))
         changed += tokens_of(got) != tokens_of(summaries([model], task, [document], **settings))
     assert changed or settings["beam_size"] > 20, "the list leaves nothing out"
-
-
-class _Settings:
-    """The parts of SearchSettings that SpecialTokens reads."""
-
-    def __init__(self, settings):
-        self.tokens_to_suppress = settings.get("tokens_to_suppress", ())
-        self.ngram_ignore_tokens = settings.get("ngram_ignore_tokens", "").split()
-        self.min_sentences = settings.get("min_sentences", 0)
-        self.exact_length = settings.get("exact_length", 0)
 
 
 @pytest.mark.parametrize("infer_dtype", [None, "bf16", "int8"])
@@ -325,4 +316,4 @@ def test_what_cannot_have_a_shortlist_is_refused():
 
 
 def test_it_is_an_option_of_model_folders_that_changes_nothing_unless_given():
-    assert "shortlist" not in DEFAULTS
+    assert "shortlist" not in FOLDER_DEFAULTS

@@ -4,12 +4,13 @@ import pytest
 import torch
 from helpers import EOS, PAD, make_dictionary
 
-from fairseq_etads.search.settings import SearchSettings, SpecialTokens
+from fairseq_etads.search.options import DecodingOptions
+from fairseq_etads.search.search_rules import SpecialTokens
 from fairseq_etads.search.source_words import replace_unknown_words
 
 UNK = 3
 DICTIONARY = make_dictionary()
-SPECIAL = SpecialTokens.from_dictionary(DICTIONARY, SearchSettings())
+SPECIAL = SpecialTokens.from_dictionary(DICTIONARY, DecodingOptions())
 
 
 def result(tokens, attention):

@@ -101,7 +101,7 @@ def test_gains_add_up_in_order():
 def test_an_option_of_a_missing_system_is_refused_by_its_name(monkeypatch):
     monkeypatch.setattr(terms, "_OPTION_TERMS", {})
     model = scripted_model(DICTIONARY)
-    assert SummaryGenerator([model], DICTIONARY, extractive_weights="").settings.extractive_weights == ()
+    assert not SummaryGenerator([model], DICTIONARY, extractive_weights="").terms
     message = "--extractive-weights 1,2,0,0,0 belongs to the system in fairseq_etads/systems/abs, .*: leave"
     for weights in ("1,2,0,0,0", (1, 2, 0, 0, 0)):
         with pytest.raises(ValueError, match=message):
@@ -121,5 +121,5 @@ def test_the_models_of_a_term_are_in_evaluation_mode_and_limit_the_length():
 
     generator = SummaryGenerator([scripted_model(DICTIONARY)], DICTIONARY, 2, terms=[Reading(3, 0.0)])
     generator.generate(None, make_sample([[5]]))
-    assert generator.settings.max_len == 9
+    assert generator.options.positions == 9
     assert inside.training and modes and not any(modes)

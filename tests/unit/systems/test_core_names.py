@@ -28,7 +28,7 @@ OTHER_MEANING = {
     ("evaluation/other_scores.py", "entailment"),  # a figure of the score
     ("commands/etads.py", "entailment"),  # the description of etads-nli in the list of commands
 }
-DECLARATIONS = {("search/options.py", "extractive_weights"), ("search/settings.py", "extractive_weights")}
+DECLARATIONS = {("search/options.py", "extractive_weights")}
 """A decoding option of a system is a field of the decoding options, as for every command; its term is registered."""
 
 

@@ -56,15 +56,9 @@ print("told:", *told, sep="\\n")
 OPTIONS = {name: [what for what in brought if what.startswith("--")] for name, brought in BROUGHT.items()}
 
 
-SEARCHES_BY_IT = "systems.abs" in (PACKAGE / "search" / "settings.py").read_text(encoding="utf-8")
-"""Whether the search itself still imports the features of ABS."""
-
-
 @pytest.fixture(params=sorted(BROUGHT))
 def without(request, tmp_path):
     """A copy of the package in tmp_path without one system and its jobs; its name."""
-    if request.param == "abs" and SEARCHES_BY_IT:
-        pytest.skip("the search imports its features")
     copy = tmp_path / "fairseq_etads"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "bundled"))
     shutil.rmtree(copy / "systems" / request.param)

@@ -59,7 +59,7 @@ def make_data(task, count=5, target=None, **options):
         ({"eval_rouge_args": '{"lm_path": "lm.pt"}'}, "lm_path has no effect in validation"),
         ({"eval_rouge_args": '{"beam": 0}'}, "--eval-rouge-args: --beam 0: choose 1 or more"),
         ({"eval_rouge_args": '{"temperature": 0}'}, "--temperature 0.0: choose more than 0"),
-        ({"eval_rouge_args": '{"max_len_b": -3}'}, "--max-len-b -3: choose 1 or more"),
+        ({"eval_rouge_args": '{"min_len": -3}'}, "--min-len -3: choose 0 or more"),
         ({"eval_rouge_args": '{"sampling_topk": 4}'}, "sampling_topk has no effect without sampling"),
         ({"eval_rouge_args": '{"beam": "x"}'}, "--eval-rouge-args .*'x'"),
         ({"eval_rouge_detok": "mose"}, "--eval-rouge-detok mose: choose from .*etads.*moses"),
@@ -107,15 +107,15 @@ def test_options_reach_the_detokeniser():
 
 def test_a_limit_may_depend_on_the_document_alone():
     task = rouge_task(eval_rouge_args='{"max_len_a": 1.5, "max_len_b": 0}')
-    assert task.build_generator([make_model(task=task)], task._summaries.options).settings.max_len_b == 0
+    assert task.build_generator([make_model(task=task)], task._summaries.options).options.max_len == 0
 
 
 def test_options_reach_the_search():
     task = rouge_task(eval_rouge_args='{"beam": 3, "min-len": 2}', coverage_penalty=0.5)
     generator = task.build_generator([make_model(task=task)], task._summaries.options)
-    settings = generator.settings
-    assert (settings.beam_size, settings.min_len, settings.max_len_b) == (3, 2, 6)
-    assert settings.scoring.coverage_penalty == 0.5
+    options = generator.options
+    assert (options.beam, options.min_len, options.max_len) == (3, 2, 6)
+    assert options.coverage_penalty == 0.5
 
 
 @pytest.mark.parametrize(
@@ -123,9 +123,10 @@ def test_options_reach_the_search():
     [
         ({"shortlist": "missing.npz"}, InputError, "missing.npz"),
         ({"content_model": "missing"}, InputError, "missing"),
-        ({"exact_length": 3, "min_sentences": 2}, ValueError, "--exact-length and --min-sentences"),
+        ({"exact_length": 3, "min_sentences": 2}, ValueError, "--exact-length 3 does not go with --min-sentences 2"),
         ({"eval_rouge_args": '{"diverse_beam_groups": 2}'}, ValueError, "--diverse-beam-groups 2"),
         ({"eval_rouge_args": '{"min_len": 7}'}, ValueError, "--min-len 7"),
+        ({"eval_rouge_args": '{"max_len_b": -3}'}, ValueError, "longest summary allowed here, -3 tokens"),
         ({"eval_rouge_args": '{"nbest": 6}'}, ValueError, "--nbest 6: choose at most --beam"),
     ],
 )

@@ -2,7 +2,6 @@
 
 import math
 from argparse import Namespace
-from dataclasses import replace
 
 import pytest
 import reference
@@ -149,7 +148,7 @@ def test_stopping_early_loses_nothing_although_features_raise_scores():
         options["len_penalty"] = 0.0  # with another penalty, a longer summary would rarely be much better
         early = SummaryGenerator([model], TASK.target_dictionary, **options)
         late = SummaryGenerator([model], TASK.target_dictionary, nbest=4, **options)
-        late.settings = replace(late.settings, scoring=Boundless(**vars(late.settings.scoring)))
+        late.scoring = Boundless(late.options)
         sample = make_sample([list(range(5, 15)), [9, 9], [20, 21, 22]])
         found, want = early.generate(None, sample), late.generate(None, sample)
         assert_same([row[:1] for row in found], [row[:1] for row in want])

@@ -1,4 +1,4 @@
-"""The decoding options: declared once, refused with messages, and given by the task."""
+"""The arguments of SummaryGenerator: options from Python and the task, and what depends on models or the batch."""
 
 import inspect
 import math
@@ -14,8 +14,8 @@ from helpers import make_task
 from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.search.hypotheses import HypothesisScorer
-from fairseq_etads.search.settings import SearchSettings
+from fairseq_etads.search.generator import OWN_OPTIONS
+from fairseq_etads.search.options import DECLARED, DecodingOptions
 from fairseq_etads.training.options import SummarizationConfig
 
 
@@ -33,34 +33,23 @@ def test_fairseqs_arguments_are_where_fairseq_has_them():
     ours = inspect.signature(SummaryGenerator).parameters
     positional = [parameter for parameter in ours.values() if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
     assert [(p.name, p.default) for p in positional] == [(p.name, p.default) for p in theirs.values()]
-    settings = SummaryGenerator([scripted_model(DICTIONARY)], DICTIONARY, 3, 0.5, 7, 30, 2, False, 0.9, 0.1).settings
-    assert (settings.beam_size, settings.max_len_a, settings.max_len_b, settings.max_len) == (3, 0.5, 7, 30)
-    assert (settings.min_len, settings.unk_penalty) == (2, 0.1)
-    assert settings.scoring == HypothesisScorer(normalize_scores=False, len_penalty=0.9)
 
 
 def test_an_argument_that_does_not_exist_is_refused_and_those_that_do_are_listed():
     with pytest.raises(TypeError, match="SummaryGenerator has no argument converage_penalty, lenpen; choose") as error:
         SummaryGenerator([scripted_model(DICTIONARY)], DICTIONARY, converage_penalty=1.0, lenpen=2.0)
     listed = str(error.value).partition("choose from ")[2].split(", ")
-    assert set(listed) == {*inspect.signature(SummaryGenerator).parameters, *SearchSettings.list_option_names()} - {
-        "options"
-    }
+    assert set(listed) == {*inspect.signature(SummaryGenerator).parameters, *OWN_OPTIONS} - {"options", "own"}
 
 
-def test_every_option_reaches_the_settings():
-    changed = {
-        "beam_size": 3,
-        "max_len_a": 0.5,
-        "max_len_b": 9,
-        "max_len": 30,
-        "min_len": 2,
-        "unk_penalty": 0.3,
-        "temperature": 1.5,
-        "match_source_len": True,
-        "no_repeat_ngram_size": 3,
-        "lm_weight": 0.2,
-        "tokens_to_suppress": ("w1",),
+def test_every_argument_reaches_its_option():
+    theirs = {"beam_size": 3, "max_len_b": 9, "max_len": 30, "len_penalty": 0.9, "unk_penalty": 0.3}
+    theirs.update(normalize_scores=False, replace_unk=True)
+    names = {"beam_size": "beam", "max_len_b": "max_len", "max_len": "positions", "len_penalty": "lenpen"}
+    names.update(unk_penalty="unkpen", normalize_scores="unnormalized", replace_unk="replace_unknown")
+    same = {"max_len_a": 0.5, "min_len": 2, "temperature": 1.5, "match_source_len": True, "no_repeat_ngram_size": 3}
+    same.update(lm_weight=0.2, tokens_to_suppress=("w1",))
+    own = {
         "ngram_ignore_tokens": ("w2",),
         "exact_length": 4,
         "early_stopping": "fairseq",
@@ -69,10 +58,7 @@ def test_every_option_reaches_the_settings():
         "keep_attention": False,
         "print_alignment": "hard",
         "allow_unk": True,
-        "replace_unk": True,
         "copied_positions": True,
-        "normalize_scores": False,
-        "len_penalty": 0.9,
         "length_penalty_type": "wu",
         "length_penalty_beta": 3.0,
         "coverage_penalty": 0.5,
@@ -85,21 +71,17 @@ def test_every_option_reaches_the_settings():
         "recombine": 4,
         "max_len_per_document": True,
     }
-    assert set(changed) == set(SearchSettings.list_option_names())
+    assert set(own) == set(OWN_OPTIONS)
     models = [sharpened(pointer="soft")]
-    for name, value in changed.items():
-        needed = {
-            "stepwise_coverage_penalty": {"coverage_penalty": 1.0},
-            "unk_penalty": {"allow_unk": True},
-            "nbest": {"beam_size": 2},
-        }
+    for name, value in {**theirs, **same, **own}.items():
+        needed = {"unk_penalty": {"allow_unk": True}, "nbest": {"beam_size": 2}}
         words = make_task(mark=True).target_dictionary if name == "min_sentences" else DICTIONARY
-        settings = SummaryGenerator(models, words, **{**needed.get(name, {}), name: value}).settings
-        assert {**vars(settings), **vars(settings.scoring)}[name] == value, name
+        options = SummaryGenerator(models, words, **{**needed.get(name, {}), name: value}).options
+        assert getattr(options, names.get(name, name)) == (not value if name == "normalize_scores" else value), name
 
 
-def test_options_of_the_task_reach_the_settings():
-    """Everything that the command line has under the name of an argument; --replace-unknown has another name."""
+def test_options_of_the_task_reach_the_search():
+    """Everything that the command line has, except files, which the task reads itself."""
     changed = {
         "coverage_penalty": 0.5,
         "coverage_penalty_type": "wu",
@@ -113,58 +95,48 @@ def test_options_of_the_task_reach_the_settings():
         "allow_unk": True,
         "extractive_weights": "1,0,0,0,-1",
         "recombine": 4,
+        "replace_unknown": True,
     }
     selecting = {"selection_threshold": 0.3, "selection_factor": 1.5, "min_sentences": 2}  # not with all the others
-    on_command_line = {field.name for field in fields(SummarizationConfig)}
-    assert {*changed, *selecting} == on_command_line & set(SearchSettings.list_option_names())
+    files = {"selection", "shortlist", "content_model", "content_weight"}
+    assert {*changed, *selecting, *files} == {field.name for field in fields(SummarizationConfig)} & set(DECLARED)
     task = make_task(mark=True, selection="folder", **selecting)
-    settings = task.build_generator([sharpened(pointer="soft")], Options()).settings
-    assert {name: getattr(settings, name) for name in selecting} == selecting
-    task = make_task(**changed, replace_unknown=True)
-    options = Options()
-    options.no_repeat_ngram_size = 3
-    settings = task.build_generator([sharpened(pointer="soft")], options).settings
-    found = {**vars(settings), **vars(settings.scoring)}
-    assert {name: found[name] for name in changed} == {
-        **changed,
-        "ngram_ignore_tokens": ("w1", "w2"),
-        "extractive_weights": (1.0, 0.0, 0.0, 0.0, -1.0),
-    }
-    assert settings.replace_unk
-    default = make_task().build_generator([sharpened()], Options(nbest=1)).settings
-    plain = SearchSettings(beam_size=3, keep_attention=False, max_len_per_document=True)
-    assert default == replace(plain, early_stopping="fairseq", max_len=default.max_len)
+    options = task.build_generator([sharpened(pointer="soft")], Options()).options
+    assert {name: getattr(options, name) for name in selecting} == selecting
+    task, args = make_task(**changed), Options()
+    args.no_repeat_ngram_size = 3
+    options = task.build_generator([sharpened(pointer="soft")], args).options
+    assert {name: getattr(options, name) for name in changed} == changed
+    default = make_task().build_generator([sharpened()], Options(nbest=1)).options
+    plain = DecodingOptions(beam=3, keep_attention=False, max_len_per_document=True, lm_weight=1.0)
+    assert default == replace(plain, early_stopping="fairseq", positions=default.positions)
 
 
 def test_what_is_left_to_the_models():
     """A pointer need not write unknown words; attention is kept where it is used."""
     copying, plain = sharpened(pointer="soft"), sharpened()
 
-    def settings(*models, **options):
-        return SummaryGenerator(list(models), DICTIONARY, **options).settings
+    def filled(*models, **options):
+        return SummaryGenerator(list(models), DICTIONARY, **options).options
 
     for model, options in ((plain, {}), (copying, {"allow_unk": True})):
-        assert settings(model, unk_penalty=0.5, **options).unk_penalty == 0.5
-    assert settings(plain, copying, unk_penalty=0.5).unk_penalty == math.inf
-    assert settings(plain, beam_size=1000).beam_size == len(DICTIONARY) - 1
-    assert settings(plain, scripted_model(DICTIONARY)).max_len == 60
-    assert settings(plain, max_len=7).max_len == 7
+        assert filled(model, unk_penalty=0.5, **options).unkpen == 0.5
+    assert filled(plain, copying, unk_penalty=0.5).unkpen == math.inf
+    assert filled(plain, beam_size=1000).beam == len(DICTIONARY) - 1
+    assert filled(plain, scripted_model(DICTIONARY)).positions == 60
+    assert filled(plain, max_len=7).positions == 7
     for needs_attention in ({"replace_unk": True}, {"print_alignment": "hard"}):
-        assert settings(plain, keep_attention=False, **needs_attention).keep_attention
-    assert not settings(plain, keep_attention=False).keep_attention
+        assert filled(plain, keep_attention=False, **needs_attention).keep_attention
+    assert not filled(plain, keep_attention=False).keep_attention
 
 
 @pytest.mark.parametrize(
     "options,message",
     [
-        ({"early_stopping": "soon"}, r'--early-stopping "soon": choose admissible, heuristic or fairseq'),
-        ({"beam_size": 0}, "--beam 0: choose 1 or more"),
-        ({"nbest": 0}, "--nbest 0: choose 1 or more"),
-        ({"nbest": 4, "beam_size": 3}, "--nbest 4: choose at most --beam, which is 3"),
         ({"min_len": 9, "max_len_b": 4}, "--min-len 9 is more than the longest summary allowed here, 4"),
         ({"min_len": 101, "max_len_b": 200}, "--min-len 101 is more than the longest summary allowed here, 100"),
+        ({"allow_unk": "no"}, '--allow-unk "no": choose True or False'),
         ({"max_len_b": -1, "min_len": 0}, "--min-len 0 is more than the longest summary allowed here, -1"),
-        ({"match_source_len": True, "exact_length": 3}, "--exact-length and --match-source-len cannot be combined"),
         ({"tokens_to_suppress": ["</s>"]}, 'tokens_to_suppress "</s>": summaries could not end'),
         (
             {"search_strategy": search.Sampling(DICTIONARY, 45)},
@@ -179,26 +151,14 @@ def test_what_is_left_to_the_models():
             {"search_strategy": search.LexicallyConstrainedBeamSearch(DICTIONARY, "any")},
             '--constraints "any": choose ordered or unordered',
         ),
-        ({"beam_size": 2.5}, "--beam 2.5: choose a whole number"),
-        ({"coverage_penalty": "much"}, '--coverage-penalty "much": choose a number'),
-        ({"len_penalty": math.nan}, "--lenpen nan: choose a number"),
-        ({"allow_unk": "no"}, '--allow-unk "no": choose True or False'),
-        ({"length_penalty_type": "log"}, '--length-penalty-type "log": choose avg or wu'),
-        ({"coverage_penalty_type": "sum"}, '--coverage-penalty-type "sum": choose summary or wu'),
-        ({"exact_length": -1}, r"--exact-length -1: choose 0 or more \(0: off\)"),
         ({"tokens_to_suppress": ["nowhere"]}, r'tokens_to_suppress "nowhere"'),
         ({"copied_positions": True}, "copied_positions requires a model with a pointer"),
-        ({"replace_unk": True, "print_alignment": "hard"}, "cannot be combined"),
         (
             {"early_stopping": "admissible", "search_strategy": search.Sampling(DICTIONARY)},
             "--early-stopping admissible works only with beam search, not with Sampling",
         ),
-        ({"temperature": 0.0}, "--temperature 0.0"),
-        ({"no_repeat_ngram_size": -1}, "--no-repeat-ngram-size -1"),
         ({"no_repeat_ngram_size": 2, "ngram_ignore_tokens": ["nowhere"]}, r'--ngram-ignore-tokens "nowhere"'),
         ({"exact_length": 101}, r"--exact-length 101: choose 0 \(off\) to 100"),
-        ({"infer_dtype": "fp8"}, r'--infer-dtype "fp8": choose fp32, bf16, fp16, int8 or auto'),
-        ({"print_alignment": "firm"}, r'--print-alignment "firm": choose hard or soft'),
         (
             {
                 "coverage_penalty": 1.0,
@@ -209,7 +169,7 @@ def test_what_is_left_to_the_models():
         ),
     ],
 )
-def test_bad_options_are_refused_in_words(options, message):
+def test_options_that_do_not_fit_model_or_search_are_refused_in_words(options, message):
     with pytest.raises(ValueError, match=message):
         SummaryGenerator([sharpened()], DICTIONARY, **options)
 
@@ -241,11 +201,11 @@ def test_the_task_builds_it():
     args.no_repeat_ngram_size, args.lenpen = 3, 0.9
     generator = task.build_generator([sharpened()], args, extra_gen_cls_kwargs={"lm_model": None, "lm_weight": 1.0})
     assert isinstance(generator, SummaryGenerator)
-    settings = generator.settings
-    assert settings.scoring.describe_formula() == "log P / ((5+|Y|)/6)^0.9 - 1 x summary coverage, at the end"
-    assert settings.nbest == 2 and settings.no_repeat_ngram_size == 3 and settings.beam_size == 3
+    options = generator.options
+    assert generator.scoring.describe_formula() == "log P / ((5+|Y|)/6)^0.9 - 1 x summary coverage, at the end"
+    assert options.nbest == 2 and options.no_repeat_ngram_size == 3 and options.beam == 3
     assert generator.special.may_repeat == (5, 6)
-    assert not settings.keep_attention
+    assert not options.keep_attention
     assert isinstance(task.build_generator([sharpened()], args, seq_gen_cls=SequenceGenerator), SequenceGenerator)
     args.score_reference = True
     assert isinstance(task.build_generator([sharpened()], args), SequenceScorer)
