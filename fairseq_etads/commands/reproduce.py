@@ -10,7 +10,7 @@ from typing import Any, Dict, List
 
 from ..pipeline import recipe_tables
 from ..pipeline.recipes import Plan, list_recipes, load_recipe
-from ..platform.console import Parser, command
+from ..platform.console import ForwardingParser, command
 from ..platform.errors import InputError
 
 DESCRIPTION = """\
@@ -28,18 +28,15 @@ results of each row are in DIR/ROW-SEED. Options of fairseq-train follow after -
 """
 
 
-class _RecipeParser(Parser):
-    """A parser that leaves everything after ``--``, and calls a parser with the recipe's options if there is one."""
+class _RecipeParser(ForwardingParser):
+    """A parser that calls another one, with the recipe's options, if the first word is a recipe."""
 
     has_recipe = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         words = list(sys.argv[1:] if args is None else args)
         if not words or words[0].startswith("-") or self.has_recipe:
-            end = words.index("--") if "--" in words else len(words)
-            parsed, rest = super().parse_known_args(words[:end], namespace)
-            parsed.fairseq = words[end + 1 :]
-            return parsed, rest
+            return super().parse_known_args(words, namespace)
         parser = _build_parser()
         parser.has_recipe = True
         try:
@@ -131,7 +128,7 @@ def make_plan(args: argparse.Namespace) -> Plan:
     for seed in seeds:
         if not re.fullmatch("[0-9]+", seed):
             raise InputError(f"--seeds {seed}: choose whole numbers")
-    return Plan(recipe, given, rows, seeds, args.out or Path("runs") / recipe["name"], args.cpu, args.fairseq)
+    return Plan(recipe, given, rows, seeds, args.out or Path("runs") / recipe["name"], args.cpu, args.forwarded)
 
 
 def _split(words: Any) -> List[str]:
