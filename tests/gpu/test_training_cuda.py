@@ -166,7 +166,7 @@ def test_a_selector_learns_as_on_a_cpu(arch, name):
 )
 def test_an_optimiser_takes_the_steps_of_a_cpu(optimiser, name):
     if name.startswith("memory") and optimiser not in MEMORY_EFFICIENT:
-        with pytest.raises(ValueError, match=f"--memory-efficient-fp16 does not go with --optimizer {optimiser}:"):
+        with pytest.raises(ValueError, match="Unsupported optimizer"):
             with_optimiser(optimiser, "cuda", name)
         return
     found, expected = with_optimiser(optimiser, "cuda", name), optimiser_on_a_cpu(optimiser)
