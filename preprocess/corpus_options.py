@@ -10,6 +10,7 @@ from typing import Any, Dict, Iterator
 from fairseq_etads.platform.console import add_jobs_option, check_positive_options
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.files import STANDARD_INPUT, open_binary
+from fairseq_etads.text.words import LANGUAGES
 
 from .near_duplicates import DEFAULT_SIMILARITY, LIST, SHINGLE, check_datasketch, parse_similarity
 
@@ -51,6 +52,12 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
         action=argparse.BooleanOptionalAction,
         default=stops,
         help=f"add a full stop to lines without final punctuation (default: {'yes' if stops else 'no'})",
+    )
+    add(
+        "--language",
+        choices=LANGUAGES,
+        default="en",
+        help="language of the text, whose abbreviations and ordinals do not end sentences (default: %(default)s)",
     )
     add(
         "--sentence-mark",

@@ -5,22 +5,27 @@ Both steps use fairseq's classes for the options --tokenizer and --bpe.
 
 import contextlib
 import io
+import itertools
 from argparse import Namespace
 from collections import Counter
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Sequence
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence
 
 from tqdm import tqdm
 
 from fairseq_etads.data.preparation import PreparationSettings, make_inference_options
+from fairseq_etads.platform.console import escape_unprintable
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import open_output
 from fairseq_etads.text.checksums import Checksums
 from fairseq_etads.text.files import read_lines
-from fairseq_etads.text.json_files import SIDES
+from fairseq_etads.text.json_files import SIDES, SPLITS
+from fairseq_etads.text.words import SENTENCE_MARK
 
 from .processes import TOKENIZER_MODULES, map_in_order
 
+ROUND_TRIP_LINES = 200
+"""Number of lines of each file that are encoded and decoded again."""
 TO_WORDS, TO_SUBWORDS = "words", "subwords"
 """Encoding stages. The first one splits raw text into words, and the second one splits words into subwords."""
 
@@ -130,6 +135,32 @@ def encode_all_files(
                 encode_file(read(sources / name), path, settings, out, stage, jobs)
         else:
             made.add_unlisted(f"{destination}/{name}")
+
+
+def measure_round_trip(settings: PreparationSettings, text: Path, out: Path) -> Iterator[str]:
+    """Encode and decode the first lines of each file of the text, and yield a message if lines do not come back.
+
+    Case is ignored if the data is in lower case, and so are sentence marks.
+    """
+    decoders = [] if settings.tokens == "word" else [_build_subword_encoder(settings, out)]
+    lost, lines, first = 0, 0, ""
+    for path in (text / f"{split}.{side}" for split in SPLITS for side in SIDES):
+        stages = [build_tokenizer(settings, out, path.suffix[1:]), *decoders]
+        for line in itertools.islice(read_lines(path) if path.is_file() else (), ROUND_TRIP_LINES):
+            back = line
+            for stage in stages:
+                back = stage.encode(back)
+            for stage in reversed(stages):
+                back = stage.decode(back)
+            ways = [" ".join(found.replace(SENTENCE_MARK, " ").split()) for found in (line, back)]
+            ways = [found.lower() for found in ways] if settings.lowercase else ways
+            lines += 1
+            if ways[0] != ways[1]:
+                lost += 1
+                first = first or f'"{ways[0]}" comes back as "{ways[1]}"'
+    if lost:
+        share = f"{lost:,} of {lines:,} lines ({lost / lines:.1%})"
+        yield f"{share} do not come back from their tokens as they were; the first: {escape_unprintable(first)}"
 
 
 def measure_tokens_per_line(path: Path) -> Dict[str, Any]:

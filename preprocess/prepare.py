@@ -28,10 +28,10 @@ from fairseq_etads.text.checksums import Checksums, compute_sha256
 from fairseq_etads.text.json_files import SIDES, SPLITS, compute_checksum_and_line_count, read_json, write_json
 from fairseq_etads.text.shards import Shard
 from fairseq_etads.text.subwords import OPAQUE
-from fairseq_etads.text.words import SENTENCE_MARK, WORD_KINDS
+from fairseq_etads.text.words import LANGUAGES, SENTENCE_MARK, WORD_KINDS
 
 from .binarise import binarise_text
-from .encode import TO_SUBWORDS, TO_WORDS, encode_all_files, measure_tokens_per_line
+from .encode import TO_SUBWORDS, TO_WORDS, encode_all_files, measure_round_trip, measure_tokens_per_line
 from .factors import find_tag_files
 from .given_files import UserProvidedFiles
 from .processes import run_in_separate_process
@@ -313,6 +313,12 @@ def build_parser() -> argparse.ArgumentParser:
     add("text", metavar="TEXT", type=Path, help="folder containing {train,valid,test}.{source,target}")
     add("out", metavar="OUT", type=Path, help="output folder for the prepared data")
     _add_token_options(add)
+    add(
+        "--language",
+        choices=LANGUAGES,
+        help="language of the text, for abbreviations and the rules of Moses (default: the --language of etads-corpus, "
+        "or en)",
+    )
     add("--keep-case", **flag, help="preserve case (default: convert the text to lower case, as CNN/DM systems do)")
     add(
         "--source-sentence-marks",
@@ -393,6 +399,9 @@ def make_settings(args: argparse.Namespace) -> PreparationSettings:
         if args.tokens and PreparationSettings(tokens=args.tokens).reads_raw_text:
             del usual["words"]  # raw text is not split into words
         given = {**usual, **given}
+    report = args.text / "report.json"
+    if not args.language and report.is_file():
+        given["language"] = read_json(report, "make the text again").get("options", {}).get("language", "en")
     same_names = [field.name for field in fields(PreparationSettings) if field.name in given]
     return PreparationSettings(
         **{name: given[name] for name in same_names},
@@ -421,6 +430,8 @@ def prepare_text(args: argparse.Namespace) -> None:
         longest = f"{about['mean tokens']:.1f} tokens on average, {about['max tokens']:,} at most"
         print(f"{name}: {about['lines']:,} lines, {longest}")
     for line in summarise_vocabulary(report["vocabulary"]) if "vocabulary" in report else ():
+        print(line)
+    for line in measure_round_trip(read_preparation_settings(args.out, "OUT"), args.text, args.out):
         print(line)
     flags = shlex.join(format_command_line(options))
     print(f"binarised data: {args.out / 'bin'}\nfor new text, give fairseq-interactive: {flags}")

@@ -104,7 +104,7 @@ def write_shortened_splits(args: argparse.Namespace) -> Iterator[str]:
         argparse.Namespace(
             text_words=settings.word_kind,
             text_keep_case=not settings.lowercase,
-            text_language="en",
+            text_language=settings.language,
             text_sentence_marks="insert",
         )
     )

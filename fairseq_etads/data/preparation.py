@@ -12,7 +12,7 @@ from ..platform.errors import InputError
 from ..text.checksums import Checksums
 from ..text.picking import FACTOR as SALIENCE
 from ..text.subwords import OPAQUE, SUBWORDS
-from ..text.words import SENTENCE_MARK, WORD_KINDS
+from ..text.words import LANGUAGES, SENTENCE_MARK, WORD_KINDS
 
 TOKENS = ("bpe", "sentencepiece", "sentencepiece-bpe", "word", "gpt2", "huggingface")
 FACTORS = ("pos", "ner", "tf", "idf", SALIENCE)
@@ -38,6 +38,7 @@ class PreparationSettings:
         tf_bins, idf_bins: numbers of bins for the factors tf and idf.
         spacy_model: name of the spaCy model that predicts the factors pos and ner. An empty string means that these
             factors are read from files.
+        language: code of the language of the text, one of LANGUAGES.
     """
 
     tokens: str = "bpe"
@@ -53,6 +54,7 @@ class PreparationSettings:
     tf_bins: int = 10
     idf_bins: int = 10
     spacy_model: str = ""
+    language: str = "en"
 
     @property
     def is_sentencepiece(self) -> bool:
@@ -162,7 +164,7 @@ class PreparationSettings:
                 raise ValueError(f"unknown setting {name[:40]!r}")
             if type(value) is not type(defaults[name]):
                 raise ValueError(f"{name} is of type {type(value).__name__}, not {type(defaults[name]).__name__}")
-        for name, choices in (("tokens", TOKENS), ("words", ("", *WORD_KINDS))):
+        for name, choices in (("tokens", TOKENS), ("words", ("", *WORD_KINDS)), ("language", LANGUAGES)):
             if record.get(name, choices[0]) not in choices:
                 raise ValueError(f"{name} is {record[name][:40]!r}, not one of {', '.join(filter(None, choices))}")
         unknown = [value for value in record.get("factors", []) if value not in FACTORS]
@@ -193,6 +195,8 @@ def make_inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
         options["text-words"] = settings.word_kind
     if not settings.lowercase:
         options["text-keep-case"] = True
+    if settings.language != "en":
+        options["text-language"] = settings.language
     if settings.source_marks:
         options["text-sentence-marks"] = "insert"
     if settings.tokens == "bpe":

@@ -5,6 +5,7 @@ are larger than all dictionary ids. They are discarded after the batch, because 
 the words from each other. Memory use therefore does not grow with the number of documents.
 """
 
+import functools
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
@@ -97,6 +98,7 @@ class DocumentTokenizer:
         self.mark = [SENTENCE_MARK] if self.target.index(SENTENCE_MARK) != self.target.unk() else []
         self.tokenizer, self.subwords = loaded.tokenizer, loaded.subwords
         self.words, self.subword_kind = loaded.config.text["words"], loaded.config.text["subwords"]
+        self._join_to_one_line = functools.partial(join_to_one_line, language=self.tokenizer.language)
         self.limit = task.truncate_source
         percentiles = loaded.config.task.get("document_surprisal")
         self._surprisals = None
@@ -110,8 +112,8 @@ class DocumentTokenizer:
         if isinstance(text, PreparedDocument):
             return Document(number, "", *text.read_tokens(), prepared=text)
         if self.picker is not None:
-            return self._tokenize_selected_sentences(number, text, self.picker.pick(text, join_to_one_line(text)))
-        tokens = self._tokenize_line(join_to_one_line(text))
+            return self._tokenize_selected_sentences(number, text, self.picker.pick(text, self._join_to_one_line(text)))
+        tokens = self._tokenize_line(self._join_to_one_line(text))
         return Document(number, text, tuple(tokens[: self.limit]), max(len(tokens) - self.limit, 0))
 
     def measure_surprisal(self, document: Document) -> Optional[Surprisal]:
@@ -147,7 +149,7 @@ class DocumentTokenizer:
 
     def count_tokens(self, text: str) -> int:
         """Count all tokens in a raw text, including those that the model does not read."""
-        return len(self._tokenize_line(join_to_one_line(text)))
+        return len(self._tokenize_line(self._join_to_one_line(text)))
 
     def _tokenize_line(self, line: str) -> List[str]:
         line = self.tokenizer.encode(line)
@@ -159,7 +161,7 @@ class DocumentTokenizer:
     def tokenize_summary(self, text: str) -> List[str]:
         """Tokenise a summary provided by the user. Sentence marks are kept if the model can generate them."""
         sentences = [
-            self._tokenize_line(join_to_one_line(part)) for part in text.replace(SENTENCE_MARK, "\n").split("\n")
+            self._tokenize_line(self._join_to_one_line(part)) for part in text.replace(SENTENCE_MARK, "\n").split("\n")
         ]
         return self.join_with_sentence_marks(sentences)
 

@@ -51,7 +51,7 @@ def clean_text(text: str, counts: Counter) -> str:
     return " ".join(text.split())
 
 
-def join_to_one_line(text: str) -> str:
+def join_to_one_line(text: str, language: str = "en") -> str:
     """Convert a raw document to one line, in the same way as the documents in the training data.
 
     Each line of the text is a paragraph. If the text contains several paragraphs or sentence marks, it is split into
@@ -62,4 +62,4 @@ def join_to_one_line(text: str) -> str:
     cleaned = [piece for piece in (clean_text(piece, Counter()) for piece in pieces) if piece]
     if len(cleaned) < 2:
         return "".join(cleaned)
-    return f" {SENTENCE_MARK} ".join(sentence for piece in cleaned for sentence in split_sentences(piece))
+    return f" {SENTENCE_MARK} ".join(sentence for piece in cleaned for sentence in split_sentences(piece, language))

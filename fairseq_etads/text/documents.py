@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from .cleaning import clean_text
 from .marks import ADVICE, count_marks
-from .words import SENTENCE_MARK, replace_sentence_marks, split_sentences
+from .words import CLOSERS, SENTENCE_ENDS, SENTENCE_MARK, replace_sentence_marks, split_sentences
 
 SPLITTER_MODULES = ("nltk.tokenize.punkt", "sacremoses.corpus")
 """Modules that split_sentences imports when it is called for the first time, which takes several seconds."""
@@ -49,7 +49,7 @@ _HIDDEN = re.compile(r"<!--|<(script|style)\b[^<>]*>", re.IGNORECASE)
 _ZERO_WIDTH = re.compile("[\u034f\u180e\u200c\u200d\u2061-\u2064\u206a-\u206f\ufff9-\ufffb\U000e0001-\U000e007f]")
 _BIDIRECTIONAL = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
-_ENDS = tuple(".!?'`\")’”…。！？")
+_ENDS = tuple(SENTENCE_ENDS + CLOSERS + "«‹“…")
 
 
 class BadDocumentError(Exception):  # not an error of the program
@@ -117,6 +117,7 @@ class DocumentLineOptions:
         short_lead: minimum number of characters in the first ``source_sentences`` sentences. If they are shorter, one
             more sentence is kept.
         sentence_marks: marks of other tools at which the text is cut into pieces, such as ``<t>`` or ``[SEP]``.
+        language: code of the language whose abbreviations do not end sentences.
         strip_html: whether to remove HTML tags, scripts and comments, and to decode HTML entities.
         strip_invisible: whether to remove zero-width characters and bidirectional control characters.
     """
@@ -128,6 +129,7 @@ class DocumentLineOptions:
     source_words: int = 0
     short_lead: int = 0
     sentence_marks: Sequence[str] = ()
+    language: str = "en"
     strip_html: bool = False
     strip_invisible: bool = False
 
@@ -279,7 +281,7 @@ def _clean_and_split_sentences(
     out: List[str] = []
     for piece in _clean_text_segments(pieces, options, made):
         if options.split and not in_sentences:
-            out += split_sentences(piece)
+            out += split_sentences(piece, options.language)
         elif piece:
             out.append(piece)
     return out

@@ -14,10 +14,9 @@ from fairseq.data.encoders import register_bpe, register_tokenizer
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from .hugging_face import HuggingFaceSubwordEncoder
-from .words import SENTENCE_MARK, WORD_KINDS, make_word_tokenizer, split_sentences
+from .words import ENDS_ANYWHERE, LANGUAGES, SENTENCE_MARK, WORD_KINDS, make_word_tokenizer, split_sentences
 
 MARKS = ("drop", "keep", "insert")
-_WIDE_END = re.compile("[。！？]")
 _MARK = re.compile(rf"\s*{re.escape(SENTENCE_MARK)}\s*")
 
 
@@ -35,7 +34,7 @@ class TextTokenizerConfig(FairseqDataclass):
     )
     text_keep_case: bool = field(default=False, metadata={"help": "do not lower-case the text"})
     text_language: str = field(
-        default="en", metadata={"help": "language of the Moses tokenisation rules (default: en)"}
+        default="en", metadata={"help": "language of abbreviations and of Moses's rules (default: en)"}
     )
     text_sentence_marks: ChoiceEnum(list(MARKS)) = field(  # type: ignore[valid-type]
         default="drop",
@@ -62,13 +61,14 @@ class TextTokenizer:
         self.keep_case = cfg.text_keep_case
         self.kind = str(cfg.text_words)
         self.marks = str(cfg.text_sentence_marks)
-        # English lines without sentence marks are first split into sentences, with the rules that etads-corpus applies
+        self.language = cfg.text_language
+        # Lines without sentence marks are first split into sentences, with the rules that etads-corpus applies
         # to training text. Sentence boundaries affect the tokens, because the Treebank rules split off a full stop only
         # at the end of a sentence, and the Moses rules split it off only before a capital letter. With the kind "raw",
         # sentence boundaries matter only if there are no spaces between sentences, as in Chinese. With "spaces" and
         # "characters", they do not affect the tokens.
         self.splits_sentences = (
-            self.marks == "insert" or self.kind == "ptb" or (self.kind == "moses" and cfg.text_language == "en")
+            self.marks == "insert" or self.kind == "ptb" or (self.kind == "moses" and self.language in LANGUAGES)
         )
         self.words = make_word_tokenizer(self.kind, cfg.text_language)
 
@@ -80,8 +80,8 @@ class TextTokenizer:
         """
         if SENTENCE_MARK in line:
             return [part for part in line.split(SENTENCE_MARK) if part.strip()]
-        splits = self.splits_sentences or (self.kind == "raw" and _WIDE_END.search(line))
-        return split_sentences(line) if splits else [line]
+        splits = self.splits_sentences or (self.kind == "raw" and any(end in line for end in ENDS_ANYWHERE))
+        return split_sentences(line, self.language) if splits else [line]
 
     def tokenize_sentences(self, line: str) -> List[List[str]]:
         """Split a raw line into sentences and tokens.

@@ -11,7 +11,9 @@ slow down commands such as ``etads-rouge --help``.
 import functools
 import re
 import unicodedata
-from typing import Any, Dict, Iterator, List, Sequence
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
+
+import regex
 
 from ..platform.deferred_imports import defer_statistics
 
@@ -36,42 +38,96 @@ _JOINER = "\u200d"
 BLOCK = 20_000
 """Approximate number of characters to process at a time when text is split into sentences."""
 
-_WIDE_ENDS = re.compile(r"(?<=[。！？])(?![。！？」』”’）])(?=.)|(?<=[。！？][」』”’）])(?=.)")
+ENDS_ANYWHERE = "。！？｡‼⁇⁈⁉।॥۔؟։።፧፨။។៕"
+"""Characters of Chinese, Indic, Arabic and other scripts that end a sentence even if no space follows."""
+SENTENCE_ENDS = ".!?" + ENDS_ANYWHERE
+CLOSERS = "'`\")’”»›」』）】》〉"
+"""Characters that can follow the end of a sentence and belong to it."""
+_CLOSERS_ANYWHERE = CLOSERS[4:]
+_ANYWHERE = re.compile(
+    f"(?<=[{ENDS_ANYWHERE}])(?![{SENTENCE_ENDS}{_CLOSERS_ANYWHERE}])(?=.)|"
+    f"(?<=[{ENDS_ANYWHERE}][{_CLOSERS_ANYWHERE}])(?![{_CLOSERS_ANYWHERE}])(?=.)"
+)
+LANGUAGES = (
+    *("en", "as", "bn", "ca", "cs", "de", "el", "es", "et", "fi", "fr", "ga", "gu", "hi", "hu", "is", "it", "kn", "lt"),
+    *(
+        "lv",
+        "ml",
+        "mni",
+        "mr",
+        "nl",
+        "or",
+        "pa",
+        "pl",
+        "pt",
+        "ro",
+        "ru",
+        "sk",
+        "sl",
+        "sv",
+        "ta",
+        "tdt",
+        "te",
+        "yue",
+        "zh",
+    ),
+)
+"""Codes of the languages with abbreviations in sacremoses."""
+_WITH_ORDINALS = ("cs", "de", "et", "fi", "hu", "is", "lv", "sk", "sl")
+"""Languages in which a number with a full stop is an ordinal number, as in "3. Mai"."""
+_LEFT_POINTING = ("cs", "de", "hu", "sk", "sl")
+"""Languages in which ``«``, ``‹`` and ``“`` close quotations."""
 _ABBREVIATIONS = re.findall(r"\S+", "al approx ca cf etc fig figs inc ltd pv resp spp subsp u.k u.n u.s")
 _NUMBER_FOLLOWS = re.compile(r"\b(?:no|nos|nr|art|pp|vol|sec)\.$", re.IGNORECASE)
 _SPECIALS = re.compile(r"<(/?s|pad|q)>", re.IGNORECASE)
 _LANGUAGES = re.compile(r"(?<=[^\W\d_]) \+ \+(?![^\s,.;:!?)])|(?<=\b[CFcf]) #(?! ?\d)")
 """Suffixes of C++, g++ and C# that the Moses tokeniser has separated into tokens."""
+_WIDE = r"[\p{Han}\p{Hiragana}\p{Katakana}\u3000-\u303f\uff00-\uff60]"
+_QUOTED_WIDE = regex.compile(rf"(?<={_WIDE}) (?=[“‘”’])|(?<=[“‘”’]) (?={_WIDE})")
+_HANGUL = re.compile("[\uac00-\ud7a3]")
 _LAST_AT = re.compile(r"(?<=@)(?=@+$)")
 
 
 @functools.cache
-def _make_punkt() -> Any:
+def _make_punkt(language: str) -> Any:
     """Create a Punkt sentence splitter that uses the abbreviations in sacremoses."""
     from sacremoses.corpus import NonbreakingPrefixes
 
     with defer_statistics():  # nltk imports all of its modules
-        from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
+        from nltk.tokenize.punkt import PunktLanguageVars, PunktParameters, PunktSentenceTokenizer
 
     parameters = PunktParameters()
-    moses = (prefix.split()[0].lower() for prefix in NonbreakingPrefixes().words("en"))
-    # Words such as "no" and "art" can also end a sentence, so they are not treated as abbreviations here. Punkt itself
-    # treats single letters as initials.
-    ambiguous = ("no", "art", "pp")
-    parameters.abbrev_types = {word for word in moses if word not in ambiguous}.union(_ABBREVIATIONS)
-    return PunktSentenceTokenizer(parameters)
+    moses = (prefix.lower().split() for prefix in NonbreakingPrefixes().words(language))
+    if language == "en":
+        # Words such as "no" and "art" can also end a sentence, so they are not treated as abbreviations here. Punkt
+        # itself treats single letters as initials.
+        parameters.abbrev_types = {word for word, *_ in moses if word not in ("no", "art", "pp")}.union(_ABBREVIATIONS)
+        return PunktSentenceTokenizer(parameters)
+    parameters.abbrev_types = {word for word, *only_before_numbers in moses if not only_before_numbers}
+    if language in _WITH_ORDINALS:
+        parameters.abbrev_types.update(map(str, range(1, 32)))
+    closers = CLOSERS + ("«‹“‘" if language in _LEFT_POINTING else "")
+
+    class Rules(PunktLanguageVars):
+        """Punkt's rules with typographic quotes, which Punkt itself does not know."""
+
+        _re_non_word_chars = rf"(?:[;}}\]*:@({{\[!?{closers}])"
+        re_boundary_realignment = re.compile(rf"[\]}}{closers}]+?(?:\s+|(?=--)|$)", re.MULTILINE)
+
+    return PunktSentenceTokenizer(parameters, lang_vars=Rules())
 
 
-def split_sentences(text: str) -> List[str]:
+def split_sentences(text: str, language: str = "en") -> List[str]:
     """Split a text into sentences without white space around them. The list is empty for a blank text.
 
     A sentence ends after ``.``, ``!`` or ``?`` and any closing quotes if white space follows and the word is not an
-    English abbreviation. These rules are from Punkt (Kiss and Strunk 2006). ``。``, ``！`` and ``？`` always end a
-    sentence.
+    abbreviation of the language (one of :data:`LANGUAGES`). These rules are from Punkt (Kiss and Strunk 2006). The
+    characters in :data:`ENDS_ANYWHERE` always end a sentence.
     """
-    parts = _WIDE_ENDS.split(text) if re.search("[。！？]", text) else [text]
+    parts = _ANYWHERE.split(text) if not text.isascii() else [text]
     out: List[str] = []
-    for sentence in (found.strip() for part in parts for found in split_sentences_in_blocks(_make_punkt(), part)):
+    punkt = _make_punkt(language if language in LANGUAGES else "en")
+    for sentence in (found.strip() for part in parts for found in split_sentences_in_blocks(punkt, part)):
         if out and _NUMBER_FOLLOWS.search(out[-1]) and sentence[:1].isdigit():
             out[-1] += " " + sentence
         elif sentence:
@@ -144,6 +200,34 @@ class PretokenizedWordTokenizer(RawWordTokenizer):
         return [_LAST_AT.sub(" ", word) for word in super().encode(sentence, keep_case)]
 
 
+@functools.cache
+def _compile_joined_signs(language: str) -> List[Tuple[Any, str]]:
+    """Return patterns of the spaces that Moses inserts and does not remove, and what replaces them."""
+    elided = "[^\\W\\d_]" if language in ("fr", "it", "ca", "ga") else r"(?:s|t|m|d|re|ve|ll|em)\b"
+    opening, closing = ("„‚»›", "“”‘’«‹") if language in _LEFT_POINTING else ("“‘„‚«‹", "”’»›")
+    closed = rf"(?: ([,.?!;:…]))? ([{closing if language != 'fr' else '’”'}])(?= )"
+    opened = rf" ([{opening if language != 'fr' else '“‘'}]) (?=\S)"
+    return [
+        (regex.compile(pattern), replacement)
+        for pattern, replacement in (
+            # Marks of Thai, Khmer and Burmese, and joiners of Persian and of emoji
+            (r" (?=[\p{M}\u200c\u200d\U0001f3fb-\U0001f3ff])|(?<=[\u200c\u200d]) ", ""),
+            (r"(?<=[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\p{M}+) (?=[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}])", ""),
+            (r"(?<=\p{Hebrew}) ([״׳]) (?=\p{Hebrew})", r"\1"),
+            (r" (\w+) : / / (?=\S)", r" \1://"),
+            (r"(?<=\w) ([/_]) (?=\w)", r"\1"),
+            (r"(?<=\d) : (?=\d)", ":"),
+            (r"(?<=\w) @ (?=[\w-]+\.\w)", "@"),
+            (r"(?<! [CFcf]) ([#@]) (?=[^\W\d_])", r" \1"),
+            (rf"(?<=[^\W\d_]) ’ (?={elided})|(?<= [ODLodl]) ’ (?=[^\W\d_])", "’"),
+            (r" ’ n ’ ", "’n’"),
+            (r" ’ (?=\d\ds?\b)", " ’"),
+            (closed, r"\1\2"),
+            (opened, r" \1"),
+        )
+    ]
+
+
 class MosesWordTokenizer:
     """Split text into words and punctuation with the Moses tokeniser (sacremoses).
 
@@ -157,18 +241,26 @@ class MosesWordTokenizer:
         from sacremoses import MosesDetokenizer, MosesTokenizer
 
         self.tokenizer = MosesTokenizer(language)
+        # With other languages, Moses takes Korean for Chinese, which has no spaces.
+        self.korean_tokenizer, self.korean_detokenizer = MosesTokenizer("ko"), MosesDetokenizer("ko")
         self.detokenizer = MosesDetokenizer(language)
+        self._joined = _compile_joined_signs(language)
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
         """Return all tokens of a sentence in a single string, because some rules depend on neighbouring words."""
         if not sentence:
             return []
-        line = self.tokenizer.tokenize(sentence, aggressive_dash_splits=True, escape=False, return_str=True)
+        tokenizer = self.korean_tokenizer if _HANGUL.search(sentence) else self.tokenizer
+        line = tokenizer.tokenize(sentence, aggressive_dash_splits=True, escape=False, return_str=True)
         return [re.sub("< unk >", "<unk>", line if keep_case else line.lower())]
 
     def decode(self, tokens: List[str]) -> str:
         """Join tokens into text without spaces around punctuation or inside C++ and C#."""
-        text = str(self.detokenizer.detokenize(tokens, unescape=False))
+        text = f" {' '.join(tokens)} "
+        for pattern, replacement in self._joined:
+            text = pattern.sub(replacement, text)
+        detokenizer = self.korean_detokenizer if _HANGUL.search(text) else self.detokenizer
+        text = _QUOTED_WIDE.sub("", str(detokenizer.detokenize(text.split(), unescape=False)))
         return _LANGUAGES.sub(lambda found: found[0].replace(" ", ""), text)
 
 

@@ -5,7 +5,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from ...text.subsequences import rouge_l, rouge_n
 from ...text.subwords import join_words
-from ...text.words import SENTENCE_MARK
+from ...text.words import SENTENCE_ENDS, SENTENCE_MARK
 from ..hypotheses import Results
 from ..terms import ActiveTerm, SearchTerm, TermBatch
 from .model import ContentModel, stem_words
@@ -13,8 +13,6 @@ from .sentence_choosing import ExpectedNgrams
 
 CONSENSUS_WEIGHT = 0.75
 """Weight of the consensus relative to the expected ROUGE."""
-_ENDS = (".", "!", "?")
-"""Tokens that end a sentence in documents without sentence marks."""
 
 
 def split_sentences(words: Sequence[str]) -> List[List[str]]:
@@ -24,7 +22,7 @@ def split_sentences(words: Sequence[str]) -> List[List[str]]:
     for word in words:
         if word != SENTENCE_MARK:
             found[-1].append(word)
-        if word == SENTENCE_MARK or (not has_marks and word in _ENDS):
+        if word == SENTENCE_MARK or (not has_marks and word in set(SENTENCE_ENDS)):
             found.append([])
     return [sentence for sentence in found if sentence]
 
