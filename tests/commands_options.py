@@ -65,6 +65,7 @@ INPUTS: Dict[str, Union[str, bytes]] = {
     "system": "the cat was running home again\nthe dog barks . <q> it barks\nthe child ran home in rain\n",
     "system2": "a cat\nthe dog went away\nrain fell . children ran home\n",
     "families": "x\nx\ny\n",
+    "german": "Er kam am 3. Mai. Sie rief bzw. sang.\n",
     "invisible": DOCUMENTS.replace("cat", "c\u200dat"),
 }
 SCORING = {
@@ -76,6 +77,7 @@ SCORING = {
     "backend": "--backend perl",
     "rouge_home": "--rouge-home in !! --rouge-home in has no effect",
     "bytes": "--bytes 6",
+    "tokens": "--tokens characters",
     "jobs": "--jobs 0 !! --jobs 0",
 }
 FURTHER = {
@@ -172,6 +174,8 @@ CORPUS = {
     "keep_empty": "--keep-empty",
     "sentences": "--sentences",
     "full_stops": "--full-stops",
+    "language": "=--train in/german in/german --sentences --out text :: --language de",
+    "sentence_mark": "--sentence-mark mat",
     "strip_html": "--strip-html",
     "strip_invisible": f"={INVISIBLE} :: --strip-invisible",
     "source_sentences": "--sentences :: --source-sentences 1",
@@ -327,6 +331,7 @@ ENTRIES["etads-prepare"] = entries(
     gpt2_vocab_bpe="--gpt2-vocab-bpe in/none !! --gpt2-vocab-bpe",
     dictionary="--dictionary in/none !! --dictionary",
     keep_case="--keep-case",
+    language="--language de",
     source_sentence_marks="--source-sentence-marks",
     no_target_sentence_marks="--no-target-sentence-marks",
     separate_dictionaries="--separate-dictionaries",

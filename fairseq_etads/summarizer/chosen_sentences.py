@@ -95,14 +95,7 @@ def _make_document_sentence(texts: DocumentTokenizer, document: Document, number
 def _make_hypothesis_sentence(
     texts: DocumentTokenizer, hypothesis: DetokenizedHypothesis, text: str, earlier: Sequence[str]
 ) -> SummarySentence:
-    """Return a sentence of a hypothesis.
-
-    Args:
-        texts: object that converts between raw text and the tokens of the model.
-        hypothesis: the hypothesis that contains the sentence.
-        text: text of the sentence.
-        earlier: sentences of the hypothesis that precede this sentence.
-    """
+    """Return a sentence of a hypothesis."""
     whole = " ".join(hypothesis.text.split())
     first = 0
     for part in earlier:

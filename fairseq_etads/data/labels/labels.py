@@ -177,10 +177,7 @@ def compute_selection_targets(
 
 
 def _compute_tf_idf(sentence: Words, idf: Mapping[str, float], unseen: float) -> Dict[str, float]:
-    """Compute the TF-IDF vector of a sentence, normalised to length 1.
-
-    The vector is empty if the sentence contains no content words.
-    """
+    """Compute the TF-IDF vector of a sentence, normalised to length 1."""
     counts = Counter(word for word in sentence if is_content_word(word))
     weights = {word: count * idf.get(word, unseen) for word, count in counts.items()}
     length = math.sqrt(sum(weight**2 for weight in weights.values()))
