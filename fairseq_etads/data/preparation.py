@@ -36,8 +36,7 @@ class PreparationSettings:
             the model can generate, and 0 means all words in the source vocabulary.
         factors: names of the source factors, which must be listed in FACTORS.
         tf_bins, idf_bins: numbers of bins for the factors tf and idf.
-        spacy_model: name of the spaCy model that predicts the factors pos and ner. An empty string means that these
-            factors are read from files.
+        spacy_model: name of the spaCy model that predicts the factors pos and ner, or "" to read them from files.
         language: code of the language of the text, one of LANGUAGES.
     """
 

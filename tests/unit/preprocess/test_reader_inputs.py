@@ -24,11 +24,7 @@ from etads_preprocess.debian_index import decode_text, parse_stanzas, split_desc
 from hypothesis import HealthCheck, Phase, given, settings
 from programs import as_program
 
-from fairseq_etads.data.factors import load_factor_dictionaries
-from fairseq_etads.data.preparation import PreparationSettings, read_preparation_settings
-from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.cleaning import clean_text
-from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 
 many = settings(
     max_examples=int(os.environ.get("ETADS_EXAMPLES", "50")),
@@ -428,47 +424,3 @@ def test_indexes_of_debian(tmp_path, descriptions, data):
     error = error_of("etads-debian: ", debian.main, "--translation", path, "--out", tmp_path / "out", *sizes)
     if suffix and cut < len(packed):
         assert f"{path}: cannot be read (cut off" in error, "a part was taken for the whole"
-
-
-SETTINGS = st.fixed_dictionaries({}, optional=dict.fromkeys(vars(PreparationSettings()), JSON))
-
-
-@many
-@given(record=st.one_of(JSON, SETTINGS.map(lambda found: {"settings": found})), data=st.data())
-def test_prepare_json(tmp_path, record, data):
-    (tmp_path / "bin").mkdir(exist_ok=True)
-    (tmp_path / "bin" / "complete").touch()
-    content = json.dumps(record).encode()
-    content = data.draw(damaged(content)) if data.draw(st.booleans()) else content
-    (tmp_path / "prepare.json").write_bytes(content)
-    try:
-        found = read_preparation_settings(tmp_path, "--like")
-        found.check()
-    except InputError as error:
-        assert str(tmp_path) in str(error) or str(error).startswith("--")
-    else:
-        known = json.loads(content)["settings"]
-        assert all(getattr(found, name) == value for name, value in known.items())
-
-
-WORD = st.text(st.characters(codec="utf-8", exclude_categories=["Z", "C"]), min_size=1, max_size=5)
-
-
-@many
-@given(words=st.lists(WORD, max_size=8, unique=True), data=st.data())
-def test_files_of_dictionaries(tmp_path, words, data):
-    path = tmp_path / "dict.source.txt"
-    counts = sorted((data.draw(st.integers(0, 9)) for _ in words), reverse=True)
-    entries = [(word, count) for word, count in zip(words, counts) if word not in ("<s>", "<pad>", "</s>", "<unk>")]
-    content = "".join(f"{word} {count}\n" for word, count in entries).encode()
-    path.write_bytes(content)
-    found = SummarizationDictionary.load(str(path))
-    assert list(zip(found.symbols, found.count))[found.nspecial :] == entries
-    path.write_bytes(data.draw(damaged(content)))
-    for load in (SummarizationDictionary.load, lambda name: load_factor_dictionaries(os.path.dirname(name))):
-        (tmp_path / "factors.json").write_text('{"factors": ["pos"]}')
-        (tmp_path / "dict.factor-pos.txt").write_bytes(path.read_bytes())
-        try:
-            load(str(path))
-        except ValueError as error:
-            assert str(tmp_path) in str(error) and "line " in str(error)

@@ -37,22 +37,6 @@ def test_chinese_has_the_same_words_with_dropped_marks_and_without_marks(words):
     assert build(text_words=words).encode(line) == build(text_words=words).encode(marked)
 
 
-def test_names_of_programming_languages_come_back_and_other_signs_stay_apart():
-    words = MosesWordTokenizer()
-    for text in (
-        "C++ library for Go",
-        "in C++, Java and g++.",
-        "C# and F# code",
-        "written in C#.",
-        "(C++)",
-        "libstdc++",
-    ):
-        assert "+ +" in words.encode(text)[0] or " #" in words.encode(text)[0], "Moses cuts them up"
-        assert words.decode(words.encode(text, keep_case=True)[0].split()) == text
-    for text in ("1 + + 2", "issue # 5", "grade C # 5", "a + b", "+ + x"):
-        assert words.decode(text.split()) == text
-
-
 @pytest.mark.parametrize("words", WORD_KINDS)
 @pytest.mark.parametrize("keep_case", [False, True])
 def test_no_sentence_mark_is_forged(words, keep_case):
