@@ -53,7 +53,6 @@ case $name in
             *pipeline.steps*)
                 while [ "$1" != -- ]; do shift; done
                 exec "${@:2}" ;;
-            *pipeline.training*) touched=("$3"/checkpoints/checkpoint_{best,last}.pt) ;;
         esac ;;
     fairseq-train)
         while [ "$1" != --save-dir ]; do shift; done
@@ -121,9 +120,6 @@ def _with_training(call: List[str]) -> Iterator[List[str]]:
     if call[0] == "etads-reproduce":
         plan = reproduce.make_plan(reproduce.main.make_parser().parse_args(call[1:])).make()
         yield from (list(action.words) for action in plan.actions if action.words[0] not in ("mkdir", "ln"))
-    if call[1:3] == ["-m", "fairseq_etads.pipeline.training"]:
-        run, prepared, _, *options = call[3:]
-        yield make_training_command(Path(run), Path(prepared), options)
     elif call[0] == "etads-train":
         args = train.main.make_parser().parse_args(call[1:])
         if args.recipe == "paper":

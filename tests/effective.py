@@ -1,14 +1,11 @@
-"""Effective values of a recipe's trainings and searches, read from a dry run by the parsers of the real commands."""
+"""Effective values of a recipe's trainings and searches, read from its commands by the parsers of the real commands."""
 
 import functools
 import re
-import shutil
-from pathlib import Path
-from typing import Any, Dict, Iterable, List, Sequence, Tuple
+from typing import Any, Dict, Iterable, Sequence, Tuple
 from unittest import mock
 
 from documented import parser_of, project_commands
-from dry_runs import dry_run
 from fairseq import options, utils
 
 from fairseq_etads.jobs.architectures import make_architecture_config
@@ -97,18 +94,6 @@ def _after(words: Sequence[str], option: str) -> str:
 def _name(path: str, end: str) -> str:
     """Name of a run without ``out/``, the end of the path and the seed."""
     return re.sub(r"-1(?=/|$)", "", path.partition("out/")[2].partition(end)[0])
-
-
-def effective_values(stubs: Path, command: List[str]) -> Dict[str, Dict[str, Values]]:
-    """Run a recipe with stand-ins; returns the values of its trainings and of its searches, by the name of the run.
-
-    Args:
-        command: the recipe and its options, without ``--out``.
-    """
-    shutil.rmtree(stubs / "out", ignore_errors=True)  # trained by another recipe
-    result, calls = dry_run(stubs, [*command, "--out", "out"])
-    assert result.returncode == 0, result.stdout
-    return read_values(calls)
 
 
 def read_values(calls: Iterable[Sequence[str]]) -> Dict[str, Dict[str, Values]]:

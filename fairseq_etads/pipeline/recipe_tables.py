@@ -115,7 +115,8 @@ def print_vocabulary(plan: Plan) -> None:
     for row in plan.rows:
         entry = plan.find_entry(row) or {}
         sizes = entry.get("vocabulary", plan.recipe.get("vocabulary"))
-        path = Path(plan.expand(entry.get("data", "{prepared}"), plan.names)) / "report.json"
+        data = entry.get("data", "{prepared}") if "vocabulary" in entry else "{prepared}"
+        path = Path(plan.expand(data, plan.names)) / "report.json"
         if sizes and path.is_file():
             found[path] = sizes.split("/")
     for path, paper in found.items():

@@ -26,29 +26,31 @@ WORD``), or none. Its keys, in the order in which they take effect:
     needs               runs or rows to train first
     recipe, rows        rows of another recipe, made in the folder out, with the options of the same names
     do                  commands before training
-    training            options of fairseq-train and their values in the paper; false: nothing is trained
+    training            options of fairseq-train and their values in the paper; false: nothing is trained; with recipe,
+                        further options of its trainings
     technical           further options of fairseq-train, which no paper mentions
     more                false: without the options that the user gives after --
     stages              true: train in the stages of the options stages, stage-steps and steps (See et al. 2017)
     of, link            the run whose model is shared; or a folder in OUT that becomes this one
     then                commands after training
     search              (rows) options of etads-summarize; false: a command in then writes {run}/summaries.txt
+    summarise           (rows) another command that writes {run}/summaries.txt, with the options in search
     duc                 (rows) options that differ for DUC, which the option duc adds; false: not summarised
     score               (rows) further options of etads-rouge; false: not scored
 
 A value of an option is plain (as in the paper), or a mapping: ``value``, or ``preset`` if the architecture or the
 command has it without being told; ``paper`` (default: the same value, or unknown if there is a reason), ``where``
-(section, "code", "memory" or "ours") and ``why`` it differs. An option without a value, or with an empty placeholder,
-is not given.
+(section, "code", "memory" or "ours") and ``why`` it differs. With ``when``, it is given only if that condition holds.
+An option without a value, or with an empty placeholder, is not given.
 
-Words in braces are replaced: {out}, {seed}, {row}, {run} (the folder), {text}, {prepared}, the recipe's options,
-{OPTION?} (only if the user gave it), {last_source} and {last_target} (lengths of the last stage), and whole-number
-arithmetic such as {min(8000, steps // 10)}. In commands, [...] is left out if a placeholder in it is empty, {cpu} and
-{device} become ``--cpu`` and ``--device cpu``, {more} the user's options, {seeds} the seeds, {summaries} the files with
-the summaries of all rows, and {systems} etads-analyse's --system options for them; and ``$(jq -r .KEY FILE)`` is read
-from a JSON file when the command runs. A command is a line, or a mapping: ``run``; ``makes``, the files that it makes;
-``for``, placeholders and their values, such as ``1..3``, with all of which it runs. A command with ``makes`` is skipped
-while these and its inputs are unchanged.
+Words in braces are replaced: {out}, {seed}, {row}, {run} (the folder), {text}, {text_path} (absolute), {prepared}, the
+recipe's options, {OPTION?} (only if the user gave it), {last_source} and {last_target} (lengths of the last stage), and
+whole-number arithmetic such as {min(8000, steps // 10)}. In commands, [...] is left out if a placeholder in it is
+empty, {cpu} and {device} become ``--cpu`` and ``--device cpu``, {more} the user's options, {seeds} the seeds,
+{summaries} the files with the summaries of all rows, and {systems} etads-analyse's --system options for them; and
+``$(jq -r .KEY FILE)`` is read from a JSON file when the command runs. A command is a line, or a mapping: ``run``;
+``makes``, the files that it makes; ``for``, placeholders and their values, such as ``1..3``, with all of which it runs.
+A command with ``makes`` is skipped while these and its inputs are unchanged.
 """
 
 import ast
@@ -57,9 +59,10 @@ import functools
 import itertools
 import json
 import operator
+import os
 import re
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
@@ -89,9 +92,9 @@ KEYS = {
     "option": ("help", "default", "metavar", "choices", "whole", "prepare", "contains"),
     "entry": (
         *("about", "published", "only if named", "inherit", "when", "where", "vocabulary", "out", "data", "needs"),
-        *("recipe", "rows", "do", "more", "stages", "of", "link", "then", *SECTIONS, "score"),
+        *("recipe", "rows", "do", "more", "stages", "of", "link", "then", "summarise", *SECTIONS, "score"),
     ),
-    "value": ("value", "preset", "paper", "where", "why"),
+    "value": ("value", "preset", "paper", "where", "why", "when"),
 }
 """Keys that each part of a recipe can have."""
 
@@ -389,13 +392,16 @@ class Plan:
             raise InputError(f"{self.recipe['name']}: no row or run {name}")
         entry = self.recipe["rows" if is_row else "runs"][name] or {}
         found = next((one for one in (entry if isinstance(entry, list) else [entry]) if self.holds_all(one)), None)
-        if found is None or not is_row:
-            return found
+        if found is None:
+            return None
         merged = dict(found)
-        for key in ("training", "technical", "search", "duc"):
-            if found.get("inherit", True) and isinstance(found.get(key, {}), dict):
-                merged[key] = {**self.recipe.get(key, {}), **found.get(key, {})}
-        merged["needs"] = f"{self.recipe.get('needs', '')} {found.get('needs', '')}"
+        for key in SECTIONS:
+            inherited = self.recipe.get(key, {}) if is_row and found.get("inherit", True) else None
+            if isinstance(found.get(key, inherited), dict):
+                options = {**(inherited or {}), **found.get(key, {})}
+                merged[key] = {k: v for k, v in options.items() if not isinstance(v, dict) or self.holds_all(v)}
+        if is_row:
+            merged["needs"] = f"{self.recipe.get('needs', '')} {found.get('needs', '')}"
         return {"score": self.recipe.get("score", ""), **merged}
 
     def holds_all(self, entry: Mapping[str, Any]) -> bool:
@@ -410,6 +416,7 @@ class Plan:
         names = {**self.names, "seed": seed, "row": name}
         run = names["run"] = self.expand(entry.get("out", f"{{out}}/{name}-{{seed}}"), names)
         names["prepared"] = entry.get("data", names["prepared"])
+        names["text_path"] = os.path.abspath(self.expand(names["text"], names))
         for needed in entry.get("needs", "").split():
             if needed != name:
                 self._add(needed, seed, scored=False)
@@ -422,7 +429,7 @@ class Plan:
             self._append(Command(("ln", "-sfn", *(f"{shared}/{file}" for file in _SHARED), run)))
         elif "link" in entry:
             self._append(Command(("ln", "-sfn", self.expand(entry["link"], names), run)))
-        elif entry.get("training"):
+        elif entry.get("training") and "recipe" not in entry:
             self._train(entry, names)
         self._add_commands(entry.get("then"), names)
         if scored and "link" not in entry:
@@ -474,14 +481,14 @@ class Plan:
         """Add the summaries of a row and their scores, also on DUC if the option duc is given."""
         run = names["run"]
         text, prepared = (self.expand(names[key], names) for key in ("text", "prepared"))
-        if isinstance(entry.get("search"), dict):
+        if "summarise" in entry:
+            command = self.make_command({"run": entry["summarise"], "makes": "{run}/summaries.txt"}, names)
+            self._append(replace(command, words=(*command.words, *self.make_options(entry["search"], names))))
+        elif isinstance(entry.get("search"), dict):
             self._append(self._make_search(entry["search"], names, prepared, "summaries.txt"))
         if entry["score"] is not False:
-            self._append(
-                self._make_score(
-                    f"{run}/summaries.txt", text, f"{run}/rouge.json", _split_line(self.expand(entry["score"], names))
-                )
-            )
+            options = self.make_command(entry["score"], names).words
+            self._append(self._make_score(f"{run}/summaries.txt", text, f"{run}/rouge.json", options))
         if names.get("duc") and entry.get("duc") is not False:
             search = {**entry["search"], **entry["duc"]}
             self._append(self._make_search(search, names, f"{names['duc']}/prepared", "duc.txt"))

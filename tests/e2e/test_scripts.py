@@ -22,7 +22,7 @@ SCRIPTS = ROOT / "scripts"
 
 
 def test_every_script_tells_its_version(tmp_path):
-    scripts = [path for path in SCRIPTS.rglob("*.sh") if path.name not in ("common.sh", "recipes.sh")]
+    scripts = [path for path in SCRIPTS.rglob("*.sh") if path.name != "common.sh"]
     assert len(scripts) > 20
     for script in scripts:
         # The option comes after others, as people type it.
@@ -211,25 +211,3 @@ def test_a_script_that_is_ended_ends_what_it_started(number, status, tmp_path):
     assert process.wait(timeout=30) == status
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
-
-
-def test_a_comparison_is_made_once_and_again_for_new_summaries_or_options(tmp_path):
-    place = tmp_path / "with space"
-    place.mkdir()
-    for name, text in (("reference", "a b c\nd e f\n"), ("a", "a b\nd e\n"), ("b", "a c\nf\n")):
-        (place / name).write_text(text * 5)  # with fewer than ten documents there is a warning, which is not kept
-    code = 'source "$1"; shift; compare_once a-minus-b reference --a a --b b --bootstrap 20 "$@"'
-
-    def compare(*options):
-        command = ["bash", "-c", code, "x", str(SCRIPTS / "recipes.sh"), *options]
-        return run_command(command, cwd=place).stdout, (place / "a-minus-b.json").stat().st_mtime_ns
-
-    first, made = compare()
-    assert "ROUGE-1" in first and compare() == (first, made)
-    assert compare("--quiet")[1] > made
-    again, made = compare()
-    (place / "b").write_text("a b\nd e\n" * 5)
-    changed, later = compare()
-    assert again == first != changed and later > made
-    (place / "a-minus-b.json").unlink()
-    assert compare()[0] == changed

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_etads.pipeline.recipes import Command
+
 SCRIPTS = Path(__file__).parents[3] / "scripts"
 
 
@@ -59,34 +61,22 @@ def test_a_command_that_failed_is_not_taken_for_done(code, status, tmp_path):
     assert not (tmp_path / "out.made.json").exists()
 
 
-BEST, MODEL = "run/checkpoints/checkpoint_best.pt", "$2/{README.md,model.safetensors}"
-PAIRS_AND_MODEL = "nli/{pairs/{train,valid}.tsv,model/{model.safetensors,config.json}}"
-
-
 @pytest.mark.parametrize(
-    "program, call, reads, makes",
-    [
-        ("labels", "prepared=text; label_once l match train", "text/SHA256SUMS", "l/labels.sentences.train"),
-        ("nli", "train_nli text nli", "text/valid.target", PAIRS_AND_MODEL),
-        ("export", "export_once run m card derived", BEST, MODEL),
-    ],
+    "word, reads", [("text", "text/sums"), ("run", "run/checkpoints/checkpoint_best.pt"), ("in", "in")]
 )
-def test_recipes_make_labels_and_models_again_for_other_data(program, call, reads, makes, tmp_path):
-    """They looked only for the file, and then trained on the labels, or tuned the model, of earlier data."""
-    write_program(tmp_path / f"etads-{program}", f'for f in {makes}; do mkdir -p "${{f%/*}}"; cp {reads} "$f"; done')
-    environment = {**os.environ, "PATH": os.pathsep.join([str(tmp_path), str(Path(sys.executable).parent), "/bin"])}
+def test_a_command_of_a_recipe_runs_again_for_other_contents_of_its_words(word, reads, tmp_path, monkeypatch):
+    """Labels and exported models are not made from earlier data."""
+    monkeypatch.chdir(tmp_path)
+    write_program(tmp_path / "copy", f"cp {reads} out")
+    (tmp_path / reads).parent.mkdir(parents=True, exist_ok=True)
 
     def make(text):
-        (tmp_path / "derived").touch()  # tuned with the exported model
-        (tmp_path / reads).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / reads).write_text(text)
         os.utime(tmp_path / reads, (0, 0))
-        code = f'source "{SCRIPTS}/recipes.sh"; {call}'
-        subprocess.run(["bash", "-c", code], cwd=tmp_path, env=environment, check=True)
-        return calls(tmp_path), (tmp_path / "derived").exists()
+        Command(("./copy", "--from", word), (Path("out"),)).run()
+        return calls(tmp_path)
 
-    first, _ = make("old")
-    assert make("old") == (first, True) and make("new") == (2 * first, program != "export")
+    assert (make("old"), make("old"), make("new")) == (1, 1, 2) and (tmp_path / "out").read_text() == "new"
 
 
 def test_no_script_decides_by_times_or_by_a_file_that_exists():

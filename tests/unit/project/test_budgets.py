@@ -14,14 +14,14 @@ BUDGETS = {
     "fairseq_etads/search": 4_898,
     "fairseq_etads/systems": 3_428,
     "fairseq_etads/commands fairseq_etads/jobs fairseq_etads/tuning": 9_194,
-    "fairseq_etads/pipeline fairseq_etads/recipes": 2_980,
+    "fairseq_etads/pipeline fairseq_etads/recipes": 3_726,
     "fairseq_etads/summarizer fairseq_etads/demo": 6_120,
     "fairseq_etads/text": 2_897,
     "fairseq_etads/evaluation": 3_175,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 2_081,
     "preprocess": 5_906,
-    "scripts benchmarks": 3_447,
-    "tests": 50_845,
+    "scripts benchmarks": 2_057,
+    "tests": 50_486,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
