@@ -14,12 +14,12 @@ from typing import Any, Callable, Dict, List, Sequence, Set, Tuple
 import bart
 import corpora
 import torch
-from documented import ROOT, header
+from documented import ROOT
 from helpers import run_command
 
 import fairseq_etads  # noqa: F401  # so that checkpoints load
 from fairseq_etads.data.preparation import read_preparation_settings
-from fairseq_etads.pipeline.recipes import list_recipes, load_recipe
+from fairseq_etads.pipeline.recipes import load_recipe
 from fairseq_etads.text.tokenizer import TextTokenizer, TextTokenizerConfig
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 
@@ -42,16 +42,11 @@ LANGUAGE_MODEL += ["--decoder-hidden-size", "8", "--batch-size", "3", "--num-wor
 LANGUAGE_MODEL += ["--max-update", str(STEPS)]
 
 
-def documented(recipe: str, command: str) -> List[List[str]]:
-    """Arguments of a command by which a recipe's help makes its data, as those of a script; sizes are made small."""
-    if recipe in list_recipes():
-        name = command.partition("prepare_")[2].partition(".sh")[0]
-        kind = f"etads corpus {'table' if name == 'custom' else name} "
-        lines = [option.get("prepare", "") for option in load_recipe(recipe)["options"].values()]
-        words = [shlex.split(line)[3:] for line in lines if line.startswith(kind)]
-        return [small(["--out" if word == "--prepare" else word for word in line]) for line in words]
-    lines = [line.strip() for line in header(RECIPES / f"{recipe}.sh").splitlines()]
-    return [small(shlex.split(line)[1:]) for line in lines if line.startswith(command)]
+def documented(recipe: str, corpus: str) -> List[List[str]]:
+    """Options of a command by which a recipe's help makes its data, as those of a script; sizes are made small."""
+    lines = [option.get("prepare", "") for option in load_recipe(recipe)["options"].values()]
+    words = [shlex.split(line)[3:] for line in lines if line.startswith(f"etads corpus {corpus} ")]
+    return [small(["--out" if word == "--prepare" else word for word in line]) for line in words]
 
 
 def small(words: List[str]) -> List[str]:
@@ -79,14 +74,14 @@ class Workshop:
 
 
 def cnndm(shop: Workshop, recipe: str, row: str) -> Path:
-    """CNN/Daily Mail as the recipe's header says, from its raw form; the first data in each folder."""
+    """CNN/Daily Mail as the recipe's help says, from its raw form; the first data in each folder."""
     # An extractor, which one of the rows of etads_cnndm trains, needs 100 documents.
     raw, stories = ("many/", 105) if recipe == "etads_cnndm" else ("", 14)
 
     def make() -> Path:
         shop.once(("raw cnndm", raw), lambda: corpora.cnndm(shop.folder / raw, (stories, 3, 3), names=True))
         found = []
-        for options in documented(recipe, "scripts/prepare_cnndm.sh"):
+        for options in documented(recipe, "cnndm"):
             more = options[options.index("--") + 1 :] if "--" in options else ["--size", "36"]
             options = options[: options.index("--")] if "--" in options else options
             found.append(f"{recipe}/{options[options.index('--out') + 1]}")
@@ -100,7 +95,7 @@ def cnndm(shop: Workshop, recipe: str, row: str) -> Path:
 
 
 def cnndm_for_bart(shop: Workshop, recipe: str, row: str) -> Path:
-    """CNN/Daily Mail in GPT-2's pieces; their files and a small, random BART are placed as in the header."""
+    """CNN/Daily Mail in GPT-2's pieces; their files and a small, random BART are placed as in the help."""
 
     def make() -> None:
         (shop.folder / "gpt2_bpe").mkdir()
@@ -113,8 +108,8 @@ def cnndm_for_bart(shop: Workshop, recipe: str, row: str) -> Path:
 
 
 def sumpubmed(shop: Workshop, recipe: str, row: str) -> Path:
-    """SumPubMed as the recipe's header says, but with fewer words; shared by all recipes with the same command."""
-    (options,) = documented(recipe, "scripts/prepare_sumpubmed.sh")
+    """SumPubMed as the recipe's help says, but with fewer words; shared by all recipes with the same command."""
+    (options,) = documented(recipe, "sumpubmed")
     marks = [word for word in options if word == "--source-sentence-marks"]
     options = options[: options.index("--")] if "--" in options else options
     if marks:
@@ -129,8 +124,8 @@ def sumpubmed(shop: Workshop, recipe: str, row: str) -> Path:
 
 
 def scitldr(shop: Workshop, recipe: str, row: str) -> Path:
-    """SciTLDR as the recipe's header says; its documents have up to three references."""
-    (options,) = documented(recipe, "scripts/prepare_scitldr.sh")
+    """SciTLDR as the recipe's help says; its documents have up to three references."""
+    (options,) = documented(recipe, "scitldr")
 
     def make() -> Path:
         corpora.scitldr(shop.folder / options[options.index("--data") + 1], (104, 3, 3))
@@ -169,8 +164,8 @@ def _prepare_gigaword(shop: Workshop, out: str, options: List[str]) -> Path:
 
 
 def gigaword(shop: Workshop, recipe: str, row: str) -> Path:
-    """Gigaword by the command in the recipe's header."""
-    (options,) = documented(recipe, "scripts/prepare_gigaword.sh")
+    """Gigaword by the command in the recipe's help."""
+    (options,) = documented(recipe, "gigaword")
     options = options[options.index("--") :]
     return shop.once((recipe, "data"), lambda: _prepare_gigaword(shop, f"data/{recipe}", options))
 
@@ -183,8 +178,8 @@ def gigaword_of_row(shop: Workshop, recipe: str, row: str) -> Path:
 
 
 def xsum(shop: Workshop, recipe: str, row: str) -> Path:
-    """Documents and summaries of one sentence as JSON lines, prepared by the command in the recipe's header."""
-    (options,) = documented(recipe, "scripts/prepare_custom.sh")
+    """Documents and summaries of one sentence as JSON lines, prepared by the command in the recipe's help."""
+    (options,) = documented(recipe, "table")
 
     def make() -> Path:
         for split, count in (("train", 14), ("valid", 3), ("test", 3)):
