@@ -1,6 +1,3 @@
 #!/usr/bin/env bash
 # ConvS2S (Gehring et al. 2017), section 5.4: headlines of Gigaword (F1) and of DUC-2004 (recall at 75 bytes); and with a pointer.
-
-source "$(dirname "${BASH_SOURCE[0]}")/../common.sh"
-use_environment
-exec etads-reproduce convs2s_gigaword --out "$ROOT/runs/convs2s_gigaword" "$@"
+exec "$(dirname "${BASH_SOURCE[0]}")/../reproduce.sh" convs2s_gigaword "$@"

@@ -149,7 +149,7 @@ def test_scripts_take_their_options_and_call_commands_rightly(where, line, stubs
 
 def advice():
     """Commands with options in the texts of the code: "make the data with etads-prepare --factors"."""
-    of_fairseq = r"fairseq-(?!etads)[a-z]+(?:-[a-z]+)*"
+    of_fairseq = r"fairseq-(?!etads|fixed)[a-z]+(?:-[a-z]+)*"
     command = re.compile(rf"\b(etads-[a-z]+|{of_fairseq}|scripts/[\w/*]+\.sh)((?: --[a-z][a-z-]*)*)")
     for module in documented.MODULES:
         for text in documented.texts_of(module):
