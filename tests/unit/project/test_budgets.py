@@ -20,7 +20,7 @@ BUDGETS = {
     "fairseq_etads/evaluation": 3_175,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 2_081,
     "preprocess": 5_906,
-    "scripts benchmarks": 2_057,
+    "scripts benchmarks": 1_977,
     "tests": 50_481,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
