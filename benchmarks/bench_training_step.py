@@ -29,7 +29,7 @@ from fairseq.trainer import Trainer
 from measurement import ask_in_turn, compare, make_parser, read_memory, serve, start_peers, write_record
 
 import fairseq_etads  # noqa: F401 (registers task, models and criterions)
-from fairseq_etads.jobs.architectures import make_numbered_dictionary
+from fairseq_etads.pipeline.architectures import make_numbered_dictionary
 
 SYSTEMS = ["transformer", "etads_basic", "etads_focus", "etads_saliency", "etads", "etads --pointer soft"]
 LENGTHS = [400, 1024, 4096]

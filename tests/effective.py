@@ -8,7 +8,7 @@ from unittest import mock
 from documented import parser_of, project_commands
 from fairseq import options, utils
 
-from fairseq_etads.jobs.architectures import make_architecture_config
+from fairseq_etads.pipeline.architectures import make_architecture_config
 
 MODEL = (
     *("encoder_embed_dim", "encoder_hidden_size", "decoder_hidden_size", "encoder_ffn_embed_dim", "encoder_layers"),

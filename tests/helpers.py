@@ -14,7 +14,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
 import fairseq_etads  # noqa: F401  # registers models and task, as --user-dir does
-from fairseq_etads.jobs.architectures import make_architecture_config
+from fairseq_etads.pipeline.architectures import make_architecture_config
 from fairseq_etads.training.options import SummarizationConfig
 from fairseq_etads.training.task import SummarizationTask
 from fairseq_etads.vocabulary.dictionary import limit_known_words

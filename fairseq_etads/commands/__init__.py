@@ -1,6 +1,6 @@
 """The ``etads-*`` commands. Each module defines the options and messages of one command.
 
-The work of the commands is implemented in :mod:`fairseq_etads.jobs`.
+The work of a command stands in its module, or in the package of its subject if others use it too.
 """
 
 from ..platform.interrupts import hide_expected_tracebacks

@@ -63,11 +63,9 @@ def main(args: argparse.Namespace) -> None:
             )
     warnings.simplefilter("ignore")  # Hydra warns about how fairseq calls it
     logging.getLogger("hydra").setLevel(logging.WARNING)  # Hydra logs a debug message for each model
-    from ..jobs.architectures import PRESETS, describe_architectures, make_options_parser
+    from ..pipeline.architectures import PRESETS, describe_architectures, make_options_parser, write_configurations
 
     if args.configs:
-        from ..jobs.configurations import write_configurations
-
         written = write_configurations(args.configs)
         print(f"{len(written)} configurations: {args.configs}/ARCH.yaml")
         return

@@ -198,9 +198,10 @@ def load_scorers(args: argparse.Namespace) -> Dict[str, other_scores.Scorer]:
     """
 
     def load_entailment(folder: str) -> other_scores.Predictor:
-        from ..jobs.nli_training import load_entailment_predictor  # imported here, because it imports torch
+        from ..summarizer.summarizer import choose_device  # imported here, because it imports torch
+        from ..systems.entailment.training import load_entailment_predictor
 
         silence_info_logs()
-        return load_entailment_predictor(folder)
+        return load_entailment_predictor(folder, choose_device(None))
 
     return other_scores.load_scorers(args, load_entailment)

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 from typing import List
 
-from ..jobs import recipe_choice
-from ..jobs.recipes import NAMES, get_option
+from ..pipeline import training_settings
 from ..pipeline.long_documents import plan_shortening, shorten_documents
 from ..pipeline.steps import Step, run_command
 from ..pipeline.training import train
+from ..pipeline.training_settings import NAMES, get_option
 from ..platform.console import ForwardingParser, check_positive_options, command, print_message
 from ..platform.errors import InputError
 from ..text.picking import FACTOR, check_word_budget
@@ -173,7 +173,7 @@ def main(args: argparse.Namespace) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # with --cpu alone, parts of fairseq still use GPUs
     prepared = args.prepared = args.prepared or args.out / "prepared"
     args.given = _list_given_options(args, "pointer", "max_tokens", "max_update", "truncate_source", "truncate_target")
-    recipe_choice.check_minutes(args)
+    training_settings.check_minutes(args)
     _make_folder(args.out)
     text = args.text
     if text is not None and text.is_file():
@@ -192,12 +192,12 @@ def main(args: argparse.Namespace) -> None:
     else:
         args.text = text
         _prepare(args)
-    recipe = recipe_choice.choose_recipe(args)
+    recipe = training_settings.choose_settings(args)
     for line in recipe.says if recipe else ():
         print_message(line)
     options = ["--arch", args.arch, *recipe.train, *args.given] if recipe else make_paper_options(args)
     train(args.out, prepared, options, math.ceil(recipe.minutes) + 1 if recipe else None)
-    if recipe and args.content and not args.long and recipe_choice.can_have_content_model(prepared):
+    if recipe and args.content and not args.long and training_settings.can_have_content_model(prepared):
         content = args.out / "content.npz"
         print_message(f"content model, by which decoding chooses among the hypotheses of the beam: {content}")
         reads = [prepared / "bin", args.out / "checkpoints" / "checkpoint_best.pt"]
@@ -298,7 +298,7 @@ def _prepare(args: argparse.Namespace) -> None:
     """Tokenise and binarise the text."""
     chosen: List[str] = []
     if args.recipe != "paper" and (args.text / "train.source").is_file():
-        chosen = recipe_choice.choose_prepare_options(args)
+        chosen = training_settings.choose_prepare_options(args)
     run_command(
         [
             *("etads-prepare", str(args.text), str(args.prepared), "--tokens", args.tokens or "bpe"),

@@ -19,7 +19,7 @@ OptionalPath = Union[str, "os.PathLike[str]", None]
 CHECKPOINTS = ("best", "last")
 RECORD = "training.json"
 RECIPE = "recipe.json"
-"""Name of the file that records the recipe of a run; see :mod:`fairseq_etads.jobs.recipe_choice`."""
+"""Name of the file that records the recipe of a run; see :mod:`fairseq_etads.pipeline.training_settings`."""
 _COMMANDS = ("started.txt", "finished.txt")
 """Files in which earlier versions recorded the training command as words separated by spaces."""
 

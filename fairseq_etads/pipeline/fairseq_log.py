@@ -16,9 +16,9 @@ import time
 from collections import deque
 from typing import BinaryIO, Callable, Deque, Dict, List, Optional, Sequence, Set
 
-from ..jobs.recipes import get_option
 from ..platform.errors import InputError
 from . import children
+from .training_settings import get_option
 
 SHOWN_EVERY = 10.0
 """Seconds between two progress lines. On a terminal, every line is shown, but each replaces the previous one."""

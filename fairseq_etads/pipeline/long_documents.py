@@ -19,8 +19,6 @@ import sys
 from pathlib import Path
 from typing import Optional, Sequence
 
-from ..jobs.recipe_choice import measure_text_lengths
-from ..jobs.recipes import SUITABLE, TrainingDataSize
 from ..platform.console import Parser, check_positive_options, command, print_message
 from ..platform.errors import InputError
 from ..search.content.features import DOCUMENTS
@@ -28,6 +26,7 @@ from ..text.json_files import SPLITS
 from ..text.picking import FACTOR, FILE, WORDS, SentencePickingSettings, check_word_budget
 from .steps import Step, run_command
 from .training import train
+from .training_settings import SUITABLE, TrainingDataSize, measure_text_lengths
 
 FEWEST_PAIRS = 100
 """Minimum number of training pairs.
@@ -63,7 +62,7 @@ def check_architecture_reads_salience(arch: str) -> None:
         return  # return before torch and fairseq are imported, which takes seconds
     from fairseq.models import ARCH_MODEL_REGISTRY
 
-    from ..jobs.architectures import PRESETS
+    from .architectures import PRESETS
 
     model = ARCH_MODEL_REGISTRY.get(arch)
     if model is None:

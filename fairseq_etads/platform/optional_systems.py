@@ -9,12 +9,7 @@ from typing import Dict, List, Optional
 BROUGHT: Dict[str, List[str]] = {
     "abs": ["--arch abs", "--extractive-weights", "fairseq_etads.tuning.extractive_weights"],
     "convs2s": ["--arch convs2s", "--arch convs2s_gigaword", "--arch convs2s_cnndm"],
-    "entailment": [
-        "--auxiliary-task entailment",
-        "--rewards entail",
-        "fairseq_etads.jobs.nli_synthesis",
-        "fairseq_etads.jobs.nli_training",
-    ],
+    "entailment": ["--auxiliary-task entailment", "--rewards entail"],
     "rewards": ["--criterion summarization_rl", "--criterion summarization_raml"],
     "rewriting": ["--arch pointer_extractor", "--criterion extractor_rl"],
 }

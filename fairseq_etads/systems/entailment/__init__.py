@@ -1,9 +1,9 @@
 """Entailment: Li et al. 2018, "Ensure the correctness of the summary", and the reward of Pasunuru and Bansal 2018.
 
 ``auxiliary``              ``--auxiliary-task entailment``: also train the encoder to recognise entailment
-``decomposable``, ``model``  entailment models (Parikh et al. 2016) for the reward ``entail``
+``decomposable_attention``, ``model``, ``training``  entailment models (Parikh et al. 2016) for the reward ``entail``
 
-Jobs: ``jobs/nli_training.py``, ``jobs/nli_synthesis.py``. Command: ``commands/nli.py`` (``etads-nli``).
+Command: ``commands/nli.py`` (``etads-nli``).
 Recipe: ``scripts/reproduce/entail_gigaword.sh``. Page: ``docs/entail.md``.
 Tests: ``tests/unit/systems/entailment``, ``tests/e2e/test_entail_commands.py``.
 The architecture ``entail_s2s`` is a preset of the core's recurrent family.

@@ -14,7 +14,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from omegaconf import OmegaConf
 
 from fairseq_etads.commands.models import main
-from fairseq_etads.jobs.architectures import PRESETS, count_parameters, make_architecture_config
+from fairseq_etads.pipeline.architectures import PRESETS, count_parameters, make_architecture_config
 
 V, D, FFN, LAYERS = 50_000, 512, 2048, 4
 ATTENTION = 4 * (D * D + D)  # query, key, value and output projections with their biases

@@ -13,9 +13,9 @@ from helpers import EOS, PAD, make_batch, make_task, model_config
 
 from fairseq_etads.fairseq_fixes.checkpoints import UnsafeCheckpointError
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.jobs.architectures import make_numbered_dictionary
 from fairseq_etads.models.init_from import load_initial_weights
 from fairseq_etads.models.transformer import SummarizationTransformer
+from fairseq_etads.pipeline.architectures import make_numbered_dictionary
 from fairseq_etads.vocabulary.dictionary import is_padding_word, limit_known_words
 
 OFF = {"focus_layers": "none", "saliency_layers": "none"}

@@ -11,9 +11,9 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from helpers import EOS, PAD, RECURRENT, make_batch, make_dictionary, make_model, make_task, model_config
 from recurrent import DOCUMENTS, SUMMARIES, V, encode, inputs, log_probs, recurrent, recurrent_task
 
-from fairseq_etads.jobs.architectures import count_parameters
 from fairseq_etads.layers.recurrent import BidirectionalLSTM
 from fairseq_etads.models.rnn import SEES_RANGE, SEES_STD
+from fairseq_etads.pipeline.architectures import count_parameters
 from fairseq_etads.training.lazy_optimisers import LazyAdagrad
 from fairseq_etads.training.losses import SummarizationNLL
 

@@ -1,4 +1,4 @@
-"""Each system can be deleted together with its jobs: the core trains and searches, and missing names are reported with
+"""Each system can be deleted: the core trains and searches, and missing names are reported with
 their system.
 """
 
@@ -31,7 +31,7 @@ train_and_decode(steps_task(), model_config("gru_seq2seq", **RECURRENT, decoder_
 from fairseq import options
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.criterions import CRITERION_REGISTRY
-from fairseq_etads.jobs.architectures import PRESETS
+from fairseq_etads.pipeline.architectures import PRESETS
 from fairseq_etads.training.extra_updates import get_auxiliary_task
 
 told = []
@@ -58,7 +58,7 @@ OPTIONS = {name: [what for what in brought if what.startswith("--")] for name, b
 
 @pytest.fixture(params=sorted(BROUGHT))
 def without(request, tmp_path):
-    """A copy of the package in tmp_path without one system and its jobs; its name."""
+    """A copy of the package in tmp_path without one system; its name."""
     copy = tmp_path / "fairseq_etads"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "bundled"))
     shutil.rmtree(copy / "systems" / request.param)

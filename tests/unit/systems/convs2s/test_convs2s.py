@@ -14,9 +14,9 @@ from fairseq.models.fconv import FConvModel
 from helpers import EOS, PAD, make_batch, make_model, model_config
 from omegaconf import OmegaConf
 
-from fairseq_etads.jobs.architectures import PRESETS, count_parameters
 from fairseq_etads.kernels.beam_state import BeamState
 from fairseq_etads.models.convolutions import parse_convolutions
+from fairseq_etads.pipeline.architectures import PRESETS, count_parameters
 from fairseq_etads.systems.convs2s.options import parse_attention_layers
 from fairseq_etads.training.losses import SummarizationNLL
 

@@ -1,7 +1,8 @@
-"""Training recipes: named settings for ``etads-train --recipe``, adapted to the data, machine and training time.
+"""Settings of a training run, for ``etads-train --recipe``: named sizes, adapted to data, machine and training time.
 
-This module does not import torch or fairseq, read files or inspect the machine. The result of :func:`make_recipe`
-depends only on its arguments.
+The chosen options of fairseq-train, and decoding options that suit the data, are recorded in RUN/recipe.json, so that a
+resumed run uses the same settings on any machine. The result of :func:`make_settings` depends only on its arguments.
+This module does not import torch or fairseq.
 
 docs/experiments.md contains the measurements on which these settings are based. If the number of epochs is too small
 for texts to be memorised, Muon's learning rate is 6e-3 at an embedding size of 128, and dropout is not used. Otherwise,
@@ -11,14 +12,26 @@ neighbours of each word. Word embeddings and the output bias are initialised fro
 ``large`` extend the same rules to the model sizes in the paper, but they have not been measured.
 """
 
+import argparse
+import itertools
 import math
+import os
 import re
-from dataclasses import dataclass, field, replace
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+import subprocess
+from dataclasses import asdict, dataclass, field, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+from ..data.preparation import read_preparation_settings
+from ..data.run_record import RECIPE, RECORD, read_recipe
+from ..platform.console import print_message
 from ..platform.errors import InputError
 from ..search.lengths import TextLengths, choose_length_bounds
+from ..text.json_files import read_json, write_json
 from ..text.picking import FACTOR
+from ..text.subwords import OPAQUE
+from ..text.words import SENTENCE_MARK
 
 NAMES = ("small", "base", "large", "paper")
 SUITABLE = (
@@ -43,6 +56,11 @@ SOME_EPOCHS = 3
 """Number of epochs below which texts are not memorised, so that more steps improve results more than larger batches."""
 FILLED = 0.88
 """Proportion of real tokens, as opposed to padding, in a batch of documents of similar length."""
+SAMPLE = 20_000
+"""Maximum number of texts to measure in a file. The sample is evenly spaced."""
+
+_GPU = re.compile(r"\s*(\d|GPU-|MIG-)")
+"""Pattern for the beginning of a GPU's name in CUDA_VISIBLE_DEVICES."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +139,7 @@ SIZES = {
 
 
 @dataclass(frozen=True)
-class Recipe:
+class TrainingSettings:
     """Settings that were chosen for a training run.
 
     Attributes:
@@ -179,21 +197,21 @@ def choose_dropout(epochs: float) -> float:
     return 0.0 if epochs < SOME_EPOCHS else round(min(0.3, 0.1 + 0.02 * (epochs - 3)), 2)
 
 
-def make_recipe(
+def make_settings(
     name: str,
     data: TrainingDataSize,
     machine: Machine,
     arch: str,
     given: Sequence[str] = (),
     minutes: Optional[float] = None,
-) -> Recipe:
+) -> TrainingSettings:
     """Choose the settings of a training run according to a recipe.
 
     Args:
         name: name of the recipe, which is "small", "base" or "large".
         arch: name of the architecture, one of those in ``SUITABLE``.
-        given: options of fairseq-train that override the options of the recipe. Recipe options that depend on them are
-            adapted or omitted.
+        given: options of fairseq-train that override the options of the recipe. Options of the recipe that depend on
+            them are adapted or omitted.
         minutes: maximum duration of training in minutes, or None to use the duration of the recipe.
 
     Raises:
@@ -232,7 +250,7 @@ def make_recipe(
     ]
     lengths = choose_length_bounds(data.summaries.get_percentiles(), cut[1])
     decoding = {**lengths, "no_repeat_ngram_size": 2 if data.summaries.get_percentile(50) < 15 else 3}
-    found = Recipe(name, train, decoding, steps, epochs, plan.minutes)
+    found = TrainingSettings(name, train, decoding, steps, epochs, plan.minutes)
     found.says.extend(_explain_recipe(found, size, machine, data, plan, options))
     if not options.reads_picked_sentences() and data.documents.get_percentile(50) > max(cut[0], longest_document):
         found.says.append(
@@ -269,14 +287,7 @@ def _plan_training(
     read: Tuple[float, float],
     minutes: float,
 ) -> _TrainingPlan:
-    """Compute the number of training steps that are possible within a time limit.
-
-    Batches contain up to ``max_tokens`` source tokens, unless the user has specified another number.
-
-    Args:
-        batches: total number of batches per step for all workers. The speed of ``machine`` refers to all workers.
-        read: mean numbers of tokens in a document and in a summary, after truncation.
-    """
+    """Plan the steps that a time limit allows; ``batches`` and ``machine`` are those of all workers together."""
     max_tokens = given.get_number_option("--max-tokens", max_tokens)
     pairs = max(max_tokens * FILLED / (max(read) + 1), 1)
     batches_of_epoch = steps_of_epoch = max(data.pairs / pairs, 1)
@@ -397,13 +408,7 @@ def choose_warm_up_steps(steps: int) -> int:
 def _count_floating_point_operations(
     size: RecipeSize, given: _UserOptions, read: Tuple[float, float], pairs: float, known: int
 ) -> float:
-    """Compute the number of floating-point operations per step: six per weight and token, plus those in attention.
-
-    Args:
-        read: mean numbers of tokens in a document and in a summary.
-        pairs: mean number of pairs in a step.
-        known: vocabulary size in words.
-    """
+    """Count the floating-point operations of a step: six per weight and token, plus those in attention."""
     total, width, wide = 0.0, size.width, 4 * size.width
     for side, length, of_layer in (("encoder", read[0], 4 + 2), ("decoder", read[1], 8 + 2)):
         width = given.get_number_option(f"--{side}-embed-dim", width)  # the decoder has the same size as the encoder
@@ -423,7 +428,12 @@ def _round_up_length(length: int) -> int:
 
 
 def _explain_recipe(
-    recipe: Recipe, size: RecipeSize, machine: Machine, data: TrainingDataSize, plan: _TrainingPlan, given: _UserOptions
+    recipe: TrainingSettings,
+    size: RecipeSize,
+    machine: Machine,
+    data: TrainingDataSize,
+    plan: _TrainingPlan,
+    given: _UserOptions,
 ) -> List[str]:
     """Return lines of text that explain the choice to the user."""
     value = _UserOptions(recipe.train)
@@ -450,3 +460,167 @@ def _explain_recipe(
         f"training will take about {time} on {machine.describe()}"
         + (" (a guess; this speed was not measured)" if machine.gpus else " without other work"),
     ]
+
+
+def measure_text_lengths(folder: Path, one_dictionary: bool = True, marks: bool = True) -> TrainingDataSize:
+    """Measure text lengths in FOLDER/train.source and FOLDER/train.target, in tokens separated by spaces.
+
+    Args:
+        marks: whether sentence marks are counted as tokens.
+
+    Raises:
+        InputError: one of the files is missing or empty.
+    """
+    paths = [folder / f"train.{side}" for side in ("source", "target")]
+    for path in paths:
+        if not path.is_file():
+            raise InputError(f"{path}: no such file")
+    with open(paths[0], "rb") as file:
+        pairs = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+    if not pairs:
+        raise InputError(f"{paths[0]}: it is empty")
+    texts = [map(bytes.split, _sample_lines(path, pairs)) for path in paths]
+    mark = SENTENCE_MARK.encode()
+    documents, summaries = (
+        TextLengths(len(text) - (not marks and text.count(mark)) for text in side) for side in texts
+    )
+    return TrainingDataSize(pairs, documents, summaries, one_dictionary)
+
+
+def _sample_lines(path: Path, lines: int) -> Iterator[bytes]:
+    every = -(-lines // SAMPLE) or 1
+    with open(path, "rb") as file:
+        yield from (line for number, line in enumerate(file) if number % every == 0)
+
+
+def detect_training_hardware(cpu: bool, processes: int = 1) -> Machine:
+    """Return the number of cores or GPUs of this machine that a training run with ``processes`` processes can use.
+
+    Args:
+        cpu: whether to train only on the CPU, even if GPUs are available.
+    """
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    cores = min(available, int(threads) * processes) if threads.isdecimal() and int(threads) else available
+    return Machine(max(cores, 1), 0 if cpu else _count_gpus())
+
+
+def _count_gpus() -> int:
+    """Return the number of GPUs that the driver reports. torch is not used, because importing it takes seconds."""
+    if metadata.version("torch").endswith("+cpu"):
+        return 0
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if visible is not None:
+        # CUDA ignores the first name that does not identify a GPU, such as -1, and all names after it.
+        return len(list(itertools.takewhile(_GPU.match, visible.split(","))))
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=True).stdout
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    return sum(line.startswith("GPU ") for line in listed.splitlines())
+
+
+def _was_started_without_recipe(args: argparse.Namespace) -> bool:
+    """Return whether no recipe is requested, and training in RUN was started without a recipe."""
+    # Earlier versions wrote started.txt. With a recipe, recipe.json is written before all of these files. A record
+    # without checkpoints is ignored, because training may have failed immediately.
+    begun = any((args.out / name).is_file() for name in ("started.txt", "finished.txt"))
+    begun = begun or ((args.out / RECORD).is_file() and any((args.out / "checkpoints").glob("*.pt")))
+    return args.recipe is None and begun and read_recipe(args.out) is None
+
+
+def check_minutes(args: argparse.Namespace) -> None:
+    """Raise InputError if a duration was given, but the recipe "paper", which ignores it, will be chosen.
+
+    Args:
+        args: options of ``etads-train``, also in the other functions.
+    """
+    if args.minutes is None or args.recipe not in (None, "paper"):
+        return
+    advice = "leave it out"
+    if args.recipe == "paper":
+        why, advice = "", "choose another recipe"
+    elif _was_started_without_recipe(args):
+        why = f", with which {args.out} was started"
+    elif args.arch not in SUITABLE:
+        why = f", which is used for --arch {args.arch}"
+    else:
+        return
+    raise InputError(f"--minutes {args.minutes:g} has no effect with --recipe paper{why}: {advice}")
+
+
+def choose_settings(args: argparse.Namespace) -> Optional[TrainingSettings]:
+    """Choose the recipe requested by ``args``, and record it in RUN. Returns None for the recipe "paper"."""
+    record = read_recipe(args.out)
+    if _was_started_without_recipe(args):
+        print_message(f"{args.out} was started without a recipe: continuing with the paper's settings (--recipe paper)")
+        return None
+    if args.recipe == "paper":
+        return None
+    before = record["asked"] if record and isinstance(record.get("asked"), dict) else {}
+    if args.recipe is None:
+        args.recipe, args.minutes = before.get("recipe"), args.minutes or before.get("minutes")
+    asked = {"recipe": args.recipe, "arch": args.arch, "minutes": args.minutes, "given": args.given}
+    if record and before == asked:
+        return TrainingSettings(
+            **{name: record[name] for name in ("train", "decoding", "steps", "epochs", "minutes", "says")},
+            name=record["recipe"],
+        )
+    check_recipe_suits_architecture(args.recipe or "paper", args.arch)
+    settings = read_preparation_settings(args.prepared, "--prepared")
+    data = measure_text_lengths(args.prepared / "tokens", not settings.separate)
+    machine = detect_training_hardware(args.cpu, args.processes or 1)
+    name = args.recipe or choose_recipe_name(data, machine, args.arch)
+    if name == "paper":
+        return None
+    recipe = make_settings(name, data, machine, args.arch, args.given, args.minutes)
+    words = data.pairs * (data.documents.compute_mean() + data.summaries.compute_mean())
+    why = (
+        ""
+        if args.recipe
+        else f", chosen for {data.pairs:,} pairs with {words / 1e6:.1f} million words in total and {machine.describe()}"
+    )
+    recipe.says.insert(
+        0, f"recipe {name}{why} (--recipe {', '.join(NAMES[:-1])} or {NAMES[-1]}; every option overrides)"
+    )
+    args.out.mkdir(parents=True, exist_ok=True)
+    sides = {"documents": data.documents, "summaries": data.summaries}
+    tokens = {side: of.get_percentiles() for side, of in sides.items()}
+    content = {**asdict(recipe), "recipe": name, "asked": asked, "pairs": data.pairs, "percentiles of tokens": tokens}
+    del content["name"]
+    write_json(args.out / RECIPE, content)
+    return recipe
+
+
+def choose_prepare_options(args: argparse.Namespace) -> List[str]:
+    """Return options for etads-prepare, without the options that the user has given.
+
+    If etads-prepare has already been run, its options are used again. Otherwise, the options split the text
+    into whole words, with a vocabulary of as many words as a model can learn from the text. The recipe "large" uses the
+    default tokenisation, and the recipe "paper" uses no options.
+    """
+    if args.recipe == "paper" or _was_started_without_recipe(args):
+        return []
+    check_recipe_suits_architecture(args.recipe or "paper", args.arch)
+    before = args.prepared / "prepare.json"
+    if before.is_file():
+        settings = read_json(before, "give another --out or delete it").get("settings", {})
+        wanted = {"--tokens": (args.tokens, settings.get("tokens")), "--size": (args.size, settings.get("size"))}
+        return [
+            word for option, (given, made) in wanted.items() if given is None and made for word in (option, str(made))
+        ]
+    data = measure_text_lengths(args.text)
+    name = args.recipe or choose_recipe_name(data, detect_training_hardware(args.cpu), args.arch)
+    if name == "paper":
+        return []
+    found: List[str] = []
+    if args.tokens is None and name != "large":
+        found += ["--tokens", "word"]
+    if args.size is None and (args.tokens or found) and "bpe" not in (args.tokens or ""):
+        found += ["--size", str(choose_vocabulary_size(data))]
+    return found
+
+
+def can_have_content_model(prepared: Path) -> bool:
+    """Return whether the data consists of words, or of subwords that can be joined into words."""
+    return read_preparation_settings(prepared, "--prepared").tokens not in OPAQUE

@@ -19,13 +19,18 @@ from fairseq.data import Dictionary
 from torch import Tensor
 from tqdm import tqdm
 
-from ..data.nli_pairs import LABELS, SKIPPED, find_tokenisation_problem, read_pairs
-from ..data.weights_file import WeightsFile
-from ..platform.errors import InputError
-from ..platform.outputs import write_text
-from ..summarizer.summarizer import choose_device
-from ..systems.entailment.decomposable_attention import DecomposableAttention
-from ..systems.entailment.model import (
+from ...data.nli_pairs import LABELS, SKIPPED, find_tokenisation_problem, read_pairs
+from ...data.weights_file import WeightsFile
+from ...platform.errors import InputError
+from ...platform.outputs import write_text
+from ...text.checksums import compute_sha256
+from ...text.files import read_lines
+from ...text.tokenizer import TextTokenizer
+from ...version import get_version
+from ...vocabulary.dictionary import compute_fingerprint
+from ...vocabulary.word_vectors import load_word_vectors
+from .decomposable_attention import DecomposableAttention
+from .model import (
     CONFIG,
     WEIGHTS,
     EntailmentScorer,
@@ -36,12 +41,6 @@ from ..systems.entailment.model import (
     write_config,
     write_model,
 )
-from ..text.checksums import compute_sha256
-from ..text.files import read_lines
-from ..text.tokenizer import TextTokenizer
-from ..version import get_version
-from ..vocabulary.dictionary import compute_fingerprint
-from ..vocabulary.word_vectors import load_word_vectors
 
 STATE = "training.safetensors"
 LARGEST_NORM = 5.0
@@ -231,7 +230,7 @@ class Trainer:
 
 
 def train_entailment_model(
-    out: Path, settings: EntailmentSettings, epochs: int, patience: int, device: Optional[str]
+    out: Path, settings: EntailmentSettings, epochs: int, patience: int, device: torch.device
 ) -> str:
     """Train a model or continue an interrupted run, and return a message about the result.
 
@@ -251,7 +250,7 @@ def train_entailment_model(
     if warning:
         print(f"WARNING: {warning}", file=sys.stderr)
     dictionary = make_dictionary(pairs, settings, tokenizer)
-    trainer = _make_trainer(pairs, dictionary, settings, choose_device(device))
+    trainer = _make_trainer(pairs, dictionary, settings, device)
     about = {"options": settings.to_dict(), "pairs": len(pairs.labels), "fairseq_etads": get_version()}
     about["files"] = _compute_file_checksums(settings)
     # Continue only if all three files exist. Otherwise, the best model might be lost.
@@ -325,7 +324,9 @@ def _count_correct_predictions(scorer: EntailmentScorer, pairs: TokenisedPairs) 
     return int((found == torch.tensor(pairs.labels)).sum())
 
 
-def load_entailment_predictor(folder: str) -> Callable[[Sequence[str], Sequence[str]], List[float]]:
+def load_entailment_predictor(
+    folder: str, device: torch.device
+) -> Callable[[Sequence[str], Sequence[str]], List[float]]:
     """Load a model and return a function that predicts P(entailment) for each pair of a premise and a hypothesis.
 
     The function tokenises the texts itself.
@@ -333,7 +334,7 @@ def load_entailment_predictor(folder: str) -> Callable[[Sequence[str], Sequence[
     Raises:
         InputError: the folder does not contain a model.
     """
-    scorer = EntailmentScorer.load(folder).to(choose_device(None))
+    scorer = EntailmentScorer.load(folder).to(device)
     tokenizer = scorer.config.make_tokenizer()
 
     def predict(premises: Sequence[str], hypotheses: Sequence[str]) -> List[float]:
@@ -344,13 +345,13 @@ def load_entailment_predictor(folder: str) -> Callable[[Sequence[str], Sequence[
     return predict
 
 
-def evaluate_entailment_model(folder: Path, paths: Sequence[Path], out: Optional[Path], device: Optional[str]) -> str:
+def evaluate_entailment_model(folder: Path, paths: Sequence[Path], out: Optional[Path], device: torch.device) -> str:
     """Evaluate a model on the pairs in the given files, and write P(entailment) of each pair to a line of ``out``.
 
     Raises:
         InputError: the folder does not contain a model, or a file of pairs cannot be read.
     """
-    scorer = EntailmentScorer.load(folder).to(choose_device(device))
+    scorer = EntailmentScorer.load(folder).to(device)
     counts: Counter = Counter()
     pairs = TokenisedPairs.read(paths, scorer.config.make_tokenizer(), counts)
     found = scorer.predict_probabilities(pairs.premises, pairs.hypotheses)

@@ -9,9 +9,15 @@ from fairseq import options
 
 from fairseq_etads.commands import train
 from fairseq_etads.data.run_record import read_recipe
-from fairseq_etads.jobs import recipe_choice
-from fairseq_etads.jobs.recipe_choice import detect_training_hardware, measure_text_lengths
-from fairseq_etads.jobs.recipes import (
+from fairseq_etads.pipeline import training_settings
+from fairseq_etads.pipeline.long_documents import (
+    FEWEST_PAIRS,
+    check_architecture_reads_salience,
+    choose_word_budget,
+    measure_training_text_lengths,
+    plan_shortening,
+)
+from fairseq_etads.pipeline.training_settings import (
     SIZES,
     SUITABLE,
     Machine,
@@ -20,14 +26,9 @@ from fairseq_etads.jobs.recipes import (
     choose_recipe_name,
     choose_vocabulary_size,
     choose_warm_up_steps,
-    make_recipe,
-)
-from fairseq_etads.pipeline.long_documents import (
-    FEWEST_PAIRS,
-    check_architecture_reads_salience,
-    choose_word_budget,
-    measure_training_text_lengths,
-    plan_shortening,
+    detect_training_hardware,
+    make_settings,
+    measure_text_lengths,
 )
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.lengths import TextLengths
@@ -47,7 +48,7 @@ def value_of(words, option):
 
 
 def small(given=(), data=HEADLINES, machine=CORE, minutes=None):
-    return make_recipe("small", data, machine, "etads", given, minutes)
+    return make_settings("small", data, machine, "etads", given, minutes)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ def test_dropout_rises_with_the_epochs_and_the_vocabulary_with_the_summaries():
 @pytest.mark.parametrize("given", [[], ["--optimizer", "adam", "--lr-scheduler", "inverse_sqrt", "--pointer", "none"]])
 def test_fairseqs_parser_takes_what_is_chosen(name, arch, given):
     words = ["data", "--task", "summarization", "--criterion", "summarization_nll", "--arch", arch]
-    chosen = make_recipe(name, HEADLINES, CORE, arch, given).train
+    chosen = make_settings(name, HEADLINES, CORE, arch, given).train
     args = options.parse_args_and_arch(options.get_training_parser(), input_args=[*words, *chosen, *given])
     assert args.max_update > 0 and (given or float(args.total_num_update) == args.max_update)
     assert args.encoder_neighbours == 1 and args.embed_from_text and args.output_bias
@@ -86,14 +87,14 @@ def test_fairseqs_parser_takes_what_is_chosen(name, arch, given):
 
 
 def test_steps_and_rate_follow_from_the_time():
-    long, short = (make_recipe("base", ABSTRACTS, CORE, "etads", (), minutes) for minutes in (60, 6))
+    long, short = (make_settings("base", ABSTRACTS, CORE, "etads", (), minutes) for minutes in (60, 6))
     assert long.steps == pytest.approx(10 * short.steps, rel=0.01)
     for recipe in (long, short):
         for option in ("--max-update", "--total-num-update"):
             assert value_of(recipe.train, option) == str(recipe.steps)
         assert value_of(recipe.train, "--warmup-updates") == str(choose_warm_up_steps(recipe.steps))
     assert short.epochs < 3 and value_of(short.train, "--dropout") == "0"
-    assert make_recipe("base", ABSTRACTS, CORES, "etads", (), 6).steps > 1.5 * short.steps
+    assert make_settings("base", ABSTRACTS, CORES, "etads", (), 6).steps > 1.5 * short.steps
     much_time = small((), replace(HEADLINES, pairs=1000), Machine(64), 600)
     assert much_time.epochs == pytest.approx(6, rel=0.05) and much_time.minutes < 5, "not for ever"
 
@@ -135,8 +136,10 @@ def test_given_options_change_what_depends_on_them():
     by_max_update = small(["--max-update", "100"])
     assert by_max_update.steps == 100 and value_of(by_max_update.train, "--total-num-update") == "100"
     assert small(["--max-epoch", "2"]).epochs == pytest.approx(2, rel=0.02)
-    wide = make_recipe("base", ABSTRACTS, CORE, "etads", ["--encoder-embed-dim", "768", "--decoder-embed-dim=768"], 30)
-    assert wide.steps < make_recipe("base", ABSTRACTS, CORE, "etads", [], 30).steps / 2
+    wide = make_settings(
+        "base", ABSTRACTS, CORE, "etads", ["--encoder-embed-dim", "768", "--decoder-embed-dim=768"], 30
+    )
+    assert wide.steps < make_settings("base", ABSTRACTS, CORE, "etads", [], 30).steps / 2
     adam, muon = (float(value_of(small(given).train, "--lr")) for given in (["--optimizer", "adam"], []))
     assert adam < muon
     for heads, scope in (("2", "2,half"), ("1", "half")):
@@ -152,7 +155,7 @@ def test_given_options_change_what_depends_on_them():
     ],
 )
 def test_the_batches_of_a_step_count_towards_epochs_and_time(given, batches):
-    usual, more = (make_recipe("base", ABSTRACTS, CORES, "etads", words, 60) for words in ([], given))
+    usual, more = (make_settings("base", ABSTRACTS, CORES, "etads", words, 60) for words in ([], given))
     assert more.steps == pytest.approx(usual.steps / batches, rel=0.02)
     assert more.epochs == pytest.approx(usual.epochs, rel=0.02)
     assert more.minutes == pytest.approx(usual.minutes, rel=0.02)
@@ -160,23 +163,23 @@ def test_the_batches_of_a_step_count_towards_epochs_and_time(given, batches):
 
 
 def test_each_worker_has_a_gpu():
-    one, all_four = (make_recipe("large", NEWS, Machine(16, gpus), "etads", [], 30) for gpus in (1, 4))
+    one, all_four = (make_settings("large", NEWS, Machine(16, gpus), "etads", [], 30) for gpus in (1, 4))
     assert all_four.steps == pytest.approx(one.steps, rel=0.02)
     assert all_four.epochs == pytest.approx(4 * one.epochs, rel=0.02)
-    of_four = make_recipe("large", NEWS, Machine(16, 4), "etads", ["--distributed-world-size", "1"], 30)
+    of_four = make_settings("large", NEWS, Machine(16, 4), "etads", ["--distributed-world-size", "1"], 30)
     assert (of_four.steps, of_four.minutes) == (one.steps, one.minutes)
 
 
 @pytest.mark.parametrize("given", [[], ["--fp16"], ["--bf16"], ["--fp16", "--optimizer", "adam"]])
 def test_half_precision_keeps_the_matrices_apart(given):
     """By default, fairseq joins all weights in one vector, so Muon finds no matrix."""
-    words = make_recipe("large", NEWS, GPU, "etads", given).train
+    words = make_settings("large", NEWS, GPU, "etads", given).train
     assert ("--fp16-no-flatten-grads" in words) == (len(given) == 1)
 
 
 def test_another_architecture_is_refused():
     with pytest.raises(InputError, match=r"--recipe small: .*choose --recipe paper for pg_coverage"):
-        make_recipe("small", HEADLINES, CORE, "pg_coverage")
+        make_settings("small", HEADLINES, CORE, "pg_coverage")
 
 
 @pytest.fixture
@@ -191,7 +194,7 @@ def folder(tmp_path, monkeypatch):
     for side, length in (("source", 20), ("target", 5)):
         lines = [" ".join(["w"] * (length + number % 3)) for number in range(400)]
         (tokens / f"train.{side}").write_text("".join(f"{line}\n" for line in lines))
-    monkeypatch.setattr(recipe_choice, "detect_training_hardware", lambda cpu, processes=1: Machine(2))
+    monkeypatch.setattr(training_settings, "detect_training_hardware", lambda cpu, processes=1: Machine(2))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -202,9 +205,9 @@ def run(capsys, *words):
     place = words.index("--given")
     args = train.main.make_parser().parse_args(["--out", "run", "--prepared", "prepared", *words[:place]])
     args.given = words[place + 1 :]
-    choices = {"check": recipe_choice.check_minutes, "prepare": recipe_choice.choose_prepare_options}
+    choices = {"check": training_settings.check_minutes, "prepare": training_settings.choose_prepare_options}
     try:
-        found = choices.get(stage, recipe_choice.choose_recipe)(args)
+        found = choices.get(stage, training_settings.choose_settings)(args)
     except InputError as error:
         return 2, [], str(error)
     if stage == "train" and found is not None:
@@ -216,7 +219,7 @@ def test_a_run_keeps_its_recipe_on_whatever_machine(folder, capsys, monkeypatch)
     status, first, said = run(capsys, "train", "--given", "--seed", "2")
     assert status == 0 and "recipe small, chosen for 400 pairs" in said
     assert json.loads((folder / "run" / "recipe.json").read_text())["percentiles of tokens"]["summaries"]["50"] == 6
-    monkeypatch.setattr(recipe_choice, "detect_training_hardware", lambda cpu, processes=1: GPU)
+    monkeypatch.setattr(training_settings, "detect_training_hardware", lambda cpu, processes=1: GPU)
     assert run(capsys, "train", "--given", "--seed", "2")[1] == first
     other = run(capsys, "train", "--given", "--max-update", "7")[1]
     assert value_of(other, "--max-update") == "7" != value_of(first, "--max-update")
@@ -238,7 +241,7 @@ def test_a_content_model_needs_pieces_that_can_be_joined(folder):
     for tokens, is_possible in (("word", True), ("gpt2", False)):
         settings = {"tokens": tokens, "lowercase": False, "target_marks": False}
         (folder / "prepared" / "prepare.json").write_text(json.dumps({"settings": settings}))
-        assert recipe_choice.can_have_content_model(folder / "prepared") == is_possible
+        assert training_settings.can_have_content_model(folder / "prepared") == is_possible
 
 
 def test_a_damaged_record_is_as_none(tmp_path):
@@ -294,7 +297,7 @@ def test_missing_or_empty_training_texts_are_refused(folder, capsys):
 
 
 def test_lengths_are_of_texts_from_the_whole_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(recipe_choice, "SAMPLE", 10)
+    monkeypatch.setattr(training_settings, "SAMPLE", 10)
     for side in ("source", "target"):
         (tmp_path / f"train.{side}").write_text("".join("w " * (number // 100 + 1) + "\n" for number in range(300)))
     data = measure_text_lengths(tmp_path)
@@ -305,7 +308,7 @@ def test_lengths_are_of_texts_from_the_whole_file(tmp_path, monkeypatch):
 def test_the_machine_is_what_a_training_may_use(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     assert detect_training_hardware(cpu=True) == Machine(1)
-    monkeypatch.setattr(recipe_choice.metadata, "version", lambda name: "2.0+cu126")
+    monkeypatch.setattr(training_settings.metadata, "version", lambda name: "2.0+cu126")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     assert detect_training_hardware(cpu=False).gpus == 2 and detect_training_hardware(cpu=True).gpus == 0
     for visible, gpus in {"": 0, "-1": 0, "NoDevFiles": 0, "1,-1,0": 1, "GPU-8932f937,MIG-4b": 2, " 3 , 2": 2}.items():
@@ -351,7 +354,7 @@ def test_architectures_that_do_not_read_factors_are_refused():
 @pytest.mark.parametrize("name", [*SIZES])
 def test_picked_sentences_are_read_to_the_end(name):
     for data, factors, length in ((PICKED, "salience", "230"), (WHOLE, "pos,salience:16", "900")):
-        words = make_recipe(name, data, Machine(1), "etads", ["--source-factors", factors]).train
+        words = make_settings(name, data, Machine(1), "etads", ["--source-factors", factors]).train
         assert words[words.index("--truncate-source") + 1] == length
 
 
