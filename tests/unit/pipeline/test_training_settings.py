@@ -136,10 +136,9 @@ def test_given_options_change_what_depends_on_them():
     by_max_update = small(["--max-update", "100"])
     assert by_max_update.steps == 100 and value_of(by_max_update.train, "--total-num-update") == "100"
     assert small(["--max-epoch", "2"]).epochs == pytest.approx(2, rel=0.02)
-    wide = make_settings(
-        "base", ABSTRACTS, CORE, "etads", ["--encoder-embed-dim", "768", "--decoder-embed-dim=768"], 30
-    )
-    assert wide.steps < make_settings("base", ABSTRACTS, CORE, "etads", [], 30).steps / 2
+    wide = ["--encoder-embed-dim", "768", "--decoder-embed-dim=768"]
+    slow, usual = (make_settings("base", ABSTRACTS, CORE, "etads", given, 30) for given in (wide, []))
+    assert slow.steps < usual.steps / 2
     adam, muon = (float(value_of(small(given).train, "--lr")) for given in (["--optimizer", "adam"], []))
     assert adam < muon
     for heads, scope in (("2", "2,half"), ("1", "half")):

@@ -1,6 +1,4 @@
-"""Each system can be deleted: the core trains and searches, and missing names are reported with
-their system.
-"""
+"""Each system can be deleted: the core trains and searches, and missing names are reported with their system."""
 
 import os
 import shutil
