@@ -12,11 +12,7 @@ import numpy as np
 
 from ..data.run_record import CHECKPOINTS
 from ..evaluation import other_scores
-from ..evaluation.likelihood_file import (
-    Likelihoods,
-    check_comparable,
-    make_likelihood_file_path,
-)
+from ..evaluation.likelihood_file import check_comparable, make_likelihood_file_path
 from ..evaluation.resampling import (
     assign_family_indices,
     compare_pairs,
@@ -135,12 +131,7 @@ examples:
 
 
 class _InputFiles(NamedTuple):
-    """Input files of a comparison.
-
-    Attributes:
-        first, second: files or run folders of the first and the second system, one per training run.
-        references: files with reference summaries.
-    """
+    """Files or run folders of the two systems, one per training run, and files with reference summaries."""
 
     first: List[str]
     second: List[str]
@@ -181,11 +172,7 @@ def _assign_files_to_systems(args: argparse.Namespace) -> _InputFiles:
 
 
 def _load_family_indices(args: argparse.Namespace, documents: int) -> Optional[np.ndarray]:
-    """Return the family index of each document, shape (documents,), or None without ``--families``.
-
-    Raises:
-        InputError: the file does not contain exactly one line per document.
-    """
+    """Return the family index of each document, shape (documents,), or None without ``--families``."""
     if not args.families:
         return None
     (lines,) = read_summaries([args.families])
@@ -215,14 +202,7 @@ def _make_score_rows(
     families: Optional[np.ndarray],
     args: argparse.Namespace,
 ) -> Dict[str, Any]:
-    """Create the rows of the entry "scores" in the report.
-
-    Args:
-        metrics: names of the metrics.
-        first, second: scores of the two systems, shape (runs, n, metrics).
-        families: family index of each document, shape (n,), or None.
-        args: parsed command-line arguments.
-    """
+    """Create the report's entry "scores" from scores (runs, n, metrics) and family indices (n,) of the documents."""
     several = len(first) > 1 or len(second) > 1
     _warn_about_small_sample(count_resampling_units(first.shape[1], families), args)
     tests = (
@@ -299,15 +279,6 @@ def compare_files(args: argparse.Namespace, given: _InputFiles) -> Dict[str, Any
     }
 
 
-def _compute_likelihoods(args: argparse.Namespace, run: str) -> Likelihoods:
-    """Compute the likelihoods of the references under the model of a run, unless they have already been computed."""
-    silence_info_logs()
-    folder = Path(run)
-    checkpoint, data = find_checkpoint_and_data(folder, args.checkpoint, args.prepared)
-    path = make_likelihood_file_path(folder, args.subset, args.checkpoint)
-    return compute_split_likelihoods(checkpoint, data, args.subset, path)[0]
-
-
 def compare_likelihoods(args: argparse.Namespace, given: _InputFiles) -> Dict[str, Any]:
     """Compare the likelihoods of two systems, and return the report as a dictionary of JSON types.
 
@@ -315,7 +286,12 @@ def compare_likelihoods(args: argparse.Namespace, given: _InputFiles) -> Dict[st
         InputError: a run cannot be scored, or the likelihoods of two runs cannot be compared.
     """
     names = [*given.first, *given.second]
-    found = [_compute_likelihoods(args, name) for name in names]
+    silence_info_logs()
+    found = []
+    for folder in map(Path, names):
+        checkpoint, data = find_checkpoint_and_data(folder, args.checkpoint, args.prepared)
+        path = make_likelihood_file_path(folder, args.subset, args.checkpoint)
+        found.append(compute_split_likelihoods(checkpoint, data, args.subset, path)[0])
     for name, likelihoods in zip(names[1:], found[1:]):
         check_comparable(found[0], likelihoods, [names[0], name])
     scores = np.stack([likelihoods.compute_per_token_means() for likelihoods in found])[:, :, None]

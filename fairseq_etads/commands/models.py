@@ -6,6 +6,8 @@ import sys
 import warnings
 from pathlib import Path
 
+from tabulate import tabulate
+
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
 
@@ -74,13 +76,9 @@ def main(args: argparse.Namespace) -> None:
             raise InputError(f"ARCH {args.arch}: choose one of {', '.join(PRESETS)}")
         make_options_parser(args.arch).print_help()
         return
-    rows = [
-        ("--arch", "parameters", "changed options"),
-        *describe_architectures(args.vocabulary or VOCABULARY, args.target_vocabulary),
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
-    for arch, count, changes in rows:
-        print(f"{arch:<{widths[0]}} {count:>{widths[1]}}   {changes}")
+    rows = describe_architectures(args.vocabulary or VOCABULARY, args.target_vocabulary)
+    heads = ["--arch", "parameters", "changed options"]
+    print(tabulate(rows, heads, "plain", disable_numparse=True, colalign=("left", "right", "left")))
 
 
 if __name__ == "__main__":

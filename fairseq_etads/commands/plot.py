@@ -1,20 +1,79 @@
-"""The command ``etads-plot``: plot training curves from the logs of one or more runs."""
+"""The command ``etads-plot``: plot training curves from the logs of one or more runs.
+
+A log of fairseq is read for its metrics, such as the loss and the learning rate after each logged update. Each metric
+has a panel, and each run a colour.
+"""
 
 import argparse
+import json
+import math
+import re
 import sys
+from collections import defaultdict
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence
+from typing import Any, DefaultDict, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from ..evaluation.curves import MOST_POINTS, draw_curves
-from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib
-from ..evaluation.training_log import TRAIN, TrainingLog, find_log, read_log
+from ..evaluation.plots import PLOT_SUFFIXES, add_legend, check_matplotlib, make_plots_reproducible, save_figure
 from ..platform.console import Parser, command, escape_unprintable
 from ..platform.errors import InputError
 from ..platform.outputs import check_output_paths
-from ..text.files import STANDARD_INPUT
+from ..text.files import STANDARD_INPUT, get_display_name, read_lines
 from .scoring_options import check_writable, print_warnings
 
 DEFAULT_NAME = "curves.png"
+LOG_NAMES = ("train.log", "hydra_train.log")
+"""Names of the log files that ``etads-train`` and ``fairseq-hydra-train`` write to run folders."""
+
+TRAIN = "train"
+"""Name of the training series, which contains means over ``--log-interval`` batches.
+
+The name of each validation series is the name of its split.
+"""
+
+_EPOCH = "train (epoch)"
+# The greedy pattern skips a record that was cut off by an interruption and reads the next record on the same line.
+_PREFIX = re.compile(
+    r".*(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| [A-Z]+ \| [\w.]+ \| |\[[\d:,. -]+\]\[[\w.]+\]\[[A-Z]+\] - )"
+)
+_INNER = re.compile(r"epoch \d+: +\d+ / \d+ (.+=.+)$")
+_MEANS = re.compile(r"epoch \d+ (?:\| valid on '([^']+)' subset )?\| (.+)$")
+_LOADED = re.compile(r"Loaded checkpoint .* @ (\d+) updates\)")
+
+FIRST = ("loss", "nll_loss", "ppl", "lr", "gnorm")
+"""Metrics that are plotted first, in the order of their panels."""
+CLOCKS_AND_SIZES = frozenset({"wps", "ups", "wpb", "bsz", "wall", "train_wall", "epoch", "update", "gb_free"})
+"""Metrics about the machine and the batches, which are plotted only on request."""
+TITLES = {
+    "nll_loss": "negative log-likelihood (bits per word)",
+    "nll_per_summary": "negative log-likelihood (bits per summary)",
+    "ppl": "perplexity",
+    "lr": "learning rate",
+    "gnorm": "gradient norm",
+    "clip": "updates with a clipped gradient (%)",
+    "p_gen": "probability of generating",
+    "copied": "share of copied words",
+    "coverage_loss": "coverage loss",
+    "rouge1": "ROUGE-1",
+    "rouge2": "ROUGE-2",
+    "rougeL": "ROUGE-L",
+}
+"""Mapping from metric names in the log to panel titles. The title of any other metric is its name."""
+MOST_POINTS = 300
+"""Maximum number of points in a curve.
+
+If there are more, neighbouring points are averaged so that the curve remains legible in print.
+"""
+
+_LOGARITHMIC = ("ppl",)
+_LEAST_RANGE = 4.0
+"""Minimum ratio of the largest value to the smallest value for which a logarithmic axis is used."""
+_COLUMNS = 3
+_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")  # Okabe and Ito (2008)
+_MARKERS = "osD^vPX*"
+_DASHES: Tuple[Any, ...] = ("--", ":", "-.", (0, (1, 1)))
+
+Series = Dict[int, float]
+"""Mapping from the number of completed updates to the value of a metric."""
 
 
 def _build_parser() -> argparse.ArgumentParser:
@@ -49,6 +108,221 @@ examples:
         "wall (default: all values that describe the model)",
     )
     return parser
+
+
+class TrainingLog:
+    """Values of all metrics in a training log.
+
+    If training is resumed from a checkpoint, the updates after this checkpoint are repeated. The values from repeated
+    updates replace the earlier values.
+
+    Attributes:
+        figures: mapping from metric names, such as "loss", to mappings from series names to series. The name of a
+            series is TRAIN or the name of a validation set. Values that are not finite are omitted.
+    """
+
+    def __init__(self) -> None:
+        self.figures: Dict[str, Dict[str, Series]] = {}
+        self._found: DefaultDict[str, DefaultDict[str, Series]] = defaultdict(lambda: defaultdict(dict))
+        self._last = 0
+
+    def read_line(self, line: str) -> None:
+        """Process one line of the log."""
+        text = _PREFIX.sub("", line, count=1).strip()
+        loaded = _LOADED.match(text)
+        if loaded or text.startswith("No existing checkpoint found"):
+            self._delete_values_after(int(loaded.group(1)) if loaded else 0)
+            return
+        for kind, values in _parse_message(text):
+            updates = values.pop("num_updates", math.nan)
+            if not math.isfinite(updates):
+                continue
+            if updates < self._last:
+                self._delete_values_after(int(updates) - 1)
+            self._last = int(updates)
+            for name, value in values.items():
+                if math.isfinite(value):
+                    self._found[name][kind][int(updates)] = value
+
+    def _delete_values_after(self, updates: int) -> None:
+        self._last = min(self._last, updates)
+        for kinds in self._found.values():
+            for kind, series in kinds.items():
+                kinds[kind] = {update: value for update, value in series.items() if update <= updates}
+
+    def sort_values(self) -> "TrainingLog":
+        """Sort all values by update. Call this method after the last line.
+
+        If a metric is logged only as a mean over each epoch, these means are used.
+        """
+        for name, kinds in self._found.items():
+            epochs = kinds.pop(_EPOCH, {})
+            if epochs and not kinds.get(TRAIN):
+                kinds[TRAIN] = epochs
+            if any(kinds.values()):
+                self.figures[name] = {kind: dict(sorted(kinds[kind].items())) for kind in kinds if kinds[kind]}
+        return self
+
+    @property
+    def validations(self) -> Dict[str, int]:
+        """Number of validations on each validation set, keyed by the name of the set."""
+        found: Dict[str, int] = {}
+        for kinds in self.figures.values():
+            for kind, series in kinds.items():
+                if kind != TRAIN:
+                    found[kind] = max(found.get(kind, 0), len(series))
+        return found
+
+    @property
+    def updates(self) -> int:
+        """Number of the last update for which the log contains values."""
+        return max((max(series) for kinds in self.figures.values() for series in kinds.values()), default=0)
+
+
+def _parse_message(text: str) -> Iterator[Tuple[str, Dict[str, float]]]:
+    """Yield the series name and the metric values in a log message, with the number of updates, if it contains any."""
+    inner, means = _INNER.match(text), _MEANS.match(text)
+    if inner:
+        yield TRAIN, _parse_metric_values(part.partition("=") for part in inner.group(1).split(", "))
+    elif means:
+        yield (
+            means.group(1) or _EPOCH,
+            _parse_metric_values(part.partition(" ") for part in means.group(2).split(" | ")),
+        )
+    elif text.startswith('{"epoch"'):  # --log-format json
+        try:
+            values = json.loads(text)
+        except ValueError:
+            return
+        tag = next((name[: -len("num_updates")] for name in values if name.endswith("num_updates")), "")
+        numbers = _parse_metric_values(
+            (name[len(tag) :], "", str(values[name])) for name in values if name.startswith(tag)
+        )
+        yield {"": TRAIN, "train_": _EPOCH}.get(tag, tag[:-1]), numbers
+
+
+def _parse_metric_values(parts: Iterator[Tuple[str, str, str]]) -> Dict[str, float]:
+    """Return the numeric values by name. Parts (name, separator, value) without a number are ignored."""
+    found = {}
+    for name, _, value in parts:
+        try:
+            found[name.strip()] = float(value)
+        except ValueError:
+            continue
+    return found
+
+
+def find_log(run: str) -> Path:
+    """Return the path of a run's log, given the path of the run folder or of the log itself.
+
+    Raises InputError if the run folder contains no log.
+    """
+    path = Path(run)
+    if not path.is_dir():
+        return path
+    found: Optional[Path] = next((path / name for name in LOG_NAMES if (path / name).is_file()), None)
+    if found is None:
+        raise InputError(f"RUN {run}: no {' or '.join(LOG_NAMES)} in this folder; name the log file itself")
+    return found
+
+
+def read_log(path: Path) -> TrainingLog:
+    """Read a plain or compressed log, or standard input if ``path`` is ``-``. An incomplete last line is ignored.
+
+    Raises:
+        InputError: the file cannot be read or contains no metrics.
+    """
+    log, lines = TrainingLog(), 0
+    for line in read_lines(path, fallback="replace", ends=True):
+        lines += bool(line.strip())
+        if line.endswith("\n"):
+            log.read_line(line.rstrip("\r\n"))
+    if not log.sort_values().figures:
+        doubt = "is it a log of fairseq-train, and did training reach its first --log-interval?"
+        reason = f"no training figures in it: {doubt}" if lines else "empty"
+        raise InputError(f"{get_display_name(path)}: {reason}")
+    return log
+
+
+def choose_metrics_to_plot(logs: Sequence[TrainingLog]) -> List[str]:
+    """Return the names of the metrics to plot by default, in the order of their panels."""
+    found = dict.fromkeys(name for log in logs for name in log.figures)
+    shown = [name for name in found if name not in CLOCKS_AND_SIZES and not name.startswith("best_")]
+    return [*(name for name in FIRST if name in shown), *(name for name in shown if name not in FIRST)]
+
+
+def thin_out_curve_points(series: Series, most: int = MOST_POINTS) -> Tuple[List[float], List[float]]:
+    """Return the update numbers and the values of the points of a curve.
+
+    If there are more than ``most`` points, neighbouring points are averaged.
+    """
+    points = list(series.items())
+    size = math.ceil(len(points) / most)
+    groups = [points[start : start + size] for start in range(0, len(points), size)]
+    updates, values = ([sum(point[axis] for point in group) / len(group) for group in groups] for axis in (0, 1))
+    return updates, values
+
+
+def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[str, int]) -> Dict[str, Any]:
+    """Plot one metric for all runs; ``kinds`` numbers the validation sets. Returns the lines by their labels."""
+    labelled: Dict[str, Any] = {}
+    values: List[float] = []
+    for number, (run, log) in enumerate(logs.items()):
+        for kind, series in log.figures.get(name, {}).items():
+            values += series.values()
+            label = f"{run}: {'training' if kind == TRAIN else kind}"
+            style: Dict[str, Any]
+            points, style = thin_out_curve_points(series), {"linewidth": 0.9, "marker": "." if len(series) == 1 else ""}
+            if kind != TRAIN:
+                points = list(series), list(series.values())
+                style = {"linewidth": 1.4, "marker": _MARKERS[number % len(_MARKERS)], "markersize": 4}
+                style.update({"linestyle": _DASHES[kinds[kind] % len(_DASHES)], "markerfacecolor": "white"})
+                style.update({"markevery": math.ceil(len(series) / 40)})
+            (labelled[label],) = axes.plot(*points, color=_COLOURS[number % len(_COLOURS)], label=label, **style)
+    axes.set_title(TITLES.get(name, name), fontsize=10)
+    axes.grid(color="0.9", linewidth=0.6)
+    if name in _LOGARITHMIC and min(values) > 0 and max(values) >= _LEAST_RANGE * min(values):
+        axes.set_yscale("log", subs=(2, 5))
+        for axis in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+            axis("{x:g}")  # plain numbers instead of powers of ten
+    axes.tick_params(which="both", labelsize=8)
+    return labelled
+
+
+def draw_curves(logs: Dict[str, TrainingLog], path: str, figures: Optional[Sequence[str]] = None) -> None:
+    """Plot metrics against the number of updates. Identical logs produce identical files.
+
+    Args:
+        logs: mapping from run names to training logs.
+        path: path of the output file. Its suffix determines the file format.
+        figures: names of the metrics to plot, each in a separate panel. If None, the metrics returned by
+            :func:`choose_metrics_to_plot` are plotted.
+    """
+    names = list(choose_metrics_to_plot(list(logs.values())) if figures is None else figures)
+    kinds = {
+        kind: number for number, kind in enumerate(dict.fromkeys(k for log in logs.values() for k in log.validations))
+    }
+    columns = min(_COLUMNS, len(names))
+    rows = math.ceil(len(names) / columns)
+    with make_plots_reproducible():
+        # pyplot is not used, because it has global state and may open windows.
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(4.2 * columns + 0.4, 2.7 * rows + 0.6), layout="constrained")
+        grid = figure.subplots(rows, columns, squeeze=False, sharex=True).flatten()
+        labelled: Dict[str, Any] = {}
+        for axes, name in zip(grid, names):
+            for label, line in _draw_panel(axes, name, logs, kinds).items():
+                labelled.setdefault(label, line)
+        for axes in grid[len(names) :]:
+            axes.set_visible(False)
+        for axes in grid[max(len(names) - columns, 0) : len(names)]:
+            axes.set_xlabel("updates")
+            axes.tick_params(labelbottom=True)
+        order = sorted(labelled, key=lambda label: list(logs).index(label.rpartition(": ")[0]))
+        columns = min(len(order), 4)
+        add_legend(figure, {label: labelled[label] for label in order}, ncols=columns, fontsize=9, frameon=False)
+        save_figure(figure, path)
 
 
 def make_legend_labels(runs: Sequence[str]) -> List[str]:

@@ -66,12 +66,8 @@ def bootstrap_intervals(scores: np.ndarray, resamples: int, seed: int) -> np.nda
 
 
 def _compute_p_values(means: np.ndarray, difference: np.ndarray) -> np.ndarray:
-    """Compute two-sided p-values (...) from the means of resampled differences, shape (resamples, ...).
-
-    The p-value is (1 + k) / (1 + resamples), where k is the number of means that are at least as far from the observed
-    ``difference`` (...) as 0 is. The observed difference is treated as an additional resample, so the p-value is never
-    0.
-    """
+    """Compute (1 + k) / (1 + resamples), where k resampled means are at least as far from ``difference`` as 0 is."""
+    # The observed difference is treated as an additional resample, so the p-value is never 0.
     # Sums that should be equal may differ in the last digits, because their terms are added in different orders.
     as_far = np.abs(means - difference) >= np.abs(difference) - 1e-9
     return (1 + as_far.sum(axis=0)) / (1 + len(means))
@@ -118,11 +114,9 @@ def compare_pairs(
 
 
 def _compute_standard_error_over_runs(first: np.ndarray, second: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """Compute the standard error (...) of the difference between means (runs, ...), and its degrees of freedom (...).
-
-    If both systems have the same number of runs, or if one of them has a single run, the variance between runs is
-    assumed to be the same for both systems (Student's t-test). Otherwise, Welch's t-test is used.
-    """
+    """Compute the standard error (...) of a difference between means (runs, ...), and its degrees of freedom (...)."""
+    # With the same number of runs, or a single run of one system, the variance between runs is assumed to be the same
+    # for both systems (Student's t-test). Otherwise, Welch's t-test is used.
     numbers = len(first), len(second)
     variances = [
         means.var(axis=0, ddof=1) if len(means) > 1 else np.zeros(means.shape[1:]) for means in (first, second)
@@ -149,11 +143,9 @@ def _compute_variance_of_mean(rows: np.ndarray, families: Optional[np.ndarray]) 
 
 
 def _compute_document_share(first: np.ndarray, second: np.ndarray, families: Optional[np.ndarray]) -> np.ndarray:
-    """Compute the share (...) of the bootstrap variance of scores (runs, n, ...) that the choice of documents causes.
-
-    The rest arises because different runs perform better on different documents. It is already included in the variance
-    between the means of the runs and must not be counted twice.
-    """
+    """Compute the share (...) of the bootstrap variance of scores (runs, n, ...) that is caused by the documents."""
+    # The rest arises because different runs perform better on different documents. It is already included in the
+    # variance between the means of the runs and must not be counted twice.
     spread = _compute_variance_of_mean(first.mean(axis=0) - second.mean(axis=0), families)
     freedom = len(first) + len(second) - 2
     if not freedom:

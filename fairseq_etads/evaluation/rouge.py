@@ -220,12 +220,7 @@ class RougeSettings:
 
 
 class _StemCachingTokenizer:
-    """Tokeniser for rouge-score. It caches stems, because stemming is slow.
-
-    Args:
-        irregular: mapping from irregular forms to base forms, which are used in place of stems.
-        tokens: kind of words, a key of :data:`~fairseq_etads.text.counted_words.TOKENS`.
-    """
+    """Tokeniser for rouge-score with a cache of stems. Base forms from ``irregular`` are used in place of stems."""
 
     def __init__(self, stem: bool, irregular: Dict[str, str], tokens: str):
         from nltk.stem.porter import PorterStemmer
@@ -263,16 +258,7 @@ def _get_cached_scorer(settings: RougeSettings) -> Any:
 
 
 def _combine_reference_scores(scores: np.ndarray, sizes: np.ndarray, multi: str) -> np.ndarray:
-    """Combine the scores of a hypothesis against its K references.
-
-    Args:
-        scores: F1, precision and recall for each reference, shape (K, metrics, 3).
-        sizes: numbers of n-grams in the references, shape (K, metrics), required only for "average".
-        multi: method of combining the references, either "best" or "average".
-
-    Returns:
-        The combined F1, precision and recall, shape (metrics, 3).
-    """
+    """Combine scores (K, metrics, 3) against K references with ``sizes`` (K, metrics) n-grams, used by "average"."""
     if multi == "best":
         return scores[scores[:, :, 0].argmax(axis=0), np.arange(scores.shape[1])]
     # The number of matches is the product of the recall and the number of n-grams in the reference. The n-grams of the

@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from fairseq_etads.commands.plot import main
-from fairseq_etads.evaluation import curves
-from fairseq_etads.evaluation.training_log import TrainingLog, read_log
+from fairseq_etads.commands import plot
+from fairseq_etads.commands.plot import TrainingLog, main, read_log
 
 STAMP = "2026-11-22 07:32:39 | INFO | {} | "
 HYDRA = "[2026-11-22 07:32:39,123][{}][INFO] - "
@@ -124,7 +123,7 @@ def panels(monkeypatch):
         lines = [{line.get_label(): list(zip(*line.get_data())) for line in axes.get_lines()} for axes in drawn]
         found.append(dict(zip((axes.get_title() for axes in drawn), lines)))
 
-    monkeypatch.setattr(curves, "save_figure", collect)
+    monkeypatch.setattr(plot, "save_figure", collect)
     return found
 
 
@@ -150,8 +149,8 @@ def test_a_plot_appears_when_it_is_complete_and_is_the_same_every_time(tmp_path,
     figure = pytest.importorskip("matplotlib.figure").Figure
     log = write(tmp_path / "train.log", inner(10, loss=9, ppl=4), inner(20, loss=8, ppl=60), validated(20, loss=5))
     plots = [tmp_path / name for name in ("a.svg", "b.svg")]
-    for plot in plots:
-        assert main([log, "--out", str(plot)]) == 0
+    for path in plots:
+        assert main([log, "--out", str(path)]) == 0
     assert plots[0].read_bytes() == plots[1].read_bytes()
     assert main([str(tmp_path)]) == 0
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")

@@ -12,14 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_etads.commands import human as human_command
-from fairseq_etads.commands.human import main
-from fairseq_etads.evaluation.human import (
+from fairseq_etads.commands.human import (
     Rating,
     aggregate_ratings,
     escape_formula,
     format_csv_sheet,
     format_html_sheet,
     krippendorff_alpha,
+    main,
     make_blinding_key,
     read_sheet,
 )
