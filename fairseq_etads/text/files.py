@@ -1,6 +1,7 @@
 """Read plain or compressed text files line by line. Error messages contain the file name and the line number."""
 
 import contextlib
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -59,7 +60,7 @@ def _open_standard_input() -> BinaryIO:
 
 def is_valid_utf8(text: str) -> bool:
     """Return whether a text was stored as valid UTF-8. It must have been read with ``fallback=ESCAPE_INVALID``."""
-    return text.isascii() or not any("\udc80" <= character <= "\udcff" for character in text)
+    return text.isascii() or not re.search("[\udc80-\udcff]", text)
 
 
 def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None, ends: bool = False) -> Iterator[str]:

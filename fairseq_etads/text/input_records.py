@@ -4,10 +4,10 @@ This module also defines the options of ``etads-summarize`` for the format of it
 """
 
 import argparse
-import codecs
 import contextlib
 import itertools
 import json
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -117,18 +117,9 @@ def _has_multiple_lines(path: Path) -> bool:
 
 
 def _detect_standard_input_format() -> str:
-    if sys.stdin is None:
-        return "lines"  # the reader will raise an error that explains the problem
-    if sys.stdin.isatty():
+    if sys.stdin is not None and sys.stdin.isatty():
         print("== reading from the terminal, one document per line; Ctrl-D ends it", file=sys.stderr)
-        return "lines"
-    return "jsonl" if _is_standard_input_json() else "lines"
-
-
-def _is_standard_input_json() -> bool:
-    """Return whether standard input begins like a JSON object. The input can still be read from its start."""
-    stream: Any = sys.stdin.buffer
-    return bool(stream.peek(1).removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"{")
+    return _detect_file_format(Path(STANDARD_INPUT)) or "lines"
 
 
 def guess_input_format(paths: Sequence[Path], text: str = "file") -> str:
@@ -152,7 +143,10 @@ def guess_input_format(paths: Sequence[Path], text: str = "file") -> str:
 def _detect_file_format(path: Path) -> str:
     """Return the format of an input file or of standard input, or an empty string for plain text."""
     if str(path) == STANDARD_INPUT:  # it can be read only once
-        return "jsonl" if sys.stdin is not None and not sys.stdin.isatty() and _is_standard_input_json() else ""
+        if sys.stdin is None or sys.stdin.isatty():
+            return ""
+        stream: Any = sys.stdin.buffer
+        return "jsonl" if re.match(rb"[\s\xef\xbb\xbf]*(\{|\[\s*(\{|$))", stream.peek(1)) else ""
     if path.is_dir():
         return "folder"
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix not in DECOMPRESSORS]
@@ -211,8 +205,8 @@ def get_document_unit_name(kind: str) -> str:
 
 
 def _detect_delimiter(path: Path, header: str) -> str:
-    """Detect the cell separator of a table from its header line."""
-    return "\t" if path.suffix.lower() == ".tsv" else max(DELIMITERS, key=header.count)
+    """Detect the cell separator of a table from its name, also with a suffix of compression, or its header line."""
+    return "\t" if ".tsv" in str(path).lower()[-8:] else max(DELIMITERS, key=header.count)
 
 
 def read_column_names(path: Path, kind: str) -> List[str]:
@@ -289,6 +283,9 @@ def _find_json_source_field(lines: Iterator[Tuple[int, str]], path: Path) -> Tup
     read: List[Tuple[int, str]] = []
     others: List[Tuple[List[str], str]] = []
     for number, line in itertools.islice(lines, _RECORDS_SEARCHED):
+        if not read and (line.lstrip("\ufeff ")[:1] == "[" or line.rstrip()[-1] in "{[,:"):
+            where = f"{get_display_name(path)}, line {number}"
+            raise InputError(f"{where}: not JSON lines; each record must be one line: jq -c '.[]' FILE makes it so")
         read.append((number, line))
         with contextlib.suppress(BadDocumentError):
             names = list(parse_json_record(line))
@@ -323,7 +320,8 @@ def _read_csv_documents(path: Path, column: str, fallback: str, prefix: str) -> 
 
 
 def _find_known_column(names: Sequence[str], where: str) -> str:
-    for column in SOURCE_COLUMNS:
+    """Return the document column, by the same pair of columns as ``etads-corpus table``, or else by its name alone."""
+    for column in (*(source for source, target in COLUMNS if {source, target} <= {*names}), *SOURCE_COLUMNS):
         if column in names:
             return column
     raise InputError(f"{where}: no field is known to contain documents; choose --source-column from {', '.join(names)}")

@@ -102,7 +102,8 @@ class ResumableWriter:
 
     @staticmethod
     def list_files(path: Path) -> List[Path]:
-        """Return the files that a writer for OUT writes: OUT, OUT.partial and OUT.resume."""
+        """Return the files that a writer for OUT writes: OUT (where a link leads), OUT.partial and OUT.resume."""
+        path = Path(os.path.realpath(path)) if path.is_symlink() else path
         return [path, *(path.with_name(path.name + end) for end in (".partial", ".resume"))]
 
     def _open_files(self, settings: Dict[str, Any]) -> None:
@@ -135,25 +136,25 @@ class ResumableWriter:
         """Return the progress records of the previous run in order, or an empty list if there was no previous run.
 
         Raises:
-            InputError: the previous run used different settings.
+            InputError: the previous run used different settings, or one of the files was not written by this class.
         """
-        try:
-            found = [record for record in parse_json_lines(self.journal.read_bytes()) if record is not None]
-        except FileNotFoundError:
-            return []
+        content = self.journal.read_bytes() if self.journal.exists() else b""
+        found = [record for record in parse_json_lines(content) if isinstance(record, dict)]
         if not found:
+            for path, other in ((self.journal, content.strip()), (self.partial, not self.journal.exists())):
+                if other and path.exists() and path.stat().st_size:
+                    raise InputError(
+                        f"{self._option} {self.path}: {path} was not written by this command; move it away"
+                    )
             return []
         if found[0] != json.loads(json.dumps(settings)):
             if self._restarts:
                 return []
-            before = found[0] if isinstance(found[0], dict) else {}
-            differ = " and ".join(sorted(find_differing_settings(before, settings)))
+            differ = " and ".join(sorted(find_differing_settings(found[0], settings)))
             raise InputError(self._make_resume_error_message(f"was started with another {differ}"))
         begun = []
         for done in found[1:]:
-            if isinstance(done, dict) and set(done) == {OUTPUT}:
-                self._output_sha256 = done[OUTPUT]
-                continue
+            self._output_sha256 = done.get(OUTPUT, self._output_sha256)
             with contextlib.suppress(TypeError):
                 begun.append(Progress(**done))
         return begun

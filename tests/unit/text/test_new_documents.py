@@ -1,5 +1,6 @@
 """Documents in the input of etads-summarize."""
 
+import gzip
 import io
 import json
 import sys
@@ -50,8 +51,12 @@ def test_a_folder_is_read_in_the_order_of_names(tmp_path, capsys):
 def test_json_lines_have_a_field_and_perhaps_an_id(tmp_path):
     records = [{"id": "x y", "article": "A b.\nC d."}, {"article": ["E f.", "G h."], "id": 7}, {"article": None}]
     path = tmp_path / "new"  # the first line tells the format
-    path.write_text("\n".join(map(json.dumps, records)) + "\n\n")
+    path.write_text("\n\ufeff".join(map(json.dumps, records)) + "\n\n")
     assert read(path) == [("x y", "A b.\nC d."), ("7", "E f.\nG h."), ("3", "")]
+    for content in ('[{"text": "a"}]', '[\n {"text": "a"}\n]', '{\n "text": "a"\n}\n'):
+        path.with_suffix(".json").write_text(content)
+        with pytest.raises(InputError, match="line 1: not JSON lines; each record must be one line: jq -c"):
+            read(path.with_suffix(".json"))
     path.write_text('{"body": "B", "more": 1}\n')
     with pytest.raises(InputError, match="choose --source-column from body, more"):
         read(path)
@@ -59,8 +64,10 @@ def test_json_lines_have_a_field_and_perhaps_an_id(tmp_path):
 
 
 def test_rows_of_tables_are_documents(tmp_path):
-    (tmp_path / "A.CSV").write_text("text,more\nA one.,x\n")
-    assert read(tmp_path / "A.CSV") == [("1", "A one.")]
+    (tmp_path / "A.CSV").write_text("article,text,summary\nx,A one.,x\n")
+    assert read(tmp_path / "A.CSV") == [("1", "A one.")], "the column that etads-corpus takes"
+    (tmp_path / "a.tsv.gz").write_bytes(gzip.compress(b"text\nA, one.\n"))
+    assert read(tmp_path / "a.tsv.gz") == [("1", "A, one.")]
     (tmp_path / "a.csv").write_text("text\nA one.\n\nA two.\n")
     assert read(tmp_path / "a.csv") == [("1", "A one."), ("2", ""), ("3", "A two.")]
     (tmp_path / "a.csv").write_text("text,Text\na,b\n")

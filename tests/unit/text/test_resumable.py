@@ -135,14 +135,20 @@ def test_two_processes_do_not_write_one_file(tmp_path):
     assert (tmp_path / "out").read_bytes() == WANTED
 
 
-def test_a_journal_that_is_none_is_begun_anew(tmp_path):
+def test_a_journal_without_content_is_begun_anew_and_those_of_others_stay(tmp_path):
     path = tmp_path / "out"
-    for content in (b"", b"\n\n", b"{", b"[" * 100_000 + b"\n"):
+    path.symlink_to("elsewhere")
+    for content in (b"", b"\n\n"):
         work(path, stop=5).close()
-        (tmp_path / "out.resume").write_bytes(content)
+        (tmp_path / "elsewhere.resume").write_bytes(content)
         work(path)
-        assert path.read_bytes() == WANTED
-        path.unlink()
+        assert path.is_symlink() and path.read_bytes() == WANTED
+    for name, content in (("resume", b"{"), ("resume", b"[" * 100_000 + b"\n"), ("partial", b"a")):
+        (tmp_path / f"elsewhere.{name}").write_bytes(content)
+        with pytest.raises(InputError, match=f"elsewhere.{name} was not written by this command"):
+            work(path)
+        assert (tmp_path / f"elsewhere.{name}").read_bytes() == content
+        (tmp_path / f"elsewhere.{name}").unlink()
 
 
 def test_a_file_that_may_not_grow_is_named(tmp_path):
