@@ -1,6 +1,5 @@
 """``etads-summarize``: kinds of input and output, continuing, documents that fail, options."""
 
-import codecs
 import io
 import json
 import os
@@ -53,19 +52,10 @@ def summarize(folder, capsysbinary):
     return run
 
 
-def test_every_kind_of_input_has_the_same_summaries(summarize, wanted, tmp_path):
+def test_every_line_of_standard_input_has_a_summary(summarize, wanted):
     status, lines, said = summarize(stdin="\n".join(TEXTS).encode())
     assert (status, lines) == (0, wanted) and "5 documents in " in said and "; 1 are empty" in said
     assert summarize(stdin=b"")[:2] == (0, [])
-    (tmp_path / "a.tsv").write_text("body\n" + "".join(f'"{text}"\n' for text in TEXTS))
-    assert summarize(tmp_path / "a.tsv", "--source-column", "Body")[1] == wanted
-    (tmp_path / "folder").mkdir()
-    for number, text in enumerate(TEXTS):
-        (tmp_path / "folder" / f"{number}.txt").write_text(text)
-    assert summarize(tmp_path / "folder")[1] == wanted
-    records = "\n".join(json.dumps({"article": text}) for text in TEXTS).encode()
-    assert summarize(stdin=records)[1] == wanted, "told by its first character"
-    assert summarize(stdin=codecs.BOM_UTF8 + records)[1] == wanted, "also after a byte order mark"
 
 
 def test_escaped_lone_surrogates_of_json_are_no_bad_bytes(summarize, tmp_path):

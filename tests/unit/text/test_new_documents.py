@@ -64,7 +64,7 @@ def test_json_lines_have_a_field_and_perhaps_an_id(tmp_path):
 
 
 def test_rows_of_tables_are_documents(tmp_path):
-    (tmp_path / "A.CSV").write_text("article,text,summary\nx,A one.,x\n")
+    (tmp_path / "A.CSV").write_text("Article,Text,SUMMARY\nx,A one.,x\n")
     assert read(tmp_path / "A.CSV") == [("1", "A one.")], "the column that etads-corpus takes"
     (tmp_path / "a.tsv.gz").write_bytes(gzip.compress(b"text\nA, one.\n"))
     assert read(tmp_path / "a.tsv.gz") == [("1", "A, one.")]
@@ -80,9 +80,6 @@ def test_rows_of_tables_are_documents(tmp_path):
     [
         (b'{"text": 5}', 'line 2: "text" is neither a text nor a list of texts'),
         (b'{"texts": "a"}', 'line 2: no field "text"'),
-        (b"[1]", "line 2: not a JSON object"),
-        (b"{", "line 2: not JSON"),
-        (b'{"text": "a", "text": "b"}', "line 2: a key occurs twice in an object"),
         (b'{"text": "\xff"}', "line 2: not UTF-8"),
     ],
 )
@@ -111,7 +108,7 @@ def test_an_id_that_is_not_utf8_makes_a_bad_record(name, lines, tmp_path):
     "text, given, documents",
     [
         (b"one\ntwo\n", None, ["one", "two"]),
-        (b'{"text": "one"}\n', None, ["one"]),
+        (b'\xef\xbb\xbf{"text": "one"}\n', None, ["one"]),
         (b"one\ntwo\n", "file", ["one\ntwo"]),
     ],
 )
