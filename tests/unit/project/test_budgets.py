@@ -21,7 +21,7 @@ BUDGETS = {
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 2_076,
     "preprocess": 5_906,
     "scripts benchmarks": 1_977,
-    "tests": 50_480,
+    "tests": 50_479,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 

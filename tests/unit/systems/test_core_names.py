@@ -21,10 +21,9 @@ OF_A_SYSTEM = {"commands/nli.py", "commands/rewrite.py"} | {
     for what in brought
     if what.startswith("fairseq_etads.")
 }
-"""Jobs and commands of one system."""
+"""Commands and other modules of one system."""
 OTHER_MEANING = {
     ("data/nli_pairs.py", "entailment"),  # a label of a pair
-    ("evaluation/reward_scores.py", "entailment"),
     ("evaluation/other_scores.py", "entailment"),  # a figure of the score
     ("commands/etads.py", "entailment"),  # the description of etads-nli in the list of commands
 }
