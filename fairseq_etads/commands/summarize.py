@@ -175,9 +175,9 @@ def _collect_output_settings(args: argparse.Namespace, kind: str, output_format:
             name: str(getattr(args, name)) for name in ("selection", "selection_threshold", "selection_factor")
         }
     else:
-        # SHA256SUMS contains the checksum of the weights.
-        listed = [CHECKSUMS] if (args.folder / CHECKSUMS).is_file() else [CONFIG, WEIGHTS]
-        model, selection = " ".join(compute_sha256(args.folder / name) for name in listed), {}
+        sums = args.folder / CHECKSUMS  # it contains the checksums of all other files
+        listed = [sums] if sums.is_file() else sorted(filter(Path.is_file, args.folder.iterdir()))
+        model, selection = " ".join(map(compute_sha256, listed)), {}
     return {
         "model": model,
         **(selection if args.selection else {}),

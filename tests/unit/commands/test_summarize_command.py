@@ -126,8 +126,9 @@ class EndedError(BaseException):
     """The process was terminated."""
 
 
-def test_an_interrupted_run_goes_on_unless_options_changed(summarize, wanted, tmp_path, monkeypatch):
+def test_an_interrupted_run_goes_on_unless_options_changed(summarize, folder, wanted, tmp_path, monkeypatch):
     (tmp_path / "in").write_text("\n".join(TEXTS))
+    (folder / "SHA256SUMS").unlink()
     arguments = [tmp_path / "in", "--lines", "--output", tmp_path / "out", "--read-ahead", "2"]
     plain, asked = summarize_command._format_summary_line, []
 
@@ -141,8 +142,10 @@ def test_an_interrupted_run_goes_on_unless_options_changed(summarize, wanted, tm
     with pytest.raises(EndedError):
         summarize(*arguments)
     assert not (tmp_path / "out").exists()
-    status, _, said = summarize(*arguments, "--beam", "2")
-    assert status == 2 and "was started with another --beam" in said
+    assert "was started with another --beam" in summarize(*arguments, "--beam", "2")[2]
+    (folder / "content.npz").write_bytes(b"other")
+    assert "was started with another model" in summarize(*arguments)[2]
+    (folder / "content.npz").unlink()
     monkeypatch.setattr(summarize_command, "_format_summary_line", lambda *a: asked.append(a[0].name) or plain(*a))
     assert summarize(*arguments)[0] == 0 and asked == ["1", "2", "3", "4", "4", "5"]
     assert (tmp_path / "out").read_text().split("\n")[:-1] == wanted

@@ -107,7 +107,6 @@ def test_an_id_that_is_not_utf8_makes_a_bad_record(name, lines, tmp_path):
 @pytest.mark.parametrize(
     "text, given, documents",
     [
-        (b"one\ntwo\n", None, ["one", "two"]),
         (b'\xef\xbb\xbf{"text": "one"}\n', None, ["one"]),
         (b"one\ntwo\n", "file", ["one\ntwo"]),
     ],

@@ -58,7 +58,6 @@ def test_marked_documents_are_not_done_again(tmp_path):
     output = ResumableWriter(tmp_path / "out", SETTINGS)
     assert [document.name for document in output.skip_processed(iter(DOCUMENTS))] == ["4", "5", "6"]
     output.close()
-    # A second interruption comes before any work is done.
     assert ResumableWriter(tmp_path / "out", SETTINGS).progress.documents == 4
 
 
@@ -117,7 +116,6 @@ def test_other_settings_and_other_documents_are_refused(tmp_path):
         work(path, documents=DOCUMENTS[:3])
     with pytest.raises(InputError, match="contains summaries of 4 documents, which have changed"):
         work(path, documents=[DOCUMENTS[0]._replace(text="other"), *DOCUMENTS[1:]])
-    # Names and texts are kept apart in the checksum.
     moved = [InputDocument("0t", "ext 0\ud83d"), *DOCUMENTS[1:]]
     with pytest.raises(InputError, match="which have changed"):
         work(path, documents=moved)
