@@ -39,7 +39,7 @@ from fairseq_etads.text.json_files import ORIGIN, ORIGINAL, SIDES, SPLITS, read_
 from fairseq_etads.text.words import SENTENCE_MARK
 
 from . import debian, prepare
-from .corpus_options import add_output_options, add_shared_options, check_options, copy_standard_input_to_file
+from .corpus_options import add_output_options, add_shared_options, check_options, copy_pipes_to_files
 from .near_duplicates import LIST, count_repeated_documents, find_near_duplicates, summarise_near_duplicates
 from .processes import map_in_order
 from .readers import READERS, Reader
@@ -242,6 +242,26 @@ def list_optional_files(args: argparse.Namespace) -> List[str]:
     return [name for name in OPTIONAL_FILES if requested[name]]
 
 
+def _make_line_options(args: argparse.Namespace) -> DocumentLineOptions:
+    return DocumentLineOptions(**{field.name: getattr(args, field.name) for field in fields(DocumentLineOptions)})
+
+
+def show_documents(reader: Reader, args: argparse.Namespace) -> Iterator[str]:
+    """Yield lines that show the first documents of each input as they are understood, and notes about the input."""
+    splits = reader.list_splits()
+    for split in splits[:1] if reader.shares else splits:
+        for item in itertools.islice(reader.iterate_raw_documents(split), args.show):
+            yield f"{reader.describe_location(item)}:"
+            try:
+                made = make_lines(reader.parse(item), _make_line_options(args))
+                yield f"  document: {made.source}"
+                yield from (f"  summary: {target}" for target in made.targets)
+            except BadDocumentError as error:
+                yield f"  no document: {error}"
+    yield from (f"columns of {name}: {', '.join(columns)}" for name, columns in reader.columns.items())
+    yield from reader.notes
+
+
 def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[str, Any]:
     """Write the files of a split, and return the statistics about the split for report.json.
 
@@ -250,7 +270,7 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
     Raises:
         InputError: the input cannot be read or contains no usable documents.
     """
-    options = DocumentLineOptions(**{field.name: getattr(args, field.name) for field in fields(DocumentLineOptions)})
+    options = _make_line_options(args)
     shares = reader.shares
     preload = SPLITTER_MODULES if reader.splits_text and options.split else ()
     total = reader.count_raw_documents(split)
@@ -361,6 +381,7 @@ def _build_splits(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
         "prepare",
         "forwarded",
         "like",
+        "show",
     )
     options = {
         name: _convert_option_for_report(value)
@@ -384,7 +405,7 @@ def _build_splits(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     }
     if reader.shares:
         report["split by"] = SPLIT_BY
-    report.update(notes=reader.notes, splits={})
+    report.update(notes=reader.notes, splits={}, **({"columns": reader.columns} if reader.columns else {}))
     report["splits"] = _read_finished_splits(out, report)
     (out / NAME).unlink(missing_ok=True)  # only a complete corpus contains this file
     for split in reader.list_splits():
@@ -469,7 +490,7 @@ def build_parser() -> argparse.ArgumentParser:
         sub = kinds.add_parser(reader.name, help=reader.summary, description=reader.description, formatter_class=layout)
         reader.add_options(sub)
         add_shared_options(sub, reader.defaults)
-        add_output_options(sub)
+        add_output_options(sub, shows=True)
         sub.set_defaults(reader=reader)
     sub = kinds.add_parser("debian", help="descriptions of Debian packages and their synopses, as etads-debian")
     debian.add_options(sub)
@@ -491,8 +512,11 @@ def _parse_prepare_options(args: argparse.Namespace) -> argparse.Namespace:
 
 def _read_corpus(args: argparse.Namespace, like: Optional[Path]) -> None:
     check_options(args)
-    with copy_standard_input_to_file(args):
+    with copy_pipes_to_files(args):
         reader = args.reader(args)
+        if args.show is not None:
+            print("\n".join(map(escape_unprintable, show_documents(reader, args))))
+            return
         if args.prepare and not like and "train" not in reader.list_splits():
             raise InputError("--like is missing: without training pairs, --prepare needs --like PREPARED")
         report = build_corpus(reader, args)

@@ -1,4 +1,4 @@
-"""Options that all corpus kinds of etads-corpus share, and a function that copies standard input to a file."""
+"""Options that all corpus kinds of etads-corpus share, and a function that copies pipes to files."""
 
 import argparse
 import contextlib
@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterator
 
 from fairseq_etads.platform.console import add_jobs_option, check_positive_options
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.files import STANDARD_INPUT, open_binary
+from fairseq_etads.text.files import STANDARD_INPUT, is_read_once, open_binary
 from fairseq_etads.text.words import LANGUAGES
 
 from .near_duplicates import DEFAULT_SIMILARITY, LIST, SHINGLE, check_datasketch, parse_similarity
@@ -120,8 +120,8 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
     add("--force", action="store_true", help="replace an existing corpus in TEXT")
 
 
-def add_output_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options --out and --prepare, of which one is required, and --jobs to a parser."""
+def add_output_options(parser: argparse.ArgumentParser, shows: bool = False) -> None:
+    """Add --jobs and, of which one is required, --out, --prepare and (with ``shows``) --show to a parser."""
     add = parser.add_mutually_exclusive_group(required=True).add_argument
     add("--out", metavar="TEXT", type=Path, help="output folder for the text and report.json")
     add(
@@ -131,6 +131,8 @@ def add_output_options(parser: argparse.ArgumentParser) -> None:
         help="write the text to OUT/text, and then binarise it with etads-prepare, whose options follow after --, in "
         "OUT/prepared",
     )
+    if shows:
+        add("--show", metavar="N", type=int, help="print the first N documents of each file, and write nothing")
     add_jobs_option(parser)
 
 
@@ -157,32 +159,33 @@ def check_options(args: argparse.Namespace) -> None:
             )
     if args.near_duplicates is not None:
         check_datasketch()
-    check_positive_options(jobs=args.jobs)
+    check_positive_options(jobs=args.jobs, show=args.show)
 
 
 @contextlib.contextmanager
-def copy_standard_input_to_file(args: argparse.Namespace) -> Iterator[None]:
-    """Context manager that copies standard input to a temporary file, and replaces ``-`` in ``args`` with its path.
+def copy_pipes_to_files(args: argparse.Namespace) -> Iterator[None]:
+    """Context manager that copies standard input and pipes to temporary files, and replaces their paths in ``args``.
 
-    The copy is necessary because readers read their input several times.
+    The copies are necessary because readers read their input several times.
 
     Raises:
         InputError: ``-`` occurs more than once in the arguments.
     """
     inputs = {name: value for name, value in vars(args).items() if name not in ("out", "prepare")}
     given = [path for value in inputs.values() for path in (value if isinstance(value, list) else [value])]
+    pipes = list(filter(is_read_once, (path for path in given if isinstance(path, Path))))
     if given.count(Path(STANDARD_INPUT)) > 1:
         raise InputError("standard input (-) is given twice; it can be read only once: write it to a file first")
-    if Path(STANDARD_INPUT) not in given:
-        yield
-        return
-    with tempfile.TemporaryDirectory(prefix="etads-corpus-") as folder:
-        copy = Path(folder) / STANDARD_INPUT
-        with open_binary(Path(STANDARD_INPUT)) as source, open(copy, "wb") as destination:
-            shutil.copyfileobj(source, destination)
+    with contextlib.ExitStack() as stack:
+        copies = {}
+        for number, pipe in enumerate(pipes):
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="etads-corpus-")))
+            copies[pipe] = folder / (STANDARD_INPUT if str(pipe) == STANDARD_INPUT else f"pipe-{number}")
+            with open_binary(pipe) as source, open(copies[pipe], "wb") as destination:
+                shutil.copyfileobj(source, destination)
         for name, value in inputs.items():
             if isinstance(value, list):
-                setattr(args, name, [copy if path == Path(STANDARD_INPUT) else path for path in value])
-            elif value == Path(STANDARD_INPUT):
-                setattr(args, name, copy)
+                setattr(args, name, [copies.get(path, path) for path in value])
+            elif isinstance(value, Path):
+                setattr(args, name, copies.get(value, value))
         yield

@@ -218,6 +218,7 @@ ENTRIES["etads-corpus table"] = {
         target_column="--target-column other",
         delimiter="--delimiter tab !! tab",
         no_quotes="--skip-bad :: --no-quotes",
+        show="=--train in/table.csv :: --show 1",
         sentences="--no-sentences",
         target_list="=--train in/lists.jsonl --out text :: --target-list references",
     ),
@@ -261,6 +262,7 @@ INPUTS["many.csv"] = "document,summary\n" + "".join(f"document number {n} of man
 INPUTS["table.csv"] = (
     'document,summary,other\n"a dog, barked . it ran away . all slept",the dog,x y\n"rain ""fell""",rain,y z\n'
 )
+INPUTS["quotes.tsv"] = 'text\tsummary\n"Vim is an editor"\ta\n'
 INPUTS["table2.csv"] = "document,summary,other\nthe cat sat,the cat,x\n"
 INPUTS["lists.jsonl"] = "".join(
     json.dumps({"document": f"the cat {n} sat", "summary": ["one cat", "two cats"]}) + "\n" for n in range(3)
@@ -383,6 +385,7 @@ ENTRIES["etads-summarize"] = entries(
     input_format="=debian in/packages --device cpu --quiet :: --input-format lines",
     lines="=debian in/packages --device cpu --quiet :: --lines",
     source_column="=debian in/table2.csv --device cpu --quiet :: --source-column other",
+    no_quotes="=debian in/quotes.tsv --source-column text --device cpu --quiet :: --no-quotes",
     output="--output out.txt",
     output_format="=debian in/packages --lines --device cpu --quiet :: --output-format jsonl",
     device="--device cuda:0 !! cuda",
@@ -419,6 +422,7 @@ ENTRIES["etads-explain"] = {
         device="--device cuda:0 !! cuda",
         quiet="=debian in/packages --lines --document 1 --device cpu --output page.html :: --quiet",
         source_column="=debian in/table2.csv --device cpu --quiet --output page.html :: --source-column other",
+        no_quotes="=debian in/quotes.tsv --device cpu --quiet --output page.html :: --no-quotes",
     ),
     **same("etads-summarize", *(f"--{name.replace('_', '-')}" for name in DECODING)),
 }
@@ -516,7 +520,7 @@ for _command, _file, _options in (
         "etads-train",
         "unit/commands/test_train_command.py",
         "text out prepared recipe minutes long words no-content arch pointer tokens size keep-case text-words split "
-        "source-column target-column truncate-source truncate-target max-tokens max-update processes cpu",
+        "source-column target-column no-quotes truncate-source truncate-target max-tokens max-update processes cpu",
     ),
 ):
     ENTRIES.setdefault(_command, {}).update(tested(_file, *(f"--{name}" for name in _options.split())))

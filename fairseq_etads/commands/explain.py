@@ -15,9 +15,10 @@ from ..platform.outputs import PARTIAL, check_output_paths, lock_output, open_ou
 from ..search.options import add_decoding_arguments, combine_options, get_given_options
 from ..summarizer.folder.config import add_folder_argument, read_config
 from ..summarizer.folder.run_files import is_run
-from ..text.files import ESCAPE_INVALID, STANDARD_INPUT
+from ..text.files import STANDARD_INPUT
 from ..text.input_records import (
     InputDocument,
+    ReadingOptions,
     add_input_format_options,
     choose_input_format,
     describe_document_unit,
@@ -150,7 +151,8 @@ def _is_generated_explanation_page(path: Path) -> bool:
 
 def _read_input(args: argparse.Namespace) -> Tuple[str, Iterator[InputDocument]]:
     kind = choose_input_format([args.file], args.input_format)
-    return kind, read_documents([Path(args.file)], kind, args.source_column, ESCAPE_INVALID)
+    options = ReadingOptions(column=args.source_column, quotes=not args.no_quotes)
+    return kind, read_documents([Path(args.file)], kind, options)
 
 
 def _select_document(documents: Iterator[InputDocument], wanted: Optional[str], say: Any, kind: str) -> InputDocument:

@@ -29,9 +29,10 @@ from ..summarizer.folder.run_files import find_run_files, is_run
 from ..summarizer.surprisal import UNUSUAL
 from ..text.checksums import NAME as CHECKSUMS
 from ..text.checksums import compute_sha256
-from ..text.files import ESCAPE_INVALID, STANDARD_INPUT
+from ..text.files import STANDARD_INPUT
 from ..text.input_records import (
     InputDocument,
+    ReadingOptions,
     add_input_format_options,
     choose_input_format,
     describe_document_unit,
@@ -183,6 +184,7 @@ def _collect_output_settings(args: argparse.Namespace, kind: str, output_format:
         **(selection if args.selection else {}),
         "--input-format": kind,
         "--source-column": args.source_column,
+        **({"--no-quotes": True} if args.no_quotes else {}),
         "--output-format": output_format,
         **{format_option_name(name): value for name, value in get_given_options(args).items()},
     }
@@ -314,7 +316,8 @@ class _Documents:
         args = self._args
         if args.split is None:
             files = [Path(name) for name in args.files]
-            yield from read_documents(files, self._kind, args.source_column, ESCAPE_INVALID)
+            options = ReadingOptions(column=args.source_column, quotes=not args.no_quotes)
+            yield from read_documents(files, self._kind, options)
             return
         self._split = self.load_summarizer().read_split(args.split)
         # Raise an error about missing probabilities of sentences before the first summary.

@@ -15,7 +15,9 @@ from ..pipeline.training import train
 from ..pipeline.training_settings import NAMES, get_option
 from ..platform.console import ForwardingParser, check_positive_options, command, print_message
 from ..platform.errors import InputError
+from ..text.files import is_read_once
 from ..text.picking import FACTOR, check_word_budget
+from ..text.records import add_quotes_option
 
 DESCRIPTION = """\
 Prepare parallel text, and train a model on it. To continue after an interruption, run the same command again.
@@ -137,6 +139,7 @@ def _build_parser() -> argparse.ArgumentParser:
     add("--split", metavar="A/B/C", help="proportions of the splits of a table (default: 90/5/5)")
     for side in ("source", "target"):
         add(f"--{side}-column", metavar="NAME", help=f"column of a table that contains the {side} text")
+    add_quotes_option(add)
     for side in ("source", "target"):
         add(
             f"--truncate-{side}",
@@ -244,8 +247,10 @@ def _check_options(args: argparse.Namespace) -> None:
             raise InputError(f"{without_effect[0]}: has no effect without --text, {used}")
     elif not args.text.exists():
         raise InputError(f"--text {args.text}: no such file or folder")
+    elif is_read_once(args.text):
+        raise InputError(f"--text {args.text}: is not a file; training is resumed, so write the input to a file first")
     elif table and args.text.is_dir():
-        raise InputError(f"{table[0]} {table[1]}: needs a table, and --text {args.text} is not one")
+        raise InputError(f"{' '.join(table[:2])}: needs a table, and --text {args.text} is not one")
     for name, instead in DECIDED.items():
         if get_option(args.forwarded, name) is not None:
             raise InputError(f"{name} after --: is decided by etads-train; give {instead}")
@@ -266,7 +271,8 @@ def _make_folder(path: Path) -> None:
 def _list_table_options(args: argparse.Namespace) -> List[str]:
     names = ("split", "source_column", "target_column")
     given = {f"--{name.replace('_', '-')}": getattr(args, name) for name in names}
-    return [word for name, value in given.items() if value is not None for word in (name, value)]
+    quotes = ["--no-quotes"] if args.no_quotes else []
+    return [word for name, value in given.items() if value is not None for word in (name, value)] + quotes
 
 
 def _list_given_options(args: argparse.Namespace, *names: str) -> List[str]:

@@ -21,9 +21,9 @@ from ..platform.console import (
 )
 from ..platform.errors import InputError
 from ..summarizer.folder.config import find_folder, read_config
-from ..text.csv_rows import COLUMNS
 from ..text.files import STANDARD_INPUT
-from ..text.input_records import SOURCE_COLUMNS, guess_input_format, read_column_names, read_documents
+from ..text.input_records import ReadingOptions, guess_input_format, read_documents
+from ..text.records import OPTIONS, SOURCE, TARGET
 from ..text.words import SENTENCE_MARK
 from ..tuning import (
     MERT_METRICS,
@@ -37,7 +37,6 @@ from ..tuning import (
     check_options,
 )
 
-TARGET_COLUMNS = tuple(dict.fromkeys(target for _, target in COLUMNS))
 EXAMPLES = """\
 examples:
   etads-tune model valid.source valid.target                   run 20 trials, and print a table and conclusions
@@ -174,22 +173,17 @@ def _build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _read_texts(path: Path, option: str, column_option: str, asked: str, usual: Tuple[str, ...]) -> List[str]:
+def _read_texts(path: Path, option: str, asked: str, side: int) -> List[str]:
     """Read texts from a table or from a file with one text per line."""
     if str(path) == STANDARD_INPUT:
         raise InputError(f"{option} -: must be a file, because it is read again when tuning is resumed")
     if not path.is_file():
         raise InputError(f"{option} {path}: {'is a folder; give a file' if path.is_dir() else 'no such file'}")
-    kind, column = guess_input_format([path], text="lines"), ""
-    if kind != "lines":
-        names = read_column_names(path, kind)
-        column = asked or next((name for name in usual if name in names), "")
-        if not column or (column.lower() if kind == "csv" else column) not in names:
-            raise InputError(f"{column_option} {asked or 'is needed'}: {path} has {', '.join(names)}")
-    elif asked:
-        raise InputError(f"{column_option} {asked}: {path} has plain lines, without fields")
+    kind = guess_input_format([path], text="lines")
+    if asked and kind == "lines":
+        raise InputError(f"{OPTIONS[side]} {asked}: {path} has plain lines, without fields")
     texts = []
-    for document in read_documents([path], kind, column, ""):
+    for document in read_documents([path], kind, ReadingOptions("", asked, side=side)):
         if document.problem:
             raise InputError(document.problem)
         texts.append(document.text)
@@ -201,12 +195,12 @@ def _read_texts(path: Path, option: str, column_option: str, asked: str, usual: 
 def _read_document_reference_pairs(args: argparse.Namespace) -> Tuple[List[str], List[str]]:
     """Read the documents and their reference summaries. The sentences of a reference are joined into one line."""
     target = args.target or args.source
-    documents = _read_texts(args.source, "DOCUMENTS", "--source-column", args.source_column, SOURCE_COLUMNS)
+    documents = _read_texts(args.source, "DOCUMENTS", args.source_column, SOURCE)
     if args.target is None and guess_input_format([args.source], text="lines") == "lines":
         raise InputError(
             f"REFERENCES are missing: {args.source} has plain lines without fields for documents and references"
         )
-    references = _read_texts(target, "REFERENCES", "--target-column", args.target_column, TARGET_COLUMNS)
+    references = _read_texts(target, "REFERENCES", args.target_column, TARGET)
     if len(documents) != len(references):
         raise InputError(f"{args.source} has {len(documents):,} documents and {target} {len(references):,} references")
     lines = ([line.strip() for line in reference.split("\n") if line.strip()] for reference in references)

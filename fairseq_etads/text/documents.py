@@ -66,7 +66,7 @@ class ExcludedDocumentError(BadDocumentError):
 def parse_json_record(line: str) -> Dict[str, Any]:
     """Parse a line as a JSON object. Raises BadDocumentError if the line is not a JSON object or a key occurs twice."""
     try:
-        record = json.loads(line.lstrip("\ufeff"), object_pairs_hook=_check_repeated_keys)
+        record = _DECODER.decode(line.lstrip("\ufeff"))
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).split(":")[0]
         raise BadDocumentError(f"not JSON ({reason})") from None
@@ -80,6 +80,9 @@ def _check_repeated_keys(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
     if len(found) < len(pairs):
         raise BadDocumentError("a key occurs twice in an object")
     return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_check_repeated_keys)
 
 
 @dataclass

@@ -29,6 +29,7 @@ class Reader:
         splits_text: whether the documents may have to be split into sentences.
         counts: counter of the changes of each kind, for report.json.
         notes: messages for the user about the corpus.
+        columns: names of the document column and the summary column in each table, for report.json.
         shares: shares of train, valid and test, if the corpus has no predefined splits. In this case, the items are the
             same for all splits, and the split of a document is determined by its hash.
     """
@@ -43,6 +44,7 @@ class Reader:
         self.fallback: str = args.fallback_encoding or (ESCAPE_INVALID if args.skip_bad else "")
         self.counts: Counter = Counter()
         self.notes: List[str] = []
+        self.columns: Dict[str, List[str]] = {}
         self.shares: Optional[SplitShares] = None
 
     @staticmethod

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.csv_rows import COLUMNS
 from fairseq_etads.text.json_files import SPLITS
+from fairseq_etads.text.records import COLUMNS
 
 from .split_shares import DEFAULT_SHARES, add_split_seed_option, parse_shares
 from .tables import Item, TableReader, add_column_options

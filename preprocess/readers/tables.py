@@ -1,25 +1,33 @@
 """Read tables with a document column and a summary column (JSON lines, CSV, TSV and Parquet), and SciTLDR."""
 
 import argparse
+import functools
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.compression import DECOMPRESSORS
-from fairseq_etads.text.csv_rows import COLUMNS, DELIMITERS, parse_delimiter, read_rows
-from fairseq_etads.text.documents import BadDocumentError, Document, ExcludedDocumentError, parse_json_record
-from fairseq_etads.text.files import STANDARD_INPUT, get_display_name, open_binary
+from fairseq_etads.text.documents import BadDocumentError, Document, parse_json_record
+from fairseq_etads.text.files import get_display_name
 from fairseq_etads.text.json_files import SPLITS
+from fairseq_etads.text.records import (
+    BLANK,
+    COLUMNS,
+    SUFFIXES,
+    Table,
+    add_quotes_option,
+    choose_columns,
+    choose_json_columns,
+    describe_columns,
+    detect_record_format,
+    open_table,
+    parse_delimiter,
+    read_json_lines,
+)
 
 from .base import Reader, check_path_exists, find_first_existing
 from .split_shares import DEFAULT_SHARES, add_input_options, check_input_options, parse_shares
 
 FORMATS = ("jsonl", "csv", "tsv", "parquet")
-BOM = "\ufeff"
-"""Byte order mark, with which some files begin."""
-SUFFIXES = {"jsonl": "jsonl", "json": "jsonl", "csv": "csv", "tsv": "tsv", "parquet": "parquet", "ndjson": "jsonl"}
-"""Mapping from file name suffixes (without the dot) to file formats."""
-
 Item = Tuple[str, int, Any]
 """Key of the file in Table.files, number of the line or record, and content.
 
@@ -51,22 +59,17 @@ def make_jsonl_options(args: argparse.Namespace, files: Dict[str, Path], target_
 
 
 def detect_table_format(path: Path) -> str:
-    """Determine the file format of a table.
-
-    The format of a file is determined from its name, ignoring a suffix .gz, .xz, .bz2 or .zst. The format of standard
-    input is determined from its first bytes.
+    """Determine the file format of a table. What has no suffix, such as standard input, is CSV unless it is known.
 
     Raises:
         InputError: the file format is unknown.
     """
-    if path.name == STANDARD_INPUT:
-        with open_binary(path) as file:
-            beginning = file.read(1 << 12).lstrip(b"\xef\xbb\xbf \t\r\n")
-        return "parquet" if beginning.startswith(b"PAR1") else "jsonl" if beginning[:1] in (b"{", b"[") else "csv"
-    suffixes = [suffix[1:].lower() for suffix in path.suffixes[-2:] if suffix not in DECOMPRESSORS]
-    if suffixes and suffixes[-1] in SUFFIXES:
-        return SUFFIXES[suffixes[-1]]
-    raise InputError(f"{path}: unknown format; choose a name that ends in .{', .'.join(SUFFIXES)}, or give --format")
+    found = detect_record_format(path) or ("" if path.suffix else "csv")
+    if not found:
+        raise InputError(
+            f"{path}: unknown format; choose a name that ends in .{', .'.join(SUFFIXES)}, or give --format"
+        )
+    return found
 
 
 def add_column_options(parser: argparse.ArgumentParser) -> None:
@@ -120,7 +123,7 @@ each line is a sentence."""
             raise InputError("--no-quotes: applies only to CSV and TSV")
         self.delimiters: Dict[str, str] = {}
         self.columns = {key: self._find_columns(key) for key in self.files}
-        self.counts.clear()  # these lines will be read and counted again later
+        self.counts.clear()  # these lines will be read, counted and warned of again later
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
@@ -136,72 +139,48 @@ each line is a sentence."""
             help='column separator of CSV and TSV files, either a single character or "tab" (default: comma, tab, '
             "semicolon or vertical bar, depending on the header)",
         )
-        add(
-            "--no-quotes", action="store_true", help="treat quotation marks in CSV and TSV files as ordinary characters"
-        )
+        add_quotes_option(add)
 
-    def _find_columns(self, key: str) -> Tuple[str, str]:
+    def _find_columns(self, key: str) -> List[str]:
         """Return the names of the document and summary columns, based on the header or first record of a file."""
         path = self.files[key]
         if self.formats[key] == "parquet":
             return self._choose_columns(path, list(_open_parquet(path).schema_arrow.names))
         if self.formats[key] in ("csv", "tsv"):
-            return self._find_columns_in_header(key)
-        first: Optional[InputError] = None
-        for number, line in enumerate(self.iterate_lines(path), 1):
-            if not line.strip():
-                continue
-            try:
-                self.check_utf8(line)
-                return self._choose_columns(path, list(parse_json_record(line)))
-            except BadDocumentError as error:
-                found = InputError(f"{get_display_name(path)}, line {number}: {error}{_suggest_json_lines(line)}")
-            except InputError as error:
-                found = error
-            if not self.skip_bad:  # with --skip-bad, the first record with suitable columns is used
-                raise found
-            first = first or found
-        raise first or InputError(f"{get_display_name(path)}: empty")
+            table = self._open_table(key)
+            self.delimiters[key] = table.delimiter
+            return table.columns
+        lines = read_json_lines(self.iterate_lines(path), path, self.counts)
+        columns, _ = choose_json_columns(lines, path, functools.partial(self._choose_columns, path), self.skip_bad)
+        if not columns:
+            raise InputError(f"{get_display_name(path)}: empty")
+        return columns
 
-    def _find_columns_in_header(self, key: str) -> Tuple[str, str]:
-        """Return the names of the document and summary columns in a CSV or TSV file."""
-        path, usual = self.files[key], "\t" if self.formats[key] == "tsv" else ","
-        failures: List[Tuple[int, InputError]] = []
-        for delimiter in [self.delimiter] if self.delimiter else sorted(DELIMITERS, key=lambda d: d != usual):
-            self.delimiters[key] = delimiter
-            names: List[str] = []
-            try:
-                names = next((row for row in self._read_rows(key) if row), [])
-                chosen = self._choose_columns(path, names)
-            except InputError as error:
-                failures.append((-len(names), error))
-                continue
-            if delimiter != (self.delimiter or usual):
-                self.notes.append(f"{get_display_name(path)}: cells are separated by {DELIMITERS[delimiter]}")
-            return chosen
-        raise min(failures, key=lambda failure: failure[0])[1]
-
-    def _choose_columns(self, path: Path, names: Sequence[str]) -> Tuple[str, str]:
-        """Choose the document column and the summary column."""
-        known = next(
-            (pair for pair in COLUMNS if all(_find_matching_column_names(name, names) for name in pair)), ("", "")
+    def _open_table(self, key: str) -> Table:
+        path = self.files[key]
+        return open_table(
+            self.iterate_lines(path, ends=True),
+            path,
+            functools.partial(self._choose_columns, path),
+            self.counts,
+            self._note,
+            self.delimiters.get(key, self.delimiter),
+            self.quotes,
         )
-        chosen = []
-        has = f"{get_display_name(path)}; it has {', '.join(names) or 'none'}"
-        options = ("--source-column", "--target-column")
-        if not any((*known, *self.asked_columns)):
-            raise InputError(f"{' and '.join(options)} are needed: no known pair of columns in {has}")
-        for asked, usual, option in zip(self.asked_columns, known, options):
-            found = _find_matching_column_names(asked or usual, names)
-            if not found:
-                wrong = f"{asked}: no such column" if asked else "is needed: no known pair of columns"
-                raise InputError(f"{option} {wrong} in {has}")
-            if len(found) > 1:
-                raise InputError(
-                    f"{get_display_name(path)}: {len(found)} columns are named {' or '.join(sorted(set(found)))}"
-                )
-            chosen.append(found[0])
-        return chosen[0], chosen[1]
+
+    def _note(self, text: str) -> None:
+        """Add a message to the report, unless an earlier reading of the same file has added it."""
+        if text not in self.notes:
+            self.notes.append(text)
+
+    def _choose_columns(self, path: Path, names: List[str]) -> List[str]:
+        """Choose the document column and the summary column."""
+        where = get_display_name(path)
+        chosen = choose_columns(names, where, self.asked_columns)
+        said = describe_columns(names, chosen, self.asked_columns[0], where)
+        if said:
+            self._note(said)
+        return chosen
 
     def list_splits(self) -> List[str]:
         return self.shares.splits if self.shares else [split for split in SPLITS if split in self.files]
@@ -221,37 +200,25 @@ each line is a sentence."""
         elif self.formats[key] in ("csv", "tsv"):
             yield from self._iterate_table_records(key)
         else:
-            for number, line in enumerate(self.iterate_lines(self.files[key]), 1):
-                if line.strip():
-                    yield key, number, line
-                else:
-                    self.counts["blank lines between records"] += 1
-
-    def _read_rows(self, key: str) -> Iterator[List[str]]:
-        """Yield all rows of a CSV or TSV file, including the header. A blank line yields an empty row."""
-        path = self.files[key]
-        return read_rows(self.iterate_lines(path, ends=True), path, self.delimiters[key], self.quotes, self.counts)
+            path = self.files[key]
+            lines = read_json_lines(self.iterate_lines(path), path, self.counts)
+            yield from ((key, number, line) for number, line in lines)
 
     def _iterate_table_records(self, key: str) -> Iterator[Item]:
         """Yield an item for each record in a CSV or TSV file."""
-        rows = enumerate(self._read_rows(key), 1)
-        header, names = next((number, row) for number, row in rows if row)
-        self.counts["blank lines between records"] += header - 1
-        places = [names.index(column) for column in self.columns[key]]
-        for number, row in rows:
-            if not row:
-                self.counts["blank lines between records"] += 1
-            # If several tables were concatenated, the header occurs several times.
-            elif row == names or [row[0].lstrip(BOM), *row[1:]] == names:
-                yield key, number, ExcludedDocumentError("the header again")
-            elif len(row) == len(names):
+        table = self._open_table(key)
+        places = [table.names.index(column) for column in self.columns[key]]
+        for number, row in table.rows:
+            if isinstance(row, BadDocumentError):
+                yield key, number, row
+            elif row:
                 try:
                     self.check_utf8(*row)
                     yield key, number, tuple(row[place] for place in places)
                 except BadDocumentError as error:
                     yield key, number, error
             else:
-                yield key, number, BadDocumentError(f"{len(row)} cells, but the header has {len(names)}")
+                self.counts[BLANK] += 1
 
     def describe_location(self, item: Item) -> str:
         key, number, _ = item
@@ -281,12 +248,6 @@ each line is a sentence."""
         )
 
 
-def _find_matching_column_names(wanted: str, names: Sequence[str]) -> List[str]:
-    """Return all names that are equal to ``wanted``."""
-    exact = [name for name in names if name == wanted]
-    return exact or [name for name in names if wanted and name.strip().casefold() == wanted.strip().casefold()]
-
-
 def _list_nonblank_sentences(value: Any, what: str) -> List[str]:
     """Return the non-blank sentences in a list, or the non-blank lines of a string."""
     if value is None:
@@ -301,12 +262,6 @@ def _list_nonblank_sentences(value: Any, what: str) -> List[str]:
         else f"of type {type(value).__name__}"
     )
     raise BadDocumentError(f"{what} is {kind}")
-
-
-def _suggest_json_lines(line: str) -> str:
-    """Return advice to the user if a file contains a single JSON array instead of JSON lines."""
-    begins_json = line.lstrip()[:1] in ("[", "{")
-    return "; each record must be one line: jq -c '.[]' FILE makes it so of an array" if begins_json else ""
 
 
 def _open_parquet(path: Path) -> Any:

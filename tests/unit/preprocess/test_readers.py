@@ -195,7 +195,7 @@ def test_broken_first_records_do_not_tell_the_columns_if_bad_ones_are_skipped(tm
     assert lines(out / "train.source") == ["a b"] and sum(report["splits"]["train"]["dropped"].values()) == 2
     corpora.write(path, "[]\n{}\n")
     error = refused(tmp_path / "n", capsys, "table", "--train", path, "--skip-bad")
-    assert "a.jsonl, line 1: not a JSON object" in error
+    assert "a.jsonl, line 1: not JSON lines" in error
 
 
 def test_a_missing_abstract_is_a_bad_record(tmp_path, capsys):

@@ -24,7 +24,7 @@ WITHOUT_FAIRSEQ = [
         "platform/processes.py",
     ),
     *(f"text/{name}.py" for name in ("words", "files", "compression", "checksums", "subwords", "documents")),
-    *(f"text/{name}.py" for name in ("csv_rows", "input_records", "json_files", "resumable_output")),
+    *(f"text/{name}.py" for name in ("input_records", "json_files", "records", "resumable_output")),
     *(str(path.relative_to(PACKAGE)) for path in sorted(PACKAGE.glob("evaluation/*.py"))),
     *(str(path.relative_to(PACKAGE)) for path in sorted(PACKAGE.glob("data/labels/*.py"))),
     *("data/nli_pairs.py", "search/options.py"),

@@ -10,20 +10,24 @@ from types import SimpleNamespace
 import pytest
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.files import ESCAPE_INVALID
-from fairseq_etads.text.input_records import choose_input_format, describe_document_unit, read_documents
+from fairseq_etads.text.input_records import (
+    ReadingOptions,
+    choose_input_format,
+    describe_document_unit,
+    read_documents,
+)
 
 
 def read(*files, given=None, column=""):
     """The documents in files, as pairs of name and text, of which the problems are left out."""
     names = list(map(str, files))
     kind = choose_input_format(names, given)
-    return [(one.name, one.text) for one in read_documents(list(files), kind, column, ESCAPE_INVALID)]
+    return [(one.name, one.text) for one in read_documents(list(files), kind, ReadingOptions(column=column))]
 
 
 def problems(file):
     kind = choose_input_format([str(file)], None)
-    return [one.problem for one in read_documents([file], kind, "", ESCAPE_INVALID)]
+    return [one.problem for one in read_documents([file], kind, ReadingOptions())]
 
 
 def test_a_text_file_is_one_document_unless_its_lines_are(tmp_path):
@@ -58,7 +62,7 @@ def test_json_lines_have_a_field_and_perhaps_an_id(tmp_path):
         with pytest.raises(InputError, match="line 1: not JSON lines; each record must be one line: jq -c"):
             read(path.with_suffix(".json"))
     path.write_text('{"body": "B", "more": 1}\n')
-    with pytest.raises(InputError, match="choose --source-column from body, more"):
+    with pytest.raises(InputError, match="--source-column is needed: no known column"):
         read(path)
     assert read(path, column="body") == [("1", "B")]
 
@@ -70,8 +74,8 @@ def test_rows_of_tables_are_documents(tmp_path):
     assert read(tmp_path / "a.tsv.gz") == [("1", "A, one.")]
     (tmp_path / "a.csv").write_text("text\nA one.\n\nA two.\n")
     assert read(tmp_path / "a.csv") == [("1", "A one."), ("2", ""), ("3", "A two.")]
-    (tmp_path / "a.csv").write_text("text,Text\na,b\n")
-    with pytest.raises(InputError, match="2 columns are named text"):
+    (tmp_path / "a.csv").write_text("TEXT,Text\na,b\n")
+    with pytest.raises(InputError, match="2 columns are named TEXT or Text"):
         read(tmp_path / "a.csv")
 
 
@@ -99,7 +103,7 @@ def test_bad_records_are_named(line, reason, tmp_path):
 )
 def test_an_id_that_is_not_utf8_makes_a_bad_record(name, lines, tmp_path):
     (tmp_path / name).write_bytes(b"\n".join(lines) + b"\n")
-    first, second = read_documents([tmp_path / name], name.partition(".")[2], "", ESCAPE_INVALID)
+    first, second = read_documents([tmp_path / name], name.partition(".")[2], ReadingOptions())
     assert first.name == "1" and not first.text and first.problem.endswith(" 1: not UTF-8")
     assert second[:2] == ("b", "two")
 
@@ -115,7 +119,7 @@ def test_standard_input(text, given, documents, monkeypatch):
     stream = io.BufferedReader(io.BytesIO(text))
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=stream, isatty=lambda: False))
     kind = choose_input_format(["-"], given)
-    assert [one.text for one in read_documents([Path("-")], kind, "", "")] == documents
+    assert [one.text for one in read_documents([Path("-")], kind, ReadingOptions(""))] == documents
 
 
 def test_inputs_that_do_not_fit_are_refused(tmp_path):
