@@ -202,8 +202,9 @@ ENTRIES[PARALLEL]["--force"] = Entry(
     f"{TEXTS} --out text", "--force", make=[f"etads-corpus parallel {TEXTS} --out text --source-words 2"]
 )
 SHARED = [f"--{name.replace('_', '-')}" for name in CORPUS if name != "sentences"]
-SHARED += ["--force", "--prepare"]
+SHARED += ["--force", "--prepare", "--show"]
 ENTRIES[PARALLEL].update(tested("e2e/test_corpus_commands.py", "--prepare"))
+ENTRIES[PARALLEL].update(tested("unit/text/test_input_kinds.py", "--show"))
 ENTRIES["etads-corpus table"] = {
     **entries(
         "--train in/table.csv --out text",
@@ -218,7 +219,6 @@ ENTRIES["etads-corpus table"] = {
         target_column="--target-column other",
         delimiter="--delimiter tab !! tab",
         no_quotes="--skip-bad :: --no-quotes",
-        show="=--train in/table.csv :: --show 1",
         sentences="--no-sentences",
         target_list="=--train in/lists.jsonl --out text :: --target-list references",
     ),

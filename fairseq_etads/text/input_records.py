@@ -268,7 +268,8 @@ def _read_json_documents(path: Path, options: ReadingOptions, prefix: str) -> It
 def _read_csv_documents(path: Path, options: ReadingOptions, prefix: str) -> Iterator[InputDocument]:
     """Yield a document for each row of a CSV file. The first row contains the column names in upper or lower case."""
     lines, choose = read_lines(path, options.fallback, ends=True), options.make_chooser(path)
-    table = open_table(lines, path, choose, Counter(), print_message, quotes=options.quotes)
+    tabs = detect_record_format(path) == "tsv"
+    table = open_table(lines, path, choose, Counter(), print_message, tabs, quotes=options.quotes)
     place, ids = table.names.index(table.columns[0]), find_columns("id", table.names)
     has_blank_rows = len(table.names) == 1  # in a table with one column, a blank line represents an empty cell
     rows = (row or [""] for _, row in table.rows if not isinstance(row, ExcludedDocumentError))

@@ -259,6 +259,7 @@ def open_table(
     choose: Callable[[List[str]], List[str]],
     counts: Counter,
     warn: Callable[[str], Any],
+    tabs: bool,
     delimiter: str = "",
     quotes: bool = True,
 ) -> Table:
@@ -266,10 +267,11 @@ def open_table(
 
     Args:
         lines: lines of the file, including their line endings. They are read once.
-        path: path of the file, whose suffix tells the usual separator, and which messages name.
+        path: path of the file, for messages.
         choose: function that chooses columns from the names in the header, and raises InputError if there are none.
         counts: counter to which the numbers of blank lines and replaced characters are added.
         warn: function that is called with a message about another separator, and about quotes that hold whole rows.
+        tabs: whether tabs are the usual separator, as in TSV, rather than commas.
         delimiter: separator of the cells, or an empty string to try those in DELIMITERS.
         quotes: whether cells can be enclosed in quotation marks.
 
@@ -278,7 +280,7 @@ def open_table(
     """
     head: List[str] = []
     lines = iter(lines)
-    usual = "\t" if detect_record_format(path) == "tsv" else ","
+    usual = "\t" if tabs else ","
     failures: List[Tuple[int, InputError]] = []
     for candidate in [delimiter] if delimiter else sorted(DELIMITERS, key=lambda known: known != usual):
         names: List[str] = []

@@ -164,6 +164,7 @@ each line is a sentence."""
             functools.partial(self._choose_columns, path),
             self.counts,
             self._note,
+            self.formats[key] == "tsv",
             self.delimiters.get(key, self.delimiter),
             self.quotes,
         )

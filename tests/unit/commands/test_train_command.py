@@ -25,6 +25,7 @@ main = as_program(train.main)
         ("--text text --out b --pointer hard", "--pointer: invalid choice: 'hard'"),
         ("--text text --out b --size 0", "--size 0"),
         ("--text text --out b --source-column body", "--source-column body: needs a table"),
+        ("--text text --out b --no-quotes", "--no-quotes: needs a table"),
         ("--text text --out b --target-column title", "--target-column title: needs a table"),
         ("--prepared a --out b --text-words ptb", "--text-words ptb: has no effect without --text"),
         ("--text text --out b --truncate-source many", "--truncate-source: invalid int value: 'many'"),

@@ -19,7 +19,7 @@ BUDGETS = {
     "fairseq_etads/text": 2_897,
     "fairseq_etads/evaluation": 2_492,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 2_076,
-    "preprocess": 5_906,
+    "preprocess": 5_890,
     "scripts benchmarks": 1_977,
     "tests": 50_479,
 }
