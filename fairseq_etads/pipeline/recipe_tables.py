@@ -115,10 +115,10 @@ def print_vocabulary(plan: Plan) -> None:
     for row in plan.rows:
         entry = plan.find_entry(row) or {}
         sizes = entry.get("vocabulary", plan.recipe.get("vocabulary"))
-        data = entry.get("data", "{prepared}") if "vocabulary" in entry else "{prepared}"
-        path = Path(plan.expand(data, plan.names)) / "report.json"
-        if sizes and path.is_file():
-            found[path] = sizes.split("/")
+        if sizes:
+            data = entry.get("data", "{prepared}") if "vocabulary" in entry else "{prepared}"
+            path = Path(plan.expand(data, plan.names)) / "report.json"
+            found.update({path: sizes.split("/")} if path.is_file() else {})
     for path, paper in found.items():
         report = json.loads(path.read_text(encoding="utf-8")).get("vocabulary") or {"known": {}, "asked": {}}
         for side, what, size in zip(("source", "target"), ("documents", "summaries"), paper):

@@ -121,7 +121,7 @@ def test_subwords_are_joined(tmp_path):
 
 def test_a_metric_that_is_not_computed_is_refused_before_training(corpus, tmp_path):
     last = train(corpus / "bin", tmp_path, *BEST, check=False).strip().splitlines()[-1]
-    assert "ValueError" in last and "--best-checkpoint-metric rouge2: add --eval-rouge" in last
+    assert "--best-checkpoint-metric rouge2: add --eval-rouge" in last
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_an_unknown_metric_is_refused_before_training(corpus, tmp_path, metric, 
     options = [*options, "--best-checkpoint-metric", metric, "--max-update", "2"]
     log = train(corpus / "bin", tmp_path / "save", *options, check=False)
     last = log.strip().splitlines()[-1]
-    assert "ValueError" in last and f"--best-checkpoint-metric {metric}: not reported by the validation" in last
+    assert f"--best-checkpoint-metric {metric}: not reported by the validation" in last
     assert choices in last and "begin validation" not in log and "sample 0" not in log
 
 

@@ -62,7 +62,7 @@ def expected():
         for path in filter(Path.is_file, folder.rglob("*")):
             relative = path.relative_to(folder).as_posix()
             is_data = path.name == "py.typed" or relative.startswith(("sample/", "bundled/", "demo/page/"))
-            if is_data or path.suffix in (".py", ".html", ".css", ".js"):
+            if is_data or path.suffix in (".py", ".html", ".css", ".js", ".yaml"):
                 yield f"{package}/{relative}"
 
 

@@ -13,15 +13,15 @@ BUDGETS = {
     "fairseq_etads/training": 3_051,
     "fairseq_etads/search": 4_898,
     "fairseq_etads/systems": 3_794,
-    "fairseq_etads/commands fairseq_etads/tuning": 8_383,
+    "fairseq_etads/commands fairseq_etads/tuning": 8_388,
     "fairseq_etads/pipeline fairseq_etads/recipes": 4_678,
     "fairseq_etads/summarizer fairseq_etads/demo": 6_120,
-    "fairseq_etads/text": 2_897,
+    "fairseq_etads/text": 3_197,
     "fairseq_etads/evaluation": 2_492,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 2_076,
-    "preprocess": 5_890,
+    "preprocess": 5_891,
     "scripts benchmarks": 1_977,
-    "tests": 50_479,
+    "tests": 50_617,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
