@@ -160,7 +160,7 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize("door, given, words", REFUSALS, ids=str)
+@pytest.mark.parametrize("door, given, words", REFUSALS, ids=lambda value: getattr(value, "__name__", str(value)))
 def test_what_is_refused(door, given, words):
     with pytest.raises(ValueError) as error:
         door(**given)
