@@ -105,7 +105,9 @@ def _is_only_size_different(out: Path, known: Dict[str, Any], record: Dict[str, 
     sizes = dict.fromkeys(("size", "source_size", "target_size"))
     before, now = ({**about, "settings": {**about.get("settings", {}), **sizes}} for about in (known, record))
     names = PreparationSettings(**record["settings"]).subword_files
-    return before == now and known != record and not any((out / name).exists() for name in [*names, "bin/complete"])
+    if not names or before != now or known == record:
+        return False
+    return not any((out / name).exists() for name in [*names, "bin/complete"])
 
 
 def _make_subword_model(

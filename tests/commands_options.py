@@ -515,6 +515,7 @@ for _command, _file, _options in (
     ("etads-rewrite", REWRITING, "extractor abstractor subset beam diversity rerank rerank-length max-len sentences"),
     ("etads-rewrite", REWRITING, "truncate-source batch-size device"),
     ("etads-plot", "unit/evaluation/test_curves.py", "out figures"),
+    ("etads-reproduce", "unit/pipeline/test_recipe_values.py", "list show dry-run rows seeds out cpu"),
     ("etads-results", "unit/commands/test_results_command.py", "corpus claims page check bootstrap"),
     (
         "etads-train",

@@ -11,6 +11,8 @@ fairseq report it. torch is named where its version matters; the tests run with 
 | `checkpoints.copy_atomically` | a process killed while it copies leaves half of checkpoint_last.pt | 2684 |
 | `training_step.train_step` | an empty batch after another divides the gradients by too small a number | |
 | | norms on the CPU move to a visible GPU; --fp16 cannot skip an update without one | 2879 |
+| `training_step.copy_integers` | --store-ema fails for models with integers or booleans, such as the extractor | |
+| `training_step.hook_leaves` | an update whose gradient is not finite ends in StopIteration | |
 | `training_step.build_fp32_params` | Muon finds no matrices with --fp16; --fp16 needs a GPU | |
 | `training_step.unscale_once` | --amp divides gradients by the scale twice: SGD and Adagrad hardly move | |
 | `training_step.save_bad_epochs`, `load_bad_epochs` | resumed training counts --lr-patience from 0 | 4071 |

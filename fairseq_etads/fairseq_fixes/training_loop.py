@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -183,7 +184,9 @@ def has_last_checkpoint(save_dir: str, suffix: str = "") -> bool:
 
     ``suffix`` is the value of --checkpoint-suffix. A renamed copy such as checkpoint_last_old.pt does not count.
     """
-    return os.path.isfile(os.path.join(save_dir, f"checkpoint_last{suffix}.pt"))
+    # With --use-sharded-state, each worker adds a suffix to its file name.
+    name = re.compile(rf"checkpoint_last{re.escape(suffix)}(-shard\d+)?\.pt")
+    return os.path.isdir(save_dir) and any(name.fullmatch(found) for found in os.listdir(save_dir))
 
 
 def _continues_run_in_save_dir(options: Any, updates: int) -> bool:

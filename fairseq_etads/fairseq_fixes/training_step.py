@@ -15,6 +15,8 @@ from . import Original, replaces
 
 with defer_statistics():
     from fairseq.data.iterators import BufferedIterator
+    from fairseq.models.ema.ema import EMA
+    from fairseq.nan_detector import NanDetector
     from fairseq.optim.amp_optimizer import AMPOptimizer
     from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin
     from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import ReduceLROnPlateauLRSchedule
@@ -36,6 +38,23 @@ def train_step(trainer: Any, samples: List[Any], *args: Any, **kwargs: Any) -> A
 
 
 Trainer.train_step = train_step  # directly, because each update calls it
+
+
+@replaces(EMA, "_step_internal")
+def copy_integers(original: Original, average: Any, new_model: torch.nn.Module, updates: Any = None) -> None:
+    """Copy integers and booleans with --store-ema; fairseq multiplies them by the decay."""
+    tensors = {name: x for name, x in new_model.state_dict().items() if isinstance(x, torch.Tensor)}
+    average.skip_keys = {*average.skip_keys, *(name for name, x in tensors.items() if not x.is_floating_point())}
+    original(average, new_model, updates)
+
+
+@replaces(NanDetector, "add_hooks")
+def hook_leaves(original: Original, detector: Any, module: torch.nn.Module) -> None:
+    """Add backward hooks only to modules without submodules; encoders do not return a tensor, which hooks need."""
+    backward = detector.backward
+    detector.backward = backward and not any(True for _ in module.children())
+    original(detector, module)
+    detector.backward = backward
 
 
 @replaces(_FP16OptimizerMixin, "build_fp32_params")

@@ -120,3 +120,15 @@ def test_a_wrong_value_is_refused_before_work(words, message, capsys, tmp_path, 
         status = end.code
     assert status == 2 and message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_recipes_are_listed_shown_and_planned(capsys):
+    for words, said in (
+        (["--list"], "see2017_cnndm "),
+        (["see2017_cnndm", "--show", "--rows", "pointer_generator"], "| --lr "),
+        (
+            ["see2017_cnndm", "--dry-run", "--data", "d", "--seeds", "7", "--out", "there", "--cpu"],
+            "there/pointer_generator-7",
+        ),
+    ):
+        assert reproduce.main(words) in (0, None) and said in capsys.readouterr().out

@@ -54,6 +54,7 @@ WRONG = {
     "etads-analyse": ["--source", "missing", "--reference", "missing"],
     "etads-human": ["make", "--source", "missing", "--system", "a=missing", "--out", "out", "--key", "key"],
     "etads-plot": ["missing"],
+    "etads-reproduce": ["missing"],
     "etads-corpus": ["table", "--train", "missing", "--out", "out"],
     "etads-control": ["missing", "out"],
     "etads-debian": ["--translation", "missing", "--out", "out"],

@@ -18,10 +18,10 @@ BUDGETS = {
     "fairseq_etads/summarizer fairseq_etads/demo": 6_120,
     "fairseq_etads/text": 3_197,
     "fairseq_etads/evaluation": 2_492,
-    "fairseq_etads/fairseq_fixes fairseq_etads/platform": 2_076,
-    "preprocess": 5_891,
+    "fairseq_etads/fairseq_fixes fairseq_etads/platform": 2_100,
+    "preprocess": 5_893,
     "scripts benchmarks": 1_977,
-    "tests": 50_617,
+    "tests": 50_631,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
