@@ -6,10 +6,11 @@ python -m etads_preprocess.debian_names TEXT PREPARED SUMMARIES...
 import re
 import sys
 from pathlib import Path
-from typing import List, Set
+from typing import Set
 
 from tabulate import tabulate
 
+from fairseq_etads.text.files import read_lines
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 
 from .debian_index import stem_package_name
@@ -19,27 +20,22 @@ def main(text: str, prepared: str, *summaries: str) -> None:
     """Count package names, and words that the vocabulary lacks, that summaries have copied from the documents."""
     dictionary = SummarizationDictionary.load(f"{prepared}/bin/dict.target.txt")
     known = set(dictionary.symbols[: dictionary.known_words])
-    packages = [line.split("\t")[0].lower() for line in read_lines(f"{text}/test.package")]
-    references = [_split_raw(line) for line in read_lines(f"{text}/test.target")]
+    packages = [line.split("\t")[0].lower() for line in read_lines(Path(text, "test.package"))]
+    references = [_split_raw(line) for line in read_lines(Path(text, "test.target"))]
     named = [{package, stem_package_name(package)} & words for package, words in zip(packages, references)]
     source, target = (
-        [{*line.split()} for line in read_lines(f"{prepared}/tokens/test.{s}")] for s in ("source", "target")
+        [{*line.split()} for line in read_lines(Path(prepared, "tokens", f"test.{s}"))] for s in ("source", "target")
     )
     rare = [(summary & document) - known for document, summary in zip(source, target)]
     pairs, words = sum(map(bool, named)), sum(map(len, rare))
     print(f"\nnames: {pairs} of {len(named)} pairs; rare words: {words}\n")
     rows = []
     for path in summaries:
-        found = [_split_raw(line) for line in read_lines(path)]
+        found = [_split_raw(line) for line in read_lines(Path(path))]
         hits = sum(bool(name & summary) for name, summary in zip(named, found)) / max(1, pairs)
         kept = sum(len(unknown & summary) for unknown, summary in zip(rare, found)) / max(1, words)
         rows.append([f"`{Path(path).parent.name}`", f"{hits:.0%}", f"{kept:.0%}"])
     print(tabulate(rows, ["system", "names", "rare words"], tablefmt="github", disable_numparse=True))
-
-
-def read_lines(path: str) -> List[str]:
-    """Read the lines of a text file."""
-    return Path(path).read_text(encoding="utf-8").split("\n")[:-1]
 
 
 def _split_raw(line: str) -> Set[str]:

@@ -18,7 +18,7 @@ Train the systems of a paper, summarise the test documents, and score the summar
 
   etads-reproduce                                            list the recipes
   etads-reproduce etads_cnndm --help                         its rows, its options, and how to make its data
-  etads-reproduce etads_cnndm --show                         its settings beside those of the paper
+  etads-reproduce etads_cnndm --show                         its settings and the paper's
   etads-reproduce etads_cnndm --data data/cnndm --rows basic etads
 """
 EPILOG = """\
@@ -74,7 +74,7 @@ def _build_parser() -> _RecipeParser:
     text = "name of a recipe, before all options, or path of a YAML file (default: list the recipes)"
     add("recipe", metavar="RECIPE", nargs="?", help=text)
     add("--list", action="store_true", help="list the recipes")
-    add("--show", action="store_true", help="show the settings beside those of the paper")
+    add("--show", action="store_true", help="show the settings and the paper's")
     add("--dry-run", action="store_true", help="print the commands instead of running them")
     add("--rows", "--row", metavar="ROW", nargs="+", help="rows of the table to run (default: all)")
     add("--seeds", "--seed", metavar="N", nargs="+", help="random seeds for training (default: the recipe's, or 1)")

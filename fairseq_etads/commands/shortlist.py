@@ -166,9 +166,9 @@ def associate_words(
         row_of = np.full(pairs.source_words, -1)
         row_of[part] = np.arange(len(part))
         for document, summary in pairs.iterate(f"pairs of words, part {number} of {len(parts)}"):
-            found, beside = row_of[document], column_of[summary]
+            own_rows, own_columns = row_of[document], column_of[summary]
             # The words are distinct, so each cell is incremented at most once.
-            counts[np.ix_(found[found >= 0], beside[beside >= 0])] += 1
+            counts[np.ix_(own_rows[own_rows >= 0], own_columns[own_columns >= 0])] += 1
         for word, row in zip(part, counts):
             if column_of[own[word]] >= 0:
                 row[column_of[own[word]]] = 0

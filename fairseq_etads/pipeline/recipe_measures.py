@@ -14,6 +14,7 @@ import numpy as np
 from ..evaluation.analysis import WORD_SPLITTERS, compute_repeated_ngram_share
 from ..evaluation.resampling import compare_pairs
 from ..evaluation.summaries import read_lines
+from ..platform.console import print_message
 from ..platform.outputs import write_text
 from ..text.words import SENTENCE_MARK
 
@@ -45,7 +46,7 @@ def best(settings: str, chosen: str) -> None:
     }
     length, origin = max(scores, key=lambda name: scores[name]).split("-")
     write_text(Path(chosen), json.dumps({"length": length, "origin": origin}) + "\n")
-    print(f"== control words: {length}-{origin}", file=sys.stderr)
+    print_message(f"control words: {length}-{origin}")
 
 
 def main(words: List[str]) -> None:

@@ -110,7 +110,7 @@ def format_help(recipe: Mapping[str, Any]) -> str:
 
 
 def print_vocabulary(plan: Plan) -> None:
-    """Print the sizes of the vocabularies of the data beside those in the paper, if the recipe names them."""
+    """Print the sizes of the vocabularies of the data and, if the recipe names them, of the paper."""
     found = {}
     for row in plan.rows:
         entry = plan.find_entry(row) or {}
@@ -118,7 +118,8 @@ def print_vocabulary(plan: Plan) -> None:
         if sizes:
             data = entry.get("data", "{prepared}") if "vocabulary" in entry else "{prepared}"
             path = Path(plan.expand(data, plan.names)) / "report.json"
-            found.update({path: sizes.split("/")} if path.is_file() else {})
+            if path.is_file():
+                found[path] = sizes.split("/")
     for path, paper in found.items():
         report = json.loads(path.read_text(encoding="utf-8")).get("vocabulary") or {"known": {}, "asked": {}}
         for side, what, size in zip(("source", "target"), ("documents", "summaries"), paper):
@@ -156,7 +157,7 @@ def _list_report_names(plan: Plan, entry: Any) -> List[Dict[str, str]]:
 
 
 def _print_scores(plan: Plan, entry: Mapping[str, Any]) -> None:
-    """Print a table with the scores of rows and seeds, and the published scores beside them."""
+    """Print a table with the scores of rows and seeds, each next to the published scores."""
     file, measure = entry.get("file", "rouge.json"), entry.get("measure", "f1")
     chosen = [row for row in entry.get("rows", " ".join(plan.rows)).split() if row in plan.rows]
     lines, metrics, signature = [], [], ""

@@ -137,7 +137,7 @@ def load_recipe(name: str) -> Dict[str, Any]:
     for name, option in recipe["options"].items():
         _check_keys(path, "option", option, f"option {name}")
     for name, entry in {**recipe["rows"], **recipe["runs"]}.items():
-        for alternative in entry if isinstance(entry, list) else [entry or {}]:
+        for alternative in _as_list(entry or {}):
             _check_keys(path, "entry", alternative, name)
             for section in SECTIONS:
                 for key, value in (alternative.get(section) or {}).items():
@@ -198,7 +198,7 @@ class Command:
 
 
 def _name_record(path: Path) -> Path:
-    """Name the record of a step. It lies beside the folder of the output if that folder must hold nothing else."""
+    """Name the record of a step. It is outside the folder of the output if that folder must hold nothing else."""
     folder = path.parent
     return (
         folder.parent / f"{folder.name}.{path.stem}.made.json"
@@ -346,18 +346,15 @@ class Plan:
 
     def make_command(self, entry: Any, names: Names) -> Command:
         """Return a command of the recipe."""
-        line = entry if isinstance(entry, str) else entry["run"]
+        entry = {"run": entry} if isinstance(entry, str) else entry
         line = re.sub(
             r"\[([^][]*)\]",
             lambda m: m[1] if all(self._fill(p, names) for p in _PLACEHOLDER.findall(m[1])) else "",
-            line,
+            entry["run"],
         )
         words = [part for word in _split_line(line) for part in self._fill_word(word, names)]
-        makes = [] if isinstance(entry, str) else entry.get("makes", [])
-        return Command(
-            tuple(words),
-            tuple(Path(self.expand(path, names)) for path in ([makes] if isinstance(makes, str) else makes)),
-        )
+        makes = (Path(self.expand(path, names)) for path in _as_list(entry.get("makes")))
+        return Command(tuple(words), tuple(makes))
 
     def _fill(self, name: str, names: Names) -> List[str]:
         """Return the words of a placeholder that can be several words, or none."""
@@ -390,8 +387,8 @@ class Plan:
         is_row = name in self.recipe["rows"]
         if not is_row and name not in self.recipe["runs"]:
             raise InputError(f"{self.recipe['name']}: no row or run {name}")
-        entry = self.recipe["rows" if is_row else "runs"][name] or {}
-        found = next((one for one in (entry if isinstance(entry, list) else [entry]) if self.holds_all(one)), None)
+        alternatives = _as_list(self.recipe["rows" if is_row else "runs"][name] or {})
+        found = next((one for one in alternatives if self.holds_all(one)), None)
         if found is None:
             return None
         merged = dict(found)

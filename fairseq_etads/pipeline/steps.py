@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
-from ..platform.console import report_errors_in_one_line
+from ..platform.console import print_message, report_errors_in_one_line
 from ..platform.errors import InputError
 from ..platform.outputs import lock_output, make_temporary_output, write_text
 from ..text.checksums import compute_sha256
@@ -89,7 +89,7 @@ def run_command(command: Sequence[str], held: Sequence[int] = (), **options: Any
     """
     status = children.run_child(list(command), held, **options)
     if status == 128 + signal.SIGINT:
-        print("== interrupted; the same command skips what is done", file=sys.stderr)
+        print_message("interrupted; the same command skips what is done")
     if status:
         sys.exit(status)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from string import Template
 from typing import Any, Dict, Sequence, Tuple
 
-from .surprisal import UNUSUAL
+from .surprisal import Surprisal
 
 PAGE = Path(__file__).with_name("page")
 GENERATOR = '<meta name="generator" content="fairseq-etads">'
@@ -36,7 +36,7 @@ def make_page(data: Dict[str, Any], title: str = "") -> str:
         f"default-src 'none'; style-src '{_compute_csp_hash(style)}'; script-src '{_compute_csp_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    unusual = bool(data.get("surprisal")) and data["surprisal"]["percentile"] > UNUSUAL
+    unusual = bool(data.get("surprisal")) and Surprisal(**data["surprisal"]).is_unusual
     return Template((PAGE / "explanation.html").read_text(encoding="utf-8")).substitute(
         policy=policy,
         generator=GENERATOR,

@@ -67,7 +67,7 @@ def choose_input_format(files: Sequence[str], given: Optional[str]) -> str:
     if list(map(str, paths)) != [STANDARD_INPUT]:
         return guess_input_format(paths)
     if sys.stdin is not None and sys.stdin.isatty():
-        print("== reading from the terminal, one document per line; Ctrl-D ends it", file=sys.stderr)
+        print_message("reading from the terminal, one document per line; Ctrl-D ends it")
     return guess_input_format(paths, "lines")
 
 

@@ -8,10 +8,10 @@ import heapq
 import json
 import os
 import re
-import sys
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
+from ..platform.console import print_message
 from ..platform.errors import InputError
 from ..platform.outputs import open_output
 from .files import read_lines
@@ -136,7 +136,7 @@ def join_shards(output: Path, shard: Shard, made_of: Dict[str, Any]) -> bool:
     other = [number for number, path in paths.items() if path.is_file() and not is_shard_complete(path, made_of)]
     for numbers, what in ((missing, "still missing"), (other, "made with other options, data or another model")):
         if numbers:
-            print(f"== shards of {shard.shares} {what}: {', '.join(numbers)}", file=sys.stderr)
+            print_message(f"shards of {shard.shares} {what}: {', '.join(numbers)}")
     if missing or other:
         return False
     shares = [_read_shard(path) for path in paths.values()]

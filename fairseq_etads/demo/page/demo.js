@@ -139,7 +139,7 @@ function receive(mine, event) {
     speak(mine, event.text);
   } else if (event.kind === "summary") {
     mine.result = event;
-    finish(event.score === null ? "" : `score ${event.score.toFixed(3)}`);
+    finish(""); // showResult shows the score
     showResult(mine);
   } else if (event.kind === "problem") {
     throw new Error(event.words);
