@@ -28,7 +28,6 @@ from fairseq_etads.text.documents import (
     SPLITTER_MODULES,
     WARNINGS,
     BadDocumentError,
-    Document,
     DocumentLineOptions,
     DocumentLines,
     ExcludedDocumentError,
@@ -68,77 +67,51 @@ missing splits."""
 OPTIONAL_FILES = (ORIGINAL, ORIGIN)
 """Endings of the files SPLIT.source.NAME, which are written only with the option --keep-NAME."""
 _OF_CORPUS = re.compile(rf"({'|'.join(SPLITS)})\.(source(\.({ORIGINAL}|{ORIGIN}|pos|ner|salience))?|target(\.[0-9]+)?)")
-"""Pattern for the names of the files of a corpus, including tags and salience levels that other commands add.
-
-With --force, files with these names are deleted.
-"""
+"""Pattern for the files of a corpus, with the tags and levels that other commands add. --force deletes them."""
 SPLIT_BY = "cleaned words"
 """Value for report.json that tells from which words --split computes hashes. Earlier versions hashed the raw words."""
 NAMED_DROPPED = 20
 """Maximum number of dropped documents per split that report.json lists."""
-
 LISTED_INPUTS = 20
 """Maximum number of input files per split that report.json lists individually."""
+NOT_RECORDED = {"out", "jobs", "force", "reader", "kind", "expect", "near_duplicates"}
+NOT_RECORDED |= {"prepare", "forwarded", "like", "show"}
+"""Options that report.json does not record, because they do not change the text."""
 
 Result = Optional[Tuple[DocumentLines, Optional[str]]]
-"""Result of converting an item of a corpus to text.
-
-The result consists of the lines and, if there is something to report, the location of the item in the input. It is None
-if the item belongs to another split.
-"""
-
-_reader: Reader
-_split: str
-_options: DocumentLineOptions
-_skip_bad: bool
+"""Lines made of an item, with its location if there is something to report, or None if it is in another split."""
 
 
-def _start_worker(reader: Reader, split: str, options: DocumentLineOptions, skip_bad: bool) -> None:
-    global _reader, _split, _options, _skip_bad
-    _reader, _split, _options, _skip_bad = copy.copy(reader), split, options, skip_bad
-    # The copy requires a separate counter, because the original reader's counter is also used if the main process
-    # converts items.
-    _reader.counts = Counter()
+class _Converter:
+    """Converts the items of a split to text. Each worker process has its own."""
 
+    def __init__(self, reader: Reader, split: str, options: DocumentLineOptions, skip_bad: bool):
+        self.reader, self.split, self.options, self.skip_bad = copy.copy(reader), split, options, skip_bad
+        # The original reader's counter is also used if the main process converts items.
+        self.reader.counts = Counter()
 
-def _convert_document_batch(items: List[Any]) -> List[Result]:
-    results: List[Result] = []
-    for item in items:
-        _reader.counts.clear()
-        made: Optional[DocumentLines]
+    def __call__(self, item: Any) -> Result:
+        reader, shares = self.reader, self.reader.shares
+        reader.counts.clear()
         try:
-            made = _convert_document(_reader.parse(item))
+            document = reader.parse(item)
+            if shares and shares.assign_split(join_cleaned_words(document, self.options)) != self.split:
+                return None
+            made = make_lines(document, self.options)
         except BadDocumentError as error:
-            if not _skip_bad and not isinstance(error, ExcludedDocumentError):
+            if not self.skip_bad and not isinstance(error, ExcludedDocumentError):
                 reason = f"{error}; --skip-bad drops and counts such records"
-                raise InputError(f"{_reader.describe_location(item)}: {reason}") from None
-            made = DocumentLines(dropped=str(error)) if _are_bad_documents_counted() else None
-        if made is None:
-            results.append(None)
-            continue
-        made.counts.update(_reader.counts)
-        results.append((made, _reader.describe_location(item) if made.dropped or made.warnings else None))
-    return results
-
-
-def _convert_document(document: Document) -> Optional[DocumentLines]:
-    """Convert a document to lines of text. Returns None if the document belongs to another split."""
-    if _reader.shares and _reader.shares.assign_split(join_cleaned_words(document, _options)) != _split:
-        return None
-    return make_lines(document, _options)
-
-
-def _are_bad_documents_counted() -> bool:
-    """Return whether items that cannot be converted to documents are counted in the current split."""
-    return _reader.shares is None or _reader.shares.splits[0] == _split
+                raise InputError(f"{reader.describe_location(item)}: {reason}") from None
+            if shares and shares.splits[0] != self.split:
+                return None  # of the splits of the same items, only the first counts those that are no documents
+            made = DocumentLines(dropped=str(error))
+        made.counts.update(reader.counts)
+        return made, reader.describe_location(item) if made.dropped or made.warnings else None
 
 
 @dataclass
 class LengthStatistics:
-    """Statistics about the lengths of the documents or summaries in a split.
-
-    Words are separated by spaces, and sentence marks are not counted.
-    """
+    """Lengths of the documents or summaries in a split, in words between spaces. Sentence marks are no words."""
 
     words: int = 0
     longest: int = 0
@@ -163,8 +136,7 @@ class SplitWriter:
     Args:
         stack: exit stack that closes the files. Each file receives its final name when it is closed.
         train_references: value of the option --train-references, "first" or "all".
-        optional: names from OPTIONAL_FILES that were requested with the option --keep-NAME. For each name, a file
-            SPLIT.source.NAME is written.
+        optional: names from OPTIONAL_FILES. For each name, a file SPLIT.source.NAME is written.
     """
 
     def __init__(
@@ -210,10 +182,8 @@ class SplitWriter:
         for name, file in self.optional.items():
             file.write(getattr(made, name) + "\n")
         while len(self.targets) < len(targets):
-            path = self.out / f"{self.split}.target.{len(self.targets)}"
-            file = self.stack.enter_context(open_output(path))
-            for _ in range(self.lines):
-                file.write("\n")
+            file = self.stack.enter_context(open_output(self.out / f"{self.split}.target.{len(self.targets)}"))
+            file.writelines("\n" for _ in range(self.lines))
             self.targets.append(file)
         for number, file in enumerate(self.targets):
             file.write((targets[number] if number < len(targets) else "") + "\n")
@@ -223,23 +193,21 @@ class SplitWriter:
 
     def make_report(self) -> Dict[str, Any]:
         """Return the statistics about this split for report.json."""
-        about: Dict[str, Any] = {"documents": self.lines, "references": len(self.targets)}
-        about.update({side: lengths.make_report(self.lines) for side, lengths in self.lengths.items()})
-        about["changed"] = {name: number for name, number in sorted(self.counts.items()) if number}
-        about["dropped"] = dict(sorted(self.dropped.items()))
-        about["dropped, the first"] = self.named_dropped
-        about["warnings"] = {
-            name: {"count": self.warnings[name], "first": self.first_warned[name]}
-            for name in WARNINGS
-            if self.warnings[name]
+        warnings = {name: self.warnings[name] for name in WARNINGS if self.warnings[name]}
+        return {
+            "documents": self.lines,
+            "references": len(self.targets),
+            **{side: lengths.make_report(self.lines) for side, lengths in self.lengths.items()},
+            "changed": {name: number for name, number in sorted(self.counts.items()) if number},
+            "dropped": dict(sorted(self.dropped.items())),
+            "dropped, the first": self.named_dropped,
+            "warnings": {name: {"count": n, "first": self.first_warned[name]} for name, n in warnings.items()},
         }
-        return about
 
 
 def list_optional_files(args: argparse.Namespace) -> List[str]:
     """List the optional files that the user has requested. Only some corpora have options for them."""
-    requested = {ORIGINAL: getattr(args, "keep_original", False), ORIGIN: getattr(args, "keep_origin", False)}
-    return [name for name in OPTIONAL_FILES if requested[name]]
+    return [name for name in OPTIONAL_FILES if getattr(args, f"keep_{name}", False)]
 
 
 def _make_line_options(args: argparse.Namespace) -> DocumentLineOptions:
@@ -275,17 +243,14 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
     preload = SPLITTER_MODULES if reader.splits_text and options.split else ()
     total = reader.count_raw_documents(split)
     reader.counts.clear()
+    arguments = (reader, split, options, args.skip_bad)
+    results = map_in_order(_Converter, arguments, reader.iterate_raw_documents(split), args.jobs, preload)
     with contextlib.ExitStack() as stack:
         writer = SplitWriter(args.out, split, stack, args.train_references, list_optional_files(args))
-        shown = stack.enter_context(tqdm(desc=split, unit=" documents", total=total, disable=None))
-        start = (reader, split, options, args.skip_bad)
         result: Result
-        for result in map_in_order(
-            _convert_document_batch, reader.iterate_raw_documents(split), args.jobs, _start_worker, start, preload
-        ):
+        for result in tqdm(results, desc=split, unit=" documents", total=total, disable=None):
             if result is not None:
                 writer.write(*result)
-            shown.update()
         # If the corpus has no predefined splits, all items are read once for each split, but they are counted only
         # once.
         if shares is None or split == shares.splits[0]:
@@ -306,7 +271,8 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
 def compute_input_checksums(reader: Reader) -> Iterator[Tuple[str, str]]:
     """Yield the name and the SHA-256 checksum of each input file and folder.
 
-    If a split consists of more than LISTED_INPUTS files, a single checksum is computed for all of them.
+    If a split consists of more than LISTED_INPUTS files, a single checksum is computed for all of them. The checksum of
+    a large folder is that of the names and sizes of its files.
     """
     for split, paths in reader.map_splits_to_files().items():
         named = [(f"{split} {number}: {path.name}", compute_sha256(path)) for number, path in enumerate(paths, 1)]
@@ -316,28 +282,12 @@ def compute_input_checksums(reader: Reader) -> Iterator[Tuple[str, str]]:
             together = "".join(f"{name} {digest}\n" for name, digest in named)
             yield f"{split}: {len(named)} files", hashlib.sha256(os.fsencode(together)).hexdigest()
     for number, folder in enumerate(reader.list_large_folders(), 1):
-        yield f"folder {number}: {folder.name}", _compute_folder_checksum(folder)
-
-
-def _compute_folder_checksum(folder: Path) -> str:
-    """Compute a checksum of the names and sizes of all files in a folder, regardless of their order."""
-    total = 0
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            line = os.fsencode(f"{entry.name} {entry.stat().st_size}")
-            total += int.from_bytes(hashlib.sha256(line).digest(), "big")
-    return f"{total % 2**256:064x}"
-
-
-def _delete_corpus(out: Path, reader: Reader) -> None:
-    """Delete an existing corpus before it is replaced because of --force."""
-    old = [path for path in sorted(out.iterdir()) if _OF_CORPUS.fullmatch(path.name) and path.is_file()]
-    inputs = {path.resolve() for paths in reader.map_splits_to_files().values() for path in paths}
-    for path in old:
-        if path.resolve() in inputs:
-            raise InputError(f"--force would delete {path}, which is also an input; give another --out")
-    for path in (out / NAME, out / "report.json", out / LIST, *old):
-        path.unlink(missing_ok=True)
+        total = 0  # the order of the files does not matter
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                line = os.fsencode(f"{entry.name} {entry.stat().st_size}")
+                total += int.from_bytes(hashlib.sha256(line).digest(), "big")
+        yield f"folder {number}: {folder.name}", f"{total % 2**256:064x}"
 
 
 def _read_finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
@@ -346,8 +296,14 @@ def _read_finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
     if not path.exists():
         return {}
     known = read_json(path, "--force replaces the corpus")
-    # Earlier versions did not record newer options. A missing option is therefore treated as disabled.
-    before, now = ({**about, "options": _get_given_options(about.get("options"))} for about in (known, report))
+
+    def list_given_options(about: Dict[str, Any]) -> Dict[str, Any]:
+        # Earlier versions did not record newer options, so one that is not set is as good as missing. Seeds are set.
+        options = about.get("options")
+        pairs = options.items() if isinstance(options, dict) else ()
+        return {name: value for name, value in pairs if value or (name.endswith("seed") and value == 0)}
+
+    before, now = ({**about, "options": list_given_options(about)} for about in (known, report))
     different = [key for key in ("corpus", "options", "inputs") if before.get(key) != now[key]]
     if different:
         what = ", ".join(different)
@@ -370,37 +326,24 @@ def build_corpus(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
 
 def _build_splits(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     out: Path = args.out
-    changes_nothing = (
-        "out",
-        "jobs",
-        "force",
-        "reader",
-        "kind",
-        "expect",
-        "near_duplicates",
-        "prepare",
-        "forwarded",
-        "like",
-        "show",
-    )
-    options = {
-        name: _convert_option_for_report(value)
-        for name, value in sorted(vars(args).items())
-        if name not in changes_nothing
-    }
+    paths = [path for files in reader.map_splits_to_files().values() for path in files]
     if args.force:
-        _delete_corpus(out, reader)
+        old = [path for path in sorted(out.iterdir()) if _OF_CORPUS.fullmatch(path.name) and path.is_file()]
+        for path in old:
+            if path.resolve() in {path.resolve() for path in paths}:
+                raise InputError(f"--force would delete {path}, which is also an input; give another --out")
+        for path in (out / NAME, out / "report.json", out / LIST, *old):
+            path.unlink(missing_ok=True)
     ends = (*SIDES, *(f"source.{name}" for name in OPTIONAL_FILES))
     written = [out / f"{split}.{end}" for split in reader.list_splits() for end in ends]
-    check_output_paths(
-        {"--out": written}, {"input": [path for paths in reader.map_splits_to_files().values() for path in paths]}
-    )
+    check_output_paths({"--out": written}, {"input": paths})
     Checksums(out, "--force replaces the corpus").verify(["report.json"], may_be_missing=True)
     inputs = Checksums(out)
-    inputs.watch(*(path for paths in reader.map_splits_to_files().values() for path in paths))
+    inputs.watch(*paths)
+    options = {name: value for name, value in sorted(vars(args).items()) if name not in NOT_RECORDED}
     report: Dict[str, Any] = {
         "corpus": reader.name,
-        "options": options,
+        "options": {name: _convert_option_for_report(value) for name, value in options.items()},
         "inputs": dict(compute_input_checksums(reader)),
     }
     if reader.shares:
@@ -419,10 +362,9 @@ def _build_splits(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
             )
         about = write_split(reader, split, args)
         inputs.verify_unchanged()
-        optional = [f"source.{name}" for name in list_optional_files(args)]
         further = [f"target.{number}" for number in range(1, about["references"])]
-        made = sorted(f"{split}.{end}" for end in (*SIDES, *optional, *further))
-        about["files"] = {name: compute_sha256(out / name) for name in made}
+        ends = (*SIDES, *(f"source.{name}" for name in list_optional_files(args)), *further)
+        about["files"] = {f"{split}.{end}": compute_sha256(out / f"{split}.{end}") for end in sorted(ends)}
         report["splits"][split] = about
         write_json(out / "report.json", report)
     report["overlap"] = count_repeated_documents(out, reader.list_splits(), args.train_references == "all")
@@ -431,33 +373,18 @@ def _build_splits(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     else:
         report["near-duplicates"] = find_near_duplicates(out, reader.list_splits(), args.near_duplicates, args.jobs)
     write_json(out / "report.json", report)
-    _write_checksums(out, report)
+    Checksums(out).add("report.json", *(name for about in report["splits"].values() for name in about["files"]))
     reader.check_split_sizes({split: about["documents"] for split, about in report["splits"].items()})
     return report
 
 
-def _get_given_options(options: Any) -> Dict[str, Any]:
-    """Return all options that are set. The result is empty if the report is damaged."""
-    if not isinstance(options, dict):
-        return {}
-    # A seed is considered set even if its value is 0.
-    return {name: value for name, value in options.items() if value or (name.endswith("seed") and value == 0)}
-
-
-def _write_checksums(out: Path, report: Dict[str, Any]) -> None:
-    """Write TEXT/SHA256SUMS, with which etads-prepare and ``sha256sum -c`` detect damaged files."""
-    names = [name for about in report["splits"].values() for name in about["files"]]
-    Checksums(out).add("report.json", *names)
-
-
 def _convert_option_for_report(value: Any) -> Any:
-    """Convert the value of an option to a value for report.json."""
     if isinstance(value, list):
         return [_convert_option_for_report(part) for part in value]
     return value.name if isinstance(value, Path) else value
 
 
-def summarise_report(report: Dict[str, Any]) -> str:
+def summarise_report(report: Dict[str, Any]) -> List[str]:
     """Summarise the report in a few lines of text for the terminal."""
     lines = list(report["notes"])
     for split, about in report["splits"].items():
@@ -476,9 +403,7 @@ def summarise_report(report: Dict[str, Any]) -> str:
             lines.append(f"  warning: {found['count']:,} {name}, {place}; left as they are, {WARNINGS.get(name, '')}")
         shared = report["overlap"].get(split, {})
         lines += [f"  the same documents: {number:,} {where}" for where, number in shared.items() if number]
-    if "near-duplicates" in report:
-        lines += summarise_near_duplicates(report["near-duplicates"])
-    return "\n".join(lines)
+    return [*lines, *(summarise_near_duplicates(report["near-duplicates"]) if "near-duplicates" in report else ())]
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -510,19 +435,6 @@ def _parse_prepare_options(args: argparse.Namespace) -> argparse.Namespace:
     return options
 
 
-def _read_corpus(args: argparse.Namespace, like: Optional[Path]) -> None:
-    check_options(args)
-    with copy_pipes_to_files(args):
-        reader = args.reader(args)
-        if args.show is not None:
-            print("\n".join(map(escape_unprintable, show_documents(reader, args))))
-            return
-        if args.prepare and not like and "train" not in reader.list_splits():
-            raise InputError("--like is missing: without training pairs, --prepare needs --like PREPARED")
-        report = build_corpus(reader, args)
-    print("\n".join(map(escape_unprintable, [*summarise_report(report).split("\n"), f"text: {args.out}"])))
-
-
 @command(build_parser)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-corpus``."""
@@ -536,7 +448,17 @@ def main(args: argparse.Namespace) -> None:
     if args.kind == "debian":
         debian.make_corpus(args)
     else:
-        _read_corpus(args, options.like if options else None)
+        check_options(args)
+        with copy_pipes_to_files(args):
+            reader = args.reader(args)
+            if args.show is not None:
+                said = show_documents(reader, args)
+            elif options and not options.like and "train" not in reader.list_splits():
+                raise InputError("--like is missing: without training pairs, --prepare needs --like PREPARED")
+            else:
+                said = iter([*summarise_report(build_corpus(reader, args)), f"text: {args.out}"])
+            for line in said:
+                print(escape_unprintable(line))
     if options:
         print_message(f"preparing {options.out}")
         prepare.prepare_text(options)

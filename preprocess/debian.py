@@ -2,16 +2,19 @@
 
     etads-debian --translation Translation-en.xz --packages Packages.xz --out corpus
 
-The document is the long description of a package, and the summary is the one-line synopsis of the package. The inputs
-are APT's Translation-en index, which contains the descriptions, and the binary Packages index, which contains the names
-of the source packages. Without a Packages index, the stem of the binary package name is used instead of the source
-package name.
+The document is the long description of a package, and the summary is its one-line synopsis. APT's Translation-en index
+contains both; the binary Packages index contains the names of the source packages. Without it, the stem of the binary
+package's name is used.
 
-The output files DIR/{train,valid,test}.{source,target,package} are line-aligned UTF-8 text with one document per line.
-Each line of a .package file contains ``binary<TAB>source``, i.e. the names of the binary and the source package. These
-names identify the authors and the licence of the text. DIR/report.json contains the number of dropped pairs for each
-reason. No text occurs in two splits (debian_splits.py defines when two texts are equal). The command checks this
-condition before it writes the splits.
+The output files DIR/{train,valid,test}.{source,target,package} are line-aligned. Each line of a .package file contains
+``binary<TAB>source``, the names that identify the authors and the licence of the text. DIR/report.json contains the
+number of dropped pairs for each reason.
+
+No source package, document or synopsis occurs in two splits, nor does a paragraph or sentence of at least UNIT_CHARS
+characters. Texts are compared after case folding, with 0 for each sequence of digits; paragraphs and sentences also
+with the names of their packages masked. Source packages whose names differ only in digits and dots (gcc-11, gcc-12) are
+the same. Packages that share such a text form a group, and a seeded hash of its name determines its split. In Debian
+12, the largest group contains 9 % of the corpus; if UNIT_CHARS were 40, it would contain a quarter.
 """
 
 import argparse
@@ -19,10 +22,13 @@ import contextlib
 import hashlib
 import json
 import re
+import shutil
+import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Sequence, Set, Tuple
 
 from tqdm import tqdm
 
@@ -30,32 +36,255 @@ from fairseq_etads.platform.console import Parser, command
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import lock_output, open_binary_output
 from fairseq_etads.text.checksums import NAME, Checksums, format_checksum_list
-from fairseq_etads.text.documents import WARNINGS
+from fairseq_etads.text.cleaning import clean_text
+from fairseq_etads.text.documents import WARNINGS, count_suspicious_content
+from fairseq_etads.text.files import open_binary
 from fairseq_etads.text.json_files import SPLITS
-
-from .debian_index import (
-    Stanza,
-    count_cleaning_changes,
-    decode_text,
-    map_source_names,
-    parse_stanzas,
-    read_index,
-    split_description,
-    stem_package_name,
-)
-from .debian_splits import (
-    UNIT_CHARS,
-    DescriptionPair,
-    Groups,
-    assign_groups_to_splits,
-    find_split_overlaps,
-    group_related_pairs,
-    select_pairs,
-)
 
 OUTPUTS = [f"{split}.{side}" for split in SPLITS for side in ("source", "target", "package")]
 SAMPLE = Path(__file__).resolve().parent / "sample"
+LISTS = Path("/var/lib/apt/lists")
+UNIT_CHARS = 60
+"""Minimum length, in characters, of paragraphs and sentences that must not occur in two splits."""
+HELD_OUT_SHARE, HELD_OUT_MINIMUM = 0.05, 5
+"""Maximum fraction of valid or test that one group may fill, except groups of at most this number of pairs."""
+
+BULLET = re.compile(r"\s*[-*+•·‣o]\s+(?=\S)")
+NAME_PREFIX = re.compile(r"^(lib)?((rust|golang|python\d?|node|ruby|r|php|ghc)-)?((github|cran|bioc)-)?")
+NAME_SUFFIX = re.compile(r"-(bin|common|core|data|dbg|dev|doc|java|perl|prof|ruby|tests?|tools|utils)$")
+TRANSITIONAL = re.compile(r"\b(transitional|dummy)[ -]+((transitional|dummy|meta)[ -]*)*packages?\b", re.I)
+Stanza = Dict[str, str]
 Report = Dict[str, Any]
+Groups = Dict[str, List["DescriptionPair"]]
+
+
+@dataclass(frozen=True)
+class DescriptionPair:
+    """Binary and source package, the paragraphs of the long description (the document), and the synopsis (summary)."""
+
+    package: str
+    source_package: str
+    paragraphs: Tuple[str, ...]
+    target: str
+
+    @property
+    def source(self) -> str:
+        """The long description on a single line, which is used as the document."""
+        return " ".join(self.paragraphs)
+
+
+def read_index(path: Path) -> bytes:
+    """Read an index file, and decompress it if its name ends in .gz, .xz, .bz2 or .lz4.
+
+    Raises:
+        InputError: the index file cannot be read or is damaged.
+    """
+    with open_binary(path) as file:
+        data = file.read()
+    if path.suffix != ".lz4":
+        return data
+    # The standard library does not support lz4. APT stores its lists as .lz4 files only on systems where apt-helper is
+    # installed, which can read them.
+    for tool in (["/usr/lib/apt/apt-helper", "cat-file"], ["lz4", "-dc"]):
+        if shutil.which(tool[0]):
+            done = subprocess.run([*tool, str(path.resolve())], capture_output=True, check=False)
+            if done.returncode == 0 and done.stdout:
+                return done.stdout
+    raise InputError(f"{path}: cannot be read (.lz4 needs /usr/lib/apt/apt-helper or lz4, and neither could read it)")
+
+
+def decode_text(data: bytes) -> Tuple[str, int]:
+    """Decode UTF-8 with line endings ``\\n``. Returns the text, and how many invalid sequences U+FFFD replaces."""
+    text = data.decode("utf-8-sig", errors="replace")
+    replaced = text.count("\ufffd") - data.count(b"\xef\xbf\xbd")
+    return text.replace("\r\n", "\n").replace("\r", "\n"), replaced
+
+
+def parse_stanzas(text: str) -> Iterator[Stanza]:
+    """Yield the deb822 stanzas of an index as field names and values. Continuation lines keep their indentation."""
+    for block in re.split(r"\n(?:[ \t]*\n)+", text):
+        fields: Stanza = {}
+        name = ""
+        for line in block.strip("\n").split("\n"):
+            if line[:1] in (" ", "\t") and name:
+                fields[name] += "\n" + line
+            elif ":" in line:
+                name, _, value = line.partition(":")
+                fields[name] = value.strip()
+        if fields:
+            yield fields
+
+
+def map_source_names(text: str) -> Dict[str, str]:
+    """Map binary packages to source packages. The version is removed from values such as ``Source: name (1.0)``."""
+    stanzas = (s for s in parse_stanzas(text) if "Package" in s)
+    return {s["Package"]: s.get("Source", "").split(" ")[0] or s["Package"] for s in stanzas}
+
+
+def stem_package_name(package: str) -> str:
+    """Remove prefixes, versions and suffixes from a package's name: libfoo2-dev, foo-doc and python3-foo become foo."""
+    name, previous = package, ""
+    while name != previous:
+        previous, name = name, re.sub(r"(?<=[a-z])[\d.-]+$", "", NAME_SUFFIX.sub("", name))
+    return NAME_PREFIX.sub("", name) or package
+
+
+def split_description(value: str, changes: Counter) -> Tuple[str, Tuple[str, ...]]:
+    """Split a Description field into the synopsis and the paragraphs of the long description, each cleaned to one line.
+
+    The synopsis may be empty, and there may be no paragraphs. Changes and suspicious content are counted in
+    ``changes``.
+    """
+    first, *rest = value.split("\n")
+    blocks: List[List[str]] = [[]]
+    for line in rest:
+        if line.strip() == ".":
+            blocks.append([])
+        else:
+            blocks[-1].append(line[1:])
+    synopsis, *paragraphs = (clean_text(text, changes) for text in (first, *map(join_lines, blocks)))
+    for text in (synopsis, *paragraphs):
+        changes.update(count_suspicious_content(text))
+    return synopsis, tuple(filter(None, paragraphs))
+
+
+def join_lines(lines: Sequence[str]) -> str:
+    """Join the wrapped lines of a paragraph, and make its list items clauses that end in ``;``, the last one in ``.``.
+
+    Items that end with punctuation, "and" or "or" keep their ends. A dash at the start of a line is a list marker only
+    where a list item can begin. Otherwise, it may be part of a wrapped sentence.
+    """
+    out: List[str] = []
+    text = ""  # running text that precedes the list items
+    items: List[str] = []
+
+    def join_list_items() -> str:
+        ended = [i if re.search(r"([.,;:!?]|\b(and|or))$", i) else i + ";" for i in items]
+        return " ".join([text, *ended[:-1], *(re.sub(r"[,;]$", ".", i) for i in ended[-1:])])
+
+    for line in lines:
+        indented, marker, rest = line[:1].isspace(), BULLET.match(line), line.strip()
+        if marker and (indented or items or text[-1:] in ("", ".", ":", ";")):
+            items.append(line[marker.end() :].strip())
+        elif items and (indented or rest[:1].islower()):
+            items[-1] += " " + rest
+        elif items:  # running text resumes after a list
+            out.append(join_list_items())
+            text, items = rest, []
+        else:
+            text = f"{text} {rest}".strip()
+    return " ".join([*out, join_list_items()])
+
+
+def normalise_for_comparison(text: str) -> str:
+    """Fold the case of a text, and replace each sequence of digits with 0."""
+    return re.sub(r"\d+", "0", text.casefold())
+
+
+def make_overlap_keys(pair: DescriptionPair) -> Set[str]:
+    """Return all texts in a pair that must not occur in two splits, normalised for comparison."""
+    keys = {"document " + normalise_for_comparison(pair.source), "synopsis " + normalise_for_comparison(pair.target)}
+    names = {n for name in (pair.package, pair.source_package) for n in (name, stem_package_name(name)) if len(n) > 2}
+    alternatives = "|".join(sorted((re.escape(normalise_for_comparison(n)) for n in names), key=len, reverse=True))
+    own_name = re.compile(rf"(?<!\w)({alternatives})(?!\w)") if names else None
+    # Both the paragraphs and the whole line are split into sentences. The output files contain the whole line but not
+    # the paragraphs, so a later check of these files can find only the sentences of the line.
+    for text in {*pair.paragraphs, pair.source}:
+        for unit in (u for u in [text, *re.split(r"(?<=[.!?:;])\s+", text)] if len(u) >= UNIT_CHARS):
+            unit = normalise_for_comparison(unit)
+            keys |= {"text " + unit, "text " + (own_name.sub("@", unit) if own_name else unit)}
+    return keys
+
+
+def select_pairs(
+    pairs: Iterable[DescriptionPair], options: argparse.Namespace
+) -> Tuple[List[DescriptionPair], Counter]:
+    """Select the pairs to keep, in their order, of equal documents the first. Also count the dropped by reason."""
+    kept: Dict[str, DescriptionPair] = {}
+    dropped: Counter = Counter()
+    for pair in pairs:
+        document, n_source, n_target = (
+            normalise_for_comparison(pair.source),
+            len(pair.source.split()),
+            len(pair.target.split()),
+        )
+        checks = {
+            "empty description": n_source == 0,
+            "empty synopsis": n_target == 0,
+            "transitional or dummy package": bool(TRANSITIONAL.search(f"{pair.target} | {pair.source}")),
+            "below --min-source-words": n_source < options.min_source_words,
+            "above --max-source-words": n_source > options.max_source_words,
+            "below --min-target-words": n_target < options.min_target_words,
+            "above --max-target-words": n_target > options.max_target_words,
+        }
+        reason = next((reason for reason, holds in checks.items() if holds), "")
+        if not reason and document in kept:
+            same = normalise_for_comparison(kept[document].target) == normalise_for_comparison(pair.target)
+            reason = "duplicate pair" if same else "duplicate document"
+        if reason:
+            dropped[reason] += 1
+        else:
+            kept[document] = pair
+    return list(kept.values()), dropped
+
+
+def group_related_pairs(pairs: Sequence[DescriptionPair]) -> Groups:
+    """Group pairs whose source packages share a text or differ only in digits and dots, with a union-find algorithm.
+
+    The name of a group is its alphabetically first source package.
+    """
+    parent: Dict[str, str] = {}
+
+    def find_root(node: str) -> str:
+        parent.setdefault(node, node)
+        while parent[node] != node:
+            parent[node] = parent[parent[node]]  # path halving limits the height of the trees
+            node = parent[node]
+        return node
+
+    for pair in tqdm(pairs, desc="grouping", unit="pair", disable=not sys.stderr.isatty()):
+        name = pair.source_package
+        for key in {"name " + (re.sub(r"[\d.]+", "", name).strip("-") or name), *make_overlap_keys(pair)}:
+            parent[find_root(key)] = find_root("package " + name)
+    members: Groups = defaultdict(list)
+    for pair in pairs:
+        members[find_root("package " + pair.source_package)].append(pair)
+    return {min(p.source_package for p in group): group for group in members.values()}
+
+
+def assign_groups_to_splits(groups: Groups, options: argparse.Namespace) -> Tuple[Groups, Counter]:
+    """Assign each group of pairs to a split. Returns the splits, and the number of dropped pairs for each reason.
+
+    In the order of their seeded hashes, each group goes to the first of test, valid and train that has space for all of
+    its pairs. The pairs in each split remain in this order, so the first lines of each output file are a random sample.
+    """
+
+    def compute_sort_key(text: str) -> Tuple[str, str]:
+        return hashlib.sha256(f"{options.seed} {text}".encode()).hexdigest(), text
+
+    sizes = {"test": options.test_size, "valid": options.valid_size, "train": options.train_size or sys.maxsize}
+    splits: Groups = {split: [] for split in SPLITS}
+    dropped: Counter = Counter()
+    for name in sorted(groups, key=compute_sort_key):
+        group = sorted(groups[name], key=lambda p: compute_sort_key(f"{p.package} {p.source}"))
+        used = group[: options.max_per_group or None]
+        dropped["above --max-per-group"] += len(group) - len(used)
+        for split, size in sizes.items():
+            largest = size if split == "train" else max(HELD_OUT_MINIMUM, int(size * HELD_OUT_SHARE))
+            if len(used) <= min(largest, size - len(splits[split])):
+                splits[split].extend(used)
+                break
+        else:
+            dropped["no room in any split"] += len(used)
+    return splits, dropped
+
+
+def find_split_overlaps(splits: Groups) -> List[str]:
+    """Return the source packages and texts that occur in several splits. The list is empty for a valid corpus."""
+    home: Dict[str, str] = {}
+    pairs = ((split, pair) for split in splits for pair in splits[split])
+    keys = ((split, key) for split, p in pairs for key in {"package " + p.source_package, *make_overlap_keys(p)})
+    return sorted({key for split, key in keys if home.setdefault(key, split) != split})
 
 
 def compute_sha256(data: bytes) -> str:
@@ -64,20 +293,16 @@ def compute_sha256(data: bytes) -> str:
 
 
 def write_corpus(out: Path, files: Dict[str, bytes], report: Report) -> None:
-    """Write the files of the corpus, report.json and SHA256SUMS.
-
-    All files are first written under temporary names, so an incomplete file never has its final name.
+    """Write the files of the corpus, report.json and SHA256SUMS, all first under temporary names.
 
     Raises:
         InputError: the folder ``out`` cannot be written to.
     """
-    about = (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode()
-    listed = format_checksum_list(
-        {name: compute_sha256(content) for name, content in {**files, "report.json": about}.items()}
-    )
+    files = {"report.json": (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode(), **files}
+    listed = format_checksum_list({name: compute_sha256(content) for name, content in files.items()})
     # The report and the checksums are renamed first. If a run is interrupted, the next run can then identify the files
     # that the interrupted run has left behind.
-    contents = {"report.json": about, NAME: listed.encode(), **files}
+    contents = {"report.json": files["report.json"], NAME: listed.encode(), **files}
     try:
         with contextlib.ExitStack() as stack:
             opened = {name: stack.enter_context(open_binary_output(out / name)) for name in reversed(contents)}
@@ -131,59 +356,27 @@ def find_index_files(options: argparse.Namespace) -> Tuple[List[Path], List[Path
     for name in ("translation", "packages"):
         for path in (p for p in getattr(options, name) if not p.is_file()):
             raise InputError(f"--{name} {path}: there is no such file")
-    lists = options.lists or LISTS
-    listed = sorted(lists.iterdir()) if lists.is_dir() else []
-    suffix = r"(\.(gz|xz|bz2|lz4))?$"
-    translations = [path for path in listed if re.search(rf"_i18n_Translation-en{suffix}", path.name)]
-    packages = [path for path in listed if re.search(rf"_binary-\w+_Packages{suffix}", path.name)]
     if options.translation:  # the lists in APT's folder may belong to a different release
         if options.lists:
             raise InputError(f"--lists {options.lists} has no effect with --translation: leave it out")
         return options.translation, options.packages
+    lists = options.lists or LISTS
+    listed = sorted(lists.iterdir()) if lists.is_dir() else []
+    translations, packages = (
+        [path for path in listed if re.search(rf"_{name}(\.(gz|xz|bz2|lz4))?$", path.name)]
+        for name in ("i18n_Translation-en", r"binary-\w+_Packages")
+    )
     if not translations:
         how = "run 'apt-get update -o Acquire::Languages=en', give --translation FILE, or use --sample"
         raise InputError(f"--lists {lists} has no *_i18n_Translation-en*: {how}")
     return translations, options.packages or packages
 
 
-def make_pairs(stanzas: Sequence[Stanza], known_sources: Dict[str, str]) -> List[DescriptionPair]:
-    """Create a document-summary pair from each stanza.
-
-    If the source package is unknown, the stem of the binary package name is used instead.
-    """
-    pairs = []
-    for stanza in tqdm(stanzas, desc="reading", unit="pair", disable=not sys.stderr.isatty()):
-        target, paragraphs = split_description(stanza["Description-en"])
-        name = stanza["Package"]
-        pairs.append(DescriptionPair(name, known_sources.get(name) or stem_package_name(name), paragraphs, target))
-    return pairs
-
-
-def assign_pairs_to_splits(
-    pairs: Sequence[DescriptionPair], options: argparse.Namespace
-) -> Tuple[Groups, Groups, Counter]:
-    """Assign the pairs to splits. Returns the splits, the groups, and the number of dropped pairs for each reason.
-
-    Raises:
-        InputError: a split is empty, or a text occurs in two splits.
-    """
-    kept, dropped = select_pairs(pairs, options)
-    groups = group_related_pairs(kept)
-    splits, not_used = assign_groups_to_splits(groups, options)
-    for split in SPLITS:
-        if not splits[split]:
-            raise InputError(f"--valid-size, --test-size: of {len(kept)} pairs, none is left for {split}")
-    shared = find_split_overlaps(splits)
-    if shared:
-        raise InputError(f"{len(shared)} texts are in two splits; the first is: {shared[0][:80]}")
-    return splits, groups, dropped + not_used
-
-
 def build_corpus(options: argparse.Namespace) -> str:
     """Build the corpus in ``options.out``, and return a message for the user.
 
     Raises:
-        InputError: an input or an earlier output is invalid, or a split would be empty.
+        InputError: an input or an earlier output is invalid, a split would be empty, or a text is in two splits.
     """
     translation, packages = find_index_files(options)
     paths = [*packages, *translation]
@@ -205,42 +398,39 @@ def build_corpus(options: argparse.Namespace) -> str:
     if not described:
         names = ", ".join(path.name for path in paths)
         raise InputError(f"no Description-en in {names}: is it an index named Translation-en?")
-    pairs = make_pairs(described, known)
-    splits, groups, dropped = assign_pairs_to_splits(pairs, options)
-    dropped += Counter({"no Package or Description-en field": len(stanzas) - len(described)})
-    report.update(_count_description_changes(described))
+    pairs: List[DescriptionPair] = []
+    first: Dict[str, str] = {}
+    counts: Counter = Counter()
+    for stanza in tqdm(described, desc="reading", unit="pair", disable=not sys.stderr.isatty()):
+        changes: Counter = Counter()
+        name = stanza["Package"]
+        target, paragraphs = split_description(stanza["Description-en"], changes)
+        pairs.append(DescriptionPair(name, known.get(name) or stem_package_name(name), paragraphs, target))
+        counts += changes
+        first.update({what: name for what in changes if what not in first and changes[what]})
+    kept, dropped = select_pairs(pairs, options)
+    groups = group_related_pairs(kept)
+    splits, not_used = assign_groups_to_splits(groups, options)
+    for split in SPLITS:
+        if not splits[split]:
+            raise InputError(f"--valid-size, --test-size: of {len(kept)} pairs, none is left for {split}")
+    shared = find_split_overlaps(splits)
+    if shared:
+        raise InputError(f"{len(shared)} texts are in two splits; the first is: {shared[0][:80]}")
+    dropped += not_used + Counter({"no Package or Description-en field": len(stanzas) - len(described)})
+    report["changed"] = {what: counts[what] for what in sorted(counts) if what not in WARNINGS}
+    report["warnings"] = {what: {"count": counts[what], "first": first[what]} for what in WARNINGS if counts[what]}
     report.update(describe_splits(splits, groups), dropped=dict(sorted(dropped.items())))
     report.update(stanzas=len(stanzas), undecodable=sum(replaced for _, replaced in texts[len(packages) :]))
     report.update(guessed_source_packages=sum(pair.package not in known for pair in pairs))
-    files = make_file_contents(splits)
+    files = {}
+    for split, chosen in splits.items():
+        files[f"{split}.source"] = "".join(f"{pair.source}\n" for pair in chosen).encode()
+        files[f"{split}.target"] = "".join(f"{pair.target}\n" for pair in chosen).encode()
+        files[f"{split}.package"] = "".join(f"{pair.package}\t{pair.source_package}\n" for pair in chosen).encode()
     report.update(outputs={name: compute_sha256(files[name]) for name in OUTPUTS})
     write_corpus(options.out, files, report)
     return summarise_report(report)
-
-
-def _count_description_changes(described: Sequence[Stanza]) -> Report:
-    """Count the changes to the descriptions and possible remaining errors, for report.json."""
-    counts: Counter = Counter()
-    first: Dict[str, str] = {}
-    for stanza in described:
-        found = +count_cleaning_changes(stanza["Description-en"])
-        counts += found
-        for what in found:
-            first.setdefault(what, stanza["Package"])
-    return {
-        "changed": {what: counts[what] for what in sorted(counts) if what not in WARNINGS},
-        "warnings": {what: {"count": counts[what], "first": first[what]} for what in WARNINGS if counts[what]},
-    }
-
-
-def make_file_contents(splits: Groups) -> Dict[str, bytes]:
-    """Return a dictionary that maps the name of each file in OUTPUTS to its content."""
-    files = {}
-    for split, pairs in splits.items():
-        files[f"{split}.source"] = "".join(f"{pair.source}\n" for pair in pairs).encode()
-        files[f"{split}.target"] = "".join(f"{pair.target}\n" for pair in pairs).encode()
-        files[f"{split}.package"] = "".join(f"{pair.package}\t{pair.source_package}\n" for pair in pairs).encode()
-    return files
 
 
 def describe_splits(splits: Groups, groups: Groups) -> Report:
@@ -289,8 +479,6 @@ NUMBERS = (
 )
 """Name, default value and help text of each numeric option. The values are recorded in report.json."""
 
-LISTS = Path("/var/lib/apt/lists")
-"""Folder in which APT stores the indexes that it has downloaded."""
 EXAMPLES = """examples:
   etads-debian --sample --out data/sample     unpack the sample corpus; requires neither APT nor a network
   apt-get update -o Acquire::Languages=en     (as root) fetch the lists; then build a corpus from them:

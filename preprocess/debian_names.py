@@ -13,7 +13,7 @@ from tabulate import tabulate
 from fairseq_etads.text.files import read_lines
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 
-from .debian_index import stem_package_name
+from .debian import stem_package_name
 
 
 def main(text: str, prepared: str, *summaries: str) -> None:

@@ -9,7 +9,7 @@ import itertools
 from argparse import Namespace
 from collections import Counter
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence
+from typing import Any, Callable, Dict, Iterable, Iterator, Sequence
 
 from tqdm import tqdm
 
@@ -37,10 +37,7 @@ def _make_fairseq_options(settings: PreparationSettings, out: Path) -> Namespace
 
 
 def build_tokenizer(settings: PreparationSettings, out: Path, side: str) -> Any:
-    """Build the tokeniser ``--tokenizer etads`` for documents or for summaries.
-
-    Documents and summaries require different tokenisers if sentence marks are kept in only one of them.
-    """
+    """Build the tokeniser ``--tokenizer etads`` for documents or for summaries, which may keep other sentence marks."""
     from fairseq.data import encoders
 
     options = _make_fairseq_options(settings, out)
@@ -67,44 +64,25 @@ def _build_subword_encoder(settings: PreparationSettings, out: Path) -> Any:
 
 def build_encoder(settings: PreparationSettings, out: Path, stage: str, side: str) -> Callable[[str], str]:
     """Return a function that encodes a line of text as words or as subwords, depending on the stage."""
-    is_first = stage == TO_WORDS
-    encoder = build_tokenizer(settings, out, side) if is_first else _build_subword_encoder(settings, out)
+    encoder = build_tokenizer(settings, out, side) if stage == TO_WORDS else _build_subword_encoder(settings, out)
     encode: Callable[[str], str] = encoder.encode
     return encode
-
-
-_encode: Callable[[str], str]
-
-
-def _start_worker(*arguments: Any) -> None:
-    global _encode
-    _encode = build_encoder(*arguments)
-
-
-def _encode_lines(lines: List[str]) -> List[str]:
-    return [_encode(line) for line in lines]
 
 
 def encode_file(
     lines: Iterable[str], destination: Path, settings: PreparationSettings, out: Path, stage: str, jobs: int
 ) -> None:
-    """Encode each line separately, and write the results to a file.
-
-    The results do not depend on the number of processes.
+    """Encode each line separately, and write the results to SPLIT.source or SPLIT.target.
 
     Args:
-        destination: path of the output file, SPLIT.source or SPLIT.target.
         out: path of the folder with the subword model.
         stage: encoding stage, which is TO_WORDS or TO_SUBWORDS.
     """
-    side = destination.suffix[1:]
+    arguments = (settings, out, stage, destination.suffix[1:])
+    encoded = map_in_order(build_encoder, arguments, lines, jobs, TOKENIZER_MODULES)
     with open_output(destination) as file:
-        shown = tqdm(desc=f"{destination.parent.name}/{destination.name}", unit=" lines", disable=None)
-        start = (settings, out, stage, side)
-        for encoded in map_in_order(_encode_lines, lines, jobs, _start_worker, start, TOKENIZER_MODULES):
-            file.write(encoded + "\n")
-            shown.update()
-        shown.close()
+        for line in tqdm(encoded, f"{destination.parent.name}/{destination.name}", unit=" lines", disable=None):
+            file.write(line + "\n")
 
 
 def encode_all_files(
@@ -121,9 +99,7 @@ def encode_all_files(
     """Encode all files in ``sources`` that have not been encoded yet.
 
     Args:
-        sources: path of the folder with the files to encode.
-        destination: name of the folder for the encoded files, which is a subfolder of the folder that ``made``
-            describes.
+        destination: name of the subfolder of ``made.folder`` for the encoded files.
         out: path of the folder with the subword model.
         made: checksums to which the checksums of the new files are added.
         read: function that reads the lines of a file.
@@ -167,13 +143,11 @@ def measure_tokens_per_line(path: Path) -> Dict[str, Any]:
     """Return the mean and maximum number of tokens per line, and the number of lines above common length limits."""
     counts = Counter(line.count(" ") + 1 if line else 0 for line in read_lines(path))
     lines = sum(counts.values())
+    limits = (100, 400, 500, 800)
     return {
         "lines": lines,
         "mean tokens": round(sum(length * count for length, count in counts.items()) / max(lines, 1), 2),
         "max tokens": max(counts, default=0),
         "empty": counts[0],
-        "longer than": {
-            str(limit): sum(count for length, count in counts.items() if length > limit)
-            for limit in (100, 400, 500, 800)
-        },
+        "longer than": {str(limit): sum(counts[length] for length in counts if length > limit) for limit in limits},
     }

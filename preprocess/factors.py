@@ -44,7 +44,11 @@ TAGS = ("pos", "ner")
 """Factors that consist of word tags, which are read from a file or predicted by spaCy."""
 
 Item = Tuple[str, str, str, Dict[str, str]]
-"""Arguments of FactorComputer.make_lines for one document: its location, tokens, raw line, and lines of tags."""
+"""Input of a FactorComputer for one document: its location, tokens, raw line, and lines of tags.
+
+Each factor that is read from a file has a line with one tag per space-separated word (for salience, one level per
+sentence). Under the key ORIGINAL is the raw line before it was lower-cased and its digits were masked.
+"""
 
 
 def join_words(tokens: List[str], settings: PreparationSettings) -> Tuple[List[str], List[int]]:
@@ -53,22 +57,8 @@ def join_words(tokens: List[str], settings: PreparationSettings) -> Tuple[List[s
     return subwords.join_words(tokens, kind)
 
 
-def count_document_frequencies(path: Path, settings: PreparationSettings) -> Tuple[int, Counter]:
-    """Return the number of documents, and a counter that maps each word to the number of documents containing it."""
-    documents = 0
-    counts: Counter = Counter()
-    for line in tqdm(read_lines(path), desc="document frequencies", unit=" lines", disable=None):
-        documents += 1
-        counts.update(set(join_words(line.split(), settings)[0]))
-    return documents, counts
-
-
 def compute_idf_bin(df: int, documents: int, bins: int) -> int:
-    """Compute the idf bin of a word, as defined in the module docstring.
-
-    The bin is 0 for a word that occurs in all documents, and ``bins - 1`` for a word that occurs in few or no
-    documents.
-    """
+    """Compute the idf bin of a word, from 0 (in all documents) to ``bins - 1``, as the module docstring defines it."""
     return min(bins - 1, int(bins * math.log((1 + documents) / (1 + df)) / math.log(1 + documents)))
 
 
@@ -91,7 +81,7 @@ class SpacyTagger:
             raise InputError(f"--spacy-model {model}: no such model is installed: {how}") from None
 
     def tag_words(self, words: List[str], starts: List[bool]) -> Dict[str, List[str]]:
-        """Return a dictionary that maps each name in TAGS to the tags of the words.
+        """Return the tags of the words for each name in TAGS.
 
         Args:
             starts: whether each word begins a sentence. The list is empty if the sentence boundaries are unknown.
@@ -127,20 +117,14 @@ class FactorComputer:
         ):
             self.encode_subwords = build_encoder(settings, out, TO_SUBWORDS, "source")
 
-    def make_lines(self, where: str, tokens: List[str], raw: str, tags: Dict[str, str]) -> List[str]:
+    def __call__(self, item: Item) -> List[str]:
         """Return one line for each factor, in the order of the settings. A line contains one value per token.
-
-        Args:
-            where: location of the line, for error messages.
-            raw: line of raw text from which the tokens were created.
-            tags: dictionary that maps each factor that is read from a file to a line with one tag per space-separated
-                word (for salience, one level per sentence). If the dictionary contains the key ORIGINAL, its value is
-                the raw line before it was lower-cased and its digits were masked.
 
         Raises:
             InputError: the tags do not match the words of the line.
         """
-        words, numbers = join_words(tokens, self.settings)
+        where, tokens, raw, tags = item
+        words, numbers = join_words(tokens.split(), self.settings)
         tagged = self._compute_spacy_tags(words, tags.get(ORIGINAL) or raw) if self.tagger else {}
         lines = []
         for name in self.settings.factors:
@@ -152,7 +136,7 @@ class FactorComputer:
             elif name in tagged:
                 values = tagged[name]
             elif name == SALIENCE:
-                values = self._assign_levels_to_words(f"{where} ({name})", raw, tags[name].split(), words)
+                values = self._assign_levels_to_words(f"{where} ({name})", raw, tags[name].split(), len(words))
             else:
                 values = self._assign_tags_to_words(f"{where} ({name})", raw, tags[name].split(), len(words))
             values = [SENTENCE_MARK if word == SENTENCE_MARK else value for word, value in zip(words, values)]
@@ -160,9 +144,13 @@ class FactorComputer:
         return lines
 
     def _compute_spacy_tags(self, words: List[str], raw: str) -> Dict[str, List[str]]:
-        """Return a dictionary that maps each name in TAGS to the tags of the words."""
+        """Return the tags of the words for each name in TAGS."""
         assert self.tagger is not None
-        spelt = self._restore_raw_words(words, raw)
+        # The words as the raw line spells them, in its case and with its digits.
+        line = self.tokenizer.encode(raw)
+        spelt = join_words((self.encode_subwords(line) if self.encode_subwords else line).split(), self.settings)[0]
+        if [word == SENTENCE_MARK for word in spelt] != [word == SENTENCE_MARK for word in words]:
+            spelt = words
         places = [place for place, word in enumerate(words) if word != SENTENCE_MARK]
         starts = [place == 0 or words[place - 1] == SENTENCE_MARK for place in places] if SENTENCE_MARK in words else []
         values = {name: [SENTENCE_MARK] * len(words) for name in TAGS}
@@ -172,32 +160,23 @@ class FactorComputer:
                     values[name][place] = tag
         return values
 
-    def _restore_raw_words(self, words: List[str], raw: str) -> List[str]:
-        """Return the words with the case and digits that they have in the raw line."""
-        line = self.tokenizer.encode(raw)
-        tokens = (self.encode_subwords(line) if self.encode_subwords else line).split()
-        spelt = join_words(tokens, self.settings)[0]
-        marks = ([word == SENTENCE_MARK for word in several] for several in (words, spelt))
-        return spelt if next(marks) == next(marks) else words
-
     def _count_words(self, word: str) -> int:
         """Count the words in a text after subword segmentation."""
         if self.encode_subwords is None:
             return len(word.split())
         return len(join_words(self.encode_subwords(word).split(), self.settings)[0])
 
-    def _assign_levels_to_words(self, where: str, raw: str, levels: List[str], words: List[str]) -> List[str]:
+    def _assign_levels_to_words(self, where: str, raw: str, levels: List[str], expected: int) -> List[str]:
         """Return the salience level of each word, which is the level of its sentence."""
         values: List[str] = []
         sentences = self.tokenizer.tokenize_sentences(raw)
         if len(sentences) != len(levels):
             raise InputError(f"{where}: {len(levels)} levels for {len(sentences)} sentences; one for each is needed")
         for number, (sentence, level) in enumerate(zip(sentences, levels)):
-            if number and self.settings.source_marks:
-                values.append(SENTENCE_MARK)
+            values += [SENTENCE_MARK] * (number > 0 and self.settings.source_marks)
             values += [level] * self._count_words(" ".join(sentence))
-        if len(values) != len(words):
-            raise InputError(f"{where}: {len(words)} words, but {len(values)} in its sentences; they cannot be matched")
+        if len(values) != expected:
+            raise InputError(f"{where}: {expected} words, but {len(values)} in its sentences; they cannot be matched")
         return values
 
     def _assign_tags_to_words(self, where: str, raw: str, tags: List[str], expected: int) -> List[str]:
@@ -206,8 +185,7 @@ class FactorComputer:
         values: List[str] = []
         words = 0
         for number, sentence in enumerate(self.tokenizer.tokenize_sentences(raw)):
-            if number and self.settings.source_marks:
-                values.append(SENTENCE_MARK)
+            values += [SENTENCE_MARK] * (number > 0 and self.settings.source_marks)
             for tokens in sentence:
                 values += [next(remaining, "")] * self._count_words(tokens)
                 words += 1
@@ -220,22 +198,8 @@ class FactorComputer:
         return values
 
 
-_factor_computer: FactorComputer
-
-
-def _start_worker(settings: PreparationSettings, out: Path, idf: Dict[str, str]) -> None:
-    global _factor_computer
-    _factor_computer = FactorComputer(settings, out, idf)
-
-
-def _make_factor_lines(items: List[Item]) -> List[List[str]]:
-    return [_factor_computer.make_lines(where, tokens.split(), raw, tags) for where, tokens, raw, tags in items]
-
-
 def find_tag_files(text: Path, split: str, settings: PreparationSettings) -> Dict[str, Path]:
-    """Return the paths TEXT/SPLIT.source.NAME of all factors that are read from files, keyed by factor name.
-
-    If spaCy is used and a file with the original case and digits exists, its path is included under the key ORIGINAL.
+    """Return the paths TEXT/SPLIT.source.NAME of the factors read from files, for spaCy also that of ORIGINAL.
 
     Raises:
         InputError: the file of a factor is missing.
@@ -253,7 +217,7 @@ def find_tag_files(text: Path, split: str, settings: PreparationSettings) -> Dic
 
 
 def _iterate_factor_inputs(out: Path, text: Path, split: str, settings: PreparationSettings) -> Iterator[Item]:
-    """Yield the arguments of :meth:`FactorComputer.make_lines` for each document in a split."""
+    """Yield the input of a :class:`FactorComputer` for each document in a split."""
     files = find_tag_files(text, split, settings)
     paths = [out / "tokens" / f"{split}.source", text / f"{split}.source", *files.values()]
     for number, lines in enumerate(zip_longest(*map(read_lines, paths)), 1):
@@ -271,21 +235,18 @@ def write_factors(
     """Write all factor files that are listed in the module docstring.
 
     Args:
-        like: path of a folder of prepared data that provides the dictionaries and idf bins, or None to compute new
-            ones.
+        like: folder of prepared data that provides the dictionaries and idf bins, or None to compute new ones.
 
     Raises:
         InputError: tags are missing or invalid, or spaCy is required but not installed.
     """
     idf = _write_idf_bins(out, settings, like) if "idf" in settings.factors else {}
     for split in splits:
-        files = [out / "factors" / f"{split}.{name}" for name in settings.factors]
         items = _iterate_factor_inputs(out, text, split, settings)
         with contextlib.ExitStack() as stack:
-            opened = [stack.enter_context(open_output(path)) for path in files]
-            for lines in map_in_order(
-                _make_factor_lines, items, jobs, _start_worker, (settings, out, idf), TOKENIZER_MODULES
-            ):
+            paths = [out / "factors" / f"{split}.{name}" for name in settings.factors]
+            opened = [stack.enter_context(open_output(path)) for path in paths]
+            for lines in map_in_order(FactorComputer, (settings, out, idf), items, jobs, TOKENIZER_MODULES):
                 for file, line in zip(opened, lines):
                     file.write(line + "\n")
     for name in settings.factors:
@@ -302,7 +263,12 @@ def _write_idf_bins(out: Path, settings: PreparationSettings, like: Optional[Pat
         path.parent.mkdir(exist_ok=True)
         shutil.copyfile(like / "factors" / "idf.txt", path)
     else:
-        documents, counts = count_document_frequencies(out / "tokens" / "train.source", settings)
+        documents = 0
+        counts: Counter = Counter()
+        train = read_lines(out / "tokens" / "train.source")
+        for line in tqdm(train, desc="document frequencies", unit=" lines", disable=None):
+            documents += 1
+            counts.update(set(join_words(line.split(), settings)[0]))
         with open_output(path) as file:
             for word, df in sorted(counts.items()):
                 file.write(f"{word} {compute_idf_bin(df, documents, settings.idf_bins)}\n")

@@ -10,10 +10,11 @@ compared, so that time and memory are proportional to the number of documents. E
 
 import argparse
 import hashlib
+import itertools
 import math
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 from tqdm import tqdm
@@ -43,12 +44,15 @@ QUOTED = 120
 """Number of characters that are quoted from each document."""
 
 
+def _hash_line(line: str) -> int:
+    return int.from_bytes(hashlib.blake2b(line.encode(), digest_size=8).digest(), "little")
+
+
 def count_repeated_documents(text: Path, splits: Sequence[str], repeated: bool = False) -> Dict[str, Dict[str, int]]:
     """For each split, count the documents that have already occurred in the same split or in an earlier split.
 
-    Documents are compared by 8-byte hashes of their lines in TEXT/SPLIT.source, so each document requires 8 bytes of
-    memory. Empty lines are ignored. The probability that any two different documents out of a million have the same
-    hash is less than 1 in 20 million.
+    Documents are compared by 8-byte hashes of their lines in TEXT/SPLIT.source. Empty lines are ignored. The
+    probability that any two different documents out of a million have the same hash is less than 1 in 20 million.
 
     Args:
         repeated: whether each training document is repeated on consecutive lines, one line for each of its reference
@@ -57,20 +61,15 @@ def count_repeated_documents(text: Path, splits: Sequence[str], repeated: bool =
     found: Dict[str, Dict[str, int]] = {}
     known: Dict[str, np.ndarray] = {}
     for split in splits:
-        hashes = np.fromiter(_iterate_hashes(text / f"{split}.source", repeated and split == "train"), dtype=np.uint64)
+        lines = read_lines(text / f"{split}.source")
+        if repeated and split == "train":
+            lines = (line for line, _ in itertools.groupby(lines))
+        hashes = np.fromiter(map(_hash_line, filter(None, lines)), dtype=np.uint64)
         known[split] = np.unique(hashes)
         found[split] = {"duplicates": len(hashes) - len(known[split])}
         for other in splits[: splits.index(split)]:
             found[split][f"also in {other}"] = int(np.isin(hashes, known[other]).sum())
     return found
-
-
-def _iterate_hashes(path: Path, skip_repeated: bool) -> Iterator[int]:
-    previous = ""
-    for line in read_lines(path):
-        if line and not (skip_repeated and line == previous):
-            yield int.from_bytes(hashlib.blake2b(line.encode(), digest_size=8).digest(), "little")
-        previous = line
 
 
 def parse_similarity(text: str) -> float:
@@ -93,37 +92,28 @@ def check_datasketch() -> None:
 
 
 def make_shingles(line: str) -> Set[str]:
-    """Return the set of all sequences of SHINGLE consecutive words in a document.
-
-    If the document has fewer than SHINGLE words, all words form a single sequence. The set is empty if the document
-    contains no words.
-    """
+    """Return all sequences of SHINGLE consecutive words in a document, or a single one of all its words if fewer."""
     words = find_words(line.replace(SENTENCE_MARK, " "))
     return {" ".join(words[start : start + SHINGLE]) for start in range(max(len(words) - SHINGLE + 1, bool(words)))}
 
 
-def _compute_signatures(lines: List[str]) -> List[Optional[np.ndarray]]:
-    """Compute the MinHash signature of each document, shape (PERMUTATIONS,), or None for documents without words."""
+def _make_sketcher() -> Callable[[str], Optional[np.ndarray]]:
+    """Return a function that computes a document's MinHash signature, (PERMUTATIONS,), or None without words."""
     from datasketch import MinHash
 
-    made: List[Optional[np.ndarray]] = []
-    for line in lines:
-        runs = sorted(make_shingles(line))
+    def compute_signature(line: str) -> Optional[np.ndarray]:
         sketch = MinHash(num_perm=PERMUTATIONS, seed=1)
-        sketch.update_batch([run.encode() for run in runs])
-        made.append(sketch.hashvalues if runs else None)
-    return made
+        shingles = sorted(make_shingles(line))
+        sketch.update_batch([shingle.encode() for shingle in shingles])
+        return sketch.hashvalues if shingles else None
 
-
-def _skip_worker_setup() -> None:
-    """Do nothing. Each worker process calls this function when it starts."""
+    return compute_signature
 
 
 def choose_lsh_bands(similarity: float) -> Tuple[int, int]:
-    """Compute the number of bands into which signatures are divided, and the number of hash values in a band.
+    """Return the number of bands of a signature and of hash values in each: two documents are compared if one agrees.
 
-    Two documents are compared if their signatures agree in at least one band. The bands are as long as possible under
-    the condition that at least a fraction FOUND_SHARE of the document pairs with this similarity are compared.
+    The bands are as long as possible if a fraction FOUND_SHARE of the pairs with this similarity is to be compared.
     """
     for size in range(PERMUTATIONS, 1, -1):
         count = PERMUTATIONS // size
@@ -144,12 +134,7 @@ class _DuplicateIndex:
         self._places: List[Tuple[str, int]] = []
 
     def add(self, split: str, line: int, signature: np.ndarray) -> Dict[str, Tuple[float, int]]:
-        """Add a document to the index.
-
-        Returns:
-            A dictionary with an entry for each split that already contains a similar document. It maps the name of the
-            split to the similarity and the line number of the most similar document.
-        """
+        """Add a document. Return the similarity and the line of its most similar document, for each split with one."""
         sketch = self._sketch(num_perm=PERMUTATIONS, seed=1)
         sketch.hashvalues = signature
         found: Dict[str, Tuple[float, int]] = {}
@@ -167,10 +152,10 @@ class _DuplicateIndex:
 
 def _iterate_distinct_documents(text: Path, splits: Sequence[str]) -> Iterator[Tuple[str, int, str]]:
     """Yield the split, line number and text of each document, except empty documents and exact duplicates."""
-    known: Set[bytes] = set()
+    known: Set[int] = set()
     for split in splits:
         for number, line in enumerate(read_lines(text / f"{split}.source"), 1):
-            digest = hashlib.blake2b(line.encode(), digest_size=8).digest()
+            digest = _hash_line(line)
             if line and digest not in known:
                 known.add(digest)
                 yield split, number, line
@@ -179,13 +164,12 @@ def _iterate_distinct_documents(text: Path, splits: Sequence[str]) -> Iterator[T
 def find_near_duplicates(text: Path, splits: Sequence[str], similarity: float, jobs: int) -> Dict[str, Any]:
     """Compare all documents in the files TEXT/SPLIT.source, and write a list of near-duplicates to TEXT/LIST.
 
-    Among identical documents, only the first one is compared. Identical documents are counted by
-    :func:`count_repeated_documents`.
+    Among identical documents, which :func:`count_repeated_documents` counts, only the first one is compared.
 
     Returns:
-        The section of report.json about near-duplicates. It contains the settings and examples. For each split, it also
-        contains the number of documents that are near-duplicates of an earlier document in the same split ("within") or
-        of a document in an earlier split ("also in train").
+        The section of report.json about near-duplicates: settings, examples and, for each split, the number of
+        documents that are near-duplicates of an earlier document in the same split ("within") or of a document in an
+        earlier split ("also in train").
     """
     index = _DuplicateIndex(similarity)
     counts: Dict[str, Dict[str, int]] = {
@@ -193,49 +177,29 @@ def find_near_duplicates(text: Path, splits: Sequence[str], similarity: float, j
         for place, split in enumerate(splits)
     }
     examples: List[Tuple[float, str, int, str, int]] = []
-    signatures = map_in_order(
-        _compute_signatures,
-        (line for _, _, line in _iterate_distinct_documents(text, splits)),
-        jobs,
-        _skip_worker_setup,
-        (),
-        ("datasketch",),
-    )
+    documents = _iterate_distinct_documents(text, splits)
+    lines = (line for _, _, line in _iterate_distinct_documents(text, splits))
+    signatures = map_in_order(_make_sketcher, (), lines, jobs, ("datasketch",))
     with open_output(text / LIST) as file:
         file.write("split\tline\tsplit of the other\tline of the other\tsimilarity\n")
-        shown = tqdm(
-            zip(_iterate_distinct_documents(text, splits), signatures),
-            desc="near-duplicates",
-            unit=" documents",
-            disable=None,
-        )
-        for (split, number, _), signature in shown:
+        compared = tqdm(zip(documents, signatures), desc="near-duplicates", unit=" documents", disable=None)
+        for (split, number, _), signature in compared:
             for other, (value, place) in ({} if signature is None else index.add(split, number, signature)).items():
                 counts[split]["within" if other == split else f"also in {other}"] += 1
                 file.write(f"{split}\t{number}\t{other}\t{place}\t{value:.2f}\n")
                 examples = sorted([*examples, (-value, split, number, other, place)])[:EXAMPLES]
+    quoted = []
+    for value, split, number, other, place in examples:
+        found = (f"{split}.source", number), (f"{other}.source", place)
+        first, second = (next(itertools.islice(read_lines(text / name), line - 1, None)) for name, line in found)
+        same = next((i for i, (a, b) in enumerate(zip(first, second)) if a != b), min(len(first), len(second)))
+        start = max(same - QUOTED // 2, 0)  # the quotation starts shortly before the first difference
+        texts = [f"{'…' * bool(start)}{line[start : start + QUOTED]}" for line in (first, second)]
+        where = [f"{name}, line {line}" for name, line in found]
+        quoted.append({"similarity": round(-value, 2), "where": where, "text": texts})
     made = f"minhash:{PERMUTATIONS}|datasketch-{metadata.version('datasketch')}"
-    return {
-        "signature": f"NEAR-DUPLICATES|jaccard>={similarity:g}|words:{SHINGLE}|{made}",
-        "splits": counts,
-        "examples": [_describe_duplicate_pair(text, *example) for example in examples],
-    }
-
-
-def _describe_duplicate_pair(
-    text: Path, value: float, split: str, number: int, other: str, place: int
-) -> Dict[str, Any]:
-    """Describe a pair of near-duplicates, and quote both documents. ``value`` is the negative similarity."""
-    first, second = (_read_line(text / f"{name}.source", line) for name, line in ((split, number), (other, place)))
-    same = next((i for i, (a, b) in enumerate(zip(first, second)) if a != b), min(len(first), len(second)))
-    start = max(same - QUOTED // 2, 0)  # the quotation starts shortly before the first difference
-    quoted = [f"{'…' * bool(start)}{line[start : start + QUOTED]}" for line in (first, second)]
-    places = [f"{name}.source, line {line}" for name, line in ((split, number), (other, place))]
-    return {"similarity": round(-value, 2), "where": places, "text": quoted}
-
-
-def _read_line(path: Path, number: int) -> str:
-    return next(line for at, line in enumerate(read_lines(path), 1) if at == number)
+    signature = f"NEAR-DUPLICATES|jaccard>={similarity:g}|words:{SHINGLE}|{made}"
+    return {"signature": signature, "splits": counts, "examples": quoted}
 
 
 def summarise_near_duplicates(report: Dict[str, Any]) -> Iterator[str]:

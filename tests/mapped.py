@@ -24,18 +24,26 @@ def exit_at_once():
     raise SystemExit(1)
 
 
-def double(items):
-    return [2 * item for item in items]
+def make_double():
+    return lambda item: 2 * item
 
 
-def broken(items):
-    if 70 in items:
+def make_broken():
+    return fail_at_seventy
+
+
+def fail_at_seventy(item):
+    if item == 70:
         raise InputError("line 70: broken")
-    return items
+    return item
 
 
-def killed(items):
-    os.kill(os.getpid(), signal.SIGKILL)
+def make_killed():
+    return lambda item: os.kill(os.getpid(), signal.SIGKILL)
+
+
+def make_asleep():
+    return asleep
 
 
 def asleep(items):
@@ -49,8 +57,8 @@ def killed_at_seventy(item):
     return item
 
 
-def is_registered(names):
-    """For each name of a task, tell whether fairseq knows it."""
+def make_registered():
+    """Return a function that tells whether fairseq knows the name of a task."""
     from fairseq.tasks import TASK_REGISTRY
 
-    return [name in TASK_REGISTRY for name in names]
+    return TASK_REGISTRY.__contains__

@@ -123,9 +123,9 @@ def test_an_import_that_fails_is_tried_again(tmp_path):
 
 def test_workers_of_preparation_have_the_plugin():
     result = run(
-        "from etads_preprocess.processes import PLUGIN, map_in_order\nfrom mapped import is_registered, nothing\n"
+        "from etads_preprocess.processes import PLUGIN, map_in_order\nfrom mapped import make_registered\n"
         "if __name__ == '__main__':\n"
-        "    known = map_in_order(is_registered, ['summarization'] * 200, 2, nothing, (), [PLUGIN], small=1)\n"
+        "    known = map_in_order(make_registered, (), ['summarization'] * 200, 2, [PLUGIN], small=1)\n"
         "    assert set(known) == {True}\n"
         "    assert 'fairseq' not in sys.modules"
     )

@@ -207,11 +207,11 @@ def test_names_that_are_not_utf8_and_damaged_reports(tmp_path, capsys):
 
 
 def test_an_interrupted_split_leaves_no_file(tmp_path, monkeypatch):
-    def stop(items):
+    def stop(*_):
         raise KeyboardInterrupt
 
     path = corpora.table(tmp_path / "train.csv", corpora.rows(3))
-    monkeypatch.setattr(corpus, "_convert_document_batch", stop)
+    monkeypatch.setattr(corpus, "make_lines", stop)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, "table", "--train", path)
     assert not (tmp_path / "text" / "train.source").exists()

@@ -4,17 +4,18 @@ import contextlib
 import gzip
 import json
 import lzma
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
-from etads_preprocess import debian, debian_index
-from etads_preprocess.debian_index import stem_package_name
-from etads_preprocess.debian_splits import (
+from etads_preprocess import debian
+from etads_preprocess.debian import (
     DescriptionPair,
     assign_groups_to_splits,
     find_split_overlaps,
     group_related_pairs,
     select_pairs,
+    stem_package_name,
 )
 
 from fairseq_etads.platform.outputs import open_binary_output
@@ -106,13 +107,13 @@ def read(out):
 
 
 def describe(*lines):
-    return debian_index.split_description("\n".join(["synopsis", *lines]))[1]
+    return debian.split_description("\n".join(["synopsis", *lines]), Counter())[1]
 
 
 def pairs_of(data):
-    text = debian_index.decode_text(data)[0]
-    found = [(s["Package"], s.get("Description-en", "")) for s in debian_index.parse_stanzas(text)]
-    return {name: debian_index.split_description(value) for name, value in found}
+    text = debian.decode_text(data)[0]
+    found = [(s["Package"], s.get("Description-en", "")) for s in debian.parse_stanzas(text)]
+    return {name: debian.split_description(value, Counter()) for name, value in found}
 
 
 def options(*arguments):
@@ -146,25 +147,20 @@ def test_lines_are_joined(lines, expected):
 
 
 def test_bad_bytes_are_replaced_and_counted_and_control_characters_go():
-    assert debian_index.decode_text(TRANSLATION)[1] == 2
+    assert debian.decode_text(TRANSLATION)[1] == 2
     assert pairs_of(TRANSLATION.replace(b"\n", b"\r\n")) == pairs_of(TRANSLATION)
     synopsis, paragraphs = pairs_of(TRANSLATION)["latin"]
     assert synopsis == "viewer for caf\ufffd menus"
-    assert paragraphs == ("Shows the menu of a caf\ufffd, écrit in Latin-1.",)
-    assert debian_index.decode_text("a \ufffd of the author's own".encode())[1] == 0
+    assert paragraphs == ("Shows the menu of a caf\ufffd , écrit in Latin-1.",)
+    assert debian.decode_text("a \ufffd of the author's own".encode())[1] == 0
 
 
 def test_names_of_source_packages():
-    names = debian_index.map_source_names("Package: liba1\nSource: a (1.2)\n\nPackage: b\n")
+    names = debian.map_source_names("Package: liba1\nSource: a (1.2)\n\nPackage: b\n")
     assert names == {"liba1": "a", "b": "b"}
     for name in ("foo", "libfoo2-dev", "foo-doc", "python3-foo", "libfoo1.2", "foo-data-dbg"):
         assert stem_package_name(name) == "foo"
     assert all(map(stem_package_name, ("2048", "-dev", "lib", "r-"))), "an empty stem would join packages"
-
-
-def test_nothing_splits_a_line():
-    assert debian_index.clean_description("a\u2028b\x85c\x0bd\ufeff\u00a0e\x00") == ("a b c d e", 0)
-    assert debian_index.clean_description("a <q>b <Q>") == ("a < q >b < Q >", 2)
 
 
 # Selecting

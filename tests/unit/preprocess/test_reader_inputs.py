@@ -20,7 +20,7 @@ import hypothesis.strategies as st
 import pytest
 from etads_preprocess import debian
 from etads_preprocess.corpus import main
-from etads_preprocess.debian_index import decode_text, parse_stanzas, split_description
+from etads_preprocess.debian import decode_text, parse_stanzas, split_description
 from hypothesis import HealthCheck, Phase, given, settings
 from programs import as_program
 
@@ -413,7 +413,7 @@ def test_indexes_of_debian(tmp_path, descriptions, data):
     text, replaced = decode_text(content)
     assert (replaced == 0) == (utf8(content) is not None)
     for stanza in parse_stanzas(text):
-        target, paragraphs = split_description(stanza.get("Description-en", ""))
+        target, paragraphs = split_description(stanza.get("Description-en", ""), Counter())
         for line in (target, *paragraphs):
             assert line == " ".join(line.split()) and "<q>" not in line.lower() and "\0" not in line
     suffix, pack = data.draw(COMPRESSORS)
