@@ -1,11 +1,11 @@
-"""Convert tokenised text to the files that fairseq-train reads: dictionaries, binarised text and factors."""
+"""Convert tokenised text to the files that fairseq-train reads, and report on its words."""
 
 import multiprocessing
 import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from fairseq_etads.data.preparation import PreparationSettings
 from fairseq_etads.platform.errors import InputError
@@ -20,11 +20,8 @@ LISTED = (".bin", ".idx", ".txt", ".json")
 """Suffixes of the files that OUT/bin/SHA256SUMS lists."""
 BESIDE = ("dict.", "factors/")
 """Path prefixes of the files that are written outside OUT/bin."""
-
-
-def _list_complete_files(out: Path) -> List[Path]:
-    """Return the paths of all complete files in ``out`` and its subfolders, relative to ``out``."""
-    return [path.relative_to(out) for path in sorted(out.glob("**/*")) if path.is_file() and path.suffix != ".partial"]
+FEWEST = 0.9
+"""Minimum ratio of the number of known words to the requested number. A lower ratio causes a warning."""
 
 
 def binarise_text(
@@ -39,16 +36,15 @@ def binarise_text(
 ) -> None:
     """Write dictionaries, binarised text and factors to ``out``, unless OUT/bin is already complete.
 
-    fairseq-preprocess binarises the text, and :func:`write_factors` computes the factors. The dictionary also contains
-    words (or subwords) that occur in the documents but not in the model's vocabulary, so that a pointer model can copy
-    them.
+    The dictionary also contains words (or subwords) that occur in the documents but not in the model's vocabulary, so
+    that a pointer model can copy them.
 
     Args:
         out: path of the output folder, which already contains the subfolder tokens/.
         text: path of the folder with the raw text and the tags from which factors are computed.
         like: path of a folder of prepared data that provides the dictionaries, or None to build new dictionaries.
-        read: checksums of the files in ``out``, which are used to detect changes to the input files. The checksums of
-            the files that this function writes outside OUT/bin are added.
+        read: checksums of the files in ``out``, to detect changes to the input files. The checksums of the files that
+            this function writes outside OUT/bin are added.
         dictionary: path of a dictionary of the words that the model learns, or None to build one from the training
             text.
 
@@ -73,7 +69,8 @@ def binarise_text(
     if settings.factors:
         write_factors(out, text, splits, settings, jobs, like)
     read.verify_unchanged()
-    read.add(*(name for name in map(str, _list_complete_files(out)) if name.startswith(BESIDE)))
+    complete = [path for path in sorted(out.glob("**/*")) if path.is_file() and path.suffix != ".partial"]
+    read.add(*(name for path in complete if (name := str(path.relative_to(out))).startswith(BESIDE)))
     Checksums(out / "bin").add(*(path.name for path in (out / "bin").iterdir() if path.suffix in LISTED))
     done.touch()
 
@@ -84,22 +81,27 @@ def _run_fairseq_preprocess(
     settings: PreparationSettings,
     jobs: int,
     like: Optional[Path],
-    dictionary: Optional[Path],
+    given: Optional[Path],
 ) -> None:
     """Write the dictionaries, and run fairseq-preprocess with its output redirected to OUT/preprocess.txt."""
     # Otherwise, the worker processes of fairseq would be started with the method forkserver.
     multiprocessing.set_start_method("fork", force=True)
+    from .dictionary import write_dictionary
+
     # fairseq splits paths at commas, so the paths that it receives are relative to OUT.
-    like, dictionary = like and like.absolute(), dictionary and dictionary.absolute()
+    like, given = like and like.absolute(), given and given.absolute()
     os.chdir(out)
-    out = Path()
-    arguments = ["-s", "source", "-t", "target", "--destdir", str(out / "bin"), "--workers", str(jobs)]
-    if like:
-        arguments += _extend_dictionaries(out, like, splits)
+    found = _extend_dictionaries(like, splits) if like else _build_dictionaries(splits, settings, jobs, given)
+    arguments = ["-s", "source", "-t", "target", "--destdir", "bin", "--workers", str(jobs)]
+    if len(found) == 1:
+        write_dictionary(found[0], Path("dict.txt"))
+        arguments += ["--joined-dictionary", "--srcdict", "dict.txt"]
     else:
-        arguments += _build_dictionaries(out, splits, settings, jobs, dictionary)
-    arguments += [f"--{split}pref={out / 'tokens' / split}" for split in splits]
-    with open(out / "preprocess.txt", "w", encoding="utf-8") as file:
+        for dictionary, side in zip(found, SIDES):
+            write_dictionary(dictionary, Path(f"dict.{side}.txt"))
+        arguments += ["--srcdict", "dict.source.txt", "--tgtdict", "dict.target.txt"]
+    arguments += [f"--{split}pref=tokens/{split}" for split in splits]
+    with open("preprocess.txt", "w", encoding="utf-8") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     from fairseq_cli.preprocess import cli_main
@@ -109,54 +111,86 @@ def _run_fairseq_preprocess(
 
 
 def _build_dictionaries(
-    out: Path, splits: Sequence[str], settings: PreparationSettings, jobs: int, given: Optional[Path]
-) -> List[str]:
-    """Build dictionaries from the training text or from ``given``. Returns the options for fairseq-preprocess."""
-    from .dictionary import build_bounded_dictionaries, build_dictionary, extend_dictionary, write_dictionary
+    splits: Sequence[str], settings: PreparationSettings, jobs: int, given: Optional[Path]
+) -> List[Any]:
+    """Build the joined dictionary, or those of both sides, from the training text in tokens/ or from ``given``."""
+    from .dictionary import build_bounded_dictionaries, build_dictionary, extend_dictionary
 
     size = settings.size if settings.tokens == "word" else -1
-    train: Dict[str, Path] = {side: out / "tokens" / f"train.{side}" for side in SIDES}
-    documents = [out / "tokens" / f"{split}.source" for split in splits if split != "train"]
+    source, target = (Path("tokens", f"train.{side}") for side in SIDES)
+    documents = [Path("tokens", f"{split}.source") for split in splits if split != "train"]
     if settings.separate:
         # Only the source dictionary requires a copy tail. If the model generates <unk>, it can be replaced with a word
         # from the tail.
-        source = build_dictionary([train["source"]], documents, settings.source_size or size, jobs)
-        target = build_dictionary([train["target"]], [], settings.target_size or size, jobs, tail=False)
-    elif settings.target_size:
-        source, target = build_bounded_dictionaries(
-            [train["source"]], [train["target"]], documents, size, settings.target_size, jobs
-        )
-    else:
-        texts = [*train.values()]
-        if given:
-            joined = extend_dictionary(given, [*texts, *documents], jobs)
-        else:
-            joined = build_dictionary(texts, documents, size, jobs)
-        write_dictionary(joined, out / "dict.txt")
-        return ["--joined-dictionary", "--srcdict", str(out / "dict.txt")]
-    write_dictionary(source, out / "dict.source.txt")
-    write_dictionary(target, out / "dict.target.txt")
-    return ["--srcdict", str(out / "dict.source.txt"), "--tgtdict", str(out / "dict.target.txt")]
+        return [
+            build_dictionary([source], documents, settings.source_size or size, jobs),
+            build_dictionary([target], [], settings.target_size or size, jobs, tail=False),
+        ]
+    if settings.target_size:
+        return [*build_bounded_dictionaries([source], [target], documents, size, settings.target_size, jobs)]
+    if given:
+        return [extend_dictionary(given, [source, target, *documents], jobs)]
+    return [build_dictionary([source, target], documents, size, jobs)]
 
 
-def _extend_dictionaries(out: Path, like: Path, splits: Sequence[str]) -> List[str]:
-    """Extend the dictionaries in ``like`` with new words from the documents, and write them to ``out``."""
+def _extend_dictionaries(like: Path, splits: Sequence[str]) -> List[Any]:
+    """Extend the dictionary or dictionaries in ``like`` with new words from the documents in tokens/."""
+    from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
+
+    from .dictionary import append_copy_tail
+
+    names = [like / "bin" / f"dict.{side}.txt" for side in SIDES]
+    joined = names[0].read_bytes() == names[1].read_bytes()
+    source, target = (SummarizationDictionary.load(str(name)) for name in names)
+    new = {word for split in splits for line in read_lines(Path("tokens", f"{split}.source")) for word in line.split()}
+    # If both dictionaries contain the same words, they must also assign the same ids to the new words.
+    for dictionary in [target, source] if source.symbols == target.symbols else [source]:
+        append_copy_tail(dictionary, new)
+    return [source] if joined else [source, target]
+
+
+def make_vocabulary_report(out: Path, splits: Sequence[str], wanted: Dict[str, int]) -> Dict[str, Any]:
+    """Return statistics about the vocabulary for report.json. The plugin must be loaded.
+
+    Args:
+        out: path of a folder of prepared data, which contains the subfolders tokens/ and bin/.
+        wanted: requested vocabulary sizes, with the keys "source" and "target".
+
+    Returns:
+        A dictionary with the "known" words (or subwords) of each side, without special symbols, their "asked" numbers,
+        and for the "summaries" of each split the numbers of "words", of "unknown" words, and of "copyable" words, which
+        are unknown but occur in the untruncated document.
+    """
     from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, is_padding_word
 
-    from .dictionary import write_dictionary
+    known = {}
+    for side in SIDES:
+        dictionary = SummarizationDictionary.load(str(out / "bin" / f"dict.{side}.txt"))
+        words = dictionary.symbols[dictionary.nspecial : dictionary.known_words]
+        known[side] = {word for word in words if not is_padding_word(word)}
+    specials = set(dictionary.symbols[: dictionary.nspecial])
+    counts = {}
+    for split in splits:
+        count = {"words": 0, "unknown": 0, "copyable": 0}
+        for document, summary in zip(*(read_lines(out / "tokens" / f"{split}.{side}") for side in SIDES)):
+            words = summary.split()
+            unknown = [word for word in words if word not in known["target"]]
+            count["words"] += len(words)
+            count["unknown"] += len(unknown)
+            if unknown:
+                in_document = set(document.split()) - specials
+                count["copyable"] += sum(word in in_document for word in unknown)
+        counts[split] = count
+    return {"known": {side: len(words) for side, words in known.items()}, "asked": wanted, "summaries": counts}
 
-    names = {side: like / "bin" / f"dict.{side}.txt" for side in SIDES}
-    joined = names["source"].read_bytes() == names["target"].read_bytes()
-    source, target = (SummarizationDictionary.load(str(name)) for name in names.values())
-    # If both dictionaries contain the same words, they must also assign the same ids to the new words.
-    growing = [source, target] if source.symbols == target.symbols else [source]
-    new = {word for split in splits for line in read_lines(out / "tokens" / f"{split}.source") for word in line.split()}
-    for word in sorted(new.difference(source.symbols)):
-        for dictionary in growing if not is_padding_word(word) else ():
-            dictionary.add_symbol(word, n=0)
-    if joined:
-        write_dictionary(source, out / "dict.txt")
-        return ["--joined-dictionary", "--srcdict", str(out / "dict.txt")]
-    write_dictionary(source, out / "dict.source.txt")
-    write_dictionary(target, out / "dict.target.txt")
-    return ["--srcdict", str(out / "dict.source.txt"), "--tgtdict", str(out / "dict.target.txt")]
+
+def summarise_vocabulary(report: Dict[str, Any]) -> Iterator[str]:
+    """Summarise the report in a few lines of text, and warn if a vocabulary is far smaller than requested."""
+    known, asked = report["known"], report["asked"]
+    yield f"known words: {known['source']:,} of documents, {known['target']:,} of summaries"
+    for side, what in (("source", "documents"), ("target", "summaries")):
+        if known[side] < FEWEST * asked.get(side, 0):
+            yield f"WARNING: {asked[side]:,} words of {what} were asked for, and the training text has {known[side]:,}"
+    for split, count in report["summaries"].items():
+        unknown, copyable = count["unknown"] / max(1, count["words"]), count["copyable"] / max(1, count["unknown"])
+        yield f"{split}.target: {unknown:.2%} of the words are unknown, {copyable:.1%} of these are in their document"

@@ -1,9 +1,4 @@
-"""Add control words to documents (Fan, Grangier, Auli 2017). The command ``etads-control`` uses this module.
-
-Each training document starts with two control words. The first one specifies the length of the reference summary, and
-the second one specifies the newspaper. To request a summary with a particular length and style, insert the
-corresponding control words at the start of a new document.
-"""
+"""Add control words for length and newspaper to documents (Fan, Grangier, Auli 2017): the command ``etads-control``."""
 
 import argparse
 import bisect
@@ -14,7 +9,7 @@ import sys
 from collections import Counter
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 from fairseq_etads.platform.console import Parser, command, escape_unprintable
 from fairseq_etads.platform.errors import InputError
@@ -26,11 +21,7 @@ from fairseq_etads.text.words import SENTENCE_MARK
 
 RECORD = "control.json"
 LENGTH_WORD, ORIGIN_WORD = "lengthbin", "origin"
-"""Prefixes of the two control words.
-
-The first prefix is followed by the number of a length bin, and the second one by an origin from SPLIT.source.origin.
-Tokenisers do not split control words.
-"""
+"""Prefixes of the control words: the number of a length bin or an origin follows. Tokenisers do not split them."""
 BINS = 10
 _NAME = re.compile(r"[A-Za-z0-9]+")
 DESCRIPTION = f"""\
@@ -59,12 +50,9 @@ keeps 400 other words."""
 
 
 class LengthBins(NamedTuple):
-    """Bins that group summaries by length in words.
+    """Maximum summary length in words of each bin, ascending, and its number of training summaries.
 
-    Attributes:
-        longest: maximum summary length in each bin, in ascending order. The last bin also contains all longer
-            summaries.
-        counts: number of training summaries in each length bin.
+    The last bin also contains all longer summaries. Bins are numbered from 1.
     """
 
     longest: List[int]
@@ -79,13 +67,10 @@ class LengthBins(NamedTuple):
         size. Bins that would end at the same length are merged.
         """
         counts = sorted(Counter(lengths).items())
-        ends, total = [], 0  # ends: number of summaries up to each length
-        for _, count in counts:
-            total += count
-            ends.append(total)
+        ends = list(itertools.accumulate(count for _, count in counts))  # number of summaries up to each length
         last = []
         for number in range(1, wanted):
-            share = number * total / wanted
+            share = number * len(lengths) / wanted
             place = bisect.bisect_left(ends, share)
             if place and share - ends[place - 1] <= ends[place] - share:
                 place -= 1
@@ -95,7 +80,7 @@ class LengthBins(NamedTuple):
         return cls([counts[place][0] for place in chosen], held)
 
     def find_bin_number(self, length: int) -> int:
-        """Return the number of the bin for summaries of the given length. Bins are numbered from 1."""
+        """Return the number of the bin for summaries of the given length."""
         return min(bisect.bisect_left(self.longest, length), len(self.longest) - 1) + 1
 
     def describe(self) -> Iterator[str]:
@@ -108,12 +93,7 @@ class LengthBins(NamedTuple):
 
 
 class ControlWords(NamedTuple):
-    """Control words for a corpus.
-
-    Attributes:
-        bins: bins of summary lengths, or None if lengths are not controlled.
-        origins: dictionary that maps origins to numbers of training documents, or None if origins are not controlled.
-    """
+    """Bins of summary lengths and number of training documents of each origin, or None if not controlled."""
 
     bins: Optional[LengthBins]
     origins: Optional[Dict[str, int]]
@@ -140,23 +120,6 @@ class ControlWords(NamedTuple):
             return cls(bins or None, origins and {str(name): int(count) for name, count in origins.items()})
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"{path} is damaged ({error!r}); make it again") from None
-
-    def list_all_words(self) -> FrozenSet[str]:
-        """Return the set of all control words."""
-        lengths = range(1, len(self.bins.longest) + 1) if self.bins else ()
-        return frozenset(
-            [f"{LENGTH_WORD}{n}" for n in lengths] + [f"{ORIGIN_WORD}{name}" for name in self.origins or ()]
-        )
-
-    def make_prefix(self, length: int, origin: str) -> List[str]:
-        """Return the control words to insert at the start of a document.
-
-        Args:
-            length: number of the length bin, starting at 1.
-            origin: origin of the document, such as a newspaper.
-        """
-        found = [] if self.bins is None else [f"{LENGTH_WORD}{length}"]
-        return found if self.origins is None else [*found, f"{ORIGIN_WORD}{origin}"]
 
 
 def count_summary_words(line: str) -> int:
@@ -197,26 +160,6 @@ def learn_control_words(text: Path, bins: int, by_origin: bool) -> ControlWords:
     return ControlWords(found, dict(sorted(Counter(_iterate_origins(text, "train")).items())) if by_origin else None)
 
 
-def _iterate_document_summary_pairs(text: Path, split: str, by_origin: bool) -> Iterator[Tuple[int, str, str, str]]:
-    """Yield the line number, document, summary and origin of each pair in a split."""
-    paths = [text / f"{split}.{side}" for side in SIDES]
-    for path in paths:
-        if not path.is_file():
-            raise InputError(f'TEXT "{text}" has no file {path.name}')
-    origins = _iterate_origins(text, split) if by_origin else itertools.repeat("")
-    lines = [read_lines(path) for path in paths]
-    for number in itertools.count(1):
-        found = [next(side, None) for side in (*lines, origins)]
-        pair = found if by_origin else found[:2]
-        if all(line is None for line in pair):
-            return
-        document, summary, origin = found
-        if document is None or summary is None or origin is None:
-            names = ", ".join([path.name for path in paths] + [f"{split}.source.{ORIGIN}"] * by_origin)
-            raise InputError(f'TEXT "{text}": {names} must have the same number of lines')
-        yield number, document, summary, origin
-
-
 def write_split_with_control_words(
     text: Path, out: Path, split: str, control: ControlWords, length: int, origin: str
 ) -> List[str]:
@@ -230,25 +173,37 @@ def write_split_with_control_words(
         InputError: a file is missing, the numbers of lines in the files differ, the origin of a document does not
             occur in the training documents, or the documents already start with control words.
     """
-    by_origin = control.origins is not None and not origin
-    all_words = control.list_all_words()
+    names = [f"{split}.{side}" for side in SIDES]
+    for name in names:
+        if not (text / name).is_file():
+            raise InputError(f'TEXT "{text}" has no file {name}')
+    columns = [read_lines(text / name) for name in names]
+    if control.origins is not None and not origin:
+        names.append(f"{split}.source.{ORIGIN}")
+        columns.append(_iterate_origins(text, split))
+    bins = range(1, len(control.bins.longest) + 1) if control.bins else ()
+    all_words = {*(f"{LENGTH_WORD}{n}" for n in bins), *(f"{ORIGIN_WORD}{name}" for name in control.origins or ())}
     with open_output(out / f"{split}.source") as file:
-        for number, document, summary, own in _iterate_document_summary_pairs(text, split, by_origin):
-            name = origin or own
-            if control.origins is not None and name not in control.origins:
-                raise InputError(f'{split}, document {number}: no training document has the origin "{name}"')
-            bin_number = length or (control.bins.find_bin_number(count_summary_words(summary)) if control.bins else 0)
-            words = control.make_prefix(bin_number, name)
-            first = document.split(maxsplit=1)[:1]
-            if all_words.issuperset(first) and first:
-                raise InputError(
-                    f"{text}/{split}.source, line {number}: begins with a control word, {first[0]}, already"
-                )
+        for number, found in enumerate(itertools.zip_longest(*columns), 1):
+            if None in found:
+                raise InputError(f'TEXT "{text}": {", ".join(names)} must have the same number of lines')
+            document, summary, *own = found
+            words = []
+            if control.bins:
+                words.append(f"{LENGTH_WORD}{length or control.bins.find_bin_number(count_summary_words(summary))}")
+            if control.origins is not None:
+                name = origin or own[0]
+                if name not in control.origins:
+                    raise InputError(f'{split}, document {number}: no training document has the origin "{name}"')
+                words.append(f"{ORIGIN_WORD}{name}")
+            first = "".join(document.split(maxsplit=1)[:1])
+            if first in all_words:
+                raise InputError(f"{text}/{split}.source, line {number}: begins with a control word, {first}, already")
             file.write(" ".join([*words, document]).rstrip() + "\n")
-    further = sorted(text.glob(f"{split}.target.*[0-9]"))
-    for path in (text / f"{split}.target", *further):
-        copy_file(path, out / path.name)
-    return [f"{split}.source", f"{split}.target", *(path.name for path in further)]
+    targets = [f"{split}.target", *(path.name for path in sorted(text.glob(f"{split}.target.*[0-9]")))]
+    for name in targets:
+        copy_file(text / name, out / name)
+    return [f"{split}.source", *targets]
 
 
 def build_parser() -> argparse.ArgumentParser:

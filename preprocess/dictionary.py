@@ -1,7 +1,10 @@
-"""Build dictionaries with a copy tail, i.e. with words that the model can copy but does not learn."""
+"""Build dictionaries with a copy tail, i.e. with words that the model can copy but does not learn.
+
+A word in the copy tail has a count of 0. The known words before it are padded to a multiple of 8 entries.
+"""
 
 from pathlib import Path
-from typing import List, Tuple
+from typing import Iterable, List, Tuple
 
 from fairseq.data import Dictionary
 from fairseq.tokenizer import tokenize_line
@@ -28,17 +31,20 @@ def count_words(files: List[Path], jobs: int) -> Dictionary:
     return counts
 
 
-def build_dictionary(train: List[Path], documents: List[Path], size: int, jobs: int, tail: bool = True) -> Dictionary:
-    """Build a dictionary with a copy tail.
+def append_copy_tail(dictionary: Dictionary, words: Iterable[str]) -> None:
+    """Append the words that a dictionary lacks in alphabetical order, except padding words, which count as known."""
+    for word in sorted({*words}.difference(dictionary.symbols)):
+        if not is_padding_word(word):
+            dictionary.add_symbol(word, n=0)
 
-    The dictionary contains the words that the model learns, in order of decreasing frequency, followed by the copy tail
-    in alphabetical order. The words to learn are padded to a multiple of 8 entries.
+
+def build_dictionary(train: List[Path], documents: List[Path], size: int, jobs: int, tail: bool = True) -> Dictionary:
+    """Build a dictionary of the words to learn, in order of decreasing frequency, followed by the copy tail.
 
     Args:
         train: paths of the training text files. The model learns the most frequent words in these files.
-        documents: paths of further text files. The model can copy the words in these files.
+        documents: paths of further text files, whose words the model can copy.
         size: number of words to learn, without the special symbols, or -1 for all words.
-        jobs: number of worker processes.
         tail: whether to add the copy tail.
 
     Raises:
@@ -47,18 +53,15 @@ def build_dictionary(train: List[Path], documents: List[Path], size: int, jobs: 
     dictionary = count_words(train, jobs)
     seen = {*dictionary.symbols, *count_words(documents, jobs).symbols}
     dictionary.finalize(nwords=size + dictionary.nspecial if size > 0 else -1)
-    for word in sorted(seen.difference(dictionary.symbols)) if tail else ():
-        if not is_padding_word(word):  # otherwise, padding words would be treated as known words
-            dictionary.add_symbol(word, n=0)
+    append_copy_tail(dictionary, seen if tail else ())
     return dictionary
 
 
 def extend_dictionary(path: Path, texts: List[Path], jobs: int) -> Dictionary:
-    """Read a dictionary, and append a copy tail that contains all other words in the texts.
+    """Read a pretrained model's dictionary, and append a copy tail that contains all other words in the texts.
 
-    The model learns all words in the given dictionary, and their order does not change. In the dictionary of a
-    pretrained model, known words may have a count of 0. This count is changed to 1, because a count of 0 marks words in
-    the copy tail.
+    The model learns all words in the given dictionary, and their order does not change. A count of 0, which would mark
+    a word as part of the copy tail, becomes 1.
 
     Raises:
         InputError: the file at ``path`` is not a dictionary.
@@ -70,10 +73,7 @@ def extend_dictionary(path: Path, texts: List[Path], jobs: int) -> Dictionary:
     dictionary = Dictionary()
     for word, count in zip(given.symbols[given.nspecial :], given.count[given.nspecial :]):
         dictionary.add_symbol(word, n=max(count, 1))
-    known = set(dictionary.symbols)
-    for word in sorted(set(count_words(texts, jobs).symbols) - known):
-        if not is_padding_word(word):
-            dictionary.add_symbol(word, n=0)
+    append_copy_tail(dictionary, count_words(texts, jobs).symbols)
     return dictionary
 
 
@@ -87,15 +87,12 @@ def build_bounded_dictionaries(
     therefore belong to the copy tail. Each of the first two groups is padded to end at a multiple of 8 entries.
 
     Args:
-        train: paths of the files with training documents. The model learns to read the most frequent words in these
-            files.
-        summaries: paths of the files with training summaries. The model learns to generate the most frequent words in
-            these files.
-        documents: paths of further text files. The model can copy the words in these files.
+        train: paths of the training documents, whose most frequent words the model learns to read.
+        summaries: paths of the training summaries, whose most frequent words the model learns to generate.
+        documents: paths of further text files, whose words the model can copy.
         size: total number of words to learn, without the special symbols, or -1 for all words.
         target_size: number of words that the model can generate. They are included in ``size``, and are learned even if
             they do not occur in the documents.
-        jobs: number of worker processes.
 
     Raises:
         InputError: a text file is missing or is not valid UTF-8.
@@ -114,9 +111,7 @@ def build_bounded_dictionaries(
     for word in others[: size - generated] if size > 0 else others:
         source.add_symbol(word, n=counts[word])
     source.pad_to_multiple_(8)
-    for word in sorted(seen.difference(source.symbols)):
-        if not is_padding_word(word):  # otherwise, padding words would be treated as known words
-            source.add_symbol(word, n=0)
+    append_copy_tail(source, seen)
     for word in source.symbols[len(target) :]:
         target.add_symbol(word, n=0)
     return source, target

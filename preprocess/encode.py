@@ -1,11 +1,14 @@
-"""Split raw text into words, and words into subwords, in several processes.
+"""Split raw text into words, and words into subwords, in several processes or shards.
 
-Both steps use fairseq's classes for the options --tokenizer and --bpe.
+Both steps use fairseq's classes for the options --tokenizer and --bpe. ``etads-prepare --shard I/N`` splits one shard
+of the text into words, and ``etads-prepare`` without ``--shard`` joins all shards, with the same result.
 """
 
 import contextlib
 import io
 import itertools
+import re
+import shutil
 from argparse import Namespace
 from collections import Counter
 from pathlib import Path
@@ -16,10 +19,11 @@ from tqdm import tqdm
 from fairseq_etads.data.preparation import PreparationSettings, make_inference_options
 from fairseq_etads.platform.console import escape_unprintable
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import open_output
+from fairseq_etads.platform.outputs import open_binary_output, open_output
 from fairseq_etads.text.checksums import Checksums
 from fairseq_etads.text.files import read_lines
-from fairseq_etads.text.json_files import SIDES, SPLITS
+from fairseq_etads.text.json_files import SIDES, SPLITS, read_json
+from fairseq_etads.text.shards import Shard
 from fairseq_etads.text.words import SENTENCE_MARK
 
 from .processes import TOKENIZER_MODULES, map_in_order
@@ -111,6 +115,57 @@ def encode_all_files(
                 encode_file(read(sources / name), path, settings, out, stage, jobs)
         else:
             made.add_unlisted(f"{destination}/{name}")
+
+
+def get_shard_folder(out: Path, shard: Shard) -> Path:
+    """Return the path of the folder that contains a shard, a tokenised part of each file in TEXT.
+
+    Each shard has its own prepare.json and SHA256SUMS, so several shards can be created at the same time.
+    """
+    return out / "shards" / shard.name
+
+
+def join_shards(out: Path, record: Dict[str, Any], words: str, splits: Sequence[str], made: Checksums) -> None:
+    """Create the missing files in OUT/``words`` by joining shards, if there are any.
+
+    Args:
+        record: content of prepare.json.
+        words: name of the folder for tokenised words.
+        made: checksums to which the checksums of the new files are added.
+
+    Raises:
+        InputError: a shard is missing, damaged, or was created with other options or from other text.
+    """
+    names = [f"{words}/{split}.{side}" for split in splits for side in SIDES]
+    names = [name for name in names if not (out / name).exists()]
+    shards = [re.fullmatch(r"\d+-of-(\d+)", path.name) for path in (out / "shards").glob("*-of-*")]
+    counts = sorted({int(shard.group(1)) for shard in shards if shard})
+    if not names or not counts:
+        return
+    if len(counts) > 1:
+        said = " and of ".join(map(str, counts))
+        raise InputError(f"{out / 'shards'} has shards of {said}: delete those that do not belong together")
+    folders = {shard: get_shard_folder(out, shard) for shard in Shard(1, counts[0]).list_all_shards()}
+    missing = [str(shard.number) for shard, folder in folders.items() if not all((folder / n).is_file() for n in names)]
+    if missing:
+        raise InputError(
+            f"{out / 'shards'}: of {counts[0]} shards, {', '.join(missing)} are not complete; run the same command "
+            f"with --shard {missing[0]}/{counts[0]}, or delete {out / 'shards'} to continue without shards"
+        )
+    listed = {}
+    for folder in folders.values():
+        listed[folder] = Checksums(folder, f"Delete {folder} and make the shard again")
+        listed[folder].verify(["prepare.json"])
+        made_from = read_json(folder / "prepare.json", f"delete {folder} and make the shard again")
+        if made_from != record:
+            different = [key for key in {**record, **made_from} if made_from.get(key) != record.get(key)]
+            raise InputError(f"{folder} was made with another {', '.join(different)}: delete it and make it again")
+    for name in names:
+        with made.record_new_files(name), open_binary_output(out / name) as file:
+            for folder, checksums in listed.items():
+                with open(folder / name, "rb") as part:
+                    shutil.copyfileobj(part, file, 1 << 20)
+                checksums.verify([name])
 
 
 def measure_round_trip(settings: PreparationSettings, text: Path, out: Path) -> Iterator[str]:

@@ -30,14 +30,19 @@ from fairseq_etads.text.shards import Shard
 from fairseq_etads.text.subwords import OPAQUE
 from fairseq_etads.text.words import LANGUAGES, SENTENCE_MARK, WORD_KINDS
 
-from .binarise import binarise_text
-from .encode import TO_SUBWORDS, TO_WORDS, encode_all_files, measure_round_trip, measure_tokens_per_line
+from .binarise import binarise_text, make_vocabulary_report, summarise_vocabulary
+from .encode import (
+    TO_SUBWORDS,
+    TO_WORDS,
+    encode_all_files,
+    get_shard_folder,
+    join_shards,
+    measure_round_trip,
+    measure_tokens_per_line,
+)
 from .factors import find_tag_files
-from .given_files import UserProvidedFiles
 from .processes import run_in_separate_process
-from .subwords import learn_bpe, learn_sentencepiece
-from .unknown_words import make_vocabulary_report, summarise_vocabulary
-from .word_shards import get_shard_folder, join_shards
+from .subwords import UserProvidedFiles, learn_bpe, learn_sentencepiece
 
 NOTHING_GIVEN = UserProvidedFiles()
 CORPORA: Dict[str, Dict[str, Any]] = {
@@ -115,12 +120,11 @@ def _make_subword_model(
 ) -> None:
     """Create the subword model in ``out``."""
     names = settings.subword_files
+    train = [words / f"train.{side}" for side in SIDES]
     if like:
         for name in names:
             copy_file(like / name, out / name)
-        return
-    train = [words / f"train.{side}" for side in SIDES]
-    if given.has_subwords:
+    elif given.has_subwords:
         given.copy_subword_model(out, settings)
     elif settings.tokens == "bpe":
         learn_bpe(train, settings.size, out / names[0])
@@ -134,11 +138,10 @@ def _write_report(out: Path, splits: Sequence[str], settings: PreparationSetting
     names = [f"{split}.{side}" for split in splits for side in SIDES]
     made = sorted(path for path in (out / "bin").iterdir() if path.suffix in (".bin", ".idx", ".txt"))
     listed = Checksums(out / "bin").listed
+    wanted = settings.get_expected_vocabulary_sizes()
     report = {
         "lengths": {name: measure_tokens_per_line(out / "tokens" / name) for name in names},
-        "vocabulary": run_in_separate_process(
-            make_vocabulary_report, out, splits, settings.get_expected_vocabulary_sizes()
-        ),
+        "vocabulary": run_in_separate_process(make_vocabulary_report, out, splits, wanted),
         "sha256": {path.name: listed.get(path.name) or compute_sha256(path) for path in made},
     }
     write_json(out / "report.json", report)
@@ -161,8 +164,7 @@ def prepare_data(
         like: path of a folder of prepared data that provides the settings, the subword model and the dictionaries. If
             it is set, ``text`` need not contain all splits.
         given: subword model and dictionary that the user has provided.
-        shard: shard of the text to tokenise (see :mod:`etads_preprocess.word_shards`), or None to process the whole
-            text.
+        shard: shard of the text to tokenise, or None to process the whole text.
 
     Raises:
         InputError: the text, an option or an earlier output is invalid.
@@ -201,10 +203,10 @@ def _create_missing_files(
     record = {"settings": settings.to_record(), "text": _check_text_files(text, splits, made)}
     if like:
         record["like"] = _read_reused_checksums(like, settings)
-    if given.paths:
+    if given.named:
         if not all((out / name).exists() for name in settings.subword_files):
             given.check_model_suits_text(settings, text)
-        made.watch(*given.paths)
+        made.watch(*given.named.values())
         record["given"] = given.compute_checksums()
     for split in splits:
         tags = find_tag_files(text, split, settings)

@@ -1,4 +1,4 @@
-"""Learn subword models with subword-nmt (BPE) or SentencePiece (unigram or BPE).
+"""Learn subword models with subword-nmt (BPE) or SentencePiece, or check and copy models that the user provides.
 
 The models never split sentence marks.
 """
@@ -6,32 +6,29 @@ The models never split sentence marks.
 import contextlib
 import io
 import itertools
+import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Optional
 
+from fairseq_etads.data.preparation import PreparationSettings
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import open_binary_output, open_output
+from fairseq_etads.platform.outputs import copy_file, open_binary_output, open_output
+from fairseq_etads.text.checksums import compute_sha256
 from fairseq_etads.text.files import read_lines
+from fairseq_etads.text.hugging_face import HuggingFaceSubwordEncoder
 from fairseq_etads.text.words import SENTENCE_MARK
 
 WHOLE = (SENTENCE_MARK, "<unk>")
 """Words that BPE never splits."""
-
-
 SENTENCEPIECE_BYTES = 1 << 28
-"""Maximum size in bytes of the text from which SentencePiece learns a model.
-
-Learning requires about twenty times this amount of memory.
-"""
+"""Maximum size in bytes of the text from which SentencePiece learns, which requires about twenty times this memory."""
+ENCODER, MERGES = "--gpt2-encoder-json", "--gpt2-vocab-bpe"
 
 
 def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
     """Learn ``size`` merges from all files with subword-nmt (Sennrich et al. 2016), and write them to ``codes``.
-
-    fairseq's ``--bpe subword_nmt`` does not support subword-nmt's glossaries, which list words that must not be split.
-    Instead, the file starts with merges that assemble the words in WHOLE. These merges have the highest priority. They
-    do not affect other words, unless the words contain a "<".
 
     Raises:
         InputError: no word has two characters that could be merged.
@@ -68,13 +65,12 @@ def read_merges(path: Path) -> List[str]:
 
 
 def write_merges(lines: List[str], codes: Path) -> None:
-    """Write merges to ``codes``, preceded by the merges for the words in WHOLE.
+    """Write the lines of a merges file to ``codes``, preceded by merges that assemble the words in WHOLE.
 
-    Args:
-        lines: lines of a merges file. The first line may contain the version. Files without a version were created by
-            subword-nmt 0.1.
+    These merges have the highest priority. They do not affect other words, unless the words contain a "<". They replace
+    subword-nmt's glossaries, which fairseq's ``--bpe subword_nmt`` does not support.
     """
-    version = lines[:1] if lines[0].startswith("#version:") else []
+    version = lines[:1] if lines[0].startswith("#version:") else []  # subword-nmt 0.1 wrote none
     whole = _iterate_whole_merges(end_is_apart=not version or version[0].split() == ["#version:", "0.1"])
     merges = dict.fromkeys([*whole, *lines[len(version) :]])
     with open_output(codes) as file:
@@ -136,37 +132,6 @@ def load_sentencepiece_model(path: Path) -> Any:
         raise InputError(f"--model {path}: not a SentencePiece model") from None
 
 
-def check_sentencepiece_model(path: Path, marks: bool) -> None:
-    """Check that the pieces of a SentencePiece model can be joined into words and text.
-
-    Args:
-        marks: whether documents or summaries contain sentence marks.
-
-    Raises:
-        InputError: the file does not contain a SentencePiece model, some of its pieces represent bytes, its pieces
-            contain the space after a word rather than before it, or sentence marks are not single pieces.
-    """
-    pieces = load_sentencepiece_model(path)
-    if any(map(pieces.is_byte, range(len(pieces)))):
-        # fairseq joins pieces as strings, so summaries would contain "<0xE5>".
-        raise InputError(
-            f"--model {path}: spells rare characters in bytes, which fairseq cannot join; train it without "
-            "--byte_fallback"
-        )
-    # A mark that SentencePiece has learned like a word may be one piece after some characters, but not after others.
-    found = [pieces.encode(f"{end}{SENTENCE_MARK} b", out_type=str) for end in "a.!?'\"”)"]
-    if found[0][-1].endswith("▁"):
-        raise InputError(
-            f"--model {path}: its pieces end with spaces, so it is unknown where words begin; train it without "
-            "--treat_whitespace_as_suffix"
-        )
-    if marks and not all(SENTENCE_MARK in line for line in found):
-        raise InputError(
-            f"--model {path}: splits the sentence mark {SENTENCE_MARK}; train it with "
-            f"--user_defined_symbols='{SENTENCE_MARK}', or leave out the sentence marks (--no-target-sentence-marks)"
-        )
-
-
 def write_sentencepiece_model(content: bytes, model: Path) -> None:
     """Write a SentencePiece model, and a readable ``.vocab`` file with the same stem."""
     import sentencepiece
@@ -176,3 +141,157 @@ def write_sentencepiece_model(content: bytes, model: Path) -> None:
         file.write("".join(f"{pieces.id_to_piece(n)}\t{pieces.get_score(n):g}\n" for n in range(len(pieces))))
     with open_binary_output(model) as file:
         file.write(content)
+
+
+@dataclass(frozen=True)
+class UserProvidedFiles:
+    """Paths of the files that the user has provided, or None.
+
+    Attributes:
+        encoder_json: file that maps GPT-2's subword pieces to ids.
+        vocab_bpe: file with the merges of GPT-2's BPE.
+        dictionary: fairseq dictionary of a pretrained model, whose entries are the ids of pieces.
+        model: subword-nmt merges, a SentencePiece model, or Hugging Face's ``tokenizer.json``.
+    """
+
+    encoder_json: Optional[Path] = None
+    vocab_bpe: Optional[Path] = None
+    dictionary: Optional[Path] = None
+    model: Optional[Path] = None
+
+    @property
+    def named(self) -> Dict[str, Path]:
+        """The provided files, keyed by their names in fairseq's archives."""
+        names = ("encoder.json", "vocab.bpe", "dict.txt", "model")
+        paths = (self.encoder_json, self.vocab_bpe, self.dictionary, self.model)
+        return {name: path for name, path in zip(names, paths) if path is not None}
+
+    @property
+    def has_subwords(self) -> bool:
+        """Whether the user has provided a subword model. Otherwise, a subword model is learned."""
+        return self.encoder_json is not None or self.model is not None
+
+    def check(self, settings: PreparationSettings) -> None:
+        """Raise InputError if a file is missing, damaged, or incompatible with other options."""
+        options = {ENCODER: self.encoder_json, MERGES: self.vocab_bpe, "--dictionary": self.dictionary}
+        for option, path in options.items():
+            if path is not None and settings.tokens != "gpt2":
+                raise InputError(f"{option} {path}: has no effect without --tokens gpt2")
+            if path is None and settings.tokens == "gpt2" and option != "--dictionary":
+                raise InputError(f"{option} is missing: --tokens gpt2 needs {ENCODER} and {MERGES} (see docs/bart.md)")
+            if path is not None and not path.is_file():
+                raise InputError(f"{option} {path}: no such file")
+        if self.dictionary is not None and (settings.separate or settings.target_size):
+            other = "--separate-dictionaries" if settings.separate else f"--target-size {settings.target_size}"
+            raise InputError(f"--dictionary {self.dictionary}: is for both sides, and cannot be combined with {other}")
+        if self.encoder_json is not None and self.vocab_bpe is not None:
+            check_gpt2_files(self.encoder_json, self.vocab_bpe)
+        if self.model is not None:
+            self._check_subword_model(self.model, settings)
+        elif settings.tokens == "huggingface":
+            raise InputError("--model is missing: --tokens huggingface needs a tokenizer.json")
+
+    def _check_subword_model(self, model: Path, settings: PreparationSettings) -> None:
+        if settings.tokens not in ("bpe", "sentencepiece", "huggingface"):
+            raise InputError(f"--model {model}: has no effect without --tokens bpe, sentencepiece or huggingface")
+        if not model.is_file():
+            raise InputError(f"--model {model}: no such file")
+        if settings.size != PreparationSettings.size:
+            raise InputError(
+                f"--size {settings.size} has no effect with --model {model}, because the model has its own size: leave "
+                "it out"
+            )
+        if settings.tokens == "bpe":
+            read_merges(model)
+        elif settings.tokens == "sentencepiece":
+            load_sentencepiece_model(model)
+        else:
+            try:
+                lost = HuggingFaceSubwordEncoder(model).lost
+            except ValueError as error:
+                raise InputError(f"--model {error}") from None
+            if lost:
+                print(
+                    f"--model {model}: has no piece for unknown characters, which disappear from the text without "
+                    f"being counted as unknown words (for example {' '.join(lost)})",
+                    file=sys.stderr,
+                )
+
+    def check_model_suits_text(self, settings: PreparationSettings, text: Path) -> None:
+        """Check that the pieces of a provided SentencePiece model can be joined into the words and marks of a text.
+
+        Raises:
+            InputError: some pieces represent bytes, the pieces contain the space after a word rather than before it, or
+                sentence marks that the text will contain are not single pieces.
+        """
+        if self.model is None or settings.tokens != "sentencepiece":
+            return
+        # Documents need not be searched for sentence marks, because missing marks are inserted in them.
+        summaries = read_lines(text / "train.target") if settings.target_marks else ()
+        marks = settings.source_marks or any(SENTENCE_MARK in line for line in summaries)
+        pieces = load_sentencepiece_model(self.model)
+        if any(map(pieces.is_byte, range(len(pieces)))):
+            # fairseq joins pieces as strings, so summaries would contain "<0xE5>".
+            raise InputError(
+                f"--model {self.model}: spells rare characters in bytes, which fairseq cannot join; train it without "
+                "--byte_fallback"
+            )
+        # A mark that SentencePiece has learned like a word may be one piece after some characters, but not others.
+        found = [pieces.encode(f"{end}{SENTENCE_MARK} b", out_type=str) for end in "a.!?'\"”)"]
+        if found[0][-1].endswith("▁"):
+            raise InputError(
+                f"--model {self.model}: its pieces end with spaces, so it is unknown where words begin; train it "
+                "without --treat_whitespace_as_suffix"
+            )
+        if marks and not all(SENTENCE_MARK in line for line in found):
+            raise InputError(
+                f"--model {self.model}: splits the sentence mark {SENTENCE_MARK}; train it with "
+                f"--user_defined_symbols='{SENTENCE_MARK}', or leave out sentence marks (--no-target-sentence-marks)"
+            )
+
+    def compute_checksums(self) -> Dict[str, str]:
+        """Return the checksums of the provided files, keyed by the file names in fairseq's archives."""
+        return {name: compute_sha256(path) for name, path in self.named.items()}
+
+    def copy_subword_model(self, out: Path, settings: PreparationSettings) -> None:
+        """Copy the files of the subword model to the folder of prepared data."""
+        for name, path in self.named.items():
+            if name == "model" and settings.tokens == "bpe":
+                write_merges(read_merges(path), out / settings.subword_files[0])
+            elif name == "model" and settings.tokens == "sentencepiece":
+                write_sentencepiece_model(path.read_bytes(), out / settings.subword_files[0])
+            elif name != "dict.txt":
+                copy_file(path, out / (settings.subword_files[0] if name == "model" else name))
+
+
+def check_gpt2_files(encoder_json: Path, vocab_bpe: Path) -> None:
+    """Raise InputError unless the files describe a byte-level BPE in which every possible piece has an id."""
+    try:
+        numbers: Any = json.loads(encoder_json.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{ENCODER} {encoder_json}: not JSON ({error})") from None
+    if not isinstance(numbers, dict) or not all(type(number) is int for number in numbers.values()):
+        raise InputError(f"{ENCODER} {encoder_json}: not an object with an id for each piece")
+    if len(set(numbers.values())) < len(numbers):
+        raise InputError(f"{ENCODER} {encoder_json}: two pieces have the same id")
+    pieces = _list_byte_symbols()
+    for number, line in enumerate(read_lines(vocab_bpe), 1):
+        if number > 1 and line:  # the first line contains the version
+            pair = line.split()
+            if len(pair) != 2:
+                raise InputError(
+                    f"{MERGES} {vocab_bpe}: line {number} is not a merge (two pieces with a space between them)"
+                )
+            pieces.append("".join(pair))
+    missing = [piece for piece in pieces if piece not in numbers]
+    if missing:
+        raise InputError(
+            f"{ENCODER} {encoder_json} and {MERGES} {vocab_bpe} do not belong together: the first has no id for "
+            f"{len(missing):,} pieces of the second, for example {missing[0]!r}"
+        )
+
+
+def _list_byte_symbols() -> List[str]:
+    """Return the characters with which GPT-2 represents the 256 byte values."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    return [chr(code) for code in [*printable, *range(0x100, 0x200 - len(printable))]]

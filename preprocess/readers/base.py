@@ -1,7 +1,4 @@
-"""The base class of all corpus readers.
-
-A reader defines options, finds splits and items, and converts items to documents.
-"""
+"""The base class of all corpus readers: options, splits and items, and the conversion of items to documents."""
 
 import argparse
 from collections import Counter
@@ -12,6 +9,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.compression import DECOMPRESSORS
 from fairseq_etads.text.documents import BadDocumentError, Document
 from fairseq_etads.text.files import ESCAPE_INVALID, is_valid_utf8, read_lines
+from fairseq_etads.text.json_files import SPLITS
 
 from .split_shares import SplitShares
 
@@ -30,6 +28,7 @@ class Reader:
         counts: counter of the changes of each kind, for report.json.
         notes: messages for the user about the corpus.
         columns: names of the document column and the summary column in each table, for report.json.
+        files: input files of each split, or of "input" if the corpus has no predefined splits.
         shares: shares of train, valid and test, if the corpus has no predefined splits. In this case, the items are the
             same for all splits, and the split of a document is determined by its hash.
     """
@@ -45,6 +44,7 @@ class Reader:
         self.counts: Counter = Counter()
         self.notes: List[str] = []
         self.columns: Dict[str, List[str]] = {}
+        self.files: Dict[str, List[Path]] = {}
         self.shares: Optional[SplitShares] = None
 
     @staticmethod
@@ -57,20 +57,14 @@ class Reader:
         Raises:
             InputError: the input is missing or has an unexpected format.
         """
-        raise NotImplementedError
+        return self.shares.splits if self.shares else [split for split in SPLITS if split in self.files]
 
     def map_splits_to_files(self) -> Dict[str, List[Path]]:
-        """Return a dictionary that maps each split to its input files.
-
-        These files are read to detect changes to the input. See also :meth:`list_large_folders`.
-        """
-        raise NotImplementedError
+        """Return the input files of each split, which are read to detect changes (see :meth:`list_large_folders`)."""
+        return self.files
 
     def list_large_folders(self) -> List[Path]:
-        """Return the folders that contain too many files to be read twice.
-
-        Changes to the files in these folders are detected only from the names and sizes of the files.
-        """
+        """Return the folders with too many files to be read twice: changes show in the files' names and sizes."""
         return []
 
     def count_raw_documents(self, split: str) -> Optional[int]:
@@ -98,11 +92,7 @@ class Reader:
         raise NotImplementedError
 
     def check_split_sizes(self, kept: Dict[str, int]) -> None:
-        """Raise InputError if the number of documents in a split differs from the published size of the corpus.
-
-        Args:
-            kept: dictionary that maps each split to the number of documents that were written.
-        """
+        """Raise InputError if the number of written documents of a split differs from the published size."""
 
     def iterate_lines(self, path: Path, ends: bool = False) -> Iterator[str]:
         """Yield the lines of a file. Lines with invalid UTF-8 are decoded with --fallback-encoding and counted.
@@ -130,28 +120,17 @@ class Reader:
 
 
 def check_path_exists(option: str, path: Path, directory: bool = False) -> Path:
-    """Check that a path is an existing file (or folder if ``directory`` is True), and return the path.
-
-    Raises:
-        InputError: the file or folder does not exist. The message names ``option``.
-    """
+    """Return a path. Raises InputError, which names ``option``, unless it is a file or, if ``directory``, a folder."""
     if not (path.is_dir() if directory else path.is_file()):
         raise InputError(f"{option} {path}: no such {'folder' if directory else 'file'}")
     return path
 
 
 def find_first_existing(folders: List[Path], names: List[str]) -> Optional[Path]:
-    """Return the first file in the folders that has one of the names, with or without a compression suffix.
-
-    The result is None if there is no such file.
-    """
-    for name in names:
-        for folder in folders:
-            for suffix in ("", *DECOMPRESSORS):
-                path = folder / (name + suffix)
-                if path.is_file():
-                    return path
-    return None
+    """Return the first file in the folders that has one of the names, perhaps with a compression suffix, or None."""
+    ends = ("", *DECOMPRESSORS)
+    paths = (folder / (name + end) for name in names for folder in folders for end in ends)
+    return next((path for path in paths if path.is_file()), None)
 
 
 def add_keep_original_option(parser: argparse.ArgumentParser) -> None:

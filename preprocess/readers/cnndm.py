@@ -17,10 +17,8 @@ LISTS = {
     "test": ["all_test.txt", "wayback_test_urls.txt", "cnn_wayback_test_urls.txt"],
 }
 PUBLISHED = {"train": (287_113, 287_226), "valid": (13_368,), "test": (11_490,)}
-"""Accepted numbers of documents in each split.
-
-The URL lists contain 287,227 training stories, but papers since See et al. report 287,226. Without the 114 stories that
-contain no article, 287,113 stories remain, as in the data released by See et al.
+"""Accepted numbers of documents: 287,227 training URLs, of which papers since See et al. report 287,226; the data that
+they released lacks the 114 stories without an article.
 """
 
 _ENTITY = re.compile(r"(@entity\d+):(.*)")
@@ -43,6 +41,11 @@ the text contain the names."""
         super().__init__(args)
         self.stories = [check_path_exists("--stories", path, directory=True) for path in args.stories]
         self.urls = check_path_exists("--urls", args.urls, directory=True)
+        found = {split: find_first_existing([self.urls], names) for split, names in LISTS.items()}
+        self.files = {split: [path] for split, path in found.items() if path}
+        if not self.files:
+            names = [name for names in LISTS.values() for name in names]
+            raise InputError(f"--urls {self.urls}: no list of URLs; looked for {', '.join(names)}")
         self.names = args.entity_names
         self.allow_missing = args.allow_missing
         self.keep_origin = args.keep_origin
@@ -81,20 +84,6 @@ the text contain the names."""
             help="replace the placeholders in anonymised stories with the original names",
         )
 
-    def _get_url_list(self, split: str) -> Optional[Path]:
-        return find_first_existing([self.urls], LISTS[split])
-
-    def list_splits(self) -> List[str]:
-        found = [split for split in LISTS if self._get_url_list(split)]
-        if not found:
-            names = [name for names in LISTS.values() for name in names]
-            raise InputError(f"--urls {self.urls}: no list of URLs; looked for {', '.join(names)}")
-        return found
-
-    def map_splits_to_files(self) -> Dict[str, List[Path]]:
-        found = {split: self._get_url_list(split) for split in LISTS}
-        return {split: [path] for split, path in found.items() if path}
-
     def list_large_folders(self) -> List[Path]:
         return self.stories
 
@@ -102,11 +91,9 @@ the text contain the names."""
         return sum(1 for _ in self.iterate_raw_documents(split))
 
     def iterate_raw_documents(self, split: str) -> Iterator[Tuple[str, str]]:
-        path = self._get_url_list(split)
-        for url in self.iterate_lines(path) if path else ():
+        for url in self.iterate_lines(self.files[split][0]):
             if url.strip():
-                # With --skip-bad, invalid UTF-8 bytes in the URL have been escaped. Here, the original bytes are
-                # restored.
+                # With --skip-bad, invalid UTF-8 bytes in the URL have been escaped. Here, the bytes are restored.
                 name = hashlib.sha1(url.strip().encode("utf-8", "surrogateescape")).hexdigest()
                 yield f"{name}.story", url.strip()
 
@@ -155,13 +142,9 @@ def _parse_expected_counts(text: str) -> Dict[str, Tuple[int, ...]]:
 
 
 def parse_story(text: str, names: bool = False) -> Document:
-    """Parse a story into its paragraphs and highlights.
+    """Parse the content of a .story file. ``names`` restores the names of entities in an anonymised story.
 
     As in the code of See et al., the summary consists of everything after the first "@highlight".
-
-    Args:
-        text: content of a .story file.
-        names: whether to restore the names of entities in an anonymised story.
     """
     paragraphs: List[str] = []
     highlights: List[str] = []
@@ -179,7 +162,8 @@ def parse_story(text: str, names: bool = False) -> Document:
             current.append(line)
     if names:
         paragraphs, highlights = (
-            [_restore_entity_names(line, entities) for line in lines] for lines in (paragraphs, highlights)
+            [_PLACEHOLDER.sub(lambda match: entities.get(match.group(), match.group()), line) for line in lines]
+            for lines in (paragraphs, highlights)
         )
     return Document(paragraphs, [highlights], targets_in_sentences=True)
 
@@ -193,7 +177,3 @@ def _find_newspaper(url: str, folder: Path) -> str:
     raise InputError(
         f'--keep-origin: neither {url} nor the folder {folder} has "cnn" or "dailymail" in its name; rename the folders'
     )
-
-
-def _restore_entity_names(line: str, entities: Dict[str, str]) -> str:
-    return _PLACEHOLDER.sub(lambda match: entities.get(match.group(), match.group()), line)

@@ -42,9 +42,7 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
         self.keep_original = args.keep_original
         if self.keep_original and not self.as_gigaword:
             raise InputError("--keep-original: has no effect without --as-gigaword")
-        self.models: Dict[Tuple[str, str], List[Path]] = {}
         self.docs: Optional[Path] = None
-        self.files = {}
         if args.data and self.as_gigaword:
             raise InputError("--as-gigaword: needs --docs and --models; the text of --data is never changed")
         if args.data and not (args.docs or args.models):
@@ -56,7 +54,9 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
             self._check_references(len(self.files["test"]) - 1, str(args.data))
         elif args.docs and args.models and not args.data:
             self.docs = check_path_exists("--docs", args.docs, directory=True)
-            self.models = self._find_reference_files(check_path_exists("--models", args.models, directory=True))
+            self.models = _find_reference_files(check_path_exists("--models", args.models, directory=True))
+            self.articles = sorted(path for path in self.docs.glob("*/*") if path.is_file())
+            self.files["test"] = [*self.articles, *(path for _, paths in sorted(self.models.items()) for path in paths)]
         else:
             raise InputError("give --docs and --models, or --data")
 
@@ -98,40 +98,13 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
         if self.references and found != self.references:
             raise InputError(f"--references {self.references}: {where} has {found}; 0 takes any number")
 
-    def _find_reference_files(self, folder: Path) -> Dict[Tuple[str, str], List[Path]]:
-        """Return a dictionary that maps articles, i.e. pairs of document set and name, to their reference files."""
-        found: Dict[Tuple[str, str], List[Tuple[str, Path]]] = defaultdict(list)
-        for path in folder.iterdir():
-            match = _MODEL.fullmatch(path.name)
-            if match:
-                found[match.group(1).upper(), match.group(3).upper()].append((match.group(2), path))
-        if not found:
-            raise InputError(f"--models {folder}: no file named like D30001.P.10.T.A.APW19981016.0240")
-        return {key: [path for _, path in sorted(paths)] for key, paths in found.items()}
-
-    def list_splits(self) -> List[str]:
-        return ["test"]
-
-    def map_splits_to_files(self) -> Dict[str, List[Path]]:
-        if self.docs is None:
-            return super().map_splits_to_files()
-        return {"test": [*self._list_articles(), *(path for _, paths in sorted(self.models.items()) for path in paths)]}
-
-    def _list_articles(self) -> List[Path]:
-        assert self.docs is not None
-        return sorted(path for path in self.docs.glob("*/*") if path.is_file())
-
     def count_raw_documents(self, split: str) -> Optional[int]:
-        return len(self._list_articles()) if self.docs else None
+        return len(self.articles) if self.docs else None
 
     def iterate_raw_documents(self, split: str) -> Iterator[Any]:
-        if self.docs is None:
-            yield from super().iterate_raw_documents(split)
-            return
-        articles = self._list_articles()
-        if not articles:
+        if self.docs and not self.articles:
             raise InputError(f"--docs {self.docs}: no articles found; they should be in folders such as d30001t")
-        yield from articles
+        return iter(self.articles) if self.docs else super().iterate_raw_documents(split)
 
     def describe_location(self, item: Any) -> str:
         return super().describe_location(item) if self.docs is None else str(item)
@@ -152,28 +125,30 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
             paragraphs[0] = paragraphs[0][match.end() :] if match else paragraphs[0]
         original: List[str] = []
         if self.as_gigaword:
-            original = [line for paragraph in paragraphs for line in _split_treebank_sentences(paragraph)]
+            sentences = [sentence for paragraph in paragraphs for sentence in split_sentences(paragraph)]
+            original = [" ".join(_make_treebank_tokenizer().encode(line, keep_case=True)) for line in sentences]
             paragraphs = [re.sub("[0-9]", "#", line.lower()) for line in original]
         references = [[_TAG.sub(" ", self.read_text(path)).replace("\n", " ")] for path in models]
         return Document(paragraphs, references, self.as_gigaword, True, original if self.keep_original else [])
 
 
-@functools.cache
-def _make_treebank_tokenizer() -> PennTreebankTokenizer:
-    return PennTreebankTokenizer()
+def _find_reference_files(folder: Path) -> Dict[Tuple[str, str], List[Path]]:
+    """Return the reference files of each article, i.e. of each pair of document set and name."""
+    found: Dict[Tuple[str, str], List[Tuple[str, Path]]] = defaultdict(list)
+    for path in folder.iterdir():
+        match = _MODEL.fullmatch(path.name)
+        if match:
+            found[match.group(1).upper(), match.group(3).upper()].append((match.group(2), path))
+    if not found:
+        raise InputError(f"--models {folder}: no file named like D30001.P.10.T.A.APW19981016.0240")
+    return {key: [path for _, path in sorted(paths)] for key, paths in found.items()}
 
 
-def _split_treebank_sentences(paragraph: str) -> List[str]:
-    """Split a paragraph into sentences. A sentence consists of Treebank tokens separated by spaces."""
-    return [
-        " ".join(_make_treebank_tokenizer().encode(sentence, keep_case=True)) for sentence in split_sentences(paragraph)
-    ]
+_make_treebank_tokenizer = functools.cache(PennTreebankTokenizer)
 
 
 def parse_article(text: str) -> List[str]:
-    """Return the paragraphs in the TEXT element of an SGML article.
-
-    Tags and the special entities of wire services (&LR; &UR; &QL;) are removed.
+    """Return the paragraphs of an SGML article's TEXT, without tags and entities of wire services (&LR; &UR; &QL;).
 
     Raises:
         BadDocumentError: the article does not contain a TEXT element.

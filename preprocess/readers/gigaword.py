@@ -1,8 +1,4 @@
-"""Read Gigaword headlines in the same way as NAMAS (Rush et al. 2015).
-
-The document is the first sentence of an article, and the summary is its headline. Digits are replaced with ``#``, and
-rare words are replaced with <unk>.
-"""
+"""Read Gigaword's first sentences and headlines in the same way as NAMAS (Rush et al. 2015)."""
 
 import argparse
 import itertools
@@ -113,41 +109,31 @@ are replaced with {UNKNOWN}, and so is UNK in the ready-made test set. Ready-mad
 
 
 def find_split_files(folders: List[Path]) -> Dict[str, List[Path]]:
-    """Return a dictionary that maps each split to its files, starting with the article file and the title file.
-
-    In the test split, the article file may be followed by several files with references.
+    """Return the files of each split: articles, titles and, for the test split, perhaps further references.
 
     Raises:
-        InputError: only one of two files that belong together exists.
+        InputError: only one of two files that belong together exists, perhaps because the other's name is misspelt.
     """
     found: Dict[str, List[Path]] = {}
     for split in SPLITS:
-        for article, title in FILE_NAMES[split]:
-            pair = [find_first_existing(folders, [name]) for name in (article, title)]
-            if pair[0] and pair[1] and split not in found:
-                found[split] = [pair[0], pair[1]]
-                if title == "task1_ref0.txt":
-                    found[split] += find_further_references([pair[1].parent])
-        if split not in found:
-            _check_file_pairs(folders, split)
+        pairs = {names: [find_first_existing(folders, [name]) for name in names] for names in FILE_NAMES[split]}
+        for names, (article, title) in pairs.items():
+            if article and title:
+                more = find_further_references([title.parent]) if names[1] == "task1_ref0.txt" else []
+                found[split] = [article, title, *more]
+                break
+        else:
+            for names, paths in pairs.items():
+                for path, other in zip(paths, reversed(names)):
+                    if path is not None:
+                        raise InputError(
+                            f"--data: {path} exists, but {other} does not: rename that file, or remove the first"
+                        )
     return found
 
 
-def _check_file_pairs(folders: List[Path], split: str) -> None:
-    """Raise InputError if one of two files that belong together is missing, perhaps because its name is misspelt."""
-    for pair in FILE_NAMES[split]:
-        there = [find_first_existing(folders, [name]) for name in pair]
-        for path, other in zip(there, reversed(pair)):
-            if path is not None:
-                raise InputError(f"--data: {path} exists, but {other} does not: rename that file, or remove the first")
-
-
 def find_further_references(folders: List[Path]) -> List[Path]:
-    """Return the paths of the existing files task1_ref1.txt, task1_ref2.txt and so on.
-
-    Raises:
-        InputError: the numbers in the file names are not consecutive.
-    """
+    """Return the existing files task1_ref1.txt and so on. Raises InputError if one between them is missing."""
     numbered = [find_first_existing(folders, [f"task1_ref{number}.txt"]) for number in range(1, _MOST_REFERENCES)]
     found = [path for path in itertools.takewhile(bool, numbered) if path]
     later = next((path for path in numbered[len(found) :] if path), None)
@@ -163,11 +149,7 @@ def _normalise_line(line: str) -> str:
 
 
 def find_filter_reason(article: List[str], title: List[str]) -> str:
-    """Return the reason why the NAMAS filter drops a pair, or an empty string if it keeps the pair.
-
-    Args:
-        article, title: lower-cased words of the article and of the title.
-    """
+    """Return the reason why the NAMAS filter drops a pair of lower-cased words, or an empty string if it keeps it."""
     if "." not in article:
         return "filter: article without a full stop"
     if _NOT_TITLES.search(" ".join(title)):

@@ -4,13 +4,13 @@ import argparse
 import contextlib
 import os
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, Optional
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.json_files import SPLITS
 from fairseq_etads.text.records import COLUMNS
 
-from .split_shares import DEFAULT_SHARES, add_split_seed_option, parse_shares
+from .split_shares import DEFAULT_SHARES, add_split_seed_option, parse_shares, refuse_shares
 from .tables import Item, TableReader, add_column_options
 
 SPLIT_NAMES = {
@@ -44,12 +44,12 @@ set without splits is divided according to --split."""
         self._data, self._config = str(args.data), args.config
         found = _load_dataset(self._data, self._config)
         self._names = self._map_split_names(found, args)
-        self.files = {key: Path(f"{self._data}, {name or 'data set'}") for key, name in self._names.items()}
+        self.paths = {key: Path(f"{self._data}, {name or 'data set'}") for key, name in self._names.items()}
         self.formats = dict.fromkeys(self._names, "arrow")
         tables = {key: found[name] if name else found for key, name in self._names.items()}
         self._sizes = {key: table.num_rows for key, table in tables.items()}
-        self._inputs = {key: [Path(file["filename"]) for file in table.cache_files] for key, table in tables.items()}
-        self.columns = {key: self._choose_columns(self.files[key], table.column_names) for key, table in tables.items()}
+        self.files = {key: [Path(file["filename"]) for file in table.cache_files] for key, table in tables.items()}
+        self.columns = {key: self._choose_columns(self.paths[key], table.column_names) for key, table in tables.items()}
 
     def _map_split_names(self, found: Any, args: argparse.Namespace) -> Dict[str, str]:
         """Return a dictionary that maps each split to its name in the dataset."""
@@ -61,11 +61,9 @@ set without splits is divided according to --split."""
             if name not in known.values():
                 self.notes.append(f"{self._data}: {name} is left out; it is not a split")
         if names and (args.shares is None or len(known) > 1):
-            for option, value in (("--split", args.shares), ("--split-seed", args.split_seed)):
-                if value is not None:
-                    raise InputError(f"{option} {value}: the data set has splits: {', '.join(names)}")
+            refuse_shares(args, f"the data set has splits: {', '.join(names)}")
             return {split: known[split] for split in SPLITS if split in known}
-        self.shares = parse_shares(args.shares or DEFAULT_SHARES, 1 if args.split_seed is None else args.split_seed)
+        self.shares = parse_shares(args)
         return {"input": next(iter(known.values()), "")}
 
     @staticmethod
@@ -92,12 +90,6 @@ set without splits is divided according to --split."""
         add_split_seed_option(parser)
         add_column_options(parser)
 
-    def list_splits(self) -> List[str]:
-        return self.shares.splits if self.shares else list(self._names)
-
-    def map_splits_to_files(self) -> Dict[str, List[Path]]:
-        return self._inputs
-
     def count_raw_documents(self, split: str) -> Optional[int]:
         return self._sizes["input" if self.shares else split]
 
@@ -114,7 +106,7 @@ set without splits is divided according to --split."""
                     yield key, number, row
         except (OSError, ValueError) as error:  # pyarrow's errors are subclasses of these
             reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise InputError(f"{self.files[key]}: damaged after record {number} ({reason})") from None
+            raise InputError(f"{self.paths[key]}: damaged after record {number} ({reason})") from None
 
 
 def _load_dataset(data: str, config: Optional[str]) -> Any:

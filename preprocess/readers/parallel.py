@@ -3,7 +3,7 @@
 import argparse
 import itertools
 from pathlib import Path
-from typing import Any, ClassVar, Dict, Iterator, List, Optional, Tuple
+from typing import Any, ClassVar, Iterator, List, Optional, Tuple
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import Document
@@ -12,25 +12,14 @@ from fairseq_etads.text.json_files import SPLITS
 from fairseq_etads.text.words import SENTENCE_MARK
 
 from .base import Reader, check_path_exists
-from .split_shares import DEFAULT_SHARES, add_input_options, check_input_options, parse_shares
+from .split_shares import add_input_options, parse_input_options
 
 Item = Tuple[str, int, str, List[str]]
 """Path of the document file, line number, document, and reference summaries."""
 
 
 class LineReader(Reader):
-    """Base class of readers for line-aligned files.
-
-    Each split consists of one file with documents and one or more files with reference summaries.
-    """
-
-    files: Dict[str, List[Path]]
-
-    def list_splits(self) -> List[str]:
-        return self.shares.splits if self.shares else [split for split in SPLITS if split in self.files]
-
-    def map_splits_to_files(self) -> Dict[str, List[Path]]:
-        return {key: self.files[key] for key in (*SPLITS, "input") if key in self.files}
+    """Base class of readers for line-aligned files: of documents, and one or more of reference summaries."""
 
     def iterate_raw_documents(self, split: str) -> Iterator[Item]:
         paths = self.files["input" if self.shares else split]
@@ -66,9 +55,7 @@ sentences is kept; otherwise, it is treated as part of the text and neutralised.
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
         self.marked = args.marked
-        self.files = {}
-        if check_input_options(args):
-            self.shares = parse_shares(args.shares or DEFAULT_SHARES, 1 if args.split_seed is None else args.split_seed)
+        self.shares = parse_input_options(args)
         for key in (*SPLITS, "input"):
             paths: Optional[List[Path]] = getattr(args, key)
             if paths:

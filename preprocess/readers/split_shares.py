@@ -5,7 +5,7 @@ import hashlib
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.json_files import SPLITS
@@ -14,13 +14,7 @@ DEFAULT_SHARES = "90/5/5"
 
 
 def add_input_options(parser: argparse.ArgumentParser, metavar: str, what: str, several: bool) -> None:
-    """Add the options --input, --split and --split-seed to a parser.
-
-    Args:
-        metavar: placeholder for the value of --input in the help text.
-        what: description of the value of --input for the help text.
-        several: whether --input accepts several files.
-    """
+    """Add --input, of one or ``several`` files that ``what`` describes, --split and --split-seed to a parser."""
     add = parser.add_argument
     files: Dict[str, Any] = {"nargs": "+"} if several else {}
     add("--input", metavar=metavar, type=Path, help=f"{what}, instead of --train, --valid and --test", **files)
@@ -44,13 +38,7 @@ def add_split_seed_option(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(frozen=True)
 class SplitShares:
-    """Shares of the documents that are assigned to train, valid and test.
-
-    Attributes:
-        text: shares as specified by the user, for messages.
-        fractions: shares of the splits as fractions, which sum to 1.
-        seed: seed of the hash that assigns documents to splits.
-    """
+    """Shares of train, valid and test as given and as fractions, and the seed of the hash that assigns documents."""
 
     text: str
     fractions: Tuple[float, ...]
@@ -76,8 +64,9 @@ class SplitShares:
         return f"none falls into {split} by --split {self.text}: choose a larger share or another --split-seed"
 
 
-def parse_shares(text: str, seed: int) -> SplitShares:
-    """Parse the value of --split. Raises InputError unless it consists of three valid numbers."""
+def parse_shares(args: argparse.Namespace) -> SplitShares:
+    """Parse --split and --split-seed. Raises InputError unless --split consists of three valid numbers."""
+    text = args.shares or DEFAULT_SHARES
     try:
         numbers = [float(part) for part in text.split("/")]
     except ValueError:
@@ -85,15 +74,22 @@ def parse_shares(text: str, seed: int) -> SplitShares:
     total = sum(numbers)
     if len(numbers) != len(SPLITS) or min(numbers) < 0 or not 0 < total < math.inf:
         raise InputError(f"--split {text}: choose shares of train, valid and test, such as {DEFAULT_SHARES}")
+    seed = 1 if args.split_seed is None else args.split_seed
     return SplitShares(text, tuple(number / total for number in numbers), seed)
 
 
-def check_input_options(args: argparse.Namespace) -> bool:
-    """Check the options that specify the input, and return whether --input is used.
+def refuse_shares(args: argparse.Namespace, reason: str) -> None:
+    """Raise InputError with ``reason`` if --split or --split-seed is set."""
+    for option, value in (("--split", args.shares), ("--split-seed", args.split_seed)):
+        if value is not None:
+            raise InputError(f"{option} {value}: {reason}")
+
+
+def parse_input_options(args: argparse.Namespace) -> Optional[SplitShares]:
+    """Return the shares of the splits of --input, or None if --train, --valid and --test name the splits.
 
     Raises:
-        InputError: --input is combined with --train, --valid or --test, none of these options is used, or --split or
-            --split-seed is used without --input.
+        InputError: both or neither are given, or --split or --split-seed is used without --input.
     """
     given = [split for split in SPLITS if getattr(args, split)]
     if args.input and given:
@@ -101,10 +97,9 @@ def check_input_options(args: argparse.Namespace) -> bool:
             f"--input and --{given[0]} cannot be combined: --input is divided into splits, and "
             f"--{given[0]} is one split"
         )
-    if not args.input:
-        if not given:
-            raise InputError("give at least one of --train, --valid and --test, or --input, which is split into them")
-        for option, value in (("--split", args.shares), ("--split-seed", args.split_seed)):
-            if value is not None:
-                raise InputError(f"{option} {value}: has no effect without --input")
-    return bool(args.input)
+    if args.input:
+        return parse_shares(args)
+    if not given:
+        raise InputError("give at least one of --train, --valid and --test, or --input, which is split into them")
+    refuse_shares(args, "has no effect without --input")
+    return None

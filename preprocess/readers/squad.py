@@ -23,14 +23,7 @@ FILES = {"train": "train", "valid": "dev"}
 
 
 class AnswerSentence(NamedTuple):
-    """A sentence with the answers that it contains.
-
-    Attributes:
-        text: text of the sentence.
-        answers: answers in the sentence, sorted by increasing length.
-        where: location of the sentence in the input, for messages.
-        reason: reason why the paragraph cannot be used, or an empty string for a valid sentence.
-    """
+    """A sentence, its answers by increasing length, its location, and the reason if its paragraph cannot be used."""
 
     text: str
     answers: List[str]
@@ -56,7 +49,7 @@ label the answers with etads-labels --kind words, train --arch word_tagger, and 
         for version in versions:
             names = {split: f"{name}-v{version}.json" for split, name in FILES.items()}
             found = {split: find_first_existing([folder], [name]) for split, name in names.items()}
-            self.files = {split: path for split, path in found.items() if path}
+            self.files = {split: [path] for split, path in found.items() if path}
             if self.files:
                 return
         wanted = " or ".join(f"train-v{version}.json" for version in versions)
@@ -72,14 +65,8 @@ label the answers with etads-labels --kind words, train --arch word_tagger, and 
             help="version of SQuAD (default: the first version found in the folder)",
         )
 
-    def list_splits(self) -> List[str]:
-        return list(self.files)
-
-    def map_splits_to_files(self) -> Dict[str, List[Path]]:
-        return {split: [path] for split, path in self.files.items()}
-
     def iterate_raw_documents(self, split: str) -> Iterator[Any]:
-        path = self.files[split]
+        (path,) = self.files[split]
         try:
             articles = json.loads("\n".join(self.iterate_lines(path)))["data"]
             paragraphs = [

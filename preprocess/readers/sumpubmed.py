@@ -1,7 +1,4 @@
-"""Read SumPubMed (Gupta et al. 2021).
-
-The document is the beginning of a biomedical article, and the summary is the background section of its abstract.
-"""
+"""Read SumPubMed (Gupta et al. 2021): the beginnings of biomedical articles, and the backgrounds of their abstracts."""
 
 import argparse
 import hashlib
@@ -24,7 +21,7 @@ VALID_SHARE, TEST_SHARE = 0.03, 0.02
 DEFAULT_SEED = 1
 
 
-class SumPubMedReader(Reader):
+class SumPubMedReader(TableReader):
     name = "sumpubmed"
     summary = "SumPubMed: folders line_text/ and abstract/, or train.jsonl, dev.jsonl and test.jsonl"
     description = f"""\
@@ -35,27 +32,30 @@ article number determines its split. JSON lines with "source" and "target", whic
 unchanged."""
 
     def __init__(self, args: argparse.Namespace):
-        super().__init__(args)
-        data = check_path_exists("--data", args.data, directory=True)
-        self.data = data
-        self.table: Optional[TableReader] = None
-        # This maps article numbers to the digits in their file names, which may start with zeros.
-        self.digits: Dict[int, str] = {}
-        files = find_jsonl_files(data)
-        if files:
+        self.data = check_path_exists("--data", args.data, directory=True)
+        self.members: Dict[str, List[int]] = {}
+        found = find_jsonl_files(self.data)
+        if found:
             for option in ("seed", "valid_size", "test_size"):
                 if getattr(args, option) is not None:
                     written = f"--{option.replace('_', '-')} {getattr(args, option)}"
                     raise InputError(f"{written} has no effect on JSON lines, which are split already: leave it out")
-            self.table = TableReader(make_jsonl_options(args, files, target_list="sentences"))
-            self.table.counts = self.counts
+            super().__init__(make_jsonl_options(args, found, target_list="sentences"))
             # Most texts are already lists of sentences. The few remaining texts are still split.
             self.splits_text = False
             return
-        if not (data / "line_text").is_dir() or not (data / "abstract").is_dir():
-            raise InputError(f"--data {data}: neither line_text/ and abstract/ nor train.jsonl, dev.jsonl, test.jsonl")
+        Reader.__init__(self, args)
+        if not (self.data / "line_text").is_dir() or not (self.data / "abstract").is_dir():
+            raise InputError(
+                f"--data {self.data}: neither line_text/ and abstract/ nor train.jsonl, dev.jsonl, test.jsonl"
+            )
+        # This maps article numbers to the digits in their file names, which may start with zeros.
+        self.digits: Dict[int, str] = {}
         sizes = {"valid": args.valid_size or 0, "test": args.test_size or 0}
         self.members = self._assign_articles_to_splits(DEFAULT_SEED if args.seed is None else args.seed, sizes)
+        for split in SPLITS:
+            paths = [self._get_article_path(kind, n) for n in self.members[split] for kind in ("text", "abstract")]
+            self.files[split] = [path for path in paths if path.is_file()]  # parse() handles those without an abstract
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
@@ -98,34 +98,21 @@ unchanged."""
         parts = {"train": ranked[valid + test :], "valid": ranked[:valid], "test": ranked[valid : valid + test]}
         return {split: sorted(members) for split, members in parts.items()}
 
-    def list_splits(self) -> List[str]:
-        return self.table.list_splits() if self.table else list(SPLITS)
-
-    def map_splits_to_files(self) -> Dict[str, List[Path]]:
-        if self.table:
-            return self.table.map_splits_to_files()
-        paths = {
-            s: [self._get_article_path(kind, n) for n in self.members[s] for kind in ("text", "abstract")]
-            for s in SPLITS
-        }
-        # parse() handles articles without an abstract.
-        return {split: [path for path in found if path.is_file()] for split, found in paths.items()}
-
     def _get_article_path(self, kind: str, number: int) -> Path:
         return self.data / ("line_text" if kind == "text" else "abstract") / f"{kind}_{self.digits[number]}.txt"
 
     def count_raw_documents(self, split: str) -> Optional[int]:
-        return None if self.table else len(self.members[split])
+        return len(self.members[split]) if self.members else None
 
     def iterate_raw_documents(self, split: str) -> Iterator[Any]:
-        return self.table.iterate_raw_documents(split) if self.table else iter(self.members[split])
+        return iter(self.members[split]) if self.members else super().iterate_raw_documents(split)
 
     def describe_location(self, item: Any) -> str:
-        return self.table.describe_location(item) if self.table else str(self._get_article_path("text", item))
+        return str(self._get_article_path("text", item)) if self.members else super().describe_location(item)
 
     def parse(self, item: Any) -> Document:
-        if self.table:
-            return self.table.parse(item)
+        if not self.members:
+            return super().parse(item)
         if not self._get_article_path("abstract", item).is_file():
             raise BadDocumentError("no abstract")
         source = take_first_sentences(self.read_text(self._get_article_path("text", item)))

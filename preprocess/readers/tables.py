@@ -25,14 +25,11 @@ from fairseq_etads.text.records import (
 )
 
 from .base import Reader, check_path_exists, find_first_existing
-from .split_shares import DEFAULT_SHARES, add_input_options, check_input_options, parse_shares
+from .split_shares import add_input_options, parse_input_options
 
 FORMATS = ("jsonl", "csv", "tsv", "parquet")
 Item = Tuple[str, int, Any]
-"""Key of the file in Table.files, number of the line or record, and content.
-
-The content is a line of JSON, a pair of cells, or a BadDocumentError exception.
-"""
+"""Key in TableReader.paths, number of the line or record, and a line of JSON, a pair of cells or a BadDocumentError."""
 
 
 def find_jsonl_files(folder: Path) -> Dict[str, Path]:
@@ -49,21 +46,14 @@ def find_jsonl_files(folder: Path) -> Dict[str, Path]:
 
 
 def make_jsonl_options(args: argparse.Namespace, files: Dict[str, Path], target_list: str) -> argparse.Namespace:
-    """Return options with which :class:`TableReader` reads JSON lines with the keys "source" and "target".
-
-    The values of shared options are copied from ``args``.
-    """
+    """Return ``args`` with options for :class:`TableReader` to read JSON lines with the keys "source" and "target"."""
     columns = {"source_column": "source", "target_column": "target", "target_list": target_list, "no_quotes": False}
     not_given = dict.fromkeys((*SPLITS, "input", "shares", "split_seed", "format", "delimiter"))
     return argparse.Namespace(**{**vars(args), **not_given, **files, **columns})
 
 
 def detect_table_format(path: Path) -> str:
-    """Determine the file format of a table. What has no suffix, such as standard input, is CSV unless it is known.
-
-    Raises:
-        InputError: the file format is unknown.
-    """
+    """Return a table's format: CSV if unknown and without a suffix, as standard input. Raises InputError otherwise."""
     found = detect_record_format(path) or ("" if path.suffix else "csv")
     if not found:
         raise InputError(
@@ -110,19 +100,16 @@ each line is a sentence."""
         self.quotes = not args.no_quotes
         self.skip_bad: bool = args.skip_bad
         self.delimiter = parse_delimiter(args.delimiter or "")
-        files: Dict[str, Path] = {}
-        if check_input_options(args):
-            self.shares = parse_shares(args.shares or DEFAULT_SHARES, 1 if args.split_seed is None else args.split_seed)
-            files["input"] = args.input
-        files.update({split: getattr(args, split) for split in SPLITS if getattr(args, split)})
-        self.files = {key: check_path_exists(f"--{key}", path) for key, path in files.items()}
-        self.formats = {key: args.format or detect_table_format(path) for key, path in self.files.items()}
-        if self.delimiter and not {"csv", "tsv"}.intersection(self.formats.values()):
-            raise InputError(f"--delimiter {args.delimiter}: applies only to CSV and TSV")
-        if args.no_quotes and not {"csv", "tsv"}.intersection(self.formats.values()):
-            raise InputError("--no-quotes: applies only to CSV and TSV")
+        self.shares = parse_input_options(args)
+        paths = {key: getattr(args, key) for key in (*SPLITS, "input") if getattr(args, key)}
+        self.paths: Dict[str, Path] = {key: check_path_exists(f"--{key}", path) for key, path in paths.items()}
+        self.files = {key: [path] for key, path in self.paths.items()}
+        self.formats = {key: args.format or detect_table_format(path) for key, path in self.paths.items()}
+        for option, given in ((f"--delimiter {args.delimiter}", self.delimiter), ("--no-quotes", args.no_quotes)):
+            if given and not {"csv", "tsv"}.intersection(self.formats.values()):
+                raise InputError(f"{option}: applies only to CSV and TSV")
         self.delimiters: Dict[str, str] = {}
-        self.columns = {key: self._find_columns(key) for key in self.files}
+        self.columns = {key: self._find_columns(key) for key in self.paths}
         self.counts.clear()  # these lines will be read, counted and warned of again later
 
     @staticmethod
@@ -143,7 +130,7 @@ each line is a sentence."""
 
     def _find_columns(self, key: str) -> List[str]:
         """Return the names of the document and summary columns, based on the header or first record of a file."""
-        path = self.files[key]
+        path = self.paths[key]
         if self.formats[key] == "parquet":
             return self._choose_columns(path, list(_open_parquet(path).schema_arrow.names))
         if self.formats[key] in ("csv", "tsv"):
@@ -157,17 +144,10 @@ each line is a sentence."""
         return columns
 
     def _open_table(self, key: str) -> Table:
-        path = self.files[key]
-        return open_table(
-            self.iterate_lines(path, ends=True),
-            path,
-            functools.partial(self._choose_columns, path),
-            self.counts,
-            self._note,
-            self.formats[key] == "tsv",
-            self.delimiters.get(key, self.delimiter),
-            self.quotes,
-        )
+        path = self.paths[key]
+        lines, choose = self.iterate_lines(path, ends=True), functools.partial(self._choose_columns, path)
+        delimiter, tabs = self.delimiters.get(key, self.delimiter), self.formats[key] == "tsv"
+        return open_table(lines, path, choose, self.counts, self._note, tabs, delimiter, self.quotes)
 
     def _note(self, text: str) -> None:
         """Add a message to the report, unless an earlier reading of the same file has added it."""
@@ -183,47 +163,37 @@ each line is a sentence."""
             self._note(said)
         return chosen
 
-    def list_splits(self) -> List[str]:
-        return self.shares.splits if self.shares else [split for split in SPLITS if split in self.files]
-
-    def map_splits_to_files(self) -> Dict[str, List[Path]]:
-        return {key: [self.files[key]] for key in (*SPLITS, "input") if key in self.files}
-
     def count_raw_documents(self, split: str) -> Optional[int]:
         key = "input" if self.shares else split
-        return int(_open_parquet(self.files[key]).metadata.num_rows) if self.formats[key] == "parquet" else None
+        return int(_open_parquet(self.paths[key]).metadata.num_rows) if self.formats[key] == "parquet" else None
 
     def iterate_raw_documents(self, split: str) -> Iterator[Item]:
         key = "input" if self.shares else split
+        path = self.paths[key]
         if self.formats[key] == "parquet":
-            rows = _read_parquet_rows(self.files[key], list(self.columns[key]))
+            rows = _read_parquet_rows(path, list(self.columns[key]))
             yield from ((key, number, row) for number, row in enumerate(rows, 1))
-        elif self.formats[key] in ("csv", "tsv"):
-            yield from self._iterate_table_records(key)
-        else:
-            path = self.files[key]
+        elif self.formats[key] == "jsonl":
             lines = read_json_lines(self.iterate_lines(path), path, self.counts)
             yield from ((key, number, line) for number, line in lines)
-
-    def _iterate_table_records(self, key: str) -> Iterator[Item]:
-        """Yield an item for each record in a CSV or TSV file."""
-        table = self._open_table(key)
-        places = [table.names.index(column) for column in self.columns[key]]
-        for number, row in table.rows:
-            if isinstance(row, BadDocumentError):
-                yield key, number, row
-            elif row:
-                try:
-                    self.check_utf8(*row)
-                    yield key, number, tuple(row[place] for place in places)
-                except BadDocumentError as error:
-                    yield key, number, error
-            else:
-                self.counts[BLANK] += 1
+        else:
+            table = self._open_table(key)
+            places = [table.names.index(column) for column in self.columns[key]]
+            for number, cells in table.rows:
+                if isinstance(cells, BadDocumentError):
+                    yield key, number, cells
+                elif cells:
+                    try:
+                        self.check_utf8(*cells)
+                        yield key, number, tuple(cells[place] for place in places)
+                    except BadDocumentError as error:
+                        yield key, number, error
+                else:
+                    self.counts[BLANK] += 1
 
     def describe_location(self, item: Item) -> str:
         key, number, _ = item
-        return f"{get_display_name(self.files[key])}, {'line' if self.formats[key] == 'jsonl' else 'record'} {number}"
+        return f"{get_display_name(self.paths[key])}, {'line' if self.formats[key] == 'jsonl' else 'record'} {number}"
 
     def parse(self, item: Item) -> Document:
         key, _, content = item
@@ -237,32 +207,23 @@ each line is a sentence."""
                     raise BadDocumentError(f'no "{column}"')
             content = tuple(record[column] for column in self.columns[key])
         source, target = content
-        if self.lists_are_references and isinstance(target, list):
-            references = [_list_nonblank_sentences(reference, "summary") for reference in target]
-        else:
-            references = [_list_nonblank_sentences(target, "summary")]
+        are_references = self.lists_are_references and isinstance(target, list)
+        references = [_list_pieces(reference, "summary") for reference in (target if are_references else [target])]
         # A summary with several lines is treated as a list that has already been split into sentences.
         is_list = isinstance(target, list) and not self.lists_are_references
         in_sentences = is_list or all(len(reference) > 1 for reference in references)
-        return Document(
-            _list_nonblank_sentences(source, "document"), references, isinstance(source, list), in_sentences
-        )
+        return Document(_list_pieces(source, "document"), references, isinstance(source, list), in_sentences)
 
 
-def _list_nonblank_sentences(value: Any, what: str) -> List[str]:
+def _list_pieces(value: Any, what: str) -> List[str]:
     """Return the non-blank sentences in a list, or the non-blank lines of a string."""
-    if value is None:
-        return []
     if isinstance(value, str):
-        return [line for line in value.replace("\r\n", "\n").split("\n") if line.strip()]
-    if isinstance(value, list) and all(isinstance(piece, str) for piece in value):
-        return [piece for piece in value if piece.strip()]
-    kind = (
-        "a list that contains something other than texts"
-        if isinstance(value, list)
-        else f"of type {type(value).__name__}"
-    )
-    raise BadDocumentError(f"{what} is {kind}")
+        value = value.replace("\r\n", "\n").split("\n")
+    if value is None or (isinstance(value, list) and all(isinstance(piece, str) for piece in value)):
+        return [piece for piece in value or () if piece.strip()]
+    if isinstance(value, list):
+        raise BadDocumentError(f"{what} is a list that contains something other than texts")
+    raise BadDocumentError(f"{what} is of type {type(value).__name__}")
 
 
 def _open_parquet(path: Path) -> Any:
@@ -297,11 +258,10 @@ def _read_parquet_rows(path: Path, columns: List[str]) -> Iterator[Union[Tuple[A
         raise InputError(f"{get_display_name(path)}: damaged Parquet ({reason})") from None
 
 
-def _read_parquet_row(batch: Any) -> Union[Dict[str, Any], BadDocumentError]:
+def _read_parquet_row(batch: Any) -> Any:
     """Return the only row in a batch, or an exception if the row cannot be decoded."""
     try:
-        row: Dict[str, Any] = batch.to_pylist()[0]
-        return row
+        return batch.to_pylist()[0]
     except UnicodeDecodeError:
         return BadDocumentError("not UTF-8")
 

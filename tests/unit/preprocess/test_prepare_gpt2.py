@@ -5,8 +5,8 @@ from argparse import Namespace
 
 import pytest
 from bart import bart_dictionary, gpt2_files, save_dictionary
-from etads_preprocess.given_files import _list_byte_symbols, check_gpt2_files
 from etads_preprocess.prepare import main
+from etads_preprocess.subwords import _list_byte_symbols, check_gpt2_files
 from fairseq.data import encoders
 from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
 from preparation import lines, make_refused, make_text  # noqa: F401  # fixtures among them

@@ -4,8 +4,8 @@ import json
 from collections import Counter
 
 import corpora
+from etads_preprocess.binarise import make_vocabulary_report
 from etads_preprocess.prepare import main, prepare_data
-from etads_preprocess.unknown_words import make_vocabulary_report
 from fairseq.data.indexed_dataset import make_dataset
 from preparation import lines, make_text  # noqa: F401  # a fixture
 
