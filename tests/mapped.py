@@ -24,26 +24,18 @@ def exit_at_once():
     raise SystemExit(1)
 
 
-def make_double():
-    return lambda item: 2 * item
+def double(item):
+    return 2 * item
 
 
-def make_broken():
-    return fail_at_seventy
-
-
-def fail_at_seventy(item):
+def broken(item):
     if item == 70:
         raise InputError("line 70: broken")
     return item
 
 
-def make_killed():
-    return lambda item: os.kill(os.getpid(), signal.SIGKILL)
-
-
-def make_asleep():
-    return asleep
+def killed(item):
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def asleep(items):
@@ -57,8 +49,8 @@ def killed_at_seventy(item):
     return item
 
 
-def make_registered():
-    """Return a function that tells whether fairseq knows the name of a task."""
+def is_registered(name):
+    """Tell whether fairseq knows the name of a task."""
     from fairseq.tasks import TASK_REGISTRY
 
-    return TASK_REGISTRY.__contains__
+    return name in TASK_REGISTRY

@@ -4,10 +4,11 @@ import sys
 import threading
 import time
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 
 import pytest
 from etads_preprocess.processes import map_in_order
-from mapped import exit_at_once, make_broken, make_double, make_killed, no_model, no_module, nothing
+from mapped import broken, double, exit_at_once, killed, no_model, no_module, nothing
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.processes import make_process_pool
@@ -27,7 +28,7 @@ def test_only_so_much_is_read_ahead():
             taken.append(number)
             yield number
 
-    results = map_in_order(make_double, (), items(), 2, small=64)
+    results = map_in_order(partial, (double,), items(), 2, small=64)
     assert [next(results) for _ in range(100)] == [2 * number for number in range(100)]
     assert len(taken) < 2000
     results.close()
@@ -35,23 +36,23 @@ def test_only_so_much_is_read_ahead():
 
 @pytest.mark.parametrize("jobs", [1, 2])
 @pytest.mark.parametrize(
-    "make,error,words",
+    "make,arguments,error,words",
     [
-        (make_broken, InputError, "line 70: broken"),
-        (no_model, InputError, "codes.bpe is damaged"),
-        (no_module, ImportError, "spaCy"),
-        (exit_at_once, SystemExit, "1"),
+        (partial, (broken,), InputError, "line 70: broken"),
+        (no_model, (), InputError, "codes.bpe is damaged"),
+        (no_module, (), ImportError, "spaCy"),
+        (exit_at_once, (), SystemExit, "1"),
     ],
 )
-def test_what_a_process_or_its_start_raises_arrives(make, error, words, jobs):
+def test_what_a_process_or_its_start_raises_arrives(make, arguments, error, words, jobs):
     """A pool of processes only reports that a process has ended, as if it had run out of memory."""
     with pytest.raises(error, match=words):
-        list(map_in_order(make, (), range(200), jobs, small=64))
+        list(map_in_order(make, arguments, range(200), jobs, small=64))
 
 
 def test_a_killed_process_is_reported():
     with pytest.raises(InputError, match=r"a process was killed from outside .*; try a smaller --jobs"):
-        list(map_in_order(make_killed, (), range(200), 2, small=64))
+        list(map_in_order(partial, (killed,), range(200), 2, small=64))
 
 
 @pytest.mark.parametrize("late", ["shutdown", "nothing"])

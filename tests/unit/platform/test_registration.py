@@ -123,9 +123,10 @@ def test_an_import_that_fails_is_tried_again(tmp_path):
 
 def test_workers_of_preparation_have_the_plugin():
     result = run(
-        "from etads_preprocess.processes import PLUGIN, map_in_order\nfrom mapped import make_registered\n"
+        "from etads_preprocess.processes import PLUGIN, map_in_order\nfrom functools import partial\n"
+        "from mapped import is_registered\n"
         "if __name__ == '__main__':\n"
-        "    known = map_in_order(make_registered, (), ['summarization'] * 200, 2, [PLUGIN], small=1)\n"
+        "    known = map_in_order(partial, (is_registered,), ['summarization'] * 200, 2, [PLUGIN], small=1)\n"
         "    assert set(known) == {True}\n"
         "    assert 'fairseq' not in sys.modules"
     )

@@ -21,7 +21,7 @@ BUDGETS = {
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 2_100,
     "preprocess": 5_186,
     "scripts benchmarks": 1_977,
-    "tests": 50_631,
+    "tests": 50_629,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
