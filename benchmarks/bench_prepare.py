@@ -34,7 +34,7 @@ from measurement import ask_in_turn, compare, make_parser, serve, start_peers, w
 from nltk.tokenize import NLTKWordTokenizer, TreebankWordTokenizer, WordPunctTokenizer
 
 from fairseq_etads.data.preparation import PreparationSettings
-from fairseq_etads.text.files import read_lines
+from fairseq_etads.files.inputs import read_lines
 from fairseq_etads.text.words import MosesWordTokenizer, PennTreebankTokenizer, split_sentences
 
 WORDS = 800

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from fairseq_etads.data.preparation import PreparationSettings
+from fairseq_etads.files import SIDES
+from fairseq_etads.files.checksums import Checksums
+from fairseq_etads.files.inputs import read_lines
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.checksums import Checksums
-from fairseq_etads.text.files import read_lines
-from fairseq_etads.text.json_files import SIDES
 
 from .factors import write_factors
 from .processes import run_in_separate_process

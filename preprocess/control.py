@@ -11,12 +11,12 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
+from fairseq_etads.files import ORIGIN, SIDES, SPLITS
+from fairseq_etads.files.checksums import Checksums
+from fairseq_etads.files.inputs import read_json, read_lines
+from fairseq_etads.files.outputs import copy_file, lock_output, open_output, write_json
 from fairseq_etads.platform.console import Parser, command, escape_unprintable
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import copy_file, lock_output, open_output
-from fairseq_etads.text.checksums import Checksums
-from fairseq_etads.text.files import read_lines
-from fairseq_etads.text.json_files import ORIGIN, SIDES, SPLITS, read_json, write_json
 from fairseq_etads.text.words import SENTENCE_MARK
 
 RECORD = "control.json"

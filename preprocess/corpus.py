@@ -20,10 +20,12 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, TextIO, Tuple,
 
 from tqdm import tqdm
 
+from fairseq_etads.files import ORIGIN, ORIGINAL, SIDES, SPLITS
+from fairseq_etads.files.checksums import NAME, Checksums, compute_sha256
+from fairseq_etads.files.inputs import read_json
+from fairseq_etads.files.outputs import check_output_paths, lock_output, open_output, write_json
 from fairseq_etads.platform.console import ForwardingParser, command, escape_unprintable, print_message
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import check_output_paths, lock_output, open_output
-from fairseq_etads.text.checksums import NAME, Checksums, compute_sha256
 from fairseq_etads.text.documents import (
     SPLITTER_MODULES,
     WARNINGS,
@@ -34,7 +36,6 @@ from fairseq_etads.text.documents import (
     join_cleaned_words,
     make_lines,
 )
-from fairseq_etads.text.json_files import ORIGIN, ORIGINAL, SIDES, SPLITS, read_json, write_json
 from fairseq_etads.text.words import SENTENCE_MARK
 
 from . import debian, prepare

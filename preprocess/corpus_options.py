@@ -7,9 +7,9 @@ import tempfile
 from pathlib import Path
 from typing import Any, Dict, Iterator
 
+from fairseq_etads.files.inputs import STANDARD_INPUT, is_read_once, open_binary
 from fairseq_etads.platform.console import add_jobs_option, check_positive_options
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.files import STANDARD_INPUT, is_read_once, open_binary
 from fairseq_etads.text.words import LANGUAGES
 
 from .near_duplicates import DEFAULT_SIMILARITY, LIST, SHINGLE, check_datasketch, parse_similarity

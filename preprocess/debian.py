@@ -32,14 +32,14 @@ from typing import Any, Dict, Iterable, Iterator, List, Sequence, Set, Tuple
 
 from tqdm import tqdm
 
+from fairseq_etads.files import SPLITS
+from fairseq_etads.files.checksums import NAME, Checksums, format_checksum_list
+from fairseq_etads.files.inputs import open_binary
+from fairseq_etads.files.outputs import lock_output, open_binary_output
 from fairseq_etads.platform.console import Parser, command
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import lock_output, open_binary_output
-from fairseq_etads.text.checksums import NAME, Checksums, format_checksum_list
 from fairseq_etads.text.cleaning import clean_text
 from fairseq_etads.text.documents import WARNINGS, count_suspicious_content
-from fairseq_etads.text.files import open_binary
-from fairseq_etads.text.json_files import SPLITS
 
 OUTPUTS = [f"{split}.{side}" for split in SPLITS for side in ("source", "target", "package")]
 SAMPLE = Path(__file__).resolve().parent / "sample"

@@ -10,7 +10,7 @@ from typing import Set
 
 from tabulate import tabulate
 
-from fairseq_etads.text.files import read_lines
+from fairseq_etads.files.inputs import read_lines
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 
 from .debian import stem_package_name

@@ -9,9 +9,9 @@ from typing import Iterable, List, Tuple
 from fairseq.data import Dictionary
 from fairseq.tokenizer import tokenize_line
 
+from fairseq_etads.files.inputs import read_lines
+from fairseq_etads.files.outputs import open_output
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import open_output
-from fairseq_etads.text.files import read_lines
 from fairseq_etads.vocabulary.dictionary import is_padding_word, load_checked_dictionary
 
 

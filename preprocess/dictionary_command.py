@@ -4,9 +4,9 @@ import argparse
 import sys
 from pathlib import Path
 
+from fairseq_etads.files.outputs import check_output_paths
 from fairseq_etads.platform.console import Parser, add_jobs_option, check_positive_options, command
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import check_output_paths
 
 DESCRIPTION = """\
 Build one dictionary for documents and summaries, so that pointer models can copy rare words (--pointer).

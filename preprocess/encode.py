@@ -17,13 +17,13 @@ from typing import Any, Callable, Dict, Iterable, Iterator, Sequence
 from tqdm import tqdm
 
 from fairseq_etads.data.preparation import PreparationSettings, make_inference_options
+from fairseq_etads.files import SIDES, SPLITS
+from fairseq_etads.files.checksums import Checksums
+from fairseq_etads.files.inputs import read_json, read_lines
+from fairseq_etads.files.outputs import open_binary_output, open_output
+from fairseq_etads.files.shards import Shard
 from fairseq_etads.platform.console import escape_unprintable
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import open_binary_output, open_output
-from fairseq_etads.text.checksums import Checksums
-from fairseq_etads.text.files import read_lines
-from fairseq_etads.text.json_files import SIDES, SPLITS, read_json
-from fairseq_etads.text.shards import Shard
 from fairseq_etads.text.words import SENTENCE_MARK
 
 from .processes import TOKENIZER_MODULES, map_in_order

@@ -29,11 +29,11 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 from tqdm import tqdm
 
 from fairseq_etads.data.preparation import PreparationSettings
+from fairseq_etads.files import ORIGINAL
+from fairseq_etads.files.inputs import read_lines
+from fairseq_etads.files.outputs import open_output
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import open_output
 from fairseq_etads.text import subwords
-from fairseq_etads.text.files import read_lines
-from fairseq_etads.text.json_files import ORIGINAL
 from fairseq_etads.text.picking import FACTOR as SALIENCE
 from fairseq_etads.text.words import SENTENCE_MARK
 

@@ -19,10 +19,10 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set,
 import numpy as np
 from tqdm import tqdm
 
+from fairseq_etads.files.inputs import read_lines
+from fairseq_etads.files.outputs import open_output
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import open_output
 from fairseq_etads.text.counted_words import find_words
-from fairseq_etads.text.files import read_lines
 from fairseq_etads.text.words import SENTENCE_MARK
 
 from .processes import map_in_order

@@ -21,12 +21,13 @@ from fairseq_etads.data.preparation import (
     make_inference_options,
     read_preparation_settings,
 )
+from fairseq_etads.files import SIDES, SPLITS
+from fairseq_etads.files.checksums import Checksums, compute_checksum_and_line_count, compute_sha256
+from fairseq_etads.files.inputs import read_json
+from fairseq_etads.files.outputs import copy_file, lock_output, write_json
+from fairseq_etads.files.shards import Shard
 from fairseq_etads.platform.console import Parser, add_jobs_option, check_positive_options, command
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import copy_file, lock_output
-from fairseq_etads.text.checksums import Checksums, compute_sha256
-from fairseq_etads.text.json_files import SIDES, SPLITS, compute_checksum_and_line_count, read_json, write_json
-from fairseq_etads.text.shards import Shard
 from fairseq_etads.text.subwords import OPAQUE
 from fairseq_etads.text.words import LANGUAGES, SENTENCE_MARK, WORD_KINDS
 

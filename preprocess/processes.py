@@ -7,7 +7,6 @@ from collections import deque
 from concurrent.futures import Future
 from typing import Any, Callable, Deque, Iterable, Iterator, List, Sequence, Tuple
 
-from fairseq_etads.platform.console import leave_signals_to_parent
 from fairseq_etads.platform.processes import make_process_pool
 
 CHUNK = 64
@@ -35,7 +34,6 @@ def _get_process_context(preload: Sequence[str]) -> Any:
 def _start_worker(make: Callable[..., Any] = lambda: None, *arguments: Any) -> None:
     """Make the function of a worker. Its error is kept, because the pool would only report that a process has ended."""
     global _work
-    leave_signals_to_parent()
     try:
         _work = make(*arguments)
     except (Exception, SystemExit) as error:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
 from fairseq_etads.data.preparation import PreparationSettings
+from fairseq_etads.files.checksums import compute_sha256
+from fairseq_etads.files.inputs import read_lines
+from fairseq_etads.files.outputs import copy_file, open_binary_output, open_output
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import copy_file, open_binary_output, open_output
-from fairseq_etads.text.checksums import compute_sha256
-from fairseq_etads.text.files import read_lines
 from fairseq_etads.text.hugging_face import HuggingFaceSubwordEncoder
 from fairseq_etads.text.words import SENTENCE_MARK
 

@@ -7,7 +7,7 @@ from etads_preprocess.prepare import prepare_data as prepare_with
 from programs import as_program
 
 from fairseq_etads.data.preparation import PreparationSettings
-from fairseq_etads.text.files import read_lines
+from fairseq_etads.files.inputs import read_lines
 
 
 @pytest.fixture(name="text")

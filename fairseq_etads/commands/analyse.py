@@ -13,8 +13,8 @@ from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib, draw_summary_ana
 from ..evaluation.rouge import RESAMPLES, RougeReport, RougeSettings, check_option_at_least, make_report, score_pairs
 from ..evaluation.summaries import SENTENCE_MARK, split_summary_into_sentences
 from ..evaluation.text_warnings import find_text_warnings
+from ..files.outputs import check_output_paths, write_text
 from ..platform.console import Parser, command
-from ..platform.outputs import check_output_paths, write_text
 from ..version import get_version
 from .scoring_options import (
     add_scoring_options,

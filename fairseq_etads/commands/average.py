@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
+from ..files.outputs import make_temporary_output
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
-from ..platform.outputs import make_temporary_output
 
 
 def _build_parser() -> argparse.ArgumentParser:

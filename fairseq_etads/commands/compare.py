@@ -21,10 +21,10 @@ from ..evaluation.resampling import (
 )
 from ..evaluation.rouge import FIGURES, align_columns, check_option_at_least, format_interval, score_pairs
 from ..evaluation.text_warnings import find_text_warnings
+from ..files.inputs import STANDARD_INPUT
+from ..files.outputs import check_output_paths, write_text
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
-from ..platform.outputs import check_output_paths, write_text
-from ..text.files import STANDARD_INPUT
 from ..version import get_version
 from .likelihood import compute_split_likelihoods
 from .run_options import find_checkpoint_and_data, silence_info_logs

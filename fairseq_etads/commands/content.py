@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from ..data.labels.label_files import SelectionFile, make_label_file_name
 from ..data.labels.selector_scores import compute_roc_auc
-from ..data.labels.word_text import WordText, list_summary_sentences
+from ..data.prepared_pairs import PreparedPairs, WordText, list_summary_sentences
 from ..data.run_record import find_prepared_folder, list_checkpoints
 from ..platform.console import Parser, check_positive_options, command
 from ..platform.errors import InputError
@@ -104,8 +104,7 @@ class StemmedSplit:
     """
 
     def __init__(self, run: Path, folder: Path, split: str, limit: Optional[int]):
-        from ..data.prepared_pairs import PreparedPairs  # imported here, because these modules import torch
-        from ..training.task import SummarizationTask
+        from ..training.task import SummarizationTask  # imported here, because it imports torch
 
         self.pairs = PreparedPairs(SummarizationTask.of_folder(folder), split)
         self._subwords = self.pairs.subwords

@@ -12,7 +12,7 @@ from typing import Any, Callable
 
 from ..platform.console import Parser, add_device_option, command, limit_matrix_kernel_caches
 from ..platform.errors import InputError
-from ..platform.optional_dependencies import format_install_command
+from ..platform.optional_parts import format_install_command
 from ..summarizer.folder.config import add_folder_argument, read_config
 from ..summarizer.folder.run_files import is_run
 

@@ -10,7 +10,7 @@ from typing import Iterator, Tuple
 
 from ..platform.console import Parser, command, limit_matrix_kernel_caches
 from ..platform.errors import InputError
-from ..platform.optional_dependencies import EXTRAS, find_missing_modules, format_install_command
+from ..platform.optional_parts import EXTRAS, find_missing_modules, format_install_command
 from ..summarizer.folder.config import find_folder
 from ..version import get_version
 

@@ -8,14 +8,14 @@ import sys
 from pathlib import Path
 from typing import Any, Iterator, List, Optional, Tuple
 
+from ..files.inputs import STANDARD_INPUT
+from ..files.outputs import PARTIAL, check_output_paths, lock_output, open_output
 from ..platform.console import Parser, add_device_option, command, escape_unprintable, limit_matrix_kernel_caches
 from ..platform.errors import InputError
 from ..platform.option_checks import format_option_name
-from ..platform.outputs import PARTIAL, check_output_paths, lock_output, open_output
 from ..search.options import add_decoding_arguments, combine_options, get_given_options
 from ..summarizer.folder.config import add_folder_argument, read_config
 from ..summarizer.folder.run_files import is_run
-from ..text.files import STANDARD_INPUT
 from ..text.input_records import (
     InputDocument,
     ReadingOptions,

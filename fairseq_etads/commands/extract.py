@@ -3,22 +3,19 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Callable, List, Optional, Sequence
+from typing import Callable, List, Optional, Sequence
 
 from tqdm import tqdm
 
 from ..data.labels.label_files import NOTHING, SelectionFile, make_label_file_name
 from ..data.labels.labels import select_by_greedy_recall
-from ..data.labels.word_text import WordText, list_summary_sentences
+from ..data.prepared_pairs import PreparedPairs, WordText, list_summary_sentences
+from ..files.outputs import check_output_paths, open_output
 from ..platform.console import Parser, check_positive_options, command
 from ..platform.errors import InputError
-from ..platform.outputs import check_output_paths, open_output
 from ..text.picking import pick_sentences
 from ..text.words import SENTENCE_MARK
 from .run_options import get_binarised_folder, list_data_files, make_detokenizer, silence_info_logs
-
-if TYPE_CHECKING:
-    from ..data.prepared_pairs import PreparedPairs
 
 WAYS = ("lead", "oracle", "labels", "selector", "content", "tagger", "phrases")
 """Valid values of the option ``--by``."""
@@ -151,9 +148,9 @@ def write_extracts(folder: Path, args: argparse.Namespace) -> str:
         InputError: the documents are not split into sentences, or the probabilities belong to other documents.
         FileNotFoundError: the data does not contain the split.
     """
-    from ..data.prepared_pairs import PreparedPairs  # imported here, because these modules import torch
     from ..training.task import SummarizationTask
 
+    # imported here, because it imports torch
     pairs = PreparedPairs(SummarizationTask.of_folder(folder), args.subset)
     tokenizer = make_detokenizer(pairs.dictionary, pairs.subwords, folder)
     if args.by == "oracle" and not pairs.has_summaries:
@@ -179,7 +176,7 @@ def write_extracts(folder: Path, args: argparse.Namespace) -> str:
     return f"{len(pairs):,} summaries of {sentences / count:.1f} sentences and {words / count:.1f} words"
 
 
-def _make_text_selector(args: argparse.Namespace, pairs: "PreparedPairs") -> Extract:
+def _make_text_selector(args: argparse.Namespace, pairs: PreparedPairs) -> Extract:
     """Return a function that selects the first sentences, or the sentences that are closest to the reference."""
 
     def select_lead(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
@@ -196,10 +193,7 @@ def _make_text_selector(args: argparse.Namespace, pairs: "PreparedPairs") -> Ext
 
 def _make_label_selector(file: SelectionFile) -> Extract:
     """Return a function that selects the sentences listed in a label file."""
-    if file.header.get("kind") == "distribution":
-        raise InputError(
-            f"--labels: {file.path} contains distributions; create labels with etads-labels --kind extract or match"
-        )
+    file.check_kind("--labels")
 
     def select_labelled(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
         sentences = text.split_sentences()

@@ -24,8 +24,8 @@ from ..evaluation.resampling import bootstrap_intervals
 from ..evaluation.rouge import RESAMPLES, SEED, check_option_at_least
 from ..evaluation.summaries import SENTENCE_MARK, split_summary_into_sentences
 from ..evaluation.text_warnings import find_text_warnings
+from ..files.outputs import check_output_paths, make_output_folder, open_output, write_text
 from ..platform.console import Parser, command
-from ..platform.outputs import check_output_paths, make_output_folder, open_output, write_text
 from ..version import get_version
 from .scoring_options import add_resampling_options, check_writable, parse_named_files, print_warnings, read_summaries
 

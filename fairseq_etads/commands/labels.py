@@ -6,7 +6,7 @@ import functools
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from tqdm import tqdm
 
@@ -19,16 +19,13 @@ from ..data.labels.labels import (
     select_by_greedy_f1,
     select_by_greedy_recall,
 )
-from ..data.labels.word_text import WordText, list_summary_sentences
-from ..platform.console import Parser, check_positive_options, command, leave_signals_to_parent
+from ..data.prepared_pairs import PreparedPairs, WordText, list_summary_sentences
+from ..files.outputs import open_output
+from ..platform.console import Parser, check_positive_options, command
 from ..platform.errors import InputError
-from ..platform.outputs import open_output
 from ..platform.processes import make_process_pool
 from ..text.words import SENTENCE_MARK
 from .run_options import get_binarised_folder, list_splits, make_detokenizer, silence_info_logs
-
-if TYPE_CHECKING:
-    from ..data.prepared_pairs import PreparedPairs
 
 KINDS = {
     "words": "words",
@@ -108,7 +105,7 @@ class Labeller(NamedTuple):
             :func:`~fairseq_etads.data.labels.labels.compute_idf`.
     """
 
-    pairs: "PreparedPairs"
+    pairs: PreparedPairs
     kind: str
     limit: int
     idf: Idf = NO_IDF
@@ -168,14 +165,13 @@ _labeller: Optional[Labeller] = None
 
 def _start_labeller(folder: Path, split: str, kind: str, limit: int, idf: Idf) -> None:
     global _labeller
-    leave_signals_to_parent()
     _labeller = _open_labeller(folder, split, kind, limit, idf)
 
 
 def _open_labeller(folder: Path, split: str, kind: str, limit: int, idf: Idf = NO_IDF) -> Labeller:
-    from ..data.prepared_pairs import PreparedPairs  # imported here, because these modules import torch
     from ..training.task import SummarizationTask
 
+    # imported here, because it imports torch
     return Labeller(PreparedPairs(SummarizationTask.of_folder(folder), split), kind, limit, idf)
 
 

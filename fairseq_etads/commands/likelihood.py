@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..evaluation.likelihood_file import Likelihoods, make_likelihood_file_path, read_likelihoods
+from ..files.checksums import compute_sha256
 from ..platform.console import MAX_TOKENS, Parser, check_positive_options, command
 from ..platform.errors import InputError
-from ..text.checksums import compute_sha256
 from .run_options import add_run_options, find_checkpoint_and_data, silence_info_logs
 
 

@@ -17,10 +17,10 @@ from tqdm import tqdm
 
 from ..data.labels.labels import STOP_WORDS
 from ..data.nli_pairs import NliPair, format_tab_separated_pair
+from ..files.inputs import read_lines
+from ..files.outputs import check_output_paths, open_output
 from ..platform.console import Parser, add_device_option, check_positive_options, command
 from ..platform.errors import InputError
-from ..platform.outputs import check_output_paths, open_output
-from ..text.files import read_lines
 from ..text.words import SENTENCE_MARK, WORD_KINDS, make_word_tokenizer, split_sentences
 from .run_options import silence_info_logs
 

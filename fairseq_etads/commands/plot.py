@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, DefaultDict, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ..evaluation.plots import PLOT_SUFFIXES, add_legend, check_matplotlib, make_plots_reproducible, save_figure
+from ..files.inputs import STANDARD_INPUT, get_display_name, read_lines
+from ..files.outputs import check_output_paths
 from ..platform.console import Parser, command, escape_unprintable
 from ..platform.errors import InputError
-from ..platform.outputs import check_output_paths
-from ..text.files import STANDARD_INPUT, get_display_name, read_lines
 from .scoring_options import check_writable, print_warnings
 
 DEFAULT_NAME = "curves.png"

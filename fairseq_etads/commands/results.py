@@ -14,9 +14,9 @@ from ..evaluation.power import trainings_needed
 from ..evaluation.records import LEVEL, Claims, Comparison, Corpus, compare_claimed_systems, read_claims, read_corpora
 from ..evaluation.resampling import bootstrap_intervals
 from ..evaluation.rouge import RESAMPLES, SEED
+from ..files.outputs import write_text
 from ..platform.console import Parser, check_positive_options, command
 from ..platform.errors import InputError
-from ..platform.outputs import write_text
 
 MOST_RUNS = 200
 """Largest number of training runs that is shown as necessary for a verdict."""

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, Dict, List, Tuple
 
 from tqdm import tqdm
 
-from ..data.labels.word_text import WordText
+from ..data.prepared_pairs import PreparedPairs, WordText
 from ..data.run_record import find_checkpoint
 from ..evaluation.reranking import LENGTHS, RewriteCandidate, choose_least_repetitive_candidates
+from ..files.inputs import read_lines
+from ..files.outputs import check_output_paths
+from ..files.resumable import ResumableWriter
 from ..platform.console import Parser, add_device_option, check_positive_options, command
 from ..platform.errors import InputError
-from ..platform.outputs import check_output_paths
-from ..text.files import read_lines
 from ..text.input_records import InputDocument
-from ..text.resumable_output import ResumableWriter
 from ..text.words import SENTENCE_MARK
 from .run_options import get_binarised_folder, list_data_files, make_detokenizer, silence_info_logs
 
@@ -135,8 +135,7 @@ def write_rewritten_summaries(folder: Path, args: argparse.Namespace) -> str:
             sentence marks.
         FileNotFoundError: the data does not contain the split.
     """
-    from ..data.prepared_pairs import PreparedPairs  # imported here, because these modules import torch
-    from ..summarizer.summarizer import choose_device
+    from ..summarizer.summarizer import choose_device  # imported here, because it imports torch
     from ..systems.rewriting.abstractor import Abstractor
 
     device = choose_device(args.device)

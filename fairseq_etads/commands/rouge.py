@@ -11,8 +11,8 @@ from ..evaluation import other_scores
 from ..evaluation.analysis import make_baseline_extract
 from ..evaluation.rouge import FIGURES, RESAMPLES, check_option_at_least, make_report, score_pairs
 from ..evaluation.text_warnings import find_swapped_hypotheses_and_references, find_text_warnings
+from ..files.outputs import check_output_paths, write_text
 from ..platform.console import Parser, command
-from ..platform.outputs import check_output_paths, write_text
 from .scoring_options import (
     add_scoring_options,
     check_writable,

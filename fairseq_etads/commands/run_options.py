@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, Callable, List, Optional, Tuple
 
 from ..data.run_record import CHECKPOINTS, find_checkpoint, find_prepared_folder
+from ..files import SPLITS
 from ..platform.console import add_device_option, add_max_tokens_option
 from ..platform.errors import InputError
-from ..text.json_files import SPLITS
 from ..text.subwords import OPAQUE
 
 

@@ -14,10 +14,10 @@ from ..data.labels.selector_scores import (
     find_histogram_bin,
     make_empty_histogram,
 )
-from ..data.labels.word_text import WordText
+from ..data.prepared_pairs import PreparedPairs, WordText
+from ..files.outputs import check_output_paths, write_text
 from ..platform.console import Parser, check_positive_options, command
 from ..platform.errors import InputError
-from ..platform.outputs import check_output_paths, write_text
 from .run_options import add_run_options, find_checkpoint_and_data, list_data_files, silence_info_logs
 
 
@@ -78,8 +78,7 @@ def write_probabilities(checkpoint: Path, data: Optional[Path], args: argparse.N
     Raises:
         InputError: the checkpoint does not contain a content selector, or the data or the labels cannot be read.
     """
-    from ..data.prepared_pairs import PreparedPairs  # imported here, because these modules import torch
-    from ..models.selector import Selector
+    from ..models.selector import Selector  # imported here, because it imports torch
     from ..summarizer.folder.trained import load_checkpoint
     from ..summarizer.predict import predict
     from ..summarizer.summarizer import choose_device

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Iterator, List, Optional
 from tqdm import tqdm
 
 from ..data.labels.label_files import SelectionFile, make_label_file_name
-from ..data.labels.word_text import WordText
 from ..data.preparation import read_preparation_settings
+from ..data.prepared_pairs import PreparedPairs, WordText
+from ..files.inputs import read_lines
+from ..files.outputs import open_output, write_text
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
-from ..platform.outputs import open_output, write_text
-from ..text.files import read_lines
 from ..text.picking import (
     FACTOR,
     FILE,
@@ -27,7 +27,6 @@ from ..text.words import SENTENCE_MARK
 from .run_options import list_splits, silence_info_logs
 
 if TYPE_CHECKING:
-    from ..data.prepared_pairs import PreparedPairs
     from ..text.tokenizer import TextTokenizer
 
 _ADVICE = "shorten the split train first, because the levels are learned from it"
@@ -94,9 +93,8 @@ def write_shortened_splits(args: argparse.Namespace) -> Iterator[str]:
     Raises:
         InputError: the text does not match the data, or the probabilities are missing or belong to other documents.
     """
-    from ..data.prepared_pairs import PreparedPairs  # imported here, because these modules import torch
     from ..text.tokenizer import TextTokenizer
-    from ..training.task import SummarizationTask
+    from ..training.task import SummarizationTask  # imported here, because it imports torch
 
     folder = args.prepared / "bin"
     settings = read_preparation_settings(args.prepared, "--prepared")
@@ -134,7 +132,7 @@ def _get_probability_path(run: Path, split: str) -> Path:
 
 
 def _shorten_split(
-    pairs: "PreparedPairs",
+    pairs: PreparedPairs,
     split: str,
     tokenizer: "TextTokenizer",
     picking: SentencePickingSettings,

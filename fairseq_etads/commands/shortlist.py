@@ -14,9 +14,9 @@ from typing import Any, Iterator, Tuple
 import numpy as np
 from tqdm import tqdm
 
+from ..files.outputs import check_output_paths
 from ..platform.console import Parser, check_positive_options, command
 from ..platform.errors import InputError
-from ..platform.outputs import check_output_paths
 from ..summarizer.folder.config import SHORTLIST
 from .run_options import get_binarised_folder, list_data_files, silence_info_logs
 
@@ -184,8 +184,8 @@ def make_shortlist(folder: Path, path: Path, args: argparse.Namespace) -> Iterat
         InputError: the training data does not contain summaries.
         FileNotFoundError: the folder does not contain training data.
     """
-    from ..data.shortlist_file import read_shortlist, write_shortlist  # imported here, because they import torch
     from ..training.task import SummarizationTask
+    from ..vocabulary.shortlist import read_shortlist, write_shortlist  # imported here, because they import torch
 
     names = ("frequent", "per_word", "truncate_source", "truncate_target")
     task = SummarizationTask.of_folder(folder)

@@ -12,6 +12,21 @@ from pathlib import Path
 from typing import Any, Deque, Dict, Iterator, List, Optional
 
 from ..data.run_record import RECIPE
+from ..files.checksums import NAME as CHECKSUMS
+from ..files.checksums import compute_sha256
+from ..files.inputs import STANDARD_INPUT
+from ..files.outputs import check_output_paths, open_binary_output
+from ..files.resumable import ResumableWriter
+from ..files.shards import (
+    Shard,
+    find_launched_shard,
+    find_local_rank,
+    format_shard_header,
+    format_shard_line,
+    get_shard_path,
+    is_shard_complete,
+    join_shards,
+)
 from ..platform.console import (
     Parser,
     add_device_option,
@@ -22,14 +37,10 @@ from ..platform.console import (
 )
 from ..platform.errors import InputError
 from ..platform.option_checks import format_option_name
-from ..platform.outputs import check_output_paths, open_binary_output
 from ..search.options import add_decoding_arguments, combine_options, get_given_options
 from ..summarizer.folder.config import CONFIG, WEIGHTS, add_folder_argument, read_config
 from ..summarizer.folder.run_files import find_run_files, is_run
 from ..summarizer.surprisal import UNUSUAL
-from ..text.checksums import NAME as CHECKSUMS
-from ..text.checksums import compute_sha256
-from ..text.files import STANDARD_INPUT
 from ..text.input_records import (
     InputDocument,
     ReadingOptions,
@@ -37,17 +48,6 @@ from ..text.input_records import (
     choose_input_format,
     describe_document_unit,
     read_documents,
-)
-from ..text.resumable_output import ResumableWriter
-from ..text.shards import (
-    Shard,
-    find_launched_shard,
-    find_local_rank,
-    format_shard_header,
-    format_shard_line,
-    get_shard_path,
-    is_shard_complete,
-    join_shards,
 )
 
 EXAMPLES = """\

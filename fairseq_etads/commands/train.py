@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import List
 
+from ..files.inputs import is_read_once
 from ..pipeline import training_settings
 from ..pipeline.long_documents import plan_shortening, shorten_documents
 from ..pipeline.steps import Step, run_command
@@ -15,7 +16,6 @@ from ..pipeline.training import train
 from ..pipeline.training_settings import NAMES, get_option
 from ..platform.console import ForwardingParser, check_positive_options, command, print_message
 from ..platform.errors import InputError
-from ..text.files import is_read_once
 from ..text.picking import FACTOR, check_word_budget
 from ..text.records import add_quotes_option
 

@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from tqdm import tqdm
 
+from ..files.inputs import STANDARD_INPUT
 from ..platform.console import (
     Parser,
     add_device_option,
@@ -21,7 +22,6 @@ from ..platform.console import (
 )
 from ..platform.errors import InputError
 from ..summarizer.folder.config import find_folder, read_config
-from ..text.files import STANDARD_INPUT
 from ..text.input_records import ReadingOptions, guess_input_format, read_documents
 from ..text.records import OPTIONS, SOURCE, TARGET
 from ..text.words import SENTENCE_MARK

@@ -25,9 +25,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def load_factor_dictionaries(directory: str) -> Dict[str, Dictionary]:
-    """Load the dictionaries of all factors in a data folder. The result is keyed by factor name.
-
-    The result is empty if the folder contains no factors.json.
+    """Load the dictionaries of the factors in a data folder, keyed by factor name. None without factors.json.
 
     Raises:
         ValueError: factors.json or a factor dictionary is malformed.
@@ -150,9 +148,7 @@ class SourceFactors:
     def request_factors(self, names: Tuple[str, ...]) -> None:
         """Request the factors that a model reads. All batches then contain these factors in the given order.
 
-        Raises:
-            ValueError: another model in the ensemble reads different factors, or the data folders have different
-                dictionaries of a factor.
+        Raises ValueError if another model reads different factors, or data folders have different dictionaries of one.
         """
         if self.names and names and names != self.names:
             raise ValueError(f"the models of an ensemble read different factors: {self.names} and {names}")
@@ -169,10 +165,7 @@ class SourceFactors:
         return {name: load_factor(directory, split, name, self.dictionaries[name], sizes) for name in self.names}
 
     def check_no_factors_needed(self) -> None:
-        """Raise ValueError if a model reads factors.
-
-        Call this method if the documents are available only as plain words.
-        """
+        """Raise ValueError if a model reads factors, where documents are available only as plain words."""
         if self.names:
             raise ValueError(
                 f"the model reads source factors ({', '.join(self.names)}; --source-factors), but only words were "
@@ -184,10 +177,9 @@ class SourceFactors:
         return {name: compute_fingerprint(self.dictionaries[name]) for name in self.names}
 
     def check_training_dictionaries(self, trained: Dict[str, str]) -> None:
-        """Raise ValueError if a factor dictionary differs from the dictionary that was used in training.
+        """Raise ValueError if a factor dictionary differs from the one in training.
 
-        Args:
-            trained: fingerprints from the checkpoint, keyed by factor name; see :meth:`compute_fingerprints`.
+        ``trained`` contains the fingerprints from the checkpoint; see :meth:`compute_fingerprints`.
         """
         for name, words in trained.items():
             if name in self.dictionaries and compute_fingerprint(self.dictionaries[name]) != words:

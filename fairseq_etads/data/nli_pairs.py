@@ -9,8 +9,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Iterable, Iterator, NamedTuple, Optional, Tuple
 
+from ..files.inputs import get_display_name, read_lines
 from ..platform.errors import InputError
-from ..text.files import get_display_name, read_lines
 
 LABELS = ("entailment", "neutral", "contradiction")
 """Possible relations between a premise and a hypothesis, in the order of a model's output classes."""
@@ -22,10 +22,7 @@ _FIELDS = ("sentence1", "sentence2", "gold_label")
 
 
 MOST_PUNCTUATED = 0.03
-"""Maximum fraction of words that may end in punctuation without causing a warning.
-
-The fraction is not 0, because abbreviations also end in punctuation.
-"""
+"""Fraction of words that may end in punctuation, as abbreviations do, without a warning."""
 _PUNCTUATED = re.compile(r".*\w[.,;:!?]")
 
 
@@ -35,13 +32,9 @@ def hide_digits(text: str) -> str:
 
 
 def find_tokenisation_problem(words: Iterable[str], option: str) -> str:
-    """Return a warning if a text does not seem to be tokenised. Otherwise, return an empty string.
+    """Return a warning if more than :data:`MOST_PUNCTUATED` of the words end in punctuation, such as "airplane.".
 
-    Words such as "airplane." indicate that a text is not tokenised. The warning is returned if the fraction of words
-    ending in punctuation exceeds :data:`MOST_PUNCTUATED`.
-
-    Args:
-        option: name of the option that selects the tokeniser, which is mentioned in the warning.
+    Otherwise, the result is empty. The warning mentions ``option``, which selects the tokeniser.
     """
     total, found = 0, Counter[str]()
     for word in words:

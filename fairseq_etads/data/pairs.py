@@ -1,5 +1,6 @@
 """Datasets of document-summary pairs. This is the only module that truncates texts."""
 
+import functools
 import logging
 import os
 import re
@@ -78,9 +79,7 @@ class TruncatedDataset(BaseWrapperDataset):
         return self._sizes
 
     def get_original_text(self, index: int) -> str:
-        """Return the text of an example in a raw dataset (``--dataset-impl raw``), truncated in the same way as the
-        ids.
-        """
+        """Return the text of an example in a raw dataset (``--dataset-impl raw``), truncated like the ids."""
         return " ".join(self.dataset.get_original_text(index).split()[: self.limit])
 
     def log_truncation(self, what: str) -> None:
@@ -142,7 +141,8 @@ class SummarizationDataset(SourceFactorPairDataset):
         **kwargs: Any,
     ):
         self.references = references
-        documents = TruncatedDataset(src, src_sizes, truncate_source, src_dict.eos())
+        cut = functools.partial(TruncatedDataset, sizes=src_sizes, limit=truncate_source, eos=src_dict.eos())
+        documents = cut(src)
         documents.log_truncation(f"{name} documents")
         summaries = None
         if tgt is not None and tgt_sizes is not None and tgt_dict is not None:
@@ -150,29 +150,16 @@ class SummarizationDataset(SourceFactorPairDataset):
                 raise ValueError(f"{name}: {len(src):,} documents but {len(tgt):,} summaries; create the data again")
             summaries = TruncatedDataset(tgt, tgt_sizes, truncate_target, tgt_dict.eos(), ends_if_cut)
             summaries.log_truncation(f"{name} summaries")
-        super().__init__(
-            documents,
-            documents.sizes,
-            src_dict,
-            summaries,
-            None if summaries is None else summaries.sizes,
-            tgt_dict,
-            **kwargs,
-        )
+        lengths = None if summaries is None else summaries.sizes
+        super().__init__(documents, documents.sizes, src_dict, summaries, lengths, tgt_dict, **kwargs)
         self.sort_within = sort_within
         self._epoch = 1
-        self.factors = [
-            TruncatedDataset(values, src_sizes, truncate_source, src_dict.eos()) for values in (factors or {}).values()
-        ]
+        self.factors = [cut(values) for values in (factors or {}).values()]
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
-        """Whether fairseq may reuse the batches of the previous epoch."""
-        return not self._sorts_by_length_within_chunks
-
-    @property
-    def _sorts_by_length_within_chunks(self) -> bool:
-        return bool(self.sort_within) and self.shuffle
+        """Whether fairseq may reuse the batches of the previous epoch, because pairs are not shuffled into groups."""
+        return not (self.sort_within and self.shuffle)
 
     def set_epoch(self, epoch: int) -> None:
         """Set the number of the next epoch. fairseq calls this method before it creates the batches of that epoch."""
@@ -181,7 +168,7 @@ class SummarizationDataset(SourceFactorPairDataset):
 
     def ordered_indices(self) -> np.ndarray:
         """Return the order of documents: by length, or shuffled and then by length in groups of ``sort_within``."""
-        if not self._sorts_by_length_within_chunks:
+        if self.can_reuse_epoch_itr_across_epochs:
             return super().ordered_indices()
         # fairseq seeds numpy with --seed before this call, so the state of numpy's generator is the same in each epoch.
         order = np.random.default_rng([np.random.randint(2**31), self._epoch]).permutation(len(self))
@@ -214,9 +201,8 @@ class SummarizationDataset(SourceFactorPairDataset):
     ) -> List[np.ndarray]:
         """Divide all documents into batches, in the order of ``indices``.
 
-        fairseq's own method drops the last batch without a message if its size is not a multiple of
-        ``--required-batch-size-multiple`` (8 by default). This affects training, validation and generation, and the
-        last batch contains the longest documents.
+        fairseq's own method drops the last batch, which contains the longest documents, without a message if its size
+        is not a multiple of ``--required-batch-size-multiple`` (8 by default).
         """
         batches = super().batch_by_size(indices, max_tokens, max_sentences, required_batch_size_multiple)
         batched = sum(len(batch) for batch in batches)

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List
 
+from ..files.checksums import Checksums
 from ..platform.errors import InputError
-from ..text.checksums import Checksums
 from ..text.picking import FACTOR as SALIENCE
 from ..text.subwords import OPAQUE, SUBWORDS
 from ..text.words import LANGUAGES, SENTENCE_MARK, WORD_KINDS
@@ -66,10 +66,7 @@ class PreparationSettings:
 
     @property
     def word_kind(self) -> str:
-        """Type of word tokenisation, one of WORD_KINDS.
-
-        This is ``words`` if set, and the default for ``tokens`` otherwise.
-        """
+        """Type of word tokenisation, one of WORD_KINDS: ``words`` if set, otherwise the default for ``tokens``."""
         return self.words or ("raw" if self.reads_raw_text else "moses")
 
     @property
@@ -80,10 +77,7 @@ class PreparationSettings:
 
     @property
     def needed_files(self) -> List[str]:
-        """Files in ``subword_files`` that are needed to encode text.
-
-        The human-readable list of SentencePiece pieces is not needed.
-        """
+        """Files in ``subword_files`` that are needed to encode text, without the list of SentencePiece pieces."""
         return [name for name in self.subword_files if name != "sentencepiece.vocab"]
 
     def check(self) -> None:
@@ -140,10 +134,7 @@ class PreparationSettings:
             )
 
     def get_expected_vocabulary_sizes(self) -> Dict[str, int]:
-        """Return the minimum vocabulary sizes to expect, with the keys "source" and "target".
-
-        Unknown sizes are omitted.
-        """
+        """Return the minimum vocabulary sizes to expect, with the keys "source" and "target", as far as known."""
         size = self.size if self.tokens == "word" else 0
         source = self.source_size or size
         return {side: words for side, words in (("source", source), ("target", self.target_size or size)) if words}
@@ -172,10 +163,7 @@ class PreparationSettings:
         return cls(**record)
 
     def to_record(self) -> Dict[str, Any]:
-        """Return the settings as a dictionary to store in prepare.json.
-
-        The result contains the first three settings, and all other settings that differ from their defaults.
-        """
+        """Return the first three settings, and those that differ from their defaults, to store in prepare.json."""
         defaults = asdict(PreparationSettings())
         always = ("tokens", "size", "lowercase")
         return {name: value for name, value in asdict(self).items() if name in always or value != defaults[name]}
@@ -214,11 +202,7 @@ def format_command_line(options: Dict[str, Any]) -> List[str]:
 
 
 def read_inference_preprocessing_options(prepared: Path) -> Dict[str, Any]:
-    """Return the fairseq options for preprocessing new text in the same way as the text in a folder of prepared data.
-
-    Raises:
-        InputError: prepare.json or the subword model is damaged.
-    """
+    """Return the options of :func:`make_inference_options` for prepared data. Raises InputError if it is damaged."""
     settings = read_preparation_settings(prepared, "--prepared")
     Checksums(prepared, "Prepare the text again").verify(["prepare.json", *settings.subword_files])
     return make_inference_options(settings.to_record(), prepared)

@@ -5,15 +5,17 @@
 Importing this module does not import torch or fairseq.
 """
 
+import contextlib
 import json
 import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Union
 
+from ..files.checksums import compute_sha256
+from ..files.inputs import read_json, report_damage
+from ..files.outputs import write_text
 from ..platform.errors import InputError
-from ..platform.outputs import write_text
-from ..text.checksums import compute_sha256
 
 OptionalPath = Union[str, "os.PathLike[str]", None]
 CHECKPOINTS = ("best", "last")
@@ -51,21 +53,17 @@ class RunRecord:
         path = run / RECORD
         if not path.is_file():
             return cls._read_old_command_file(run)
-        try:
-            record = cls(**json.loads(path.read_text(encoding="utf-8")))
+        with report_damage(path, "delete it"):
+            record = cls(**read_json(path, "delete it"))
             words = [*record.command, record.prepared, *record.data.values(), *record.files.values()]
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise InputError(f"{path} is damaged ({error}): delete it") from None
-        if not all(isinstance(word, str) for word in words):
-            raise InputError(f"{path} is damaged (not texts): delete it")
+            if not all(isinstance(word, str) for word in words):
+                raise ValueError("not texts")
         return record
 
     @classmethod
     def _read_old_command_file(cls, run: Path) -> Optional["RunRecord"]:
-        for name in _COMMANDS:
-            if not (run / name).is_file():
-                continue
-            line = (run / name).read_text(encoding="utf-8", errors="replace").split("\n")[0]
+        for path in filter(Path.is_file, (run / name for name in _COMMANDS)):
+            line = path.read_text(encoding="utf-8", errors="replace").split("\n")[0]
             data, found, _ = line.partition("/bin --")
             return cls(line.split(), data.partition(" ")[2] if found else "", {})
         return None
@@ -76,22 +74,15 @@ class RunRecord:
 
 
 def compute_data_fingerprint(prepared: Path) -> Dict[str, str]:
-    """Return a dictionary that maps the file name prepare.json to the SHA-256 hash of this file.
-
-    prepare.json contains the checksums of the texts. The result is empty if the file does not exist.
-    """
+    """Map prepare.json, which contains the checksums of the texts, to its SHA-256 hash, if it exists."""
     path = prepared / "prepare.json"
     return {path.name: compute_sha256(path)} if path.is_file() else {}
 
 
 def find_prepared_folder(run: Path, given: Optional[Path]) -> Path:
-    """Return the folder with the prepared data of a run.
+    """Return the folder with the prepared data of a run: the ``given`` one (``--prepared``) or that of the training.
 
-    This is the folder specified with ``--prepared``. By default, it is the folder that was used for training or, if the
-    run has no record or was moved, RUN/prepared.
-
-    Raises:
-        InputError: the training data was moved, changed or deleted.
+    If the run has no record or was moved, it is RUN/prepared. Raises InputError if the data was moved or changed.
     """
     if given is not None:
         return given
@@ -141,8 +132,7 @@ def find_checkpoint(run: Path, wanted: OptionalPath = None, option: str = "RUN")
 
 def read_recipe(run: Path) -> Optional[Dict[str, Any]]:
     """Read RUN/recipe.json. Returns None if the file is missing or damaged."""
-    try:
-        record = json.loads((run / RECIPE).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) and isinstance(record.get("decoding"), dict) else None
+    with contextlib.suppress(InputError):
+        record = read_json(run / RECIPE, "")
+        return record if isinstance(record.get("decoding"), dict) else None
+    return None

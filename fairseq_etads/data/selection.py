@@ -1,7 +1,7 @@
 """Load labels or probabilities for the tokens and sentences of documents."""
 
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 import torch
@@ -41,6 +41,9 @@ class TokenValues:
         InputError: the file is damaged, was created for other documents, or covers fewer tokens than ``limit``.
     """
 
+    kind: Optional[str] = None
+    """Required kind of labels (``etads-labels --kind``), or None for every kind except distributions."""
+
     def __init__(
         self,
         path: Path,
@@ -51,12 +54,11 @@ class TokenValues:
         limit: int,
         option: str,
     ):
-        self.file, self.unit, self.option = SelectionFile(path, option, len(documents)), unit, option
+        self.file, self.unit = SelectionFile(path, option, len(documents)), unit
         self._documents, self._dictionary, self._limit = documents, dictionary, limit
-        self._check_label_kind()
+        self.file.check_kind(option, self.kind)
         made = int(self.file.header.get("truncate_source", limit))
-        longest = max(map(int, sizes), default=1) - 1
-        if made < min(limit, longest):
+        if made < min(limit, max(map(int, sizes), default=1) - 1):
             raise InputError(
                 f"{option}: {path} was created from the first {made} tokens of each document, but --truncate-source is "
                 f"{limit}: create it again with --truncate-source {limit}"
@@ -64,34 +66,40 @@ class TokenValues:
         for number in range(0, len(documents), max(1, len(documents) // CHECKED)):
             self.file.read_and_check_row(number, convert_ids_to_tokens(documents[number], dictionary))
 
-    def _check_label_kind(self) -> None:
-        """Raise InputError if the file does not contain the kind of labels that this dataset requires."""
-        if self.file.header.get("kind") == "distribution":
-            raise InputError(
-                f"{self.option}: {self.file.path} contains distributions, which do not select sentences; create it "
-                "with etads-labels --kind extract or match"
-            )
-
     def __len__(self) -> int:
         return len(self.file)
 
     def __getitem__(self, number: int) -> Tensor:
-        """Return the values of the tokens in one document as a float32 tensor of shape (T + 1,).
+        """Return the values of one document, for the tokens a float32 tensor of shape (T + 1,).
 
         The value is MISSING at the end symbol and at sentence marks.
+
+        Raises:
+            InputError: the file was created for other documents, or the line of the document is malformed.
         """
         tokens = convert_ids_to_tokens(self._documents[number], self._dictionary)
         fields = self.file.read_and_check_row(number, tokens)
-        tokens = tokens[: self._limit]
         try:
-            values = (
-                self._parse_word_values(fields) if self.unit == "words" else self._parse_sentence_values(fields, tokens)
-            )
-        except ValueError as error:
+            return self._parse_fields(fields, tokens[: self._limit])
+        except (ValueError, IndexError) as error:
             raise InputError(f"{self.file.path}, line {number + 2}: {error}") from None
-        if len(values) < len(tokens):
-            raise InputError(f"{self.file.path}, line {number + 2}: {len(values)} values for {len(tokens)} tokens")
-        return torch.tensor([*values[: len(tokens)], MISSING])
+
+    def _parse_fields(self, fields: List[str], tokens: List[str]) -> Tensor:
+        """Convert the fields of a line to the values of the first tokens of its document."""
+        if self.unit == "words":
+            values = _parse_values(fields[: len(tokens)])
+            if len(values) < len(tokens):
+                raise ValueError(f"{len(values)} values for {len(tokens)} tokens")
+            return torch.tensor([*values, MISSING])
+        numbers, is_mark = _number_sentences(tokens)
+        table = np.zeros(int(numbers.max(initial=-1)) + 1)
+        if self.file.path.name.startswith("labels."):
+            chosen = [int(field) for field in fields if field != NOTHING]
+            table[[number for number in chosen if number < len(table)]] = 1
+        else:
+            given = _parse_values(fields[: len(table)])
+            table[: len(given)] = given
+        return torch.tensor([*np.where(is_mark, MISSING, table[numbers]).tolist(), MISSING])
 
     def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
         """Collate the values of the documents in a batch.
@@ -109,22 +117,15 @@ class TokenValues:
             table[row, tokens[row] != pad] = self[number]
         return table
 
-    @staticmethod
-    def _parse_word_values(fields: List[str]) -> List[float]:
-        return [MISSING if field == NOTHING else float(field) for field in fields]
 
-    def _parse_sentence_values(self, fields: List[str], tokens: List[str]) -> List[float]:
-        is_mark = np.array([token == SENTENCE_MARK for token in tokens], dtype=bool)
-        numbers = np.cumsum(is_mark) - is_mark
-        table = np.zeros(int(numbers.max(initial=-1)) + 1)
-        if self.file.path.name.startswith("labels."):
-            chosen = [int(field) for field in fields if field != NOTHING]
-            table[[number for number in chosen if number < len(table)]] = 1
-        else:
-            given = self._parse_word_values(fields)[: len(table)]
-            table[: len(given)] = given
-        found: List[float] = np.where(is_mark, MISSING, table[numbers]).tolist()
-        return found
+def _parse_values(fields: List[str]) -> List[float]:
+    return [MISSING if field == NOTHING else float(field) for field in fields]
+
+
+def _number_sentences(tokens: List[str]) -> Tuple[np.ndarray, np.ndarray]:
+    """Return the index of the sentence of each token, and a mask of the sentence marks."""
+    is_mark = np.array([token == SENTENCE_MARK for token in tokens], dtype=bool)
+    return np.cumsum(is_mark) - is_mark, is_mark
 
 
 class SentenceTargets(TokenValues):
@@ -133,34 +134,20 @@ class SentenceTargets(TokenValues):
     The file is created with ``etads-labels --kind distribution``. If a document is truncated, the weights of the
     remaining sentences are rescaled to sum to 1. A file can therefore be used with any ``--truncate-source`` up to the
     value with which it was created. If the weights of all remaining sentences are 0, all targets are 0. See
-    :class:`TokenValues` for the arguments and errors.
+    :class:`TokenValues` for the arguments and errors. The values of a document have shape (n, m), where n is the number
+    of non-empty summary sentences and m the number of document sentences.
     """
 
-    def _check_label_kind(self) -> None:
-        kind = self.file.header.get("kind")
-        if kind != "distribution":
-            raise InputError(
-                f"{self.option}: {self.file.path} contains labels of the kind {kind}, which are not distributions; "
-                "create it with etads-labels --kind distribution"
-            )
+    kind = "distribution"
 
-    def __getitem__(self, number: int) -> Tensor:
-        """Return the target distributions of one document as a float32 tensor of shape (n, m).
-
-        n is the number of non-empty summary sentences, and m is the number of document sentences.
-        """
-        tokens = convert_ids_to_tokens(self._documents[number], self._dictionary)
-        fields = self.file.read_and_check_row(number, tokens)
-        count = tokens[: self._limit].count(SENTENCE_MARK) + 1  # number of document sentences that the model reads
+    def _parse_fields(self, fields: List[str], tokens: List[str]) -> Tensor:
+        count = tokens.count(SENTENCE_MARK) + 1  # number of document sentences that the model reads
         rows = torch.zeros(len(fields), count)
-        try:
-            for row, field in zip(rows, fields):
-                for pair in [] if field == NOTHING else field.split(","):
-                    sentence, weight = pair.split(":")
-                    if int(sentence) < count:
-                        row[int(sentence)] = float(weight)
-        except (ValueError, IndexError) as error:
-            raise InputError(f"{self.file.path}, line {number + 2}: {error}") from None
+        for row, field in zip(rows, fields):
+            for pair in [] if field == NOTHING else field.split(","):
+                sentence, weight = pair.split(":")
+                if int(sentence) < count:
+                    row[int(sentence)] = float(weight)
         total = rows.sum(dim=1, keepdim=True)
         return rows / total.masked_fill(total == 0, 1)
 
@@ -180,28 +167,16 @@ class SentenceTargets(TokenValues):
 class SentenceOrderDataset(TokenValues):
     """Dataset with the indices of document sentences that match the summary sentences, in the order of the summary.
 
-    The file is created with ``etads-labels --kind match``. Sentences that are cut off by truncation are omitted. See
-    :class:`TokenValues` for the arguments and errors.
+    The file is created with ``etads-labels --kind match``. Sentences that are cut off by truncation are omitted, so the
+    values of a document have shape (n,), int64. See :class:`TokenValues` for the arguments and errors.
     """
 
-    def _check_label_kind(self) -> None:
-        kind = self.file.header.get("kind")
-        if kind != "match":
-            raise InputError(
-                f"{self.option}: {self.file.path} contains labels of the kind {kind}, which are not in the order of "
-                "the summary; create it with etads-labels --kind match"
-            )
+    kind = "match"
 
-    def __getitem__(self, number: int) -> Tensor:
-        """Return the indices of the matching sentences in one document as an int64 tensor of shape (n,)."""
-        tokens = convert_ids_to_tokens(self._documents[number], self._dictionary)
-        fields = self.file.read_and_check_row(number, tokens)
-        is_mark = np.array([token == SENTENCE_MARK for token in tokens[: self._limit]], dtype=bool)
-        read = set((np.cumsum(is_mark) - is_mark)[~is_mark].tolist())
-        try:
-            return torch.tensor([int(field) for field in fields if int(field) in read], dtype=torch.long)
-        except ValueError as error:
-            raise InputError(f"{self.file.path}, line {number + 2}: {error}") from None
+    def _parse_fields(self, fields: List[str], tokens: List[str]) -> Tensor:
+        numbers, is_mark = _number_sentences(tokens)
+        read = set(numbers[~is_mark].tolist())
+        return torch.tensor([int(field) for field in fields if int(field) in read], dtype=torch.long)
 
     def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
         """Collate the sentence indices of the documents with indices ``numbers``.

@@ -3,7 +3,7 @@
 import json
 import logging
 from pathlib import Path
-from typing import Any, NamedTuple, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from fairseq import utils
@@ -17,13 +17,9 @@ SAMPLE = 2000
 """Maximum number of pairs to sample from a split."""
 
 UNKNOWN_ALLOWED = 0.002
-"""Maximum fraction of unknown words in the training documents of a model with a pointer.
-
-With subwords, a few words are unknown. Without a copy tail in the dictionary, many more words are unknown.
-"""
-
+"""Maximum fraction of unknown words in the training documents of a model with a pointer, which is met by subwords."""
 FEWEST_WORDS = 0.9
-"""Minimum ratio of the actual to the requested number of known words. A lower ratio causes a warning."""
+"""Ratio of the actual to the requested number of known words below which a warning is logged."""
 
 
 class SummaryWordCounts(NamedTuple):
@@ -45,11 +41,6 @@ class SummaryWordCounts(NamedTuple):
     in_document: int
 
 
-def choose_evenly_spaced_indices(count: int) -> Sequence[int]:
-    """Return at most SAMPLE evenly spaced indices from 0 to ``count`` - 1."""
-    return range(0, count, -(-count // SAMPLE)) if count else range(0)
-
-
 def count_summary_words(pairs: Any, dictionary: Dictionary) -> SummaryWordCounts:
     """Count the words in a sample of the summaries in a dataset.
 
@@ -58,7 +49,7 @@ def count_summary_words(pairs: Any, dictionary: Dictionary) -> SummaryWordCounts
         dictionary: target dictionary.
     """
     known, unk, eos = count_known_words(dictionary), dictionary.unk(), dictionary.eos()
-    chosen = choose_evenly_spaced_indices(len(pairs))
+    chosen = range(0, len(pairs), max(1, -(-len(pairs) // SAMPLE)))  # evenly spaced
     words = unknown = copyable = in_document = 0
     for number in chosen:
         summary, document = (np.asarray(side[number]) for side in (pairs.tgt, pairs.src))
@@ -93,15 +84,9 @@ def check_unknown_words_in_split(split: str, pairs: Any, pointer: str, task: Any
 
 
 def check_unknown_summary_words(split: str, pairs: Any, pointer: str, dictionary: Dictionary) -> None:
-    """Log the fraction of unknown words in the summaries, and check that a pointer can copy some of them.
+    """Log the fraction of unknown words in the summaries (see :func:`check_unknown_words_in_split`).
 
-    Args:
-        split, pairs, pointer: the split name, dataset and pointer type as described in
-            :func:`check_unknown_words_in_split`.
-        dictionary: target dictionary.
-
-    Raises:
-        ValueError: no word in the sampled summaries could be copied by a pointer of this type.
+    Raises ValueError if no word in the sampled summaries could be copied by a pointer of this type.
     """
     if pairs.tgt is None:
         return
@@ -130,8 +115,7 @@ def warn_about_small_vocabulary(data: Path) -> None:
     try:
         report = json.loads((data.parent / "report.json").read_text(encoding="utf-8"))["vocabulary"]
     except (OSError, ValueError, KeyError, TypeError):
-        # The data was created without etads-prepare, or with an older version of it.
-        return
+        return  # the data was created without etads-prepare, or with an older version of it
     for side, asked in report["asked"].items():
         known = report["known"][side]
         if known < FEWEST_WORDS * asked:
@@ -144,16 +128,9 @@ def warn_about_small_vocabulary(data: Path) -> None:
 def check_unknown_document_words(
     split: str, documents: Any, pointer: str, dictionary: Dictionary, training: bool
 ) -> None:
-    """Log a warning if a pointer cannot copy some words of the documents because they are not in the dictionary.
+    """Log a warning if a pointer cannot copy some words of the documents, which are not in the source dictionary.
 
-    Args:
-        documents: token ids of each document in the split, shape (S,).
-        dictionary: source dictionary.
-        training: whether the split is used for training.
-
-    Raises:
-        ValueError: the dictionary has no copy tail, and the fraction of unknown words in the training documents exceeds
-            UNKNOWN_ALLOWED.
+    Raises ValueError if this dictionary has no copy tail, and UNKNOWN_ALLOWED is exceeded in training documents.
     """
     if pointer == "none":
         return

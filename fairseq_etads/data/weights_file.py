@@ -3,26 +3,22 @@
 The files contain names, shapes and numbers, but no executable code.
 """
 
-import contextlib
 import math
 import os
-import struct
 from pathlib import Path
-from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from ..files.inputs import report_damage
 from ..platform.errors import InputError
 
 FLOATS = {"fp32": torch.float32, "fp16": torch.float16}
 """Floating-point dtypes that a weights file may contain, keyed by name."""
 _RANDOM = ("normal_", "uniform_", "kaiming_uniform_")
-"""Methods of tensors and functions of ``torch.nn.init`` that fill a tensor with random numbers.
-
-The other random functions of ``torch.nn.init`` call one of these methods.
-"""
+"""Methods of tensors and functions of ``torch.nn.init`` that fill tensors with random numbers, also for the others."""
 _CREATING = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn)
 """Functions that create tensors, except for ``torch.arange``. Their first argument can be the size."""
 
@@ -38,14 +34,10 @@ def write_weights(path: Path, tensors: Dict[str, Tensor]) -> None:
 
 
 class _ModelBuilding(TorchFunctionMode):
-    """A mode for building a model before its weights are loaded.
+    """A mode for building a model, in which weights are filled with zeros instead of random numbers.
 
-    Weights are filled with zeros instead of random numbers. Constants and positions are computed as usual.
-
-    Args:
-        most_numbers: the maximum total size of the tensors that are created. ValueError is raised before this limit is
-            exceeded.
-        most_tensors: the maximum number of times that a tensor is created or filled with random numbers.
+    ValueError is raised before the total size of the tensors, or the number of times that a tensor is created or filled
+    with random numbers, exceeds ``most_numbers`` or ``most_tensors``.
     """
 
     def __init__(self, most_numbers: int, most_tensors: int):
@@ -99,7 +91,7 @@ class WeightsFile:
         from safetensors import safe_open
 
         self.path, self._shared, self._advice = path, shared, advice
-        with self._convert_read_errors(), safe_open(str(path), framework="pt") as file:
+        with report_damage(path, advice), safe_open(str(path), framework="pt") as file:
             names = list(file.keys())
             stored = {name: tuple(file.get_slice(name).get_shape()) for name in names}
         self.shapes = self._restore_tied_weights(stored)
@@ -138,11 +130,14 @@ class WeightsFile:
         from safetensors.torch import load_file
 
         self.check_weights(expected)
-        with self._convert_read_errors():
-            stored = load_file(str(self.path))
-        weights = self._restore_tied_weights(stored)
+        with report_damage(self.path, self._advice):
+            weights = self._restore_tied_weights(load_file(str(self.path)))
         for name, value in weights.items():
-            _check_weight_values_finite(self.path, name, value, expected[name], self._advice)
+            wanted = FLOATS.values() if expected[name].is_floating_point() else [expected[name].dtype]
+            if value.dtype not in wanted:
+                raise InputError(f"{self.path}: {name} contains numbers of type {value.dtype}. {self._advice}")
+            if value.is_floating_point() and not value.isfinite().all():
+                raise InputError(f"{self.path}: {name} contains numbers that are not finite. {self._advice}")
         return weights
 
     def _restore_tied_weights(self, stored: Dict[str, Any]) -> Dict[str, Any]:
@@ -152,24 +147,3 @@ class WeightsFile:
                     f'{self.path}: "{name}" cannot share the weight "{target}" as config.json specifies. {self._advice}'
                 )
         return {**stored, **{name: stored[target] for name, target in self._shared.items()}}
-
-    @contextlib.contextmanager
-    def _convert_read_errors(self) -> Iterator[None]:
-        from safetensors import SafetensorError
-
-        kinds = (SafetensorError, OSError, ValueError, TypeError, KeyError, RuntimeError, OverflowError, struct.error)
-        try:
-            yield
-        except kinds as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise InputError(
-                f"{self.path} is damaged, or not in the safetensors format ({reason}). {self._advice}"
-            ) from None
-
-
-def _check_weight_values_finite(path: Path, name: str, value: Tensor, expected: Tensor, advice: str) -> None:
-    fits = value.dtype in FLOATS.values() if expected.is_floating_point() else value.dtype == expected.dtype
-    if not fits:
-        raise InputError(f"{path}: {name} contains numbers of type {value.dtype}. {advice}")
-    if value.is_floating_point() and not value.isfinite().all():
-        raise InputError(f"{path}: {name} contains numbers that are not finite. {advice}")

@@ -6,12 +6,13 @@ Each file contains the log-likelihoods of the reference summaries.
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, List
+from typing import List
 
 import numpy as np
 
+from ..files.inputs import read_json, report_damage
+from ..files.outputs import write_text
 from ..platform.errors import InputError
-from ..platform.outputs import write_text
 
 _FORMAT = "fairseq-etads likelihoods 1"
 
@@ -63,25 +64,17 @@ def read_likelihoods(path: Path) -> Likelihoods:
     Raises:
         InputError: the file is damaged or is not a likelihood file.
     """
-    try:
-        content = json.loads(path.read_bytes().decode("utf-8"))
-        if content.pop("format") != _FORMAT:
+    advice = "delete it to compute it again"
+    with report_damage(path, advice):
+        content = read_json(path, advice)
+        if content.pop("format", None) != _FORMAT:
             raise ValueError("another format")
         found = Likelihoods(**content)
-        _check_likelihood_file_content(found)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        reason = str(error) or type(error).__name__
-        raise InputError(f"{path} is damaged ({reason}): delete it to compute it again") from None
+        if len({len(values) for values in (found.log_likelihood, found.tokens, found.unknown)}) > 1 or not found.tokens:
+            raise ValueError("empty lists, or lists of different lengths")
+        if not np.isfinite(np.array(found.log_likelihood, dtype=float)).all() or min(found.tokens) < 1:
+            raise ValueError("impossible figures")
     return found
-
-
-def _check_likelihood_file_content(found: Any) -> None:
-    """Raise ValueError if the content of a file cannot be converted to :class:`Likelihoods`."""
-    figures = (found.log_likelihood, found.tokens, found.unknown)
-    if not (len({len(values) for values in figures}) == 1 and found.tokens):
-        raise ValueError("empty lists, or lists of different lengths")
-    if not np.isfinite(np.array(found.log_likelihood, dtype=float)).all() or min(found.tokens) < 1:
-        raise ValueError("impossible figures")
 
 
 def check_comparable(first: Likelihoods, second: Likelihoods, names: List[str]) -> None:

@@ -19,8 +19,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import numpy as np
 
 from ..data.labels.labels import compute_idf
-from ..text import files
-from ..text.checksums import compute_sha256
+from ..files.checksums import compute_sha256
+from ..files.inputs import read_lines
 from ..text.counted_words import LATIN, find_words
 from ..text.words import SENTENCE_MARK
 from ..version import get_version
@@ -288,7 +288,7 @@ def make_rougesal_scorer(documents: str, tokens: str = LATIN) -> Scorer:
     Raises:
         ValueError: the file cannot be read or contains no words.
     """
-    lines = [line.replace(SENTENCE_MARK, " ") for line in files.read_lines(Path(documents))]
+    lines = [line.replace(SENTENCE_MARK, " ") for line in read_lines(Path(documents))]
     split_words = functools.partial(find_words, tokens=tokens)
     idf, unseen = compute_idf(map(split_words, lines))
     if not idf:

@@ -5,7 +5,7 @@ import logging
 from pathlib import Path
 from typing import Any, Dict, Iterator
 
-from ..platform.outputs import make_temporary_output
+from ..files.outputs import make_temporary_output
 from .analysis import NGRAM_ORDERS, TENTHS
 
 # The log level is set here, because another library may have lowered the level of the root logger.

@@ -31,7 +31,6 @@ import numpy as np
 from tabulate import tabulate
 from tqdm import tqdm
 
-from ..platform.console import leave_signals_to_parent
 from ..platform.processes import make_process_pool
 from ..text.counted_words import LATIN, TOKENS, find_words
 from ..version import get_version
@@ -296,7 +295,7 @@ def _map_in_processes(function: Any, items: Sequence[Any], jobs: int) -> Iterato
     if jobs == 1:
         yield from map(function, items)
         return
-    with make_process_pool(jobs, leave_signals_to_parent) as pool:
+    with make_process_pool(jobs) as pool:
         yield from pool.map(function, items, chunksize=64)
 
 

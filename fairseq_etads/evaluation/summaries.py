@@ -4,8 +4,8 @@ import functools
 from pathlib import Path
 from typing import Any, List, Optional, Sequence, Union
 
+from ..files import inputs
 from ..platform.deferred_imports import defer_statistics
-from ..text import files
 from ..text.words import SENTENCE_MARK, replace_sentence_marks, split_sentences_in_blocks
 
 SentenceMark = Union[str, Sequence[str]]
@@ -21,7 +21,7 @@ def read_lines(path: str) -> List[str]:
     Raises:
         ValueError: the file cannot be read, or a line is not valid UTF-8. The message contains the line number.
     """
-    return list(files.read_lines(Path(path)))
+    return list(inputs.read_lines(Path(path)))
 
 
 def check_line_counts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> None:

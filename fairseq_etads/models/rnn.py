@@ -11,10 +11,10 @@ from fairseq.data import Dictionary
 from fairseq.models import FairseqEncoderDecoderModel
 from torch import Tensor, nn
 
+from ..data.initial_values import load_word_vectors
 from ..layers.embedding import VocabularyEmbedding, mark_lookup_table
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import remove_copy_tail
-from ..vocabulary.word_vectors import load_word_vectors
 from .common import (
     EncoderDecoderMixin,
     SummarizationModel,

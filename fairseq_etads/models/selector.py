@@ -15,6 +15,7 @@ from fairseq.models import BaseFairseqModel
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
+from ..data.initial_values import load_word_vectors
 from ..data.selection import MISSING
 from ..fairseq_fixes.distributed import has_several_workers
 from ..layers.decoder_output import TrainingCriterion
@@ -25,7 +26,6 @@ from ..layers.tagging import NoveltyScorer, SelectorOutput, SpellingEncoder, Tag
 from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, check_option_requirements, check_option_values
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import remove_copy_tail
-from ..vocabulary.word_vectors import load_word_vectors
 from .common import (
     SummarizationModel,
     check_sentence_end_token,

@@ -24,7 +24,7 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, Trans
 from torch import Tensor, nn
 
 from ..attention import attention_weights, saliency_attention
-from ..data.training_text import compute_word_probabilities, initialise_embeddings_from_text
+from ..data.initial_values import compute_word_probabilities, initialise_embeddings_from_text, load_word_vectors
 from ..kernels.beam_state import BeamState, IncrementalState
 from ..kernels.dropout import replace_with_compact_dropout
 from ..kernels.fused_kernels import warn_without_fused_kernel
@@ -49,7 +49,6 @@ from ..layers.encoder_attention import (
 from ..layers.parameter_sharing import remove_shared_entries, restore_shared_entries, share_sublayers
 from ..layers.pointer import Pointer
 from ..vocabulary.dictionary import count_known_words, remove_copy_tail
-from ..vocabulary.word_vectors import load_word_vectors
 from .common import PositionEmbeddingModel, compute_position_limit, convert_options_to_namespace, register_presets
 from .source_factors import check_factor_count, check_trained_factors, make_factor_tables, parse_factors
 from .transformer_options import (

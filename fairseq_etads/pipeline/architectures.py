@@ -16,8 +16,8 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from omegaconf import DictConfig, OmegaConf
 
 from .. import systems
+from ..files.outputs import write_text
 from ..models import rnn, transformer_options
-from ..platform.outputs import write_text
 from ..text.words import SENTENCE_MARK
 from ..training.options import SummarizationConfig
 from ..training.task import SummarizationTask

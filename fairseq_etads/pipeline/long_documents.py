@@ -19,10 +19,10 @@ import sys
 from pathlib import Path
 from typing import Optional, Sequence
 
+from ..files import SPLITS
 from ..platform.console import Parser, check_positive_options, command, print_message
 from ..platform.errors import InputError
 from ..search.content.features import DOCUMENTS
-from ..text.json_files import SPLITS
 from ..text.picking import FACTOR, FILE, WORDS, SentencePickingSettings, check_word_budget
 from .steps import Step, run_command
 from .training import train

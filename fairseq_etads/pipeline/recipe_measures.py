@@ -14,8 +14,8 @@ import numpy as np
 from ..evaluation.analysis import WORD_SPLITTERS, compute_repeated_ngram_share
 from ..evaluation.resampling import compare_pairs
 from ..evaluation.summaries import read_lines
+from ..files.outputs import write_text
 from ..platform.console import print_message
-from ..platform.outputs import write_text
 from ..text.words import SENTENCE_MARK
 
 

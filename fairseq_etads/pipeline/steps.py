@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
+from ..files.checksums import compute_sha256
+from ..files.outputs import lock_output, make_temporary_output, write_text
 from ..platform.console import print_message, report_errors_in_one_line
 from ..platform.errors import InputError
-from ..platform.outputs import lock_output, make_temporary_output, write_text
-from ..text.checksums import compute_sha256
 from . import children
 
 RECORD = ".made.json"

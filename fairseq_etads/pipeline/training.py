@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
 from ..data.run_record import RunRecord, compute_data_fingerprint, list_checkpoints
+from ..files.checksums import compute_sha256
+from ..files.outputs import lock_output, write_text
 from ..platform.console import print_message, report_errors_in_one_line
 from ..platform.errors import InputError
-from ..platform.outputs import lock_output, write_text
-from ..text.checksums import compute_sha256
 from . import children, fairseq_log
 from .training_settings import get_option
 

@@ -25,10 +25,11 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..data.preparation import read_preparation_settings
 from ..data.run_record import RECIPE, RECORD, read_recipe
+from ..files.inputs import read_json
+from ..files.outputs import write_json
 from ..platform.console import print_message
 from ..platform.errors import InputError
 from ..search.lengths import TextLengths, choose_length_bounds
-from ..text.json_files import read_json, write_json
 from ..text.picking import FACTOR
 from ..text.subwords import OPAQUE
 from ..text.words import SENTENCE_MARK

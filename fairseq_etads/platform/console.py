@@ -4,17 +4,15 @@ import argparse
 import contextlib
 import difflib
 import functools
-import multiprocessing
 import os
 import re
 import signal
 import sys
-import threading
 from typing import Any, Callable, Iterable, Iterator, List, NoReturn, Optional, Sequence, TextIO, Tuple, Type
 
 from ..version import get_version
 from .errors import InputError
-from .optional_systems import explain_missing_system, find_required_system, is_system_installed
+from .optional_parts import explain_missing_system, find_required_system, is_system_installed
 
 USER_ERROR = 2
 """Exit status if the input or an option is invalid."""
@@ -321,30 +319,6 @@ def limit_matrix_kernel_caches() -> None:
     """
     os.environ.setdefault("LRU_CACHE_CAPACITY", "16")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
-
-
-def leave_signals_to_parent() -> None:
-    """Ignore Ctrl-C in a worker process, and end the worker if its parent process is killed.
-
-    A terminal sends Ctrl-C to all processes, but the parent process is responsible for stopping its workers.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _terminate_worker_on_signal)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_terminate_with_parent, args=(parent,), daemon=True).start()
-
-
-def _terminate_with_parent(parent: Any) -> None:
-    parent.join()
-    _terminate_worker_on_signal(signal.SIGTERM, None)
-
-
-def _terminate_worker_on_signal(number: int, frame: Any) -> None:
-    # A worker may have started processes itself, for example in fairseq-preprocess.
-    for child in multiprocessing.active_children():
-        child.terminate()
-    os._exit(128 + number)
 
 
 @contextlib.contextmanager

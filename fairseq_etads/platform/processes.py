@@ -1,48 +1,63 @@
 """Run functions in several processes, which end when the current process ends."""
 
 import contextlib
+import multiprocessing
+import os
+import signal
+import threading
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import IO, Any, Callable, Iterator, Optional, Tuple
+from typing import Any, Callable, Iterator, Optional, Tuple
 
 from .errors import InputError
 
 
-def lock_file(file: IO[Any]) -> bool:
-    """Lock an open file until the current process ends. Returns False if another process holds the lock.
+def _start_worker(start: Optional[Callable[..., None]], arguments: Tuple[Any, ...]) -> None:
+    """Ignore Ctrl-C in a worker process, and end the worker if its parent process is killed; then call ``start``.
 
-    If locks are not supported, as on Windows and some network file systems, the result is always True.
+    A terminal sends Ctrl-C to all processes, but the parent process is responsible for stopping its workers.
     """
-    try:
-        import fcntl
-    except ImportError:
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _terminate_worker)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_terminate_with_parent, args=(parent,), daemon=True).start()
+    if start is not None:
+        start(*arguments)
+
+
+def _terminate_with_parent(parent: Any) -> None:
+    parent.join()
+    _terminate_worker(signal.SIGTERM)
+
+
+def _terminate_worker(number: int, frame: Any = None) -> None:
+    # A worker may have started processes itself, for example in fairseq-preprocess.
+    for child in multiprocessing.active_children():
+        child.terminate()
+    os._exit(128 + number)
 
 
 @contextlib.contextmanager
 def make_process_pool(
-    count: int, start: Callable[..., None], arguments: Tuple[Any, ...] = (), context: Optional[Any] = None
+    count: int,
+    start: Optional[Callable[..., None]] = None,
+    arguments: Tuple[Any, ...] = (),
+    context: Optional[Any] = None,
 ) -> Iterator[ProcessPoolExecutor]:
     """Context manager that creates a pool of ``count`` processes.
 
     All processes of the pool end when the current process ends, even if it is ended by a signal.
 
     Args:
-        start: function that each process calls when it starts.
+        start: function that each process calls when it starts, after it has left signals to the current process.
         arguments: positional arguments of ``start``.
         context: ``multiprocessing`` context, or None for the default context.
 
     Raises:
         InputError: one of the processes was killed.
     """
-    with ProcessPoolExecutor(count, context, start, arguments) as pool:
+    with ProcessPoolExecutor(count, context, _start_worker, (start, arguments)) as pool:
         try:
             yield pool
         except BrokenProcessPool:

@@ -36,7 +36,7 @@ from ..platform.option_checks import (
     join_choices,
     list_enabled_options,
 )
-from ..platform.optional_systems import find_required_system
+from ..platform.optional_parts import find_required_system
 from ..text.words import SENTENCE_MARK
 
 LENGTH_KINDS = ("avg", "wu")

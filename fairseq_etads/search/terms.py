@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Se
 from torch import Tensor, nn
 
 from ..platform.option_checks import format_option_name
-from ..platform.optional_systems import explain_missing_system
+from ..platform.optional_parts import explain_missing_system
 from ..vocabulary.output import OutputVocabulary
 from .hypotheses import Results
 from .options import SYSTEMS, DecodingOptions

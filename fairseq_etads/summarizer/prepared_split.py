@@ -9,8 +9,7 @@ from fairseq import utils
 from torch import Tensor
 
 from ..data.labels.label_files import UNITS, SelectionFile, make_label_file_name
-from ..data.labels.word_text import WordText
-from ..data.prepared_pairs import PreparedPairs, convert_ids_to_tokens
+from ..data.prepared_pairs import PreparedPairs, WordText, convert_ids_to_tokens
 from ..data.selection import TokenValues, add_token_values_to_batch
 from ..platform.errors import InputError
 from ..training.task import SummarizationTask

@@ -9,7 +9,7 @@ import pkgutil
 from types import ModuleType
 from typing import Any, List, Type
 
-from ..platform.optional_systems import BROUGHT, explain_missing_system, is_system_installed
+from ..platform.optional_parts import BROUGHT, explain_missing_system, is_system_installed
 
 
 def import_installed_systems() -> List[ModuleType]:

@@ -5,7 +5,7 @@ import os
 from typing import Any, Dict, Union
 
 from ..platform.errors import InputError
-from ..platform.optional_dependencies import format_install_command
+from ..platform.optional_parts import format_install_command
 from .words import SENTENCE_MARK
 
 UNKNOWN = "<unk>"
@@ -45,7 +45,9 @@ class HuggingFaceSubwordEncoder:
             with open(path, encoding="utf-8") as file:
                 content = file.read()
             self._tokenizer = Tokenizer.from_str(content)
-            self._unknown = self._get_unknown_id(json.loads(content)["model"])
+            model = json.loads(content)["model"]
+            name = model.get("unk_token")
+            self._unknown = model.get("unk_id") if name is None else self._tokenizer.token_to_id(name)
             self._prepare_tokenizer()
             pieces = self._tokenizer.encode(_PROBE, add_special_tokens=False).tokens
             self.lost = "".join(letter for letter in _CHARACTERS if not self.decode(self.encode(letter)).strip())
@@ -57,10 +59,6 @@ class HuggingFaceSubwordEncoder:
         spaced = [piece for piece in pieces if _contains_space(piece)]
         if spaced:
             raise ValueError(f"{path}: its pieces contain white space, such as {spaced[0]!r}; add a pre-tokenizer")
-
-    def _get_unknown_id(self, model: Dict[str, Any]) -> Any:
-        name = model.get("unk_token")
-        return model.get("unk_id") if name is None else self._tokenizer.token_to_id(name)
 
     def _prepare_tokenizer(self) -> None:
         self._tokenizer.no_truncation()

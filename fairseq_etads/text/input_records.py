@@ -11,10 +11,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
+from ..files.inputs import ESCAPE_INVALID, STANDARD_INPUT, get_display_name, is_read_once, is_valid_utf8, read_lines
 from ..platform.console import print_message
 from ..platform.errors import InputError
 from .documents import BadDocumentError, ExcludedDocumentError, parse_json_record
-from .files import ESCAPE_INVALID, STANDARD_INPUT, get_display_name, is_read_once, is_valid_utf8, read_lines
 from .records import (
     OPTIONS,
     SOURCE,

@@ -8,8 +8,9 @@ import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from ..files.inputs import read_json, report_damage
 from ..platform.errors import InputError
 
 FACTOR = "salience"
@@ -92,19 +93,14 @@ class SentencePickingSettings:
         Raises:
             InputError: the settings file is missing or damaged.
         """
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            words, edges = _parse_settings(content)
-        except FileNotFoundError:
-            raise InputError(f"there is no {path}; {advice}") from None
-        except (OSError, ValueError, RecursionError) as error:
-            raise InputError(f"{path} is damaged ({error}); {advice}") from None
+        with report_damage(path, advice):
+            words, edges = _parse_settings(read_json(path, advice))
         return cls(words, edges)
 
 
-def _parse_settings(content: Any) -> Tuple[int, Tuple[float, ...]]:
+def _parse_settings(content: Dict[str, Any]) -> Tuple[int, Tuple[float, ...]]:
     """Return the budget and the level bounds from the parsed content of a file. Raises ValueError if it is invalid."""
-    if not isinstance(content, dict) or set(content) != {"words", "edges"}:
+    if set(content) != {"words", "edges"}:
         raise ValueError('expected "words" and "edges"')
     words, edges = content["words"], content["edges"]
     if type(words) is not int or not 1 <= words <= _MOST_WORDS:

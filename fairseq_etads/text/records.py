@@ -7,11 +7,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Sequence, Tuple, Union
 
+from ..files.inputs import BOM, DECOMPRESSORS, get_display_name, is_valid_utf8, read_beginning
 from ..platform.errors import InputError
 from .cleaning import REPLACED_CONTROLS
-from .compression import DECOMPRESSORS
 from .documents import BadDocumentError, ExcludedDocumentError, parse_json_record
-from .files import BOM, get_display_name, is_valid_utf8, read_beginning
 
 COLUMNS = (
     ("article", "highlights"),

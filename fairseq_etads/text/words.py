@@ -49,28 +49,8 @@ _ANYWHERE = re.compile(
     f"(?<=[{ENDS_ANYWHERE}][{_CLOSERS_ANYWHERE}])(?![{_CLOSERS_ANYWHERE}])(?=.)"
 )
 LANGUAGES = (
-    *("en", "as", "bn", "ca", "cs", "de", "el", "es", "et", "fi", "fr", "ga", "gu", "hi", "hu", "is", "it", "kn", "lt"),
-    *(
-        "lv",
-        "ml",
-        "mni",
-        "mr",
-        "nl",
-        "or",
-        "pa",
-        "pl",
-        "pt",
-        "ro",
-        "ru",
-        "sk",
-        "sl",
-        "sv",
-        "ta",
-        "tdt",
-        "te",
-        "yue",
-        "zh",
-    ),
+    *re.findall(r"\w+", "en as bn ca cs de el es et fi fr ga gu hi hu is it kn lt lv ml mni mr nl or pa pl pt ro ru"),
+    *re.findall(r"\w+", "sk sl sv ta tdt te yue zh"),
 )
 """Codes of the languages with abbreviations in sacremoses."""
 _WITH_ORDINALS = ("cs", "de", "et", "fi", "hu", "is", "lv", "sk", "sl")

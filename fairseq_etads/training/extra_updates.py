@@ -17,7 +17,7 @@ from fairseq.optim.fp16_optimizer import FP16Optimizer, MemoryEfficientFP16Optim
 from torch import Tensor, nn
 
 from ..layers.decoder_output import unwrap_model
-from ..platform.optional_systems import explain_missing_system, find_required_system
+from ..platform.optional_parts import explain_missing_system, find_required_system
 from .losses import NonFiniteLossError
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from omegaconf import II, DictConfig
 
 from ..fairseq_fixes.generation import parse_replacements_file
 from ..platform.option_checks import Bounds
-from ..platform.optional_systems import list_option_values
+from ..platform.optional_parts import list_option_values
 from ..search.generator import OWN_OPTIONS
 from ..search.options import DECLARED, format_unknown_option
 from ..text.words import WORD_KINDS

@@ -23,11 +23,11 @@ from torch import Tensor
 from ..data.factors import SourceFactors
 from ..data.pairs import SummarizationDataset, detect_language_pair
 from ..data.selection import DocumentLabels
-from ..data.shortlist_file import read_shortlist
 from ..data.unknown_words import check_unknown_words_in_split
 from ..evaluation.rouge import METRICS
 from ..fairseq_fixes import extend_commands
 from ..fairseq_fixes.training_step import skips_overflowing_updates
+from ..files.checksums import Checksums
 from ..kernels.linear import mark_linear_weight_matrices
 from ..layers.decoder_output import Capabilities, TrainingCriterion, capabilities_of, get_pointer, get_pointer_kind
 from ..models.external_models import (
@@ -44,7 +44,6 @@ from ..search.content.reranking import ContentTerm, Reranker
 from ..search.generator import SummaryGenerator
 from ..search.lengths import TextLengths
 from ..search.reference_scores import score_references
-from ..text.checksums import Checksums
 from ..vocabulary.dictionary import (
     SummarizationDictionary,
     check_dictionaries_share_ids,
@@ -52,6 +51,7 @@ from ..vocabulary.dictionary import (
     compute_fingerprint,
     limit_known_words,
 )
+from ..vocabulary.shortlist import read_shortlist
 from ..vocabulary.token_kinds import detect_subword_type
 from .checks import (
     check_criterion_and_model,

@@ -18,13 +18,13 @@ from tabulate import tabulate
 
 from ..evaluation.rouge import METRICS as ROUGE_METRICS
 from ..evaluation.rouge import RougeSettings, score_pairs
+from ..files.outputs import lock_output, write_text
+from ..files.resumable import find_differing_settings, format_json_line, parse_json_lines
 from ..platform.errors import InputError
-from ..platform.outputs import lock_output, write_text
 from ..summarizer import Summarizer
 from ..summarizer.encoded_documents import STATE_BYTES, EncodedDocuments, Hypothesis
 from ..summarizer.summarizer import MAX_TOKENS
 from ..systems.abs.features import FEATURES, parse_extractive_weights
-from ..text.resumable_output import find_differing_settings, format_json_line, parse_json_lines
 from ..version import __version__
 from . import MERT_METRICS, MERT_ROUNDS, MOST_DOCUMENTS, NBEST, STARTING_POINTS, TuningListener, check_options
 from .mert import NBestList, find_best_weights

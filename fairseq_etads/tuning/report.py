@@ -12,7 +12,7 @@ from tabulate import tabulate
 
 from ..evaluation.plots import make_plots_reproducible, save_figure
 from ..evaluation.rouge import METRICS as ROUGE_METRICS
-from ..platform.outputs import open_output, write_text
+from ..files.outputs import open_output, write_text
 from ..summarizer.folder.model_card import format_command_line_options
 from . import METRIC_NAMES
 from .tune import Trial, Tuning

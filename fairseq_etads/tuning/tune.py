@@ -22,17 +22,17 @@ from ..evaluation.rouge import METRICS as ROUGE_METRICS
 from ..evaluation.rouge import SEED as RESAMPLING_SEED
 from ..evaluation.rouge import RougeSettings, score_pairs
 from ..evaluation.summaries import split_summary_into_sentences
+from ..files.checksums import Checksums, compute_sha256
+from ..files.outputs import lock_output
+from ..files.resumable import find_differing_settings
 from ..platform.errors import InputError
-from ..platform.outputs import lock_output
 from ..search.options import get_value
 from ..summarizer import Summarizer
 from ..summarizer.encoded_documents import STATE_BYTES, EncodedDocuments
 from ..summarizer.folder.config import CONFIG, FolderConfig
 from ..summarizer.folder.loading import list_needed_files
 from ..summarizer.summarizer import MAX_TOKENS
-from ..text.checksums import Checksums, compute_sha256
 from ..text.counted_words import choose_tokens
-from ..text.resumable_output import find_differing_settings
 from ..version import get_version
 from . import MOST_DOCUMENTS, TRIALS, TuningListener, check_options
 from .search_space import Parameter, list_allowed_values, make_decoding_options, make_search_space

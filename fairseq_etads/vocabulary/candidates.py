@@ -37,13 +37,9 @@ class CandidateWords:
         if shared or not len(texts):
             ids = ids.view(1, -1)
         ids = ids.sort(dim=1).values
-        frequent = self._count_frequent_candidates(
-            ids, min(limit, known_words), min(specials, known_words)
-        )  # (B,) or (1,)
-        if texts.is_cpu:
-            self.words = self._join_lists(ids, frequent)
-        else:
-            self.words = self._join_lists_on_gpu(ids, frequent, known_words)
+        frequent = self._count_frequent_candidates(ids, min(limit, known_words), min(specials, known_words))
+        on_gpu = not texts.is_cpu
+        self.words = self._join_lists_on_gpu(ids, frequent, known_words) if on_gpu else self._join_lists(ids, frequent)
         self.allowed: Optional[Tensor] = None
         if len(ids) > 1:
             # the list of a text contains its own number of frequent words and the words of the text
@@ -53,18 +49,13 @@ class CandidateWords:
     def _count_frequent_candidates(ids: Tensor, limit: int, specials: int) -> Tensor:
         """Compute the smallest K (B,) for which the ids below K and the text contain at least ``limit`` distinct words.
 
-        Args:
-            ids: the word ids of the texts (B, L), sorted in each row.
-            limit: N, the number of candidates.
-            specials: the number of special symbols, which is the minimum of K.
+        K is at least ``specials``. The ids of each text (B, L) are sorted.
         """
         is_new = torch.ones_like(ids, dtype=torch.bool)
         is_new[:, 1:] = ids[:, 1:] != ids[:, :-1]
         distinct = F.pad(is_new.cumsum(dim=1), (1, 0))  # (B, L + 1), numbers of distinct ids before each position
         cuts = torch.arange(specials, max(limit, specials) + 1, device=ids.device).expand(len(ids), -1).contiguous()
-        own_below = distinct.gather(
-            1, torch.searchsorted(ids, cuts)
-        )  # number of distinct words in the text below each cutoff
+        own_below = distinct.gather(1, torch.searchsorted(ids, cuts))  # distinct words in the text below each cutoff
         together = cuts + distinct[:, -1:] - own_below
         return specials + (together >= limit).int().argmax(dim=1)
 

@@ -14,7 +14,7 @@ tensors is as large as the vocabulary. The ids or columns that the search uses a
 """
 
 import copy
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, NamedTuple, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
@@ -49,17 +49,6 @@ def number_by_first_occurrence(ids: Tensor, wanted: Tensor) -> Tuple[Tensor, Ten
     run = positions.masked_fill(~starts_run, 0).cummax(dim=1).values  # start of each run of equal ids in the sorted row
     numbers = number_of_first.gather(1, order.gather(1, run))
     return torch.zeros_like(ids).scatter(1, order, numbers).masked_fill(~wanted, 0), is_first.sum(dim=1)
-
-
-def _find_tensor_maxima(counts: Sequence[Tensor], most: Optional[int]) -> List[int]:
-    """Return the maximum of each tensor (B,), or 0 if B is 0. The CPU waits for a GPU only once.
-
-    If ``most`` is not None, it is returned for each tensor instead.
-    """
-    if most is not None:
-        return [most] * len(counts)
-    found: List[int] = torch.stack(list(counts)).amax(dim=1).tolist() if counts[0].numel() else [0] * len(counts)
-    return found
 
 
 class BatchVocab:
@@ -106,7 +95,6 @@ class BatchVocab:
         candidates: Optional[CandidateWords] = None,
         bounded: bool = False,
     ):
-        most = src_tokens.shape[1] if bounded and not src_tokens.is_cpu else None
         self.known_words = known_words
         self.softmax_width = known_words if candidates is None else len(candidates)
         self.unk = unk
@@ -114,7 +102,11 @@ class BatchVocab:
         slots, self.slots_used = number_by_first_occurrence(src_tokens, outside)
         self.copyable = (src_tokens != pad) & (src_tokens != bos) & (src_tokens != eos)
         self.word_numbers, distinct = number_by_first_occurrence(src_tokens, self.copyable)
-        slot_count, width = _find_tensor_maxima([self.slots_used, distinct], most)
+        if bounded and not src_tokens.is_cpu:
+            slot_count = width = src_tokens.shape[1]
+        else:  # the CPU waits for a GPU only once
+            counts = torch.stack([self.slots_used, distinct])
+            slot_count, width = counts.amax(dim=1).tolist() if len(src_tokens) else (0, 0)
         width = max(1, width)  # U
         self.output_width = self.softmax_width + slot_count
         # Compute the dictionary ids of the slots (B, K). An additional column collects the positions without a slot and
@@ -131,10 +123,9 @@ class BatchVocab:
         self.word_columns = columns[:, :width].masked_fill(~self.is_word, 0)
 
     def select(self, documents: Tensor) -> "BatchVocab":
-        """Return the vocabulary for the documents with the given indices (N,). An index can occur more than once.
+        """Return the vocabulary for the documents with the given indices (N,), which may be repeated.
 
-        The number of columns does not change, because the shape of scores must stay the same when documents are removed
-        from a batch.
+        The number of columns does not change, so scores keep their shape when documents are removed from a batch.
         """
         return self._transform_tensors(lambda table: table.index_select(0, documents))
 
@@ -151,13 +142,10 @@ class BatchVocab:
         return changed
 
     def encode(self, tokens: Tensor) -> Tensor:
-        """Convert dictionary ids to extended ids.
+        """Convert dictionary ids (N, T), int64, to extended ids.
 
-        Words that are neither known nor in the document are replaced with the unknown word.
-
-        Args:
-            tokens: the dictionary ids (N, T), int64. N is a multiple of B, and rows that belong to the same document
-                are adjacent.
+        Words that are neither known nor in the document are replaced with the unknown word. N is a multiple of B, and
+        rows that belong to the same document are adjacent.
         """
         slot_words = self.expand_rows(self.slot_words, tokens)
         hidden = hide_unknown_words(tokens, self.known_words, self.unk)
@@ -225,31 +213,18 @@ class OutputVocabulary(NamedTuple):
         """Create the output vocabulary for source documents (B, S).
 
         Args:
-            src_tokens: the dictionary ids of the source documents (B, S).
             dictionary: the dictionary of the V known words in summaries, without a copy tail.
             pointer: whether the model has a pointer. If so, the vocabulary includes slots.
-            candidates: the words over which the softmax is computed, or None for all known words.
-            bounded: whether to avoid waiting for a GPU, at the cost of more columns; see :class:`BatchVocab`.
+            candidates, bounded: see :class:`BatchVocab`.
         """
         slots = None
         if pointer:
-            slots = BatchVocab(
-                src_tokens,
-                len(dictionary),
-                pad=dictionary.pad(),
-                bos=dictionary.bos(),
-                eos=dictionary.eos(),
-                unk=dictionary.unk(),
-                candidates=candidates,
-                bounded=bounded,
-            )
+            symbols = {name: getattr(dictionary, name)() for name in ("pad", "bos", "eos", "unk")}
+            slots = BatchVocab(src_tokens, len(dictionary), **symbols, candidates=candidates, bounded=bounded)
         return cls(len(dictionary), dictionary.unk(), slots, candidates)
 
     def convert_to_extended_ids(self, tokens: Tensor) -> Tensor:
-        """Convert dictionary ids to extended ids.
-
-        Words that are neither known nor in the document are replaced with the unknown word.
-        """
+        """Convert dictionary ids to extended ids. Words without one are replaced with the unknown word."""
         if self.slots is None:
             return hide_unknown_words(tokens, self.known_words, self.unk)
         return self.slots.encode(tokens)
@@ -294,10 +269,7 @@ class OutputVocabulary(NamedTuple):
         return self.slots.decode(extended) if document is None else self.slots.decode(extended[None], document)[0]
 
     def convert_to_known_ids(self, search_ids: Tensor) -> Tensor:
-        """Convert search ids of any shape to ids of known words, for models without a pointer.
-
-        Slots are replaced with the unknown word.
-        """
+        """Convert search ids of any shape to ids of known words. Slots are replaced with the unknown word."""
         return hide_unknown_words(self._convert_from_search_ids(search_ids), self.known_words, self.unk)
 
     def add_known_scores(self, scores: Tensor, known: Tensor) -> None:
@@ -316,10 +288,7 @@ class OutputVocabulary(NamedTuple):
         scores[..., own.shape[-1] :] += known[..., self.unk, None]
 
     def convert_words_to_search_ids(self, words: Tensor, document: int) -> Tensor:
-        """Convert dictionary ids (n,) to search ids (m,).
-
-        Words that the summary of the document cannot contain are omitted.
-        """
+        """Convert dictionary ids (n,) to search ids (m,), without words that the document's summary cannot contain."""
         vocabulary = self.select(torch.tensor([document], device=words.device))
         translate = vocabulary.convert_to_target_columns if self.by_column else vocabulary.convert_to_producible_ids
         ids = translate(words[None])[0]

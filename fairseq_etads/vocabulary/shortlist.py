@@ -6,29 +6,34 @@ As in machine translation (Jean et al. 2015, section 3.2; Devlin 2017, section 4
 - the words of the document that are known words of the target dictionary,
 - for each word of the document, the most frequent words in summaries of documents that contain this word.
 
-The first and the third group are stored in a table that ``etads-shortlist`` creates. ``data/shortlist_file.py`` reads
-and writes this table.
+``etads-shortlist`` stores the first and the third group in a table. The file uses the safetensors format, so it
+contains numbers and metadata but no executable code: the int32 arrays "frequent" (F,) and "together" (V_s, k) of ids in
+the target dictionary, the format, the fingerprints of both dictionaries, and how the table was created.
 """
 
+import json
 from dataclasses import dataclass
-from typing import Any, Optional, Sequence
+from pathlib import Path
+from typing import Any, Dict, Optional, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ..files.checksums import Checksums
+from ..files.inputs import report_damage
+from ..files.outputs import open_binary_output
+from ..platform.errors import InputError
 from .candidates import CandidateWords
-from .dictionary import count_known_words
+from .dictionary import compute_fingerprint, count_known_words
+
+FORMAT = "fairseq-etads shortlist 1"
+"""Name of the file format. It changes whenever older versions can no longer read new files correctly."""
+ADVICE = "Create it again with etads-shortlist"
 
 
 class PerTextCandidateWords(CandidateWords):
-    """The candidates of a batch of B texts, where each text has its own list.
-
-    Args:
-        listed: the boolean mask (B, V), True for the words on the list of each text. All lists contain the special
-            symbols.
-        unk: the id of the unknown word.
-    """
+    """The candidates of a batch of B texts, each with the words of its row in ``listed`` (B, V), a boolean mask."""
 
     def __init__(self, listed: Tensor, unk: int):
         self.known_words, self.unk = listed.size(1), unk
@@ -86,14 +91,7 @@ class Shortlist:
 
     @classmethod
     def from_arrays(cls, frequent: np.ndarray, together: np.ndarray, source: Any, target: Any) -> "Shortlist":
-        """Create a shortlist from the arrays in a shortlist file and the dictionaries.
-
-        Args:
-            frequent: the ids of the most frequent words in summaries, an int32 array (F,).
-            together: the ids of the summary words that are associated with each document word, an int32 array (V_s, k).
-                Rows with fewer than k words are padded with -1.
-            source, target: the dictionaries of documents and summaries.
-        """
+        """Create a shortlist from the arrays in a file (see :func:`write_shortlist`) and the dictionaries."""
         unk, known = target.unk(), count_known_words(target)
         own = torch.full((len(together) + 1,), unk)
         for number, word in enumerate(source.symbols[: len(together)]):
@@ -110,3 +108,78 @@ class Shortlist:
             specials=min(target.nspecial, known),
             unk=unk,
         )
+
+
+def write_shortlist(
+    path: Path, frequent: np.ndarray, together: np.ndarray, source: Any, target: Any, made_from: Dict[str, Any]
+) -> None:
+    """Write a shortlist to a file. If the folder contains a file SHA256SUMS, add the checksum of the shortlist to it.
+
+    Args:
+        frequent, together: the ids of the most frequent words in summaries (F,), and of the summary words that are
+            associated with each document word (V_s, k), int32. Rows with fewer than k words are padded with -1.
+        source, target: source and target dictionaries.
+        made_from: description of how the shortlist was created, which is stored in the metadata.
+    """
+    from safetensors.numpy import save
+
+    about = {
+        "format": FORMAT,
+        "source_dictionary": compute_fingerprint(source),
+        "target_dictionary": compute_fingerprint(target),
+        "made_from": json.dumps(made_from),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    checksums = Checksums(path.parent, ADVICE)
+    checksums.forget(path.name)
+    with open_binary_output(path) as file:
+        file.write(save({"frequent": frequent, "together": together}, metadata=about))
+    if checksums.listed:
+        checksums.add(path.name)
+
+
+def read_shortlist(path: Path, source: Any, target: Any, option: str = "--shortlist") -> Shortlist:
+    """Read a shortlist from a file.
+
+    Args:
+        source, target: source and target dictionaries. Their fingerprints must match the fingerprints in the file.
+        option: name of the option that specifies the file, for error messages.
+
+    Raises:
+        InputError: the file is missing or damaged, or was created with other dictionaries.
+    """
+    from safetensors import safe_open
+
+    where = f"{option} {path}"
+    if not path.is_file():
+        raise InputError(f"{where}: no such file; etads-shortlist creates it")
+    Checksums(path.parent, ADVICE).verify([path.name])
+    with report_damage(path, ADVICE, f"{option} "), safe_open(str(path), framework="numpy") as file:
+        about = file.metadata() or {}
+        arrays = {name: file.get_tensor(name) for name in {*file.keys()} & {"frequent", "together"}}
+    if about.get("format") != FORMAT:
+        raise InputError(f'{where} is not a shortlist of this version ("format": {about.get("format")!r}). {ADVICE}')
+    for side, dictionary in (("source", source), ("target", target)):
+        made, found = about.get(f"{side}_dictionary"), compute_fingerprint(dictionary)
+        if made != found:
+            raise InputError(
+                f"{where} was created with a different {side} dictionary (fingerprint {made}) from the model's "
+                f"({found}): create a shortlist from the model's training data"
+            )
+    problem = _find_array_error(arrays, count_known_words(source), count_known_words(target))
+    if problem:
+        raise InputError(f"{where} is damaged: {problem}. {ADVICE}")
+    return Shortlist.from_arrays(arrays["frequent"], arrays["together"], source, target)
+
+
+def _find_array_error(arrays: Dict[str, np.ndarray], source_words: int, target_words: int) -> str:
+    """Return a description of the first error in the arrays of a file, or an empty string if the arrays are valid."""
+    for name, dimensions, least in (("frequent", 1, 0), ("together", 2, -1)):
+        array = arrays.get(name)
+        if array is None or array.dtype != np.int32 or array.ndim != dimensions:
+            return f"{name!r} is missing, or not 32-bit integers in {dimensions} dimension(s)"
+        if array.size and not (least <= array.min() and array.max() < target_words):
+            return f"{name!r} has an id outside the {target_words:,} words of summaries"
+    if len(arrays["together"]) != source_words:
+        return f"'together' has {len(arrays['together']):,} rows for {source_words:,} words of documents"
+    return ""

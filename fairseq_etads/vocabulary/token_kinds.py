@@ -46,13 +46,9 @@ def detect_subword_type(dictionary: Dictionary, data: Optional[str] = None) -> s
 
 
 def detect_word_type(dictionary: Dictionary, subwords: str) -> str:
-    """Detect the type of words in a dictionary.
+    """Detect the type of words in a dictionary, a value for the option ``text_words`` of the tokeniser ``etads``.
 
-    Returns a value for the option ``text_words`` of the tokeniser ``etads``.
-
-    Args:
-        dictionary: the dictionary to examine.
-        subwords: the type of subwords in the dictionary, as returned by :func:`detect_subword_type`.
+    ``subwords`` is the type of subwords in the dictionary, as returned by :func:`detect_subword_type`.
     """
     if subwords in ("sentencepiece", *OPAQUE):
         return "raw"
@@ -63,19 +59,13 @@ def detect_word_type(dictionary: Dictionary, subwords: str) -> str:
 
 
 def make_fairseq_subword_encoder(kind: str, data: Optional[str]) -> Optional[Any]:
-    """Create fairseq's encoder for a type of subwords in OPAQUE from the files next to the data folder.
-
-    The type is a value of ``--bpe``. Returns None if the files are missing.
-    """
+    """Create fairseq's encoder for subwords in OPAQUE (``--bpe``) from files next to the data, or None without them."""
     files = _find_subword_files(data, kind)
     return encoders.build_bpe(Namespace(bpe=kind, **files)) if files else None
 
 
 def _find_subword_files(data: Optional[str], kind: str) -> Dict[str, str]:
-    """Return a dictionary from fairseq's option names to the paths of subword files next to the data folder.
-
-    The result is empty if a file is missing.
-    """
+    """Map fairseq's options to the paths of subword files next to the data folder, if none is missing."""
     folder = os.path.dirname(os.path.abspath(utils.split_paths(data)[0])) if data else ""
     files = {option: os.path.join(folder, name) for option, name in SUBWORDS[kind].items()}
     return files if data and all(map(os.path.isfile, files.values())) else {}

@@ -5,11 +5,10 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, ClassVar, Dict, Iterator, List, Optional
 
+from fairseq_etads.files import SPLITS
+from fairseq_etads.files.inputs import DECOMPRESSORS, ESCAPE_INVALID, is_valid_utf8, read_lines
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.compression import DECOMPRESSORS
 from fairseq_etads.text.documents import BadDocumentError, Document
-from fairseq_etads.text.files import ESCAPE_INVALID, is_valid_utf8, read_lines
-from fairseq_etads.text.json_files import SPLITS
 
 from .split_shares import SplitShares
 

@@ -7,9 +7,9 @@ from collections import Counter
 from pathlib import Path
 from typing import ClassVar, Dict, FrozenSet, List, Optional
 
+from fairseq_etads.files import SPLITS
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import Document, ExcludedDocumentError
-from fairseq_etads.text.json_files import SPLITS
 
 from .base import add_keep_original_option, check_path_exists, find_first_existing
 from .parallel import Item, LineReader

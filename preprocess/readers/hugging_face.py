@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any, Dict, Iterator, Optional
 
+from fairseq_etads.files import SPLITS
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.json_files import SPLITS
 from fairseq_etads.text.records import COLUMNS
 
 from .split_shares import DEFAULT_SHARES, add_split_seed_option, parse_shares, refuse_shares

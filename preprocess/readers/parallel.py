@@ -5,10 +5,10 @@ import itertools
 from pathlib import Path
 from typing import Any, ClassVar, Iterator, List, Optional, Tuple
 
+from fairseq_etads.files import SPLITS
+from fairseq_etads.files.inputs import get_display_name
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import Document
-from fairseq_etads.text.files import get_display_name
-from fairseq_etads.text.json_files import SPLITS
 from fairseq_etads.text.words import SENTENCE_MARK
 
 from .base import Reader, check_path_exists

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
+from fairseq_etads.files import SPLITS
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.json_files import SPLITS
 
 DEFAULT_SHARES = "90/5/5"
 

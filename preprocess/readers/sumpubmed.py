@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
+from fairseq_etads.files import SPLITS
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import BadDocumentError, Document, ExcludedDocumentError
-from fairseq_etads.text.json_files import SPLITS
 
 from .base import Reader, check_path_exists
 from .tables import TableReader, find_jsonl_files, make_jsonl_options

@@ -5,10 +5,10 @@ import functools
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
+from fairseq_etads.files import SPLITS
+from fairseq_etads.files.inputs import get_display_name
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import BadDocumentError, Document, parse_json_record
-from fairseq_etads.text.files import get_display_name
-from fairseq_etads.text.json_files import SPLITS
 from fairseq_etads.text.records import (
     BLANK,
     COLUMNS,

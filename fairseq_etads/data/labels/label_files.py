@@ -24,8 +24,9 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import numpy as np
 
+from ...files.inputs import report_damage
+from ...files.outputs import open_output
 from ...platform.errors import InputError
-from ...platform.outputs import open_output
 
 UNITS = ("words", "sentences")
 NOTHING = "-"
@@ -37,13 +38,7 @@ def compute_source_hash(tokens: Sequence[str]) -> str:
 
 
 def make_label_file_name(what: str, unit: str, split: str) -> str:
-    """Return the name of a file with labels or probabilities.
-
-    Args:
-        what: kind of values, "labels" or "probabilities".
-        unit: unit to which the values belong, one of the strings in UNITS.
-        split: name of the split, such as "train".
-    """
+    """Return the name of a file with ``what``, "labels" or "probabilities", of a unit in UNITS, such as "words"."""
     return f"{what}.{unit}.{split}"
 
 
@@ -77,7 +72,7 @@ class SelectionFile:
     def __init__(self, path: Path, option: str, documents: Optional[int] = None):
         self.path = path
         self._map: Optional[mmap.mmap] = None
-        try:
+        with report_damage(path, f"{_name_creating_command(path.name)} creates it", f"{option}: "):
             with open(path, "rb") as file:
                 first = file.readline()
                 if not first.startswith(b"# "):
@@ -86,16 +81,8 @@ class SelectionFile:
                 starts = [len(first)]
                 for line in file:
                     starts.append(starts[-1] + len(line))
-                complete = int(self.header["documents"]) == len(starts) - 1 and (len(starts) == 1 or line[-1:] == b"\n")
-        except FileNotFoundError:
-            raise InputError(f"{option}: there is no {path}; {_name_creating_command(path.name)} creates it") from None
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{option}: {path} is damaged ({type(error).__name__}: {error})") from None
-        if not complete:
-            raise InputError(
-                f"{option}: {path} is damaged: it has {len(starts) - 1:,} lines instead of "
-                f"{self.header['documents']:,}; create it again"
-            )
+            if int(self.header["documents"]) != len(starts) - 1 or (len(starts) > 1 and line[-1:] != b"\n"):
+                raise ValueError(f"it has {len(starts) - 1:,} lines instead of {self.header['documents']:,}")
         self._starts = np.array(starts)
         if documents is not None and len(self) != documents:
             raise InputError(f"{option}: {path} covers {len(self):,} documents, but DATA has {documents:,}")
@@ -103,16 +90,21 @@ class SelectionFile:
     def __len__(self) -> int:
         return len(self._starts) - 1
 
+    def check_kind(self, option: str, kind: Optional[str] = None) -> None:
+        """Raise InputError if the labels are not of a ``kind`` of etads-labels or, without one, are distributions."""
+        found = self.header.get("kind")
+        if found == "distribution" if kind is None else found != kind:
+            raise InputError(
+                f"{option}: {self.path} contains labels of the kind {found}; create it with etads-labels --kind "
+                f"{kind or 'extract or match'}"
+            )
+
     def __getstate__(self) -> Dict[str, Any]:
         """Return the state for pickling, without the memory map, which cannot be pickled."""
         return {**vars(self), "_map": None}
 
     def read_row(self, number: int) -> Tuple[str, List[str]]:
-        """Return the hash and the fields of the document with index ``number``.
-
-        Raises:
-            InputError: the line for this document is malformed.
-        """
+        """Return the hash and the fields of the document with index ``number``. Raises InputError without a tab."""
         if self._map is None:
             with open(self.path, "rb") as file:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -43,13 +43,7 @@ def compute_roc_auc(counts: Any) -> float:
 
 
 def compute_f1(true: float, chosen: float, positive: float) -> float:
-    """Compute the F1 score of a selection of words or sentences.
-
-    Args:
-        true: number of selected words or sentences that are positive.
-        chosen: number of selected words or sentences.
-        positive: number of positive words or sentences.
-    """
+    """Compute the F1 score of ``chosen`` words or sentences, of which ``true`` are among the ``positive`` ones."""
     return 2 * true / (chosen + positive) if chosen + positive else 0.0
 
 

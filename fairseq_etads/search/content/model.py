@@ -15,8 +15,8 @@ import numpy as np
 from numpy.lib import format as npy
 
 from ...evaluation.rouge import RougeSettings
-from ...platform.errors import InputError
-from ...platform.outputs import open_binary_output
+from ...files.inputs import report_damage
+from ...files.outputs import open_binary_output
 from ...text.counted_words import LATIN, TOKENS, find_words
 from .features import MOST_COUNTED, WIDTHS, Item, NgramPriorProbabilities, Sentences, make_feature_tables
 
@@ -150,12 +150,9 @@ class ContentModel(NamedTuple):
         Raises:
             InputError: the file is missing or damaged.
         """
-        try:
-            return cls._from_arrays(_read_arrays(path))
-        except FileNotFoundError:
-            raise InputError(f"there is no {path}; {advice}") from None
-        except Exception as error:  # zipfile, zlib and numpy raise various exceptions
-            raise InputError(f"{path} is damaged ({type(error).__name__}: {error}); {advice}") from None
+        with report_damage(path, advice):
+            model = cls._from_arrays(_read_arrays(path))
+        return model
 
     @classmethod
     def _from_arrays(cls, stored: Dict[str, np.ndarray]) -> "ContentModel":

@@ -10,5 +10,5 @@ content.npz          the content model that chooses between hypotheses, if there
 extractor/           the sentence extractor's own model folder with picking.json, if the model reads long documents. It
                      also contains content.npz, if a content model can choose the sentences of summaries
 README.md            the model card
-SHA256SUMS           the checksums of all files except README.md (see ``text/checksums.py``)
+SHA256SUMS           the checksums of all files except README.md (see ``files/checksums.py``)
 """

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict
 
+from ...files.checksums import NAME as CHECKSUMS
+from ...files.checksums import Checksums, compute_sha256, format_checksum_list
 from ...platform.errors import InputError
 from ...search.options import combine_options
-from ...text.checksums import NAME as CHECKSUMS
-from ...text.checksums import Checksums, compute_sha256, format_checksum_list
 from .config import CARD, CONFIG, EXTRACTOR, read_config
 from .model_card import format_defaults_section
 

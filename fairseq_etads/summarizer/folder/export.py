@@ -13,18 +13,18 @@ from fairseq.data import Dictionary
 from torch import Tensor
 
 from ...data.factors import FILE as FACTORS
-from ...data.shortlist_file import read_shortlist
 from ...data.weights_file import FLOATS, write_weights
+from ...files.checksums import NAME as CHECKSUMS
+from ...files.checksums import Checksums
+from ...files.outputs import make_output_folder
 from ...layers.decoder_output import get_pointer
 from ...platform.errors import InputError
-from ...platform.outputs import make_output_folder
 from ...search.options import FOLDER_DEFAULTS, combine_options, get_value
-from ...text.checksums import NAME as CHECKSUMS
-from ...text.checksums import Checksums
 from ...text.picking import FACTOR
 from ...training.task import SummarizationTask
 from ...version import get_version
 from ...vocabulary.dictionary import count_known_words
+from ...vocabulary.shortlist import read_shortlist
 from . import model_options
 from .config import ADVICE, CARD, CONFIG, DICTIONARIES, EXTRACTOR, SHORTLIST, WEIGHTS, FolderConfig
 from .loading import list_needed_files, load_folder

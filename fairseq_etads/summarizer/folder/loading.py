@@ -12,19 +12,18 @@ from fairseq.data import encoders
 from torch import nn
 
 from ... import plugin  # noqa: F401  # registers the architectures
-from ...data.shortlist_file import read_shortlist
 from ...data.weights_file import WeightsFile
+from ...files.checksums import NAME as CHECKSUMS
+from ...files.checksums import Checksums
 from ...platform.errors import InputError
 from ...search.content.model import FILE as CONTENT
 from ...search.content.model import ContentModel
-from ...text.checksums import NAME as CHECKSUMS
-from ...text.checksums import Checksums
 from ...text.picking import FILE as PICKING
 from ...text.picking import SentencePickingSettings
 from ...text.tokenizer import TextTokenizer, TextTokenizerConfig
 from ...training.options import SummarizationConfig
 from ...training.task import SummarizationTask
-from ...vocabulary.shortlist import Shortlist
+from ...vocabulary.shortlist import Shortlist, read_shortlist
 from . import model_options
 from .config import ADVICE, CONFIG, DICTIONARIES, EXTRACTOR, SHORTLIST, WEIGHTS, FolderConfig, read_config
 

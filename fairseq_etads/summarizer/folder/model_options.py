@@ -11,7 +11,7 @@ from ...models.common import SummarizationModel, convert_options_to_namespace
 from ...models.convolutions import parse_convolutions
 from ...models.selector import ContentSelectionModel, SentenceExtractor
 from ...platform.errors import InputError
-from ...platform.optional_systems import explain_missing_system, find_required_system, is_system_installed
+from ...platform.optional_parts import explain_missing_system, find_required_system, is_system_installed
 
 _WORD = re.compile(r"(?!.*\d{7})[A-Za-z0-9_.,:+-]{0,200}")
 """Pattern that all string values of options must match.

@@ -10,10 +10,10 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
 from ...data.preparation import read_inference_preprocessing_options
 from ...data.run_record import OptionalPath, find_checkpoint, find_prepared_folder, read_recipe
+from ...files.checksums import compute_sha256
 from ...platform.errors import InputError
 from ...search.content.model import FILE as CONTENT
 from ...search.content.model import ContentModel
-from ...text.checksums import compute_sha256
 from ...text.picking import FILE as PICKING
 from .config import CONFIG
 

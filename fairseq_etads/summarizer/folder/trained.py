@@ -6,7 +6,6 @@ from typing import Any, Dict, NamedTuple, Optional, Tuple
 from fairseq import checkpoint_utils
 
 from ... import plugin  # noqa: F401  # registers the architectures, and makes loading checkpoints safe
-from ...data.shortlist_file import read_shortlist
 from ...models.selector import SentenceExtractor
 from ...platform.errors import InputError
 from ...search.content.model import FILE as CONTENT
@@ -19,6 +18,7 @@ from ...text.subwords import SUBWORDS
 from ...text.tokenizer import TextTokenizerConfig
 from ...training.task import SummarizationTask
 from ...vocabulary.dictionary import get_known_word_counts
+from ...vocabulary.shortlist import read_shortlist
 from ..surprisal import WordFrequencies, compute_surprisal_percentiles
 from .config import SHORTLIST, FolderConfig
 from .loading import LoadedExtractor, LoadedFolder, build_subword_encoder, build_text_tokenizer

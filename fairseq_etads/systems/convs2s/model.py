@@ -13,6 +13,7 @@ import torch
 from fairseq.models.fconv import FConvDecoder, FConvEncoder, FConvModel
 from torch import Tensor, nn
 
+from ...data.initial_values import load_word_vectors
 from ...kernels.beam_state import BeamState
 from ...kernels.linear import iterate_normalised_weights, recompute_weight
 from ...layers.decoder_output import (
@@ -33,7 +34,6 @@ from ...models.common import (
 )
 from ...models.convolutions import parse_convolutions
 from ...vocabulary.dictionary import remove_copy_tail
-from ...vocabulary.word_vectors import load_word_vectors
 from .options import PRESETS, check_options, make_preset_config, parse_attention_layers
 
 

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from ...data.nli_pairs import LABELS, hide_digits
 from ...data.weights_file import WeightsFile, write_weights
+from ...files.inputs import read_json
+from ...files.outputs import make_temporary_output, write_text
 from ...platform.errors import InputError
-from ...platform.outputs import make_temporary_output, write_text
 from ...text.tokenizer import TextTokenizer, TextTokenizerConfig
 from ...text.words import WORD_KINDS
 from ...vocabulary.dictionary import compute_fingerprint, load_checked_dictionary
@@ -202,11 +203,8 @@ def read_config(folder: Path) -> Dict[str, Any]:
     path = folder / CONFIG
     if not path.is_file():
         raise InputError(f"{folder}: not an entailment model, because it has no {CONFIG}; etads-nli train creates one")
-    try:
-        content = json.loads(path.read_bytes().decode("utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is damaged ({error}). {ADVICE}") from None
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
+    content = read_json(path, ADVICE)
+    if content.get("format") != FORMAT:
         raise InputError(f'{path}: not an entailment model (no "format": "{FORMAT}"); etads-nli train creates one')
     if content.get("schema_version") != SCHEMA_VERSION:
         raise InputError(

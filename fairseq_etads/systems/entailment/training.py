@@ -19,16 +19,16 @@ from fairseq.data import Dictionary
 from torch import Tensor
 from tqdm import tqdm
 
+from ...data.initial_values import load_word_vectors
 from ...data.nli_pairs import LABELS, SKIPPED, find_tokenisation_problem, read_pairs
 from ...data.weights_file import WeightsFile
+from ...files.checksums import compute_sha256
+from ...files.inputs import read_lines
+from ...files.outputs import write_text
 from ...platform.errors import InputError
-from ...platform.outputs import write_text
-from ...text.checksums import compute_sha256
-from ...text.files import read_lines
 from ...text.tokenizer import TextTokenizer
 from ...version import get_version
 from ...vocabulary.dictionary import compute_fingerprint
-from ...vocabulary.word_vectors import load_word_vectors
 from .decomposable_attention import DecomposableAttention
 from .model import (
     CONFIG,

@@ -16,7 +16,7 @@ from fairseq.data import data_utils
 from ...data.labels.labels import compute_idf
 from ...evaluation.rewards import EntailmentReward, Reward, RougeSalReward, Text, Weights, create_reward
 from ...models.selector import WordTagger
-from ...platform.optional_systems import explain_missing_system, is_system_installed
+from ...platform.optional_parts import explain_missing_system, is_system_installed
 from ...text.subwords import OPAQUE, join_words
 from ...vocabulary.token_kinds import detect_subword_type, detect_word_type
 

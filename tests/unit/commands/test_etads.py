@@ -10,7 +10,7 @@ import fairseq_etads
 from fairseq_etads.commands import doctor
 from fairseq_etads.commands.completion import make_completion_script
 from fairseq_etads.commands.etads import COMMANDS, LAST_GROUP, get_commands_by_name, main
-from fairseq_etads.platform import optional_dependencies
+from fairseq_etads.platform import optional_parts
 
 SETUP = Path(__file__).parents[3] / "setup.py"
 INSTALLED = dict(re.findall(r'"etads-(\w+)=([\w.]+):main"', SETUP.read_text(encoding="utf-8")))
@@ -68,6 +68,4 @@ def test_doctor_tries_a_summary_and_fails_with_it(capsys, monkeypatch):
 def test_extras_are_those_of_setup():
     section = SETUP.read_text(encoding="utf-8").partition("extras_require={")[2].partition("entry_points")[0]
     known = set(re.findall(r'^        "([\w-]+)":', section, re.MULTILINE))
-    assert set(optional_dependencies.EXTRAS) == known - {"docs", "mutation", "benchmarks", "dev"}, (
-        "no command uses these four"
-    )
+    assert set(optional_parts.EXTRAS) == known - {"docs", "mutation", "benchmarks", "dev"}, "no command uses these four"

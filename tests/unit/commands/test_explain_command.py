@@ -10,8 +10,8 @@ from folders import make_folder
 
 from fairseq_etads import Summarizer
 from fairseq_etads.commands.explain import main
-from fairseq_etads.platform.outputs import PARTIAL
-from fairseq_etads.text import files
+from fairseq_etads.files import inputs
+from fairseq_etads.files.outputs import PARTIAL
 
 TEXTS = ["w1 w2 Zebra w3", "", "yak W5 w6 w7 w8", "w20 <b>w21</b>"]
 
@@ -39,7 +39,7 @@ def explain(folder, capsysbinary, tmp_path, monkeypatch):
         monkeypatch.setattr(
             sys, "stdin", SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(stdin)), isatty=lambda: False)
         )
-        files._read_input = None
+        inputs._read_input = None
         status = main([str(folder), *map(str, arguments), "--device", "cpu"])
         said = capsysbinary.readouterr()
         return status, said.out.decode(), said.err.decode()

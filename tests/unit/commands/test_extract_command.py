@@ -65,7 +65,7 @@ def test_labelled_sentences_are_those_of_the_oracle(data, capsys):
     assert extract(data, "--by", "labels") == extract(data, "--by", "oracle", "--truncate-source", "9")
     assert make_labels([str(data), "--kind", "distribution", "--subset", "test", "--out", str(data), *labels]) == 0
     assert main([str(data), str(data / "out.txt"), "--by", "labels", "--labels", str(data)]) == 2
-    assert "labels.sentences.test contains distributions" in capsys.readouterr().err
+    assert "labels.sentences.test contains labels of the kind distribution" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,11 @@ def test_files_that_do_not_fit_are_refused(values):
     rows = [(compute_source_hash(d.split()), ["0"] * len(d.split())) for d in DOCUMENTS]
     for header, given, message in (
         ({"documents": 2}, rows[:2], "covers 2 documents, but DATA has 3"),
-        ({"documents": 3, "kind": "distribution"}, rows, "distributions, which do not select sentences"),
+        (
+            {"documents": 3, "kind": "distribution"},
+            rows,
+            "distribution; create it with etads-labels --kind extract or match",
+        ),
         ({"documents": 3, "truncate_source": 5}, rows, "first 5 tokens of each document, but --truncate-source is 400"),
         ({"documents": 3}, rows[::-1], "line 2: does not match document"),
     ):

@@ -13,9 +13,9 @@ from folders import make_folder
 from fairseq_etads import Summarizer
 from fairseq_etads.commands import summarize as summarize_command
 from fairseq_etads.commands.summarize import main
+from fairseq_etads.files import inputs
 from fairseq_etads.summarizer.documents import DocumentTokenizer
 from fairseq_etads.summarizer.surprisal import Surprisal
-from fairseq_etads.text import files
 
 TEXTS = ["w1 w2 Zebra w3", "", "yak W5 w6 w7 w8", "w9 only unknown words", "w20 w21"]
 
@@ -41,7 +41,7 @@ def summarize(folder, capsysbinary):
             sys.stdin,
             SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(stdin)), isatty=lambda: False),
         )
-        files._read_input = None
+        inputs._read_input = None
         try:
             status = main([str(model), *map(str, arguments), "--device", "cpu"])
         finally:

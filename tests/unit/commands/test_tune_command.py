@@ -18,12 +18,12 @@ from optuna.storages.journal import JournalFileBackend
 
 from fairseq_etads import Summarizer
 from fairseq_etads.commands.tune import main
+from fairseq_etads.files.checksums import Checksums
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.encoded_documents import EncodedDocuments
 from fairseq_etads.summarizer.folder import decoding_defaults
 from fairseq_etads.summarizer.folder.config import read_config
 from fairseq_etads.summarizer.folder.decoding_defaults import set_decoding_defaults
-from fairseq_etads.text.checksums import Checksums
 from fairseq_etads.tuning import extractive_weights
 from fairseq_etads.tuning.extractive_weights import TuningRound
 

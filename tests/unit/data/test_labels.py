@@ -7,6 +7,7 @@ import reference
 from rouge_score.rouge_scorer import _summary_level_lcs
 
 from fairseq_etads.data.labels.labels import (
+    SummaryRecall,
     compute_idf,
     compute_selection_targets,
     is_content_word,
@@ -15,8 +16,7 @@ from fairseq_etads.data.labels.labels import (
     select_by_greedy_f1,
     select_by_greedy_recall,
 )
-from fairseq_etads.data.labels.sentence_overlap import SummaryRecall
-from fairseq_etads.data.labels.word_text import WordText, list_summary_sentences
+from fairseq_etads.data.prepared_pairs import WordText, list_summary_sentences
 from fairseq_etads.text.subsequences import compute_lcs_length
 
 

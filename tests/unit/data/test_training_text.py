@@ -8,7 +8,7 @@ import torch
 from helpers import EOS, model_config
 from selection_data import write_data
 
-from fairseq_etads.data.training_text import compute_word_probabilities
+from fairseq_etads.data.initial_values import compute_word_probabilities
 from fairseq_etads.training.options import SummarizationConfig
 from fairseq_etads.training.task import SummarizationTask
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary

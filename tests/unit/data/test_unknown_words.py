@@ -48,12 +48,10 @@ def test_words_are_counted_as_a_loop_counts_them():
 
 
 def test_a_sample_is_spread_over_the_whole_split(monkeypatch):
-    monkeypatch.setattr(unknown_words, "SAMPLE", 10)
-    for count in (1, 10, 11, 25, 1000):
-        chosen = list(unknown_words.choose_evenly_spaced_indices(count))
-        assert 5 < len(chosen) <= 10 or chosen == list(range(count))
-        assert max(b - a for a, b in zip(chosen, [*chosen[1:], count])) <= -(-count // 10)
-    assert list(unknown_words.choose_evenly_spaced_indices(0)) == []
+    monkeypatch.setattr(unknown_words, "SAMPLE", 4)
+    pairs = make_pairs([[5]] * 10, [[46 if number in (1, 9) else 5] for number in range(10)])
+    found = count_summary_words(pairs, dictionary())  # of pairs 0, 3, 6 and 9
+    assert (found.pairs, found.unknown) == (4, 1)
 
 
 @pytest.mark.parametrize(

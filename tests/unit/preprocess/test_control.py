@@ -14,7 +14,7 @@ from etads_preprocess.prepare import main as prepare
 from programs import as_program
 from seeds import shifted
 
-from fairseq_etads.platform import outputs
+from fairseq_etads.files import outputs
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.tokenizer import TextTokenizer, TextTokenizerConfig
 

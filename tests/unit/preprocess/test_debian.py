@@ -18,7 +18,7 @@ from etads_preprocess.debian import (
     stem_package_name,
 )
 
-from fairseq_etads.platform.outputs import open_binary_output
+from fairseq_etads.files.outputs import open_binary_output
 
 TRANSLATION = b"""\
 Package: alpha

@@ -7,8 +7,8 @@ import pytest
 from etads_preprocess import encode
 from preparation import lines, make_text, prepare  # noqa: F401  # a fixture
 
+from fairseq_etads.files.checksums import Checksums
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.checksums import Checksums
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,9 @@ from fairseq_etads import Summarizer
 from fairseq_etads.commands.content import StemmedSplit
 from fairseq_etads.commands.run_options import make_detokenizer
 from fairseq_etads.data.preparation import read_inference_preprocessing_options
+from fairseq_etads.files.checksums import compute_sha256
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.rewards.trained_rewards import TokenEntailmentModel
-from fairseq_etads.text.checksums import compute_sha256
 from fairseq_etads.text.hugging_face import HuggingFaceSubwordEncoder
 from fairseq_etads.training.task import SummarizationTask
 from fairseq_etads.training.validation import ValidationSummarizer

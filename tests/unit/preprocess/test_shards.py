@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from preparation import make_text  # noqa: F401  # a fixture
 
 from fairseq_etads.data.preparation import PreparationSettings
+from fairseq_etads.files.inputs import read_lines
+from fairseq_etads.files.shards import Shard
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.files import read_lines
-from fairseq_etads.text.shards import Shard
 
 WORDS = PreparationSettings("word", 20)
 

@@ -14,7 +14,7 @@ import fairseq_etads
 PACKAGE = Path(fairseq_etads.__file__).parent
 ROOT = Path(__file__).parents[3]
 HEAVY = {"torch", "fairseq", "nltk", "sacremoses", "spacy", "pyarrow", "matplotlib", "optuna"}
-FOR_PREPARATION = {"data", "fairseq_fixes", "platform", "plugin", "text", "vocabulary"}
+FOR_PREPARATION = {"data", "fairseq_fixes", "files", "platform", "plugin", "text", "vocabulary"}
 WITHOUT_FAIRSEQ = [
     *(
         "version.py",
@@ -23,8 +23,8 @@ WITHOUT_FAIRSEQ = [
         "platform/errors.py",
         "platform/processes.py",
     ),
-    *(f"text/{name}.py" for name in ("words", "files", "compression", "checksums", "subwords", "documents")),
-    *(f"text/{name}.py" for name in ("input_records", "json_files", "records", "resumable_output")),
+    *(str(path.relative_to(PACKAGE)) for path in sorted(PACKAGE.glob("files/*.py"))),
+    *(f"text/{name}.py" for name in ("words", "subwords", "documents", "input_records", "records")),
     *(str(path.relative_to(PACKAGE)) for path in sorted(PACKAGE.glob("evaluation/*.py"))),
     *(str(path.relative_to(PACKAGE)) for path in sorted(PACKAGE.glob("data/labels/*.py"))),
     *("data/nli_pairs.py", "search/options.py"),

@@ -12,13 +12,13 @@ from folders import DECODING, make_folder, make_run
 from helpers import make_task
 from safetensors.torch import load_file, save_file
 
+from fairseq_etads.files.checksums import NAME as CHECKSUMS
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder import config as folder_config
 from fairseq_etads.summarizer.folder.config import CONFIG, SCHEMA_VERSION, WEIGHTS, read_config
 from fairseq_etads.summarizer.folder.export import convert_weights_for_storage, export_folder
 from fairseq_etads.summarizer.folder.loading import load_folder
 from fairseq_etads.summarizer.folder.run_files import RunFiles
-from fairseq_etads.text.checksums import NAME as CHECKSUMS
 from fairseq_etads.vocabulary.dictionary import count_known_words
 
 
@@ -153,7 +153,7 @@ def test_the_model_card_may_be_edited(made, tmp_path):
 def test_weights_that_are_cut_off_are_refused(folder, keep):
     content = (folder / WEIGHTS).read_bytes()
     (folder / WEIGHTS).write_bytes(content[: int(len(content) * keep) if keep == 0.5 else keep])
-    assert f"{WEIGHTS} is damaged, or not in the safetensors format" in refusal(folder)
+    assert f"{WEIGHTS} is damaged (" in refusal(folder)
 
 
 def test_pickles_are_not_loaded(folder, tmp_path):
@@ -162,7 +162,7 @@ def test_pickles_are_not_loaded(folder, tmp_path):
             return os.mkdir, (str(tmp_path / "trapped"),)
 
     torch.save({"model": Trap()}, folder / WEIGHTS)
-    assert "not in the safetensors format" in refusal(folder)
+    assert f"{WEIGHTS} is damaged (" in refusal(folder)
     header = b'{"a":{"dtype":"F32","shape":[9223372036854775807,9],"data_offsets":[0,4]}}'
     for length in (len(header), 1 << 62):
         (folder / WEIGHTS).write_bytes(struct.pack("<Q", length) + header + b"\0" * 4)

@@ -12,13 +12,13 @@ from helpers import make_dictionary, make_task, model_config
 from fairseq_etads import Summarizer
 from fairseq_etads.commands.export import main as export_command
 from fairseq_etads.commands.summarize import main as summarize_command
+from fairseq_etads.files.checksums import Checksums
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder.config import ADVICE
 from fairseq_etads.summarizer.folder.decoding_defaults import set_decoding_defaults
 from fairseq_etads.summarizer.folder.export import export_folder
 from fairseq_etads.summarizer.folder.run_files import RunFiles
 from fairseq_etads.summarizer.summarizer import READ_AHEAD  # noqa: F401  # the module imports without a folder
-from fairseq_etads.text.checksums import Checksums
 from fairseq_etads.text.cleaning import join_to_one_line
 from fairseq_etads.text.picking import SentencePickingSettings, pick_sentences
 from fairseq_etads.text.words import split_sentences

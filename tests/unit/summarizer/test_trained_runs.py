@@ -15,9 +15,9 @@ from fairseq_etads import Summarizer
 from fairseq_etads.commands.export import main as export
 from fairseq_etads.commands.summarize import main as summarize
 from fairseq_etads.data.labels.label_files import compute_source_hash, write_label_rows
+from fairseq_etads.files.outputs import write_text
+from fairseq_etads.files.shards import find_launched_shard
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import write_text
-from fairseq_etads.text.shards import find_launched_shard
 
 MODELS = {
     "etads": {"pointer": "soft"},

@@ -9,12 +9,12 @@ from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 import fairseq_etads.plugin as _  # noqa: F401  # registers the systems
-from fairseq_etads.platform.optional_systems import BROUGHT, list_option_values
+from fairseq_etads.platform.optional_parts import BROUGHT, list_option_values
 from fairseq_etads.search.terms import _OPTION_TERMS
 from fairseq_etads.training.extra_updates import _REGISTERED
 
 PACKAGE = Path(__file__).parents[3] / "fairseq_etads"
-TABLE = PACKAGE / "platform" / "optional_systems.py"
+TABLE = PACKAGE / "platform" / "optional_parts.py"
 OF_A_SYSTEM = {"commands/nli.py", "commands/rewrite.py"} | {
     f"{what.partition('.')[2].replace('.', '/')}.py"
     for brought in BROUGHT.values()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_etads.platform.optional_systems import BROUGHT
+from fairseq_etads.platform.optional_parts import BROUGHT
 
 TESTS = Path(__file__).parents[2]
 PACKAGE = TESTS.parent / "fairseq_etads"
@@ -16,7 +16,7 @@ CORE = """
 import sys
 import fairseq_etads
 from fairseq_etads import systems
-from fairseq_etads.platform.optional_systems import BROUGHT, explain_missing_system
+from fairseq_etads.platform.optional_parts import BROUGHT, explain_missing_system
 from helpers import RECURRENT, SMALL, model_config
 from steps import steps_task, train_and_decode
 

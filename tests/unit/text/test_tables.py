@@ -10,10 +10,10 @@ import corpora
 import pytest
 from test_readers import lines, refused, run
 
+from fairseq_etads.files import inputs
+from fairseq_etads.files.inputs import read_lines
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text import compression
 from fairseq_etads.text.documents import count_suspicious_content, strip_html
-from fairseq_etads.text.files import read_lines
 
 SPLITS = ("train", "valid", "test")
 
@@ -194,13 +194,13 @@ def test_compressed_files_are_read_whole_or_refused(tmp_path, monkeypatch, suffi
         path.write_bytes(wrong)
         with pytest.raises(InputError, match=r"a\.\w+: cannot be read \((cut off|damaged): "):
             list(read_lines(path))
-    monkeypatch.setattr(compression, "MOST_AT_ONCE", 1000)
+    monkeypatch.setattr(inputs, "MOST_AT_ONCE", 1000)
     for right in (packed, pack(content[:100]) + pack(content[100:]) + pack(b""), packed + b"\0" * 512):
         if suffix != ".zst" or not right.endswith(b"\0"):
             path.write_bytes(right)
             assert list(read_lines(path)) == text
-    monkeypatch.setattr(compression, "ALWAYS_ALLOWED", 1 << 20)
-    monkeypatch.setattr(compression, "MOST_TIMES", 300)
+    monkeypatch.setattr(inputs, "ALWAYS_ALLOWED", 1 << 20)
+    monkeypatch.setattr(inputs, "MOST_TIMES", 300)
     path.write_bytes(pack(b"a\n" * (1 << 22)))
     with pytest.raises(InputError, match=r"a\.\w+: cannot be read \(expands to more than [\d,]+ times its size"):
         list(read_lines(path))

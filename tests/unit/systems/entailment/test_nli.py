@@ -138,7 +138,7 @@ def test_a_folder_knows_whether_digits_are_hidden(scorer, tmp_path):
         ("config.json", lambda text: text.replace('"training": {}', '"training": 5'), 'it lacks "training" or'),
         ("dict.txt", lambda text: text.replace("w3", "w33"), "does not match the fingerprint in config.json"),
         ("dict.txt", lambda text: text.replace("w3 1", "w3"), "line 4: not a dictionary"),
-        ("model.safetensors", lambda text: "", "is damaged, or not in the safetensors format"),
+        ("model.safetensors", lambda text: "", "is damaged ("),
     ],
 )
 def test_what_is_damaged_is_refused_in_words(scorer, name, damage, words, tmp_path):

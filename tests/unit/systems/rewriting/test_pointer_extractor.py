@@ -253,7 +253,7 @@ def test_labels_are_read_in_the_order_of_the_summary(tmp_path):
     assert orders("match", 5)[0].tolist() == [0], "nothing is read of the third sentence"
     batch = torch.zeros(2, 3)
     assert orders("match").collate(batch, [2, 0], PAD).tolist() == [[-1, -1], [2, 0]]
-    with pytest.raises(InputError, match="labels of the kind extract, which are not in the order of the summary"):
+    with pytest.raises(InputError, match="labels of the kind extract; create it with etads-labels --kind match"):
         orders("extract")
 
 

@@ -29,7 +29,6 @@ from typing import (
     Dict,
     Iterable,
     Iterator,
-    List,
     Mapping,
     Optional,
     Set,
@@ -38,8 +37,12 @@ from typing import (
     Union,
 )
 
-from .errors import InputError
-from .processes import lock_file
+from ..platform.errors import InputError
+
+try:
+    import fcntl
+except ImportError:  # on Windows, nothing is locked
+    fcntl = None  # type: ignore[assignment]
 
 PARTIAL = ".partial"
 """Suffix of files that are not yet complete."""
@@ -63,22 +66,28 @@ class _LockFile:
         self._file: Optional[IO[Any]] = None
 
     def acquire(self) -> bool:
-        """Lock the file, and create it if necessary. Returns False if another process holds the lock."""
+        """Lock the file, and create it if necessary. Returns False if another process holds the lock.
+
+        If locks are not supported, as on Windows and some network file systems, the result is always True.
+        """
         while True:
             file = open(self.path, "a+", encoding="utf-8")  # noqa: SIM115  # closed by release()
-            if not lock_file(file):
+            try:
+                if fcntl is not None:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
                 file.close()
                 return False
+            except OSError:
+                pass
             # The previous holder may have deleted the file after it was opened here but before it was locked.
             with contextlib.suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(file.fileno()), self.path.stat()):
                     break
             file.close()
         file.truncate(0)
-        started = time.strftime("%Y-%m-%d %H:%M:%S")
-        program = argparse.ArgumentParser().prog or "python"
-        about = {"pid": os.getpid(), "host": socket.gethostname(), "command": program, "started": started}
-        file.write(json.dumps(about))
+        program, started = argparse.ArgumentParser().prog or "python", time.strftime("%Y-%m-%d %H:%M:%S")
+        json.dump({"pid": os.getpid(), "host": socket.gethostname(), "command": program, "started": started}, file)
         file.flush()
         self._file = file
         return True
@@ -122,7 +131,12 @@ def lock_output(output: Path, option: str = "--output", folder: bool = False) ->
         InputError: another process holds the lock, or the folder cannot be created. The message describes the other
             process.
     """
-    made = _make_folders(output, option) if folder else []
+    made = [place for place in (output, *output.parents) if not place.exists()] if folder else []
+    try:
+        if folder:
+            output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write to {option} {output}: {error.strerror}") from None
     path = output.resolve()
     path = path / LOCK if folder else path.with_name(f".{path.name}{LOCK}")
     if folder and str(path) in _held:  # a caller already holds the lock
@@ -161,16 +175,6 @@ def _delete_stale_locks(folder: Path) -> None:
                         stale.release()
 
 
-def _make_folders(folder: Path, option: str) -> List[Path]:
-    """Create a folder and its parents. Returns the folders that did not exist before, starting with the innermost."""
-    missing = [place for place in (folder, *folder.parents) if not place.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot write to {option} {folder}: {error.strerror}") from None
-    return missing
-
-
 @contextlib.contextmanager
 def _replace_file_on_exit(path: Path, expected_lines: Optional[Callable[[], int]] = None) -> Iterator[Path]:
     """Yield the path of a temporary file that replaces ``path`` on exit, unless an error is raised inside the context.
@@ -193,7 +197,13 @@ def _replace_file_on_exit(path: Path, expected_lines: Optional[Callable[[], int]
             with name_file_in_errors(path):
                 yield partial
             if expected_lines is not None:
-                _check_line_count(partial, path, expected_lines())
+                with open(partial, "rb") as file:
+                    written = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
+                if written != expected_lines():
+                    raise InputError(
+                        f"{path}: {written:,} lines were written for {expected_lines():,} input lines, so the output "
+                        "was discarded"
+                    )
             os.replace(partial, path)
         except BaseException:
             partial.unlink(missing_ok=True)
@@ -209,15 +219,6 @@ def name_file_in_errors(path: Path) -> Iterator[None]:
         if error.filename is None and error.errno in _NO_ROOM:
             error.filename = str(path)
         raise
-
-
-def _check_line_count(partial: Path, path: Path, expected: int) -> None:
-    with open(partial, "rb") as file:
-        written = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
-    if written != expected:
-        raise InputError(
-            f"{path}: {written:,} lines were written for {expected:,} input lines, so the output was discarded"
-        )
 
 
 @contextlib.contextmanager
@@ -266,6 +267,11 @@ def write_text(path: Union[str, Path], text: str, errors: str = "strict") -> Non
     """Write a text to a file, which receives its final name only when it is complete."""
     with open_output(path, errors) as file:
         file.write(text)
+
+
+def write_json(path: Path, content: Dict[str, Any]) -> None:
+    """Write a dictionary to a JSON file. File names that are not valid UTF-8 are escaped, and restored by reading."""
+    write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n", "backslashreplace")
 
 
 @contextlib.contextmanager

@@ -13,8 +13,8 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional
 
 from ..platform.console import print_message
 from ..platform.errors import InputError
-from ..platform.outputs import open_output
-from .files import read_lines
+from .inputs import read_lines, report_damage
+from .outputs import open_output
 
 _LAUNCHERS = (("RANK", "WORLD_SIZE", "LOCAL_RANK"), ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"))
 """Environment variables of torchrun and of Slurm's srun: index of the process, number of processes, local index."""
@@ -52,13 +52,9 @@ class Shard(NamedTuple):
         return [Shard(number, self.shares) for number in range(1, self.shares + 1)]
 
     def iterate_lines(self, path: Path) -> Iterator[str]:
-        """Yield the lines of a plain text file that belong to this shard, without line endings.
+        """Yield the lines of a plain text file that begin in this shard's range of bytes, without line endings.
 
-        The file is divided into byte ranges of equal size, one for each shard. A line belongs to the shard in which it
-        begins. The lines of all shards, concatenated in order, form the whole file.
-
-        Raises:
-            InputError: a line of the file is not valid UTF-8.
+        The lines of all shards, concatenated in order, form the whole file. Raises InputError if one is not UTF-8.
         """
         size = path.stat().st_size
         start, end = (size * number // self.shares for number in (self.number - 1, self.number))
@@ -113,13 +109,11 @@ def is_shard_complete(path: Path, made_of: Dict[str, Any]) -> bool:
 
 def _read_shard(path: Path) -> Iterator[Any]:
     """Yield what a shard is made of, followed by pairs of a document index and a line, sorted by index."""
-    try:
+    with report_damage(path, "delete it to have it made again"):
         records = map(json.loads, read_lines(path))
         yield next(records)["made_of"]
         for number, line in records:
             yield int(number), str(line)
-    except (ValueError, KeyError, TypeError, StopIteration, RecursionError) as error:
-        raise InputError(f"{path} is damaged ({error}); delete it to have it made again") from None
 
 
 def join_shards(output: Path, shard: Shard, made_of: Dict[str, Any]) -> bool:

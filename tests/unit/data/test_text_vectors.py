@@ -6,13 +6,13 @@ import random
 import pytest
 import torch
 
-from fairseq_etads.vocabulary import text_vectors
-from fairseq_etads.vocabulary.text_vectors import SMOOTHING, WEIGHTS, compute_mutual_information, count_cooccurrences
+from fairseq_etads.data import initial_values
+from fairseq_etads.data.initial_values import SMOOTHING, WEIGHTS, compute_mutual_information, count_cooccurrences
 
 
 @pytest.mark.parametrize("contexts", [4, 9])
 def test_counts_and_mutual_information_are_those_of_the_loops(contexts, monkeypatch):
-    monkeypatch.setattr(text_vectors, "MOST_CONTEXTS", contexts)
+    monkeypatch.setattr(initial_values, "MOST_CONTEXTS", contexts)
     generator = random.Random(0)
     size, contexts = 7, min(contexts, 7)
     words = [generator.choice([-1, 0, 1, 2, 3, 5, 6]) for _ in range(60)]  # 4 never occurs
@@ -44,7 +44,7 @@ def text_of_two_topics(sentences=400):
 
 
 def test_words_of_one_topic_are_near_one_another():
-    made = text_vectors.compute_word_vectors(text_of_two_topics(), 20, 8)
+    made = initial_values.compute_word_vectors(text_of_two_topics(), 20, 8)
     assert made.found.all()
     torch.testing.assert_close(made.vectors.norm(dim=1), torch.ones(20))
     cosines = made.vectors @ made.vectors.t()
@@ -56,17 +56,17 @@ def test_the_same_text_has_the_same_vectors_and_no_draw_of_others_is_changed():
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
-    first = text_vectors.compute_word_vectors(text_of_two_topics(), 20, 8)
+    first = initial_values.compute_word_vectors(text_of_two_topics(), 20, 8)
     assert torch.equal(torch.rand(3), expected)
-    assert torch.equal(first.vectors, text_vectors.compute_word_vectors(text_of_two_topics(), 20, 8).vectors)
+    assert torch.equal(first.vectors, initial_values.compute_word_vectors(text_of_two_topics(), 20, 8).vectors)
 
 
 @pytest.mark.parametrize("words", [[], [3], [3, -1, -1, -1, -1, 3]])
 def test_a_text_without_pairs_has_no_vectors(words):
-    made = text_vectors.compute_word_vectors(torch.tensor(words, dtype=torch.long), 6, 4)
+    made = initial_values.compute_word_vectors(torch.tensor(words, dtype=torch.long), 6, 4)
     assert not made.found.any() and not made.vectors.any()
 
 
 def test_more_dimensions_than_words_are_zero():
-    made = text_vectors.compute_word_vectors(text_of_two_topics(), 20, 50)
+    made = initial_values.compute_word_vectors(text_of_two_topics(), 20, 50)
     assert made.vectors.shape == (20, 50) and made.found.all() and not made.vectors[:, 20:].any()

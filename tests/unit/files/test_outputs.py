@@ -10,8 +10,7 @@ import threading
 
 import pytest
 
-from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import (
+from fairseq_etads.files.outputs import (
     COMPRESSED,
     check_output_paths,
     lock_output,
@@ -20,11 +19,12 @@ from fairseq_etads.platform.outputs import (
     open_binary_output,
     open_output,
 )
+from fairseq_etads.platform.errors import InputError
 
 WRITER = """
 import sys, time
 from pathlib import Path
-from fairseq_etads.platform.outputs import lock_output, open_output
+from fairseq_etads.files.outputs import lock_output, open_output
 path, how = Path(sys.argv[1]), sys.argv[2]
 with (lock_output(path, "--out", folder=True) if how == "folder" else open_output(path)) as file:
     if how == "file":
@@ -142,7 +142,7 @@ def test_locks_that_are_given_up_while_others_wait_are_not_lost(tmp_path):
     """A lock file is deleted by its holder; a process that opened it before must not believe that it has the lock."""
     code = (
         "import sys\nfrom pathlib import Path\nfrom fairseq_etads.platform.errors import InputError\n"
-        "from fairseq_etads.platform.outputs import lock_output\n"
+        "from fairseq_etads.files.outputs import lock_output\n"
         "path, done = Path(sys.argv[1]), 0\n"
         "while done < 300:\n"
         "    try:\n"

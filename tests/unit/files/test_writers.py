@@ -1,14 +1,14 @@
-"""Every file is written through platform/outputs.py; a file with a separate writer must say here why it needs one."""
+"""Every file is written through files/outputs.py; a file with a separate writer must say here why it needs one."""
 
 import ast
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
 OWN_WRITERS = {
-    "fairseq_etads/platform/outputs.py": "is where files are written",
+    "fairseq_etads/files/outputs.py": "is where files are written",
     "fairseq_etads/fairseq_fixes/checkpoints.py": "fairseq's checkpoints, which fairseq writes",
     "fairseq_etads/tuning/extractive_weights.py": "adds each round to a file that a later run continues",
-    "fairseq_etads/text/resumable_output.py": "adds each document to a locked file that a later run continues",
+    "fairseq_etads/files/resumable.py": "adds each document to a locked file that a later run continues",
     "fairseq_etads/summarizer/folder/decoding_defaults.py": "replaces three files of a model folder in a safe order",
     "fairseq_etads/summarizer/folder/export.py": "fills a folder that writing_folder() made",
     "fairseq_etads/evaluation/perl_rouge.py": "files in a temporary folder, for ROUGE-1.5.5.pl",
@@ -48,5 +48,5 @@ def test_every_file_is_written_through_outputs():
             if lines:
                 found[path.relative_to(ROOT).as_posix()] = lines
     others = {name: lines for name, lines in found.items() if name not in OWN_WRITERS}
-    assert not others, f"write with platform/outputs.py, or say in OWN_WRITERS why not: {others}"
+    assert not others, f"write with files/outputs.py, or say in OWN_WRITERS why not: {others}"
     assert not OWN_WRITERS.keys() - found.keys(), "no longer writers of their own"

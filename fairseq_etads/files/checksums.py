@@ -7,23 +7,19 @@ SHA-256 takes about 0.7 s per GiB.
 
 import contextlib
 import hashlib
-import os
 import re
 from pathlib import Path
 from typing import Dict, Iterable, Iterator, Tuple
 
 from ..platform.errors import InputError
-from ..platform.outputs import write_text
+from .outputs import write_text
 
 NAME = "SHA256SUMS"
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 _HEAD = "# SHA-256 of the lines below: "
 
 Stamp = Tuple[int, int, int]
-"""Size, modification time in nanoseconds, and inode number of a file.
-
-If the file is changed, at least one of these values changes.
-"""
+"""Size, modification time in nanoseconds, and inode number of a file, of which every change changes at least one."""
 
 
 def compute_sha256(path: Path) -> str:
@@ -35,16 +31,24 @@ def compute_sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _get_file_size_and_times(path: Path) -> Stamp:
+def compute_checksum_and_line_count(path: Path) -> Tuple[str, int]:
+    """Return the SHA-256 digest of a file in hexadecimal, and its number of lines. The file is read in blocks."""
+    digest, lines, last = hashlib.sha256(), 0, b"\n"
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+            lines += block.count(b"\n")
+            last = block[-1:]
+    return digest.hexdigest(), lines + (last != b"\n")
+
+
+def _make_stamp(path: Path) -> Stamp:
     about = path.stat()
     return about.st_size, about.st_mtime_ns, about.st_ino
 
 
 def format_checksum_list(checksums: Dict[str, str]) -> str:
-    """Return the content of SHA256SUMS, given a mapping from file names to SHA-256 digests.
-
-    The first line is a comment that contains the checksum of the other lines.
-    """
+    """Format a mapping from file names to SHA-256 digests, after a comment with the checksum of these lines."""
     lines = "".join(f"{checksums[name]}  {name}\n" for name in sorted(checksums))
     return f"{_HEAD}{hashlib.sha256(lines.encode()).hexdigest()}\n{lines}"
 
@@ -78,7 +82,8 @@ class Checksums:
     """
 
     def __init__(self, folder: Path, advice: str = "Create it again"):
-        self.folder, self.advice, self.path = folder, advice, folder / NAME
+        self.folder, self.path = folder, folder / NAME
+        self._repair_advice = f"{advice} or, if you changed it on purpose, delete {self.path}"
         self.listed: Dict[str, str] = {}
         self._watched: Dict[Path, Stamp] = {}
         if not self.path.is_file():
@@ -86,10 +91,7 @@ class Checksums:
         try:
             self.listed = _parse_checksum_list(self.path.read_bytes().decode("utf-8"))
         except ValueError as error:
-            raise InputError(f"{self.path} is damaged: {error}. {self._make_repair_advice()}") from None
-
-    def _make_repair_advice(self) -> str:
-        return f"{self.advice} or, if you changed it on purpose, delete {self.path}"
+            raise InputError(f"{self.path} is damaged: {error}. {self._repair_advice}") from None
 
     def verify(self, names: Iterable[str], may_be_missing: bool = False) -> None:
         """Verify the checksums of the given files, and watch the files for later changes.
@@ -103,11 +105,9 @@ class Checksums:
         """
         for name in names:
             path = self.folder / name
-            if name in self.listed and not (may_be_missing and not path.exists()):
+            if name in self.listed and (path.exists() or not may_be_missing):
                 if not path.is_file():
-                    raise InputError(
-                        f"{path} is missing, but {NAME} in its folder lists it. {self._make_repair_advice()}"
-                    )
+                    raise InputError(f"{path} is missing, but {NAME} in its folder lists it. {self._repair_advice}")
                 self.watch(path)
                 self.compare(name, compute_sha256(path))
 
@@ -116,12 +116,12 @@ class Checksums:
         if self.listed.get(name, checksum) != checksum:
             raise InputError(
                 f"{self.folder / name} is damaged or was changed: its checksum differs from {NAME}. "
-                f"{self._make_repair_advice()}"
+                f"{self._repair_advice}"
             )
 
     def watch(self, *paths: Path) -> None:
         """Record the sizes and modification times of files, so that :meth:`verify_unchanged` can detect changes."""
-        self._watched.update({path: _get_file_size_and_times(path) for path in paths})
+        self._watched.update({path: _make_stamp(path) for path in paths})
 
     def verify_unchanged(self) -> None:
         """Raise InputError if a watched file has changed.
@@ -130,7 +130,7 @@ class Checksums:
         """
         for path, stamp in self._watched.items():
             with contextlib.suppress(FileNotFoundError):
-                if _get_file_size_and_times(path) != stamp:
+                if _make_stamp(path) != stamp:
                     raise InputError(f"{path} changed while it was being read; run the command again")
 
     @contextlib.contextmanager
@@ -146,8 +146,7 @@ class Checksums:
             self.verify_unchanged()
         except InputError:
             for name in names:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self.folder / name)
+                (self.folder / name).unlink(missing_ok=True)
             raise
         self.add(*names)
 
@@ -160,10 +159,9 @@ class Checksums:
 
     def add(self, *names: str) -> None:
         """Add the checksums of new files to the list, and watch the files for changes."""
-        if not names:
-            return
-        self.watch(*(self.folder / name for name in names))
-        self._write({**self.listed, **{name: compute_sha256(self.folder / name) for name in names}})
+        if names:
+            self.watch(*(self.folder / name for name in names))
+            self._write({**self.listed, **{name: compute_sha256(self.folder / name) for name in names}})
 
     def add_unlisted(self, *names: str) -> None:
         """Add the given files to the list, unless they are already listed.

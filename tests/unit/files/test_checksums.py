@@ -7,8 +7,8 @@ import pytest
 import torch
 from helpers import make_task
 
+from fairseq_etads.files.checksums import NAME, Checksums
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.checksums import NAME, Checksums
 
 
 @pytest.fixture

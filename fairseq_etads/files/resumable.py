@@ -5,18 +5,15 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple, TypeVar
 
 from ..platform.errors import InputError
-from ..platform.outputs import lock_output, name_file_in_errors
 from .checksums import compute_sha256
-from .input_records import InputDocument
+from .outputs import lock_output, name_file_in_errors
 
+Document = TypeVar("Document", bound=Tuple[str, ...])
 OUTPUT = "output_sha256"
-"""Key of the last record in OUT.resume.
-
-Its value is the SHA-256 digest of the complete file. The record is written just before the file is renamed.
-"""
+"""Key of the last record in OUT.resume, the SHA-256 digest of the complete file, written before the file is renamed."""
 
 
 def format_json_line(record: Dict[str, Any]) -> bytes:
@@ -25,10 +22,9 @@ def format_json_line(record: Dict[str, Any]) -> bytes:
 
 
 def parse_json_lines(content: bytes) -> List[Any]:
-    """Parse each complete line as JSON. The result is None for lines that are not valid JSON.
+    """Parse each complete line as JSON, with None for lines that are not valid JSON.
 
-    Text after the last line ending is ignored, because the process that wrote it was killed before the line was
-    complete.
+    Text after the last line ending is ignored: the process that wrote it was killed.
     """
     records: List[Any] = []
     for line in content.split(b"\n")[:-1]:
@@ -64,11 +60,8 @@ class ResumableWriter:
     """Writer for a result file that can be completed after an interruption.
 
     The lines are written to OUT.partial, which is renamed to OUT when all documents have been processed. OUT.resume is
-    a journal that records the progress.
-
-    Progress is recorded in the journal only after the result lines have been written. After an interruption, the next
-    run removes all lines from OUT.partial that are not recorded, and computes them again. Therefore, no document is
-    missing or repeated.
+    a journal, in which progress is recorded only after the result lines have been written. After an interruption, the
+    next run removes all lines from OUT.partial that are not recorded, so no document is missing or repeated.
 
     Args:
         path: path of the result file OUT.
@@ -124,10 +117,7 @@ class ResumableWriter:
         self._log = open(self.journal, "ab")  # noqa: SIM115
 
     def _is_complete_output(self, last: Progress) -> bool:
-        """Return whether OUT is the complete output of the run that wrote the journal.
-
-        If it is not, OUT may be an older file, for example because the user has deleted OUT.partial.
-        """
+        """Return whether OUT is the output of the run that wrote the journal, rather than an older file."""
         if self.partial.exists() or not self.path.is_file() or self._output_sha256 is None:
             return False
         return self.path.stat().st_size == last.size and compute_sha256(self.path) == self._output_sha256
@@ -163,7 +153,7 @@ class ResumableWriter:
         advice = f"choose another {self._option}, or delete it and {self.journal.name} to start again"
         return f"{self._option} {self.path}: {self.partial.name} next to it {how}; {advice}"
 
-    def skip_processed(self, documents: Iterator[InputDocument]) -> Iterator[InputDocument]:
+    def skip_processed(self, documents: Iterator[Document]) -> Iterator[Document]:
         """Return the documents that have not been processed yet.
 
         Raises InputError if a document that has already been processed has changed or is missing.
@@ -180,21 +170,19 @@ class ResumableWriter:
             raise InputError(self._make_resume_error_message(f"{done}, which have changed"))
         return documents
 
-    def _add_document_to_digest(self, document: InputDocument) -> None:
-        for part in (document.name, document.text, document.problem):
+    def _add_document_to_digest(self, document: Tuple[str, ...]) -> None:
+        for part in document:
             encoded = part.encode("utf-8", "surrogatepass")
             self._digest.update(b"%d:" % len(encoded) + encoded)
 
-    def write(self, document: InputDocument, line: str, failed: bool) -> None:
+    def write(self, document: Tuple[str, ...], line: str, failed: bool) -> None:
         """Write the result line of the next document. ``failed`` states whether the document has no result."""
         content = line.encode("utf-8", "replace") + b"\n"
         with name_file_in_errors(self.partial):
             self._file.write(content)
         self._add_document_to_digest(document)
-        done = self.progress
-        self.progress = done._replace(
-            documents=done.documents + 1, size=done.size + len(content), failed=done.failed + failed
-        )
+        documents, size, failures, digest = self.progress
+        self.progress = Progress(documents + 1, size + len(content), failures + failed, digest)
 
     def record_progress(self) -> None:
         """Record in the journal which lines have been written."""

@@ -1,0 +1,354 @@
+"""Read plain or compressed text files line by line, and JSON files. Errors contain the file name and the line number.
+
+Compressed data that is truncated or damaged is an error. The modules in Python's standard library accept some damaged
+files: gzip reads an empty file as an empty text, and lzma and bz2 silently ignore damaged data after the first stream,
+although files from parallel compressors consist of many streams.
+"""
+
+import bz2
+import codecs
+import contextlib
+import importlib
+import io
+import itertools
+import json
+import lzma
+import re
+import sys
+import zlib
+from collections import Counter
+from pathlib import Path
+from typing import Any, BinaryIO, Callable, Dict, Iterable, Iterator, Optional
+
+from ..platform.errors import InputError
+
+STANDARD_INPUT = "-"
+"""File name that denotes standard input."""
+
+ESCAPE_INVALID = "surrogateescape"
+"""Value of ``fallback`` in :func:`read_lines` that converts invalid bytes to characters that
+:func:`is_valid_utf8` detects.
+"""
+
+BOM = "\ufeff"
+"""Byte order mark, with which some files begin."""
+
+_PIECE = 1 << 16
+"""Number of bytes to read at a time, of compressed data or in search of the first line with text."""
+MOST_AT_ONCE = 1 << 24
+"""Maximum number of bytes to decompress at a time."""
+MOST_TIMES, ALWAYS_ALLOWED = 1000, 1 << 28
+"""Limits on the decompressed size: 1000 times the compressed size or 256 MiB, whichever is larger.
+
+A text is usually 3 to 20 times as large as its compressed file.
+"""
+
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_ESCAPED = re.compile("[\udc80-\udcff]")
+_read_input: Any = None
+"""Standard input after it has been opened. It cannot be read a second time."""
+_begun: Dict[str, "_BegunStream"] = {}
+"""Standard input and pipes whose beginning has been read by :func:`read_beginning`."""
+
+
+class _StepwiseDecompressor:
+    """Zstandard decompressor that stops after roughly the requested number of bytes, like Python's decompressors."""
+
+    STEP = 1 << 11
+    """Number of compressed bytes per step, which can expand to as much as 70 MB."""
+
+    def __init__(self, stream: Any):
+        self.stream = stream
+        self.waiting = self.unused_data = b""
+
+    @property
+    def eof(self) -> bool:
+        return self.stream.eof
+
+    @property
+    def needs_input(self) -> bool:
+        return not self.waiting
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        self.waiting += data
+        made = bytearray()
+        while self.waiting and not self.eof and len(made) < max_length:
+            step, self.waiting = self.waiting[: self.STEP], self.waiting[self.STEP :]
+            made += self.stream.decompress(step)
+        if self.eof:
+            self.unused_data, self.waiting = self.stream.unused_data + self.waiting, b""
+        return bytes(made)
+
+
+def _make_zstd_decompressor() -> Any:
+    """Create a decompressor for one frame of a .zst file, using the module in Python 3.14 or the package zstandard."""
+    with contextlib.suppress(ImportError):
+        return importlib.import_module("compression.zstd").ZstdDecompressor()
+    try:
+        return _StepwiseDecompressor(importlib.import_module("zstandard").ZstdDecompressor().decompressobj())
+    except ImportError:
+        raise OSError(".zst needs zstandard: pip install zstandard, or decompress it first: zstd -d") from None
+
+
+DECOMPRESSORS: Dict[str, Callable[[], Any]] = {
+    ".gz": lambda: zlib.decompressobj(wbits=31),
+    ".xz": lzma.LZMADecompressor,
+    ".bz2": bz2.BZ2Decompressor,
+    ".zst": _make_zstd_decompressor,
+}
+"""Mapping from file suffixes to functions that create a decompressor for a single stream."""
+
+
+class _DecompressedStream(io.RawIOBase):
+    """Decompressed content of a file of one or more compressed streams, between which zero bytes are ignored.
+
+    Read operations raise OSError if the file is damaged or ends within a compressed stream.
+    """
+
+    def __init__(self, path: Path):
+        self.file, self.make = open(path, "rb"), DECOMPRESSORS[path.suffix]  # noqa: SIM115  # closed by close()
+        self.stream: Any = self.make()  # decompressor for the current stream, or None between two streams
+        self.rest = b""  # compressed bytes after the end of the current stream
+        self.ready = memoryview(b"")
+        self.compressed = self.decompressed = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self.ready:
+            waiting = self.stream is not None and not getattr(self.stream, "needs_input", True)
+            block = b"" if waiting else self._read_block()
+            if not block and not waiting:
+                return 0
+            # zlib has no needs_input and decompresses a whole block at once, to at most 1,032 times its size.
+            most = [MOST_AT_ONCE] if hasattr(self.stream, "needs_input") else []
+            try:
+                self.ready = memoryview(self.stream.decompress(block, *most))
+            except Exception as error:  # each compression library raises its own exceptions
+                raise OSError(f"damaged: {error}") from None
+            self.decompressed += len(self.ready)
+            if self.decompressed > max(ALWAYS_ALLOWED, MOST_TIMES * self.compressed):
+                raise OSError(
+                    f"expands to more than {self.decompressed // max(1, self.compressed):,} times its size, which is "
+                    "unusual for text; if it is text, decompress it first"
+                )
+            if self.stream.eof:
+                self.rest, self.stream = self.stream.unused_data, None
+        size = min(len(buffer), len(self.ready))
+        buffer[:size] = self.ready[:size]
+        self.ready = self.ready[size:]
+        return size
+
+    def _read_block(self) -> bytes:
+        """Read compressed bytes for the current stream or for a new stream, and none at the end of the file."""
+        block, self.rest = self.rest or self._read_compressed(), b""
+        if self.stream is not None:
+            if not block:
+                raise OSError("cut off: the compressed data is incomplete")
+            return block
+        while block and not block.lstrip(b"\0"):
+            block = self._read_compressed()
+        self.stream = self.make() if block else None
+        return block.lstrip(b"\0")
+
+    def _read_compressed(self) -> bytes:
+        block = self.file.read(_PIECE)
+        self.compressed += len(block)
+        return block
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
+
+
+class _BegunStream(io.RawIOBase):
+    """The beginning of a stream, which has been read, followed by the rest of the stream."""
+
+    def __init__(self, beginning: bytes, rest: Any, opened: contextlib.ExitStack):
+        self.beginning, self._left, self._rest, self._opened = beginning, beginning, rest, opened
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        block = self._left[: len(buffer)] or self._rest.read1(len(buffer))
+        self._left = self._left[len(block) :]
+        buffer[: len(block)] = block
+        return len(block)
+
+    def close(self) -> None:
+        self._opened.close()
+        super().close()
+
+
+def get_display_name(path: Path) -> str:
+    """Return the name by which messages refer to a file."""
+    return "standard input" if path.name == STANDARD_INPUT else str(path)
+
+
+@contextlib.contextmanager
+def open_binary(path: Path) -> Iterator[BinaryIO]:
+    """Open a file for reading in binary mode. ``-`` denotes standard input.
+
+    Files with the suffixes .gz, .xz, .bz2 and .zst are decompressed.
+
+    Raises:
+        InputError: the file cannot be read, is damaged or truncated, or standard input has already been read. The error
+            may be raised when the file is opened or while it is read.
+    """
+    global _read_input
+    try:
+        if _is_begun(path):
+            with io.BufferedReader(_begun.pop(str(path))) as file:
+                yield file
+        elif str(path) == STANDARD_INPUT:
+            if sys.stdin is None:
+                raise InputError("standard input: cannot be read (it is closed)")
+            if sys.stdin is _read_input:
+                raise InputError(
+                    "standard input (-) is given twice, but can be read only once; write it to a file first"
+                )
+            _read_input = sys.stdin
+            yield sys.stdin.buffer
+        elif path.suffix in DECOMPRESSORS:
+            with io.BufferedReader(_DecompressedStream(path), _PIECE) as file:
+                yield file
+        else:
+            with open(path, "rb") as file:
+                yield file
+    except OSError as error:
+        raise InputError(f"{get_display_name(path)}: cannot be read ({error.strerror or error})") from None
+
+
+def is_read_once(path: Path) -> bool:
+    """Return whether a path is standard input, a pipe or a device, which can be read only once."""
+    return str(path) == STANDARD_INPUT or (path.exists() and not path.is_file() and not path.is_dir())
+
+
+def read_beginning(path: Path) -> str:
+    """Return the text of a file up to its first line that is not blank, but at most 64 KiB of this line.
+
+    What can be read only once is waited for, and is still complete when :func:`open_binary` opens it afterwards.
+    """
+    if _is_begun(path):
+        return _decode_beginning(_begun[str(path)].beginning)
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(open_binary(path))
+        beginning = piece = file.readline(_PIECE)
+        while piece and not _decode_beginning(beginning).strip():
+            piece = file.readline(_PIECE)
+            beginning += piece
+        if is_read_once(path):
+            _begun[str(path)] = _BegunStream(beginning, file, stack.pop_all())
+    return _decode_beginning(beginning)
+
+
+def _is_begun(path: Path) -> bool:
+    """Return whether the beginning of what can be read only once has been read, from the present standard input."""
+    return str(path) in _begun and (str(path) != STANDARD_INPUT or _read_input is sys.stdin)
+
+
+def _decode_beginning(beginning: bytes) -> str:
+    encoding = "utf-16" if beginning.startswith(_UTF16) else "utf-8"
+    return beginning.decode(encoding, "ignore").lstrip(BOM)
+
+
+def is_valid_utf8(text: str) -> bool:
+    """Return whether a text was stored as valid UTF-8. It must have been read with ``fallback=ESCAPE_INVALID``."""
+    return text.isascii() or not _ESCAPED.search(text)
+
+
+def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None, ends: bool = False) -> Iterator[str]:
+    """Yield the lines of a file, without line endings by default.
+
+    Only line feeds separate lines. ``str.splitlines()`` would also split at characters such as U+2028. As a result, the
+    lines of parallel files would no longer correspond to each other.
+
+    Args:
+        path: path of a plain or compressed file, or ``-`` for standard input. A byte order mark at the beginning is
+            skipped, and that of UTF-16 determines the encoding.
+        fallback: treatment of lines that are not valid UTF-8. If it is the name of another encoding, these lines are
+            decoded with that encoding. "replace" replaces invalid bytes with U+FFFD. ESCAPE_INVALID allows the caller
+            to detect invalid lines. If it is empty, an error is raised.
+        counts: counter to which the number of lines decoded with ``fallback`` is added, unless ``fallback`` is
+            ESCAPE_INVALID.
+        ends: whether to keep the line endings.
+
+    Raises:
+        InputError: the file cannot be read, or a line can be decoded neither as UTF-8 nor with ``fallback``. The
+            message names the file and the line.
+    """
+    with open_binary(path) as file:
+        for number, line in enumerate(file, 1):
+            if number == 1 and line.startswith(_UTF16):
+                for text in _decode_utf16(itertools.chain([line], file), path):
+                    yield text if ends else text.rstrip("\r\n")
+                return
+            if number == 1 and line.startswith(codecs.BOM_UTF8):
+                line = line[3:]
+            try:
+                text = line.decode("utf-8")
+            except UnicodeDecodeError as error:
+                text = _decode_line(line, fallback, f"{get_display_name(path)}, line {number}", error)
+                if counts is not None and fallback != ESCAPE_INVALID:
+                    counts[f"lines not UTF-8, read as {fallback}"] += 1
+            yield text if ends else text.rstrip("\r\n")
+
+
+def _decode_utf16(blocks: Iterable[bytes], path: Path) -> Iterator[str]:
+    """Yield the lines of a UTF-16 file with their endings, given its bytes in blocks of any size."""
+    rest = ""
+    try:
+        for text in codecs.iterdecode(blocks, "utf-16"):
+            *lines, rest = (rest + text).split("\n")
+            yield from (f"{line}\n" for line in lines)
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{get_display_name(path)}: not UTF-16, as its byte order mark says ({error.reason})"
+        ) from None
+    if rest:
+        yield rest
+
+
+def _decode_line(line: bytes, fallback: str, where: str, error: UnicodeDecodeError) -> str:
+    """Decode a line that is not valid UTF-8 with ``fallback``. Raises InputError if this also fails."""
+    if fallback in ("replace", ESCAPE_INVALID):
+        return line.decode("utf-8", fallback)
+    reason = f"not UTF-8 ({error.reason} at byte {error.start})"
+    if not fallback:
+        raise InputError(f"{where}: {reason}")
+    try:
+        return line.decode(fallback)
+    except UnicodeError:
+        raise InputError(f"{where}: {reason}, nor --fallback-encoding {fallback}") from None
+
+
+@contextlib.contextmanager
+def report_damage(path: Path, advice: str, prefix: str = "") -> Iterator[None]:
+    """Context manager for reading a stored file, in which errors of all kinds in its content become InputError.
+
+    Args:
+        advice: advice to the user that is added to the message if the file is missing or damaged.
+        prefix: beginning of the message, such as "--labels: ".
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except FileNotFoundError:
+        raise InputError(f"{prefix}there is no {path}; {advice}") from None
+    except Exception as error:  # json, zipfile, zlib, numpy and safetensors have various exceptions
+        reason = " ".join(str(error).split())
+        reason = f"{type(error).__name__}: {reason}" if isinstance(error, KeyError) or not reason else reason
+        end = f". {advice}" if advice[:1].isupper() else f"; {advice}"
+        raise InputError(f"{prefix}{path} is damaged ({reason}){end}") from None
+
+
+def read_json(path: Path, advice: str) -> Dict[str, Any]:
+    """Read a JSON file that contains an object. Raises InputError as in :func:`report_damage`."""
+    with report_damage(path, advice):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict):
+            raise ValueError("not a JSON object")
+    return content
