@@ -607,9 +607,8 @@ def choose_prepare_options(args: argparse.Namespace) -> List[str]:
     if before.is_file():
         settings = read_json(before, "give another --out or delete it").get("settings", {})
         wanted = {"--tokens": (args.tokens, settings.get("tokens")), "--size": (args.size, settings.get("size"))}
-        return [
-            word for option, (given, made) in wanted.items() if given is None and made for word in (option, str(made))
-        ]
+        missing = [(option, str(made)) for option, (given, made) in wanted.items() if given is None and made]
+        return [*itertools.chain(*missing)]
     data = measure_text_lengths(args.text)
     name = args.recipe or choose_recipe_name(data, detect_training_hardware(args.cpu), args.arch)
     if name == "paper":
