@@ -178,9 +178,9 @@ def draw_training(generator, arch, criterion=None):
     return model, criterion, draw(generator, config, LOSSES, 3, others)
 
 
-def training_task():
+def training_task(**options):
     """A task with 44 known words, 9 to copy, and four source factors."""
-    task = make_task(tail=TAIL, mark=True)
+    task = make_task(tail=TAIL, mark=True, **options)
     task.factor_dictionaries = {name: make_dictionary(words=6) for name in FACTORS}
     return task
 
@@ -209,15 +209,15 @@ def model_options(arch, model):
     return options
 
 
-def build(arch, model, criterion, losses, seed=1):
+def build(arch, model, criterion=None, losses=None, seed=1, **task_options):
     """Task, model in float64 with random weights, and criterion; ValueError or InputError if they are refused.
 
     Without the name of a criterion, the criterion is None.
     """
-    task = training_task()
+    task = training_task(**task_options)
     torch.manual_seed(seed)
     built = task.build_model(model_options(arch, model)).double()
-    loss = task.build_criterion(options_of_criterion(criterion, **losses)) if criterion else None
+    loss = task.build_criterion(options_of_criterion(criterion, **(losses or {}))) if criterion else None
     with torch.no_grad():  # also zeros, such as the vectors of padding, which tied tables train
         for parameter in built.parameters():
             parameter.add_(0.2 * torch.randn(parameter.shape, dtype=torch.float64))
