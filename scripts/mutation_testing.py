@@ -36,11 +36,12 @@ TESTS = {
         "test_half_precision.py",
         "test_training_memory.py",
         "test_sentence_attention.py",
+        "test_contract.py",
         "test_dropout.py::test_the_functions_drop_weights",
     ],
     "layers/pointer": [
         "test_pointer.py",
-        "test_pointer_gradients.py",
+        "test_contract.py",
         "test_training_memory.py",
         "test_bottom_up.py",
         "test_continuation.py",

@@ -2,7 +2,7 @@
 
 import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
-from helpers import PAD, make_batch, make_task, model_config
+from helpers import PAD, make_task, model_config
 
 SIZES = {"encoder_embed_dim": 12, "decoder_embed_dim": 10, "decoder_context_dim": 8, "decoder_hidden_size": 14}
 KINDS = {
@@ -42,8 +42,3 @@ def log_probs(model, tokens, previous):
     with torch.no_grad():
         output = model(**inputs(tokens), prev_output_tokens=previous)
         return model.get_normalized_probs(output, log_probs=True), output[1]
-
-
-def sample_of(documents, **options):
-    tokens = make_batch(documents, **options)
-    return {"id": torch.arange(len(tokens)), "net_input": inputs(tokens)}

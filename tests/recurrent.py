@@ -4,9 +4,7 @@ import torch
 from helpers import PAD, RECURRENT, make_dictionary, make_model, make_task
 
 from fairseq_etads.models.rnn import PRESETS
-from fairseq_etads.vocabulary.dictionary import limit_known_words
 
-ARCHS = [*sorted(PRESETS), "all", "all_of_see", "all_selected", "bounded", "bounded_shared"]
 ALL = {
     "pointer": "soft",
     "pointer_continue": True,
@@ -36,8 +34,6 @@ EXTRACTOR = {"extractor_embed_dim": 6, "extractor_hidden_size": 4, "max_sentence
 """A small extractor, of --sentence-attention."""
 SELECTED = {"encoder_by_sentence": True, "sentence_gate": True, "sentence_selector": True}
 """Options added by Li et al. 2018; with every other mechanism it is the architecture "all_selected"."""
-BOUND = 20
-"""Number of words that summaries know in the architectures "bounded" and "bounded_shared" (a table for both sides)."""
 FACTORS = ("idf", "ner", "pos", "tf")
 MARK = 43
 V = 44
@@ -60,13 +56,6 @@ def recurrent(arch, task=None, **options):
         return recurrent("all_of_see", task, **{**SELECTED, **options})
     if arch == "all_of_see":
         return recurrent("all", task, **{**SEE, **options})
-    if arch.startswith("bounded"):
-        task = task or recurrent_task()
-        task.tgt_dict = limit_known_words(task.src_dict, BOUND)
-        changes = {"large_vocabulary_trick": 12}
-        if arch == "bounded":
-            changes = {"large_vocabulary_trick": 0, "pointer": "switch", "share_all_embeddings": False}
-        return recurrent("all", task, **{**changes, **options})
     sizes = dict(RECURRENT)
     if PRESETS[arch].get("large_vocabulary_trick"):
         sizes["large_vocabulary_trick"] = 25

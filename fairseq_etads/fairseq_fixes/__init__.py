@@ -31,6 +31,7 @@ fairseq report it. torch is named where its version matters; the tests run with 
 | `distributed.gather_any_size` | fairseq-validate with several processes needs a GPU, and fails above 16,384 bytes | |
 | `generation.decode_pieces` | --bpe gpt2 raises ValueError for `<<unk>>` and the padding words of BART | 1817 |
 | `generation.allow_missing_replacements` | --replace-unk without a file reads a file named "@@ " | 3533 |
+| `generation.StatefulContainer` | a generator that is sent to another process ends in RecursionError | |
 | `generation.generate_in_shards` | --num-shards is ignored, so each process summarises everything | |
 
 Importing a module applies its corrections, except for the modules of fairseq's commands, which :func:`extend_commands`
@@ -70,10 +71,7 @@ def replaces(owner: Any, name: str) -> Callable[[Function], Function]:
 
 
 def extend_commands() -> None:
-    """Change the modules of fairseq-train and fairseq-generate if they are imported. Can be called repeatedly.
-
-    When a command imports the plugin, only its own module is imported. In a program, it may be imported later.
-    """
+    """Change the modules of fairseq-train and fairseq-generate if they are imported. Can be called repeatedly."""
     from . import generation, training_loop
 
     train: Any = sys.modules.get("fairseq_cli.train")

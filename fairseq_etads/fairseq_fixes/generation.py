@@ -16,8 +16,10 @@ with defer_statistics():
     from fairseq.data.encoders.gpt2_bpe import GPT2BPE
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
     from fairseq.logging.meters import StopwatchMeter
+    from fairseq.tasks.fairseq_task import StatefulContainer
 
 _PIECE = re.compile(r"\d+|<unk>|<mask>")
+StatefulContainer._state, StatefulContainer._factories = {}, {}  # those of an instance that pickle has not filled yet
 
 
 @replaces(GPT2BPE, "decode")

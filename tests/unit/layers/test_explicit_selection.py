@@ -1,15 +1,12 @@
 """Explicit-Selection (Li et al. 2018): equations against loops, and the state at sentence marks."""
 
-import random
-
 import pytest
 import reference
 import torch
 from helpers import EOS, PAD, make_batch, make_dictionary
-from recurrent import DOCUMENTS, MARK, V, encode, log_probs, recurrent, recurrent_task, sharpened
+from recurrent import DOCUMENTS, MARK, V, log_probs, recurrent, recurrent_task, sharpened
 from torch.nn.functional import one_hot
 
-from fairseq_etads.kernels.beam_state import BeamState
 from fairseq_etads.layers.recurrent import BidirectionalGRU, BidirectionalLSTM, compute_sentence_ids, encode_by_sentence
 from fairseq_etads.vocabulary.dictionary import limit_known_words
 
@@ -166,72 +163,6 @@ def test_each_sentence_is_read_as_if_it_stood_alone(kind, left):
                 torch.testing.assert_close(cells[row], torch.cat([ends[-1][1][:4], ends[0][1][4:]]))
         (gradient,) = torch.autograd.grad(states.pow(2).sum(), x)
         assert gradient[~padding].abs().sum(1).min() > 0 and not gradient[padding].any()
-
-
-@pytest.mark.parametrize("options", [{"coverage": True}, {"rnn_cell": "lstm", "temporal_attention": True}], ids=str)
-@pytest.mark.parametrize("shared", [False, True])
-def test_beams_that_have_written_different_numbers_of_sentences_are_reordered(options, shared):
-    """Decoding step by step with a cache and three reordered beams gives the same results as whole summaries."""
-    model, beam, draw = sharpened(recurrent("explicit_selection", **options)), 3, random.Random(5)
-    tokens = make_batch(DOCUMENTS[:3])
-    rows = torch.arange(3).repeat_interleave(beam)
-    encoded = encode(model, tokens)
-    state = BeamState(3, tokens.device) if shared else {}
-    if shared:
-        state.beam = beam
-    else:
-        encoded = model.encoder.reorder_encoder_out(encoded, rows)
-    written, differed = [[EOS] for _ in rows], 0
-    for _ in range(8):
-        previous = torch.tensor(written)
-        with torch.no_grad():
-            out = model.decoder(previous, encoder_out=encoded, incremental_state=state)
-            scores = model.get_normalized_probs(out, log_probs=True)[:, 0]
-        want, extra = log_probs(model, tokens.repeat_interleave(beam, 0), previous)
-        torch.testing.assert_close(scores, want[:, -1], rtol=0, atol=1e-5)
-        torch.testing.assert_close(
-            out[1]["output"].selection.log_probs[:, 0], extra["output"].selection.log_probs[:, -1]
-        )
-        parents = [3 * document + draw.randrange(beam) for document in range(3) for _ in range(beam)]
-        model.decoder.reorder_incremental_state_scripting(state, torch.tensor(parents))
-        written = [[*written[parent], draw.choice([MARK, 5, 9, 45])] for parent in parents]
-        differed += len({row.count(MARK) for row in written[:beam]}) > 1
-    assert differed > 4, "beams with the same number of sentences"
-
-
-@pytest.mark.parametrize("option", ["encoder_by_sentence", "sentence_gate", "sentence_selector"])
-def test_each_option_changes_the_output(option):
-    plain = recurrent("gru_seq2seq", hierarchical_attention=True).double()
-    other = recurrent("gru_seq2seq", hierarchical_attention=True, **{option: True}).double()
-    own = other.state_dict()
-    shared = {
-        name: value for name, value in plain.state_dict().items() if name in own and own[name].shape == value.shape
-    }
-    other.load_state_dict({**own, **shared})
-    previous = torch.tensor([[EOS, 5, MARK, 6]] * len(DOCUMENTS))
-    a, b = (log_probs(sharpened(model), make_batch(DOCUMENTS), previous)[0] for model in (plain, other))
-    assert (a - b)[0].abs().max() > 1e-6
-    off = recurrent("gru_seq2seq", hierarchical_attention=True, **{option: False}).double()
-    assert list(off.state_dict()) == list(plain.state_dict())
-    off.load_state_dict(plain.state_dict())
-    assert torch.equal(log_probs(off, make_batch(DOCUMENTS), previous)[0], a)
-
-
-@pytest.mark.parametrize(
-    "changes,message",
-    [
-        ({"hierarchical_attention": False}, "--encoder-by-sentence has no effect without --hierarchical-attention"),
-        ({"bridge": "zero"}, "--sentence-selector does not go with --bridge zero"),
-        (
-            {"encoder": "conv", "bridge": "zero"},
-            "--hierarchical-attention does not go with --encoder conv: this attention needs",
-        ),
-    ],
-)
-def test_what_does_not_go_together_is_refused_in_words(changes, message):
-    with pytest.raises(ValueError) as error:
-        recurrent("explicit_selection", **changes)
-    assert message in str(error.value)
 
 
 @pytest.mark.parametrize("known", [43, None], ids=["in the copy tail", "not at all"])

@@ -14,7 +14,6 @@ from scripted import scripted_language_model, scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.models.rnn import RecurrentModel
-from fairseq_etads.models.transformer_options import PRESETS
 
 DOCUMENTS = [[5, 6, 7, 50], [9, 8], [], [51, 10, 52, 11, 50]]
 
@@ -51,9 +50,9 @@ def test_everything_goes_through_a_process_that_is_spawned():
 
 @pytest.mark.parametrize("infer_dtype", [None, "bf16"])
 @pytest.mark.parametrize("again", [lambda x: pickle.loads(pickle.dumps(x)), copy.deepcopy], ids=["pickle", "deepcopy"])
-@pytest.mark.parametrize("arch", [*sorted(PRESETS), "words_lvt2k"])
+@pytest.mark.parametrize("arch", ["etads", "words_lvt2k"])
 def test_a_round_trip_changes_no_token(arch, again, infer_dtype):
-    if arch in PRESETS:
+    if arch == "etads":
         task = make_task(tail=30)
         model = sharpened(arch, task=task)
     else:

@@ -9,7 +9,7 @@ import reference
 import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
 from helpers import EOS, PAD, RECURRENT, make_batch, make_dictionary, make_model, make_task, model_config
-from recurrent import DOCUMENTS, SUMMARIES, V, encode, inputs, log_probs, recurrent, recurrent_task
+from recurrent import DOCUMENTS, SUMMARIES, V, inputs, log_probs, recurrent, recurrent_task
 
 from fairseq_etads.layers.recurrent import BidirectionalLSTM
 from fairseq_etads.models.rnn import SEES_RANGE, SEES_STD
@@ -201,14 +201,6 @@ def test_each_option_alone_is_the_loop(options):
         assert len(decoder.output_projection.weight[0]) == options.get("readout_dim", 16)
 
 
-def test_the_cells_last_states_do_not_depend_on_padding():
-    model = recurrent("pointer_generator")
-    alone = [encode(model, make_batch([document]))["first_cell"][0][0] for document in DOCUMENTS]
-    for left in (False, True):
-        together = encode(model, make_batch(DOCUMENTS, left=left, width=30))["first_cell"][0]
-        torch.testing.assert_close(together, torch.stack(alone), rtol=0, atol=2e-6)
-
-
 def test_coverage_is_all_that_the_second_preset_adds():
     """With w_c = 0, the outputs equal the model's without coverage bit for bit; with another w_c, they differ from the
     second step on.
@@ -235,30 +227,6 @@ def test_one_table_for_both_inputs_and_another_one_for_the_output():
         model.decoder.output_projection.weight,
     )
     assert tables[0] is tables[1] and tables[2] is not tables[0] and tables[2].shape == (V, 12)
-
-
-@pytest.mark.parametrize(
-    "changes,message",
-    [
-        ({"share_all_embeddings": True}, "--share-input-embeddings has no effect with --share-all-embeddings"),
-        ({"share_decoder_input_output_embed": True}, "equivalent to --share-all-embeddings; use that option instead"),
-        ({"decoder_embed_dim": 8}, "--share-input-embeddings needs equal widths; --encoder-embed-dim is 16 and"),
-        ({"decoder_embed_path": "x"}, "--share-input-embeddings shares one table: give only --encoder-embed-path"),
-        (
-            {"share_input_embeddings": False, "share_all_embeddings": True},
-            "--share-all-embeddings needs an output layer as wide as word vectors; --readout-dim is 12",
-        ),
-        (
-            {"share_input_embeddings": False, "share_decoder_input_output_embed": True, "readout_dim": 7},
-            "--share-decoder-input-output-embed needs an output layer as wide as word vectors; --readout-dim is 7",
-        ),
-        ({"readout_dim": 0}, "--readout-dim 0: choose 1 or more"),
-    ],
-)
-def test_what_cannot_be_shared_is_refused_in_words(changes, message):
-    with pytest.raises(ValueError) as error:
-        recurrent("pointer_generator", **changes)
-    assert message in str(error.value)
 
 
 def test_one_table_needs_one_dictionary():

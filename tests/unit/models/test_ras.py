@@ -129,30 +129,6 @@ def test_dot_attention_has_the_gradient_of_the_plain_product():
         torch.testing.assert_close(found, want)
 
 
-@pytest.mark.parametrize(
-    "changes,message",
-    [
-        ({"encoder_window": 4}, "--encoder-window 4: choose an odd number, 1 or more"),
-        ({"bridge": "tanh"}, "--bridge tanh does not go with --encoder conv"),
-        ({"encoder_layers": 2}, "--encoder-layers 2 does not go with --encoder conv"),
-        (
-            {"hierarchical_attention": True},
-            "--hierarchical-attention does not go with --encoder conv: this attention needs",
-        ),
-        ({"coverage": True}, "--coverage does not go with --attention-score dot: coverage is added inside"),
-        ({"encoder": "rnn"}, "--rnn-cell elman works only in decoders: give --encoder conv, or choose gru or lstm"),
-        ({"encoder": "rnn", "encoder_window": 3}, "--encoder-window 3 has no effect without --encoder conv"),
-        ({"uniform_init": -1.0}, "--uniform-init -1.0: choose 0 or more"),
-        ({"uniform_init": 0.1, "paper_init": True}, "--uniform-init 0.1 does not go with --paper-init: both"),
-        ({"share_all_embeddings": True}, "--share-all-embeddings does not go with --readout none: the output layer"),
-    ],
-)
-def test_what_does_not_go_together_is_refused_in_words(changes, message):
-    with pytest.raises(ValueError) as error:
-        recurrent("ras_elman", **changes)
-    assert message in str(error.value)
-
-
 @pytest.mark.parametrize("arch", RAS)
 def test_it_begins_with_uniform_weights_of_the_papers_sizes(arch):
     model = ARCH_MODEL_REGISTRY[arch].build_model(model_config(arch), make_task())
@@ -162,17 +138,6 @@ def test_it_begins_with_uniform_weights_of_the_papers_sizes(arch):
     assert model.encoder.positions.weight.shape == (200, 512)
     assert model.decoder.output_projection.weight.shape == (44, 1024)
     assert not model.encoder.embed_tokens.weight[PAD].any()
-
-
-@pytest.mark.parametrize(
-    "options", [{"rnn_cell": "lstm"}, {"hierarchical_attention": True, "temporal_attention": True}], ids=str
-)
-def test_dot_attention_and_a_first_state_of_zeros_go_with_the_recurrent_encoder(options):
-    model = recurrent("gru_seq2seq", attention_score="dot", bridge="zero", readout="none", **options)
-    assert "first_state" not in encode(model, make_batch(DOCUMENTS))
-    scores, _ = log_probs(model, make_batch(DOCUMENTS), make_batch(SUMMARIES))
-    alone, _ = log_probs(model, make_batch(DOCUMENTS[:1]), make_batch(SUMMARIES)[:1])
-    torch.testing.assert_close(scores[:1], alone, rtol=0, atol=1e-5)
 
 
 COSTS = {

@@ -1,4 +1,4 @@
-"""Content selectors: against oracles, independent of padding and of the batch, trained, and their figures."""
+"""Content selectors: against oracles, trained, and their figures."""
 
 import math
 import random
@@ -41,20 +41,6 @@ def units(model, documents, **options):
     with torch.no_grad():
         logits, real = model(make_batch(documents, **options))
     return [row[there].tolist() for row, there in zip(logits.sigmoid(), real)]
-
-
-@pytest.mark.parametrize("arch", SIZES)
-def test_padding_and_the_other_documents_change_nothing(arch):
-    _, model = build(arch)
-    alone = [units(model, [document])[0] for document in DOCUMENTS]
-    for options in ({}, {"left": True}, {"width": 20}, {"left": True, "width": 20}):
-        for found, expected in zip(units(model, DOCUMENTS, **options), alone):
-            torch.testing.assert_close(torch.tensor(found), torch.tensor(expected))
-    counts = [len(row) for row in alone]
-    if arch == "word_tagger":
-        assert counts == list(map(len, DOCUMENTS))
-    else:
-        assert counts == [3, 1, 1, 0, 1], "three sentences are read, and empty ones have no probability"
 
 
 def test_unknown_words_differ_by_their_spelling():

@@ -163,14 +163,6 @@ def test_the_losses_are_those_of_loops_and_are_added():
     assert float(both(model, sample)[2]["extraction_loss"]) == pytest.approx(of_words["extraction_loss"], rel=1e-6)
 
 
-def test_padding_and_the_other_documents_do_not_count_in_the_losses():
-    model = sharp(recurrent(ARCH).double())
-    _, criterion = task_and_criterion(extraction_loss=5.0, inconsistency_loss=1.0)
-    alone = sum(losses_of(model, criterion, make_sample([d], [s]))[0] for d, s in zip(DOCUMENTS, SUMMARIES))
-    for options in ({}, {"left": True}, {"width": 30}, {"left": True, "width": 30}):
-        torch.testing.assert_close(losses_of(model, criterion, make_sample(**options))[0], alone)
-
-
 def test_inconsistency_falls_with_the_sentence_that_is_attended_to_and_teaches_both_parts():
     """Its gradient raises beta of the attended sentence, and the attention to probable sentences."""
     model = sharp(recurrent(ARCH).double()).train()
@@ -307,10 +299,6 @@ def test_impossible_losses_are_refused_in_words(options, message):
 
 
 def test_what_does_not_go_together_is_refused_in_words():
-    with pytest.raises(ValueError, match="--max-sentences 7 has no effect without --sentence-attention extractor"):
-        recurrent("pointer_generator", max_sentences=7)
-    with pytest.raises(ValueError, match="--extractor-hidden-size 0: choose 1 or more"):
-        recurrent(ARCH, extractor_hidden_size=0)
     with pytest.raises(ValueError, match=r'--sentence-attention extractor: .*no "<q>"'):
         recurrent(ARCH, make_task())
     task = recurrent_task()

@@ -1,11 +1,8 @@
-"""Source factors of Transformers: added vectors, off means plain, padding, gradient, cached decoding, checkpoints."""
+"""Source factors of Transformers: added vectors, off means plain, checkpoints."""
 
 import pytest
 import torch
-from decoding import sharpen
 from helpers import EOS, PAD, SMALL, make_batch, make_dictionary, make_model, make_task, model_config
-
-from fairseq_etads.search.generator import SummaryGenerator
 
 DOCUMENTS = [[5, 6, 7, 45, 9, 10], [30], [4, 47, 5, 8, 8], [21, 22, 50, 23]]
 NAMES = ("pos", "salience")
@@ -33,11 +30,6 @@ def inputs(documents, seed=0, **options):
     return {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1), "factors": factors}
 
 
-def encode(model, **options):
-    with torch.no_grad():
-        return model.encoder(**inputs(**options))["encoder_out"][0].transpose(0, 1)
-
-
 def test_vectors_are_added_and_projected_where_they_are_narrower():
     _, model = build()
     encoder, batch = model.encoder, inputs(DOCUMENTS)
@@ -55,27 +47,6 @@ def test_vectors_are_added_and_projected_where_they_are_narrower():
     assert with_them.isfinite().all()
 
 
-@pytest.mark.parametrize("arch", ["etads", "etads_basic", "aggregation_transformer"])
-def test_padding_and_the_other_documents_change_nothing(arch):
-    _, model = build(arch)
-    alone = [encode(model, documents=[document])[0] for document in DOCUMENTS]
-    for options in ({}, {"left": True}, {"width": 20}, {"left": True, "width": 20}):
-        tokens = make_batch(DOCUMENTS, **options)
-        for row, ids, one in zip(encode(model, documents=DOCUMENTS, **options), tokens, alone):
-            torch.testing.assert_close(row[ids.ne(PAD)], one, rtol=0, atol=5e-6)
-
-
-def test_they_change_the_output_and_get_gradient():
-    _, model = build()
-    assert not torch.allclose(encode(model, documents=DOCUMENTS), encode(model, documents=DOCUMENTS, seed=1), atol=1e-3)
-    model.train()
-    previous = torch.tensor([[EOS, 5, 6]]).expand(4, -1)
-    model.get_normalized_probs(model(**inputs(DOCUMENTS), prev_output_tokens=previous), True)[:, :, 5].sum().backward()
-    parts = [*model.encoder.factors.values(), *model.encoder.factor_maps.values()]
-    assert len(parts) == 3 and all(part.weight.grad.abs().sum() > 0 for part in parts)
-    assert not model.encoder.factors["pos"].weight.grad[PAD].any(), "padding has no vector"
-
-
 def test_off_it_is_the_plain_model_and_zero_vectors_are_too():
     task, model = build()
     _, plain = build(task=task, source_factors="none")
@@ -88,26 +59,6 @@ def test_off_it_is_the_plain_model_and_zero_vectors_are_too():
     batch = inputs(DOCUMENTS)
     expected = plain.encoder(batch["src_tokens"], src_lengths=batch["src_lengths"])["encoder_out"][0]
     torch.testing.assert_close(model.encoder(**batch)["encoder_out"][0], expected, rtol=0, atol=0)
-
-
-def test_the_search_reads_them_and_caches_as_it_computes():
-    task, model = build()
-    sharpen(model)
-    batch = inputs(DOCUMENTS)
-    generator = SummaryGenerator([model], task.target_dictionary, beam_size=3, max_len_b=6)
-    found = generator.generate([model], {"net_input": batch, "id": torch.arange(4)})
-    for row, document in enumerate(found):
-        tokens = document[0]["tokens"]
-        previous = torch.tensor([[EOS, *tokens[:-1].tolist()]])
-        one = {name: value[row : row + 1] for name, value in batch.items()}
-        log_probs = model.get_normalized_probs(model(**one, prev_output_tokens=previous), log_probs=True)[0]
-        # ids after the known words are the columns of the document's own words
-        known = tokens < log_probs.shape[1] - 9
-        expected = log_probs.gather(1, tokens[:, None].clamp(max=log_probs.shape[1] - 1))[:, 0]
-        torch.testing.assert_close(document[0]["positional_scores"][known], expected[known], rtol=1e-4, atol=1e-4)
-    other = generator.generate([model], {"net_input": inputs(DOCUMENTS, seed=1), "id": torch.arange(4)})
-    scores = [[float(document[0]["score"]) for document in result] for result in (found, other)]
-    assert scores[0] != scores[1]
 
 
 def test_a_batch_without_them_and_a_checkpoint_with_others_are_refused():

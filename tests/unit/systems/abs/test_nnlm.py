@@ -1,4 +1,4 @@
-"""ABS (Rush et al. 2015): equations against loops, dependencies of a word, row norms, search, model folders."""
+"""ABS (Rush et al. 2015): equations against loops, dependencies of a word, row norms, model folders."""
 
 import math
 from pathlib import Path
@@ -7,20 +7,16 @@ import pytest
 import reference
 import torch
 from folders import make_folder
-from helpers import EOS, PAD, make_batch
-from language_models import DOCUMENTS, KINDS, SIZES, V, abs_model, abs_task, inputs, log_probs, sample_of
-from shortlists import make_shortlist
+from helpers import EOS, make_batch
+from language_models import DOCUMENTS, SIZES, V, abs_model, abs_task, log_probs
 from test_criterions import make_sample
 from test_task import make_dataset
 
 from fairseq_etads import Summarizer
-from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.kernels.beam_state import BeamState
 from fairseq_etads.summarizer.folder.loading import load_folder
 from fairseq_etads.training.losses import SummarizationNLL
 
 BOS, UNK = 0, 3
-KIND = pytest.mark.parametrize("kind", sorted(KINDS))
 PREVIOUS = [EOS, 5, 6, 4, 7, 8, 9, 45]
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
 
@@ -69,44 +65,6 @@ def test_a_word_depends_on_the_five_before_it_alone():
         assert not torch.allclose(log_probs(model, tokens, torch.tensor([changed]))[0][0, -1], scores[0])
 
 
-@KIND
-def test_padding_on_either_side_and_the_batch_change_nothing(kind):
-    model = abs_model(kind)
-    previous = [PREVIOUS, [EOS, 8], [EOS, 5, 9], [EOS], [EOS, 50, 6, 7]]
-    longest = max(map(len, previous))
-    right = torch.tensor([[*words, *[PAD] * (longest - len(words))] for words in previous])
-    left = torch.tensor([[*[PAD] * (longest - len(words)), *words] for words in previous])
-    for row, (document, words) in enumerate(zip(DOCUMENTS, previous)):
-        alone, alone_extra = log_probs(model, make_batch([document]), torch.tensor([words]))
-        for padded, summaries in ((False, right), (True, left)):
-            tokens = make_batch(DOCUMENTS, left=padded, width=20)
-            together, extra = log_probs(model, tokens, summaries)
-            steps, width = summaries[row].ne(PAD), alone.shape[2]
-            if kind != "switch":  # a switch's history of copies counts words, not padding
-                torch.testing.assert_close(together[row, steps, :width], alone[0], **CLOSE)
-            attention = extra["attn"][0][row, steps][:, tokens[row].ne(PAD)]
-            torch.testing.assert_close(attention, alone_extra["attn"][0][0], **CLOSE)
-
-
-@KIND
-def test_cached_decoding_equals_uncached_decoding(kind):
-    """Three beams share a document's row; a step depends only on the last words of the summary."""
-    model, beam = abs_model(kind), 3
-    tokens = make_batch(DOCUMENTS)
-    rows = len(DOCUMENTS) * beam
-    previous = torch.cat([torch.full((rows, 1), EOS), torch.arange(rows * 7).view(rows, 7) % 35 + 4], dim=1)
-    full, extra = log_probs(model, tokens.repeat_interleave(beam, 0), previous)
-    state = BeamState(len(tokens), tokens.device)
-    with torch.no_grad():
-        encoded = model.encoder(**inputs(tokens))
-        for step in range(previous.shape[1]):
-            out = model.decoder(previous[:, : step + 1], encoder_out=encoded, incremental_state=state)
-            scores = model.get_normalized_probs(out, log_probs=True)
-            torch.testing.assert_close(scores[:, 0], full[:, step], **CLOSE)
-            torch.testing.assert_close(out[1]["attn"][0][:, 0], extra["attn"][0][:, step], **CLOSE)
-    assert not state and not state.memory
-
-
 def test_the_coverage_loss_does_not_depend_on_padding():
     """Marks are where a shorter document of a batch has padding; attention to them is not attention to words."""
     task = abs_task()
@@ -118,20 +76,6 @@ def test_the_coverage_loss_does_not_depend_on_padding():
         sample["net_input"]["src_tokens"] = make_batch(document, left=left, width=width)
         losses.append(ours(model, sample)[2]["coverage_loss"].item())
     assert losses[0] > 0.1 and losses == pytest.approx(losses[:1] * len(losses), rel=1e-5)
-
-
-@KIND
-def test_every_parameter_receives_gradient(kind):
-    task = abs_task()
-    model = abs_model(kind, task).train()
-    target = make_batch([[5, 45, 9], [30, 8], [47, 4], [6], [50, 50]])
-    previous = target.roll(1, 1)
-    previous[:, 0] = EOS
-    net_input = {**inputs(make_batch(DOCUMENTS)), "prev_output_tokens": previous}
-    sample = {"net_input": net_input, "target": target, "ntokens": int(target.ne(PAD).sum())}
-    SummarizationNLL(task, False, 0.1, 0.5, 0, 0, 1.0)(model, sample)[0].backward()
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, f"{name} receives no gradient"
 
 
 def test_long_rows_are_scaled_before_each_epoch_and_short_ones_are_not():
@@ -176,28 +120,6 @@ def test_words_of_the_copy_tail_are_read_as_the_unknown_word_and_copied_by_a_poi
         assert (scores.shape[2] > V) == (kind == "soft")
         assert kind == "soft" or torch.equal(scores, hidden)
     assert scores[0, :, V:].isfinite().all()
-
-
-@KIND
-def test_searching_together_finds_what_searching_alone_finds(kind):
-    """The same holds with a shortlist of all words. A finished score is the likelihood of its summary."""
-    task = abs_task()
-    model, texts = abs_model(kind, task), [document for document in DOCUMENTS if document]
-    options = {"beam_size": 4, "max_len_b": 7, "allow_unk": True}
-    generator = SummaryGenerator([model], task.target_dictionary, **options)
-    listed = SummaryGenerator([model], task.target_dictionary, shortlist=make_shortlist(task, frequent=V), **options)
-    together = generator.generate(None, sample_of(texts, left=True))
-    whole = listed.generate(None, sample_of(texts, left=True))
-    for document, found, by_list in zip(texts, together, whole):
-        (alone,) = generator.generate(None, sample_of([document]))
-        words = [h["tokens"].tolist() for h in found]
-        assert words == [h["tokens"].tolist() for h in alone] == [h["tokens"].tolist() for h in by_list]
-        before = torch.tensor([[EOS, *words[0][:-1]]])
-        scores, extra = log_probs(model, make_batch([document]), before)
-        target = model.get_targets({"target": torch.tensor([words[0]])}, (None, extra))
-        expected = scores.gather(2, target[:, :, None])[0, :, 0]
-        if kind != "switch" or expected.isfinite().all():  # a switch may decide against the end symbol that is forced
-            torch.testing.assert_close(found[0]["positional_scores"], expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("pointer", ["none", "soft"])

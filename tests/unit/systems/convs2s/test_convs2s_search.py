@@ -1,4 +1,4 @@
-"""The convolutional family in search: fairseq's results, copies, references, copies for inference, model folders."""
+"""The convolutional family in search: fairseq's results, copied words, copies for inference, model folders."""
 
 from argparse import Namespace
 
@@ -23,7 +23,6 @@ from fairseq_etads.search.inference import InferenceModel
 from fairseq_etads.summarizer.folder.loading import load_folder
 from fairseq_etads.summarizer.folder.model_options import check_model_options
 
-KIND = pytest.mark.parametrize("kind", sorted(KINDS))
 TEXTS = [document for document in DOCUMENTS if document]
 RARE = [5, 46, 6, 45]
 
@@ -68,40 +67,6 @@ def test_the_search_finds_what_fairseqs_finds(kind, settings):
                         torch.testing.assert_close(mine[name], other[name], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["plain", "soft", "few", "tied"])
-def test_fairseqs_search_takes_the_model(kind):
-    """It knows only the dictionary, so documents here have no other words, and it does not know a switch's
-    decisions.
-    """
-    task = conv_task()
-    model, sample = conv(kind, task), sample_of([[5, 6, 7, 43, 9], [8], [9, 10, 11]])
-    settings = {"beam_size": 3, "max_len_b": 6}
-    want = SequenceGenerator([model], model.decoder.dictionary, **settings).generate([model], sample)
-    generator = SummaryGenerator([model], task.target_dictionary, allow_unk=True, **settings)
-    assert_same(generator.generate([model], sample), want)
-
-
-@KIND
-def test_searching_together_finds_what_searching_alone_finds(kind):
-    """A finished score is also the likelihood of its summary."""
-    task = conv_task()
-    model = conv(kind, task)
-    generator = task.build_generator([model], options())
-    together = task.inference_step(generator, [model], sample_of(TEXTS))
-    for document, found in zip(TEXTS, together):
-        alone = task.inference_step(generator, [model], sample_of([document]))[0]
-        assert [h["tokens"].tolist() for h in found] == [h["tokens"].tolist() for h in alone]
-        tokens, target = make_batch([document]), found[0]["tokens"][None]
-        before = target.roll(1, 1)
-        before[:, 0] = EOS
-        scores, extra = log_probs(model, tokens, before)
-        encoded = model.get_targets({"target": target}, (None, extra))
-        expected = scores.gather(2, encoded[:, :, None])[0, :, 0]
-        if kind == "switch" and expected[-1].isneginf():  # the end is forced, even against the switch's decision
-            continue
-        torch.testing.assert_close(found[0]["positional_scores"], expected, rtol=1e-4, atol=1e-4)
-
-
 @pytest.mark.parametrize("kind", ["soft", "switch", "few", "bounded"])
 def test_unknown_words_are_copied_and_their_places_known(kind):
     task = conv_task()
@@ -141,22 +106,6 @@ def test_an_unknown_word_is_replaced_by_what_attention_looks_at():
     found = task.inference_step(task.build_generator([model], options()), [model], sample_of([[47], [45, 47]]))
     words = {int(word) for row in found for word in row[0]["tokens"]}
     assert words <= {45, 47, EOS} and words != {EOS}
-
-
-def test_references_are_scored():
-    task, model = conv_task(), conv("soft")
-    target = make_batch([[6, 40], [8, 45]])
-    previous = target.roll(1, 1)
-    previous[:, 0] = EOS
-    sample = sample_of([[5, 6, 45], [45, 8]])
-    sample.update(target=target, ntokens=target.numel())
-    sample["net_input"]["prev_output_tokens"] = previous
-    scored = task.inference_step(task.build_generator([model], options(score_reference=True)), [model], sample)
-    assert all(torch.equal(found[0]["tokens"], row) for found, row in zip(scored, target))
-    scores, extra = log_probs(model, sample["net_input"]["src_tokens"], previous)
-    expected = scores.gather(2, model.get_targets(sample, (None, extra))[:, :, None])[:, :, 0]
-    for found, row in zip(scored, expected):
-        torch.testing.assert_close(found[0]["positional_scores"], row, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype,error", [(None, 1e-4), ("fp32", 1e-4), ("bf16", 0.2), ("int8", 0.2)])

@@ -107,18 +107,6 @@ def test_without_attention_to_come_the_readout_of_all_steps_is_the_same():
     torch.testing.assert_close(log_probs(fed, tokens, previous)[0], log_probs(at_once, tokens, previous)[0])
 
 
-@pytest.mark.parametrize(
-    "arch,changes,message",
-    [
-        ("entail_s2s", {"attention_query": "before"}, "--input-feed readout needs --attention-query after"),
-        ("ras_lstm", {"encoder_gate": "selective"}, "--encoder-gate selective does not go with --encoder conv"),
-    ],
-)
-def test_what_does_not_go_together_is_refused_in_words(arch, changes, message):
-    with pytest.raises(ValueError, match=message):
-        recurrent(arch, **changes)
-
-
 def test_it_begins_with_uniform_weights_and_has_the_papers_sizes():
     with torch.device("meta"):
         model = ARCH_MODEL_REGISTRY["entail_s2s"].build_model(model_config("entail_s2s"), make_task())

@@ -64,13 +64,6 @@ def test_it_is_the_oracle_whatever_the_padding(scorer):
     torch.testing.assert_close(scorer.score(premises, hypotheses), expected[:, 0], rtol=1e-4, atol=1e-5)
 
 
-def test_padding_on_the_left_changes_nothing(scorer):
-    pad = scorer.dictionary.pad()
-    right = [torch.tensor([[0, 4, 5, pad, pad]]), torch.tensor([[0, 6, pad]])]
-    left = [torch.tensor([[pad, pad, 0, 4, 5]]), torch.tensor([[pad, 0, 6]])]
-    torch.testing.assert_close(scorer.model(*right), scorer.model(*left))
-
-
 def test_more_pairs_than_fit_a_batch_keep_their_order(scorer, monkeypatch):
     premises, hypotheses = random_pairs(60)
     expected = scorer.score(premises, hypotheses)

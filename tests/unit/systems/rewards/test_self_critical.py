@@ -191,32 +191,6 @@ def test_a_long_sample_is_not_blamed_less(monkeypatch):
     assert ours(model.train(), sample)[0].item() == pytest.approx(expected, rel=1e-4)
 
 
-@pytest.mark.parametrize("left", [False, True])
-def test_padding_and_order_change_nothing(left):
-    model, ours = build()
-    documents, summaries = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [70, 71, 70]], [[50, 5, 12], [9, 47], [71]]
-    drawn = [torch.tensor([50, 6, 6, 61, EOS]), torch.tensor([9, EOS]), torch.tensor([70, 12, 5, 5, 5, 5, EOS])]
-    advantages = torch.tensor([0.5, -1.0, 2.0])
-    together = ours.compute_policy_loss(
-        model,
-        ours.encode(model, make_sample(documents, summaries, left)),
-        SampledSummaries(drawn, 6, ours.dictionary),
-        advantages,
-        torch.arange(3),
-    )
-    alone = [
-        ours.compute_policy_loss(
-            model,
-            ours.encode(model, make_sample([d], [s])),
-            SampledSummaries([row], 6, ours.dictionary),
-            advantages[number : number + 1],
-            torch.zeros(1).long(),
-        )
-        for number, (d, s, row) in reversed(list(enumerate(zip(documents, summaries, drawn))))
-    ]
-    torch.testing.assert_close(together, sum(alone), rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("kind", ["transformer", "recurrent"])
 def test_drawing_is_without_dropout_and_leaves_the_model_in_training(kind):
     """Greedy searches agree although dropout is on, and so do two passes over the samples."""
