@@ -210,9 +210,8 @@ def main():
     )
     args = parser.parse_args()
     modules = args.modules or list(TESTS)
-    for module in modules:
-        if module not in TESTS:
-            fail(f"{module}: choose among {', '.join(TESTS)}")
+    for module in sorted({*modules} - {*TESTS}):
+        fail(f"{module}: choose among {', '.join(TESTS)}")
     if args.jobs < 1:
         fail(f"--jobs {args.jobs}: choose 1 or more")
     if importlib.util.find_spec("mutmut") is None:
