@@ -21,7 +21,7 @@ BUDGETS = {
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_741,
     "preprocess": 5_185,
     "scripts benchmarks": 1_977,
-    "tests": 49_798,
+    "tests": 49_792,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
