@@ -42,15 +42,12 @@ def binarise_text(
     Args:
         out: path of the output folder, which already contains the subfolder tokens/.
         text: path of the folder with the raw text and the tags from which factors are computed.
-        like: path of a folder of prepared data that provides the dictionaries, or None to build new dictionaries.
-        read: checksums of the files in ``out``, to detect changes to the input files. The checksums of the files that
-            this function writes outside OUT/bin are added.
-        dictionary: path of a dictionary of the words that the model learns, or None to build one from the training
-            text.
+        like: path of a folder of prepared data that provides the dictionaries, or None.
+        read: checksums of the files in ``out``, to detect changes. Those of files outside OUT/bin are added.
+        dictionary: path of a dictionary of the words that the model learns, or None to build one.
 
     Raises:
-        InputError: fairseq-preprocess failed, factors cannot be computed, or an input file has changed since it was
-            read.
+        InputError: fairseq-preprocess failed, factors cannot be computed, or an input file has changed.
     """
     done = out / "bin" / "complete"
     if done.exists():
@@ -150,16 +147,11 @@ def _extend_dictionaries(like: Path, splits: Sequence[str]) -> List[Any]:
 
 
 def make_vocabulary_report(out: Path, splits: Sequence[str], wanted: Dict[str, int]) -> Dict[str, Any]:
-    """Return statistics about the vocabulary for report.json. The plugin must be loaded.
+    """Return statistics about the vocabulary of prepared data in ``out`` for report.json. The plugin must be loaded.
 
-    Args:
-        out: path of a folder of prepared data, which contains the subfolders tokens/ and bin/.
-        wanted: requested vocabulary sizes, with the keys "source" and "target".
-
-    Returns:
-        A dictionary with the "known" words (or subwords) of each side, without special symbols, their "asked" numbers,
-        and for the "summaries" of each split the numbers of "words", of "unknown" words, and of "copyable" words, which
-        are unknown but occur in the untruncated document.
+    These are the numbers of "known" words (or subwords) of each side, without special symbols, the "asked" numbers and,
+    for the "summaries" of each split, the numbers of "words", of "unknown" words and of "copyable" words, which are
+    unknown but occur in the untruncated document.
     """
     from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, is_padding_word
 

@@ -62,8 +62,7 @@ class LengthBins(NamedTuple):
     def from_lengths(cls, lengths: Sequence[int], wanted: int) -> "LengthBins":
         """Create at most ``wanted`` bins with nearly equal numbers of summaries.
 
-        Summaries of the same length always belong to the same bin, so the sizes of the bins may differ. Each bin ends
-        at the length for which the cumulative number of summaries is closest to the cumulative number for bins of equal
+        Each bin ends at the length for which the cumulative number of summaries is closest to that of bins of equal
         size. Bins that would end at the same length are merged.
         """
         counts = sorted(Counter(lengths).items())
@@ -104,11 +103,7 @@ class ControlWords(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path) -> "ControlWords":
-        """Read control.json from a folder that was created by ``etads-control``.
-
-        Raises:
-            InputError: control.json is missing or damaged.
-        """
+        """Read control.json from an output folder. Raises InputError if the file is missing or damaged."""
         path = folder / RECORD
         if not path.is_file():
             raise InputError(f"--like {folder}: not an output folder of etads-control, because it has no {RECORD}")
@@ -141,10 +136,7 @@ def _iterate_origins(text: Path, split: str) -> Iterator[str]:
 
 
 def learn_control_words(text: Path, bins: int, by_origin: bool) -> ControlWords:
-    """Determine the control words from the training pairs in ``text``.
-
-    Args:
-        bins: maximum number of length bins. If it is 0, lengths are not controlled.
+    """Determine the control words from the training pairs in ``text``. If ``bins`` is 0, lengths are not controlled.
 
     Raises:
         InputError: there are no training pairs, or all summaries have the same length.
@@ -170,8 +162,7 @@ def write_split_with_control_words(
         origin: origin to use for all documents, or an empty string to use the origin of each document.
 
     Raises:
-        InputError: a file is missing, the numbers of lines in the files differ, the origin of a document does not
-            occur in the training documents, or the documents already start with control words.
+        InputError: the files are missing or not aligned, or a document has an unknown origin or a control word already.
     """
     names = [f"{split}.{side}" for side in SIDES]
     for name in names:
@@ -272,8 +263,7 @@ def write_text_with_control_words(args: argparse.Namespace) -> Iterator[str]:
     """Write the output folder, and yield lines of text that describe the files and the control words.
 
     Raises:
-        InputError: an option or an input file is invalid, OUT contains splits with other control words, or another
-            process is writing to OUT.
+        InputError: an option or a file is invalid, or OUT has other control words or is written by another process.
     """
     if not args.text.is_dir():
         raise InputError(f'TEXT "{args.text}" is not a folder; etads-corpus makes one')

@@ -1,8 +1,7 @@
 """Convert a raw corpus to parallel text with the command ``etads-corpus KIND ... --out TEXT``.
 
 The main process lists the items of a split (files, lines or rows). Worker processes convert the items to lines of text,
-which the main process writes in the same order. Regardless of the size of the corpus, only a few hundred documents are
-in memory at the same time.
+which the main process writes in the same order. Only a few hundred documents are in memory at the same time.
 """
 
 import argparse
@@ -232,9 +231,7 @@ def show_documents(reader: Reader, args: argparse.Namespace) -> Iterator[str]:
 
 
 def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[str, Any]:
-    """Write the files of a split, and return the statistics about the split for report.json.
-
-    The files receive their final names only when all of them are complete.
+    """Write the files of a split, complete or not at all, and return the statistics about the split for report.json.
 
     Raises:
         InputError: the input cannot be read or contains no usable documents.
@@ -270,10 +267,9 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
 
 
 def compute_input_checksums(reader: Reader) -> Iterator[Tuple[str, str]]:
-    """Yield the name and the SHA-256 checksum of each input file and folder.
+    """Yield the name and the SHA-256 checksum of each input file, or of the files of a split if over LISTED_INPUTS.
 
-    If a split consists of more than LISTED_INPUTS files, a single checksum is computed for all of them. The checksum of
-    a large folder is that of the names and sizes of its files.
+    The checksum of a large folder is that of the names and sizes of its files.
     """
     for split, paths in reader.map_splits_to_files().items():
         named = [(f"{split} {number}: {path.name}", compute_sha256(path)) for number, path in enumerate(paths, 1)]
@@ -316,16 +312,11 @@ def _read_finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def build_corpus(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
-    """Write all splits that are missing or outdated, write the report, and return it.
+    """Write all splits that are missing or outdated and the report, and return it. The caller locks the folder.
 
     Raises:
-        InputError: the input or an earlier output is invalid, or another process is writing to the same folder.
+        InputError: the input or an earlier output is invalid.
     """
-    with lock_output(args.out, "--out", folder=True):
-        return _build_splits(reader, args)
-
-
-def _build_splits(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     out: Path = args.out
     paths = [path for files in reader.map_splits_to_files().values() for path in files]
     if args.force:
@@ -457,7 +448,8 @@ def main(args: argparse.Namespace) -> None:
             elif options and not options.like and "train" not in reader.list_splits():
                 raise InputError("--like is missing: without training pairs, --prepare needs --like PREPARED")
             else:
-                said = iter([*summarise_report(build_corpus(reader, args)), f"text: {args.out}"])
+                with lock_output(args.out, "--out", folder=True):
+                    said = iter([*summarise_report(build_corpus(reader, args)), f"text: {args.out}"])
             for line in said:
                 print(escape_unprintable(line))
     if options:

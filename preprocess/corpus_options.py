@@ -16,10 +16,7 @@ from .near_duplicates import DEFAULT_SIMILARITY, LIST, SHINGLE, check_datasketch
 
 
 def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]) -> None:
-    """Add the options that all corpus kinds share to a parser.
-
-    ``defaults`` contains the default values that are specific to a reader.
-    """
+    """Add the options that all corpus kinds share to a parser. ``defaults`` contains those specific to a reader."""
     add = parser.add_argument
     add(
         "--fallback-encoding",
@@ -164,9 +161,7 @@ def check_options(args: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def copy_pipes_to_files(args: argparse.Namespace) -> Iterator[None]:
-    """Context manager that copies standard input and pipes to temporary files, and replaces their paths in ``args``.
-
-    The copies are necessary because readers read their input several times.
+    """Context manager that replaces standard input and pipes in ``args`` with files, because readers read input often.
 
     Raises:
         InputError: ``-`` occurs more than once in the arguments.

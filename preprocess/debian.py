@@ -74,11 +74,7 @@ class DescriptionPair:
 
 
 def read_index(path: Path) -> bytes:
-    """Read an index file, and decompress it if its name ends in .gz, .xz, .bz2 or .lz4.
-
-    Raises:
-        InputError: the index file cannot be read or is damaged.
-    """
+    """Read an index file, plain or .gz, .xz, .bz2 or .lz4. Raises InputError if it cannot be read or is damaged."""
     with open_binary(path) as file:
         data = file.read()
     if path.suffix != ".lz4":
@@ -132,8 +128,7 @@ def stem_package_name(package: str) -> str:
 def split_description(value: str, changes: Counter) -> Tuple[str, Tuple[str, ...]]:
     """Split a Description field into the synopsis and the paragraphs of the long description, each cleaned to one line.
 
-    The synopsis may be empty, and there may be no paragraphs. Changes and suspicious content are counted in
-    ``changes``.
+    The synopsis may be empty. Changes and suspicious content are counted in ``changes``.
     """
     first, *rest = value.split("\n")
     blocks: List[List[str]] = [[]]
@@ -293,11 +288,7 @@ def compute_sha256(data: bytes) -> str:
 
 
 def write_corpus(out: Path, files: Dict[str, bytes], report: Report) -> None:
-    """Write the files of the corpus, report.json and SHA256SUMS, all first under temporary names.
-
-    Raises:
-        InputError: the folder ``out`` cannot be written to.
-    """
+    """Write the corpus, report.json and SHA256SUMS, first under temporary names. Raises InputError if it cannot."""
     files = {"report.json": (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode(), **files}
     listed = format_checksum_list({name: compute_sha256(content) for name, content in files.items()})
     # The report and the checksums are renamed first. If a run is interrupted, the next run can then identify the files
@@ -348,11 +339,7 @@ def summarise_report(report: Report) -> str:
 
 
 def find_index_files(options: argparse.Namespace) -> Tuple[List[Path], List[Path]]:
-    """Return the Translation-en and Packages files that are specified by options or found in APT's lists folder.
-
-    Raises:
-        InputError: a file is missing, or there is no Translation-en index.
-    """
+    """Return the Translation-en and Packages files of the options or of APT's lists. Raises InputError without any."""
     for name in ("translation", "packages"):
         for path in (p for p in getattr(options, name) if not p.is_file()):
             raise InputError(f"--{name} {path}: there is no such file")
@@ -537,11 +524,7 @@ def _check_options(options: argparse.Namespace) -> None:
 
 
 def make_corpus(args: argparse.Namespace) -> None:
-    """Build or unpack the corpus as the parsed options of ``etads-debian`` say, and report its size.
-
-    Raises:
-        InputError: an option, an input or an earlier output is invalid.
-    """
+    """Build or unpack the corpus, and report its size. Raises InputError for wrong options, inputs or old outputs."""
     _check_options(args)
     with lock_output(args.out, "--out", folder=True):
         print(unpack_sample_corpus(args) if args.sample else build_corpus(args), file=sys.stderr)

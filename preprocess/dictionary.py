@@ -16,11 +16,7 @@ from fairseq_etads.vocabulary.dictionary import is_padding_word, load_checked_di
 
 
 def count_words(files: List[Path], jobs: int) -> Dictionary:
-    """Count the words in text files. As in fairseq, text is split at white space.
-
-    Raises:
-        InputError: a text file is missing or is not valid UTF-8.
-    """
+    """Count the words between white space in text files. Raises InputError for files that are missing or not UTF-8."""
     counts = Dictionary()
     for path in files:
         if not path.is_file():
@@ -46,9 +42,6 @@ def build_dictionary(train: List[Path], documents: List[Path], size: int, jobs: 
         documents: paths of further text files, whose words the model can copy.
         size: number of words to learn, without the special symbols, or -1 for all words.
         tail: whether to add the copy tail.
-
-    Raises:
-        InputError: a text file is missing or is not valid UTF-8.
     """
     dictionary = count_words(train, jobs)
     seen = {*dictionary.symbols, *count_words(documents, jobs).symbols}
@@ -87,15 +80,10 @@ def build_bounded_dictionaries(
     therefore belong to the copy tail. Each of the first two groups is padded to end at a multiple of 8 entries.
 
     Args:
-        train: paths of the training documents, whose most frequent words the model learns to read.
-        summaries: paths of the training summaries, whose most frequent words the model learns to generate.
+        train, summaries: paths of training files, whose most frequent words the model learns to read and to generate.
         documents: paths of further text files, whose words the model can copy.
         size: total number of words to learn, without the special symbols, or -1 for all words.
-        target_size: number of words that the model can generate. They are included in ``size``, and are learned even if
-            they do not occur in the documents.
-
-    Raises:
-        InputError: a text file is missing or is not valid UTF-8.
+        target_size: number of these words that the model can generate, even if they do not occur in the documents.
     """
     read, target = count_words(train, jobs), count_words(summaries, jobs)
     seen = {*read.symbols, *target.symbols, *count_words(documents, jobs).symbols}

@@ -76,12 +76,7 @@ def build_encoder(settings: PreparationSettings, out: Path, stage: str, side: st
 def encode_file(
     lines: Iterable[str], destination: Path, settings: PreparationSettings, out: Path, stage: str, jobs: int
 ) -> None:
-    """Encode each line separately, and write the results to SPLIT.source or SPLIT.target.
-
-    Args:
-        out: path of the folder with the subword model.
-        stage: encoding stage, which is TO_WORDS or TO_SUBWORDS.
-    """
+    """Encode each line separately, and write SPLIT.source or SPLIT.target. ``out`` contains the subword model."""
     arguments = (settings, out, stage, destination.suffix[1:])
     encoded = map_in_order(build_encoder, arguments, lines, jobs, TOKENIZER_MODULES)
     with open_output(destination) as file:
@@ -100,13 +95,10 @@ def encode_all_files(
     made: Checksums,
     read: Callable[[Path], Iterable[str]] = read_lines,
 ) -> None:
-    """Encode all files in ``sources`` that have not been encoded yet.
+    """Encode all files in ``sources`` that have not been encoded yet, and add their checksums to ``made``.
 
-    Args:
-        destination: name of the subfolder of ``made.folder`` for the encoded files.
-        out: path of the folder with the subword model.
-        made: checksums to which the checksums of the new files are added.
-        read: function that reads the lines of a file.
+    ``destination`` is a subfolder of ``made.folder``, ``out`` contains the subword model, and ``read`` reads the lines
+    of a file.
     """
     for name in (f"{split}.{side}" for split in splits for side in SIDES):
         path = made.folder / destination / name
@@ -126,15 +118,10 @@ def get_shard_folder(out: Path, shard: Shard) -> Path:
 
 
 def join_shards(out: Path, record: Dict[str, Any], words: str, splits: Sequence[str], made: Checksums) -> None:
-    """Create the missing files in OUT/``words`` by joining shards, if there are any.
-
-    Args:
-        record: content of prepare.json.
-        words: name of the folder for tokenised words.
-        made: checksums to which the checksums of the new files are added.
+    """Create the missing files in OUT/``words`` by joining shards, if any, and add their checksums to ``made``.
 
     Raises:
-        InputError: a shard is missing, damaged, or was created with other options or from other text.
+        InputError: a shard is missing, damaged, or was created with another ``record`` (prepare.json).
     """
     names = [f"{words}/{split}.{side}" for split in splits for side in SIDES]
     names = [name for name in names if not (out / name).exists()]

@@ -63,7 +63,7 @@ def compute_idf_bin(df: int, documents: int, bins: int) -> int:
 
 
 class SpacyTagger:
-    """Tagger that uses an installed spaCy pipeline. Pipeline components that are not needed for tagging are disabled.
+    """Tagger that uses an installed spaCy pipeline, without components that tagging does not need.
 
     Raises:
         InputError: spaCy or the spaCy model is not installed.
@@ -81,11 +81,7 @@ class SpacyTagger:
             raise InputError(f"--spacy-model {model}: no such model is installed: {how}") from None
 
     def tag_words(self, words: List[str], starts: List[bool]) -> Dict[str, List[str]]:
-        """Return the tags of the words for each name in TAGS.
-
-        Args:
-            starts: whether each word begins a sentence. The list is empty if the sentence boundaries are unknown.
-        """
+        """Return the tags of the words for each of TAGS. ``starts`` tells which words begin sentences, or is empty."""
         from spacy.tokens import Doc
 
         document = self.pipeline(Doc(self.pipeline.vocab, words=words, sent_starts=starts or None))
@@ -96,10 +92,7 @@ class SpacyTagger:
 
 
 class FactorComputer:
-    """Compute the factors of the tokens in a line. Each process creates its own instance.
-
-    Args:
-        idf: dictionary that maps each word in the training documents to its idf bin.
+    """Computes the factors of the tokens in a line. ``idf`` has the idf bin of each word in the training documents.
 
     Raises:
         InputError: spaCy, the spaCy model or the subword model cannot be loaded.
@@ -199,7 +192,7 @@ class FactorComputer:
 
 
 def find_tag_files(text: Path, split: str, settings: PreparationSettings) -> Dict[str, Path]:
-    """Return the paths TEXT/SPLIT.source.NAME of the factors read from files, for spaCy also that of ORIGINAL.
+    """Return the paths TEXT/SPLIT.source.NAME of the factors read from files, and that of ORIGINAL for spaCy.
 
     Raises:
         InputError: the file of a factor is missing.
@@ -234,8 +227,7 @@ def write_factors(
 ) -> None:
     """Write all factor files that are listed in the module docstring.
 
-    Args:
-        like: folder of prepared data that provides the dictionaries and idf bins, or None to compute new ones.
+    ``like`` is a folder of prepared data that provides the dictionaries and idf bins, or None to compute new ones.
 
     Raises:
         InputError: tags are missing or invalid, or spaCy is required but not installed.

@@ -1,11 +1,9 @@
 """Count repeated documents and find near-duplicate documents within a split or across splits.
 
-Near-duplicates are found with MinHash from the datasketch package. Each document is represented by the set of all
-sequences of SHINGLE consecutive words, lower-cased and without punctuation. The similarity between two documents is the
-Jaccard similarity of these sets, i.e. the number of sequences that occur in both documents, divided by the number of
-sequences that occur in at least one of them. MinHash (Broder 1997) estimates the similarity from PERMUTATIONS hash
-values per document, with a standard error of at most 0.044. Locality-sensitive hashing determines which documents are
-compared, so that time and memory are proportional to the number of documents. Each document requires about 10 KB.
+The similarity between two documents is the Jaccard similarity of their sets of SHINGLE consecutive words, lower-cased
+and without punctuation. MinHash (Broder 1997) estimates it from PERMUTATIONS hash values per document, with a standard
+error of at most 0.044. Locality-sensitive hashing determines which documents are compared, so that time and memory (10
+KB per document) are proportional to the number of documents.
 """
 
 import argparse
@@ -52,11 +50,8 @@ def count_repeated_documents(text: Path, splits: Sequence[str], repeated: bool =
     """For each split, count the documents that have already occurred in the same split or in an earlier split.
 
     Documents are compared by 8-byte hashes of their lines in TEXT/SPLIT.source. Empty lines are ignored. The
-    probability that any two different documents out of a million have the same hash is less than 1 in 20 million.
-
-    Args:
-        repeated: whether each training document is repeated on consecutive lines, one line for each of its reference
-            summaries. These repetitions are not counted as duplicates.
+    probability that any two different documents out of a million have the same hash is less than 1 in 20 million. If
+    training documents are ``repeated`` for each of their summaries, equal consecutive lines are one document.
     """
     found: Dict[str, Dict[str, int]] = {}
     known: Dict[str, np.ndarray] = {}
@@ -164,12 +159,9 @@ def _iterate_distinct_documents(text: Path, splits: Sequence[str]) -> Iterator[T
 def find_near_duplicates(text: Path, splits: Sequence[str], similarity: float, jobs: int) -> Dict[str, Any]:
     """Compare all documents in the files TEXT/SPLIT.source, and write a list of near-duplicates to TEXT/LIST.
 
-    Among identical documents, which :func:`count_repeated_documents` counts, only the first one is compared.
-
-    Returns:
-        The section of report.json about near-duplicates: settings, examples and, for each split, the number of
-        documents that are near-duplicates of an earlier document in the same split ("within") or of a document in an
-        earlier split ("also in train").
+    Of identical documents, only the first one is compared. Returns the section of report.json: settings, examples and,
+    for each split, how many documents are near-duplicates of an earlier document in the same split ("within") or of a
+    document in an earlier split ("also in train").
     """
     index = _DuplicateIndex(similarity)
     counts: Dict[str, Dict[str, int]] = {

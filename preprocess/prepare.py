@@ -157,9 +157,7 @@ def prepare_data(
     given: UserProvidedFiles = NOTHING_GIVEN,
     shard: Optional[Shard] = None,
 ) -> Dict[str, Any]:
-    """Create all missing files in ``out``, and return the options for processing new text in the same way.
-
-    See :func:`make_inference_options` for a description of these options.
+    """Create all missing files in ``out``, and return the options for new text (see :func:`make_inference_options`).
 
     Args:
         like: path of a folder of prepared data that provides the settings, the subword model and the dictionaries. If
@@ -180,68 +178,51 @@ def prepare_data(
         )
     if str(out).startswith("-"):  # commands that read the options would mistake such a path for an option
         out = out.absolute()
-    with lock_output(get_shard_folder(out, shard) if shard else out, "OUT", folder=True):
-        return _create_missing_files(settings, text, out, jobs, like, given, shard)
-
-
-def _create_missing_files(
-    settings: PreparationSettings,
-    text: Path,
-    out: Path,
-    jobs: int,
-    like: Optional[Path],
-    given: UserProvidedFiles,
-    shard: Optional[Shard],
-) -> Dict[str, Any]:
-    splits: Sequence[str] = SPLITS
-    if like:
-        settings = read_preparation_settings(like, "--like")
-        splits = [split for split in SPLITS if (text / f"{split}.source").is_file()] or SPLITS
-    settings.check()
-    if not like:
-        given.check(settings)
-    made = verify_existing_files(get_shard_folder(out, shard) if shard else out)
-    record = {"settings": settings.to_record(), "text": _check_text_files(text, splits, made)}
-    if like:
-        record["like"] = _read_reused_checksums(like, settings)
-    if given.named:
-        if not all((out / name).exists() for name in settings.subword_files):
-            given.check_model_suits_text(settings, text)
-        made.watch(*given.named.values())
-        record["given"] = given.compute_checksums()
-    for split in splits:
-        tags = find_tag_files(text, split, settings)
-        made.watch(*tags.values())
-        record["text"].update({path.name: compute_sha256(path) for path in tags.values()})
-    _write_or_check_record(made.folder, record, made)
-    words = "tokens" if settings.tokens == "word" else "words"
-    if shard:
-        encode_all_files(text, words, splits, settings, out, TO_WORDS, jobs, made, shard.iterate_lines)
+    folder = get_shard_folder(out, shard) if shard else out
+    with lock_output(folder, "OUT", folder=True):
+        splits: Sequence[str] = SPLITS
+        if like:
+            settings = read_preparation_settings(like, "--like")
+            splits = [split for split in SPLITS if (text / f"{split}.source").is_file()] or SPLITS
+        settings.check()
+        if not like:
+            given.check(settings)
+        made = verify_existing_files(folder)
+        record = {"settings": settings.to_record(), "text": _check_text_files(text, splits, made)}
+        if like:
+            record["like"] = _read_reused_checksums(like, settings)
+        if given.named:
+            if not all((out / name).exists() for name in settings.subword_files):
+                given.check_model_suits_text(settings, text)
+            made.watch(*given.named.values())
+            record["given"] = given.compute_checksums()
+        for split in splits:
+            tags = find_tag_files(text, split, settings)
+            made.watch(*tags.values())
+            record["text"].update({path.name: compute_sha256(path) for path in tags.values()})
+        _write_or_check_record(made.folder, record, made)
+        words = "tokens" if settings.tokens == "word" else "words"
+        if shard:
+            encode_all_files(text, words, splits, settings, out, TO_WORDS, jobs, made, shard.iterate_lines)
+            return make_inference_options(settings.to_record(), out)
+        join_shards(out, record, words, splits, made)
+        encode_all_files(text, words, splits, settings, out, TO_WORDS, jobs, made)
+        if settings.tokens != "word":
+            if not all((out / name).exists() for name in settings.subword_files):
+                with made.record_new_files(*settings.subword_files):
+                    _make_subword_model(out, out / words, settings, like, given)
+            made.add_unlisted(*settings.subword_files)
+            encode_all_files(out / words, "tokens", splits, settings, out, TO_SUBWORDS, jobs, made)
+        binarise_text(out, text, splits, settings, jobs, like, made, given.dictionary)
+        if not (out / "report.json").exists():
+            with made.record_new_files("report.json"):
+                _write_report(out, splits, settings)
+        made.add_unlisted("report.json")
         return make_inference_options(settings.to_record(), out)
-    join_shards(out, record, words, splits, made)
-    encode_all_files(text, words, splits, settings, out, TO_WORDS, jobs, made)
-    if settings.tokens != "word":
-        if not all((out / name).exists() for name in settings.subword_files):
-            with made.record_new_files(*settings.subword_files):
-                _make_subword_model(out, out / words, settings, like, given)
-        made.add_unlisted(*settings.subword_files)
-        encode_all_files(out / words, "tokens", splits, settings, out, TO_SUBWORDS, jobs, made)
-    binarise_text(out, text, splits, settings, jobs, like, made, given.dictionary)
-    if not (out / "report.json").exists():
-        with made.record_new_files("report.json"):
-            _write_report(out, splits, settings)
-    made.add_unlisted("report.json")
-    return make_inference_options(settings.to_record(), out)
 
 
 def verify_existing_files(out: Path) -> Checksums:
-    """Verify the existing files in ``out``, and return their checksums.
-
-    All files except prepare.json may be missing, because they can be created again.
-
-    Raises:
-        InputError: a file has changed since it was written.
-    """
+    """Return the checksums of the files in ``out``, which may be missing except prepare.json, or raise InputError."""
     Checksums(out, f"Delete {out} or give another OUT").verify(["prepare.json"])
     made = Checksums(out, "Delete it to have it made again")
     made.verify(made.listed, may_be_missing=True)
@@ -388,10 +369,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def make_settings(args: argparse.Namespace) -> PreparationSettings:
-    """Create the settings from the options.
-
-    Raises InputError if --like is combined with options that it determines.
-    """
+    """Create the settings from the options. Raises InputError if --like is combined with options that it determines."""
     given = {name: value for name, value in vars(args).items() if value is not None}
     others = sorted(given.keys() - {"text", "out", "like", "jobs", "shard", "corpus"})
     if args.like and others:
@@ -418,11 +396,7 @@ def make_settings(args: argparse.Namespace) -> PreparationSettings:
 
 
 def prepare_text(args: argparse.Namespace) -> None:
-    """Prepare the text as the parsed options of ``etads-prepare`` say, and report lengths and unknown words.
-
-    Raises:
-        InputError: the text, an option or an earlier output is invalid.
-    """
+    """Prepare the text as the parsed options of ``etads-prepare`` say, and report lengths and unknown words."""
     given = UserProvidedFiles(args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.dictionary, args.model)
     shard = None if args.shard is None else Shard.parse(args.shard)
     check_positive_options(jobs=args.jobs)

@@ -47,11 +47,7 @@ def _apply_to_chunk(items: List[Any]) -> List[Any]:
 
 
 def run_in_separate_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function that requires the plugin in a separate process, whose exceptions are raised in this process.
-
-    Args:
-        function: function to call. It must be defined at the top level of a module, so that it can be pickled.
-    """
+    """Call a top-level function that requires the plugin in a separate process, and raise its exceptions here."""
     with make_process_pool(1, _start_worker, (), _get_process_context([PLUGIN])) as pool:
         return pool.submit(function, *arguments).result()
 

@@ -51,11 +51,7 @@ class Reader:
         """Add the options that are specific to this corpus to a parser."""
 
     def list_splits(self) -> List[str]:
-        """Return the splits that the input contains, in the order ``train``, ``valid``, ``test``.
-
-        Raises:
-            InputError: the input is missing or has an unexpected format.
-        """
+        """Return the splits of the input in the order ``train``, ``valid``, ``test``. Raises InputError without any."""
         return self.shares.splits if self.shares else [split for split in SPLITS if split in self.files]
 
     def map_splits_to_files(self) -> Dict[str, List[Path]]:
@@ -71,7 +67,7 @@ class Reader:
         return None
 
     def iterate_raw_documents(self, split: str) -> Iterator[Any]:
-        """Yield the items of a split in order. Items are file names, lines or rows, and are passed to :meth:`parse`.
+        """Yield the items of a split in order: file names, lines or rows, which :meth:`parse` converts.
 
         Raises:
             InputError: a file cannot be read. The message names the file and the line.
@@ -83,11 +79,7 @@ class Reader:
         raise NotImplementedError
 
     def parse(self, item: Any) -> Document:
-        """Convert an item to a document.
-
-        Raises:
-            BadDocumentError: the item cannot be read or does not belong to the corpus.
-        """
+        """Convert an item to a document. Raises BadDocumentError if it is unreadable or not part of the corpus."""
         raise NotImplementedError
 
     def check_split_sizes(self, kept: Dict[str, int]) -> None:
@@ -96,8 +88,7 @@ class Reader:
     def iterate_lines(self, path: Path, ends: bool = False) -> Iterator[str]:
         """Yield the lines of a file. Lines with invalid UTF-8 are decoded with --fallback-encoding and counted.
 
-        If --skip-bad is set but --fallback-encoding is not, invalid bytes are escaped, and :meth:`check_utf8` rejects
-        these lines.
+        With --skip-bad alone, invalid bytes are escaped, and :meth:`check_utf8` rejects these lines.
         """
         return read_lines(path, self.fallback, self.counts, ends)
 
@@ -107,12 +98,7 @@ class Reader:
             raise BadDocumentError("not UTF-8")
 
     def read_text(self, path: Path) -> str:
-        """Return the content of a small file as text in which line feeds separate the lines.
-
-        Raises:
-            BadDocumentError: the file is not valid UTF-8, and --skip-bad is set.
-            InputError: the file cannot be read, or it is not valid UTF-8 and --skip-bad is not set.
-        """
+        """Return the lines of a small file, joined. Raises InputError or, with --skip-bad, BadDocumentError."""
         text = "\n".join(self.iterate_lines(path))
         self.check_utf8(text)
         return text

@@ -478,7 +478,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "Parikh et al. 2016, 1 to 5",
             "decomposable_attention",
-            "systems.entailment.decomposable_attention.DecomposableAttention",
+            "systems.entailment.model.DecomposableAttention",
             "systems/entailment/test_nli.py::test_it_is_the_oracle_whatever_the_padding",
         ),
     ],

@@ -7,9 +7,6 @@ features, weighted by α:
 
 Words are compared by their search ids, so words that can only be copied are treated like all other words. The unknown
 word, the end symbol and padding never match.
-
-The authors' released code (NAMAS) computes different features. Its weights are suitable only for those features; see
-:class:`ExtractiveWeights`.
 """
 
 import copy
@@ -37,12 +34,10 @@ RELEASED_WEIGHTS = (1.0, 4.849, 1.213, -13.383, -0.529)
 class ExtractiveWeights(tuple):
     """The weights α and the variant of the features for which they are intended.
 
-    Attributes:
-        of_release: whether to compute the features as in the authors' released code. In this code, the document's
-            bigrams are (x_(j-2), x_j), and its trigrams are (x_(j-3), x_(j-2), x_j). The code compares them with
-            adjacent words in the summary, so a copied phrase does not match. A word counts as reordered if its first
-            occurrence in the document is before the first occurrence of the preceding word. The log-probability of the
-            end symbol is included even if the summary has a fixed length.
+    ``of_release`` selects the features of the authors' code (NAMAS), where the document's bigrams are (x_(j-2), x_j)
+    and its trigrams (x_(j-3), x_(j-2), x_j). They are compared with adjacent words in the summary, so a copied phrase
+    does not match. A word counts as reordered if its first occurrence in the document is before the first of the
+    preceding word. The log-probability of the end symbol is included even if the summary has a fixed length.
     """
 
     of_release: bool = False
@@ -68,8 +63,7 @@ def matches_released_code(weights: Sequence[float]) -> bool:
 def parse_extractive_weights(given: Any) -> Tuple[float, ...]:
     """Parse the weights α from numbers or a string such as "1,4.8,1.2,-13.4,-0.5". Returns () for an empty value.
 
-    "release" selects the weights and features of the authors' released code. After the prefix "release:", the string
-    specifies other weights for these features.
+    "release" selects the weights and features of the authors' code, and "release:" other weights for these features.
 
     Raises:
         ValueError: the value does not consist of five numbers, or the weight of log p is not above 0.
@@ -101,12 +95,7 @@ def parse_extractive_weights(given: Any) -> Tuple[float, ...]:
 
 
 def check_shared_dictionary(models: Sequence[Any], dictionary: Any) -> None:
-    """Raise ValueError if documents and summaries have different dictionaries, because their ids cannot be compared.
-
-    Args:
-        models: the models used in the search.
-        dictionary: the target dictionary.
-    """
+    """Raise ValueError if documents have another dictionary than summaries, because their ids cannot be compared."""
     for model in models:
         own = getattr(getattr(model, "encoder", None), "dictionary", None)
         if own is not None and own.symbols != dictionary.symbols[: len(own.symbols)]:
@@ -117,11 +106,7 @@ def check_shared_dictionary(models: Sequence[Any], dictionary: Any) -> None:
 
 
 class ExtractiveSearchTerm(SearchTerm):
-    """The scoring term that ``--extractive-weights`` adds to a search.
-
-    Args:
-        weights: the five weights α.
-    """
+    """The scoring term that ``--extractive-weights`` adds to a search."""
 
     def __init__(self, weights: Sequence[float]):
         self.weights = weights
@@ -140,13 +125,9 @@ register_option_term("extractive_weights", parse_extractive_weights, ExtractiveS
 
 
 class ExtractiveFeatures(ActiveTerm):
-    """The weighted features in a search over B documents.
+    """The weighted features in a search over B documents of at most U distinct words.
 
-    U is the maximum number of distinct words in a document.
-
-    Args:
-        words: the search ids of the words in each document (B, S), or :data:`NO_WORD` for tokens that are not words.
-        weights: the five weights α.
+    ``words`` (B, S) are search ids, or :data:`NO_WORD` for tokens that are not words, and ``weights`` are the five α.
     """
 
     def __init__(self, words: Tensor, weights: Sequence[float]):
@@ -177,13 +158,9 @@ class ExtractiveFeatures(ActiveTerm):
         vocabulary: Optional[OutputVocabulary],
         dictionary: Any,
     ) -> "ExtractiveFeatures":
-        """Prepare the features for the documents in a batch.
+        """Prepare the features for the documents, "src_tokens" (B, S) in ``net_input``.
 
-        Args:
-            net_input: the model input, which contains "src_tokens" (B, S).
-            weights: the five weights α.
-            vocabulary: the search vocabulary. If it is None, search ids are the same as dictionary ids.
-            dictionary: the dictionary shared by documents and summaries.
+        Without ``vocabulary``, search ids are the ids of ``dictionary``, which documents and summaries share.
 
         Raises:
             ValueError: the documents do not consist of words.
@@ -198,11 +175,9 @@ class ExtractiveFeatures(ActiveTerm):
         )
 
     def add_to(self, lprobs: Tensor, tokens: Tensor) -> None:
-        """Multiply the log-probabilities of the next words by their weight and add the other features, all in place.
+        """Multiply the next words' log-probabilities (B, beam, W) by their weight and add the other features, in place.
 
-        Args:
-            lprobs: the log-probabilities of the next words (B, beam, W), indexed by search id.
-            tokens: the search ids of the previous words (B, beam, t), including the start symbol.
+        ``tokens`` (B, beam, t) are the search ids of the previous words, including the start symbol.
         """
         unigram, bigram, trigram, reordering = self.weights[1:]
         near, far = self.weights.distances
@@ -219,10 +194,7 @@ class ExtractiveFeatures(ActiveTerm):
         lprobs.scatter_add_(2, columns, added.masked_fill(self.is_filler[:, None], 0.0).to(lprobs.dtype))
 
     def _find_last_position(self, last: Tensor) -> Tensor:
-        """Return the last position of each word (B, beam, 1) in its document, or -1 if it does not occur.
-
-        With the features of the authors' released code, return the first position instead.
-        """
+        """Return the last position (NAMAS: the first) of each word (B, beam, 1) in its document, or else -1."""
         place = torch.arange(self.words.shape[1], device=last.device)
         is_there = self.words[:, None].eq(last)  # (B, beam, S)
         if not self.weights.of_release:
@@ -235,10 +207,7 @@ class ExtractiveFeatures(ActiveTerm):
         return F.pad(self.words, (places, 0), value=NO_WORD)[:, None, : self.words.shape[1]]
 
     def _convert_positions_to_words(self, flags: Tensor) -> Tensor:
-        """Convert a boolean mask over positions (B, beam, S) to float indicators for distinct words (B, beam, U).
-
-        The indicator of a word is 1 if the mask is True at one of its positions, and 0 otherwise.
-        """
+        """Return 1.0 for distinct words (B, beam, U) if a mask (B, beam, S) is True at one of their positions."""
         numbers = self.numbers[:, None].expand_as(flags)
         found = torch.zeros(*flags.shape[:2], self.width + 1, device=flags.device)
         return found.scatter_reduce(2, numbers, flags.float(), "amax")[:, :, : self.width]
@@ -259,13 +228,7 @@ def _is_special_symbol(tokens: Tensor, dictionary: Any) -> Tensor:
 
 
 def count_extractive_features(document: Sequence[int], summary: Sequence[int], of_release: bool = False) -> List[int]:
-    """Sum each feature except log p over the words of a summary.
-
-    Args:
-        document, summary: the ids of the words in the document and in the summary, or :data:`NO_WORD` for tokens that
-            are not words.
-        of_release: whether to compute the features as in the authors' released code.
-    """
+    """Sum each feature except log p over the words of a summary. :data:`NO_WORD` stands for what is not a word."""
     near, far = ExtractiveWeights.from_numbers((), of_release).distances
     ngrams: List[Set[Tuple[int, ...]]] = [set(zip(document)), set(zip(document, document[near:]))]
     ngrams.append(set(zip(document, document[far - near :], document[far:])))
@@ -283,14 +246,7 @@ def count_extractive_features(document: Sequence[int], summary: Sequence[int], o
 
 
 def add_feature_sums(results: Results, src_tokens: Tensor, weights: Sequence[float], dictionary: Any) -> None:
-    """Add "features" (5,) to each hypothesis: the sums of log p and of the other features over its words.
-
-    Args:
-        results: the hypotheses of each document.
-        src_tokens: the dictionary ids of the documents (B, S).
-        weights: the five weights α.
-        dictionary: the dictionary shared by documents and summaries.
-    """
+    """Add "features" (5,) to each hypothesis: the sums of log p and of the other features over its words."""
     documents = src_tokens.masked_fill(_is_special_symbol(src_tokens, dictionary), NO_WORD).tolist()
     for document, hypotheses in zip(documents, results):
         for hypothesis in hypotheses:

@@ -48,12 +48,7 @@ def make_word_embedding(dictionary: Any, width: int) -> VocabularyEmbedding:
 
 
 class ABSEncoder(FairseqEncoder):
-    """An encoder that computes the attention keys F x and values x̄ of a document.
-
-    Args:
-        cfg: the model options.
-        dictionary: the dictionary of known words.
-    """
+    """An encoder that computes the attention keys F x and values x̄ of a document."""
 
     def __init__(self, cfg: Any, dictionary: Any):
         super().__init__(dictionary)
@@ -62,17 +57,11 @@ class ABSEncoder(FairseqEncoder):
         self.embed_tokens = make_word_embedding(dictionary, cfg.encoder_embed_dim)
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None) -> Dict[str, Any]:
-        """Encode source documents.
+        """Encode documents (B, S), padded on either side. ``src_lengths`` is ignored.
 
-        Args:
-            src_tokens: the dictionary ids of the documents (B, S), padded on either side.
-            src_lengths: the lengths of the documents, which are ignored.
-
-        Returns:
-            A dictionary of lists. Each list contains one tensor with one row per document. M is S plus twice
-            ``--source-marks``. "keys" contains F x (B, M, D), "encoder_out" contains x̄ (B, M, D), and
-            "encoder_padding_mask" contains a boolean mask (B, M), True at padding. "src_tokens" contains the documents
-            (B, S).
+        Returns a dictionary of lists of one tensor with a row per document, where M is S plus twice ``--source-marks``:
+        "keys" F x (B, M, D), "encoder_out" x̄ (B, M, D), "encoder_padding_mask" (B, M), True at padding, and
+        "src_tokens".
         """
         tokens = self.add_boundary_symbols(src_tokens)  # (B, M)
         padding = tokens.eq(self.padding_idx)
@@ -87,10 +76,7 @@ class ABSEncoder(FairseqEncoder):
         }
 
     def add_boundary_symbols(self, src_tokens: Tensor) -> Tensor:
-        """Add begin symbols before each document (B, S), and more end symbols after its end symbol.
-
-        The result has the shape (B, M).
-        """
+        """Add begin symbols before each document (B, S), and more end symbols after its end symbol: (B, M)."""
         tokens = F.pad(src_tokens, (self.marks, self.marks), value=self.padding_idx)
         real = tokens.ne(self.padding_idx)
         place = torch.arange(tokens.shape[1], device=tokens.device)
@@ -109,10 +95,6 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
     """The language model with attention. The output layer reads [h; enc], so its weight is V and W side by side.
 
     The copy attention of the optional pointer compares the queries [h; enc] with the keys x̄.
-
-    Args:
-        cfg: the model options.
-        dictionary: the dictionary of known words.
     """
 
     def __init__(self, cfg: Any, dictionary: Any):
@@ -138,22 +120,14 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         request: Optional[WordRequest] = None,
         **_: Any,
     ) -> NetOutput:
-        """Compute the logits of the next words.
+        """Compute the logits (N, T, V) of the next words; see :class:`DecoderOutput`.
 
-        Args:
-            prev_output_tokens: the dictionary ids of the previous words (N, T). N is a multiple of the number of
-                documents B, and the rows that belong to the same document are adjacent.
-            encoder_out: the encoder output.
-            incremental_state: the cache of a search, or None. If it is not None, only the last step is computed. The
-                cache is not read.
-            features_only: whether to return the input of the output layer (N, T, H + D) instead of logits.
-            request: the words for which the loss function needs log-probabilities, or None to compute logits for all
-                words.
+        N is a multiple of the number of documents B, and the rows of a document are adjacent. With an
+        ``incremental_state``, which is not read, only the last step is computed. ``features_only`` returns the input of
+        the output layer (N, T, H + D). ``request`` names the words whose log-probabilities the loss needs (None: all).
 
-        Returns:
-            Logits (N, T, V) and a dictionary; see :class:`DecoderOutput`. The attention weights (N, T, S) are the
-            values of π for the document's words. The sum of these weights is less than 1, because π also covers the
-            added symbols.
+        The attention weights (N, T, S) are the values of π for the document's words. Their sum is less than 1, because
+        π also covers the added symbols.
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
         steps = 1 if incremental_state is not None else prev_output_tokens.shape[1]
@@ -186,10 +160,7 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
 
     @staticmethod
     def compute_attention_weights(query: Tensor, keys: Tensor, padding: Tensor) -> Tensor:
-        """Compute the attention weights π (N, T, M) from queries (N, T, D) and keys (B, M, D).
-
-        The padding mask (B, M) is True at padding. The weights have float32 or higher precision.
-        """
+        """Compute π (N, T, M), in float32 or more, from queries (N, T, D), keys (B, M, D) and a padding mask (B, M)."""
         scores = widen_to_float32(multiply_by_document_matrices(query, keys.transpose(1, 2)))
         hidden = padding.repeat_interleave(len(query) // len(keys), dim=0)[:, None]
         return scores.masked_fill(hidden, -math.inf).softmax(dim=2)
@@ -201,14 +172,9 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
 
 
 class ABSModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDecoderModel):
-    """The model of attention-based summarisation (ABS).
+    """The model of attention-based summarisation (ABS), one of :data:`PRESETS` with ``--arch``.
 
-    Choose one of :data:`PRESETS` with ``--arch``. See :class:`.options.NeuralLanguageModelConfig` for the options.
-
-    Args:
-        encoder: the encoder, which computes attention keys and values.
-        decoder: the decoder, which is the language model.
-        max_row_norm: the maximum norm of word embeddings at the start of an epoch, or 0 for no limit.
+    ``max_row_norm`` is the maximum norm of word embeddings at the start of an epoch, or 0 for no limit.
     """
 
     def __init__(self, encoder: ABSEncoder, decoder: ABSDecoder, max_row_norm: float):
@@ -231,13 +197,10 @@ class ABSModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDecoderMod
 
     @torch.no_grad()
     def limit_embedding_norms(self) -> None:
-        """Scale down each row of E, F and G that has a norm above ``max_row_norm``.
-
-        The task calls this method before each epoch.
+        """Scale down each row of E, F and G that has a norm above ``max_row_norm``, before each epoch.
 
         Raises:
-            ValueError: the weights have half precision. In this case, the optimiser has a separate copy of the weights,
-                which would not be scaled.
+            ValueError: the weights have half precision, of which the optimiser has a separate copy.
         """
         if not self.max_row_norm:
             return

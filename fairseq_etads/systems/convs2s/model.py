@@ -38,11 +38,7 @@ from .options import PRESETS, check_options, make_preset_config, parse_attention
 
 
 class ConvolutionalEncoder(FConvEncoder):
-    """fairseq's convolutional encoder; see :class:`FConvEncoder`.
-
-    Padding on either side does not affect the results, because it is masked before each convolution and does not count
-    as a position.
-    """
+    """fairseq's convolutional encoder (:class:`FConvEncoder`). Padding on either side does not affect the results."""
 
     def __init__(self, cfg: Any, dictionary: Any):
         super().__init__(
@@ -55,16 +51,11 @@ class ConvolutionalEncoder(FConvEncoder):
         self.embed_tokens: Any = VocabularyEmbedding(self.embed_tokens, dictionary.unk())
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None) -> Dict[str, Any]:
-        """Encode source documents.
+        """Encode documents (B, S). ``src_lengths`` is ignored.
 
-        Args:
-            src_tokens: the dictionary ids of the documents (B, S).
-            src_lengths: the lengths of the documents, which are ignored.
-
-        Returns:
-            A dictionary. "encoder_out" contains two tensors (B, S, E): the states z of the last layer, and (z + e)
-            √0.5, where e is the sum of word and position embeddings. "encoder_padding_mask" is a boolean mask (B, S),
-            True at padding, or None if there is no padding. "src_tokens" contains the documents.
+        Returns a dictionary. "encoder_out" contains two tensors (B, S, E): the states z of the last layer, and (z + e)
+        √0.5, where e is the sum of word and position embeddings. "encoder_padding_mask" (B, S) is True at padding, or
+        None.
         """
         return {**super().forward(src_tokens, src_lengths), "src_tokens": [src_tokens]}
 
@@ -118,21 +109,12 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         request: Optional[WordRequest] = None,
         **_: Any,
     ) -> NetOutput:
-        """Compute the logits of the next words.
+        """Compute the logits (N, T, V) of the next words; see :class:`DecoderOutput`.
 
-        Args:
-            prev_output_tokens: the dictionary ids of the previous words (N, T), padded on the right. N is a multiple of
-                the number of documents B, and the rows that belong to the same document are adjacent.
-            encoder_out: the encoder output.
-            incremental_state: a cache of the inputs to the convolutions. If it is not None, only the last step is
-                computed.
-            features_only: whether to return the input of the output layer (N, T, R) instead of logits.
-            request: the words for which the loss function needs log-probabilities, or None to compute logits for all
-                words.
-
-        Returns:
-            Logits (N, T, V) and a dictionary; see :class:`DecoderOutput`. The attention weights (N, T, S) are averaged
-            over the layers.
+        N is a multiple of the number of documents B, and the rows of a document are adjacent and padded on the right.
+        With an ``incremental_state``, the cached inputs to the convolutions, only the last step is computed.
+        ``features_only`` returns the input of the output layer (N, T, R). ``request`` names the words whose
+        log-probabilities the loss needs (None: all). The attention weights (N, T, S) are averaged over the layers.
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
         memory, mask = encoder_out["encoder_out"][1], encoder_out["encoder_padding_mask"]
@@ -188,18 +170,12 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
 
 
 def _count_position_embeddings(positions: int, dictionary: Any) -> int:
-    """Return the number of rows in a position embedding table.
-
-    The first ``pad + 1`` rows are reserved and do not correspond to positions.
-    """
+    """Return the rows of a position embedding table, whose first ``pad + 1`` do not correspond to positions."""
     return positions + int(dictionary.pad()) + 1
 
 
 class ConvolutionalModel(PositionEmbeddingModel, EncoderDecoderMixin, FConvModel):
-    """A convolutional encoder-decoder model: fairseq's ``fconv`` with an optional pointer.
-
-    Choose one of :data:`PRESETS` with ``--arch``. See :class:`.options.ConvolutionalConfig` for the options.
-    """
+    """A convolutional encoder-decoder model, one of :data:`PRESETS`: fairseq's ``fconv`` with an optional pointer."""
 
     def __init__(self, encoder: ConvolutionalEncoder, decoder: ConvolutionalDecoder):
         super().__init__(encoder, decoder)
@@ -228,11 +204,7 @@ class ConvolutionalModel(PositionEmbeddingModel, EncoderDecoderMixin, FConvModel
         return cls(encoder, decoder)
 
     def __deepcopy__(self, memo: Dict[int, Any]) -> "ConvolutionalModel":
-        """Copy the model, for example to average its weights with ``--store-ema``.
-
-        Normalised weights, which PyTorch refuses to copy, are copied without their autograd graph. Each call of a layer
-        computes them again.
-        """
+        """Copy the model, as ``--store-ema`` does, and normalised weights without the graph that torch cannot copy."""
         for weight in iterate_normalised_weights(self):
             if id(weight) not in memo:
                 memo[id(weight)] = weight.detach().clone()

@@ -22,16 +22,9 @@ from .model import DigitHidingTokenizer
 
 
 class PairClassifier(nn.Module):
-    """A classifier for pairs of vectors u and v that computes MLP([u; v; |u-v|; u*v]).
+    """A classifier for pairs of vectors u and v of a width: MLP([u; v; |u-v|; u*v]) (Li, Zhu, Zhang and Zong 2018).
 
-    The MLP has two hidden tanh layers and an output layer. Dropout is applied before each of these layers (Li, Zhu,
-    Zhang and Zong 2018).
-
-    Args:
-        width: the width of u and v.
-        hidden: the width of the hidden layers.
-        classes: the number of classes.
-        dropout: the dropout probability.
+    The MLP has two ``hidden`` tanh layers and an output layer, with dropout before each of them.
     """
 
     def __init__(self, width: int, hidden: int, classes: int, dropout: float):
@@ -71,14 +64,10 @@ SAMPLED_TEXTS = 10_000
 
 
 class TextPairBatches:
-    """Batches of labelled text pairs. Each batch depends only on the seed and the batch index.
+    """Batches of ``size`` labelled text pairs. Each batch depends only on the seed and the batch index.
 
-    Args:
-        pairs: a tuple for each pair, which contains the ids of the premise (T,), the ids of the hypothesis (T',) and
-            the label.
-        size: the number of pairs per batch. The last batch of an epoch may be smaller.
-        seed: the seed for shuffling the pairs. The order differs between epochs.
-        pad: the id of the padding symbol.
+    ``pairs`` are the ids of the premise (T,) and of the hypothesis (T',), and the label. The last batch of an epoch may
+    be smaller. The order differs between epochs.
     """
 
     def __init__(self, pairs: Sequence[Tuple[Sequence[int], Sequence[int], int]], size: int, seed: int, pad: int):
@@ -98,10 +87,9 @@ class TextPairBatches:
         return len(self._labels)
 
     def make_batch(self, number: int) -> Tuple[Tensor, Tensor, Tensor]:
-        """Return the batch with index ``number``, counted from 0 across all epochs.
+        """Return batch ``number``, counted from 0 over all epochs: premises (N, S), hypotheses (N, S') and labels (N,).
 
-        Returns:
-            The ids of the premises (N, S) and hypotheses (N, S'), padded on the right, and the labels (N,), all int64.
+        All are int64, and the ids are padded on the right.
         """
         turn, place = divmod(number, -(-len(self) // self._size))
         if self._order[0] != turn:
@@ -118,11 +106,7 @@ class TextPairBatches:
 
 
 def list_training_files(folder: Path) -> List[Path]:
-    """List the files with training pairs in a folder: *train*.tsv and *train*.jsonl, which may be compressed.
-
-    Raises:
-        InputError: the folder contains no such file.
-    """
+    """List the files *train*.tsv and *train*.jsonl (perhaps compressed) of a folder. Raises InputError without any."""
     found = [path for path in sorted(folder.glob("*train*")) if {".tsv", ".jsonl"}.intersection(path.suffixes)]
     if not found:
         raise InputError(
@@ -157,11 +141,7 @@ class EntailmentTask(AuxiliaryTask):
         return {"pair_classifier": PairClassifier(width, cfg.encoder_hidden_size, len(LABELS), cfg.dropout)}
 
     def loss(self, model: Any, number: int) -> Tuple[Tensor, int, Dict[str, float]]:
-        """Compute the mean cross-entropy over the batch with index ``number``.
-
-        Returns:
-            The loss, the number of pairs, and the number of correct predictions as "accuracy".
-        """
+        """Return the mean cross-entropy over batch ``number``, its size, and the number of right ones as "accuracy"."""
         device = next(model.parameters()).device
         premises, hypotheses, labels = (tensor.to(device) for tensor in self.pairs.make_batch(number))
         logits = widen_to_float32(classify_text_pairs(model, premises, hypotheses))  # (N, C)
@@ -170,13 +150,7 @@ class EntailmentTask(AuxiliaryTask):
 
 
 def classify_text_pairs(model: Any, premises: Tensor, hypotheses: Tensor) -> Tensor:
-    """Compute the logits (N, C) of text pairs.
-
-    Args:
-        model: a model with a pair classifier.
-        premises: the ids of the premises (N, S).
-        hypotheses: the ids of the hypotheses (N, S').
-    """
+    """Compute the logits (N, C) of pairs with a model's pair classifier, from ids (N, S) and (N, S')."""
     vectors = (model.encoder.compute_document_vectors(texts) for texts in (premises, hypotheses))
     logits: Tensor = model.pair_classifier(*vectors)
     return logits

@@ -1,10 +1,10 @@
 """Models that predict whether a premise entails a hypothesis, and the folders in which etads-nli stores them.
 
-A folder contains ``config.json``, the dictionary (``dict.txt``) and the weights (``model.safetensors``), but no
-executable code. The model is :class:`~fairseq_etads.systems.entailment.decomposable_attention.DecomposableAttention`.
+A folder contains ``config.json``, ``dict.txt`` and ``model.safetensors``, but no executable code.
 """
 
 import json
+import math
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Union
@@ -21,7 +21,6 @@ from ...platform.errors import InputError
 from ...text.tokenizer import TextTokenizer, TextTokenizerConfig
 from ...text.words import WORD_KINDS
 from ...vocabulary.dictionary import compute_fingerprint, load_checked_dictionary
-from .decomposable_attention import DecomposableAttention
 
 CONFIG, WORDS, WEIGHTS = "config.json", "dict.txt", "model.safetensors"
 FORMAT = "fairseq-etads entailment model"
@@ -34,11 +33,49 @@ AT_ONCE = 256
 """Number of pairs in a batch."""
 
 
-class DigitHidingTokenizer(TextTokenizer):
-    """A tokeniser that replaces each digit with ``#``.
+class DecomposableAttention(nn.Module):
+    """A classifier for pairs of a premise a and a hypothesis b, based on aligned words (Parikh et al. 2016, section 3).
 
-    Digits are replaced after tokenisation, because the tokeniser would treat ``#`` as a separate word.
+    F, G and H are networks with two linear layers of a ``width``. Each layer is preceded by dropout and followed by
+    ReLU. a_i and b_j are word embeddings, from a ``table`` with a padding index, projected to this width:
+
+        e_ij = F(a_i) · F(b_j)
+        β_i = Σ_j softmax_j(e_ij) b_j,  α_j = Σ_i softmax_i(e_ij) a_i
+        v_1 = Σ_i G([a_i; β_i]),  v_2 = Σ_j G([b_j; α_j])
+        logits = W H([v_1; v_2]) + b
     """
+
+    def __init__(self, table: nn.Embedding, width: int, classes: int, dropout: float):
+        super().__init__()
+        self.table = table
+        self.pad: Any = table.padding_idx
+        self.project = nn.Linear(table.embedding_dim, width, bias=False)
+        self.attend = _make_two_layer_perceptron(width, width, dropout)  # F
+        self.compare = _make_two_layer_perceptron(2 * width, width, dropout)  # G
+        self.aggregate = _make_two_layer_perceptron(2 * width, width, dropout)  # H
+        self.classify = nn.Linear(width, classes)
+
+    def forward(self, premises: Tensor, hypotheses: Tensor) -> Tensor:
+        """Compute the logits (N, classes) of texts (N, P) and (N, Q) of at least one word, padded on either side."""
+        a, b = (self.project(self.table(tokens)) for tokens in (premises, hypotheses))  # (N, P, D), (N, Q, D)
+        no_a, no_b = (tokens == self.pad for tokens in (premises, hypotheses))
+        scores = self.attend(a) @ self.attend(b).transpose(1, 2)  # (N, P, Q)
+        to_b = scores.masked_fill(no_b[:, None, :], -math.inf).softmax(dim=2)
+        to_a = scores.masked_fill(no_a[:, :, None], -math.inf).softmax(dim=1)
+        first = self.compare(torch.cat([a, to_b @ b], dim=2))  # (N, P, D)
+        second = self.compare(torch.cat([b, to_a.transpose(1, 2) @ a], dim=2))  # (N, Q, D)
+        sums = [x.masked_fill(no[:, :, None], 0).sum(dim=1) for x, no in ((first, no_a), (second, no_b))]
+        logits: Tensor = self.classify(self.aggregate(torch.cat(sums, dim=1)))
+        return logits
+
+
+def _make_two_layer_perceptron(inputs: int, width: int, dropout: float) -> nn.Sequential:
+    layers = [nn.Dropout(dropout), nn.Linear(inputs, width), nn.ReLU()]
+    return nn.Sequential(*layers, nn.Dropout(dropout), nn.Linear(width, width), nn.ReLU())
+
+
+class DigitHidingTokenizer(TextTokenizer):
+    """A tokeniser that then replaces each digit with ``#``, which it would treat as a separate word."""
 
     def encode(self, x: str) -> str:
         return hide_digits(super().encode(x))
@@ -46,15 +83,7 @@ class DigitHidingTokenizer(TextTokenizer):
 
 @dataclass(frozen=True)
 class NliConfig:
-    """The model options that are stored in config.json.
-
-    Attributes:
-        embed_dim: the width of the word embeddings.
-        width: the width of the hidden layers.
-        words: the method by which raw text is split into words, one of ``WORD_KINDS``.
-        keep_case: whether to keep upper-case letters.
-        hide_digits: whether to replace each digit with ``#``.
-    """
+    """The model options in config.json: widths of embeddings and layers, one of ``WORD_KINDS``, treatment of words."""
 
     embed_dim: int = 300
     width: int = 300
@@ -74,10 +103,7 @@ class NliConfig:
 
 
 def convert_words_to_ids(words: Sequence[str], dictionary: Dictionary, keep_case: bool) -> Tensor:
-    """Return the ids (T,), int64, of ``<s>`` and of all known words in a text.
-
-    Words without a counterpart in the other text can be aligned with ``<s>``. Unknown words are skipped.
-    """
+    """Return the ids (T,), int64, of ``<s>``, with which words without a counterpart align, and of all known words."""
     ids = (dictionary.index(word if keep_case else word.lower()) for word in words)
     return torch.tensor([dictionary.bos(), *(number for number in ids if number >= dictionary.nspecial)])
 
@@ -89,14 +115,10 @@ def collate_texts(texts: Sequence[Tensor], dictionary: Dictionary) -> Tensor:
 
 
 class EntailmentScorer:
-    """An entailment model for inference, without dropout or gradients.
+    """An entailment model for inference, without dropout or gradients, with its configuration and dictionary.
 
     This class is not an ``nn.Module``. Therefore, a module with a scorer as an attribute neither trains nor stores the
     scorer's weights.
-
-    Attributes:
-        config: the model configuration.
-        dictionary: the dictionary of known words. All other words are skipped.
     """
 
     def __init__(self, model: DecomposableAttention, dictionary: Dictionary, config: NliConfig):
@@ -133,14 +155,10 @@ class EntailmentScorer:
         return self
 
     def score(self, premises: Sequence[Sequence[str]], hypotheses: Sequence[Sequence[str]]) -> Tensor:
-        """Predict the probability that each premise entails its hypothesis.
+        """Predict the probability that each of N premises entails its hypothesis: (N,), float32, on the CPU.
 
-        Args:
-            premises, hypotheses: the words of N texts each, without sentence marks. The texts must be split into words
-                as ``config.words`` specifies. Words are lower-cased if the model requires it.
-
-        Returns:
-            The probabilities (N,), float32, on the CPU.
+        The words of the texts must be split as ``config.words`` specifies and contain no sentence marks. They are
+        lower-cased if the model requires it.
 
         Raises:
             ValueError: the numbers of premises and hypotheses differ.
@@ -149,14 +167,7 @@ class EntailmentScorer:
 
     @torch.no_grad()
     def predict_probabilities(self, premises: Sequence[Sequence[str]], hypotheses: Sequence[Sequence[str]]) -> Tensor:
-        """Predict the probability of each label in ``LABELS`` for N pairs of texts; see :meth:`score`.
-
-        Returns:
-            The probabilities (N, 3), float32, on the CPU.
-
-        Raises:
-            ValueError: the numbers of premises and hypotheses differ.
-        """
+        """Predict the probabilities (N, 3), float32, on the CPU, of all ``LABELS``; see :meth:`score`."""
         if len(premises) != len(hypotheses):
             raise ValueError(f"{len(premises)} premises and {len(hypotheses)} hypotheses")
         device = self.model.classify.weight.device
@@ -217,11 +228,7 @@ def read_config(folder: Path) -> Dict[str, Any]:
 
 
 def _read_checked_config(folder: Path) -> Any:
-    """Read the :class:`NliConfig` and the dictionary's fingerprint from config.json.
-
-    Raises:
-        InputError: the file is missing or damaged, or it is from a later version.
-    """
+    """Read the :class:`NliConfig` and the dictionary's fingerprint from config.json, or raise InputError."""
     content = read_config(folder)
     given: Any = content.get("model")
     kinds: List[Any] = [(option.name, type(option.default)) for option in fields(NliConfig)]

@@ -29,10 +29,10 @@ from ...platform.errors import InputError
 from ...text.tokenizer import TextTokenizer
 from ...version import get_version
 from ...vocabulary.dictionary import compute_fingerprint
-from .decomposable_attention import DecomposableAttention
 from .model import (
     CONFIG,
     WEIGHTS,
+    DecomposableAttention,
     EntailmentScorer,
     NliConfig,
     collate_texts,
@@ -139,11 +139,7 @@ def make_dictionary(pairs: TokenisedPairs, settings: EntailmentSettings, tokeniz
 
 
 class Progress(NamedTuple):
-    """Progress of a training run.
-
-    The fields are the last epoch, the best epoch, and the number of validation pairs that were classified correctly in
-    the best epoch.
-    """
+    """The last epoch, the best epoch, and how many validation pairs were classified correctly in the best epoch."""
 
     epoch: int = 0
     best_epoch: int = 0
@@ -151,12 +147,7 @@ class Progress(NamedTuple):
 
 
 class Trainer:
-    """Trains a model with Adam.
-
-    Args:
-        model: model to train. Word embeddings that do not require a gradient remain unchanged.
-        pairs: encoded training pairs.
-    """
+    """Trains a model with Adam. Word embeddings that do not require a gradient remain unchanged."""
 
     def __init__(
         self, model: DecomposableAttention, dictionary: Dictionary, pairs: EncodedPairs, settings: EntailmentSettings
@@ -166,9 +157,7 @@ class Trainer:
         self.optimizer = torch.optim.Adam(self.trained.values(), lr=settings.lr)
 
     def train_epoch(self, number: int) -> float:
-        """Train on all pairs once, and return the mean loss.
-
-        The order of the pairs and the dropout masks depend only on the seed and the epoch number.
+        """Train on all pairs once, in an order and with dropout masks of the seed and epoch, and return the mean loss.
 
         Raises:
             InputError: the training loss is not finite.
@@ -211,10 +200,7 @@ class Trainer:
         return {**found, "progress": torch.tensor(progress)}
 
     def load(self, path: Path) -> Progress:
-        """Load a training state (see :meth:`make_training_state`) from a file, and return its progress.
-
-        Raises InputError if the state belongs to a different model.
-        """
+        """Load a file of :meth:`make_training_state`. Raises InputError if the state belongs to a different model."""
         expected = {f"model.{name}": weight for name, weight in self.model.state_dict().items()}
         for name, parameter in self.trained.items():
             moments = {"exp_avg": parameter, "exp_avg_sq": parameter, "step": torch.zeros(())}
@@ -327,9 +313,7 @@ def _count_correct_predictions(scorer: EntailmentScorer, pairs: TokenisedPairs) 
 def load_entailment_predictor(
     folder: str, device: torch.device
 ) -> Callable[[Sequence[str], Sequence[str]], List[float]]:
-    """Load a model and return a function that predicts P(entailment) for each pair of a premise and a hypothesis.
-
-    The function tokenises the texts itself.
+    """Return a function that tokenises texts and predicts P(entailment) for each pair of a premise and a hypothesis.
 
     Raises:
         InputError: the folder does not contain a model.

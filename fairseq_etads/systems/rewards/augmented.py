@@ -63,17 +63,10 @@ class SummarizationRAMLConfig(SummarizationNLLConfig):
 
 @functools.cache  # summaries have only a few distinct lengths, so most results are cached
 def compute_edit_count_distribution(length: int, words: int, temperature: float) -> Tensor:
-    """Compute the distribution q(e) ∝ C(L, e) (V-1)^e ((V-1) exp(1))^(-e/τ) of the number of edits e = 0, …, L.
+    """Compute q(e) ∝ C(L, e) (V-1)^e ((V-1) exp(1))^(-e/τ), (L + 1,), float64, the distribution of the number of edits.
 
-    There are C(L, e) (V-1)^e texts at an edit distance of e. Each of them has the weight exp(-e (1 + log(V-1)) / τ).
-
-    Args:
-        length: L, the number of words in a reference.
-        words: V, the number of words that an edit can insert.
-        temperature: τ, the temperature of the edits.
-
-    Returns:
-        The probabilities (L + 1,), float64.
+    There are C(L, e) (V-1)^e texts at an edit distance of e from a reference of L = ``length`` words, if V = ``words``
+    can be inserted. Each of them has the weight exp(-e (1 + log(V-1)) / τ), where τ is the ``temperature``.
     """
     e = torch.arange(length + 1, dtype=torch.float64)
     log_ways = math.lgamma(length + 1) - torch.lgamma(e + 1) - torch.lgamma(length - e + 1)
@@ -87,13 +80,7 @@ def compute_sample_weights(rewards: Tensor, distances: Tensor, temperature: floa
 
 
 class EditedReferences(NamedTuple):
-    """K copies of each of B reference summaries, with some words replaced.
-
-    Attributes:
-        distances: the number of replaced words in each copy (B, K).
-        changed: the boolean mask (B, K, T), True at replaced words.
-        target: the dictionary ids of the edited references (B, K, T), padded like the references.
-    """
+    """K copies of each of B references: numbers of replaced words (B, K), their mask (B, K, T), and ids (B, K, T)."""
 
     distances: Tensor
     changed: Tensor
@@ -178,10 +165,7 @@ class SummarizationRAML(SummarizationNLL):
         return total, size, logs
 
     def sample_edited_references(self, target: Tensor) -> EditedReferences:
-        """Sample K edited references for each summary.
-
-        ``target`` (B, T) contains the dictionary ids of the summaries, on the CPU.
-        """
+        """Sample K edited references for each summary in ``target`` (B, T), dictionary ids on the CPU."""
         is_word = ~torch.isin(target, torch.tensor(self.no_words))  # (B, T)
         lengths = is_word.sum(dim=1)
         shares = torch.zeros(len(target), target.shape[1] + 1, dtype=torch.float64)  # (B, T + 1)
@@ -216,13 +200,7 @@ class SummarizationRAML(SummarizationNLL):
     def _compute_edited_reference_rewards(
         self, sample: Dict[str, Any], pairs: List[int], edited: List[List[str]]
     ) -> Tensor:
-        """Compute the rewards (n,), float32, of n edited references.
-
-        Args:
-            sample: the batch of documents and reference summaries.
-            pairs: the index in the batch of the pair to which each edited reference belongs.
-            edited: the words of each edited reference.
-        """
+        """Compute the rewards (n,), float32, of edited references, given the index in the batch of the pair of each."""
         rows = sorted(set(pairs))
         references = dict(zip(rows, self._convert_ids_to_words(sample["target"][rows], self.dictionary)))
         if self.reward == "rouge2":
@@ -255,14 +233,8 @@ class SummarizationRAML(SummarizationNLL):
 def make_augmented_batch(sample: Dict[str, Any], edits: EditedReferences, weights: Tensor) -> Dict[str, Any]:
     """Create a batch with one row for each edited reference and each reference that was drawn without edits.
 
-    Args:
-        sample: a batch of B pairs.
-        edits: the edited references.
-        weights: the sample weights (B, K).
-
-    Returns:
-        A batch of N rows, in which each pair is repeated as often as needed. "weights" contains the weight of each row
-        (N,). "ntokens" and "nsentences" are the same as in ``sample``.
+    ``sample`` is a batch of B pairs, and ``weights`` (B, K) are those of the samples. In the result, "weights" (N,) has
+    the weight of each row, and "ntokens" and "nsentences" are those of ``sample``.
     """
     unchanged = edits.distances == 0
     of_reference = (weights * unchanged).sum(dim=1)  # (B,)

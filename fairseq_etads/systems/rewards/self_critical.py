@@ -91,17 +91,15 @@ class SampledSummaries:
     """The sampled summaries of a batch, converted to decoder inputs and targets.
 
     Args:
-        summaries: the dictionary ids of each summary, with the end symbol.
-        longest: the maximum number of tokens before the end symbol. A summary with more tokens, including the end
-            symbol, was truncated: the model did not generate its end symbol.
-        dictionary: the target dictionary.
+        summaries: dictionary ids of each summary, with the end symbol.
+        longest: maximum number of tokens before the end symbol. A longer summary was truncated: its end symbol was not
+            generated and must not be scored.
+        dictionary: target dictionary.
 
     Attributes:
-        target: the dictionary ids of the summaries (B, T), padded on the right. The end symbols of truncated summaries
-            are removed, because they must not be scored.
-        previous: the dictionary ids of the preceding words (B, T). Each row starts with the end symbol.
-        words: the number of scored tokens in each summary (B,).
-        unfinished: the number of truncated summaries.
+        target, previous: ids (B, T) of the scored tokens and of the tokens before them, padded on the right.
+        words: number of scored tokens in each summary (B,).
+        unfinished: number of truncated summaries.
     """
 
     def __init__(self, summaries: Sequence[Tensor], longest: int, dictionary: Any):
@@ -126,15 +124,13 @@ class SummarizationRL(SummarizationNLL):
         L_RL = -(r(y^s) - r(y^g)) (1 / n) sum_t log p(y^s_t | y^s_<t, x)
         L = gamma L_RL + (1 - gamma) L_NLL
 
-    If a sample has a higher reward than the greedy summary, it becomes more probable. With several samples per
-    document, L_RL is averaged over the samples, and r(y^g) can be replaced with the mean reward of the document's other
-    samples (Kool et al. 2019). L_NLL is the loss of ``summarization_nll --length-normalised``.
+    With several samples per document, L_RL is averaged over the samples, and r(y^g) can be replaced with the mean
+    reward of the document's other samples (Kool et al. 2019). L_NLL is the loss of ``summarization_nll
+    --length-normalised``. log p is computed in a single forward pass; the end symbol is treated like a word.
 
-    n is the mean length of the references in the batch, so that the effect of gamma does not depend on the length of
-    summaries. n is not the length of the sample, because samples have lower rewards than greedy summaries on average:
-    if the loss were averaged over the words of the sample, long samples would be penalised least, and summaries would
-    become longer during training. log p is computed in a single forward pass over the finished sample.
-    The end symbol is treated like a word.
+    n is the mean length of the references in the batch. If it were the length of the sample, long samples would be
+    penalised least, because samples have lower rewards than greedy summaries on average, and summaries would become
+    longer during training.
 
     Raises:
         ValueError: an option has an invalid value, or summaries cannot be sampled from the model.
@@ -172,11 +168,7 @@ class SummarizationRL(SummarizationNLL):
 
     @classmethod
     def check_options(cls, cfg: Any, capabilities: Capabilities) -> None:
-        """Check that the options are suitable for training a model with the given capabilities.
-
-        Raises:
-            ValueError: an option has no effect.
-        """
+        """Raise ValueError if an option has no effect, or if the model's ``capabilities`` do not suit the options."""
         given = get_given_options(cfg, SummarizationRLConfig)
         for option in ("sentence_avg", "length_normalised"):
             if getattr(cfg, option, False):
@@ -237,18 +229,10 @@ class SummarizationRL(SummarizationNLL):
     def sample_summaries(
         self, model: Any, sample: Dict[str, Any], encoder_out: Optional[Any] = None
     ) -> Tuple[List[Tensor], List[Tensor]]:
-        """Generate sampled and greedy summaries of the documents in a batch.
+        """Generate sampled and, if they are the baseline, greedy summaries of the documents in a batch.
 
-        Args:
-            model: the model from which summaries are sampled.
-            sample: the batch of documents and reference summaries.
-            encoder_out: the encoder output that :meth:`encode` returned. If it is None or the batch is on a GPU, the
-                documents are encoded again.
-
-        Returns:
-            The sampled summaries and the greedy summaries. Each summary consists of dictionary ids (T,) with the end
-            symbol. Samples of the same document are adjacent. Greedy summaries are generated only if they are the
-            baseline.
+        Each summary consists of dictionary ids (T,) with the end symbol. Samples of the same document are adjacent. If
+        ``encoder_out``, from :meth:`encode`, is None or on a GPU, the documents are encoded again.
         """
         model = unwrap_model(model)
         if not self._drawing or self._drawing[0] is not model:
@@ -294,16 +278,9 @@ class SummarizationRL(SummarizationNLL):
     def compute_advantages(
         self, sample: Dict[str, Any], sampled: List[Tensor], greedy: List[Tensor], number: int
     ) -> Tuple[Tensor, Dict[str, float]]:
-        """Compute each sample's reward minus its baseline.
+        """Compute each sample's reward minus its baseline, (B * samples,), float32, and the metrics to log.
 
-        Args:
-            sample: the batch of documents and reference summaries.
-            sampled: the dictionary ids of each sampled summary.
-            greedy: the dictionary ids of each greedy summary, or an empty list if another baseline is used.
-            number: the index of the reward to use.
-
-        Returns:
-            The differences (B * samples,), float32, and the metrics to log.
+        ``sampled`` and ``greedy`` are dictionary ids of the summaries, and ``number`` is the index of the reward.
 
         Raises:
             ValueError: the reward does not return a finite number for each summary.
@@ -348,11 +325,9 @@ class SummarizationRL(SummarizationNLL):
         """Compute the policy loss, the sum of -advantage times log-probability over all samples.
 
         Args:
-            model: the model that is trained.
-            encoder_out: the encoder output that :meth:`encode` returned.
-            drawn: the sampled summaries, converted to decoder inputs and targets.
+            drawn: sampled summaries, converted to decoder inputs and targets.
             advantages: each sample's reward minus its baseline (N,), without gradients.
-            of: the index of each sample's document (N,), int64.
+            of: index of each sample's document (N,), int64.
         """
         model = unwrap_model(model)
         device = next(model.parameters()).device
@@ -362,21 +337,12 @@ class SummarizationRL(SummarizationNLL):
         return -(log_p.masked_fill(target == self.padding_idx, 0).sum(dim=1) * to_device(advantages, device)).sum()
 
     def _compute_sampling_log_probs(self, model: Any, encoder_out: Any, previous: Tensor, target: Tensor) -> Tensor:
-        """Compute the log-probabilities (N, T) of the tokens under the distribution from which they were sampled.
-
-        When summaries are sampled, some tokens are excluded from the model's distribution: padding and, with a pointer,
-        the unknown word. If these tokens were included here, samples with a reward below their baseline would increase
-        the probabilities of these tokens, and no sample could decrease them.
-
-        Args:
-            model: the model that is trained.
-            encoder_out: the encoder output, with one row for each sample.
-            previous: the dictionary ids of the preceding tokens (N, T).
-            target: the dictionary ids of the sampled tokens (N, T).
-        """
+        """Compute the log-probabilities (N, T) of the tokens under the distribution from which they were sampled."""
         request = WordRequest(target, whole=True)
         output = model.decoder(previous, encoder_out=encoder_out, request=request)
         scores = model.get_normalized_probs(output, log_probs=True)  # (N, T, extended ids)
+        # If these were included here, samples with a reward below their baseline would increase the probabilities of
+        # tokens that are excluded when summaries are sampled, and no sample could decrease them.
         never = [self.padding_idx]
         if get_decoder_capabilities(model).pointer is not None:
             never.append(self.unk)

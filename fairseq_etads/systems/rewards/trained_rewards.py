@@ -1,7 +1,6 @@
-"""The rewards ``rougesal`` and ``entail``, which require training data or trained models (Pasunuru and Bansal 2018).
+"""Saliencies and entailment probabilities for the rewards ``rougesal`` and ``entail`` (Pasunuru and Bansal 2018).
 
-:mod:`fairseq_etads.evaluation.rewards` defines their formulas. This module computes the saliency weights and entailment
-probabilities that the formulas require.
+:mod:`fairseq_etads.evaluation.rewards` defines their formulas.
 """
 
 import logging
@@ -29,11 +28,7 @@ IDF = "idf"
 class FrequencySaliency:
     """Computes the saliency of words: their inverse document frequency, divided by the value for an unseen word.
 
-    The frequencies are computed from the training documents, which are read when the first weight is needed. Documents
-    are truncated in the same way as the model's input.
-
-    Args:
-        task: the training task, which provides the data.
+    The training documents of ``task``, truncated like the model's input, are read when the first weight is needed.
     """
 
     def __init__(self, task: Any):
@@ -55,11 +50,7 @@ class FrequencySaliency:
 
 
 class TaggerSaliency:
-    """Computes the saliency of words as the probabilities that a trained tagger predicts.
-
-    Args:
-        path: the path of a checkpoint that was trained with ``--arch word_tagger``.
-        task: the training task. The tagger must have been trained with the same dictionary.
+    """Computes the saliency of words as the probabilities that a tagger (``--arch word_tagger``) predicts.
 
     Raises:
         FileNotFoundError: the file does not exist.
@@ -94,16 +85,11 @@ class TaggerSaliency:
 
 
 class TokenEntailmentModel:
-    """An entailment model that accepts the tokens of the training data and joins them into words.
-
-    Args:
-        path: a folder that ``etads-nli train`` created.
-        task: the training task.
-        option: the option that specified the folder, for messages.
+    """An entailment model of ``etads-nli train`` that accepts the tokens of the training data and joins them to words.
 
     Raises:
         ValueError: the tokens of the data cannot be joined into words, or the system ``entailment`` is missing.
-        InputError: the folder cannot be read.
+        InputError: the folder cannot be read. The message names ``option``.
     """
 
     def __init__(self, path: str, task: Any, option: str):
@@ -126,10 +112,7 @@ class TokenEntailmentModel:
             )
 
     def __call__(self, premises: Text, hypotheses: Text) -> List[float]:
-        """Compute the probability that each premise entails its hypothesis.
-
-        The texts must not contain sentence marks.
-        """
+        """Compute the probability that each premise entails its hypothesis. Sentence marks must have been removed."""
         words = ([self._join_words(tokens) for tokens in texts] for texts in (premises, hypotheses))
         found: List[float] = self._scorer.score(*words).tolist()
         return found
@@ -145,13 +128,6 @@ class TokenEntailmentModel:
 
 class RewardFunctions:
     """The rewards in ``--rewards``, in the given order, and the models that they require.
-
-    Args:
-        names: the value of ``--rewards``, a comma-separated list of names.
-        saliency: the value of ``--rougesal-saliency``, either "idf" or the checkpoint of a tagger.
-        entail_model: the value of ``--entail-model``, a folder created by ``etads-nli train``.
-        length_cap: the value of ``--entail-length-cap``, either a number or "none".
-        task: the training task.
 
     Raises:
         ValueError: a reward does not exist, an option that a reward requires is missing or has an invalid value, or an
@@ -202,11 +178,7 @@ class RewardFunctions:
 
 
 def _parse_length_cap(value: str) -> Optional[float]:
-    """Parse ``--entail-length-cap``. Returns None for "none".
-
-    Raises:
-        ValueError: the value is neither "none" nor a number above 0.
-    """
+    """Parse ``--entail-length-cap``: None for "none", or a number above 0, or else raise ValueError."""
     if value == "none":
         return None
     try:

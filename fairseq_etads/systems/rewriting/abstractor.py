@@ -36,15 +36,12 @@ class Abstractor:
     """A sentence rewriter that uses a frozen model loaded from a checkpoint.
 
     Args:
-        checkpoint: the path of a checkpoint that fairseq-train wrote. The model can have any of this project's
-            architectures that generate summaries.
-        data: a folder of binarised data that contains the dictionary used for training.
-        option: the option that specified the checkpoint, for messages.
-        device: the device on which the model runs.
-        beam: the beam size, where 1 means greedy search.
-        diversity: the diversity penalty. The score of a hypothesis's i-th best continuation, counted from 0, is reduced
-            by i times this value.
-        longest: the maximum number of tokens in a rewritten sentence.
+        checkpoint: path of a checkpoint of any architecture of this project that generates summaries.
+        data: folder of binarised data that contains the dictionary used for training.
+        option: option that specified the checkpoint, for messages.
+        beam: beam size, where 1 means greedy search.
+        diversity: the score of a hypothesis's i-th best continuation, counted from 0, is reduced by i times this value.
+        longest: maximum number of tokens in a rewritten sentence.
 
     Raises:
         InputError: the checkpoint does not contain a suitable model, or was trained with a different dictionary.
@@ -90,16 +87,10 @@ class Abstractor:
         )
 
     def rewrite(self, sentences: Sequence[Tensor]) -> List[List[Dict[str, Tensor]]]:
-        """Rewrite sentences.
+        """Rewrite sentences, dictionary ids (n,) without the end symbol, truncated to the length used in training.
 
-        Sentences are truncated to the length that was used in training. Identical sentences are rewritten only once.
-
-        Args:
-            sentences: the dictionary ids of each sentence (n,), without the end symbol.
-
-        Returns:
-            A list of hypotheses for each sentence, sorted from best to worst. The keys of a hypothesis are described in
-            :meth:`~fairseq_etads.generation.SummaryGenerator.generate`.
+        Returns a list of hypotheses for each sentence, from best to worst, with the keys of
+        :meth:`~fairseq_etads.generation.SummaryGenerator.generate`. Identical sentences are rewritten only once.
         """
         texts = [tuple(sentence.tolist()[: self.limit]) for sentence in sentences]
         found: Dict[Tuple[int, ...], List[Dict[str, Tensor]]] = {}

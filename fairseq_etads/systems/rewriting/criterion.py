@@ -27,14 +27,8 @@ _SMALLEST = 1e-7
 def compute_step_rewards(rewritten: Text, reference: Text) -> List[float]:
     """Compute the reward of each step in an episode that ends with the stop action (Chen and Bansal 2018, section 3.1).
 
-    Args:
-        rewritten: the rewritten sentences, in the order of their selection.
-        reference: the sentences of the reference summary.
-
-    Returns:
-        One reward for each sentence, followed by the reward for the stop action. The reward for sentence t is its
-        ROUGE-L F1 against sentence t of the reference summary, or 0 if the reference has fewer sentences. The reward
-        for the stop action is the ROUGE-1 F1 of all rewritten sentences against the whole reference summary.
+    The reward of rewritten sentence t is its ROUGE-L F1 against sentence t of the reference, or 0 if there is none. The
+    reward of the stop action, the last, is the ROUGE-1 F1 of all rewritten sentences against the whole reference.
     """
     rewards = [rouge_l([words], [reference[t]]) if t < len(reference) else 0.0 for t, words in enumerate(rewritten)]
     return [*rewards, rouge_n(rewritten, reference, 1)]
@@ -49,11 +43,7 @@ def compute_discounted_returns(rewards: Sequence[float], discount: float) -> Lis
 
 
 def standardise_returns(episodes: Sequence[Sequence[float]]) -> List[List[float]]:
-    """Standardise returns to mean 0 and standard deviation 1 over all steps of all episodes.
-
-    The standard deviation is the sample standard deviation, with the number of steps minus 1 in the denominator. A
-    single return becomes 0.
-    """
+    """Standardise the returns of all steps to mean 0 and sample standard deviation 1, and a single return to 0."""
     values = [value for episode in episodes for value in episode]
     mean = sum(values) / max(len(values), 1)
     deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / max(len(values) - 1, 1))
@@ -82,14 +72,11 @@ class ExtractorRLConfig(FairseqDataclass):
 
 @register_criterion("extractor_rl", dataclass=ExtractorRLConfig)
 class ExtractorRL(FairseqCriterion):
-    """Advantage actor-critic training for ``--arch pointer_extractor --learn-to-stop``.
-
-    The method is from Chen and Bansal 2018, section 3.1.
+    """Advantage actor-critic training for ``--arch pointer_extractor --learn-to-stop`` (Chen and Bansal 2018, 3.1).
 
     In training, sentences are sampled one by one until the extractor stops, and each sentence is selected at most once.
-    The abstractor rewrites each sentence with greedy search. Then, :func:`compute_step_rewards` compares the rewritten
-    sentences with the reference summary. Let R_t be the discounted returns, standardised to mean 0 and standard
-    deviation 1 over the N steps of the batch, and let b_t be the critic's estimates. The loss is::
+    The abstractor rewrites each sentence with greedy search, for :func:`compute_step_rewards`. Let R_t be the
+    discounted returns, standardised over the N steps of the batch, and b_t the critic's estimates. The loss is::
 
         L = -(1/N) Σ_t log P(a_t) (R_t - b_t) + (1/N) Σ_t (b_t - R_t)^2
 
@@ -127,12 +114,7 @@ class ExtractorRL(FairseqCriterion):
         return self._abstractor[0]
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """Compute the loss of a batch.
-
-        Returns:
-            Three values: the loss, the number of steps (in training) or documents (in validation) by which to divide
-            the loss, and the metrics to log.
-        """
+        """Return the loss, the number of steps (documents in validation) that divides it, and the metrics to log."""
         extractor = unwrap_model(model)
         tokens = sample["net_input"]["src_tokens"]
         chosen = extractor.extract(tokens, sample=model.training)  # (B, T)
@@ -153,14 +135,10 @@ class ExtractorRL(FairseqCriterion):
         return policy + critic, steps, {**logs, "loss": (policy + critic).detach(), "sample_size": steps}
 
     def compute_rewards(self, extractor: Any, tokens: Tensor, chosen: Tensor, summaries: Tensor) -> List[List[float]]:
-        """Compute the rewards for each document: one per selected sentence, and one for the stop action.
+        """Compute each document's rewards: one per selected sentence, and one for the stop action.
 
-        Args:
-            extractor: the extractor that selected the sentences.
-            tokens: the source documents (B, S).
-            chosen: the indices of the selected candidates (B, T), as returned by
-                :meth:`.model.PointerExtractor.extract`.
-            summaries: the dictionary ids of the reference summaries (B, T').
+        ``tokens`` (B, S) are the documents, ``chosen`` (B, T) is the result of :meth:`.model.PointerExtractor.extract`,
+        and ``summaries`` (B, T') are the references.
         """
         abstractor = self._load_abstractor(tokens.device)
         taken = extractor.get_selected_sentences(tokens, chosen)
@@ -182,12 +160,8 @@ class ExtractorRL(FairseqCriterion):
     ) -> Tuple[Tensor, Tensor]:
         """Compute the policy loss and the critic loss, each summed over all steps.
 
-        Args:
-            model: the extractor that is trained.
-            sample: the batch of documents and reference summaries.
-            chosen: the indices of the selected candidates (B, T). Each sequence ends with the stop action and is padded
-                with -1.
-            rewards: a list of rewards for each document, with one reward per step.
+        ``chosen`` (B, T) are the selected candidates, ending with the stop action and padded with -1, and ``rewards``
+        has a number for each step of each document.
         """
         logits, values = model(**sample["net_input"], chosen=chosen)  # (B, T, C), (B, T)
         episodes = standardise_returns([compute_discounted_returns(episode, self.discount) for episode in rewards])

@@ -1,7 +1,6 @@
 """An extractor that selects the sentences of a document one by one, in any order (Chen and Bansal 2018).
 
-Train the extractor with ``--criterion extractor_nll`` on labels from ``etads-labels --kind match``. Then train it with
-``--learn-to-stop --criterion extractor_rl``. ``etads-rewrite`` uses the extractor to summarise documents.
+``--criterion extractor_nll`` trains it on labels, and then ``--learn-to-stop --criterion extractor_rl`` with rewards.
 """
 
 import math
@@ -71,12 +70,9 @@ class PointerExtractorConfig(FairseqDataclass):
 
 
 class CandidateScores(NamedTuple):
-    """The output of a pointer extractor at each selection step.
+    """Logits (B, T, C) of the candidates at each step, float32 or more precise, minus infinity for missing ones.
 
-    Attributes:
-        logits: the logits of the candidates (B, T, C), in float32 or higher precision. The logits of missing candidates
-            are minus infinity.
-        values: the returns b (B, T) that the critic predicts, or None without --learn-to-stop.
+    ``values`` are the returns b (B, T) that the critic predicts, or None without --learn-to-stop.
     """
 
     logits: Tensor
@@ -168,10 +164,8 @@ class PointerExtractor(ContentSelectionModel):
     ) -> CandidateScores:
         """Score the candidates at each step of a given selection.
 
-        Args:
-            src_tokens: the source documents (B, S), int64.
-            src_lengths: the lengths of the documents, which are ignored.
-            chosen: the indices of the selected candidates (B, T), padded with negative values.
+        ``src_tokens`` (B, S) are the documents, and ``chosen`` (B, T) are indices of candidates, padded with negative
+        values. ``src_lengths`` is ignored.
         """
         assert chosen is not None, "an extractor needs a choice of sentences to score"
         sentences = self.encode_sentences(src_tokens)
@@ -185,14 +179,12 @@ class PointerExtractor(ContentSelectionModel):
         """Select sentences until the extractor stops. Each sentence is selected at most once.
 
         Args:
-            src_tokens: the source documents (B, S).
-            most: the maximum number of sentences, or None for no limit. Without a limit, an extractor without a stop
-                candidate selects all sentences.
+            src_tokens: documents (B, S).
+            most: maximum number of sentences, or None for no limit. Without a stop candidate, all are then selected.
             sample: whether to sample candidates from their probabilities instead of selecting the most probable one.
 
         Returns:
-            The indices of the selected candidates (B, T), in the order of selection, including the index N of the stop
-            candidate. Each sequence is padded with -1.
+            Indices of the selected candidates (B, T) in order, including the stop candidate, padded with -1.
         """
         candidates = self.append_stop_candidate(self.encode_sentences(src_tokens))
         count = candidates.states.shape[1]
@@ -215,15 +207,10 @@ class PointerExtractor(ContentSelectionModel):
         return torch.stack(steps, dim=1) if steps else src_tokens.new_zeros(len(src_tokens), 0)
 
     def get_selected_sentences(self, src_tokens: Tensor, chosen: Tensor) -> List[List[Tensor]]:
-        """Return the sentences that were selected from each document, in the order of their selection.
+        """Return the sentences selected from each document (B, S), in order, as tensors of dictionary ids (n,).
 
-        Args:
-            src_tokens: the source documents (B, S).
-            chosen: the indices of the selected candidates (B, T), as returned by :meth:`extract`. If the extractor has
-                a stop candidate, it must be the last selected candidate of each document.
-
-        Returns:
-            A list of selected sentences for each document. Each sentence is a tensor of dictionary ids (n,).
+        ``chosen`` (B, T) is the result of :meth:`extract`. If there is a stop candidate, each selection must end with
+        it.
         """
         found = []
         for document, steps in zip(src_tokens, chosen.tolist()):

@@ -15,13 +15,9 @@ WIDTHS = (3, 4, 5)
 
 
 class SentenceConvolution(nn.Module):
-    """A sentence encoder that applies convolutions, ReLU and max pooling over the words of a sentence (Kim 2014).
+    """Convolutions, ReLU and max pooling over the words of a sentence (Kim 2014), with ``filters`` of each of WIDTHS.
 
     Sentences that are shorter than the widest filter are padded with zero vectors.
-
-    Args:
-        word: the width of the word embeddings.
-        filters: the number of filters for each width in :data:`WIDTHS`.
     """
 
     def __init__(self, word: int, filters: int):
@@ -29,11 +25,9 @@ class SentenceConvolution(nn.Module):
         self.convolutions = nn.ModuleList(nn.Conv1d(word, filters, width) for width in WIDTHS)
 
     def forward(self, words: Tensor, there: Tensor) -> Tensor:
-        """Encode R sentences as vectors (R, 3 * filters).
+        """Encode R sentences, word embeddings (R, W, E), as vectors (R, 3 * filters).
 
-        Args:
-            words: the word embeddings of the sentences (R, W, E), padded on the right.
-            there: the boolean mask (R, W), True at words and False at padding. Padding does not affect the result.
+        ``there`` (R, W) is True at words and False at padding, which is on the right and does not affect the result.
         """
         widest = max(WIDTHS)
         words = words.masked_fill(~there[:, :, None], 0).transpose(1, 2)  # (R, E, W)
@@ -49,11 +43,9 @@ class SentenceConvolution(nn.Module):
 
 
 class SentenceCandidates(NamedTuple):
-    """The candidates that can be selected from B documents: sentences and, with --learn-to-stop, a stop candidate.
+    """Sentences of B documents and, with --learn-to-stop, a stop candidate.
 
-    Attributes:
-        states: the states h of the candidates (B, C, D).
-        missing: a mask (B, C), bool, True at candidates that do not exist in the document.
+    ``states`` h are (B, C, D), and ``missing`` (B, C) is True at candidates that do not exist in the document.
     """
 
     states: Tensor
@@ -61,13 +53,10 @@ class SentenceCandidates(NamedTuple):
 
 
 class PointerMemory(NamedTuple):
-    """The tensors that all steps of a :class:`PointerNetwork` read.
+    """Tensors that all steps of a :class:`PointerNetwork` read.
 
-    Attributes:
-        glimpsed: the attention keys of the glimpse, k = W_1 h.
-        values: the attention values of the glimpse, which are also k.
-        keys: the attention keys W_3 h with which candidates are scored.
-        missing: a mask (B, C), bool, True at candidates that do not exist in the document.
+    The glimpse's attention keys and values are both k = W_1 h. ``keys`` W_3 h score the candidates. ``missing`` (B, C)
+    is True at candidates that do not exist in the document.
     """
 
     glimpsed: SharedKeys
@@ -103,11 +92,8 @@ class PointerNetwork(nn.Module):
         k_j = W_1 h_j,  z_t = Σ_j softmax_j(v_1 · tanh(k_j + W_2 g_t)) k_j
         u_tj = v_2 · tanh(W_3 h_j + W_4 z_t)
 
-    As in the authors' code, the glimpse z_t is a sum of k rather than of h.
-
-    Args:
-        width: D, the width of the states h.
-        hidden: H, the width of the LSTM and of the attention layers.
+    As in the authors' code, the glimpse z_t is a sum of k rather than of h. ``width`` is that of h, and ``hidden`` that
+    of the LSTM and of the attention layers.
     """
 
     def __init__(self, width: int, hidden: int):
@@ -130,12 +116,7 @@ class PointerNetwork(nn.Module):
         return self.first_input.expand(documents, 1, -1), (h, c)
 
     def forward(self, inputs: Tensor, state: State, memory: PointerMemory) -> Tuple[Tensor, State]:
-        """Run T steps, and score the candidates at each step.
-
-        Args:
-            inputs: the inputs x of the steps (B, T, D).
-            state: the LSTM state before the steps.
-            memory: the tensors that :meth:`precompute_attention_keys` returned.
+        """Run T steps with the inputs x (B, T, D), from an LSTM state.
 
         Returns:
             The scores u (B, T, C) in float32 or higher precision, and the state of the LSTM after the steps. Scores of
@@ -148,15 +129,7 @@ class PointerNetwork(nn.Module):
         return self.choice.compute_scores(memory.values.compute_weighted_sum(weights), memory.keys), state
 
     def score_selection(self, candidates: SentenceCandidates, chosen: Tensor) -> Tensor:
-        """Score the candidates at each step of a given selection.
-
-        Args:
-            candidates: the candidates of the documents.
-            chosen: the indices of the selected candidates (B, T), padded with negative values.
-
-        Returns:
-            The scores u (B, T, C), in float32 or higher precision.
-        """
+        """Return the scores u (B, T, C), float32 or more, at each step of a selection (B, T), padded with negatives."""
         first, state = self.make_initial_state(len(chosen))
         before = chosen[:, :-1].clamp(min=0)[:, :, None].expand(-1, -1, candidates.states.shape[2])
         taken = candidates.states.gather(1, before)  # (B, T - 1, D)
@@ -168,13 +141,9 @@ class PointerNetwork(nn.Module):
 class Critic(nn.Module):
     """A critic that estimates the expected return b_t at each step of a selection (Chen and Bansal 2018, section 3.1).
 
-    The critic is a pointer network with separate weights. At each step, it averages the states of the sentences with
-    the weights softmax(u_t), and estimates the return from this average. The average is also the input of the next
-    step. Therefore, the critic does not know which sentences were selected.
-
-    Args:
-        width: D, the width of the states h.
-        hidden: H, the width of the LSTM and of the attention layers.
+    It is a pointer network with separate weights. At each step, it estimates the return from the states of the
+    sentences, averaged with the weights softmax(u_t). The average is also the input of the next step. Therefore, the
+    critic does not know which sentences were selected.
     """
 
     def __init__(self, width: int, hidden: int):
@@ -196,13 +165,7 @@ class Critic(nn.Module):
 
 
 def mask_earlier_selections(chosen: Tensor, count: int) -> Tensor:
-    """Compute a boolean mask (B, T, C) that is True at candidates that were selected in an earlier step.
-
-    Args:
-        chosen: the indices of the selected candidates (B, T), padded with negative values. The mask is False at
-            padding.
-        count: C, the number of candidates.
-    """
+    """Return a mask (B, T, C), True at candidates selected in an earlier step (B, T). Negative values are padding."""
     taken = nn.functional.one_hot(chosen.clamp(min=0), count).bool() & (chosen >= 0)[:, :, None]
     before = taken.long().cumsum(dim=1) - taken.long()
     return (before > 0) & (chosen >= 0)[:, :, None]

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 from etads_preprocess.processes import map_in_order
-from mapped import broken, double, exit_at_once, killed, no_model, no_module, nothing
+from mapped import broken, double, fail, killed, nothing
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.processes import make_process_pool
@@ -39,9 +39,9 @@ def test_only_so_much_is_read_ahead():
     "make,arguments,error,words",
     [
         (partial, (broken,), InputError, "line 70: broken"),
-        (no_model, (), InputError, "codes.bpe is damaged"),
-        (no_module, (), ImportError, "spaCy"),
-        (exit_at_once, (), SystemExit, "1"),
+        (fail, (InputError("codes.bpe is damaged"),), InputError, "codes.bpe is damaged"),
+        (fail, (ImportError("spaCy is missing"),), ImportError, "spaCy"),
+        (fail, (SystemExit(1),), SystemExit, "1"),
     ],
 )
 def test_what_a_process_or_its_start_raises_arrives(make, arguments, error, words, jobs):

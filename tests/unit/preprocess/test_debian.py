@@ -106,10 +106,6 @@ def read(out):
     return splits
 
 
-def describe(*lines):
-    return debian.split_description("\n".join(["synopsis", *lines]), Counter())[1]
-
-
 def pairs_of(data):
     text = debian.decode_text(data)[0]
     found = [(s["Package"], s.get("Description-en", "")) for s in debian.parse_stanzas(text)]
@@ -143,7 +139,7 @@ def test_paragraphs_and_lists_become_one_readable_line():
     ],
 )
 def test_lines_are_joined(lines, expected):
-    assert describe(*lines) == expected
+    assert debian.split_description("\n".join(["synopsis", *lines]), Counter())[1] == expected
 
 
 def test_bad_bytes_are_replaced_and_counted_and_control_characters_go():
@@ -191,9 +187,8 @@ def test_report_accounts_for_every_stanza(tmp_path, indexes):
     assert report["undecodable"] == 2
     assert report["dropped"]["no Package or Description-en field"] == 1
     assert report["splits"]["train"]["pairs"] == 50
-    assert {name: debian.compute_sha256((tmp_path / "out" / name).read_bytes()) for name in debian.OUTPUTS} == report[
-        "outputs"
-    ]
+    written = {name: (tmp_path / "out" / name).read_bytes() for name in debian.OUTPUTS}
+    assert {name: debian.compute_sha256(content) for name, content in written.items()} == report["outputs"]
 
 
 # Splitting

@@ -70,9 +70,7 @@ def test_what_is_found_is_what_comparing_all_pairs_finds(tmp_path):
 
 
 def test_one_stands_for_many(tmp_path, monkeypatch):
-    """A template is filled in a hundred times. Comparing each document with all earlier ones would take quadratic
-    time.
-    """
+    """A template is filled in a hundred times, and not compared with all earlier ones, which takes quadratic time."""
     pytest.importorskip("datasketch")
     compared = []
     query = module._DuplicateIndex.add

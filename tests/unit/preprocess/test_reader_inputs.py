@@ -3,14 +3,11 @@
 ETADS_EXAMPLES is the number of inputs for each reader: 50 by default.
 """
 
-import bz2
 import contextlib
 import csv
-import gzip
 import hashlib
 import io
 import json
-import lzma
 import os
 import re
 from collections import Counter
@@ -18,13 +15,15 @@ from collections import Counter
 import corpora
 import hypothesis.strategies as st
 import pytest
-from etads_preprocess import debian
 from etads_preprocess.corpus import main
 from etads_preprocess.debian import decode_text, parse_stanzas, split_description
 from hypothesis import HealthCheck, Phase, given, settings
 from programs import as_program
 
+from fairseq_etads.data.preparation import TOKENS, read_preparation_settings
+from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.cleaning import clean_text
+from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 
 many = settings(
     max_examples=int(os.environ.get("ETADS_EXAMPLES", "50")),
@@ -47,7 +46,6 @@ SURROGATES = st.lists(st.one_of(WORDS, AWKWARD, st.characters(codec=None)), max_
 LINE = CELL.map(lambda text: re.sub("[\r\n]", " ", text))
 PAIRS = st.lists(st.tuples(CELL, CELL), min_size=1, max_size=5)
 LINES = st.lists(st.tuples(LINE, LINE), min_size=1, max_size=5)
-COMPRESSORS = st.sampled_from([("", bytes), (".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)])
 JUNK = st.one_of(
     st.binary(max_size=6), st.sampled_from([b"\xff", b"\xed\xa0\x80", b"\xc3", b"\xef\xbb\xbf", b"\r", b'"', b"\0"])
 )
@@ -399,9 +397,6 @@ def test_damaged_files_of_corpora_are_named(kind, tmp_path_factory, data):
         assert str(folder) in error or "no document is left" in error  # of a pair, either file may be named
 
 
-# --- indexes, files of settings and of words ---
-
-
 @many
 @given(descriptions=st.lists(st.tuples(LINE, st.lists(LINE, max_size=3)), min_size=1, max_size=3), data=st.data())
 def test_indexes_of_debian(tmp_path, descriptions, data):
@@ -416,11 +411,41 @@ def test_indexes_of_debian(tmp_path, descriptions, data):
         target, paragraphs = split_description(stanza.get("Description-en", ""), Counter())
         for line in (target, *paragraphs):
             assert line == " ".join(line.split()) and "<q>" not in line.lower() and "\0" not in line
-    suffix, pack = data.draw(COMPRESSORS)
-    path, packed = tmp_path / f"index{suffix}", pack(content)
-    cut = data.draw(st.integers(0, len(packed)))
-    path.write_bytes(packed[:cut])
-    sizes = ["--valid-size", "1", "--test-size", "1", "--force"]
-    error = error_of("etads-debian: ", debian.main, "--translation", path, "--out", tmp_path / "out", *sizes)
-    if suffix and cut < len(packed):
-        assert f"{path}: cannot be read (cut off" in error, "a part was taken for the whole"
+
+
+WORD = st.text(st.characters(codec="utf-8", exclude_categories=["Z", "C"], exclude_characters="<"), min_size=1)
+
+
+@many
+@given(words=st.lists(WORD, unique=True), data=st.data())
+def test_dictionaries_are_read_as_they_were_written_or_the_line_is_named(tmp_path, words, data):
+    entries = list(zip(words, sorted((data.draw(st.integers(0, 9)) for _ in words), reverse=True)))
+    content = "".join(f"{word} {count}\n" for word, count in entries).encode()
+    path = tmp_path / "dict.source.txt"
+    path.write_bytes(content)
+    found = SummarizationDictionary.load(str(path))
+    assert list(zip(found.symbols, found.count))[found.nspecial :] == entries
+    path.write_bytes(data.draw(damaged(content)))
+    try:
+        SummarizationDictionary.load(str(path))
+    except ValueError as error:
+        assert str(tmp_path) in str(error) and "line " in str(error)
+
+
+@many
+@given(
+    record=st.one_of(JSON, st.fixed_dictionaries({"tokens": st.sampled_from(TOKENS), "size": st.integers(-1, 9)})),
+    data=st.data(),
+)
+def test_prepare_json_is_read_as_it_is_or_named(tmp_path, record, data):
+    (tmp_path / "bin").mkdir(exist_ok=True)
+    (tmp_path / "bin" / "complete").touch()
+    content = json.dumps({"settings": record}).encode()
+    (tmp_path / "prepare.json").write_bytes(data.draw(st.one_of(st.just(content), damaged(content))))
+    try:
+        found = read_preparation_settings(tmp_path, "--like")
+    except InputError as error:
+        assert str(tmp_path) in str(error)
+    else:
+        known = json.loads((tmp_path / "prepare.json").read_bytes())["settings"]
+        assert all(getattr(found, name) == value for name, value in known.items())

@@ -33,7 +33,7 @@ from omegaconf import OmegaConf, open_dict
 
 from fairseq_etads.systems.convs2s.model import ConvolutionalModel
 from fairseq_etads.systems.entailment.auxiliary import EntailmentTask, classify_text_pairs
-from fairseq_etads.systems.entailment.decomposable_attention import DecomposableAttention
+from fairseq_etads.systems.entailment.model import DecomposableAttention
 from fairseq_etads.systems.rewards.augmented import EditedReferences
 from fairseq_etads.systems.rewriting import criterion as extractor_rl
 

@@ -11,8 +11,13 @@ from fairseq.data import Dictionary
 from seeds import shifted
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.systems.entailment.decomposable_attention import DecomposableAttention
-from fairseq_etads.systems.entailment.model import EntailmentScorer, NliConfig, write_config, write_model
+from fairseq_etads.systems.entailment.model import (
+    DecomposableAttention,
+    EntailmentScorer,
+    NliConfig,
+    write_config,
+    write_model,
+)
 
 CONFIG = NliConfig(embed_dim=5, width=6)
 WORDS = [f"w{number}" for number in range(12)]
