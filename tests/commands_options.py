@@ -398,7 +398,7 @@ ENTRIES["etads-summarize"] = entries(
     content="--content in !! --content in: FOLDER",
     extractor="--extractor in !! --extractor in: FOLDER",
     shortlist_file="--shortlist-file in/none !! --shortlist-file in/none: FOLDER",
-    selection="--selection in !! --selection in: needs --split",
+    selection="--selection in !! --selection in needs --split",
     shard="--output out.txt :: --shard 1/2",
     **DECODING,
 )
@@ -489,7 +489,7 @@ for _kind, _file, _options in (
 
 REWRITING = "unit/systems/rewriting/test_rewrite_command.py"
 for _command, _file, _options in (
-    ("etads-demo", "unit/demo/test_demo.py", "port open no-open"),
+    ("etads-demo", "unit/demo/test_demo.py", "port open"),
     ("etads-demo", "e2e/test_demo_command.py", "host device"),
     ("etads-export", "unit/commands/test_export_command.py", "checkpoint prepared license language scores"),
     ("etads-export", "unit/commands/test_export_command.py", "beam min-len"),

@@ -1,23 +1,23 @@
 """The command ``etads-analyse``: compare summaries of several systems by ROUGE, n-grams, numbers and names."""
 
-import argparse
 import json
-import sys
-from typing import Any, Dict, List, Sequence, Tuple
+from dataclasses import dataclass
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from tabulate import tabulate
 from tqdm import tqdm
 
 from ..evaluation.analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, analyse_systems, make_baseline_extract
 from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib, draw_summary_analysis
-from ..evaluation.rouge import RESAMPLES, RougeReport, RougeSettings, check_option_at_least, make_report, score_pairs
+from ..evaluation.rouge import RougeReport, RougeSettings, make_report, score_pairs
 from ..evaluation.summaries import SENTENCE_MARK, split_summary_into_sentences
 from ..evaluation.text_warnings import find_text_warnings
 from ..files.outputs import check_output_paths, write_text
-from ..platform.console import Parser, command
+from ..platform.command_options import option, options_command
+from ..platform.option_checks import SIZE
 from ..version import get_version
 from .scoring_options import (
-    add_scoring_options,
+    ScoringOptions,
     check_writable,
     make_rouge_settings,
     parse_named_files,
@@ -41,86 +41,47 @@ COLUMN_HEADINGS = {
 """Dictionary that maps the names of statistics to their column headings in the table."""
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="etads-analyse",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Analyse the summaries of one or more systems. The report contains ROUGE scores, the percentages "
-        "of copied words and of new and repeated n-grams, and the percentages of numbers and names that occur in the "
-        "document.",
-        epilog="""\
-example:
-  etads-analyse --source test.source --reference test.target --system etads=etads.txt --system basic=basic.txt \\
-      --lead 3 --oracle 3 --plot systems.svg
+@dataclass
+class AnalyseOptions(ScoringOptions):
+    """Options of ``etads-analyse``."""
 
-  copied: percentage of a summary's words that occur in its document. new N: percentage of its N-grams that do not
-  occur in the document. new sent.: percentage of its sentences that do not occur word for word in the document. rep.
-  N: percentage of its N-grams that occur earlier in the summary. numbers and names: percentage of its numbers and of
-  its capitalised words (except the first word of a sentence) that occur in the document. The second table shows the
-  percentages of copied bigrams that come from each tenth of the documents. See docs/evaluation.md for details. Use - as
-  FILE to read standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
-    )
-    add = parser.add_argument
-    add("--source", metavar="FILE", required=True, help="file containing the documents, one per line")
-    add(
-        "--reference",
+    source: str = option(None, "file containing the documents, one per line", metavar="FILE", required=True)
+    reference: List[str] = option(
+        None,
+        "file containing the reference summaries, one per line; give one file for each set of references",
         metavar="FILE",
         nargs="+",
         required=True,
-        help="file containing the reference summaries, one per line; give one file for each set of references",
     )
-    add(
-        "--system",
+    system: List[str] = option(
+        [],
+        "name of a system and path of the file with its summaries, one per line; may be repeated",
         metavar="NAME=FILE",
-        action="append",
-        default=[],
-        help="name of a system and path of the file with its summaries, one per line; may be repeated",
     )
-    add(
-        "--lead",
-        metavar="N",
-        type=int,
-        action="append",
-        default=[],
-        help="add a baseline system that returns the first N sentences of each document; may be repeated",
+    lead: List[int] = option(
+        [], "add a baseline system that returns the first N sentences of each document; may be repeated", bounds=SIZE
     )
-    add(
-        "--lead-words",
-        metavar="N",
-        type=int,
-        action="append",
-        default=[],
-        help="add a baseline system that returns the first N words of each document; may be repeated",
+    lead_words: List[int] = option(
+        [], "add a baseline system that returns the first N words of each document; may be repeated", bounds=SIZE
     )
-    add(
-        "--oracle",
-        metavar="N",
-        type=int,
-        help="add an oracle that extracts at most N sentences of each document, selected greedily by ROUGE",
+    oracle: Optional[int] = option(
+        None,
+        "add an oracle that extracts at most N sentences of each document, selected greedily by ROUGE",
+        bounds=SIZE,
     )
-    add(
-        "--words",
+    words: str = option(
+        "words",
+        "rules for splitting text into words, which apply to all statistics except ROUGE",
         choices=list(WORD_SPLITTERS),
-        default="words",
-        help="rules for splitting text into words, which apply to all statistics except ROUGE (default: %(default)s)",
     )
-    add(
-        "--format",
-        choices=[*TABULATE_FORMATS, "json"],
-        default="markdown",
-        help="output format of the tables (default: %(default)s)",
+    format: str = option("markdown", "output format of the tables", choices=(*TABULATE_FORMATS, "json"))
+    plot: Optional[str] = option(
+        None, "output file for the plots; the file name must end in " + " or ".join(PLOT_SUFFIXES), metavar="FILE"
     )
-    add(
-        "--plot",
-        metavar="FILE",
-        help="output file for the plots; the file name must end in " + " or ".join(PLOT_SUFFIXES),
-    )
-    add_scoring_options(parser, RESAMPLES)
-    return parser
 
 
 def _make_extracts(
-    args: argparse.Namespace, settings: RougeSettings, sources: Sequence[str], references: Sequence[Sequence[str]]
+    args: AnalyseOptions, settings: RougeSettings, sources: Sequence[str], references: Sequence[Sequence[str]]
 ) -> Dict[str, List[List[str]]]:
     """Create the extracts for --lead, --lead-words and --oracle, each a list of sentences, by the name of a system."""
     wanted = {f"lead-{n}": ("lead", n) for n in args.lead}
@@ -136,18 +97,9 @@ def _make_extracts(
     }
 
 
-def analyse_files(args: argparse.Namespace) -> Dict[str, Any]:
+def analyse_files(args: AnalyseOptions) -> Dict[str, Any]:
     """Analyse the summaries of all systems, and return the report as a dictionary of JSON types."""
     settings = make_rouge_settings(args)
-    check_option_at_least(1, bootstrap=args.bootstrap, jobs=args.jobs)
-    check_option_at_least(0, seed=args.seed)
-    for option, numbers in (
-        ("lead", args.lead),
-        ("lead-words", args.lead_words),
-        ("oracle", [] if args.oracle is None else [args.oracle]),
-    ):
-        for number in numbers:
-            check_option_at_least(1, **{option: number})
     files = parse_named_files(args.system, REFERENCE)
     names = [args.source, *args.reference, *files.values()]
     sources, *texts = read_summaries(names)
@@ -203,8 +155,26 @@ def _format_tables(report: Dict[str, Any], form: str) -> Tuple[str, str]:
     )
 
 
-@command(_build_parser, ValueError)
-def main(args: argparse.Namespace) -> None:
+@options_command(
+    "etads-analyse",
+    AnalyseOptions,
+    ValueError,
+    description="Analyse the summaries of one or more systems. The report contains ROUGE scores, the percentages "
+    "of copied words and of new and repeated n-grams, and the percentages of numbers and names that occur in the "
+    "document.",
+    epilog="""\
+example:
+  etads-analyse --source test.source --reference test.target --system etads=etads.txt --system basic=basic.txt \\
+      --lead 3 --oracle 3 --plot systems.svg
+
+  copied: percentage of a summary's words that occur in its document. new N: percentage of its N-grams that do not
+  occur in the document. new sent.: percentage of its sentences that do not occur word for word in the document. rep.
+  N: percentage of its N-grams that occur earlier in the summary. numbers and names: percentage of its numbers and of
+  its capitalised words (except the first word of a sentence) that occur in the document. The second table shows the
+  percentages of copied bigrams that come from each tenth of the documents. See docs/evaluation.md for details. Use - as
+  FILE to read standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
+)
+def main(args: AnalyseOptions) -> None:
     """Run the command ``etads-analyse``."""
     check_writable("--json", args.json)
     check_writable("--plot", args.plot, *PLOT_SUFFIXES)
@@ -228,7 +198,3 @@ def main(args: argparse.Namespace) -> None:
         write_text(args.json, as_json + "\n")
     if args.plot:
         draw_summary_analysis(report["systems"], args.plot)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

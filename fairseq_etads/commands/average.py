@@ -1,28 +1,22 @@
 """The command ``etads-average``: average the weights of several checkpoints."""
 
-import argparse
 import os
 import re
-import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List
 
 from ..files.outputs import make_temporary_output
-from ..platform.console import Parser, command
+from ..platform.command_options import argument, options_command
 from ..platform.errors import InputError
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="etads-average",
-        description="Average the weights of several checkpoints of one training run.",
-        epilog="example:  etads-average runs/a/average.pt runs/a/checkpoints/checkpoint_1_*.pt",
-    )
-    parser.add_argument(
-        "output", metavar="OUT", type=Path, help="output file for the averaged checkpoint; the file must not exist yet"
-    )
-    parser.add_argument("checkpoints", metavar="CHECKPOINT", nargs="+", help="fairseq-train checkpoints to average")
-    return parser
+@dataclass
+class AverageOptions:
+    """Options of ``etads-average``."""
+
+    output: Path = argument("OUT", "output file for the averaged checkpoint; the file must not exist yet")
+    checkpoints: List[str] = argument("CHECKPOINT", "fairseq-train checkpoints to average", nargs="+")
 
 
 _TRAINING_OPTION = re.compile(
@@ -35,10 +29,7 @@ _READING = ("truncate_source", "truncate_target", "no_end_if_cut")
 
 
 def _load_checkpoint(path: str) -> Dict[str, Any]:
-    """Load a checkpoint that was saved by fairseq-train.
-
-    Raises ValueError if the file is not a valid checkpoint or if a weight is not finite.
-    """
+    """Load a checkpoint of fairseq-train with finite weights."""
     from fairseq import checkpoint_utils
     from torch import Tensor
 
@@ -56,10 +47,7 @@ def _load_checkpoint(path: str) -> Dict[str, Any]:
 
 
 def _get_model_identity(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the properties that must be equal in all checkpoints of a model.
-
-    These are the options, the dictionaries, the truncation of texts, and the names and shapes of the weights.
-    """
+    """Return options, dictionaries, truncation, names and shapes, which must be equal in checkpoints to average."""
     cfg = checkpoint.get("cfg") or {}
     options = {name: value for name, value in dict(cfg.get("model") or {}).items() if not _TRAINING_OPTION.search(name)}
     task = checkpoint.get("task_state") or {}
@@ -111,8 +99,15 @@ def average_checkpoints(paths: List[str]) -> Dict[str, Any]:
     return result
 
 
-@command(_build_parser, ValueError, RuntimeError)
-def main(args: argparse.Namespace) -> None:
+@options_command(
+    "etads-average",
+    AverageOptions,
+    ValueError,
+    RuntimeError,
+    description="Average the weights of several checkpoints of one training run.",
+    epilog="example:  etads-average runs/a/average.pt runs/a/checkpoints/checkpoint_1_*.pt",
+)
+def main(args: AverageOptions) -> None:
     """Run the command ``etads-average``."""
     if args.output.exists():
         raise InputError(f"OUT {args.output} exists")
@@ -129,7 +124,3 @@ def main(args: argparse.Namespace) -> None:
     with make_temporary_output(args.output) as partial:
         torch.save(average_checkpoints(args.checkpoints), partial)
     print(f"mean of {len(args.checkpoints)} checkpoints: {args.output}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

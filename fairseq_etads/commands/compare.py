@@ -1,10 +1,9 @@
 """The command ``etads-compare``: test whether one system is better than another system."""
 
-import argparse
 import itertools
 import json
 import os
-import sys
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
@@ -13,23 +12,25 @@ import numpy as np
 from ..data.run_record import CHECKPOINTS
 from ..evaluation import other_scores
 from ..evaluation.likelihood_file import check_comparable, make_likelihood_file_path
+from ..evaluation.other_scores import ScoreOptions
 from ..evaluation.resampling import (
     assign_family_indices,
     compare_pairs,
     compare_systems_over_runs,
     count_resampling_units,
 )
-from ..evaluation.rouge import FIGURES, align_columns, check_option_at_least, format_interval, score_pairs
+from ..evaluation.rouge import FIGURES, align_columns, format_interval, score_pairs
 from ..evaluation.text_warnings import find_text_warnings
 from ..files.inputs import STANDARD_INPUT
 from ..files.outputs import check_output_paths, write_text
-from ..platform.console import Parser, command
+from ..platform.command_options import argument, get_default, option, options_command
 from ..platform.errors import InputError
+from ..platform.option_checks import SIZE, format_option_name
 from ..version import get_version
 from .likelihood import compute_split_likelihoods
 from .run_options import find_checkpoint_and_data, silence_info_logs
 from .scoring_options import (
-    add_scoring_options,
+    ScoringOptions,
     check_writable,
     load_scorers,
     make_rouge_settings,
@@ -39,95 +40,69 @@ from .scoring_options import (
 
 RESAMPLES = 10_000
 LIKELIHOOD = "log-likelihood"
-_OF_LIKELIHOOD = ("subset", "checkpoint", "prepared")
-"""Names of the options that have an effect only with --likelihood."""
-_OF_BOTH = ("help", "files", "a", "b", "families", "likelihood", "bootstrap", "seed", "json", "quiet")
-"""Names of the options that have an effect with and without --likelihood."""
+_OF_LIKELIHOOD = (
+    *("files", "a", "b", "families", "likelihood", "subset", "checkpoint", "prepared"),
+    *("bootstrap", "seed", "json", "quiet"),
+)
+"""Names of the options that have an effect with --likelihood."""
 FEW = 10
 """Number of documents or families below which the bootstrap's intervals are much too narrow."""
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="etads-compare",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        usage="etads-compare [options] A B REF [REF ...]\n"
-        "       etads-compare [options] REF [REF ...] --a A [A ...] --b B [B ...]\n"
-        "       etads-compare --likelihood [options] RUN_A RUN_B",
-        description="Test whether one system is significantly better than another. The tests are paired: for each "
-        "document, they compare the ROUGE scores of the two systems' summaries, or the likelihoods of the references "
-        "under the two systems' models.",
-        epilog="""\
-examples:
-  etads-compare new.txt old.txt test.target
-  etads-compare test.target --a new-1.txt new-2.txt new-3.txt --b old-1.txt old-2.txt old-3.txt
-  etads-compare --likelihood runs/new runs/old
-  etads-compare --likelihood --a runs/new-1 runs/new-2 --b runs/old-1 runs/old-2
+@dataclass
+class CompareOptions(ScoringOptions, ScoreOptions):
+    """Options of ``etads-compare``."""
 
-  The command prints the difference between the means, A minus B, with a 95 % confidence interval from a paired
-  bootstrap. It also prints two two-sided p-values, one from the same bootstrap and one from approximate randomisation
-  (random exchanges of the two systems' scores, document by document). Use --a and --b if the systems were trained
-  several times. The interval and the p-value then reflect the variation between training runs, modelled by Student's
-  t-distribution, as well as between documents, so that a lucky seed is not mistaken for a better system. In this case,
-  there is no p-value from randomisation. If each system was trained only once, the result says nothing about other
-  training runs of the same systems. Documents that resemble each other (news about one event, packages from one
-  source) are not independent. With --families, you can specify which documents belong together; the tests then
-  resample and exchange whole families. With a single document or family, there is no interval, and p is 1. If you
-  test several metrics or systems, correct for the number of tests, either with Holm's method or by dividing the
-  significance level by this number. With --likelihood, the command compares the log-likelihoods of the references
-  under two trained models (natural logarithm, averaged over the tokens in a summary). The likelihood varies far less
-  than ROUGE, so smaller differences can be detected with it, but it does not reflect the effect of the search. Use -
-  as FILE to read standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
-    )
-    add = parser.add_argument
-    add(
-        "files",
-        metavar="FILE",
-        nargs="*",
-        help="files containing the summaries of the first system (A), the summaries of the second system (B) and the "
+    files: List[str] = argument(
+        "FILE",
+        "files containing the summaries of the first system (A), the summaries of the second system (B) and the "
         "reference summaries (REF), one per line",
+        nargs="*",
     )
-    add(
-        "--a",
+    a: List[str] = option(
+        [],
+        "files containing the summaries of the first system, one file per training run; with --likelihood, the run "
+        "folders of this system",
         metavar="A",
         nargs="+",
-        default=[],
-        help="files containing the summaries of the first system, one file per training run; with --likelihood, the "
-        "run folders of this system",
     )
-    add(
-        "--b",
+    b: List[str] = option(
+        [],
+        "files containing the summaries of the second system, one file per training run; with --likelihood, the run "
+        "folders of this system",
         metavar="B",
         nargs="+",
-        default=[],
-        help="files containing the summaries of the second system, one file per training run; with --likelihood, the "
-        "run folders of this system",
     )
-    add("--figure", choices=list(FIGURES), default="f1", help="type of ROUGE score to compare (default: %(default)s)")
-    add(
-        "--families",
+    figure: str = option("f1", "type of ROUGE score to compare", choices=tuple(FIGURES))
+    families: Optional[str] = option(
+        None,
+        "file containing the family of each document, one per line; anything after a tab is ignored",
         metavar="FILE",
-        help="file containing the family of each document, one per line; anything after a tab is ignored",
     )
-    likelihood = parser.add_argument_group("likelihoods")
-    add = likelihood.add_argument
-    add(
-        "--likelihood",
-        action="store_true",
-        help="compare run folders of etads-train by the likelihood of the references rather than by scores of "
-        "summaries; likelihoods that are missing are computed first, as by etads-likelihood",
+    likelihood: bool = option(
+        False,
+        "compare run folders of etads-train by the likelihood of the references rather than by scores of summaries; "
+        "likelihoods that are missing are computed first, as by etads-likelihood",
+        group="likelihoods",
     )
-    add("--subset", metavar="NAME", help="split that contains the references (default: test)")
-    add("--checkpoint", choices=CHECKPOINTS, help="checkpoint to evaluate in each run folder (default: best)")
-    add(
-        "--prepared",
+    subset: str = option(
+        "test", "split that contains the references", metavar="NAME", group="likelihoods", needs=("--likelihood",)
+    )
+    checkpoint: str = option(
+        "best",
+        "checkpoint to evaluate in each run folder",
+        choices=CHECKPOINTS,
+        group="likelihoods",
+        needs=("--likelihood",),
+    )
+    prepared: Optional[Path] = option(
+        None,
+        "folder containing the prepared data (default: the prepared data of each run)",
         metavar="DIR",
-        type=Path,
-        help="folder containing the prepared data (default: the prepared data of each run)",
+        group="likelihoods",
+        needs=("--likelihood",),
     )
-    add_scoring_options(parser, RESAMPLES)
-    other_scores.add_score_options(parser)
-    return parser
+    bootstrap: int = option(RESAMPLES, "number of bootstrap resamples", bounds=SIZE)
 
 
 class _InputFiles(NamedTuple):
@@ -142,7 +117,7 @@ class _InputFiles(NamedTuple):
         return len(self.first) > 1 or len(self.second) > 1
 
 
-def _assign_files_to_systems(args: argparse.Namespace) -> _InputFiles:
+def _assign_files_to_systems(args: CompareOptions) -> _InputFiles:
     """Divide the arguments into files of system A, files of system B, and reference files."""
     if bool(args.a) != bool(args.b):
         raise InputError("--a and --b: give both or neither")
@@ -151,19 +126,15 @@ def _assign_files_to_systems(args: argparse.Namespace) -> _InputFiles:
         raise InputError(
             "the following arguments are required: " + ("RUN_A, RUN_B" if args.likelihood else "A, B, REF")
         )
-    for option, names in (("--a", first), ("--b", second)):
+    for flag, names in (("--a", first), ("--b", second)):
         paths = [os.path.realpath(name) for name in names]
         for name, path in zip(names, paths):
             if name != STANDARD_INPUT and paths.count(path) > 1:
-                raise InputError(f"{option} {name} is given twice, but would count as two training runs")
-    for option in _OF_LIKELIHOOD:
-        if getattr(args, option) is not None and not args.likelihood:
-            raise InputError(f"--{option} {getattr(args, option)} has no effect without --likelihood")
-    for action in _build_parser()._actions if args.likelihood else ():
-        is_used = action.dest in (*_OF_LIKELIHOOD, *_OF_BOTH)
-        if not is_used and getattr(args, action.dest, action.default) != action.default:
-            raise InputError(f"{action.option_strings[0]} has no effect with --likelihood: leave out one of them")
-    args.subset, args.checkpoint = args.subset or "test", args.checkpoint or "best"
+                raise InputError(f"{flag} {name} is given twice, but would count as two training runs")
+    for each in fields(args) if args.likelihood else ():
+        if each.name not in _OF_LIKELIHOOD and getattr(args, each.name) != get_default(each):
+            flag = format_option_name(each.name)
+            raise InputError(f"{flag} has no effect with --likelihood: leave out one of them")
     if args.likelihood and rest:
         raise InputError(f"--likelihood expects two runs, which include the references; {rest[0]} is not needed")
     if not args.likelihood and not rest:
@@ -171,7 +142,7 @@ def _assign_files_to_systems(args: argparse.Namespace) -> _InputFiles:
     return _InputFiles(first, second, rest)
 
 
-def _load_family_indices(args: argparse.Namespace, documents: int) -> Optional[np.ndarray]:
+def _load_family_indices(args: CompareOptions, documents: int) -> Optional[np.ndarray]:
     """Return the family index of each document, shape (documents,), or None without ``--families``."""
     if not args.families:
         return None
@@ -181,7 +152,7 @@ def _load_family_indices(args: argparse.Namespace, documents: int) -> Optional[n
     return assign_family_indices([line.split("\t")[0] for line in lines])
 
 
-def _warn_about_small_sample(units: int, args: argparse.Namespace) -> None:
+def _warn_about_small_sample(units: int, args: CompareOptions) -> None:
     """Print a warning if there are too few documents or families for reliable intervals and p-values."""
     if units >= FEW or args.quiet:
         return
@@ -200,7 +171,7 @@ def _make_score_rows(
     first: np.ndarray,
     second: np.ndarray,
     families: Optional[np.ndarray],
-    args: argparse.Namespace,
+    args: CompareOptions,
 ) -> Dict[str, Any]:
     """Create the report's entry "scores" from scores (runs, n, metrics) and family indices (n,) of the documents."""
     several = len(first) > 1 or len(second) > 1
@@ -233,7 +204,7 @@ def _list_input_names(given: _InputFiles) -> Dict[str, Any]:
 
 
 def _format_test_signature(
-    given: _InputFiles, documents: int, families: Optional[np.ndarray], args: argparse.Namespace, figure: str = ""
+    given: _InputFiles, documents: int, families: Optional[np.ndarray], args: CompareOptions, figure: str = ""
 ) -> str:
     """Format the last part of the signature, which describes the statistical tests."""
     tests = "paired-bootstrap,approximate-randomisation"
@@ -244,10 +215,9 @@ def _format_test_signature(
     return f"n:{documents}|{figure}tests:{tests}|resamples:{args.bootstrap}|seed:{args.seed}|v:{get_version()}"
 
 
-def compare_files(args: argparse.Namespace, given: _InputFiles) -> Dict[str, Any]:
+def compare_files(args: CompareOptions, given: _InputFiles) -> Dict[str, Any]:
     """Compare two systems with ROUGE and other metrics, and return the report as a dictionary of JSON types."""
     settings = make_rouge_settings(args)
-    check_option_at_least(1, jobs=args.jobs)
     other_scores.check_score_options(args)
     names = [*given.first, *given.second, *given.references]
     texts = read_summaries(names)
@@ -279,7 +249,7 @@ def compare_files(args: argparse.Namespace, given: _InputFiles) -> Dict[str, Any
     }
 
 
-def compare_likelihoods(args: argparse.Namespace, given: _InputFiles) -> Dict[str, Any]:
+def compare_likelihoods(args: CompareOptions, given: _InputFiles) -> Dict[str, Any]:
     """Compare the likelihoods of two systems, and return the report as a dictionary of JSON types.
 
     Raises:
@@ -326,8 +296,40 @@ def _format_table(report: Dict[str, Any], figure: str) -> str:
     return "\n".join([align_columns(heads, rows), *([""] * bool(lines)), *lines])
 
 
-@command(_build_parser, ValueError, RuntimeError)
-def main(args: argparse.Namespace) -> None:
+@options_command(
+    "etads-compare",
+    CompareOptions,
+    ValueError,
+    RuntimeError,
+    usage="etads-compare [options] A B REF [REF ...]\n"
+    "       etads-compare [options] REF [REF ...] --a A [A ...] --b B [B ...]\n"
+    "       etads-compare --likelihood [options] RUN_A RUN_B",
+    description="Test whether one system is significantly better than another. The tests are paired: for each "
+    "document, they compare the ROUGE scores of the two systems' summaries, or the likelihoods of the references "
+    "under the two systems' models.",
+    epilog="""\
+examples:
+  etads-compare new.txt old.txt test.target
+  etads-compare test.target --a new-1.txt new-2.txt new-3.txt --b old-1.txt old-2.txt old-3.txt
+  etads-compare --likelihood runs/new runs/old
+  etads-compare --likelihood --a runs/new-1 runs/new-2 --b runs/old-1 runs/old-2
+
+  The command prints the difference between the means, A minus B, with a 95 % confidence interval from a paired
+  bootstrap. It also prints two two-sided p-values, one from the same bootstrap and one from approximate randomisation
+  (random exchanges of the two systems' scores, document by document). Use --a and --b if the systems were trained
+  several times. The interval and the p-value then reflect the variation between training runs, modelled by Student's
+  t-distribution, as well as between documents, so that a lucky seed is not mistaken for a better system. In this case,
+  there is no p-value from randomisation. If each system was trained only once, the result says nothing about other
+  training runs of the same systems. Documents that resemble each other (news about one event, packages from one
+  source) are not independent. With --families, you can specify which documents belong together; the tests then
+  resample and exchange whole families. With a single document or family, there is no interval, and p is 1. If you
+  test several metrics or systems, correct for the number of tests, either with Holm's method or by dividing the
+  significance level by this number. With --likelihood, the command compares the log-likelihoods of the references
+  under two trained models (natural logarithm, averaged over the tokens in a summary). The likelihood varies far less
+  than ROUGE, so smaller differences can be detected with it, but it does not reflect the effect of the search. Use -
+  as FILE to read standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
+)
+def main(args: CompareOptions) -> None:
     """Run the command ``etads-compare``."""
     given = _assign_files_to_systems(args)
     check_writable("--json", args.json)
@@ -341,8 +343,6 @@ def main(args: argparse.Namespace) -> None:
             **other_scores.list_score_inputs(args),
         },
     )
-    check_option_at_least(1, bootstrap=args.bootstrap)
-    check_option_at_least(0, seed=args.seed)
     report = compare_likelihoods(args, given) if args.likelihood else compare_files(args, given)
     print(f"A: {', '.join(given.first)}\nB: {', '.join(given.second)}")
     print("".join(f"reference: {name}\n" for name in given.references))
@@ -350,7 +350,3 @@ def main(args: argparse.Namespace) -> None:
     print("\n".join([report["signature"], *report.get("also_signatures", [])]))
     if args.json:
         write_text(args.json, json.dumps(report, indent=2) + "\n")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,7 +2,6 @@
 
 import argparse
 import shlex
-import sys
 from typing import Dict, List
 
 from ..platform.console import Parser, command
@@ -90,7 +89,3 @@ def _list_parsers(parser: argparse.ArgumentParser) -> List[argparse.ArgumentPars
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads completion``."""
     print(make_completion_script(), end="")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

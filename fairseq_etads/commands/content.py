@@ -1,7 +1,6 @@
 """The command ``etads-content``: train a content model for an extractor or a summariser."""
 
-import argparse
-import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -12,56 +11,36 @@ from ..data.labels.label_files import SelectionFile, make_label_file_name
 from ..data.labels.selector_scores import compute_roc_auc
 from ..data.prepared_pairs import PreparedPairs, WordText, list_summary_sentences
 from ..data.run_record import find_prepared_folder, list_checkpoints
-from ..platform.console import Parser, check_positive_options, command
+from ..platform.command_options import argument, option, options_command
 from ..platform.errors import InputError
+from ..platform.option_checks import SIZE
 from ..search.content.features import DOCUMENTS, MOST_COUNTED, WIDTHS, NgramPriorProbabilities, make_feature_tables
 from ..search.content.model import FILE, ContentModel, FeatureNetwork
 from ..text.subwords import OPAQUE
 from .run_options import get_binarised_folder, silence_info_logs
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="etads-content",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Train a content model and write it to RUN/content.npz. A content model predicts the probability "
-        "that a summary contains a given word or bigram of its document. During decoding, it chooses among the "
-        "hypotheses in the beam or, with an extractor, chooses the sentences of a summary. If RUN is the run folder "
-        "of an extractor, run etads-select on the train split first.",
-        epilog="""\
-examples:
-  etads-content runs/mine
-  etads-summarize runs/mine --split test --output summaries.txt
-  etads-content runs/long/extractor
-  etads-extract runs/long/extractor/prepared extract.txt --by content --selection runs/long/extractor
-  etads-summarize runs/long --split test --output summaries.txt --content runs/long/extractor
+@dataclass
+class ContentOptions:
+    """Options of ``etads-content``."""
 
-  See docs/decoding.md and docs/long.md for descriptions of the model.""",
-    )
-    add = parser.add_argument
-    add(
-        "run",
-        metavar="RUN",
-        type=Path,
-        help="run folder created by etads-train, or run folder of an extractor, such as OUT/extractor from "
+    run: Path = argument(
+        "RUN",
+        "run folder created by etads-train, or run folder of an extractor, such as OUT/extractor from "
         "scripts/shorten.sh",
     )
-    add(
-        "--prepared",
+    prepared: Optional[Path] = option(
+        None,
+        "folder containing the prepared data (default: the data used for training, or RUN/prepared)",
         metavar="DIR",
-        type=Path,
-        help="folder containing the prepared data (default: the data used for training, or RUN/prepared)",
     )
-    add(
-        "--documents",
-        metavar="N",
-        type=int,
-        default=DOCUMENTS,
-        help="number of training documents from which features are computed (default: %(default)s); word and bigram "
+    documents: int = option(
+        DOCUMENTS,
+        "number of training documents from which features are computed (default: %(default)s); word and bigram "
         "counts always come from all documents",
+        bounds=SIZE,
     )
-    add("--seed", metavar="N", type=int, default=1, help="random seed (default: %(default)s)")
-    return parser
+    seed: int = option(1, "random seed")
 
 
 HIDDEN = 32
@@ -296,25 +275,34 @@ def compute_validation_auc(run: Path, folder: Path, limit: Optional[int]) -> Dic
 
 
 def _compute_auc(scores: np.ndarray, labels: np.ndarray) -> Optional[float]:
-    """Compute the area under the ROC curve. Returns None if all labels are equal.
-
-    Each pair of a positive and a negative example with equal scores contributes one half.
-    """
+    """Compute the area under the ROC curve, in which ties count one half, or None if all labels are equal."""
     if labels.all() or not labels.any():
         return None
     distinct, numbers = np.unique(scores, return_inverse=True)
     return compute_roc_auc([np.bincount(numbers[chosen], minlength=len(distinct)) for chosen in (~labels, labels)])
 
 
-@command(_build_parser, ValueError)
-def main(args: argparse.Namespace) -> None:
+@options_command(
+    "etads-content",
+    ContentOptions,
+    ValueError,
+    description="Train a content model and write it to RUN/content.npz. A content model predicts the probability "
+    "that a summary contains a given word or bigram of its document. During decoding, it chooses among the "
+    "hypotheses in the beam or, with an extractor, chooses the sentences of a summary. If RUN is the run folder "
+    "of an extractor, run etads-select on the train split first.",
+    epilog="""\
+examples:
+  etads-content runs/mine
+  etads-summarize runs/mine --split test --output summaries.txt
+  etads-content runs/long/extractor
+  etads-extract runs/long/extractor/prepared extract.txt --by content --selection runs/long/extractor
+  etads-summarize runs/long --split test --output summaries.txt --content runs/long/extractor
+
+  See docs/decoding.md and docs/long.md for descriptions of the model.""",
+)
+def main(args: ContentOptions) -> None:
     """Run the command ``etads-content``."""
-    check_positive_options(documents=args.documents)
     folder = get_binarised_folder(find_prepared_folder(args.run, args.prepared))
     silence_info_logs()
     for said in train_content_model(args.run, folder, args.documents, args.seed):
         print(said)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,19 +1,21 @@
 """The command ``etads-demo``: serve a local web page that summarises documents with a model folder."""
 
-import argparse
 import logging
 import os
 import socket
-import sys
 import threading
 import webbrowser
 from concurrent.futures import Future
-from typing import Any, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Optional
 
-from ..platform.console import Parser, add_device_option, command, limit_matrix_kernel_caches
+from ..platform.command_options import DeviceOption, option, options_command
+from ..platform.console import limit_matrix_kernel_caches
 from ..platform.errors import InputError
+from ..platform.option_checks import Bounds
 from ..platform.optional_parts import format_install_command
-from ..summarizer.folder.config import add_folder_argument, read_config
+from ..summarizer.folder.config import folder_argument, read_config
 from ..summarizer.folder.run_files import is_run
 
 LOOPBACK = "127.0.0.1"
@@ -30,48 +32,31 @@ needs the extra "demo"; etads doctor prints the command that installs it.
 """
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="etads-demo",
-        description="Open a model exported with etads-export in the browser and try it out.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+@dataclass
+class DemoOptions(DeviceOption):
+    """Options of ``etads-demo``."""
+
+    folder: Path = folder_argument()
+    port: int = option(
+        PORT,
+        "port to listen on; 0 selects any free port",
+        bounds=Bounds(0, most=65535, what="a port, or 0 for any free port,"),
     )
-    add_folder_argument(parser.add_argument)
-    parser.add_argument(
-        "--port",
-        metavar="N",
-        type=int,
-        default=PORT,
-        help="port to listen on; 0 selects any free port (default: %(default)s)",
+    host: str = option(
+        LOOPBACK,
+        "address to listen on, either 127.0.0.1 or localhost; both are reachable only from this computer",
+        metavar="HOST",
     )
-    parser.add_argument(
-        "--host",
-        default=LOOPBACK,
-        help="address to listen on, either 127.0.0.1 or localhost; both are reachable only from this computer "
-        "(default: %(default)s)",
-    )
-    parser.add_argument("--open", action="store_true", help="open the page in the default browser")
-    parser.add_argument(
-        "--no-open", dest="open", action="store_false", help="do not open the page in a browser (default)"
-    )
-    add_device_option(parser.add_argument)
-    return parser
+    open: Optional[bool] = option(None, "whether to open the page in the default browser (default: no)")
 
 
-def _check_options(args: argparse.Namespace) -> None:
-    """Check the options and, if FOLDER is a model folder, its configuration.
-
-    Raises:
-        InputError: an option is invalid, the folder is not a model folder, or a required web library is not installed.
-    """
+def _check_options(args: DemoOptions) -> None:
+    """Check the host, the model folder's configuration and whether the web libraries are installed."""
     if args.host not in (LOOPBACK, "localhost"):
         raise InputError(
             f"--host {args.host}: the page has no passwords, so only this computer may open it: choose {LOOPBACK}. "
             f"From another computer, use ssh -L {args.port or PORT}:{LOOPBACK}:{args.port or PORT}"
         )
-    if not 0 <= args.port <= 65535:
-        raise InputError(f"--port {args.port}: choose 1 to 65535, or 0 for any free port")
     if not is_run(args.folder):
         read_config(args.folder)
     try:
@@ -82,11 +67,7 @@ def _check_options(args: argparse.Namespace) -> None:
 
 
 def _open_socket(port: int) -> socket.socket:
-    """Open a socket that listens for connections on the loopback interface.
-
-    Raises:
-        InputError: the port is already in use, or the user is not allowed to use it.
-    """
+    """Open a socket that listens for connections on the loopback interface."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     # Without this option, a port cannot be reused for about a minute after its last server has stopped. On non-POSIX
     # systems, the option has a different meaning.
@@ -101,7 +82,7 @@ def _open_socket(port: int) -> socket.socket:
     return listener
 
 
-def _load_summarizer(args: argparse.Namespace) -> Any:
+def _load_summarizer(args: DemoOptions) -> Any:
     """Load the model, and generate a summary to warm it up."""
     limit_matrix_kernel_caches()
     from ..summarizer import Summarizer
@@ -114,10 +95,7 @@ def _load_summarizer(args: argparse.Namespace) -> Any:
 
 
 def _run_in_thread(work: Callable[[], Any]) -> Any:
-    """Run ``work`` in a separate thread, and return its result or raise its error.
-
-    Ctrl-C interrupts the main thread while the function is running.
-    """
+    """Run ``work`` in a thread, so that Ctrl-C interrupts the main thread, and return its result or raise its error."""
     outcome: Future[Any] = Future()
 
     def run_and_store_result() -> None:
@@ -130,28 +108,6 @@ def _run_in_thread(work: Callable[[], Any]) -> Any:
     thread.start()
     thread.join()
     return outcome.result()
-
-
-@command(_build_parser)
-def main(args: argparse.Namespace) -> None:
-    """Run the command ``etads-demo``."""
-    _check_options(args)
-    with _open_socket(args.port) as listener:
-        print(f"== loading {args.folder}", flush=True)
-        # Do not load the model in the main thread, because the main thread's OpenMP threads would then stay alive.
-        # Together with the worker's OpenMP threads, there would be more threads than cores, and generating a summary
-        # would take up to twice as long.
-        summarizer = _run_in_thread(lambda: _load_summarizer(args))
-        url = f"http://{LOOPBACK}:{listener.getsockname()[1]}/"
-        reads = f"reads the first {summarizer.config.task['truncate_source']:,} tokens of each document"
-        if summarizer.picks_sentences:
-            reads = "reads the most probable sentences of documents of any length"
-        print(f"== loaded on {summarizer.device}; {reads}", flush=True)
-        print(f"== the page, for this computer only: {url} (press Ctrl-C to stop)", flush=True)
-        if args.open:
-            # Use a separate thread, because some browsers block the thread from which they are opened.
-            threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
-        _serve(summarizer, args.folder.resolve().name, listener)
 
 
 def _serve(summarizer: Any, title: str, listener: socket.socket) -> None:
@@ -181,5 +137,28 @@ def _serve(summarizer: Any, title: str, listener: socket.socket) -> None:
     Server(config).run(sockets=[listener])
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@options_command(
+    "etads-demo",
+    DemoOptions,
+    description="Open a model exported with etads-export in the browser and try it out.",
+    epilog=EXAMPLES,
+)
+def main(args: DemoOptions) -> None:
+    """Run the command ``etads-demo``."""
+    _check_options(args)
+    with _open_socket(args.port) as listener:
+        print(f"== loading {args.folder}", flush=True)
+        # Do not load the model in the main thread, because the main thread's OpenMP threads would then stay alive.
+        # Together with the worker's OpenMP threads, there would be more threads than cores, and generating a summary
+        # would take up to twice as long.
+        summarizer = _run_in_thread(lambda: _load_summarizer(args))
+        url = f"http://{LOOPBACK}:{listener.getsockname()[1]}/"
+        reads = f"reads the first {summarizer.config.task['truncate_source']:,} tokens of each document"
+        if summarizer.picks_sentences:
+            reads = "reads the most probable sentences of documents of any length"
+        print(f"== loaded on {summarizer.device}; {reads}", flush=True)
+        print(f"== the page, for this computer only: {url} (press Ctrl-C to stop)", flush=True)
+        if args.open:
+            # Use a separate thread, because some browsers block the thread from which they are opened.
+            threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+        _serve(summarizer, args.folder.resolve().name, listener)

@@ -81,11 +81,7 @@ def _print_section(heading: str, rows: Iterator[Tuple[str, str]]) -> None:
 
 
 def _test_summarisation() -> None:
-    """Summarise a sentence with a bundled model to check that summarisation works.
-
-    Raises:
-        InputError: the model cannot be loaded, or the summary is empty.
-    """
+    """Summarise a sentence with a bundled model to check that summarisation works."""
     from ..summarizer import Summarizer
 
     started = time.monotonic()
@@ -108,7 +104,3 @@ def main(args: argparse.Namespace) -> None:
     except Exception as error:
         print(f"etads doctor: self-test failed: {type(error).__name__}: {error}", file=sys.stderr)
         sys.exit(1)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -119,7 +119,3 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         print(f"etads: no command {escape_unprintable(name)}{advice} (etads lists all commands)", file=sys.stderr)
         return USER_ERROR
     return load_main(name)(words[1:])
-
-
-if __name__ == "__main__":
-    sys.exit(main())

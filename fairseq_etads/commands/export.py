@@ -1,17 +1,16 @@
 """The command ``etads-export``: create a model folder, which contains all files needed for summarisation."""
 
-import argparse
 import json
 import logging
-import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Optional
 
 from ..data.run_record import RunRecord
-from ..platform.console import Parser, command
+from ..platform.command_options import argument, option, options_command
 from ..platform.option_checks import format_option_name
 from ..search.content.model import FILE as CONTENT
-from ..search.options import FOLDER_DEFAULTS, add_decoding_arguments, combine_options, get_given_options
+from ..search.options import FOLDER_DEFAULTS, combine_options, decoding_options
 from ..summarizer.folder.config import DTYPES, SHORTLIST
 from ..summarizer.folder.model_card import (
     ModelCardMetadata,
@@ -36,75 +35,59 @@ Summarising then needs only the folder:
 """
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="etads-export",
-        description="Export a trained model to a model folder, which contains the weights (safetensors), the settings "
-        "(JSON), the dictionaries, the subword model and a model card. Model folders are safe to share, because no "
-        "code from a folder is run when it is loaded.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+@dataclass
+class ExportOptions:
+    """Options of ``etads-export``."""
+
+    run: Path = argument("RUN", "run folder created by etads-train or scripts/quickstart.sh")
+    folder: Path = argument("FOLDER", "output folder, which must be empty or must not exist yet")
+    checkpoint: Optional[str] = option(
+        None, "checkpoint to export: a file, best or last (default: the best one, or else the last one)", metavar="FILE"
     )
-    add = parser.add_argument
-    add("run", metavar="RUN", type=Path, help="run folder created by etads-train or scripts/quickstart.sh")
-    add("folder", metavar="FOLDER", type=Path, help="output folder, which must be empty or must not exist yet")
-    add(
-        "--checkpoint",
-        metavar="FILE",
-        help="checkpoint to export: a file, best or last (default: the best one, or else the last one)",
+    prepared: Optional[Path] = option(
+        None, "folder containing the prepared data (default: the folder used for training)", metavar="DIR"
     )
-    add(
-        "--prepared",
-        metavar="DIR",
-        type=Path,
-        help="folder containing the prepared data (default: the folder used for training)",
+    dtype: str = option(
+        "fp32", "data type of the stored weights; fp16 halves their size (default: fp32)", choices=DTYPES
     )
-    add(
-        "--dtype",
-        choices=DTYPES,
-        default="fp32",
-        help="data type of the stored weights; fp16 halves their size (default: fp32)",
-    )
-    add(
-        "--shortlist",
-        metavar="FILE",
-        type=Path,
-        help="file containing a decoding shortlist, written by etads-shortlist",
-    )
-    add(
-        "--extractor",
-        metavar="RUN",
-        help="run folder of the sentence extractor that shortened the training documents (etads-train --long, "
+    shortlist: Optional[Path] = option(None, "file containing a decoding shortlist, written by etads-shortlist")
+    extractor: Optional[str] = option(
+        None,
+        "run folder of the sentence extractor that shortened the training documents (etads-train --long, "
         "scripts/shorten.sh or etads-shorten); the exported model then shortens long documents with this extractor "
         "(default: the extractor in RUN or next to its prepared data, if any; none: no extractor)",
-    )
-    add(
-        "--content",
         metavar="RUN",
-        help="run folder containing a content model trained by etads-content. Unless --choose is given, an "
+    )
+    content: Optional[str] = option(
+        None,
+        "run folder containing a content model trained by etads-content. Unless --choose is given, an "
         "extractor's content model chooses the sentences of summaries, and a summariser's content model chooses among "
         "hypotheses (default: the content model in the extractor's run folder or in RUN, if any; none: no content "
         "model)",
+        metavar="RUN",
     )
-    card = parser.add_argument_group("model card")
-    card.add_argument("--title", help="title of the model card (default: the name of FOLDER)")
-    card.add_argument("--license", default="", help="licence to state on the model card, such as mit or cc-by-4.0")
-    card.add_argument("--language", default="", help="language of the texts, such as en")
-    card.add_argument(
-        "--scores",
-        metavar="FILE",
-        type=Path,
-        help="ROUGE report written by etads-rouge --json, for the model card (default: RUN/rouge.json)",
+    title: Optional[str] = option(
+        None, "title of the model card (default: the name of FOLDER)", metavar="TITLE", group="model card"
     )
-    others = {name: value for name, value in FOLDER_DEFAULTS.items() if name not in ("min_len", "max_len")}
-    add_decoding_arguments(
-        parser,
+    license: str = option(
+        "", "licence to state on the model card, such as mit or cc-by-4.0", metavar="LICENSE", group="model card"
+    )
+    language: str = option("", "language of the texts, such as en", metavar="LANGUAGE", group="model card")
+    scores: Optional[Path] = option(
+        None,
+        "ROUGE report written by etads-rouge --json, for the model card (default: RUN/rouge.json)",
+        group="model card",
+    )
+    decoding: Dict[str, Any] = decoding_options(
         "decoding defaults to store in the folder (if not given: --min-len and --max-len from the training summaries, "
-        + ", ".join(f"{format_option_name(name)} {value}" for name, value in others.items())
+        + ", ".join(
+            f"{format_option_name(name)} {value}"
+            for name, value in FOLDER_DEFAULTS.items()
+            if name not in ("min_len", "max_len")
+        )
         + ")",
-        without=["shortlist"],
+        without=("shortlist",),
     )
-    return parser
 
 
 def _read_report(path: Path) -> Dict[str, Any]:
@@ -117,7 +100,7 @@ def _read_report(path: Path) -> Dict[str, Any]:
 
 
 def _collect_model_card_fields(
-    args: argparse.Namespace, source: RunFiles, extractor: Optional[SentencePickingSettings]
+    args: ExportOptions, source: RunFiles, extractor: Optional[SentencePickingSettings]
 ) -> ModelCardMetadata:
     record = RunRecord.read(args.run)
     scores = args.scores or args.run / "rouge.json"
@@ -134,11 +117,17 @@ def _collect_model_card_fields(
     )
 
 
-@command(_build_parser)
-def main(args: argparse.Namespace) -> None:
+@options_command(
+    "etads-export",
+    ExportOptions,
+    description="Export a trained model to a model folder, which contains the weights (safetensors), the settings "
+    "(JSON), the dictionaries, the subword model and a model card. Model folders are safe to share, because no "
+    "code from a folder is run when it is loaded.",
+    epilog=EXAMPLES,
+)
+def main(args: ExportOptions) -> None:
     """Run the command ``etads-export``."""
-    given = {name: value for name, value in vars(args).items() if name != "shortlist"}
-    decoding = get_given_options(argparse.Namespace(**given))
+    decoding = args.decoding
     source = find_run_files(args.run, args.checkpoint, args.prepared, args.extractor, args.content)
     extractor = None
     if source.extractor is not None:
@@ -181,7 +170,3 @@ def main(args: argparse.Namespace) -> None:
     if by_texts:
         shown = " ".join(f"{format_option_name(name)} {value}" for name, value in by_texts.items())
         print(f"default lengths, from the training summaries: {shown}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

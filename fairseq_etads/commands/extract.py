@@ -1,7 +1,6 @@
 """The command ``etads-extract``: summarise documents by extracting sentences."""
 
-import argparse
-import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, List, Optional, Sequence
 
@@ -11,8 +10,9 @@ from ..data.labels.label_files import NOTHING, SelectionFile, make_label_file_na
 from ..data.labels.labels import select_by_greedy_recall
 from ..data.prepared_pairs import PreparedPairs, WordText, list_summary_sentences
 from ..files.outputs import check_output_paths, open_output
-from ..platform.console import Parser, check_positive_options, command
+from ..platform.command_options import argument, option, options_command
 from ..platform.errors import InputError
+from ..platform.option_checks import SIZE, Bounds
 from ..text.picking import pick_sentences
 from ..text.words import SENTENCE_MARK
 from .run_options import get_binarised_folder, list_data_files, make_detokenizer, silence_info_logs
@@ -29,115 +29,68 @@ The arguments are the index of a document, its words and its tokens.
 """
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="etads-extract",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Create extractive summaries of prepared documents, and write them one per line as input for "
-        "etads-rouge.",
-        epilog="""\
-methods:
-  lead       the first sentences
-  oracle     sentences that together have a high ROUGE-L recall of the reference, chosen greedily; an estimate of the
-             best result that extraction can achieve
-  labels     the sentences labelled by etads-labels --kind extract, f1 or match
-  selector   the most probable sentences according to etads-select (--arch sentence_extractor); with --threshold, all
-             sentences above the threshold, but at least --at-least and at most --sentences
-  content    the sentences with the highest expected ROUGE according to a content model trained by etads-content;
-             etads-summarize also lets it choose sentences that a summariser has written
-  tagger     the sentences with the highest mean word probability according to etads-select (--arch word_tagger)
-  phrases    all words with a probability above --threshold
+@dataclass
+class ExtractOptions:
+    """Options of ``etads-extract``."""
 
-examples:
-  etads-extract runs/mine/prepared lead.txt --by lead
-  etads-extract runs/mine/prepared tagger.txt --by tagger --selection runs/tagger --sentences 3
-  etads-rouge tagger.txt runs/mine/text/test.target
-  etads-extract runs/mine/prepared hard.txt --by selector --selection runs/extractor --threshold 0.5 --at-least 5 \
-      --sentences 30
-
-  Sentence marks (etads-prepare --source-sentence-marks) separate the sentences of a document. The sentences of a
-  summary keep their order in the document.""",
+    data: Path = argument("DATA", "output folder of etads-prepare, or its bin folder")
+    output: Path = argument("OUTPUT", "output file for the summaries, with <q> between sentences")
+    by: str = option(
+        None,
+        "method for choosing the sentences; the methods are described below",
+        choices=WAYS,
+        required=True,
+        of_values={way: {"requires": {"--selection": "the output folder of etads-select"}} for way in BY_PROBABILITIES},
     )
-    add = parser.add_argument
-    add("data", metavar="DATA", type=Path, help="output folder of etads-prepare, or its bin folder")
-    add("output", metavar="OUTPUT", type=Path, help="output file for the summaries, with <q> between sentences")
-    add("--by", choices=WAYS, required=True, help="method for choosing the sentences; the methods are described below")
-    add("--subset", metavar="NAME", default="test", help="split to summarise (default: %(default)s)")
-    add(
-        "--selection",
+    subset: str = option("test", "split to summarise", metavar="NAME")
+    selection: Path = option(
+        None,
+        "output folder of etads-select; required if --by is selector, content, tagger or phrases",
         metavar="DIR",
-        type=Path,
-        help="output folder of etads-select; required if --by is selector, content, tagger or phrases",
+        needs=tuple(f"--by {way}" for way in BY_PROBABILITIES),
     )
-    add("--labels", metavar="DIR", type=Path, help="folder containing the labels (default: the data folder)")
-    add(
-        "--sentences",
-        metavar="N",
-        type=int,
-        help="number of sentences per summary with --by lead, selector or tagger (default: 3); with --by selector and "
+    labels: Optional[Path] = option(
+        None, "folder containing the labels (default: the data folder)", metavar="DIR", needs=("--by labels",)
+    )
+    sentences: Optional[int] = option(
+        None,
+        "number of sentences per summary with --by lead, selector or tagger (default: 3); with --by selector and "
         "--threshold, maximum number of sentences (default: no limit)",
+        bounds=SIZE,
+        needs=("--by lead", "--by selector", "--by tagger"),
     )
-    add(
-        "--words",
-        metavar="N",
-        type=int,
-        help="maximum number of words per summary. With --by selector or tagger, this limit replaces --sentences; "
+    words: Optional[int] = option(
+        None,
+        "maximum number of words per summary. With --by selector or tagger, this limit replaces --sentences; "
         "with --by content, the default is 1.15 times the mean length of the training summaries",
+        bounds=SIZE,
+        needs=("--by selector", "--by tagger", "--by content"),
+        excludes={"--sentences": "choose one", "--threshold": "choose one"},
     )
-    add(
-        "--threshold",
-        metavar="P",
-        type=float,
-        help="probability above which a word is selected with --by phrases (default: 0.15), or a sentence with --by "
+    threshold: Optional[float] = option(
+        None,
+        "probability above which a word is selected with --by phrases (default: 0.15), or a sentence with --by "
         "selector (default: no threshold)",
+        metavar="P",
+        bounds=Bounds(0, most=1, what="a probability"),
+        needs=("--by phrases", "--by selector"),
     )
-    add(
-        "--at-least",
-        metavar="N",
-        type=int,
-        help="minimum number of sentences per summary with --by selector and --threshold; the N most probable "
+    at_least: Optional[int] = option(
+        None,
+        "minimum number of sentences per summary with --by selector and --threshold; the N most probable "
         "sentences are always chosen (default: 1)",
+        bounds=SIZE,
+        needs=("--by selector",),
+        requires={"--threshold": "without it, --sentences sets the number"},
     )
-    add(
-        "--truncate-source",
-        metavar="N",
-        type=int,
-        help="read only the first N tokens of each document (default: 400; with --by content, the whole document)",
+    truncate_source: Optional[int] = option(
+        None,
+        "read only the first N tokens of each document (default: 400; with --by content, the whole document)",
+        bounds=SIZE,
     )
-    return parser
 
 
-def _check_options(args: argparse.Namespace) -> None:
-    """Raise InputError if an option has an invalid value, has no effect or is missing."""
-    check_positive_options(
-        sentences=args.sentences, words=args.words, at_least=args.at_least, truncate_source=args.truncate_source
-    )
-    if args.threshold is not None and not 0 <= args.threshold <= 1:
-        raise InputError(f"--threshold {args.threshold:g}: choose a probability, from 0 to 1")
-    needs = args.by in BY_PROBABILITIES
-    if needs and args.selection is None:
-        raise InputError(f"--by {args.by}: needs --selection, the output folder of etads-select")
-    for option, has_effect in (
-        ("selection", needs),
-        ("labels", args.by == "labels"),
-        ("threshold", args.by in ("phrases", "selector")),
-        ("sentences", args.by not in ("oracle", "labels", "phrases", "content")),
-        ("at_least", args.by == "selector"),
-        ("words", args.by in ("selector", "tagger", "content")),
-    ):
-        value = getattr(args, option)
-        if value is not None and not has_effect:
-            raise InputError(f"--{option.replace('_', '-')} {value}: has no effect with --by {args.by}")
-    for option in ("sentences", "threshold"):
-        if args.words is not None and getattr(args, option) is not None:
-            raise InputError(f"--words {args.words} and --{option} {getattr(args, option)}: choose one of them")
-    if args.at_least is not None and args.threshold is None:
-        raise InputError(f"--at-least {args.at_least}: has no effect without --threshold")
-    if args.at_least is not None and args.sentences is not None and args.at_least > args.sentences:
-        raise InputError(f"--at-least {args.at_least}: is more than --sentences {args.sentences}")
-
-
-def write_extracts(folder: Path, args: argparse.Namespace) -> str:
+def write_extracts(folder: Path, args: ExtractOptions) -> str:
     """Write extractive summaries of the documents in a split, and return a message about them.
 
     Args:
@@ -176,7 +129,7 @@ def write_extracts(folder: Path, args: argparse.Namespace) -> str:
     return f"{len(pairs):,} summaries of {sentences / count:.1f} sentences and {words / count:.1f} words"
 
 
-def _make_text_selector(args: argparse.Namespace, pairs: PreparedPairs) -> Extract:
+def _make_text_selector(args: ExtractOptions, pairs: PreparedPairs) -> Extract:
     """Return a function that selects the first sentences, or the sentences that are closest to the reference."""
 
     def select_lead(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
@@ -203,7 +156,7 @@ def _make_label_selector(file: SelectionFile) -> Extract:
     return select_labelled
 
 
-def _make_probability_selector(args: argparse.Namespace, file: SelectionFile) -> Extract:
+def _make_probability_selector(args: ExtractOptions, file: SelectionFile) -> Extract:
     """Return a function that selects sentences or words by the probabilities in a file."""
     threshold = THRESHOLD if args.threshold is None else args.threshold
 
@@ -248,10 +201,7 @@ def _make_probability_selector(args: argparse.Namespace, file: SelectionFile) ->
 
 
 def _convert_token_to_word_values(text: WordText, values: Sequence[Optional[float]]) -> List[Optional[float]]:
-    """Return the value of each word, given the values of the first tokens. All tokens of a word have the same value.
-
-    The value is None for words that follow the last token with a value.
-    """
+    """Return each word's value, which all its tokens share, or None after the last token with a value."""
     found: List[Optional[float]] = [None] * len(text.words)
     for number, value in zip(text.word_numbers, values):
         found[number] = value
@@ -269,10 +219,39 @@ def _compute_sentence_means(text: WordText, values: Sequence[Optional[float]]) -
     return [total / count if count else None for total, count in zip(sums, counts)]
 
 
-@command(_build_parser, ValueError)
-def main(args: argparse.Namespace) -> None:
+@options_command(
+    "etads-extract",
+    ExtractOptions,
+    ValueError,
+    description="Create extractive summaries of prepared documents, and write them one per line as input for "
+    "etads-rouge.",
+    epilog="""\
+methods:
+  lead       the first sentences
+  oracle     sentences that together have a high ROUGE-L recall of the reference, chosen greedily; an estimate of the
+             best result that extraction can achieve
+  labels     the sentences labelled by etads-labels --kind extract, f1 or match
+  selector   the most probable sentences according to etads-select (--arch sentence_extractor); with --threshold, all
+             sentences above the threshold, but at least --at-least and at most --sentences
+  content    the sentences with the highest expected ROUGE according to a content model trained by etads-content;
+             etads-summarize also lets it choose sentences that a summariser has written
+  tagger     the sentences with the highest mean word probability according to etads-select (--arch word_tagger)
+  phrases    all words with a probability above --threshold
+
+examples:
+  etads-extract runs/mine/prepared lead.txt --by lead
+  etads-extract runs/mine/prepared tagger.txt --by tagger --selection runs/tagger --sentences 3
+  etads-rouge tagger.txt runs/mine/text/test.target
+  etads-extract runs/mine/prepared hard.txt --by selector --selection runs/extractor --threshold 0.5 --at-least 5 \
+      --sentences 30
+
+  Sentence marks (etads-prepare --source-sentence-marks) separate the sentences of a document. The sentences of a
+  summary keep their order in the document.""",
+)
+def main(args: ExtractOptions) -> None:
     """Run the command ``etads-extract``."""
-    _check_options(args)
+    if args.at_least is not None and args.sentences is not None and args.at_least > args.sentences:
+        raise InputError(f"--at-least {args.at_least}: is more than --sentences {args.sentences}")
     if args.truncate_source is None and args.by != "content":
         args.truncate_source = 400
     folder = get_binarised_folder(args.data)
@@ -282,7 +261,3 @@ def main(args: argparse.Namespace) -> None:
     check_output_paths({"OUTPUT": args.output}, read)
     silence_info_logs()
     print(f"{args.output}: {write_extracts(folder, args)}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

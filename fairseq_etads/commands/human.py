@@ -5,14 +5,13 @@ is followed by the summaries of all systems, which are labelled with letters. Fo
 are randomly assigned to systems. The assignment is stored in the key file, which annotators do not receive.
 """
 
-import argparse
 import contextlib
 import csv
 import hashlib
 import io
 import json
-import sys
 from collections import Counter
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
@@ -21,13 +20,14 @@ import numpy as np
 from tabulate import tabulate
 
 from ..evaluation.resampling import bootstrap_intervals
-from ..evaluation.rouge import RESAMPLES, SEED, check_option_at_least
+from ..evaluation.rouge import RESAMPLES, SEED
 from ..evaluation.summaries import SENTENCE_MARK, split_summary_into_sentences
 from ..evaluation.text_warnings import find_text_warnings
 from ..files.outputs import check_output_paths, make_output_folder, open_output, write_text
-from ..platform.console import Parser, command
+from ..platform.command_options import argument, option, options_command
+from ..platform.option_checks import NOT_NEGATIVE, SIZE
 from ..version import get_version
-from .scoring_options import add_resampling_options, check_writable, parse_named_files, print_warnings, read_summaries
+from .scoring_options import check_writable, parse_named_files, print_warnings, read_summaries
 
 CRITERIA = ("salience", "fluency", "non-repetition")
 QUESTIONS = (
@@ -41,67 +41,41 @@ KEY_FORMAT = 1
 _IDENTITY = ("annotator", "item", "label")
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="etads-human",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Create blind rating sheets for human evaluation, and compute the mean ratings and the agreement "
-        "between annotators.",
-        epilog="""\
-example:
-  etads-human make --source test.source --system etads=etads.txt --system basic=basic.txt \\
-      --items 100 --annotators 20 --each 10 --out sheets --key key.json
-  etads-human score --key key.json sheets/*.csv
+@dataclass
+class MakeOptions:
+    """Options of ``etads-human make``."""
 
-  Each annotator receives one sheet in two formats, a CSV file for spreadsheets and a page for browsers, and fills in
-  one of them. Keep the key secret, because it maps the letters on the sheets to systems. You can add the references as
-  another system. The sheets do not show sentence marks. Use - as FILE to read texts from standard input.""",
-    )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="make|score")
-    make = commands.add_parser("make", help="create the rating sheets and the key")
-    add = make.add_argument
-    add("--source", metavar="FILE", required=True, help="file containing the documents, one per line")
-    add(
-        "--system",
+    source: str = option(None, "file containing the documents, one per line", metavar="FILE", required=True)
+    system: List[str] = option(
+        None,
+        "name of a system and path of the file with its summaries, one per line; may be repeated",
         metavar="NAME=FILE",
-        action="append",
         required=True,
-        help="name of a system and path of the file with its summaries, one per line; may be repeated",
     )
-    add(
-        "--sentence-mark",
+    sentence_mark: str = option(
+        SENTENCE_MARK,
+        "separator between sentences in the input lines, shown as a space on the sheets; '' for no separator",
         metavar="MARK",
-        default=SENTENCE_MARK,
-        help="separator between sentences in the input lines, shown as a space on the sheets; '' for no separator "
-        "(default: %(default)s)",
     )
-    add("--quiet", action="store_true", help="do not show warnings about the texts")
-    add("--items", metavar="N", type=int, default=100, help="total number of documents to rate (default: %(default)s)")
-    add(
-        "--annotators",
-        metavar="N",
-        type=int,
-        default=3,
-        help="number of annotators; each receives one sheet (default: %(default)s)",
-    )
-    add("--each", metavar="N", type=int, help="number of documents on each annotator's sheet (default: all)")
-    add(
-        "--seed",
-        metavar="N",
-        type=int,
-        default=SEED,
-        help="random seed for sampling documents and assigning letters to systems (default: %(default)s)",
-    )
-    add("--out", metavar="DIR", type=Path, required=True, help="output folder for the sheets")
-    add("--key", metavar="FILE", type=Path, required=True, help="output file for the key; must be outside DIR")
-    score = commands.add_parser("score", help="evaluate the completed rating sheets")
-    add = score.add_argument
-    add("sheets", metavar="SHEET", nargs="+", help="completed rating sheets (CSV)")
-    add("--key", metavar="FILE", required=True, help="key file created together with the sheets")
-    add("--skip-malformed", action="store_true", help="report and skip invalid lines")
-    add_resampling_options(add, RESAMPLES)
-    add("--json", metavar="FILE", help="also write all results to FILE as JSON")
-    return parser
+    quiet: bool = option(False, "do not show warnings about the texts")
+    items: int = option(100, "total number of documents to rate")
+    annotators: int = option(3, "number of annotators; each receives one sheet")
+    each: Optional[int] = option(None, "number of documents on each annotator's sheet (default: all)")
+    seed: int = option(SEED, "random seed for sampling documents and assigning letters to systems", bounds=NOT_NEGATIVE)
+    out: Path = option(None, "output folder for the sheets", metavar="DIR", required=True)
+    key: Path = option(None, "output file for the key; must be outside DIR", required=True)
+
+
+@dataclass
+class ScoreOptions:
+    """Options of ``etads-human score``."""
+
+    sheets: List[str] = argument("SHEET", "completed rating sheets (CSV)", nargs="+")
+    key: str = option(None, "key file created together with the sheets", metavar="FILE", required=True)
+    skip_malformed: bool = option(False, "report and skip invalid lines")
+    bootstrap: int = option(RESAMPLES, "number of bootstrap resamples", bounds=SIZE)
+    seed: int = option(SEED, "random seed for bootstrap resampling", bounds=NOT_NEGATIVE)
+    json: Optional[str] = option(None, "also write all results to FILE as JSON", metavar="FILE")
 
 
 class Rating(NamedTuple):
@@ -138,9 +112,9 @@ def make_blinding_key(
     if not 1 <= len(systems) <= len(LETTERS):
         raise ValueError(f"{len(systems)} systems: choose 1 to {len(LETTERS)} (--system NAME=FILE)")
     limits = (("--items", items, documents), ("--each", each, items), ("--annotators", annotators, 10_000))
-    for option, value, most in limits:
+    for name, value, most in limits:
         if not 1 <= value <= most:
-            raise ValueError(f"{option} {value}: choose 1 to {most}")
+            raise ValueError(f"{name} {value}: choose 1 to {most}")
     rng = np.random.default_rng(seed)
     chosen = (rng.permutation(documents)[:items] + 1).tolist()
     sheets: Dict[str, Dict[str, Dict[str, str]]] = {}
@@ -406,8 +380,7 @@ def aggregate_ratings(ratings: Sequence[Rating], systems: Sequence[str], bootstr
     return report
 
 
-def _make_sheets(args: argparse.Namespace) -> None:
-    check_option_at_least(0, seed=args.seed)
+def _make_sheets(args: MakeOptions) -> None:
     files = parse_named_files(args.system)
     lines = read_summaries([args.source, *files.values()])
     for name, summaries in zip(() if args.quiet else files.values(), lines[1:]):
@@ -445,9 +418,7 @@ def _make_sheets(args: argparse.Namespace) -> None:
     )
 
 
-def _evaluate_rating_sheets(args: argparse.Namespace) -> None:
-    check_option_at_least(1, bootstrap=args.bootstrap)
-    check_option_at_least(0, seed=args.seed)
+def _evaluate_rating_sheets(args: ScoreOptions) -> None:
     check_writable("--json", args.json)
     check_output_paths({"--json": args.json}, {"KEY": args.key, "SHEET": args.sheets})
     key = read_key(args.key)
@@ -487,11 +458,25 @@ def _evaluate_rating_sheets(args: argparse.Namespace) -> None:
         write_text(args.json, json.dumps(everything, indent=2) + "\n")
 
 
-@command(_build_parser, ValueError)
-def main(args: argparse.Namespace) -> None:
+@options_command(
+    "etads-human",
+    {
+        "make": ("create the rating sheets and the key", MakeOptions),
+        "score": ("evaluate the completed rating sheets", ScoreOptions),
+    },
+    ValueError,
+    description="Create blind rating sheets for human evaluation, and compute the mean ratings and the agreement "
+    "between annotators.",
+    epilog="""\
+example:
+  etads-human make --source test.source --system etads=etads.txt --system basic=basic.txt \\
+      --items 100 --annotators 20 --each 10 --out sheets --key key.json
+  etads-human score --key key.json sheets/*.csv
+
+  Each annotator receives one sheet in two formats, a CSV file for spreadsheets and a page for browsers, and fills in
+  one of them. Keep the key secret, because it maps the letters on the sheets to systems. You can add the references as
+  another system. The sheets do not show sentence marks. Use - as FILE to read texts from standard input.""",
+)
+def main(args: Any) -> None:
     """Run the command ``etads-human``."""
-    (_make_sheets if args.command == "make" else _evaluate_rating_sheets)(args)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    (_make_sheets if isinstance(args, MakeOptions) else _evaluate_rating_sheets)(args)

@@ -1,10 +1,9 @@
 """The command ``etads-labels``: label words or sentences of documents for content selection."""
 
-import argparse
 import contextlib
 import functools
 import os
-import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
@@ -21,8 +20,9 @@ from ..data.labels.labels import (
 )
 from ..data.prepared_pairs import PreparedPairs, WordText, list_summary_sentences
 from ..files.outputs import open_output
-from ..platform.console import Parser, check_positive_options, command
+from ..platform.command_options import argument, option, options_command
 from ..platform.errors import InputError
+from ..platform.option_checks import SIZE
 from ..platform.processes import make_process_pool
 from ..text.words import SENTENCE_MARK
 from .run_options import get_binarised_folder, list_splits, make_detokenizer, silence_info_logs
@@ -42,56 +42,33 @@ Idf = Tuple[Dict[str, float], float]
 NO_IDF: Idf = ({}, 1.0)
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="etads-labels",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Create content-selection labels for prepared documents from their reference summaries. Labels "
-        "are written to labels.words.SPLIT or labels.sentences.SPLIT, one line per document. With --pairs, write "
-        "pairs of matching sentences instead.",
-        epilog="""\
-kinds:
-  words          1 for each word that the summary copies, at the first occurrence of the longest matches; otherwise 0
-  match          for each summary sentence, the document sentence with the highest ROUGE-L recall of it; no document
-                 sentence is chosen twice
-  extract        sentences that together have a high ROUGE-L recall of the summary, chosen greedily
-  f1             sentences that together are most similar to the summary, chosen greedily by word and bigram F1; selects
-                 fewer sentences than extract, and is much faster
-  distribution   for each summary sentence, a weight for every document sentence, from their TF-IDF cosine similarity
+@dataclass
+class LabelsOptions:
+    """Options of ``etads-labels``."""
 
-examples:
-  etads-labels runs/mine/prepared --kind words          # train, valid and test, if present
-  etads-labels runs/mine/prepared --kind extract --subset train valid --jobs 4
-  etads-labels runs/mine/prepared --pairs sentences/text
-  etads-prepare sentences/text sentences/prepared --like runs/mine/prepared
-
-  With --pairs, the command writes one pair per summary sentence that --kind match matches: the summary sentence goes to
-  SPLIT.target, and the document sentence goes to SPLIT.source. These files are input for etads-prepare. A model trained
-  on them learns to rewrite sentences. For --pairs and for all kinds except words, the documents must contain
-  sentence marks (etads-prepare --source-sentence-marks). The four kinds of sentence labels share one file name; use
-  --out to keep more than one kind. docs/selection.md describes the kinds.""",
+    data: Path = argument("DATA", "output folder of etads-prepare, or its bin folder")
+    kind: Optional[str] = option(
+        None,
+        "kind of label to create; the kinds are described below (default: words)",
+        choices=tuple(KINDS),
+        excludes={"--pairs": ""},
     )
-    add = parser.add_argument
-    add("data", metavar="DATA", type=Path, help="output folder of etads-prepare, or its bin folder")
-    add("--kind", choices=tuple(KINDS), help="kind of label to create; the kinds are described below (default: words)")
-    add(
-        "--pairs",
-        metavar="DIR",
-        type=Path,
-        help="write sentence pairs to text files in this folder instead of creating labels",
+    pairs: Optional[Path] = option(
+        None, "write sentence pairs to text files in this folder instead of creating labels", metavar="DIR"
     )
-    add("--subset", metavar="NAME", nargs="+", help="splits to label (default: train, valid and test, if present)")
-    add(
-        "--truncate-source",
-        metavar="N",
-        type=int,
-        default=400,
-        help="read only the first N tokens of each document; N should be at least the truncation length of the models "
-        "that will use the labels (default: %(default)s)",
+    subset: Optional[List[str]] = option(
+        None, "splits to label (default: train, valid and test, if present)", metavar="NAME", nargs="+"
     )
-    add("--out", metavar="DIR", type=Path, help="output folder for the labels (default: the data folder)")
-    add("--jobs", metavar="N", type=int, default=os.cpu_count() or 1, help="number of processes (default: %(default)s)")
-    return parser
+    truncate_source: int = option(
+        400,
+        "read only the first N tokens of each document; N should be at least the truncation length of the models "
+        "that will use the labels",
+        bounds=SIZE,
+    )
+    out: Optional[Path] = option(
+        None, "output folder for the labels (default: the data folder)", metavar="DIR", excludes={"--pairs": ""}
+    )
+    jobs: int = option(os.cpu_count() or 1, "number of processes", bounds=SIZE)
 
 
 class Labeller(NamedTuple):
@@ -277,14 +254,37 @@ def _compute_training_idf(folder: Path, labeller: Labeller) -> Idf:
     )
 
 
-@command(_build_parser, ValueError)
-def main(args: argparse.Namespace) -> None:
+@options_command(
+    "etads-labels",
+    LabelsOptions,
+    ValueError,
+    description="Create content-selection labels for prepared documents from their reference summaries. Labels "
+    "are written to labels.words.SPLIT or labels.sentences.SPLIT, one line per document. With --pairs, write "
+    "pairs of matching sentences instead.",
+    epilog="""\
+kinds:
+  words          1 for each word that the summary copies, at the first occurrence of the longest matches; otherwise 0
+  match          for each summary sentence, the document sentence with the highest ROUGE-L recall of it; no document
+                 sentence is chosen twice
+  extract        sentences that together have a high ROUGE-L recall of the summary, chosen greedily
+  f1             sentences that together are most similar to the summary, chosen greedily by word and bigram F1; selects
+                 fewer sentences than extract, and is much faster
+  distribution   for each summary sentence, a weight for every document sentence, from their TF-IDF cosine similarity
+
+examples:
+  etads-labels runs/mine/prepared --kind words          # train, valid and test, if present
+  etads-labels runs/mine/prepared --kind extract --subset train valid --jobs 4
+  etads-labels runs/mine/prepared --pairs sentences/text
+  etads-prepare sentences/text sentences/prepared --like runs/mine/prepared
+
+  With --pairs, the command writes one pair per summary sentence that --kind match matches: the summary sentence goes to
+  SPLIT.target, and the document sentence goes to SPLIT.source. These files are input for etads-prepare. A model trained
+  on them learns to rewrite sentences. For --pairs and for all kinds except words, the documents must contain
+  sentence marks (etads-prepare --source-sentence-marks). The four kinds of sentence labels share one file name; use
+  --out to keep more than one kind. docs/selection.md describes the kinds.""",
+)
+def main(args: LabelsOptions) -> None:
     """Run the command ``etads-labels``."""
-    check_positive_options(jobs=args.jobs, truncate_source=args.truncate_source)
-    if args.pairs is not None:
-        for option, value in (("kind", args.kind), ("out", args.out)):
-            if value is not None:
-                raise InputError(f"--{option} {value}: has no effect with --pairs; leave it out")
     folder = get_binarised_folder(args.data)
     silence_info_logs()
     kind = args.kind or "words"
@@ -295,7 +295,3 @@ def main(args: argparse.Namespace) -> None:
             continue
         path = (args.out or folder) / make_label_file_name("labels", KINDS[kind], split)
         print(f"{path}: {make_labels(folder, split, kind, args.truncate_source, path, args.jobs)}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

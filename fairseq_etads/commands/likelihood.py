@@ -1,37 +1,23 @@
 """The command ``etads-likelihood``: compute the likelihood of reference summaries under a trained model."""
 
-import argparse
 import hashlib
-import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
 from ..evaluation.likelihood_file import Likelihoods, make_likelihood_file_path, read_likelihoods
 from ..files.checksums import compute_sha256
-from ..platform.console import MAX_TOKENS, Parser, check_positive_options, command
+from ..platform.command_options import MAX_TOKENS, argument, option, options_command
 from ..platform.errors import InputError
-from .run_options import add_run_options, find_checkpoint_and_data, silence_info_logs
+from .run_options import RunOptions, find_checkpoint_and_data, silence_info_logs
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="etads-likelihood",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Compute the log-likelihood of the reference summaries under a trained model. etads-compare "
-        "--likelihood uses the results.",
-        epilog="""\
-examples:
-  etads-likelihood runs/etads                    # score the test split with checkpoint_best.pt
-  etads-likelihood runs/etads --subset valid --checkpoint last
+@dataclass
+class LikelihoodOptions(RunOptions):
+    """Options of ``etads-likelihood``."""
 
-  The log-likelihoods are written to RUN/likelihood-SUBSET-CHECKPOINT.json, and reused as long as the checkpoint and the
-  data are unchanged. They are natural logarithms. The end symbol counts as a token of the summary.""",
-    )
-    add = parser.add_argument
-    add("run", metavar="RUN", type=Path, help="run folder created by etads-train or scripts/quickstart.sh")
-    add("--subset", metavar="NAME", default="test", help="split to score: train, valid or test (default: %(default)s)")
-    add_run_options(add)
-    return parser
+    run: Path = argument("RUN", "run folder created by etads-train or scripts/quickstart.sh")
+    subset: str = option("test", "split to score: train, valid or test", metavar="NAME")
 
 
 def compute_split_likelihoods(
@@ -110,16 +96,25 @@ def _score_summaries(model: Any, task: Any, subset: str, max_tokens: int, device
     return dict(zip(("log_likelihood", "tokens", "unknown"), map(list, columns)))
 
 
-@command(_build_parser, ValueError, RuntimeError)
-def main(args: argparse.Namespace) -> None:
+@options_command(
+    "etads-likelihood",
+    LikelihoodOptions,
+    ValueError,
+    RuntimeError,
+    description="Compute the log-likelihood of the reference summaries under a trained model. etads-compare "
+    "--likelihood uses the results.",
+    epilog="""\
+examples:
+  etads-likelihood runs/etads                    # score the test split with checkpoint_best.pt
+  etads-likelihood runs/etads --subset valid --checkpoint last
+
+  The log-likelihoods are written to RUN/likelihood-SUBSET-CHECKPOINT.json, and reused as long as the checkpoint and the
+  data are unchanged. They are natural logarithms. The end symbol counts as a token of the summary.""",
+)
+def main(args: LikelihoodOptions) -> None:
     """Run the command ``etads-likelihood``."""
     checkpoint, data = find_checkpoint_and_data(args.run, args.checkpoint, args.prepared)
-    check_positive_options(max_tokens=args.max_tokens)
     silence_info_logs()
     path = make_likelihood_file_path(args.run, args.subset, args.checkpoint)
     found, is_new = compute_split_likelihoods(checkpoint, data, args.subset, path, args.max_tokens, args.device)
     print(f"{path}: {found.format_mean_and_perplexity()}" + ("" if is_new else " (scored before)"))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,15 +1,16 @@
 """The command ``etads-models``: list architectures, show their options, or write configuration files."""
 
-import argparse
 import logging
-import sys
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Optional
 
 from tabulate import tabulate
 
-from ..platform.console import Parser, command
+from ..platform.command_options import argument, option, options_command
 from ..platform.errors import InputError
+from ..platform.option_checks import Bounds, format_option
 
 EXAMPLES = """\
 examples:
@@ -22,46 +23,44 @@ VOCABULARY = 50_000
 """Default number of words in the dictionary (--vocabulary)."""
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="etads-models",
-        description="List the available architectures with their parameter counts, or show the options of one "
-        "architecture.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+@dataclass
+class ModelsOptions:
+    """Options of ``etads-models``."""
+
+    arch: Optional[str] = argument("ARCH", "architecture for which to show the options", nargs="?")
+    vocabulary: Optional[int] = option(
+        None, f"size of the source dictionary (default: {VOCABULARY})", bounds=Bounds(5), excludes={"--configs": ""}
     )
-    parser.add_argument("arch", metavar="ARCH", nargs="?", help="architecture for which to show the options")
-    parser.add_argument("--vocabulary", type=int, help=f"size of the source dictionary (default: {VOCABULARY})")
-    parser.add_argument(
-        "--target-vocabulary",
-        type=int,
-        help="size of the target dictionary; with a shared dictionary, the number of its words that summaries can "
+    target_vocabulary: Optional[int] = option(
+        None,
+        "size of the target dictionary; with a shared dictionary, the number of its words that summaries can "
         "contain (default: the size of the source dictionary)",
+        bounds=Bounds(5),
+        excludes={"--configs": ""},
     )
-    parser.add_argument(
-        "--configs",
-        metavar="DIR",
-        type=Path,
-        help="write a fairseq-hydra-train configuration for every architecture to DIR/ARCH.yaml",
+    configs: Optional[Path] = option(
+        None, "write a fairseq-hydra-train configuration for every architecture to DIR/ARCH.yaml", metavar="DIR"
     )
-    return parser
 
 
-@command(_build_parser)
-def main(args: argparse.Namespace) -> None:
+@options_command(
+    "etads-models",
+    ModelsOptions,
+    description="List the available architectures with their parameter counts, or show the options of one "
+    "architecture.",
+    epilog=EXAMPLES,
+)
+def main(args: ModelsOptions) -> None:
     """Run the command ``etads-models``."""
     if args.arch and args.configs:
         raise InputError(
             f"--configs {args.configs}: cannot be used with ARCH {args.arch}; it writes configurations "
             "of all architectures"
         )
-    for option, size in (("--vocabulary", args.vocabulary), ("--target-vocabulary", args.target_vocabulary)):
-        if size is not None and size < 5:
-            raise InputError(f"{option} {size}: choose 5 or more")
-        if size is not None and (args.arch or args.configs):
-            other = f"ARCH {args.arch}" if args.arch else f"--configs {args.configs}"
+    for name, size in (("vocabulary", args.vocabulary), ("target_vocabulary", args.target_vocabulary)):
+        if args.arch and size:
             raise InputError(
-                f"{option} {size} has no effect with {other}: it is only for the list of all architectures"
+                f"{format_option(name, size)} has no effect with ARCH {args.arch}: it is for the list of all"
             )
     warnings.simplefilter("ignore")  # Hydra warns about how fairseq calls it
     logging.getLogger("hydra").setLevel(logging.WARNING)  # Hydra logs a debug message for each model
@@ -79,7 +78,3 @@ def main(args: argparse.Namespace) -> None:
     rows = describe_architectures(args.vocabulary or VOCABULARY, args.target_vocabulary)
     heads = ["--arch", "parameters", "changed options"]
     print(tabulate(rows, heads, "plain", disable_numparse=True, colalign=("left", "right", "left")))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

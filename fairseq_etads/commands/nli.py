@@ -4,14 +4,12 @@
 MultiNLI if these corpora are not available.
 """
 
-import argparse
-import math
 import re
-import sys
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 from tqdm import tqdm
 
@@ -19,8 +17,9 @@ from ..data.labels.labels import STOP_WORDS
 from ..data.nli_pairs import NliPair, format_tab_separated_pair
 from ..files.inputs import read_lines
 from ..files.outputs import check_output_paths, open_output
-from ..platform.console import Parser, add_device_option, check_positive_options, command
+from ..platform.command_options import DeviceOption, argument, option, options_command
 from ..platform.errors import InputError
+from ..platform.option_checks import PROBABILITY, SIZE, Bounds
 from ..text.words import SENTENCE_MARK, WORD_KINDS, make_word_tokenizer, split_sentences
 from .run_options import silence_info_logs
 
@@ -33,138 +32,66 @@ _NUMBER = re.compile(r"[$£€]?\d[\d,.:]*%?")
 Words = List[str]
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="etads-nli",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Train and evaluate a model that predicts the probability that a premise entails a hypothesis "
-        "(decomposable attention, Parikh et al. 2016). Suitable training data are SNLI and MultiNLI, or pairs "
-        "generated from the reference summaries of a corpus.",
-        epilog="""\
-examples:
-  etads-nli synthesise runs/mine/text runs/nli/pairs
-  etads-nli train runs/nli/model --train runs/nli/pairs/train.tsv --valid runs/nli/pairs/valid.tsv
-  etads-nli train nli --train snli_1.0_train.jsonl multinli_1.0_train.jsonl --valid snli_1.0_dev.jsonl \\
-      --vectors glove.840B.300d.txt --more-words runs/mine/text/train.target
-  etads-nli score nli snli_1.0_test.jsonl
+@dataclass
+class SynthesiseOptions:
+    """Options of ``etads-nli synthesise``."""
 
-  A file of pairs is either in the JSON Lines format of SNLI and MultiNLI, or contains one line
-  per pair, in the form PREMISE<tab>HYPOTHESIS<tab>LABEL. To use a model as a reward, pass its folder to fairseq-train
-  with --rewards entail --entail-model (see docs/rewards.md).""",
+    text: Path = argument("TEXT", "folder containing one or more of train.target, valid.target and test.target")
+    out: Path = argument("OUT", "output folder for train.tsv, valid.tsv and test.tsv")
+    documents: int = option(
+        100_000, "maximum number of summaries to use from each split, selected at even intervals", bounds=SIZE
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="synthesise|train|score")
-    _add_synthesise_parser(commands)
-    _add_train_parser(commands)
-    add = commands.add_parser("score", help="evaluate a trained model on labelled pairs").add_argument
-    add("model", metavar="MODEL", type=Path, help="model folder written by etads-nli train")
-    add("pairs", metavar="PAIRS", type=Path, nargs="+", help="files containing labelled pairs")
-    add(
-        "--out",
-        metavar="FILE",
-        type=Path,
-        help="also write the entailment probability of each labelled pair to FILE, one per line",
-    )
-    add_device_option(add)
-    return parser
+    seed: int = option(1, "random seed")
 
 
-def _add_synthesise_parser(commands: Any) -> None:
-    add = commands.add_parser("synthesise", help="generate training pairs from reference summaries").add_argument
-    add(
-        "text",
-        metavar="TEXT",
-        type=Path,
-        help="folder containing one or more of train.target, valid.target and test.target",
-    )
-    add("out", metavar="OUT", type=Path, help="output folder for train.tsv, valid.tsv and test.tsv")
-    add(
-        "--documents",
-        metavar="N",
-        type=int,
-        default=100_000,
-        help="maximum number of summaries to use from each split, selected at even intervals (default: %(default)s)",
-    )
-    add("--seed", metavar="N", type=int, default=1, help="random seed (default: %(default)s)")
+@dataclass
+class TrainOptions(DeviceOption):
+    """Options of ``etads-nli train``."""
 
-
-def _add_train_parser(commands: Any) -> None:
-    train = commands.add_parser(
-        "train", help="train a model; to continue after an interruption, run the same command again"
+    out: Path = argument("MODEL", "output folder for the model")
+    train: List[Path] = option(None, "files containing the training pairs", nargs="+", required=True)
+    valid: List[Path] = option(
+        None, "files containing the validation pairs, which determine the best epoch", nargs="+", required=True
     )
-    add = train.add_argument
-    add("out", metavar="MODEL", type=Path, help="output folder for the model")
-    add("--train", metavar="FILE", type=Path, nargs="+", required=True, help="files containing the training pairs")
-    add(
-        "--valid",
-        metavar="FILE",
-        type=Path,
-        nargs="+",
-        required=True,
-        help="files containing the validation pairs, which determine the best epoch",
-    )
-    add(
-        "--vectors",
-        metavar="FILE",
-        help="pretrained word vectors in word2vec text format, such as GloVe; the vectors are frozen (default: learn "
+    vectors: Optional[str] = option(
+        None,
+        "pretrained word vectors in word2vec text format, such as GloVe; the vectors are frozen (default: learn "
         "word embeddings during training)",
-    )
-    add(
-        "--more-words",
         metavar="FILE",
-        type=Path,
+    )
+    more_words: List[Path] = option(
+        [],
+        "text files with words to add to the vocabulary, such as the summaries to score; only with --vectors",
         nargs="+",
-        default=[],
-        help="text files with words to add to the vocabulary, such as the summaries to score; only with --vectors",
+        needs=("--vectors",),
     )
-    add(
-        "--size",
-        metavar="N",
-        type=int,
-        default=50_000,
-        help="vocabulary size; the N most frequent words in the pairs are kept (default: %(default)s)",
-    )
-    add(
-        "--embed-dim",
-        metavar="N",
-        type=int,
-        default=300,
-        help="dimension of the word embeddings (default: %(default)s)",
-    )
-    add("--width", metavar="N", type=int, default=300, help="hidden size of the network (default: %(default)s)")
-    add(
-        "--dropout",
-        metavar="P",
-        type=float,
-        default=0.2,
-        help="dropout probability before each layer (default: %(default)s)",
-    )
-    add("--lr", metavar="R", type=float, default=0.001, help="learning rate for Adam (default: %(default)s)")
-    add("--batch-size", metavar="N", type=int, default=64, help="number of pairs per batch (default: %(default)s)")
-    add("--epochs", metavar="N", type=int, default=50, help="maximum number of epochs (default: %(default)s)")
-    add(
-        "--patience",
-        metavar="N",
-        type=int,
-        default=5,
-        help="stop training if the accuracy on --valid does not improve for N epochs (default: %(default)s)",
-    )
-    add(
-        "--seed",
-        metavar="N",
-        type=int,
-        default=1,
-        help="random seed for the initial weights, the order of the pairs and dropout (default: %(default)s)",
-    )
-    add(
-        "--words",
+    size: int = option(50_000, "vocabulary size; the N most frequent words in the pairs are kept", bounds=SIZE)
+    embed_dim: int = option(300, "dimension of the word embeddings", bounds=SIZE)
+    width: int = option(300, "hidden size of the network", bounds=SIZE)
+    dropout: float = option(0.2, "dropout probability before each layer", metavar="P", bounds=PROBABILITY)
+    lr: float = option(0.001, "learning rate for Adam", metavar="R", bounds=Bounds(above=0))
+    batch_size: int = option(64, "number of pairs per batch", bounds=SIZE)
+    epochs: int = option(50, "maximum number of epochs", bounds=SIZE)
+    patience: int = option(5, "stop training if the accuracy on --valid does not improve for N epochs", bounds=SIZE)
+    seed: int = option(1, "random seed for the initial weights, the order of the pairs and dropout")
+    words: str = option(
+        "ptb",
+        "tokenisation of raw text; use the value given to etads-prepare --words for the summaries to score ",
         choices=WORD_KINDS,
-        default="ptb",
-        help="tokenisation of raw text; use the value given to etads-prepare --words for the summaries to score "
-        "(default: %(default)s)",
     )
-    add("--keep-case", action="store_true", help="do not convert words to lower case")
-    add("--hide-digits", action="store_true", help="replace each digit with #, as in the Gigaword headlines")
-    add_device_option(add)
+    keep_case: bool = option(False, "do not convert words to lower case")
+    hide_digits: bool = option(False, "replace each digit with #, as in the Gigaword headlines")
+
+
+@dataclass
+class ScoreOptions(DeviceOption):
+    """Options of ``etads-nli score``."""
+
+    model: Path = argument("MODEL", "model folder written by etads-nli train")
+    pairs: List[Path] = argument("PAIRS", "files containing labelled pairs", nargs="+")
+    out: Optional[Path] = option(
+        None, "also write the entailment probability of each labelled pair to FILE, one per line"
+    )
 
 
 class Reference(NamedTuple):
@@ -268,10 +195,7 @@ class PairSynthesizer:
                     yield NliPair(" ".join(premise), " ".join(hypothesis), label)
 
     def _choose_part_of_another_reference(self, premise: Words, number: int) -> Optional[Words]:
-        """Return a part of a sentence from a reference other than ``number``.
-
-        Returns None if all words of this part also occur in the premise.
-        """
+        """Return part of a sentence of another reference, or None if the premise has all its words."""
         if len(self) < 2:
             return None
         other = self._generator.randrange(len(self) - 1)
@@ -280,10 +204,7 @@ class PairSynthesizer:
         return words if set(map(str.lower, words)).difference(map(str.lower, premise)) else None
 
     def _exchange_name_or_number(self, premise: Words, sentence: Words) -> Optional[Words]:
-        """Return a part of the sentence in which a number or name is replaced with another one.
-
-        Returns None if the sentence contains no number or name, or if the replacement occurs in the premise.
-        """
+        """Return part of the sentence with another number or name, or None if there is none or the premise has it."""
         kinds = {place: find_replaceable_kind(word, place == 0) for place, word in enumerate(sentence)}
         places = [place for place, kind in kinds.items() if kind]
         if not places:
@@ -330,21 +251,12 @@ def write_synthetic_pairs(text: Path, out: Path, documents: int, seed: int) -> I
         yield f"{path}: {sum(counts.values()):,} pairs from {len(synthesis):,} summaries ({what})"
 
 
-def _synthesise_entailment_pairs(args: argparse.Namespace) -> None:
-    check_positive_options(documents=args.documents)
+def _synthesise_entailment_pairs(args: SynthesiseOptions) -> None:
     for line in write_synthetic_pairs(args.text, args.out, args.documents, args.seed):
         print(line)
 
 
-def _train_model(args: argparse.Namespace) -> None:
-    check_positive_options(size=args.size, embed_dim=args.embed_dim, width=args.width, batch_size=args.batch_size)
-    check_positive_options(epochs=args.epochs, patience=args.patience)
-    if not 0 <= args.dropout < 1:
-        raise InputError(f"--dropout {args.dropout}: choose a probability, at least 0 and below 1")
-    if not 0 < args.lr < math.inf:
-        raise InputError(f"--lr {args.lr}: choose a number above 0")
-    if args.more_words and not args.vectors:
-        raise InputError("--more-words has no effect without --vectors, which provide the additional words")
+def _train_model(args: TrainOptions) -> None:
     from ..summarizer.summarizer import choose_device
     from ..systems.entailment.training import EntailmentSettings, train_entailment_model
 
@@ -355,7 +267,7 @@ def _train_model(args: argparse.Namespace) -> None:
     print(train_entailment_model(args.out, settings, args.epochs, args.patience, device))
 
 
-def _evaluate_entailment_model(args: argparse.Namespace) -> None:
+def _evaluate_entailment_model(args: ScoreOptions) -> None:
     in_model = list(args.model.iterdir()) if args.model.is_dir() else [args.model]
     check_output_paths({"--out": args.out}, {"MODEL": in_model, "PAIRS": args.pairs})
     from ..summarizer.summarizer import choose_device
@@ -365,13 +277,35 @@ def _evaluate_entailment_model(args: argparse.Namespace) -> None:
     print(evaluate_entailment_model(args.model, args.pairs, args.out, choose_device(args.device)))
 
 
-@command(_build_parser, ValueError, RuntimeError)
-def main(args: argparse.Namespace) -> None:
+@options_command(
+    "etads-nli",
+    {
+        "synthesise": ("generate training pairs from reference summaries", SynthesiseOptions),
+        "train": ("train a model; to continue after an interruption, run the same command again", TrainOptions),
+        "score": ("evaluate a trained model on labelled pairs", ScoreOptions),
+    },
+    ValueError,
+    RuntimeError,
+    description="Train and evaluate a model that predicts the probability that a premise entails a hypothesis "
+    "(decomposable attention, Parikh et al. 2016). Suitable training data are SNLI and MultiNLI, or pairs "
+    "generated from the reference summaries of a corpus.",
+    epilog="""\
+examples:
+  etads-nli synthesise runs/mine/text runs/nli/pairs
+  etads-nli train runs/nli/model --train runs/nli/pairs/train.tsv --valid runs/nli/pairs/valid.tsv
+  etads-nli train nli --train snli_1.0_train.jsonl multinli_1.0_train.jsonl --valid snli_1.0_dev.jsonl \\
+      --vectors glove.840B.300d.txt --more-words runs/mine/text/train.target
+  etads-nli score nli snli_1.0_test.jsonl
+
+  A file of pairs is either in the JSON Lines format of SNLI and MultiNLI, or contains one line
+  per pair, in the form PREMISE<tab>HYPOTHESIS<tab>LABEL. To use a model as a reward, pass its folder to fairseq-train
+  with --rewards entail --entail-model (see docs/rewards.md).""",
+)
+def main(args: Any) -> None:
     """Run the command ``etads-nli``."""
-    {"synthesise": _synthesise_entailment_pairs, "train": _train_model, "score": _evaluate_entailment_model}[
-        args.command
-    ](args)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    works: Dict[type, Callable[[Any], None]] = {
+        SynthesiseOptions: _synthesise_entailment_pairs,
+        TrainOptions: _train_model,
+        ScoreOptions: _evaluate_entailment_model,
+    }
+    works[type(args)](args)

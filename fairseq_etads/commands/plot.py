@@ -4,19 +4,19 @@ A log of fairseq is read for its metrics, such as the loss and the learning rate
 has a panel, and each run a colour.
 """
 
-import argparse
 import json
 import math
 import re
-import sys
 from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, DefaultDict, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ..evaluation.plots import PLOT_SUFFIXES, add_legend, check_matplotlib, make_plots_reproducible, save_figure
 from ..files.inputs import STANDARD_INPUT, get_display_name, read_lines
 from ..files.outputs import check_output_paths
-from ..platform.console import Parser, command, escape_unprintable
+from ..platform.command_options import argument, option, options_command
+from ..platform.console import escape_unprintable
 from ..platform.errors import InputError
 from .scoring_options import check_writable, print_warnings
 
@@ -76,38 +76,22 @@ Series = Dict[int, float]
 """Mapping from the number of completed updates to the value of a metric."""
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="etads-plot",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Plot the values in training logs as curves. Examples of such values are the loss, the perplexity, "
-        "the learning rate and the gradient norm.",
-        epilog=f"""\
-examples:
-  etads-plot runs/etads                                    # writes runs/etads/{DEFAULT_NAME}
-  etads-plot runs/etads runs/basic --out comparison.pdf    # two runs in the same panels
-  etads-plot train.log --figures loss,ppl,rouge2 --out few.png
+@dataclass
+class PlotOptions:
+    """Options of ``etads-plot``."""
 
-  RUN is a run folder of etads-train or fairseq-hydra-train, or a log file of fairseq-train (--log-file, or its
-  output; --log-format simple or json), plain or compressed; - is standard input. Each value is drawn in its own panel
-  against the number of updates, with a line for training and marked points for each validation set. If training was
-  resumed from a checkpoint, later values replace earlier ones. Neighbouring points are averaged in curves with more
-  than {MOST_POINTS} points. The command needs matplotlib (pip install matplotlib).""",
-    )
-    add = parser.add_argument
-    add("runs", metavar="RUN", nargs="+", help="run folder or log file")
-    add(
-        "--out",
+    runs: List[str] = argument("RUN", "run folder or log file", nargs="+")
+    out: Optional[str] = option(
+        None,
+        f"output file for the plot, ending in .png, .svg or .pdf (default: {DEFAULT_NAME} next to the first log)",
         metavar="FILE",
-        help=f"output file for the plot, ending in .png, .svg or .pdf (default: {DEFAULT_NAME} next to the first log)",
     )
-    add(
-        "--figures",
-        metavar="LIST",
-        help="comma-separated names of the logged values to plot, including values omitted by default, such as wps or "
+    figures: Optional[str] = option(
+        None,
+        "comma-separated names of the logged values to plot, including values omitted by default, such as wps or "
         "wall (default: all values that describe the model)",
+        metavar="LIST",
     )
-    return parser
 
 
 class TrainingLog:
@@ -384,8 +368,25 @@ def _describe_run(name: str, log: TrainingLog) -> str:
     return f"{name}: {'; '.join(said)}"
 
 
-@command(_build_parser, ValueError)
-def main(args: argparse.Namespace) -> None:
+@options_command(
+    "etads-plot",
+    PlotOptions,
+    ValueError,
+    description="Plot the values in training logs as curves. Examples of such values are the loss, the perplexity, "
+    "the learning rate and the gradient norm.",
+    epilog=f"""\
+examples:
+  etads-plot runs/etads                                    # writes runs/etads/{DEFAULT_NAME}
+  etads-plot runs/etads runs/basic --out comparison.pdf    # two runs in the same panels
+  etads-plot train.log --figures loss,ppl,rouge2 --out few.png
+
+  RUN is a run folder of etads-train or fairseq-hydra-train, or a log file of fairseq-train (--log-file, or its
+  output; --log-format simple or json), plain or compressed; - is standard input. Each value is drawn in its own panel
+  against the number of updates, with a line for training and marked points for each validation set. If training was
+  resumed from a checkpoint, later values replace earlier ones. Neighbouring points are averaged in curves with more
+  than {MOST_POINTS} points. The command needs matplotlib (pip install matplotlib).""",
+)
+def main(args: PlotOptions) -> None:
     """Run the command ``etads-plot``."""
     first = Path(args.runs[0])
     beside = first if first.is_dir() else first.parent
@@ -398,7 +399,3 @@ def main(args: argparse.Namespace) -> None:
     for name, log in logs.items():
         print(_describe_run(name, log))
     print(f"curves: {escape_unprintable(out)}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

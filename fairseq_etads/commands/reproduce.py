@@ -83,32 +83,6 @@ def _build_parser() -> _RecipeParser:
     return parser
 
 
-@command(_build_parser)
-def main(args: argparse.Namespace) -> None:
-    """Run the command ``etads-reproduce``."""
-    if args.recipe is None or args.list:
-        recipes = {name: load_recipe(name)["title"] for name in list_recipes()}
-        width = max(map(len, recipes)) + 2
-        print("\n".join(f"{name:<{width}}{title}" for name, title in recipes.items()))
-        return
-    if args.show:
-        args.out = Path("OUT")
-    plan = make_plan(args)
-    if args.show:
-        print(recipe_tables.format_values(plan))
-        return
-    plan.make()
-    if args.dry_run:
-        print("\n".join(shlex.join(action.words) for action in plan.actions))
-        return
-    plan.check_files()
-    if plan.cpu:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # with --cpu alone, parts of fairseq still use GPUs
-    recipe_tables.print_vocabulary(plan)
-    plan.run()
-    recipe_tables.print_report(plan)
-
-
 def make_plan(args: argparse.Namespace) -> Plan:
     """Return the plan of a recipe for the parsed options."""
     recipe = load_recipe(args.recipe)
@@ -136,5 +110,27 @@ def _split(words: Any) -> List[str]:
     return " ".join(words or []).split()
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@command(_build_parser)
+def main(args: argparse.Namespace) -> None:
+    """Run the command ``etads-reproduce``."""
+    if args.recipe is None or args.list:
+        recipes = {name: load_recipe(name)["title"] for name in list_recipes()}
+        width = max(map(len, recipes)) + 2
+        print("\n".join(f"{name:<{width}}{title}" for name, title in recipes.items()))
+        return
+    if args.show:
+        args.out = Path("OUT")
+    plan = make_plan(args)
+    if args.show:
+        print(recipe_tables.format_values(plan))
+        return
+    plan.make()
+    if args.dry_run:
+        print("\n".join(shlex.join(action.words) for action in plan.actions))
+        return
+    plan.check_files()
+    if plan.cpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # with --cpu alone, parts of fairseq still use GPUs
+    recipe_tables.print_vocabulary(plan)
+    plan.run()
+    recipe_tables.print_report(plan)

@@ -1,9 +1,9 @@
 """The command ``etads-results``: compare systems by records of the scores of their training runs."""
 
-import argparse
 import itertools
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Optional, Sequence
 
@@ -15,8 +15,9 @@ from ..evaluation.records import LEVEL, Claims, Comparison, Corpus, compare_clai
 from ..evaluation.resampling import bootstrap_intervals
 from ..evaluation.rouge import RESAMPLES, SEED
 from ..files.outputs import write_text
-from ..platform.console import Parser, check_positive_options, command
+from ..platform.command_options import argument, option, options_command
 from ..platform.errors import InputError
+from ..platform.option_checks import SIZE
 
 MOST_RUNS = 200
 """Largest number of training runs that is shown as necessary for a verdict."""
@@ -24,33 +25,16 @@ _TABLE = re.compile(r"(<!-- etads results: (.+?) -->\n)(?:(?!<!-- etads).)*?(<!-
 """Place of a table in a page, with its name."""
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="etads-results",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Print tables of systems with the scores of their training runs, and test claims that one system "
-        "is better than another.",
-        epilog="""\
-examples:
-  etads-rouge summaries.txt test.target --per-example results/news/mine-1.jsonl
-  etads-results results                            # print the tables of all corpora
-  etads-results results --page docs/results.md     # write the tables to a page
-  etads-results results --check docs/results.md    # exit status 1 if the page has other tables
+@dataclass
+class ResultsOptions:
+    """Options of ``etads-results``."""
 
-  A record is a file RESULTS/CORPUS/SYSTEM-SEED.jsonl with the scores of each test document, or a .json file with more
-  about the run. RESULTS/claims.json lists the claims; docs/evaluation.md describes the files. A claim is decided only
-  if each system was trained three times. It holds or is contradicted if p < 0.05 in a test over runs and documents,
-  after Holm's correction for the number of claims in the same paper.""",
-    )
-    add = parser.add_argument
-    add("results", metavar="RESULTS", type=Path, help="folder containing a folder of records for each corpus")
-    add("--corpus", metavar="NAME", help="print only the tables of this corpus")
-    add("--claims", metavar="FILE", type=Path, help="file containing the claims (default: RESULTS/claims.json)")
-    add("--page", metavar="FILE", type=Path, help="write the tables to this Markdown page, and keep its other text")
-    add("--check", metavar="FILE", type=Path, help="check that this page contains the tables of the records")
-    text = "number of bootstrap resamples per test (default: %(default)s)"
-    add("--bootstrap", metavar="N", type=int, default=10_000, help=text)
-    return parser
+    results: Path = argument("RESULTS", "folder containing a folder of records for each corpus")
+    corpus: Optional[str] = option(None, "print only the tables of this corpus", metavar="NAME")
+    claims: Optional[Path] = option(None, "file containing the claims (default: RESULTS/claims.json)")
+    page: Optional[Path] = option(None, "write the tables to this Markdown page, and keep its other text")
+    check: Optional[Path] = option(None, "check that this page contains the tables of the records")
+    bootstrap: int = option(10_000, "number of bootstrap resamples per test", bounds=SIZE)
 
 
 def _format_systems(corpus: Corpus, form: str) -> str:
@@ -122,10 +106,26 @@ def _format_claims(about: Claims, corpora: Dict[str, Corpus], found: Sequence[Co
     return tabulate(rows, heads, tablefmt="pipe", disable_numparse=True)
 
 
-@command(_build_parser, ValueError)
-def main(args: argparse.Namespace) -> None:
+@options_command(
+    "etads-results",
+    ResultsOptions,
+    ValueError,
+    description="Print tables of systems with the scores of their training runs, and test claims that one system "
+    "is better than another.",
+    epilog="""\
+examples:
+  etads-rouge summaries.txt test.target --per-example results/news/mine-1.jsonl
+  etads-results results                            # print the tables of all corpora
+  etads-results results --page docs/results.md     # write the tables to a page
+  etads-results results --check docs/results.md    # exit status 1 if the page has other tables
+
+  A record is a file RESULTS/CORPUS/SYSTEM-SEED.jsonl with the scores of each test document, or a .json file with more
+  about the run. RESULTS/claims.json lists the claims; docs/evaluation.md describes the files. A claim is decided only
+  if each system was trained three times. It holds or is contradicted if p < 0.05 in a test over runs and documents,
+  after Holm's correction for the number of claims in the same paper.""",
+)
+def main(args: ResultsOptions) -> None:
     """Run the command ``etads-results``."""
-    check_positive_options(bootstrap=args.bootstrap)
     if [args.page, args.check, args.corpus].count(None) < 2:
         raise InputError("--page, --check and --corpus: choose one")
     if not args.results.is_dir():
@@ -165,7 +165,3 @@ def main(args: argparse.Namespace) -> None:
             print(f"{about.corpora.get(name, name)}\n\n{_format_systems(corpus, 'simple')}\n")
             compared = [one for one in found if one.corpus == name]
             print(f"{_format_comparisons(compared)}\n\n" if compared else "")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,12 +1,11 @@
 """The command ``etads-rewrite``: summarise documents by selecting sentences and rewriting each of them."""
 
-import argparse
 import contextlib
 import itertools
 import math
-import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Dict, List, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Tuple
 
 from tqdm import tqdm
 
@@ -16,8 +15,9 @@ from ..evaluation.reranking import LENGTHS, RewriteCandidate, choose_least_repet
 from ..files.inputs import read_lines
 from ..files.outputs import check_output_paths
 from ..files.resumable import ResumableWriter
-from ..platform.console import Parser, add_device_option, check_positive_options, command
+from ..platform.command_options import DeviceOption, argument, option, options_command
 from ..platform.errors import InputError
+from ..platform.option_checks import SIZE, Bounds
 from ..text.input_records import InputDocument
 from ..text.words import SENTENCE_MARK
 from .run_options import get_binarised_folder, list_data_files, make_detokenizer, silence_info_logs
@@ -32,98 +32,55 @@ SENTENCES = 5
 """Number of sentences to select if the extractor cannot decide when to stop, or if it selects no sentences."""
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="etads-rewrite",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Summarise prepared documents with two models. An extractor (--arch pointer_extractor) selects "
-        "sentences one by one, and an abstractor, such as --arch sentence_rewriter, rewrites each selected sentence.",
-        epilog="""\
-examples:
-  etads-rewrite runs/mine/prepared summaries.txt --extractor runs/rl --abstractor runs/abstractor --rerank
-  etads-rewrite runs/mine/prepared greedy.txt --extractor runs/rl --abstractor runs/abstractor --beam 1
-  etads-rouge summaries.txt runs/mine/text/test.target
+@dataclass
+class RewriteOptions(DeviceOption):
+    """Options of ``etads-rewrite``."""
 
-  --extractor and --abstractor accept fairseq-train checkpoints, or folders that contain checkpoints/checkpoint_best.pt.
-  After an interruption, run the same command again to continue. docs/rewrite.md describes how to train both models.""",
-    )
-    add = parser.add_argument
-    add("data", metavar="DATA", type=Path, help="output folder of etads-prepare, or its bin folder")
-    add(
-        "output",
-        metavar="OUTPUT",
-        type=Path,
-        help="output file for the summaries, one per line, with <q> between sentences",
-    )
-    add(
-        "--extractor",
+    data: Path = argument("DATA", "output folder of etads-prepare, or its bin folder")
+    output: Path = argument("OUTPUT", "output file for the summaries, one per line, with <q> between sentences")
+    extractor: Path = option(
+        None,
+        "model that selects sentences; if it selects none, the first five sentences of the document are rewritten",
         metavar="CHECKPOINT",
-        type=Path,
         required=True,
-        help="model that selects sentences; if it selects none, the first five sentences of the document are rewritten",
     )
-    add(
-        "--abstractor",
-        metavar="CHECKPOINT",
-        type=Path,
-        required=True,
-        help="model that rewrites the selected sentences",
+    abstractor: Path = option(None, "model that rewrites the selected sentences", metavar="CHECKPOINT", required=True)
+    subset: str = option("test", "split to summarise", metavar="NAME")
+    beam: int = option(5, "beam size for each sentence; 1 selects greedy search", bounds=SIZE)
+    diversity: float = option(
+        1.0,
+        "diversity penalty: X times i is subtracted from the score of the i-th best continuation of each "
+        "hypothesis, where i is counted from 0",
+        bounds=Bounds(0, below=math.inf, what="(0: off), a finite number"),
     )
-    add("--subset", metavar="NAME", default="test", help="split to summarise (default: %(default)s)")
-    add(
-        "--beam",
-        metavar="N",
-        type=int,
-        default=5,
-        help="beam size for each sentence; 1 selects greedy search (default: %(default)s)",
-    )
-    add(
-        "--diversity",
-        metavar="X",
-        type=float,
-        default=1.0,
-        help="diversity penalty: X times i is subtracted from the score of the i-th best continuation of each "
-        "hypothesis, where i is counted from 0 (default: %(default)s)",
-    )
-    add(
-        "--rerank",
-        action="store_true",
-        help="choose the combination of sentence hypotheses with the fewest repeated bigrams in the whole summary "
+    rerank: bool = option(
+        False,
+        "choose the combination of sentence hypotheses with the fewest repeated bigrams in the whole summary "
         "(default: choose the best hypothesis of each sentence)",
+        excludes={"--beam 1": ""},
     )
-    add(
-        "--rerank-length",
+    rerank_length: str = option(
+        LENGTHS[0],
+        "length by which --rerank normalises scores: tokens includes the end symbol; words excludes it, as in "
+        "Chen and Bansal's code",
         choices=LENGTHS,
-        default="tokens",
-        help="length by which --rerank normalises scores: tokens includes the end symbol; words excludes it, as in "
-        "Chen and Bansal's code (default: %(default)s)",
+        needs=("--rerank",),
     )
-    add(
-        "--max-len",
-        metavar="N",
-        type=int,
-        default=30,
-        help="maximum number of tokens in a rewritten sentence (default: %(default)s)",
+    max_len: int = option(30, "maximum number of tokens in a rewritten sentence", bounds=SIZE)
+    sentences: Optional[int] = option(
+        None,
+        "number of sentences to select with an extractor that was trained without --learn-to-stop (default: 5)",
+        bounds=SIZE,
     )
-    add(
-        "--sentences",
-        metavar="N",
-        type=int,
-        help="number of sentences to select with an extractor that was trained without --learn-to-stop (default: 5)",
+    truncate_source: Optional[int] = option(
+        None,
+        "read only the first N tokens of each document (default: the truncation length used to train the extractor)",
+        bounds=SIZE,
     )
-    add(
-        "--truncate-source",
-        metavar="N",
-        type=int,
-        help="read only the first N tokens of each document (default: the truncation length used to train the "
-        "extractor)",
-    )
-    add("--batch-size", metavar="N", type=int, default=32, help="number of documents per batch (default: %(default)s)")
-    add_device_option(add)
-    return parser
+    batch_size: int = option(32, "number of documents per batch", bounds=SIZE)
 
 
-def write_rewritten_summaries(folder: Path, args: argparse.Namespace) -> str:
+def write_rewritten_summaries(folder: Path, args: RewriteOptions) -> str:
     """Write summaries of the documents in a split, and return a message about them.
 
     Args:
@@ -176,7 +133,7 @@ def write_rewritten_summaries(folder: Path, args: argparse.Namespace) -> str:
     return f"{len(lines):,} summaries of {written / count:.1f} sentences and {words / count:.1f} words"
 
 
-def load_extractor(args: argparse.Namespace, folder: Path) -> Tuple["PointerExtractor", Any]:
+def load_extractor(args: RewriteOptions, folder: Path) -> Tuple["PointerExtractor", Any]:
     """Load the extractor in evaluation mode, and return it together with the task, which loads the data."""
     from ..summarizer.folder.trained import load_checkpoint
     from ..systems.rewriting.model import PointerExtractor
@@ -196,7 +153,7 @@ def summarise_by_rewriting(
     documents: "List[Tensor]",
     extractor: "PointerExtractor",
     abstractor: "Abstractor",
-    args: argparse.Namespace,
+    args: RewriteOptions,
     device: Any,
 ) -> List[List[Tuple[int, ...]]]:
     """Return the summary of each document as a list of sentences. A sentence is a tuple of vocabulary ids.
@@ -226,31 +183,29 @@ def summarise_by_rewriting(
     return summaries
 
 
-@command(_build_parser, ValueError, RuntimeError)
-def main(args: argparse.Namespace) -> None:
+@options_command(
+    "etads-rewrite",
+    RewriteOptions,
+    ValueError,
+    RuntimeError,
+    description="Summarise prepared documents with two models. An extractor (--arch pointer_extractor) selects "
+    "sentences one by one, and an abstractor, such as --arch sentence_rewriter, rewrites each selected sentence.",
+    epilog="""\
+examples:
+  etads-rewrite runs/mine/prepared summaries.txt --extractor runs/rl --abstractor runs/abstractor --rerank
+  etads-rewrite runs/mine/prepared greedy.txt --extractor runs/rl --abstractor runs/abstractor --beam 1
+  etads-rouge summaries.txt runs/mine/text/test.target
+
+  --extractor and --abstractor accept fairseq-train checkpoints, or folders that contain checkpoints/checkpoint_best.pt.
+  After an interruption, run the same command again to continue. docs/rewrite.md describes how to train both models.""",
+)
+def main(args: RewriteOptions) -> None:
     """Run the command ``etads-rewrite``."""
-    check_positive_options(
-        beam=args.beam,
-        max_len=args.max_len,
-        sentences=args.sentences,
-        truncate_source=args.truncate_source,
-        batch_size=args.batch_size,
-    )
-    if not 0 <= args.diversity < math.inf:
-        raise InputError(f"--diversity {args.diversity:g}: choose 0 (off) or more, a finite number")
-    if args.rerank and args.beam == 1:
-        raise InputError("--rerank: has no effect with --beam 1, which produces only one candidate")
-    if args.rerank_length != LENGTHS[0] and not args.rerank:
-        raise InputError(f"--rerank-length {args.rerank_length}: has no effect without --rerank")
     folder = get_binarised_folder(args.data)
-    for option in ("extractor", "abstractor"):
-        setattr(args, option, find_checkpoint(getattr(args, option), option=f"--{option}"))
+    args.extractor = find_checkpoint(args.extractor, option="--extractor")
+    args.abstractor = find_checkpoint(args.abstractor, option="--abstractor")
     read = {"DATA": list_data_files(folder), "--extractor": args.extractor, "--abstractor": args.abstractor}
     check_output_paths({"OUTPUT": ResumableWriter.list_files(args.output)}, read)
     silence_info_logs()
     args.output.parent.mkdir(parents=True, exist_ok=True)
     print(f"{args.output}: {write_rewritten_summaries(folder, args)}")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

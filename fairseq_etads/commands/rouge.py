@@ -1,20 +1,21 @@
 """The command ``etads-rouge``: score summaries with ROUGE and other metrics."""
 
-import argparse
 import json
-import sys
-from typing import Sequence
+from dataclasses import dataclass
+from typing import List, Optional, Sequence
 
 import numpy as np
 
 from ..evaluation import other_scores
 from ..evaluation.analysis import make_baseline_extract
-from ..evaluation.rouge import FIGURES, RESAMPLES, check_option_at_least, make_report, score_pairs
+from ..evaluation.other_scores import ScoreOptions
+from ..evaluation.rouge import FIGURES, RESAMPLES, make_report, score_pairs
 from ..evaluation.text_warnings import find_swapped_hypotheses_and_references, find_text_warnings
 from ..files.outputs import check_output_paths, write_text
-from ..platform.console import Parser, command
+from ..platform.command_options import argument, option, options_command
+from ..platform.option_checks import NOT_NEGATIVE, SIZE
 from .scoring_options import (
-    add_scoring_options,
+    ScoringOptions,
     check_writable,
     load_scorers,
     make_rouge_settings,
@@ -46,12 +47,34 @@ def write_scores_per_example(
     write_text(path, "\n".join(lines) + "\n")
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="etads-rouge",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Compute ROUGE-1, ROUGE-2 and summary-level ROUGE-L with 95 % confidence intervals.",
-        epilog="""\
+@dataclass
+class RougeOptions(ScoringOptions, ScoreOptions):
+    """Options of ``etads-rouge``."""
+
+    hypothesis: str = argument("HYP", "file containing the system's summaries, one per line")
+    references: List[str] = argument("REF", "file containing the reference summaries, one per line", nargs="+")
+    duc75: bool = option(
+        False, "compute scores as in DUC-2004 (--bytes 75 --multi average), with a confidence interval for recall"
+    )
+    bootstrap: int = option(RESAMPLES, "number of bootstrap resamples; 0: no intervals", bounds=NOT_NEGATIVE)
+    documents: Optional[str] = option(None, "file containing the documents, one per line", metavar="FILE")
+    lead_words: Optional[int] = option(
+        None, "also score the first N words of each line of --documents", bounds=SIZE, needs=("--documents",)
+    )
+    show: int = option(0, "also print the first N documents, references and summaries", bounds=NOT_NEGATIVE)
+    per_example: Optional[str] = option(
+        None, "also write the scores of each summary to FILE (.jsonl or .tsv)", metavar="FILE"
+    )
+    format: str = option("table", "output format of the scores", choices=("table", "json"))
+
+
+@options_command(
+    "etads-rouge",
+    RougeOptions,
+    ValueError,
+    RuntimeError,
+    description="Compute ROUGE-1, ROUGE-2 and summary-level ROUGE-L with 95 % confidence intervals.",
+    epilog="""\
 examples:
   etads-rouge output.txt test.target
   etads-rouge output.txt reference1.txt reference2.txt --json scores.json
@@ -65,32 +88,8 @@ examples:
   is also split after abbreviations, so marks are more reliable. Publish the signature together with the scores, because
   it names everything on which they depend. Use - as a file name to read standard input. Files may be compressed (.gz,
   .xz, .bz2, .zst).""",
-    )
-    add = parser.add_argument
-    add("hypothesis", metavar="HYP", help="file containing the system's summaries, one per line")
-    add("references", metavar="REF", nargs="+", help="file containing the reference summaries, one per line")
-    add(
-        "--duc75",
-        action="store_true",
-        help="compute scores as in DUC-2004 (--bytes 75 --multi average), with a confidence interval for recall",
-    )
-    add_scoring_options(parser, RESAMPLES, "; 0: no intervals")
-    other_scores.add_score_options(parser)
-    add("--documents", metavar="FILE", help="file containing the documents, one per line")
-    add("--lead-words", metavar="N", type=int, help="also score the first N words of each line of --documents")
-    add("--show", metavar="N", type=int, default=0, help="also print the first N documents, references and summaries")
-    add("--per-example", metavar="FILE", help="also write the scores of each summary to FILE (.jsonl or .tsv)")
-    add(
-        "--format",
-        choices=["table", "json"],
-        default="table",
-        help="output format of the scores (default: %(default)s)",
-    )
-    return parser
-
-
-@command(_build_parser, ValueError, RuntimeError)
-def main(args: argparse.Namespace) -> None:
+)
+def main(args: RougeOptions) -> None:
     """Run the command ``etads-rouge``."""
     if args.duc75:
         if args.bytes not in (None, 75):
@@ -108,12 +107,6 @@ def main(args: argparse.Namespace) -> None:
         },
     )
     settings = make_rouge_settings(args)
-    check_option_at_least(1, jobs=args.jobs)
-    check_option_at_least(0, bootstrap=args.bootstrap, seed=args.seed, show=args.show)
-    if args.lead_words is not None:
-        check_option_at_least(1, **{"lead-words": args.lead_words})
-        if args.documents is None:
-            raise ValueError(f"--lead-words {args.lead_words}: needs --documents")
     other_scores.check_score_options(args)
     names = [args.hypothesis, *args.references]
     texts = read_summaries([*names, *([args.documents] if args.documents else [])])
@@ -149,7 +142,3 @@ def main(args: argparse.Namespace) -> None:
     print(as_json if args.format == "json" else f"{heading}\n\n{table}")
     if args.json:
         write_text(args.json, as_json + "\n")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -5,12 +5,13 @@ Importing this module does not import torch or fairseq.
 
 import argparse
 import logging
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 from ..data.run_record import CHECKPOINTS, find_checkpoint, find_prepared_folder
 from ..files import SPLITS
-from ..platform.console import add_device_option, add_max_tokens_option
+from ..platform.command_options import DeviceOption, MaxTokensOption, option
 from ..platform.errors import InputError
 from ..text.subwords import OPAQUE
 
@@ -40,22 +41,18 @@ def find_checkpoint_and_data(run: Path, checkpoint: str, prepared: Optional[Path
     return path, data if data.is_dir() else None
 
 
-def add_run_options(add: Callable[..., Any]) -> None:
-    """Add the options --checkpoint, --prepared, --max-tokens and --device to a parser."""
-    add(
-        "--checkpoint",
-        choices=CHECKPOINTS,
-        default="best",
-        help="checkpoint to load: checkpoint_best.pt or checkpoint_last.pt in RUN (default: %(default)s)",
+@dataclass
+class RunOptions(MaxTokensOption, DeviceOption):
+    """Options of commands that run the model of a training run."""
+
+    checkpoint: str = option(
+        "best", "checkpoint to load: checkpoint_best.pt or checkpoint_last.pt in RUN", choices=CHECKPOINTS
     )
-    add(
-        "--prepared",
+    prepared: Optional[Path] = option(
+        None,
+        "folder containing the prepared data (default: the data used for training, or RUN/prepared)",
         metavar="DIR",
-        type=Path,
-        help="folder containing the prepared data (default: the data used for training, or RUN/prepared)",
     )
-    add_max_tokens_option(add)
-    add_device_option(add)
 
 
 def get_binarised_folder(data: Path) -> Path:

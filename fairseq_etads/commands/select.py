@@ -1,8 +1,7 @@
 """The command ``etads-select``: score the words or sentences of documents with a trained content selector."""
 
-import argparse
 import json
-import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -16,59 +15,38 @@ from ..data.labels.selector_scores import (
 )
 from ..data.prepared_pairs import PreparedPairs, WordText
 from ..files.outputs import check_output_paths, write_text
-from ..platform.console import Parser, check_positive_options, command
+from ..platform.command_options import argument, option, options_command
 from ..platform.errors import InputError
-from .run_options import add_run_options, find_checkpoint_and_data, list_data_files, silence_info_logs
+from ..platform.option_checks import SIZE
+from .run_options import RunOptions, find_checkpoint_and_data, list_data_files, silence_info_logs
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="etads-select",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Compute the selection probability of each word or sentence in prepared documents with a trained "
-        "content selector (--arch word_tagger or sentence_extractor). The probabilities are written to "
-        "probabilities.words.SPLIT or probabilities.sentences.SPLIT.",
-        epilog="""\
-examples:
-  etads-select runs/tagger          # score valid and test with checkpoint_best.pt; write to runs/tagger
-  etads-select runs/tagger --subset train --report report.json
+@dataclass
+class SelectOptions(RunOptions):
+    """Options of ``etads-select``."""
 
-  fairseq-generate and etads-extract read these files with --selection. If labels of the same split exist
-  (etads-labels), the command reports how well the selector predicts them: the area under the ROC curve, the F1 at
-  --threshold, and the best F1 at any threshold. See docs/selection.md for a description of selectors.""",
+    run: Path = argument("RUN", "run folder created by etads-train, which contains checkpoints/")
+    subset: List[str] = option(
+        ["valid", "test"], "splits for which to compute probabilities (default: valid test)", metavar="NAME", nargs="+"
     )
-    add = parser.add_argument
-    add("run", metavar="RUN", type=Path, help="run folder created by etads-train, which contains checkpoints/")
-    add(
-        "--subset",
-        metavar="NAME",
-        nargs="+",
-        default=["valid", "test"],
-        help="splits for which to compute probabilities (default: valid test)",
-    )
-    add("--out", metavar="DIR", type=Path, help="output folder for the probabilities (default: RUN)")
-    add(
-        "--truncate-source",
-        metavar="N",
-        type=int,
-        help="read only the first N tokens of each document; later tokens are never selected (default: the truncation "
+    out: Optional[Path] = option(None, "output folder for the probabilities (default: RUN)", metavar="DIR")
+    truncate_source: Optional[int] = option(
+        None,
+        "read only the first N tokens of each document; later tokens are never selected (default: the truncation "
         "length used for training)",
+        bounds=SIZE,
     )
-    add("--labels", metavar="DIR", type=Path, help="folder containing the labels (default: the data folder)")
-    add(
-        "--threshold",
+    labels: Optional[Path] = option(None, "folder containing the labels (default: the data folder)", metavar="DIR")
+    threshold: float = option(
+        0.15,
+        "probability above which a word or sentence counts as selected in the reported F1; the probability files "
+        "do not depend on it",
         metavar="P",
-        type=float,
-        default=0.15,
-        help="probability above which a word or sentence counts as selected in the reported F1; the probability files "
-        "do not depend on it (default: %(default)s)",
     )
-    add("--report", metavar="FILE", type=Path, help="also write the evaluation results to FILE as JSON")
-    add_run_options(add)
-    return parser
+    report: Optional[Path] = option(None, "also write the evaluation results to FILE as JSON")
 
 
-def write_probabilities(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> None:
+def write_probabilities(checkpoint: Path, data: Optional[Path], args: SelectOptions) -> None:
     """Write the probabilities for the splits in ``args``, and report their quality.
 
     Args:
@@ -186,10 +164,25 @@ def _pair_probabilities_with_labels(predicted: Any, labels: Any, number: int) ->
     return [(float(field), int(i in chosen)) for i, field in enumerate(fields) if field != NOTHING]
 
 
-@command(_build_parser, ValueError, RuntimeError)
-def main(args: argparse.Namespace) -> None:
+@options_command(
+    "etads-select",
+    SelectOptions,
+    ValueError,
+    RuntimeError,
+    description="Compute the selection probability of each word or sentence in prepared documents with a trained "
+    "content selector (--arch word_tagger or sentence_extractor). The probabilities are written to "
+    "probabilities.words.SPLIT or probabilities.sentences.SPLIT.",
+    epilog="""\
+examples:
+  etads-select runs/tagger          # score valid and test with checkpoint_best.pt; write to runs/tagger
+  etads-select runs/tagger --subset train --report report.json
+
+  fairseq-generate and etads-extract read these files with --selection. If labels of the same split exist
+  (etads-labels), the command reports how well the selector predicts them: the area under the ROC curve, the F1 at
+  --threshold, and the best F1 at any threshold. See docs/selection.md for a description of selectors.""",
+)
+def main(args: SelectOptions) -> None:
     """Run the command ``etads-select``."""
-    check_positive_options(max_tokens=args.max_tokens, truncate_source=args.truncate_source)
     checkpoint, data = find_checkpoint_and_data(args.run, args.checkpoint, args.prepared)
     read = {"RUN": checkpoint, "DATA": [] if data is None else list_data_files(data)}
     folders = [folder for folder in (args.labels or data, args.out or args.run) if folder is not None]
@@ -197,7 +190,3 @@ def main(args: argparse.Namespace) -> None:
     check_output_paths({"--report": args.report}, {**read, "--labels or --out": written})
     silence_info_logs()
     write_probabilities(checkpoint, data, args)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

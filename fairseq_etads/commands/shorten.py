@@ -2,7 +2,7 @@
 
 import argparse
 import shutil
-import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterator, List, Optional
 
@@ -13,7 +13,7 @@ from ..data.preparation import read_preparation_settings
 from ..data.prepared_pairs import PreparedPairs, WordText
 from ..files.inputs import read_lines
 from ..files.outputs import open_output, write_text
-from ..platform.console import Parser, command
+from ..platform.command_options import argument, option, options_command
 from ..platform.errors import InputError
 from ..text.picking import (
     FACTOR,
@@ -32,59 +32,31 @@ if TYPE_CHECKING:
 _ADVICE = "shorten the split train first, because the levels are learned from it"
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="etads-shorten",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Shorten the documents of a parallel corpus to their most probable sentences according to an "
-        "extractor. The sentences keep their original order. The shortened corpus is input for etads-prepare.",
-        epilog=f"""\
-Files in OUT for each split of the data:
-  SPLIT.source              the picked sentences of each document on one line, with <q> between them
-  SPLIT.source.{FACTOR:<12} the probability of each picked sentence, as a level from 1 to 8
-  SPLIT.target              the summaries of TEXT
-File in RUN, which etads-export --extractor RUN reads:
-  picking.json              the number of words to pick and the boundaries of the levels
+@dataclass
+class ShortenOptions:
+    """Options of ``etads-shorten``."""
 
-examples:
-  etads-prepare runs/mine/text full --source-sentence-marks --tokens word --size 20000 --words ptb
-  etads-labels full --kind f1 --truncate-source 100000
-  fairseq-train full/bin --arch pooled_extractor …
-  etads-select runs/extractor --prepared full --subset train valid test
-  etads-shorten runs/mine/text short --run runs/extractor --prepared full --words 200
-  etads-prepare short prepared --factors {FACTOR}
-
-  scripts/shorten.sh runs all of these commands except the last. docs/long.md describes them.""",
+    text: Path = argument("TEXT", "folder containing {train,valid,test}.{source,target}")
+    out: Path = argument("OUT", "output folder for the shortened text")
+    run: Path = option(
+        None, "folder containing the probabilities written by etads-select", metavar="RUN", required=True
     )
-    add = parser.add_argument
-    add("text", metavar="TEXT", type=Path, help="folder containing {train,valid,test}.{source,target}")
-    add("out", metavar="OUT", type=Path, help="output folder for the shortened text")
-    add(
-        "--run",
-        metavar="RUN",
-        type=Path,
-        required=True,
-        help="folder containing the probabilities written by etads-select",
-    )
-    add(
-        "--prepared",
+    prepared: Path = option(
+        None,
+        "output folder of etads-prepare for TEXT, to which etads-select applied the extractor (default: RUN/prepared)",
         metavar="DIR",
-        type=Path,
-        help="output folder of etads-prepare for TEXT, to which etads-select applied the extractor (default: "
-        "RUN/prepared)",
     )
-    add(
-        "--words",
-        metavar="N",
-        type=int,
-        help="maximum total number of words in the picked sentences of a document (default: the number with which RUN "
+    words: Optional[int] = option(
+        None,
+        "maximum total number of words in the picked sentences of a document (default: the number with which RUN "
         f"has shortened the split train, or {WORDS})",
     )
-    add("--subset", metavar="NAME", nargs="+", help="splits to shorten (default: train, valid and test, if present)")
-    return parser
+    subset: Optional[List[str]] = option(
+        None, "splits to shorten (default: train, valid and test, if present)", metavar="NAME", nargs="+"
+    )
 
 
-def write_shortened_splits(args: argparse.Namespace) -> Iterator[str]:
+def write_shortened_splits(args: ShortenOptions) -> Iterator[str]:
     """Write the shortened splits and the settings for picking sentences, and yield a message for each split.
 
     Args:
@@ -136,7 +108,7 @@ def _shorten_split(
     split: str,
     tokenizer: "TextTokenizer",
     picking: SentencePickingSettings,
-    args: argparse.Namespace,
+    args: ShortenOptions,
 ) -> str:
     pairs.check_sentence_marks("--prepared")
     source = args.text / f"{split}.source"
@@ -179,18 +151,38 @@ def _shorten_split(
 
 
 def _split_raw_sentences(line: str, encoded: List[List[str]], tokenizer: "TextTokenizer") -> Optional[List[str]]:
-    """Return the sentences of a raw line that contain at least one token.
-
-    Returns None if the number of these sentences differs from the number of sentences in ``encoded``.
-    """
+    """Return the non-empty sentences of a raw line, or None if ``encoded`` has another number of them."""
     sentences = [" ".join(sentence.split()) for sentence in tokenizer.split_into_sentences(line)]
     if len(sentences) != len(encoded):  # the tokeniser removes sentences without words
         sentences = [sentence for sentence in sentences if tokenizer.words.encode(sentence, tokenizer.keep_case)]
     return sentences if len(sentences) == len(encoded) else None
 
 
-@command(_build_parser, ValueError)
-def main(args: argparse.Namespace) -> None:
+@options_command(
+    "etads-shorten",
+    ShortenOptions,
+    ValueError,
+    description="Shorten the documents of a parallel corpus to their most probable sentences according to an "
+    "extractor. The sentences keep their original order. The shortened corpus is input for etads-prepare.",
+    epilog=f"""\
+Files in OUT for each split of the data:
+  SPLIT.source              the picked sentences of each document on one line, with <q> between them
+  SPLIT.source.{FACTOR:<12} the probability of each picked sentence, as a level from 1 to 8
+  SPLIT.target              the summaries of TEXT
+File in RUN, which etads-export --extractor RUN reads:
+  picking.json              the number of words to pick and the boundaries of the levels
+
+examples:
+  etads-prepare runs/mine/text full --source-sentence-marks --tokens word --size 20000 --words ptb
+  etads-labels full --kind f1 --truncate-source 100000
+  fairseq-train full/bin --arch pooled_extractor …
+  etads-select runs/extractor --prepared full --subset train valid test
+  etads-shorten runs/mine/text short --run runs/extractor --prepared full --words 200
+  etads-prepare short prepared --factors {FACTOR}
+
+  scripts/shorten.sh runs all of these commands except the last. docs/long.md describes them.""",
+)
+def main(args: ShortenOptions) -> None:
     """Run the command ``etads-shorten``."""
     check_word_budget(args.words)
     args.prepared = args.prepared or args.run / "prepared"
@@ -203,7 +195,3 @@ def main(args: argparse.Namespace) -> None:
     silence_info_logs()
     for said in write_shortened_splits(args):
         print(said)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -5,79 +5,34 @@ in their summaries. Lexical tables in machine translation estimate the same prob
 this ranking found more words of the summaries than association measures that favour rare words (docs/experiments.md).
 """
 
-import argparse
 import itertools
-import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Iterator, Tuple
+from typing import Any, Iterator, Optional, Tuple
 
 import numpy as np
 from tqdm import tqdm
 
 from ..files.outputs import check_output_paths
-from ..platform.console import Parser, check_positive_options, command
+from ..platform.command_options import argument, option, options_command
 from ..platform.errors import InputError
+from ..platform.option_checks import SIZE
 from ..summarizer.folder.config import SHORTLIST
 from .run_options import get_binarised_folder, list_data_files, silence_info_logs
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="etads-shortlist",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Learn a vocabulary shortlist from prepared training data. The shortlist contains the most "
-        "frequent summary words and, for each document word, the summary words associated with it. With --shortlist "
-        "FILE, decoding considers only the most frequent words, the words of the document and the words associated "
-        "with them. With a large vocabulary, this is faster.",
-        epilog="""\
-examples:
-  etads-shortlist runs/mine/prepared                              write runs/mine/prepared/bin/shortlist.safetensors
-  etads-shortlist runs/mine/prepared --frequent 2000 --out lists/wide.safetensors
-  etads-summarize runs/mine --split test --shortlist-file runs/mine/prepared/bin/shortlist.safetensors
-  etads-export runs/mine model --shortlist runs/mine/prepared/bin/shortlist.safetensors
+@dataclass
+class ShortlistOptions:
+    """Options of ``etads-shortlist``."""
 
-  At the end, the command reports how many words the shortlist for a validation document contains on average, and what
-  percentage of the known words in the reference summaries it covers, where each word counts once per summary.
-  docs/decoding.md describes the costs and benefits of a shortlist.""",
+    data: Path = argument("DATA", "output folder of etads-prepare, or its bin folder")
+    out: Optional[Path] = option(None, f"output file for the shortlist (default: {SHORTLIST} in the data folder)")
+    frequent: int = option(1000, "number of most frequent summary words to include for every document", bounds=SIZE)
+    per_word: int = option(20, "maximum number of summary words associated with each document word", bounds=SIZE)
+    truncate_source: int = option(
+        400, "learn from only the first N tokens of each document; use the truncation length of the model", bounds=SIZE
     )
-    add = parser.add_argument
-    add("data", metavar="DATA", type=Path, help="output folder of etads-prepare, or its bin folder")
-    add(
-        "--out",
-        metavar="FILE",
-        type=Path,
-        help=f"output file for the shortlist (default: {SHORTLIST} in the data folder)",
-    )
-    add(
-        "--frequent",
-        metavar="N",
-        type=int,
-        default=1000,
-        help="number of most frequent summary words to include for every document (default: %(default)s)",
-    )
-    add(
-        "--per-word",
-        metavar="N",
-        type=int,
-        default=20,
-        help="maximum number of summary words associated with each document word (default: %(default)s)",
-    )
-    add(
-        "--truncate-source",
-        metavar="N",
-        type=int,
-        default=400,
-        help="learn from only the first N tokens of each document; use the truncation length of the model (default: "
-        "%(default)s)",
-    )
-    add(
-        "--truncate-target",
-        metavar="N",
-        type=int,
-        default=100,
-        help="learn from only the first N tokens of each summary (default: %(default)s)",
-    )
-    return parser
+    truncate_target: int = option(100, "learn from only the first N tokens of each summary", bounds=SIZE)
 
 
 MOST_COUNTS = 2**27
@@ -177,7 +132,7 @@ def associate_words(
     return table
 
 
-def make_shortlist(folder: Path, path: Path, args: argparse.Namespace) -> Iterator[str]:
+def make_shortlist(folder: Path, path: Path, args: ShortlistOptions) -> Iterator[str]:
     """Create a shortlist from the training data in a folder, write it to a file, and yield messages about it.
 
     Raises:
@@ -229,18 +184,30 @@ def make_shortlist(folder: Path, path: Path, args: argparse.Namespace) -> Iterat
     )
 
 
-@command(_build_parser, ValueError)
-def main(args: argparse.Namespace) -> None:
+@options_command(
+    "etads-shortlist",
+    ShortlistOptions,
+    ValueError,
+    description="Learn a vocabulary shortlist from prepared training data. The shortlist contains the most "
+    "frequent summary words and, for each document word, the summary words associated with it. With --shortlist "
+    "FILE, decoding considers only the most frequent words, the words of the document and the words associated "
+    "with them. With a large vocabulary, this is faster.",
+    epilog="""\
+examples:
+  etads-shortlist runs/mine/prepared                              write runs/mine/prepared/bin/shortlist.safetensors
+  etads-shortlist runs/mine/prepared --frequent 2000 --out lists/wide.safetensors
+  etads-summarize runs/mine --split test --shortlist-file runs/mine/prepared/bin/shortlist.safetensors
+  etads-export runs/mine model --shortlist runs/mine/prepared/bin/shortlist.safetensors
+
+  At the end, the command reports how many words the shortlist for a validation document contains on average, and what
+  percentage of the known words in the reference summaries it covers, where each word counts once per summary.
+  docs/decoding.md describes the costs and benefits of a shortlist.""",
+)
+def main(args: ShortlistOptions) -> None:
     """Run the command ``etads-shortlist``."""
-    check_positive_options(frequent=args.frequent, per_word=args.per_word)
-    check_positive_options(truncate_source=args.truncate_source, truncate_target=args.truncate_target)
     folder = get_binarised_folder(args.data)
     path = args.out or folder / SHORTLIST
     check_output_paths({"--out": path}, {"DATA": list_data_files(folder)})
     silence_info_logs()
     for line in make_shortlist(folder, path, args):
         print(line)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

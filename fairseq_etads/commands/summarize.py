@@ -1,6 +1,5 @@
 """The command ``etads-summarize``: summarise new documents or a prepared split with a trained model."""
 
-import argparse
 import contextlib
 import itertools
 import json
@@ -8,6 +7,7 @@ import logging
 import sys
 import time
 from collections import Counter, deque
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Deque, Dict, Iterator, List, Optional
 
@@ -27,24 +27,21 @@ from ..files.shards import (
     is_shard_complete,
     join_shards,
 )
+from ..platform.command_options import DeviceOption, MaxTokensOption, argument, option, options_command
 from ..platform.console import (
-    Parser,
-    add_device_option,
-    add_max_tokens_option,
-    command,
     escape_unprintable,
     limit_matrix_kernel_caches,
 )
 from ..platform.errors import InputError
-from ..platform.option_checks import format_option_name
-from ..search.options import add_decoding_arguments, combine_options, get_given_options
-from ..summarizer.folder.config import CONFIG, WEIGHTS, add_folder_argument, read_config
+from ..platform.option_checks import SIZE, format_option_name
+from ..search.options import combine_options, decoding_options
+from ..summarizer.folder.config import CONFIG, WEIGHTS, folder_argument, read_config
 from ..summarizer.folder.run_files import find_run_files, is_run
 from ..summarizer.surprisal import UNUSUAL
 from ..text.input_records import (
     InputDocument,
+    InputFormatOptions,
     ReadingOptions,
-    add_input_format_options,
     choose_input_format,
     describe_document_unit,
     read_documents,
@@ -78,97 +75,96 @@ SECONDS_BETWEEN_MARKS = 0.5
 PROBLEMS_SHOWN = 10
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="etads-summarize",
-        description="Summarise new documents, or a split of the prepared data, with a trained model.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = parser.add_argument
-    add_folder_argument(add)
-    add(
-        "files",
-        metavar="FILE",
+_OF_RUN = "for a training run (output folder of etads-train)"
+
+
+@dataclass
+class SummarizeOptions(InputFormatOptions, DeviceOption, MaxTokensOption):
+    """Options of ``etads-summarize``."""
+
+    folder: Path = folder_argument()
+    files: List[str] = argument(
+        "FILE",
+        "files or folders containing documents, optionally compressed; - reads standard input (default)",
         nargs="*",
-        help="files or folders containing documents, optionally compressed; - reads standard input (default)",
     )
-    add_input_format_options(parser)
-    _add_run_options(parser)
-    add("--output", metavar="FILE", help="output file for the summaries (default: standard output)")
-    add(
-        "--output-format",
-        choices=("text", "jsonl"),
-        help="output format: text (one summary per line, in the order of the documents) or jsonl (default: jsonl if "
-        "FILE ends in .jsonl, otherwise text)",
+    split: Optional[str] = option(
+        None,
+        "summarise this split of the prepared data instead of FILE",
+        choices=("train", "valid", "test"),
+        group=_OF_RUN,
     )
-    add(
-        "--shard",
-        metavar="I/N",
-        help="summarise only the I-th of N shards, and join all shards once they are complete",
-    )
-    add(
-        "--restart",
-        action="store_true",
-        help="start again if an interrupted run with other options has left an incomplete OUTPUT (default: refuse)",
-    )
-    add_device_option(add)
-    add_max_tokens_option(add)
-    add(
-        "--read-ahead",
-        metavar="N",
-        type=int,
-        default=256,
-        help="number of documents to read before they are summarised together; with 1, each document is summarised "
-        "immediately (default: %(default)s)",
-    )
-    add("--quiet", action="store_true", help="print errors only")
-    add_decoding_arguments(parser, "decoding (defaults: the folder's)")
-    return parser
-
-
-def _add_run_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that apply only to training runs."""
-    add = parser.add_argument_group("for a training run (output folder of etads-train)").add_argument
-    add("--split", choices=("train", "valid", "test"), help="summarise this split of the prepared data instead of FILE")
-    add(
-        "--checkpoint",
+    checkpoint: Optional[str] = option(
+        None,
+        "checkpoint: a file, best or last (default: best, or else last)",
         metavar="FILE",
-        help="checkpoint: a file, best or last (default: best, or else last)",
+        group=_OF_RUN,
     )
-    add("--prepared", metavar="DIR", type=Path, help="folder of the prepared data (default: that used for training)")
-    add(
-        "--content",
+    prepared: Optional[Path] = option(
+        None,
+        "folder of the prepared data (default: that used for training)",
         metavar="DIR",
-        help="run folder with a content model, created by etads-content (default: that of RUN or of its extractor, if "
+        group=_OF_RUN,
+    )
+    content: Optional[str] = option(
+        None,
+        "run folder with a content model, created by etads-content (default: that of RUN or of its extractor, if "
         "any; none: no content model)",
-    )
-    add("--extractor", metavar="DIR", help="run folder of the sentence extractor (default: that of RUN, if any)")
-    add("--shortlist-file", metavar="FILE", type=Path, help="shortlist created by etads-shortlist")
-    add(
-        "--selection",
         metavar="DIR",
-        type=Path,
-        help="with --split: folder with the word probabilities from etads-select, which restrict copying with "
+        group=_OF_RUN,
+    )
+    extractor: Optional[str] = option(
+        None,
+        "run folder of the sentence extractor (default: that of RUN, if any)",
+        metavar="DIR",
+        group=_OF_RUN,
+    )
+    shortlist_file: Optional[Path] = option(None, "shortlist created by etads-shortlist", group=_OF_RUN)
+    selection: Optional[Path] = option(
+        None,
+        "with --split: folder with the word probabilities from etads-select, which restrict copying with "
         "--pointer soft to probable words (Gehrmann et al. 2018)",
+        metavar="DIR",
+        group=_OF_RUN,
+        requires={"--split": "the probabilities are those of its documents"},
     )
-    add(
-        "--selection-threshold",
-        metavar="X",
-        type=float,
-        default=0.15,
-        help="copy only words with a probability above X according to --selection (default: %(default)s)",
+    selection_threshold: float = option(
+        0.15,
+        "copy only words with a probability above X according to --selection",
+        group=_OF_RUN,
+        needs=("--selection",),
     )
-    add(
-        "--selection-factor",
-        metavar="X",
-        type=float,
-        default=2.0,
-        help="multiply the probability of copying the selected words by X (default: %(default)s)",
+    selection_factor: float = option(
+        2.0, "multiply the probability of copying the selected words by X", group=_OF_RUN, needs=("--selection",)
     )
+    output: str = option(None, "output file for the summaries (default: standard output)", metavar="FILE")
+    output_format: Optional[str] = option(
+        None,
+        "output format: text (one summary per line, in the order of the documents) or jsonl (default: jsonl if "
+        "FILE ends in .jsonl, otherwise text)",
+        choices=("text", "jsonl"),
+    )
+    shard: Any = option(
+        None,
+        "summarise only the I-th of N shards, and join all shards once they are complete",
+        metavar="I/N",
+        parse=str,
+    )
+    restart: bool = option(
+        False, "start again if an interrupted run with other options has left an incomplete OUTPUT (default: refuse)"
+    )
+    read_ahead: int = option(
+        256,
+        "number of documents to read before they are summarised together; with 1, each document is summarised "
+        "immediately",
+        bounds=SIZE,
+    )
+    quiet: bool = option(False, "print errors only")
+    run: Any = None
+    decoding: Dict[str, Any] = decoding_options("decoding (defaults: the folder's)")
 
 
-def _collect_output_settings(args: argparse.Namespace, kind: str, output_format: str) -> Dict[str, Any]:
+def _collect_output_settings(args: SummarizeOptions, kind: str, output_format: str) -> Dict[str, Any]:
     """Return all settings that affect the output, except for the documents."""
     if args.run is not None:
         model = args.run.compute_fingerprint()
@@ -186,7 +182,7 @@ def _collect_output_settings(args: argparse.Namespace, kind: str, output_format:
         "--source-column": args.source_column,
         **({"--no-quotes": True} if args.no_quotes else {}),
         "--output-format": output_format,
-        **{format_option_name(name): value for name, value in get_given_options(args).items()},
+        **{format_option_name(name): value for name, value in args.decoding.items()},
     }
 
 
@@ -279,19 +275,14 @@ def _format_summary_line(document: InputDocument, summary: Any, output_format: s
     return json.dumps(record, ensure_ascii=False, allow_nan=False)
 
 
-def _choose_output_format(args: argparse.Namespace) -> str:
+def _choose_output_format(args: SummarizeOptions) -> str:
     return str(args.output_format or ("jsonl" if Path(args.output or "").suffix == ".jsonl" else "text"))
 
 
 class _Documents:
-    """The documents to summarise: those in the input files, or those in a split, which needs the loaded model.
+    """The documents of the input files or, once the model is loaded, of a split."""
 
-    Args:
-        args: parsed command-line arguments.
-        kind: format of the input files.
-    """
-
-    def __init__(self, args: argparse.Namespace, kind: str):
+    def __init__(self, args: SummarizeOptions, kind: str):
         self._args, self._kind = args, kind
         self._split: Any = None
         self._summarizer: Any = None
@@ -321,7 +312,7 @@ class _Documents:
             return
         self._split = self.load_summarizer().read_split(args.split)
         # Raise an error about missing probabilities of sentences before the first summary.
-        self._summarizer.stream(self._split, **get_given_options(args))
+        self._summarizer.stream(self._split, **args.decoding)
         for number, document in enumerate(self._split, 1):
             yield InputDocument(str(number), str(document))
 
@@ -345,7 +336,7 @@ class _Documents:
             from ..summarizer import WordSelection
 
             options["selection"] = WordSelection(args.selection, args.selection_threshold, args.selection_factor)
-        decoding = get_given_options(args)
+        decoding = args.decoding
         if args.shortlist_file is not None:
             decoding.setdefault("shortlist", True)
         if args.split is None:
@@ -354,7 +345,7 @@ class _Documents:
             yield waiting.popleft(), summary
 
 
-def _write_to_stream(args: argparse.Namespace, documents: _Documents, report: _ProgressReport, stream: Any) -> int:
+def _write_to_stream(args: SummarizeOptions, documents: _Documents, report: _ProgressReport, stream: Any) -> int:
     """Write summaries to standard output or a pipe one by one. Returns the number of documents without a summary."""
     documents.load_summarizer()
     output_format = _choose_output_format(args)
@@ -370,7 +361,7 @@ def _write_to_stream(args: argparse.Namespace, documents: _Documents, report: _P
     return report.counts["failed"]
 
 
-def _write_to_file(args: argparse.Namespace, documents: _Documents, kind: str, report: _ProgressReport) -> int:
+def _write_to_file(args: SummarizeOptions, documents: _Documents, kind: str, report: _ProgressReport) -> int:
     """Write summaries to --output or continue an earlier run. Returns the number of documents without a summary."""
     path = Path(args.output)
     if path.is_dir() or not path.parent.is_dir():
@@ -399,12 +390,12 @@ def _write_to_file(args: argparse.Namespace, documents: _Documents, kind: str, r
     return failed
 
 
-def _list_model_files(args: argparse.Namespace) -> List[Path]:
+def _list_model_files(args: SummarizeOptions) -> List[Path]:
     """Return the files of the model, which must not be overwritten."""
     return [args.folder / CONFIG, args.folder / WEIGHTS] if args.run is None else args.run.list_all()
 
 
-def _list_input_files(args: argparse.Namespace) -> List[Path]:
+def _list_input_files(args: SummarizeOptions) -> List[Path]:
     """Return the files that contain the documents of all shards, or the split and the probabilities that it needs."""
     if args.split is None:
         inside = [sorted(path.iterdir()) if path.is_dir() else [path] for path in map(Path, args.files)]
@@ -415,7 +406,7 @@ def _list_input_files(args: argparse.Namespace) -> List[Path]:
 
 
 def _write_summaries(
-    args: argparse.Namespace, documents: _Documents, report: _ProgressReport, path: Path, settings: Dict[str, Any]
+    args: SummarizeOptions, documents: _Documents, report: _ProgressReport, path: Path, settings: Dict[str, Any]
 ) -> int:
     """Write the summaries of all documents, or of one shard, to a file. Continue the file of an interrupted run."""
     shard: Optional[Shard] = args.shard
@@ -464,15 +455,11 @@ def _write_summaries(
     return output.progress.failed
 
 
-def _check_arguments(args: argparse.Namespace) -> None:
+def _check_arguments(args: SummarizeOptions) -> None:
     """Check the options, and add the files of a run (``args.run``), or None for a model folder."""
-    for name in ("max_tokens", "read_ahead"):
-        if getattr(args, name) < 1:
-            raise InputError(f"{format_option_name(name)} {getattr(args, name)}: choose 1 or more")
     args.run = None
     if is_run(args.folder):
         args.run = find_run_files(args.folder, args.checkpoint, args.prepared, args.extractor, args.content)
-        get_given_options(args)
         if args.shortlist_file is not None and not args.shortlist_file.is_file():
             raise InputError(f"--shortlist-file {args.shortlist_file}: no such file; etads-shortlist creates it")
     else:
@@ -481,13 +468,11 @@ def _check_arguments(args: argparse.Namespace) -> None:
             if getattr(args, name) is not None:
                 option = f"{format_option_name(name)} {getattr(args, name)}"
                 raise InputError(f"{option}: FOLDER {args.folder} is not a training run, which this option needs")
-        combine_options(config.decoding, get_given_options(args))
+        combine_options(config.decoding, args.decoding)
     if args.split is not None:
-        for option, value in (("FILE", args.files), ("--input-format", args.input_format)):
+        for option, value in (("FILE", args.files), ("--input-format", args.format)):
             if value:
                 raise InputError(f"--split {args.split}: cannot be combined with {option}, which names other documents")
-    elif args.selection is not None:
-        raise InputError(f"--selection {args.selection}: needs --split")
     args.files = args.files or ([] if args.split else [STANDARD_INPUT])
     args.shard = None if args.shard is None else Shard.parse(args.shard)
     if args.shard is None:
@@ -504,16 +489,21 @@ def _check_arguments(args: argparse.Namespace) -> None:
             raise InputError(f"--shard {args.shard}: every shard would read all of standard input; name a file")
 
 
-@command(_build_parser)
-def main(args: argparse.Namespace) -> None:
+@options_command(
+    "etads-summarize",
+    SummarizeOptions,
+    description="Summarise new documents, or a split of the prepared data, with a trained model.",
+    epilog=EXAMPLES,
+)
+def main(args: SummarizeOptions) -> None:
     """Run the command ``etads-summarize``."""
     _check_arguments(args)
-    kind = "" if args.split else choose_input_format(args.files, args.input_format)
+    kind = "" if args.split else choose_input_format(args.files, args.format)
     report = _ProgressReport(args.quiet)
     what = f"every document of {args.split} is summarised" if args.split else ""
-    report.print_message(what or describe_document_unit(kind, args.files, args.input_format))
+    report.print_message(what or describe_document_unit(kind, args.files, args.format))
     if args.run is not None:
-        given = get_given_options(args)
+        given = args.decoding
         chosen = {name: value for name, value in args.run.decoding.items() if name not in given}
         shown = " ".join(f"{format_option_name(name)} {value}" for name, value in chosen.items())
         if shown:
@@ -531,7 +521,3 @@ def main(args: argparse.Namespace) -> None:
     report.print_report(failed)
     if failed:
         sys.exit(1)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,12 +1,11 @@
 """The command ``etads-train``: train a model from parallel text or a table of pairs."""
 
-import argparse
 import math
 import os
 import resource
-import sys
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import List
+from typing import List, Optional
 
 from ..files.inputs import is_read_once
 from ..pipeline import training_settings
@@ -14,10 +13,12 @@ from ..pipeline.long_documents import plan_shortening, shorten_documents
 from ..pipeline.steps import Step, run_command
 from ..pipeline.training import train
 from ..pipeline.training_settings import NAMES, get_option
-from ..platform.console import ForwardingParser, check_positive_options, command, print_message
+from ..platform.command_options import option, options_command
+from ..platform.console import ForwardingParser, print_message
 from ..platform.errors import InputError
+from ..platform.option_checks import SIZE
 from ..text.picking import FACTOR, check_word_budget
-from ..text.records import add_quotes_option
+from ..text.records import NO_QUOTES_HELP
 
 DESCRIPTION = """\
 Prepare parallel text, and train a model on it. To continue after an interruption, run the same command again.
@@ -61,114 +62,233 @@ WARMUP = 8000
 """Warm-up steps of the paper's schedule, for 80,000 training steps or more."""
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    parser = ForwardingParser(
-        prog="etads-train",
-        usage="etads-train --text PATH --out DIR [options] [-- options of fairseq-train]",
-        description=DESCRIPTION,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = parser.add_argument
-    add(
-        "--text",
-        metavar="PATH",
-        type=Path,
-        help="folder containing {train,valid,test}.{source,target} with one document or summary per line, or table of "
+_UNCHANGED = "without --text, because the data of --prepared is used unchanged"
+
+
+@dataclass
+class TrainOptions:
+    """Options of ``etads-train``."""
+
+    text: Path = option(
+        None,
+        "folder containing {train,valid,test}.{source,target} with one document or summary per line, or table of "
         "pairs (.jsonl, .csv, .tsv, .parquet), which is converted to such a folder, DIR/text",
+        metavar="PATH",
     )
-    add("--out", metavar="DIR", type=Path, required=True, help="output folder for checkpoints/ and prepared/")
-    add(
-        "--prepared",
-        metavar="DIR",
-        type=Path,
-        help="folder of the prepared data, which several models can share (default: in --out); without --text, the "
+    out: Path = option(None, "output folder for checkpoints/ and prepared/", metavar="DIR", required=True)
+    prepared: Path = option(
+        None,
+        "folder of the prepared data, which several models can share (default: in --out); without --text, the "
         "folder must already exist, as output of etads-prepare",
+        metavar="DIR",
     )
-    add(
-        "--recipe",
-        choices=NAMES,
-        help="small (minutes on two cores), base (an hour), large (a GPU), or paper (the settings of ETADS) (default: "
+    recipe: Optional[str] = option(
+        None,
+        "small (minutes on two cores), base (an hour), large (a GPU), or paper (the settings of ETADS) (default: "
         "chosen and printed according to the size of the data and the machine)",
+        choices=NAMES,
     )
-    add(
-        "--minutes",
+    minutes: Optional[float] = option(
+        None,
+        "train for at most N minutes; the recipe, except paper, adapts its number of steps and learning rate",
         metavar="N",
-        type=float,
-        help="train for at most N minutes; the recipe, except paper, adapts its number of steps and learning rate",
+        bounds=SIZE,
     )
-    add(
-        "--long",
-        action="store_true",
-        help="for documents that are longer than the input of a model: first train an extractor, which picks the most "
+    long: bool = option(
+        False,
+        "for documents that are longer than the input of a model: first train an extractor, which picks the most "
         "probable sentences of each document",
+        requires={"--text": "docs/long.md has the commands for --prepared"},
     )
-    add("--words", metavar="N", type=int, help="with --long: maximum number of words to pick (default: 200)")
-    add(
-        "--no-content",
-        dest="content",
-        action="store_false",
-        help="do not train a content model. All recipes except paper train this model at the end, in a minute or two. "
+    words: Optional[int] = option(
+        None,
+        "with --long: maximum number of words to pick (default: 200)",
+        needs=("--long",),
+        without="without --long; the rules for splitting words are set by --text-words",
+    )
+    no_content: bool = option(
+        False,
+        "do not train a content model. All recipes except paper train this model at the end, in a minute or two. "
         "During decoding, it chooses among the hypotheses in the beam or, with --long, the sentences of summaries",
     )
-    add("--arch", metavar="NAME", default="etads", help="architecture, as listed by etads-models (default: etads)")
-    add(
-        "--pointer",
+    arch: str = option("etads", "architecture, as listed by etads-models", metavar="NAME")
+    pointer: Optional[str] = option(
+        None,
+        "mechanism for copying document words, including unknown words (default: soft; paper: as in the architecture)",
         choices=("none", "soft", "switch"),
-        help="mechanism for copying document words, including unknown words (default: soft; paper: as in the "
-        "architecture)",
     )
-    add(
-        "--tokens",
+    tokens: Optional[str] = option(
+        None,
+        "type of tokens (default: word; large and paper: bpe)",
         choices=("bpe", "sentencepiece", "word"),
-        help="type of tokens (default: word; large and paper: bpe)",
+        needs=("--text",),
+        without=_UNCHANGED,
     )
-    add(
-        "--size",
-        metavar="N",
-        type=int,
-        help="number of BPE merges, SentencePiece pieces or words (default: according to the data; paper: 8000)",
+    size: Optional[int] = option(
+        None,
+        "number of BPE merges, SentencePiece pieces or words (default: according to the data; paper: 8000)",
+        bounds=SIZE,
+        needs=("--text",),
+        without=_UNCHANGED,
     )
-    add("--keep-case", action="store_true", help="preserve case instead of converting the text to lower case")
-    add(
-        "--text-words",
-        metavar="KIND",
-        help="rules for splitting text into words, as in etads-prepare --words (default: moses; ptb for the extractor "
+    keep_case: bool = option(
+        False, "preserve case instead of converting the text to lower case", needs=("--text",), without=_UNCHANGED
+    )
+    text_words: Optional[str] = option(
+        None,
+        "rules for splitting text into words, as in etads-prepare --words (default: moses; ptb for the extractor "
         "of --long)",
+        metavar="KIND",
+        needs=("--text",),
+        without=_UNCHANGED,
     )
-    add("--split", metavar="A/B/C", help="proportions of the splits of a table (default: 90/5/5)")
-    for side in ("source", "target"):
-        add(f"--{side}-column", metavar="NAME", help=f"column of a table that contains the {side} text")
-    add_quotes_option(add)
-    for side in ("source", "target"):
-        add(
-            f"--truncate-{side}",
-            metavar="N",
-            type=int,
-            help=f"maximum number of {side} tokens to read (default: according to the data; paper: "
-            f"{400 if side == 'source' else 100})",
-        )
-    add(
-        "--max-tokens",
-        metavar="N",
-        type=int,
-        help="maximum number of source tokens per batch (default: 4000; large: 16000; paper: 4096). The number of "
+    split: Optional[str] = option(
+        None,
+        "proportions of the splits of a table (default: 90/5/5)",
+        metavar="A/B/C",
+        needs=("--text",),
+        without=_UNCHANGED,
+    )
+    source_column: Optional[str] = option(
+        None, "column of a table that contains the source text", metavar="NAME", needs=("--text",), without=_UNCHANGED
+    )
+    target_column: Optional[str] = option(
+        None, "column of a table that contains the target text", metavar="NAME", needs=("--text",), without=_UNCHANGED
+    )
+    no_quotes: bool = option(False, NO_QUOTES_HELP, needs=("--text",), without=_UNCHANGED)
+    truncate_source: Optional[int] = option(
+        None, "maximum number of source tokens to read (default: according to the data; paper: 400)", bounds=SIZE
+    )
+    truncate_target: Optional[int] = option(
+        None, "maximum number of target tokens to read (default: according to the data; paper: 100)", bounds=SIZE
+    )
+    max_tokens: Optional[int] = option(
+        None,
+        "maximum number of source tokens per batch (default: 4000; large: 16000; paper: 4096). The number of "
         "pairs in a batch is a multiple of 8, unless it is smaller; to allow other numbers, give -- "
         "--required-batch-size-multiple 1",
+        bounds=SIZE,
     )
-    add(
-        "--max-update",
-        metavar="N",
-        type=int,
-        help="number of training steps (default: what the time allows; paper: 200000)",
+    max_update: Optional[int] = option(
+        None, "number of training steps (default: what the time allows; paper: 200000)", bounds=SIZE
     )
-    add("--processes", metavar="N", type=int, help="train with N processes (default: one per GPU, or one)")
-    add("--cpu", action="store_true", help="do not use a GPU")
-    return parser
+    processes: Optional[int] = option(None, "train with N processes (default: one per GPU, or one)", bounds=SIZE)
+    cpu: bool = option(False, "do not use a GPU")
+    forwarded: List[str] = field(default_factory=list)
+    given: List[str] = field(default_factory=list)
+    """Options of fairseq-train: all after ``--``, and all that the user has given."""
 
 
-@command(_build_parser)
-def main(args: argparse.Namespace) -> None:
+def _check_options(args: TrainOptions) -> None:
+    """Reject options that contradict one another, have no effect, or would fail only after the data is prepared."""
+    check_word_budget(args.words)
+    if args.text is None and args.prepared is None:
+        raise InputError("--text is missing (or --prepared, with data that etads-prepare has made)")
+    for side in ("source", "target"):
+        limit = getattr(args, f"truncate_{side}")
+        if args.max_tokens and limit and args.max_tokens < limit:
+            raise InputError(f"--max-tokens {args.max_tokens} is below --truncate-{side} {limit}: raise it")
+    for name in ("out", "prepared"):
+        if ":" in str(getattr(args, name) or ""):
+            raise InputError(f"--{name} {getattr(args, name)}: contains a colon, by which fairseq separates folders")
+    table = _list_table_options(args)
+    if args.text is not None and not args.text.exists():
+        raise InputError(f"--text {args.text}: no such file or folder")
+    if args.text is not None and is_read_once(args.text):
+        raise InputError(f"--text {args.text}: is not a file; training is resumed, so write the input to a file first")
+    if table and args.text.is_dir():
+        raise InputError(f"{' '.join(table[:2])}: needs a table, and --text {args.text} is not one")
+    for name, instead in DECIDED.items():
+        if get_option(args.forwarded, name) is not None:
+            raise InputError(f"{name} after --: is decided by etads-train; give {instead}")
+
+
+def _make_folder(path: Path) -> None:
+    """Create the output folder, or report why it cannot be written to."""
+    if path.exists() and not path.is_dir():
+        raise InputError(f"--out {path}: is a file; name a folder")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--out {path}: cannot be made ({error.strerror})") from None
+    if not os.access(path, os.W_OK):
+        raise InputError(f"--out {path}: cannot be written to")
+
+
+def _list_table_options(args: TrainOptions) -> List[str]:
+    names = ("split", "source_column", "target_column")
+    given = {f"--{name.replace('_', '-')}": getattr(args, name) for name in names}
+    quotes = ["--no-quotes"] if args.no_quotes else []
+    return [word for name, value in given.items() if value is not None for word in (name, value)] + quotes
+
+
+def _list_given_options(args: TrainOptions, *names: str) -> List[str]:
+    """Return the options of fairseq-train that the user has given: those in ``names``, and those after ``--``."""
+    named = {f"--{name.replace('_', '-')}": getattr(args, name) for name in names}
+    given = [str(word) for name, value in named.items() if value is not None for word in (name, value)]
+    given += ["--source-factors", FACTOR] if args.long else []  # the user's own --source-factors come later
+    given += ["--distributed-world-size", str(args.processes)] if args.processes else []
+    return [*given, *(["--cpu"] if args.cpu and "--cpu" not in args.forwarded else []), *args.forwarded]
+
+
+def _shorten(args: TrainOptions, text: Path) -> Path:
+    """Train an extractor and its content model, and return the folder with the shortened text."""
+    out = args.out / "shortened"
+    extractor = out / "extractor"
+    words = plan_shortening(text, args.arch, args.words, extractor, not args.no_content)
+    print_message(f"sentence extractor: {extractor}")
+    options = ["--cpu"] if args.cpu else []
+    shorten_documents(text, out, words, text_words=args.text_words or "ptb", options=options)
+    if not args.no_content:
+        content = extractor / "content.npz"
+        print_message(f"content model of the sentences to choose: {content}")
+        probabilities = [extractor / f"probabilities.sentences.{split}" for split in ("train", "valid")]
+        Step(["etads-content", str(extractor)], [content], [extractor / "prepared" / "bin", *probabilities]).run()
+    return out / "text"
+
+
+def _prepare(args: TrainOptions) -> None:
+    """Tokenise and binarise the text."""
+    chosen: List[str] = []
+    if args.recipe != "paper" and (args.text / "train.source").is_file():
+        chosen = training_settings.choose_prepare_options(args)
+    run_command(
+        [
+            *("etads-prepare", str(args.text), str(args.prepared), "--tokens", args.tokens or "bpe"),
+            *("--size", str(args.size or 8000), *chosen),
+            *(["--words", args.text_words] if args.text_words else []),
+            *(["--keep-case"] if args.keep_case else []),
+            *(["--factors", FACTOR] if args.long else []),
+        ]
+    )
+
+
+def make_paper_options(args: TrainOptions) -> List[str]:
+    """Return the options of fairseq-train for the recipe "paper", followed by the options that the user has given."""
+    steps = args.max_update or 200_000
+    warmup = min(WARMUP, -(-steps // 10))
+    if warmup < WARMUP and all(
+        get_option(args.forwarded, name) is None for name in ("--warmup-updates", "--lr-scheduler")
+    ):
+        print_message(f"--max-update {steps}: warming up for {warmup} steps instead of {WARMUP:,}")
+    return [
+        *("--arch", args.arch, *(["--pointer", args.pointer] if args.pointer else [])),
+        *("--optimizer", "adam", "--adam-betas", "(0.9, 0.998)", "--adam-eps", "1e-8", "--lr", "4.94e-4"),
+        *("--lr-scheduler", "inverse_sqrt", "--warmup-updates", str(warmup), "--clip-norm", "2"),
+        *("--max-tokens", str(args.max_tokens or 4096), "--max-update", str(steps)),
+        *_list_given_options(args, "truncate_source", "truncate_target"),
+    ]
+
+
+@options_command(
+    "etads-train",
+    TrainOptions,
+    usage="etads-train --text PATH --out DIR [options] [-- options of fairseq-train]",
+    description=DESCRIPTION,
+    epilog=EPILOG,
+    make_parser=ForwardingParser,
+)
+def main(args: TrainOptions) -> None:
     """Run the command ``etads-train``."""
     _check_options(args)
     if args.cpu or "--cpu" in args.forwarded:
@@ -200,138 +320,10 @@ def main(args: argparse.Namespace) -> None:
         print_message(line)
     options = ["--arch", args.arch, *recipe.train, *args.given] if recipe else make_paper_options(args)
     train(args.out, prepared, options, math.ceil(recipe.minutes) + 1 if recipe else None)
-    if recipe and args.content and not args.long and training_settings.can_have_content_model(prepared):
+    if recipe and not args.no_content and not args.long and training_settings.can_have_content_model(prepared):
         content = args.out / "content.npz"
         print_message(f"content model, by which decoding chooses among the hypotheses of the beam: {content}")
         reads = [prepared / "bin", args.out / "checkpoints" / "checkpoint_best.pt"]
         Step(["etads-content", str(args.out), "--prepared", str(prepared)], [content], reads).run()
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     print_message(f"{sum(each.ru_utime + each.ru_stime for each in used):.0f} s of processor time")
-
-
-def _check_options(args: argparse.Namespace) -> None:
-    """Reject options that contradict one another, have no effect, or would fail only after the data is prepared."""
-    numbers = (
-        "size",
-        "truncate_source",
-        "truncate_target",
-        "max_tokens",
-        "max_update",
-        "processes",
-        "minutes",
-    )
-    check_positive_options(**{name: getattr(args, name) for name in numbers})
-    check_word_budget(args.words)
-    if args.text is None and args.prepared is None:
-        raise InputError("--text is missing (or --prepared, with data that etads-prepare has made)")
-    for side in ("source", "target"):
-        limit = getattr(args, f"truncate_{side}")
-        if args.max_tokens and limit and args.max_tokens < limit:
-            raise InputError(f"--max-tokens {args.max_tokens} is below --truncate-{side} {limit}: raise it")
-    for name in ("out", "prepared"):
-        if ":" in str(getattr(args, name) or ""):
-            raise InputError(f"--{name} {getattr(args, name)}: contains a colon, by which fairseq separates folders")
-    if args.words and not args.long:
-        raise InputError(
-            f"--words {args.words}: has no effect without --long; the rules for splitting words are set by --text-words"
-        )
-    table = _list_table_options(args)
-    if args.text is None:
-        if args.long:
-            raise InputError(f"--long: needs --text; docs/long.md has the commands for --prepared {args.prepared}")
-        ignored = {"--tokens": args.tokens, "--size": args.size, "--text-words": args.text_words}
-        without_effect = [f"{name} {value}" for name, value in ignored.items() if value is not None]
-        without_effect += [*([" ".join(table)] if table else []), *(["--keep-case"] if args.keep_case else [])]
-        if without_effect:
-            used = f"because --prepared {args.prepared} is used unchanged"
-            raise InputError(f"{without_effect[0]}: has no effect without --text, {used}")
-    elif not args.text.exists():
-        raise InputError(f"--text {args.text}: no such file or folder")
-    elif is_read_once(args.text):
-        raise InputError(f"--text {args.text}: is not a file; training is resumed, so write the input to a file first")
-    elif table and args.text.is_dir():
-        raise InputError(f"{' '.join(table[:2])}: needs a table, and --text {args.text} is not one")
-    for name, instead in DECIDED.items():
-        if get_option(args.forwarded, name) is not None:
-            raise InputError(f"{name} after --: is decided by etads-train; give {instead}")
-
-
-def _make_folder(path: Path) -> None:
-    """Create the output folder, or report why it cannot be written to."""
-    if path.exists() and not path.is_dir():
-        raise InputError(f"--out {path}: is a file; name a folder")
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--out {path}: cannot be made ({error.strerror})") from None
-    if not os.access(path, os.W_OK):
-        raise InputError(f"--out {path}: cannot be written to")
-
-
-def _list_table_options(args: argparse.Namespace) -> List[str]:
-    names = ("split", "source_column", "target_column")
-    given = {f"--{name.replace('_', '-')}": getattr(args, name) for name in names}
-    quotes = ["--no-quotes"] if args.no_quotes else []
-    return [word for name, value in given.items() if value is not None for word in (name, value)] + quotes
-
-
-def _list_given_options(args: argparse.Namespace, *names: str) -> List[str]:
-    """Return the options of fairseq-train that the user has given: those in ``names``, and those after ``--``."""
-    named = {f"--{name.replace('_', '-')}": getattr(args, name) for name in names}
-    given = [str(word) for name, value in named.items() if value is not None for word in (name, value)]
-    given += ["--source-factors", FACTOR] if args.long else []  # the user's own --source-factors come later
-    given += ["--distributed-world-size", str(args.processes)] if args.processes else []
-    return [*given, *(["--cpu"] if args.cpu and "--cpu" not in args.forwarded else []), *args.forwarded]
-
-
-def _shorten(args: argparse.Namespace, text: Path) -> Path:
-    """Train an extractor and its content model, and return the folder with the shortened text."""
-    out = args.out / "shortened"
-    extractor = out / "extractor"
-    words = plan_shortening(text, args.arch, args.words, extractor, args.content)
-    print_message(f"sentence extractor: {extractor}")
-    options = ["--cpu"] if args.cpu else []
-    shorten_documents(text, out, words, text_words=args.text_words or "ptb", options=options)
-    if args.content:
-        content = extractor / "content.npz"
-        print_message(f"content model of the sentences to choose: {content}")
-        probabilities = [extractor / f"probabilities.sentences.{split}" for split in ("train", "valid")]
-        Step(["etads-content", str(extractor)], [content], [extractor / "prepared" / "bin", *probabilities]).run()
-    return out / "text"
-
-
-def _prepare(args: argparse.Namespace) -> None:
-    """Tokenise and binarise the text."""
-    chosen: List[str] = []
-    if args.recipe != "paper" and (args.text / "train.source").is_file():
-        chosen = training_settings.choose_prepare_options(args)
-    run_command(
-        [
-            *("etads-prepare", str(args.text), str(args.prepared), "--tokens", args.tokens or "bpe"),
-            *("--size", str(args.size or 8000), *chosen),
-            *(["--words", args.text_words] if args.text_words else []),
-            *(["--keep-case"] if args.keep_case else []),
-            *(["--factors", FACTOR] if args.long else []),
-        ]
-    )
-
-
-def make_paper_options(args: argparse.Namespace) -> List[str]:
-    """Return the options of fairseq-train for the recipe "paper", followed by the options that the user has given."""
-    steps = args.max_update or 200_000
-    warmup = min(WARMUP, -(-steps // 10))
-    if warmup < WARMUP and all(
-        get_option(args.forwarded, name) is None for name in ("--warmup-updates", "--lr-scheduler")
-    ):
-        print_message(f"--max-update {steps}: warming up for {warmup} steps instead of {WARMUP:,}")
-    return [
-        *("--arch", args.arch, *(["--pointer", args.pointer] if args.pointer else [])),
-        *("--optimizer", "adam", "--adam-betas", "(0.9, 0.998)", "--adam-eps", "1e-8", "--lr", "4.94e-4"),
-        *("--lr-scheduler", "inverse_sqrt", "--warmup-updates", str(warmup), "--clip-norm", "2"),
-        *("--max-tokens", str(args.max_tokens or 4096), "--max-update", str(steps)),
-        *_list_given_options(args, "truncate_source", "truncate_target"),
-    ]
-
-
-if __name__ == "__main__":
-    sys.exit(main())

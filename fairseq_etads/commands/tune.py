@@ -1,26 +1,24 @@
 """The command ``etads-tune``: tune the decoding options of a model folder on documents with reference summaries."""
 
-import argparse
 import functools
 import logging
 import os
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from tqdm import tqdm
 
 from ..files.inputs import STANDARD_INPUT
+from ..platform.command_options import DeviceOption, MaxTokensOption, argument, option, options_command
 from ..platform.console import (
-    Parser,
-    add_device_option,
-    add_max_tokens_option,
-    command,
     escape_unprintable,
     limit_matrix_kernel_caches,
 )
 from ..platform.errors import InputError
+from ..platform.option_checks import NOT_NEGATIVE, SIZE
 from ..summarizer.folder.config import find_folder, read_config
 from ..text.input_records import ReadingOptions, guess_input_format, read_documents
 from ..text.records import OPTIONS, SOURCE, TARGET
@@ -55,122 +53,89 @@ describes the search.
 """
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="etads-tune",
-        description="Find good decoding options for a model folder, using documents with reference summaries.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = parser.add_argument
-    add("folder", metavar="FOLDER", type=Path, help="model folder to tune")
-    add(
-        "source",
-        metavar="DOCUMENTS",
-        type=Path,
-        help="text file containing one document per line, or a JSON Lines or CSV file, which may also contain the "
+@dataclass
+class TuneOptions(DeviceOption, MaxTokensOption):
+    """Options of ``etads-tune``."""
+
+    folder: Path = argument("FOLDER", "model folder to tune")
+    source: Path = argument(
+        "DOCUMENTS",
+        "text file containing one document per line, or a JSON Lines or CSV file, which may also contain the "
         "references",
     )
-    add(
-        "target",
-        metavar="REFERENCES",
-        type=Path,
-        nargs="?",
-        help="file containing the reference summaries, in the same order as the documents",
+    target: Optional[Path] = argument(
+        "REFERENCES", "file containing the reference summaries, in the same order as the documents", nargs="?"
     )
-    add(
-        "--source-column",
+    source_column: str = option(
+        "",
+        "name of the JSON field or CSV column that contains the documents (default: detected automatically)",
         metavar="NAME",
-        default="",
-        help="name of the JSON field or CSV column that contains the documents (default: detected automatically)",
     )
-    add(
-        "--target-column",
+    target_column: str = option(
+        "",
+        "name of the JSON field or CSV column that contains the references (default: detected automatically)",
         metavar="NAME",
-        default="",
-        help="name of the JSON field or CSV column that contains the references (default: detected automatically)",
     )
-    add(
-        "--trials",
-        metavar="N",
-        type=int,
-        help=f"total number of decoding settings to try (default: {TRIALS}); with --mert, maximum number of decoding "
+    trials: int = option(
+        None,
+        f"total number of decoding settings to try (default: {TRIALS}); with --mert, maximum number of decoding "
         f"rounds (default: {MERT_ROUNDS})",
+        bounds=SIZE,
     )
-    add(
-        "--metric",
-        choices=MERT_METRICS,
-        help=f"metric to maximise: the F1 of ROUGE-1, 2 or L, or the mean of the three (default: {METRICS[0]}). With "
+    metric: str = option(
+        None,
+        f"metric to maximise: the F1 of ROUGE-1, 2 or L, or the mean of the three (default: {METRICS[0]}). With "
         f"--mert, recall in the first 75 bytes is also available (default: {MERT_METRICS[0]})",
+        choices=MERT_METRICS,
     )
-    add(
-        "--documents",
-        metavar="N",
-        type=int,
-        default=MOST_DOCUMENTS,
-        dest="most_documents",
-        help="maximum number of documents to use; if there are more, a random sample is used in all trials (default: "
-        "%(default)s)",
+    documents: int = option(
+        MOST_DOCUMENTS,
+        "maximum number of documents to use; if there are more, a random sample is used in all trials",
+        bounds=SIZE,
     )
-    add(
-        "--search",
+    search: str = option(
+        "",
+        "comma-separated decoding options to tune; the defaults are described below",
         metavar="LIST",
-        default="",
-        help="comma-separated decoding options to tune; the defaults are described below",
+        excludes={"--mert": ""},
     )
-    add(
-        "--range",
+    range: List[str] = option(
+        [],
+        "values to try for a decoding option, as LOW:HIGH, LOW:HIGH:STEP or A,B,C; may be repeated",
         metavar="NAME=VALUES",
-        action="append",
-        default=[],
-        dest="ranges",
-        help="values to try for a decoding option, as LOW:HIGH, LOW:HIGH:STEP or A,B,C; may be repeated",
+        excludes={"--mert": ""},
     )
-    add(
-        "--mert",
-        action="store_true",
-        help="tune --extractive-weights with minimum-error-rate training on n-best lists instead of searching for "
+    mert: bool = option(
+        False,
+        "tune --extractive-weights with minimum-error-rate training on n-best lists instead of searching for "
         "decoding options",
     )
-    add(
-        "--nbest",
-        metavar="N",
-        type=int,
-        help=f"beam size, which is also the number of hypotheses per document; only with --mert (default: {NBEST})",
+    nbest: Optional[int] = option(
+        None,
+        f"beam size, which is also the number of hypotheses per document; only with --mert (default: {NBEST})",
+        bounds=SIZE,
+        needs=("--mert",),
     )
-    add(
-        "--starting-points",
-        metavar="N",
-        type=int,
-        help="number of starting points for the search with --mert; all except the first are random (default: "
+    starting_points: Optional[int] = option(
+        None,
+        "number of starting points for the search with --mert; all except the first are random (default: "
         f"{STARTING_POINTS})",
+        bounds=SIZE,
+        needs=("--mert",),
     )
-    add(
-        "--out",
-        metavar="DIR",
-        type=Path,
-        help="output folder for the trials, tables and the plot (default: FOLDER-tuning)",
+    out: Optional[Path] = option(
+        None, "output folder for the trials, tables and the plot (default: FOLDER-tuning)", metavar="DIR"
     )
-    add(
-        "--seed",
-        metavar="N",
-        type=int,
-        default=1,
-        help="random seed for the search and for sampling documents (default: %(default)s)",
-    )
-    add("--write", action="store_true", help="store the best options as the decoding defaults of FOLDER")
-    add_device_option(add)
-    add_max_tokens_option(add)
-    add(
-        "--encoder-memory",
+    seed: int = option(1, "random seed for the search and for sampling documents", bounds=NOT_NEGATIVE)
+    write: bool = option(False, "store the best options as the decoding defaults of FOLDER")
+    encoder_memory: int = option(
+        1024,
+        "maximum memory in MiB for caching encoder states across trials; with 0, the documents are encoded again "
+        "in each trial",
         metavar="MIB",
-        type=int,
-        default=1024,
-        help="maximum memory in MiB for caching encoder states across trials; with 0, the documents are encoded again "
-        "in each trial (default: %(default)s)",
+        bounds=NOT_NEGATIVE,
     )
-    add("--quiet", action="store_true", help="print only results and errors")
-    return parser
+    quiet: bool = option(False, "print only results and errors")
 
 
 def _read_texts(path: Path, option: str, asked: str, side: int) -> List[str]:
@@ -192,7 +157,7 @@ def _read_texts(path: Path, option: str, asked: str, side: int) -> List[str]:
     return texts
 
 
-def _read_document_reference_pairs(args: argparse.Namespace) -> Tuple[List[str], List[str]]:
+def _read_document_reference_pairs(args: TuneOptions) -> Tuple[List[str], List[str]]:
     """Read the documents and their reference summaries. The sentences of a reference are joined into one line."""
     target = args.target or args.source
     documents = _read_texts(args.source, "DOCUMENTS", args.source_column, SOURCE)
@@ -253,28 +218,12 @@ class _ProgressListener(TuningListener):
         self.on_message(f"trial {trial.number}/{self.trials - 1}: {scores}{about}")
 
 
-def _check_options(args: argparse.Namespace) -> None:
+def _check_options(args: TuneOptions) -> None:
     """Check the options, and set default values that depend on --mert. Raises InputError if an option is invalid."""
-    if args.encoder_memory < 0:
-        raise InputError(
-            f"--encoder-memory {args.encoder_memory}: choose 0 (encode the documents again in each trial) or more"
-        )
-    if args.seed < 0:
-        raise InputError(f"--seed {args.seed}: choose 0 or more")
-    for option, value, needs_mert in (
-        ("--nbest", args.nbest, True),
-        ("--starting-points", args.starting_points, True),
-        ("--search", args.search or None, False),
-        ("--range", " --range ".join(args.ranges) or None, False),
-    ):
-        if value is not None and needs_mert != args.mert:
-            raise InputError(f"{option} {value} has no effect {'without' if needs_mert else 'with'} --mert")
     metrics, usual_trials = (MERT_METRICS, MERT_ROUNDS) if args.mert else (METRICS, TRIALS)
     args.metric = args.metric or metrics[0]
     args.trials = usual_trials if args.trials is None else args.trials
-    numbers = {"trials": args.trials, "documents": args.most_documents, "max_tokens": args.max_tokens}
-    given = {name: getattr(args, name) for name in ("nbest", "starting_points") if getattr(args, name) is not None}
-    check_options(args.metric, metrics, **numbers, **given)
+    check_options(args.metric, metrics)
     bundled = find_folder(args.folder)
     if bundled != args.folder:
         raise InputError(
@@ -283,49 +232,14 @@ def _check_options(args: argparse.Namespace) -> None:
     read_config(args.folder)
 
 
-@command(_build_parser)
-def main(args: argparse.Namespace) -> None:
-    """Run the command ``etads-tune``."""
-    _check_options(args)
-    documents, references = _read_document_reference_pairs(args)
-    out = args.out or Path(os.path.abspath(args.folder) + "-tuning")
-    if out.exists() and not out.is_dir():
-        raise InputError(f"--out {out}: is a file; name a folder")
-    limit_matrix_kernel_caches()
-    from ..summarizer import Summarizer
-    from ..summarizer.folder.decoding_defaults import check_writable, set_decoding_defaults
-
-    if args.write:
-        check_writable(args.folder)
-    logging.getLogger("fairseq_etads").setLevel(logging.ERROR if args.quiet else logging.WARNING)
-    load = functools.partial(Summarizer.load, args.folder, args.device)
-    common = {
-        "metric": args.metric,
-        "most_documents": args.most_documents,
-        "seed": args.seed,
-        "max_tokens": args.max_tokens,
-        "state_bytes": args.encoder_memory << 20,
-        "listener": _ProgressListener(args.metric, args.quiet),
-    }
-    run = _tune_weights if args.mert else _search
-    what, decoding, note = run(args, load, (documents, references, out), common)
-    if args.write and decoding is None:
-        print("--write: the folder's defaults are already the best, so nothing is written")
-    elif args.write:
-        set_decoding_defaults(args.folder, decoding, note)
-        print(f"--write: the {what} are now the defaults of {escape_unprintable(str(args.folder))}")
-
-
-def _search(
-    args: argparse.Namespace, load: Callable[[], Any], inputs: Any, common: Dict[str, Any]
-) -> Tuple[str, Any, str]:
+def _search(args: TuneOptions, load: Callable[[], Any], inputs: Any, common: Dict[str, Any]) -> Tuple[str, Any, str]:
     """Search for the best options, and write tables and plots."""
     from ..evaluation.plots import check_matplotlib
     from ..tuning import report
     from ..tuning.tune import check_optuna_installed, tune
 
     check_optuna_installed()
-    names, ranges = [name for name in args.search.split(",") if name.strip()], _parse_ranges(args.ranges)
+    names, ranges = [name for name in args.search.split(",") if name.strip()], _parse_ranges(args.range)
     out, draws = inputs[2], True
     try:
         check_matplotlib("the plots")
@@ -344,7 +258,7 @@ def _search(
 
 
 def _tune_weights(
-    args: argparse.Namespace, load: Callable[[], Any], inputs: Any, common: Dict[str, Any]
+    args: TuneOptions, load: Callable[[], Any], inputs: Any, common: Dict[str, Any]
 ) -> Tuple[str, Any, str]:
     """Run minimum-error-rate training. See :func:`_search` for the results."""
     from ..tuning.extractive_weights import OPTION, format_weights, tune_weights
@@ -362,5 +276,39 @@ def _tune_weights(
     return f"weights of round {best.number}", decoding if best.number else None, note
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@options_command(
+    "etads-tune",
+    TuneOptions,
+    description="Find good decoding options for a model folder, using documents with reference summaries.",
+    epilog=EXAMPLES,
+)
+def main(args: TuneOptions) -> None:
+    """Run the command ``etads-tune``."""
+    _check_options(args)
+    documents, references = _read_document_reference_pairs(args)
+    out = args.out or Path(os.path.abspath(args.folder) + "-tuning")
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out}: is a file; name a folder")
+    limit_matrix_kernel_caches()
+    from ..summarizer import Summarizer
+    from ..summarizer.folder.decoding_defaults import check_writable, set_decoding_defaults
+
+    if args.write:
+        check_writable(args.folder)
+    logging.getLogger("fairseq_etads").setLevel(logging.ERROR if args.quiet else logging.WARNING)
+    load = functools.partial(Summarizer.load, args.folder, args.device)
+    common = {
+        "metric": args.metric,
+        "most_documents": args.documents,
+        "seed": args.seed,
+        "max_tokens": args.max_tokens,
+        "state_bytes": args.encoder_memory << 20,
+        "listener": _ProgressListener(args.metric, args.quiet),
+    }
+    run = _tune_weights if args.mert else _search
+    what, decoding, note = run(args, load, (documents, references, out), common)
+    if args.write and decoding is None:
+        print("--write: the folder's defaults are already the best, so nothing is written")
+    elif args.write:
+        set_decoding_defaults(args.folder, decoding, note)
+        print(f"--write: the {what} are now the defaults of {escape_unprintable(str(args.folder))}")

@@ -7,11 +7,11 @@ values may differ slightly. All required data and models must be provided by the
 nothing.
 """
 
-import argparse
 import functools
 import hashlib
 import io
 import os
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -21,6 +21,7 @@ import numpy as np
 from ..data.labels.labels import compute_idf
 from ..files.checksums import compute_sha256
 from ..files.inputs import read_lines
+from ..platform.command_options import option
 from ..text.counted_words import LATIN, find_words
 from ..text.words import SENTENCE_MARK
 from ..version import get_version
@@ -53,55 +54,54 @@ NO_WORDNET = (
 )
 
 
-def add_score_options(parser: argparse.ArgumentParser) -> None:
-    """Add the option --also and the options of the available scores to the parser."""
-    add = parser.add_argument
-    add(
-        "--also",
+@dataclass
+class ScoreOptions:
+    """Options of the scores in addition to ROUGE."""
+
+    also: List[str] = option(
+        [],
+        "additional scores to compute. meteor: METEOR (requires WordNet); bertscore: BERTScore (requires pip install "
+        "bert-score and --bertscore-model); rougesal, entail: rewards used in training (require --saliency-documents "
+        "and --entail-model, respectively)",
         choices=NAMES,
         nargs="+",
-        default=[],
-        help="additional scores to compute. meteor: METEOR (requires WordNet); bertscore: BERTScore (requires pip "
-        "install bert-score and --bertscore-model); rougesal, entail: rewards used in training (require "
-        "--saliency-documents and --entail-model, respectively)",
     )
-    add(
-        "--wordnet",
-        metavar="DIR",
-        help="folder containing the WordNet files for METEOR (default: NLTK's WordNet corpus, or Debian's "
+    wordnet: Optional[str] = option(
+        None,
+        "folder containing the WordNet files for METEOR (default: NLTK's WordNet corpus, or Debian's "
         f"{DEBIAN_WORDNET})",
-    )
-    add(
-        "--bertscore-model",
         metavar="DIR",
-        help="folder containing the model and tokeniser for BERTScore, as saved by save_pretrained",
+        needs=("--also meteor",),
     )
-    add(
-        "--bertscore-layer",
-        metavar="N",
-        type=int,
-        help="layer that provides the hidden states for BERTScore (default: the layer that bert-score uses for a "
-        "model with the folder's name, or otherwise the last layer)",
+    bertscore_model: Optional[str] = option(
+        None,
+        "folder containing the model and tokeniser for BERTScore, as saved by save_pretrained",
+        metavar="DIR",
+        needs=("--also bertscore",),
     )
-    add(
-        "--saliency-documents",
-        metavar="FILE",
-        help="file containing training documents for the rougesal reward, one per line; words that are rare in these "
+    bertscore_layer: Optional[int] = option(
+        None,
+        "layer that provides the hidden states for BERTScore (default: the layer that bert-score uses for a model "
+        "with the folder's name, or otherwise the last layer)",
+        needs=("--also bertscore",),
+    )
+    saliency_documents: Optional[str] = option(
+        None,
+        "file containing training documents for the rougesal reward, one per line; words that are rare in these "
         "documents receive larger weights",
+        metavar="FILE",
+        needs=("--also rougesal",),
     )
-    add(
-        "--entail-model",
+    entail_model: Optional[str] = option(
+        None,
+        "folder containing the model for the entail reward, created by etads-nli train",
         metavar="DIR",
-        help="folder containing the model for the entail reward, created by etads-nli train",
+        needs=("--also entail",),
     )
 
 
-def check_score_options(args: argparse.Namespace) -> None:
-    """Raise ValueError if an option has no effect or a required option is missing."""
-    owners = {"wordnet": "meteor", "bertscore_model": "bertscore", "bertscore_layer": "bertscore"}
-    for option, name in {**owners, "saliency_documents": "rougesal", "entail_model": "entail"}.items():
-        if getattr(args, option) is not None and name not in args.also:
-            raise ValueError(f"--{option.replace('_', '-')} has no effect without --also {name}")
+def check_score_options(args: ScoreOptions) -> None:
+    """Raise ValueError if a required option is missing."""
     if "bertscore" in args.also and not args.bertscore_model:
         raise ValueError("--also bertscore: give a model folder with --bertscore-model; nothing is downloaded")
     if args.bertscore_model and not (Path(args.bertscore_model) / "config.json").is_file():
@@ -116,14 +116,14 @@ def check_score_options(args: argparse.Namespace) -> None:
         )
 
 
-def list_score_inputs(args: argparse.Namespace) -> Dict[str, List[Path]]:
+def list_score_inputs(args: ScoreOptions) -> Dict[str, List[Path]]:
     """Return a mapping from each option of the scores in --also to its file, or to the files in its folder."""
     named = {name: getattr(args, name) for name in ("wordnet", "bertscore_model", "saliency_documents", "entail_model")}
     paths = {f"--{name.replace('_', '-')}": Path(value) for name, value in named.items() if value}
     return {option: list(path.iterdir()) if path.is_dir() else [path] for option, path in paths.items()}
 
 
-def load_scorers(args: argparse.Namespace, load_entailment: Callable[[str], Predictor]) -> Dict[str, Scorer]:
+def load_scorers(args: Any, load_entailment: Callable[[str], Predictor]) -> Dict[str, Scorer]:
     """Load the data that the scores in --also require, and return a dictionary from score names to scorers.
 
     Args:

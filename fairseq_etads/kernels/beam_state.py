@@ -29,10 +29,7 @@ Compactions should be rare, because each of them copies all visible columns.
 
 
 def _select_rows(x: Tensor, rows: Tensor) -> Tensor:
-    """Select rows of a tensor without changing its memory layout.
-
-    A plain index_select would return a contiguous tensor.
-    """
+    """Select rows of a tensor, but keep its memory layout, unlike a plain index_select."""
     if x.dim() > 2 and not x.is_contiguous() and x.transpose(-1, -2).is_contiguous():
         return x.transpose(-1, -2).index_select(0, rows).transpose(-1, -2)
     return x.index_select(0, rows)

@@ -46,12 +46,7 @@ def can_pack_weights(dtype: torch.dtype) -> bool:
 
 
 def _has_instructions(*names: str) -> bool:
-    """Return whether this x86 processor supports one of the given instruction sets and PyTorch may use AVX-512.
-
-    Args:
-        names: the names of functions in ``torch.cpu`` that test for the instruction sets. The names differ between
-            PyTorch versions.
-    """
+    """Return whether this x86 processor has one of the instruction sets and PyTorch may use AVX-512."""
     # the capability of the processor, or a lower capability that was requested with ATEN_CPU_CAPABILITY
     if torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "NO AVX", "AVX2"):
         return False

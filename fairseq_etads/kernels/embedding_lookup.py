@@ -49,10 +49,7 @@ class _LookupFunction(torch.autograd.Function):
 
 
 def _make_sparse_gradient(gradient: Tensor, ids: Tensor, table: Tensor, padding_idx: int) -> Tensor:
-    """Return the sparse gradient of the looked-up rows.
-
-    Unlike PyTorch's function, this function does not wait for a GPU to count the ids that are not padding.
-    """
+    """Return the sparse gradient of looked-up rows without waiting for a GPU to count ids, as PyTorch does."""
     rows = gradient.flatten(0, -2).masked_fill(ids.flatten()[:, None] == padding_idx, 0)
     return torch.sparse_coo_tensor(ids.flatten()[None], rows, table.shape, check_invariants=False)
 

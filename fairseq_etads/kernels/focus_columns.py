@@ -56,11 +56,7 @@ class FocusParameters(NamedTuple):
 
 
 def _compute_bias_coefficients(focus: FocusParameters, origin: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-    """Return the coefficients of x^2, x and 1 in the bias -(P - mu)^2 * 2 / sigma^2, where x = P - origin.
-
-    The coefficients include the factor ``focus.strength``, if it is set. ``origin`` is broadcast against the tensors in
-    ``focus``.
-    """
+    """Return the coefficients of x^2, x and 1 in -(P - mu)^2 * 2 / sigma^2 * strength, where x = P - origin."""
     steepness = 2.0 / focus.scope.clamp(min=SCOPE_FLOOR) ** 2
     if focus.strength is not None:
         steepness = steepness * focus.strength
@@ -69,17 +65,7 @@ def _compute_bias_coefficients(focus: FocusParameters, origin: Tensor) -> Tuple[
 
 
 def _divide_into_blocks(positions: Tensor, lengths: Tensor, per_part: int) -> Tuple[Tensor, Tensor, Tensor]:
-    """Divide each document into blocks of equal size, ``per_part`` blocks for every ``LARGEST_PART`` tokens.
-
-    Args:
-        positions: the positions of the tokens (B, S).
-        lengths: the document lengths (B,).
-        per_part: the number of blocks for every ``LARGEST_PART`` tokens.
-
-    Returns:
-        Three tensors: the size (B, 1) of the blocks in each document, the first position (B, N) of each block, where N
-        is the number of blocks in the longest document, and the index (B, S) of the block that contains each token.
-    """
+    """Divide documents into blocks: sizes (B, 1), first positions (B, N), and each token's block (B, S)."""
     count = per_part * (lengths / LARGEST_PART).ceil()[:, None]
     width = (lengths[:, None] / count).ceil()
     most = per_part * -(-positions.shape[1] // LARGEST_PART)

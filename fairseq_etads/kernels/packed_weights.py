@@ -130,10 +130,7 @@ class Int8Linear(nn.Module):
         self._rescale_product(cpu.int8_linear(rows, self.packed, self.levels), largest, result)
 
     def _rescale_product(self, product: Tensor, largest: Tensor, result: Tensor) -> None:
-        """Write ``product`` (n, out) * ``largest`` (n, 1) + bias to ``result`` (n, out).
-
-        If the ReLU is enabled, it is applied to the result.
-        """
+        """Write ``product`` (n, out) * ``largest`` (n, 1) + bias to ``result``, after a ReLU if it is enabled."""
         if self.bias is None:
             torch.mul(product, largest, out=result)
         else:

@@ -43,10 +43,7 @@ def _find_columns_in_chunk(columns: Tensor, chunk: slice) -> Tuple[Tensor, Tenso
 
 
 def _find_excluded_columns(columns: Sequence[int], chunk: slice) -> List[int]:
-    """Return the indices, relative to a chunk, of the columns that are excluded from the sum.
-
-    These few columns are processed one by one, because a list of indices would have to be copied to the GPU.
-    """
+    """Return excluded columns relative to a chunk, one by one, because a list would be copied to the GPU."""
     return [column - chunk.start for column in columns if chunk.start <= column < chunk.stop]
 
 

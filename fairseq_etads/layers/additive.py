@@ -189,10 +189,7 @@ class _SharedTensorFunction(torch.autograd.Function):
 
 
 def _sum_state_gradients(records: List[Any]) -> Tensor:
-    """Sum the products of attention weights (B, T, S) and context gradients (B, T, M) over all steps.
-
-    The result has the shape (B, S, M).
-    """
+    """Sum attention weights (B, T, S) times context gradients (B, T, M) over all steps: (B, S, M)."""
     weights, gradients = (torch.cat(steps, dim=1) for steps in zip(*records))
     return torch.bmm(weights.transpose(1, 2), gradients)
 
@@ -294,10 +291,7 @@ class _SigmoidScoresFunction(torch.autograd.Function):
 
 
 def _split_into_blocks(query: Tensor, keys: Tensor) -> List[slice]:
-    """Split the batch into blocks of n documents, so that a tensor (n, T, S, A) fits in the CPU cache.
-
-    On a GPU, all documents are in one block.
-    """
+    """Split the batch into blocks of n documents whose tensors (n, T, S, A) fit in the CPU cache, or one on a GPU."""
     documents, length, width = keys.shape
     size = max(1, query.shape[1] * length * width)
     step = max(1, documents if keys.is_cuda else _CACHED // size)
@@ -305,14 +299,7 @@ def _split_into_blocks(query: Tensor, keys: Tensor) -> List[slice]:
 
 
 def _compute_sigmoid(query: Tensor, keys: Tensor, *coverage: Tensor, rows: slice) -> Tensor:
-    """Compute sigmoid(q + k [+ c w_c]) for n documents of the batch. Returns a new contiguous tensor (n, T, S, A).
-
-    Args:
-        query: the queries q (B, T, A) of all documents.
-        keys: the keys k (B, S, A) of all documents.
-        coverage: two tensors, the coverage c (B, T, S) and its weight w_c (A,), or none.
-        rows: the slice that selects the n documents.
-    """
+    """Compute sigmoid(q + k [+ c w_c]) for the documents in ``rows``: a new contiguous tensor (n, T, S, A)."""
     inner = widen_to_float32(query[rows])[:, :, None] + widen_to_float32(keys[rows])[:, None]
     if coverage:
         covered, weight = (widen_to_float32(x) for x in coverage)

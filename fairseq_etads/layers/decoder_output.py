@@ -105,7 +105,8 @@ def _list_mechanisms(model: Any) -> Iterator[str]:
     for option, is_there in (
         ("--large-vocabulary-trick", getattr(decoder, "large_vocabulary_trick", 0)),
         ("--adaptive-softmax-cutoff", getattr(decoder, "adaptive_softmax", None) is not None),
-        ("--decoder-layerdrop", getattr(decoder, "decoder_layerdrop", 0)),
+        # a pointer always computes its attention
+        ("--decoder-layerdrop", getattr(decoder, "decoder_layerdrop", 0) if pointer is None else 0),
         ("--sentence-attention extractor", getattr(model, "extractor", None) is not None),
         ("--sentence-selector", getattr(decoder, "selector", None) is not None),
         ("--closed-book-decoder", getattr(decoder, "closed_book", None) is not None),

@@ -319,11 +319,7 @@ class EncoderAttention(MultiheadAttention):
         return self.out_proj(merge_heads(out)), None
 
     def _can_use_blocks(self, query: Tensor, key: Tensor, need_weights: bool = True, **options: Any) -> bool:
-        """Return whether to compute the attention weights in blocks.
-
-        Blocks are used on a CPU if there are many weights, dropout is active and gradients are computed, unless an
-        option needs all weights.
-        """
+        """Return whether to use blocks: on a CPU with many weights, dropout and gradients, if not all are needed."""
         if need_weights or any(value is not None for value in options.values()):
             return False
         drops = get_attention_dropout(self) > 0 and torch.is_grad_enabled() and query.is_cpu

@@ -129,10 +129,7 @@ class PointerOutput:
         return replace(self, log_copy=log_copy, gate=gate, selective=bool(masked.any()))
 
     def _compute_copy_log_probs(self) -> Tensor:
-        """Sum the copy attention over all positions of each distinct word in the document.
-
-        Returns the logarithms (N, T, U) of the sums. All of them are finite.
-        """
+        """Return finite logarithms (N, T, U) of the copy attention summed over each distinct word's positions."""
         attention = self.log_copy.exp()
         sums = attention.new_zeros(self._expand_rows(self.vocab.word_columns).shape)
         sums = sums.scatter_add(2, self._expand_rows(self.vocab.word_numbers), attention)
@@ -277,10 +274,7 @@ class PointerOutput:
 
 
 def _add_and_pad_log_probs(log_vocab: Tensor, added: Tensor, slots: int) -> Tensor:
-    """Return log_vocab (N, T, C) + added (N, T, 1), padded with ``slots`` columns of minus infinity.
-
-    If no gradient is needed, the result is computed in a single pass.
-    """
+    """Return log_vocab (N, T, C) + added (N, T, 1), padded with ``slots`` columns of minus infinity."""
     if torch.is_grad_enabled():
         return F.pad(log_vocab + added, (0, slots), value=-math.inf)
     rows, steps, width = log_vocab.shape
@@ -291,10 +285,7 @@ def _add_and_pad_log_probs(log_vocab: Tensor, added: Tensor, slots: int) -> Tens
 
 
 def _gather_log_probs(log_vocab: LogVocab, target: Tensor) -> Tensor:
-    """Return log P_vocab (N, T) for the columns ``target`` (N, T).
-
-    For slots, which cannot be generated, a large negative number is returned.
-    """
+    """Return log P_vocab (N, T) for columns ``target`` (N, T), and a large negative number for slots."""
     if isinstance(log_vocab, WordLogProbs):
         return log_vocab.target.masked_fill(target >= log_vocab.width, _IMPOSSIBLE)
     width = log_vocab.shape[2]

@@ -44,12 +44,7 @@ class BidirectionalRNN(nn.Module):
             self.start = nn.Parameter(rows.uniform_(-0.01, 0.01))
 
     def _expand_initial_state(self, x: Tensor, rows: slice) -> List[Tensor]:
-        """Return the tensors (L, B, hidden) of the initial state.
-
-        Args:
-            x: the inputs (B, S, D), which determine the batch size and the dtype.
-            rows: the slice that selects L combinations of layer and direction.
-        """
+        """Return the tensors (L, B, hidden) of the initial state for the L layers and directions in ``rows``."""
         if self.start is None:
             count = len(range(2 * self.rnn.num_layers)[rows])
             return [x.new_zeros(count, len(x), self.rnn.hidden_size)] * self.states
@@ -74,11 +69,7 @@ class BidirectionalRNN(nn.Module):
         return reorder_positions(states, order.argsort(dim=1)).masked_fill(padding[:, :, None], 0.0), last, cells
 
     def _run_packed(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
-        """Run the network on packed sequences, and return the states, final states and memory cells.
-
-        The inputs (B, S, input_dim) must not be padded on the left. ``lengths`` (B,) contains the number of real
-        tokens.
-        """
+        """Run the network on right-padded inputs (B, S, input_dim); return states, final states and memory cells."""
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
         drops = self.training or self.dropout.apply_during_inference
         # In training mode, PyTorch's module applies dropout between its layers. cuDNN supports the backward pass only
@@ -98,10 +89,7 @@ class BidirectionalRNN(nn.Module):
         return states, torch.cat([hidden[-2], hidden[-1]], dim=1), last_cells
 
     def _run_directions(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
-        """Run each direction separately, and return the same values as :meth:`_run_packed`.
-
-        However, states at padding may differ from 0.
-        """
+        """Run each direction separately. As :meth:`_run_packed`, but states at padding may differ from 0."""
         positions = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])  # (B, S)
         ended = positions >= lengths[:, None]
         reversed_positions = torch.where(ended, positions, lengths[:, None] - 1 - positions)
@@ -133,18 +121,7 @@ class BidirectionalRNN(nn.Module):
     def _run_direction(
         self, x: Tensor, weights: Sequence[Tensor], ended: Tensor, first: List[Tensor]
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Run one direction of one layer.
-
-        Args:
-            x: the inputs (B, S, D).
-            weights: the weights of this direction and layer: W_ih, W_hh, b_ih and b_hh.
-            ended: the boolean mask (B, S), True after the end of a document.
-            first: a list of the tensors in the initial state, (1, B, hidden) each.
-
-        Returns:
-            The states (B, S, hidden), and the memory cells (B, hidden) at the end of each document. The cells are None
-            for a GRU.
-        """
+        """Run one direction of a layer: states (B, S, hidden), and the last memory cells (B, hidden) of an LSTM."""
         raise NotImplementedError
 
 

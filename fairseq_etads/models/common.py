@@ -3,7 +3,7 @@
 import sys
 from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction, Namespace
 from dataclasses import dataclass, field, fields, make_dataclass
-from typing import Any, Callable, Dict, Iterable, Optional, Tuple
+from typing import Any, Dict, Optional, Set
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
@@ -13,7 +13,9 @@ from torch import Tensor
 
 from ..layers.decoder_output import DecoderOutput, NetOutput, WordRequest
 from ..layers.pointer import KINDS
+from ..platform.option_checks import find_option_conflict, format_option_name, option
 from ..text.words import SENTENCE_MARK
+from ..vocabulary.dictionary import count_known_words
 from ..vocabulary.output import OutputVocabulary
 
 AUXILIARY_PARTS = ("auxiliary", "pair_classifier")
@@ -34,12 +36,12 @@ class SummarizationModel:
         """Add the preset's options to the argument parser of ``fairseq-train``."""
         # register_model sets this attribute. Python would mangle the name in cls.__dataclass, so use getattr.
         preset = getattr(cls, "__dataclass")()
-        for option in fields(preset):
-            if option.type is bool and not option.name.startswith("no_"):
+        for each in fields(preset):
+            if each.type is bool and not each.name.startswith("no_"):
                 # If a boolean option is True by default, fairseq's parser sets it to *False* when its flag is passed.
                 # Defaults differ between presets, so every boolean option has both --option and --no-option.
-                flag = "--" + option.name.replace("_", "-")
-                parser.add_argument(flag, action=BooleanOptionalAction, default=SUPPRESS, help=option.metadata["help"])
+                about = {"default": SUPPRESS, "help": each.metadata["help"]}
+                parser.add_argument(format_option_name(each.name), action=BooleanOptionalAction, **about)
         gen_parser_from_dataclass(parser, preset, delete_default=True)
 
     def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
@@ -126,33 +128,26 @@ def convert_options_to_namespace(cfg: Any) -> Any:
     return Namespace(**options)
 
 
-def make_preset_dataclass(
-    name: str, options: Iterable[Tuple[str, Any, Any, Dict[str, Any]]], changes: Dict[str, Any], module: str
-) -> type:
-    """Create the dataclass that contains a preset's options.
-
-    Args:
-        name: the name of the preset.
-        options: the options, each described by a tuple of its name, type, default and metadata.
-        changes: a dictionary from option names to the preset's own defaults.
-        module: the name of the module in which the dataclass is defined.
+def make_preset_config(name: str, config: type, **changes: Any) -> type:
+    """Create a dataclass with the options of ``config``, in which ``changes`` overrides some of the defaults.
 
     Raises:
         ValueError: ``changes`` contains a name that is not an option.
     """
-    rest = {**changes}
-    made = [(o, kind, field(default=rest.pop(o, default), metadata=metadata)) for o, kind, default, metadata in options]
-    if rest:
-        raise ValueError(f"preset {name}: unknown options {sorted(rest)}")
-    return make_dataclass(name, made, bases=(FairseqDataclass,), namespace={"__module__": module})
+    options = [option for option in fields(config) if option.name != "_name"]
+    unknown = sorted(changes.keys() - {option.name for option in options})
+    if unknown:
+        raise ValueError(f"preset {name}: unknown options {unknown}")
+    made = [(o.name, o.type, field(default=changes.get(o.name, o.default), metadata=dict(o.metadata))) for o in options]
+    return make_dataclass(name, made, bases=(FairseqDataclass,), namespace={"__module__": config.__module__})
 
 
-def register_presets(model: type, presets: Dict[str, Dict[str, Any]], config: Callable[..., type]) -> None:
-    """Register each preset as a value of --arch. ``config(name, **changes)`` creates the dataclass of its options."""
+def register_presets(model: type, presets: Dict[str, Dict[str, Any]], config: type) -> None:
+    """Register each preset as a value of --arch. ``config`` declares the options of the model."""
     for name, changes in presets.items():
         # Create one class per preset, because fairseq stores the dataclass of the options as a class attribute.
         own = type(name, (model,), {"__doc__": model.__doc__, "__module__": model.__module__})
-        register_model(name, dataclass=config(name, **changes))(own)
+        register_model(name, dataclass=make_preset_config(name, config, **changes))(own)
         setattr(sys.modules[model.__module__], name, own)  # pickle looks up the class in this module
 
 
@@ -175,23 +170,43 @@ def select_encoder_output(encoder_out: Dict[str, Any], documents: Tensor) -> Dic
     return selected
 
 
-def check_shared_dictionary(option: str, task: Any) -> None:
-    """Raise ValueError unless documents and summaries share a dictionary, as ``option`` requires."""
-    if task.source_dictionary != task.target_dictionary:
-        raise ValueError(
-            f"{option} needs one dictionary for documents and summaries, but DATA has two: prepare the data again with "
-            "etads-prepare or fairseq-preprocess --joined-dictionary"
-        )
+ONE_DICTIONARY = {
+    "one dictionary for documents and summaries": "DATA has two; prepare the data again with etads-prepare or "
+    "fairseq-preprocess --joined-dictionary"
+}
+SENTENCE_MARKS = {
+    f'"{SENTENCE_MARK}" at the ends of sentences': "the documents' dictionary does not contain it; prepare the data "
+    "with etads-prepare --source-sentence-marks"
+}
+SUMMARY_MARKS = {
+    f'"{SENTENCE_MARK}" at the ends of sentences in summaries': "the summaries' dictionary does not contain it among "
+    "its known words; prepare the data without --no-target-sentence-marks"
+}
+RIGHT_PADDING = {
+    "summaries that are padded on the right": "convolutions would read the padding before a summary; leave out "
+    "--left-pad-target"
+}
+"""Properties of the data that options and architectures require, with advice; see :func:`list_data_properties`."""
 
 
-def check_sentence_end_token(option: str, task: Any) -> None:
-    """Raise ValueError if the source dictionary lacks the sentence mark that ``option`` requires."""
-    words = task.source_dictionary
-    if words.index(SENTENCE_MARK) == words.unk():
-        raise ValueError(
-            f'{option}: the documents\' dictionary has no "{SENTENCE_MARK}", which ends a sentence; prepare '
-            "the data with etads-prepare --source-sentence-marks"
-        )
+def list_data_properties(task: Any) -> Set[str]:
+    """Return the names of the properties of the data that options can require."""
+    documents, summaries = task.source_dictionary, task.target_dictionary
+    has_summary_marks = summaries.unk() < summaries.index(SENTENCE_MARK) < count_known_words(summaries)
+    is_there = {
+        **dict.fromkeys(ONE_DICTIONARY, documents == summaries),
+        **dict.fromkeys(SENTENCE_MARKS, documents.index(SENTENCE_MARK) != documents.unk()),
+        **dict.fromkeys(SUMMARY_MARKS, has_summary_marks),
+        **dict.fromkeys(RIGHT_PADDING, not task.cfg.left_pad_target),
+    }
+    return {name for name, holds in is_there.items() if holds}
+
+
+def check_data_suits_architecture(name: str, requires: Dict[str, str], task: Any) -> None:
+    """Raise ValueError if the data lacks a property that the architecture requires."""
+    found = find_option_conflict({"arch": name}, {"arch": {"requires": requires}}, list_data_properties(task))
+    if found:
+        raise ValueError(found)
 
 
 _KINDS = tuple(f"--pointer {kind}" for kind in KINDS if kind != "none")
@@ -201,27 +216,18 @@ _KINDS = tuple(f"--pointer {kind}" for kind in KINDS if kind != "none")
 class PointerOptions(FairseqDataclass):
     """Options of the pointer. The configurations of all model families inherit from this class."""
 
-    pointer: ChoiceEnum(KINDS) = field(  # type: ignore[valid-type]
-        default="none",
-        metadata={
-            "help": "mechanism for copying words from the document, including unknown words. soft: mix the "
-            "distributions for copying and generating; switch: choose between copying and generating for each word"
-        },
+    pointer: ChoiceEnum(KINDS) = option(  # type: ignore[valid-type]
+        "none",
+        "mechanism for copying words from the document, including unknown words. soft: mix the "
+        "distributions for copying and generating; switch: choose between copying and generating for each word",
+        requires=ONE_DICTIONARY,
     )
-    pointer_continue: bool = field(
-        default=False,
-        metadata={
-            "needs": _KINDS,
-            "help": "add pointer features for document words that follow the last words of the summary so far or "
-            "already occur in it, so that the model learns more quickly to copy consecutive words",
-        },
+    pointer_continue: bool = option(
+        False,
+        "add pointer features for document words that follow the last words of the summary so far or "
+        "already occur in it, so that the model learns more quickly to copy consecutive words",
+        needs=_KINDS,
     )
-
-
-def check_pointer_dictionary(config: Any, task: Any) -> None:
-    """Raise ValueError if the model has a pointer, but documents and summaries have different dictionaries."""
-    if str(config.pointer) != "none":
-        check_shared_dictionary(f"--pointer {config.pointer}", task)
 
 
 def check_vocabulary_sizes(state_dict: Any, side: str, part: Any) -> None:
@@ -280,13 +286,4 @@ def check_learned_positions(state_dict: Any, side: str, part: Any) -> None:
         raise ValueError(
             f"the checkpoint has {limit} learned positions, but this model has {part.max_positions()}: use "
             f"--truncate-{side} {limit - 1} or --max-{side}-positions {limit}, as in its training"
-        )
-
-
-def check_right_padding(task: Any) -> None:
-    """Raise ValueError if summaries are padded on the left, because a convolutional decoder would read the padding."""
-    if task.cfg.left_pad_target:
-        raise ValueError(
-            "--left-pad-target does not work with a convolutional decoder, because its convolutions would read the "
-            "padding before a summary: leave it out"
         )

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from ..vocabulary.dictionary import count_known_words, remove_copy_tail
 from ..vocabulary.output import hide_unknown_words
-from .common import SummarizationModel, check_right_padding
+from .common import RIGHT_PADDING, SummarizationModel, check_data_suits_architecture
 
 _NOT_OF_TEXT = tuple(
     f"fairseq.models.{name}." for name in ("speech_to_text", "speech_to_speech", "text_to_speech", "wav2vec", "hubert")
@@ -106,7 +106,7 @@ def build_external_model(cfg: Any, task: Any, build: Callable[[Any], Any]) -> An
     """
     check_external_model(cfg)
     if get_model_class(cfg) in (FConvModel, FConvModelSelfAtt):
-        check_right_padding(task)
+        check_data_suits_architecture("fconv", RIGHT_PADDING, task)
     _set_maximum_positions(cfg, task)
     known = copy.copy(task)  # a copy of the task that receives dictionaries without a copy tail
     known.src_dict = remove_copy_tail(task.src_dict)
@@ -159,10 +159,7 @@ def _set_maximum_positions(cfg: Any, task: Any) -> None:
 
 
 def _is_word_embedding(module: nn.Module, dictionary: Dictionary) -> bool:
-    """Return whether a module is one of fairseq's word embedding tables for ``dictionary``.
-
-    Subclasses of nn.Embedding are excluded, because they contain position embeddings or belong to this project.
-    """
+    """Return whether a module is exactly nn.Embedding with a row for each word of ``dictionary``."""
     return type(module) is nn.Embedding and module.num_embeddings == len(dictionary)
 
 

@@ -111,13 +111,7 @@ def load_initial_weights(
 
 
 def _read_weights(path: str, task: Any, option: str) -> Tuple[Dict[str, Tensor], bool]:
-    """Read the weights from a checkpoint. Buffers such as the model's version are skipped.
-
-    Returns:
-        A dictionary from names to weights, and whether the checkpoint records its dictionary.
-
-    See :func:`load_initial_weights` for the arguments and errors.
-    """
+    """Read a checkpoint's weights without buffers, and whether the checkpoint records its dictionary."""
     if not os.path.isfile(path):
         raise FileNotFoundError(f'{option} "{path}": no such file')
     try:
@@ -154,22 +148,7 @@ def _fit_weight_rows(
     report: "_WeightLoadingReport",
     words: Optional[CheckpointVocabulary],
 ) -> Tensor:
-    """Adjust the number of rows in a checkpoint's weight (R, …) to the model, if the rows have the same meaning.
-
-    The numbers of rows can differ because fairseq's own tasks build models with rows for the copy tail, and because
-    longer texts need more positions.
-
-    Args:
-        name: the weight name.
-        given: the weight from the checkpoint.
-        parameter: the corresponding weight in the model.
-        task: the task, which provides the dictionaries.
-        report: the report that records changes to the weight.
-        words: the words of the checkpoint's dictionary files, or None if the checkpoint records its dictionary.
-
-    Raises:
-        ValueError: the number of rows shows that the weight belongs to another dictionary.
-    """
+    """Fit the rows of a weight (R, …) to the model, which may lack the copy tail's rows or read longer texts."""
     rows, wanted = (len(x) if x.dim() else 0 for x in (given, parameter))
     is_word_table = _WORD_TABLE.search(name) and given.shape[1:] == parameter.shape[1:]
     if is_word_table and words is not None and words.files and wanted in _count_known_words(task):

@@ -31,7 +31,7 @@ from .rnn_encoder import (
     compute_input_width,
     make_extractor,
 )
-from .rnn_options import PRESETS, check_options, make_preset_config
+from .rnn_options import PRESETS, RecurrentConfig, check_recurrent_options
 from .selector import SentenceExtractor
 from .source_factors import check_trained_factors, parse_factors
 
@@ -51,10 +51,7 @@ and is truncated at two standard deviations. The weights of recurrent networks a
 
 
 def _map_source_to_target_ids(source: Dictionary, target: Dictionary) -> Optional[Tensor]:
-    """For each known source word, return its id in the target dictionary, or 0 if that dictionary lacks the word.
-
-    Returns None if documents and summaries share a dictionary.
-    """
+    """Return each known source word's id in the target dictionary, or 0; None if both share a dictionary."""
     if source == target:
         return None
     return torch.tensor([target.indices.get(word, 0) for word in source.symbols])
@@ -75,7 +72,7 @@ class RecurrentModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDeco
             OSError: a file of word vectors cannot be read.
         """
         config = convert_options_to_namespace(cfg)
-        check_options(config, task)
+        check_recurrent_options(config, task)
         source, target = remove_copy_tail(task.source_dictionary), remove_copy_tail(task.target_dictionary)
         widths = parse_factors(config.source_factors, task.factor_dictionaries)
         table = functools.partial(make_embedding_table, tiny=config.paper_init, bound=config.uniform_init)
@@ -259,4 +256,4 @@ def _initialise_with_glorot(parameter: Tensor, fan_in: int, fan_out: int) -> Non
     nn.init.uniform_(parameter, -bound, bound)
 
 
-register_presets(RecurrentModel, PRESETS, make_preset_config)
+register_presets(RecurrentModel, PRESETS, RecurrentConfig)

@@ -410,15 +410,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         return result
 
     def _find_sentence_starts(self, steps: Tensor, real: Tensor, incremental_state: Optional[Any]) -> Optional[Tensor]:
-        """Return a mask (N, T) that is True at steps that start a sentence, or None without a sentence selector.
-
-        A sentence starts in the first step and after each sentence mark.
-
-        Args:
-            steps: the ids of the previous words (N, T).
-            real: a mask (N, T), bool, False at padding.
-            incremental_state: the cached state of the previous step, or None.
-        """
+        """Return a mask (N, T), True at the first step and after sentence marks, or None without a selector."""
         if self.selector is None:
             return None
         starts = steps.eq(self.sentence_mark)
@@ -434,15 +426,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         encoder_out: Dict[str, Any],
         incremental_state: Optional[Any],
     ) -> StepOutputs:
-        """Run attention and the recurrent cell for all decoding steps.
-
-        Args:
-            words: the embeddings of the previous words (N, T, E).
-            real: a mask (N, T), bool, False at padding.
-            starts: a mask (N, T), bool, True at the start of a sentence, or None without a selector.
-            encoder_out: the encoder output.
-            incremental_state: the cached state of the previous step, or None.
-        """
+        """Run attention and the cell for all steps of ``words`` (N, T, E). ``real`` and ``starts`` are masks (N, T)."""
         rows = len(words)
         state = self._get_or_create_state(encoder_out, incremental_state, rows)
         # In a search on a GPU, compute everything that may be needed. Checking what is needed would synchronise the CPU
@@ -493,17 +477,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         return outputs if self.merge is not None else outputs._replace(inputs=words)
 
     def _run_step(self, state: DecoderState, word: Tensor, fed: Tensor) -> Tuple[DecoderState, Tensor]:
-        """Run one step of the cell.
-
-        Args:
-            state: the state before the step.
-            word: the embeddings of the previous words (N, E).
-            fed: the second input of the cell, either a context (N, M) or a readout (N, R).
-
-        Returns:
-            The new state, and the vector (N, E) to use for the previous word in the remainder of the step. This vector
-            is the word embedding or, with --merge-input, the merged vector x.
-        """
+        """Run the cell on ``word`` (N, E) and a context or readout; return the state and the word or merged vector."""
         read = torch.cat([word, fed], dim=1)
         if self.merge is not None:
             read = word = self.merge(read)
@@ -562,19 +536,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         sentence_query: Optional[Tensor],
         documents: DecoderInputs,
     ) -> Tuple[Tensor, Optional[Tensor], DecoderState]:
-        """Compute the attention weights of one step.
-
-        Args:
-            state: the decoder state, which contains the query.
-            word_query, sentence_query: the parts (N, A) of the word-level and the sentence-level query that depend on
-                the previous word, or None.
-            documents: the encoder's output.
-
-        Returns:
-            Three values: the log attention weights (N, S); the log attention weights (N, S) before they are combined
-            with the extractor's probabilities, or None without an extractor; and the state, in which ``spent`` and
-            ``covered`` include this step.
-        """
+        """Return log attention (N, S) with and without the extractor's probabilities, and the new state."""
         query = state.hidden if self.is_dot else state.query
         scores = self.attention(query, word_query, documents.keys, state.covered, self.coverage_weight)  # (N, S)
         if state.spent is not None:

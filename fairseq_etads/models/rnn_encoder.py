@@ -22,7 +22,7 @@ from ..layers.recurrent import (
     encode_by_sentence,
 )
 from ..layers.sentence_selector import UNREAD
-from .common import check_sentence_end_token, select_encoder_output
+from .common import select_encoder_output
 from .selector import ExtractorConfig, SentenceExtractor
 from .source_factors import check_factor_count
 
@@ -209,16 +209,7 @@ class RecurrentEncoder(WordEncoder):
     def _encode_words(
         self, src_tokens: Tensor, factors: Optional[Tensor], padding: Tensor, ids: Optional[Tensor]
     ) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
-        """Run the network over the words of the documents.
-
-        The results are as in :meth:`~fairseq_etads.layers.recurrent.BidirectionalRNN.forward`.
-
-        Args:
-            src_tokens: the source documents (B, S).
-            factors: the ids of the factor values (B, S, F), or None.
-            padding: the padding mask (B, S), bool, True at padding.
-            ids: the index of the sentence that contains each token (B, S), or None if the model does not use sentences.
-        """
+        """Run the network over the words (B, S). The results are those of :meth:`.BidirectionalRNN.forward`."""
         network, words = getattr(self, self.rnn_cell), self.dropout(self._embed(src_tokens, factors))
         if self.by_sentence and ids is not None:
             return encode_by_sentence(network, words, padding, ids)
@@ -274,7 +265,6 @@ def make_extractor(config: Any, task: Any) -> SentenceExtractor:
     Raises:
         ValueError: an option has an invalid value, or the documents contain no sentence marks.
     """
-    check_sentence_end_token("--sentence-attention extractor", task)
     options = ExtractorConfig(
         encoder_embed_dim=config.extractor_embed_dim,
         encoder_hidden_size=config.extractor_hidden_size,

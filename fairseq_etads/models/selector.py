@@ -6,7 +6,7 @@ run etads-select to write the predicted probabilities.
 
 import math
 from argparse import Namespace
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional
 
 import torch
@@ -23,14 +23,14 @@ from ..layers.embedding import VocabularyEmbedding
 from ..layers.pooled_sentences import PooledSentenceEncoder, SentenceScorer
 from ..layers.recurrent import BidirectionalGRU, compute_sentence_ids
 from ..layers.tagging import NoveltyScorer, SelectorOutput, SpellingEncoder, TaggerLSTM, group_words_by_sentence
-from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, check_option_requirements, check_option_values
+from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, check_options, option
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import remove_copy_tail
 from .common import (
+    SENTENCE_MARKS,
     SummarizationModel,
-    check_sentence_end_token,
+    check_data_suits_architecture,
     convert_options_to_namespace,
-    make_preset_dataclass,
     register_presets,
 )
 
@@ -98,35 +98,21 @@ def make_encoder_embedding(task: Any, width: int, path: Optional[str]) -> Vocabu
 class TaggerConfig(FairseqDataclass):
     """Options of word taggers. The defaults describe the tagger that Gehrmann et al. (2018) released, without ELMo."""
 
-    encoder_embed_dim: int = field(default=50, metadata={"bounds": SIZE, "help": "dimension of the word embeddings"})
-    encoder_embed_path: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "path to pretrained word embeddings in word2vec's text format, such as "
-            "100-dimensional GloVe vectors"
-        },
+    encoder_embed_dim: int = option(50, "dimension of the word embeddings", bounds=SIZE)
+    encoder_embed_path: Optional[str] = option(
+        None, "path to pretrained word embeddings in word2vec's text format, such as 100-dimensional GloVe vectors"
     )
-    letter_dim: int = field(
-        default=8, metadata={"bounds": SIZE, "help": "dimension of the letter embeddings; letters are UTF-8 bytes"}
+    letter_dim: int = option(8, "dimension of the letter embeddings; letters are UTF-8 bytes", bounds=SIZE)
+    letter_filters: int = option(
+        50,
+        "number of convolution filters, each over five letters, that compute spelling features of each word (0: none)",
+        bounds=NOT_NEGATIVE,
     )
-    letter_filters: int = field(
-        default=50,
-        metadata={
-            "bounds": NOT_NEGATIVE,
-            "help": "number of convolution filters, each over five letters, that compute spelling features of each "
-            "word (0: none)",
-        },
-    )
-    letter_dropout: float = field(
-        default=0.2, metadata={"bounds": PROBABILITY, "help": "dropout probability of the spelling features"}
-    )
-    encoder_hidden_size: int = field(
-        default=100, metadata={"bounds": SIZE, "help": "hidden size of the LSTM in each direction"}
-    )
-    encoder_layers: int = field(default=2, metadata={"bounds": SIZE, "help": "number of LSTM layers"})
-    dropout: float = field(
-        default=0.5,
-        metadata={"bounds": PROBABILITY, "help": "dropout probability between LSTM layers and before the output layer"},
+    letter_dropout: float = option(0.2, "dropout probability of the spelling features", bounds=PROBABILITY)
+    encoder_hidden_size: int = option(100, "hidden size of the LSTM in each direction", bounds=SIZE)
+    encoder_layers: int = option(2, "number of LSTM layers", bounds=SIZE)
+    dropout: float = option(
+        0.5, "dropout probability between LSTM layers and before the output layer", bounds=PROBABILITY
     )
 
 
@@ -151,7 +137,7 @@ class WordTagger(Selector):
     def build_model(cls, cfg: Any, task: Any) -> "WordTagger":
         """Build the model. Raises ValueError if an option has an invalid value."""
         options = convert_options_to_namespace(cfg)
-        check_option_values(options, TaggerConfig)
+        check_options(options, TaggerConfig)
         return cls(options, task)
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> SelectorOutput:
@@ -172,62 +158,39 @@ class WordTagger(Selector):
 class ExtractorConfig(FairseqDataclass):
     """Options of sentence extractors. The defaults are from Hsu et al. (2018)."""
 
-    encoder_embed_dim: int = field(default=128, metadata={"bounds": SIZE, "help": "dimension of the word embeddings"})
-    encoder_embed_path: Optional[str] = field(
-        default=None, metadata={"help": "path to pretrained word embeddings in word2vec's text format"}
+    encoder_embed_dim: int = option(128, "dimension of the word embeddings", bounds=SIZE)
+    encoder_embed_path: Optional[str] = option(None, "path to pretrained word embeddings in word2vec's text format")
+    encoder_hidden_size: int = option(
+        200, "hidden size of both GRUs in each direction, and dimension of the sentence vectors u", bounds=SIZE
     )
-    encoder_hidden_size: int = field(
-        default=200,
-        metadata={
-            "bounds": SIZE,
-            "help": "hidden size of both GRUs in each direction, and dimension of the sentence vectors u",
-        },
+    dropout: float = option(0.0, "dropout probability for word embeddings and hidden states", bounds=PROBABILITY)
+    max_sentences: int = option(
+        50, "maximum number of sentences to read per document; later sentences receive probability 0", bounds=SIZE
     )
-    dropout: float = field(
-        default=0.0,
-        metadata={"bounds": PROBABILITY, "help": "dropout probability for word embeddings and hidden states"},
+    max_sentence_words: int = option(50, "maximum number of words to read per sentence", bounds=SIZE)
+    sentence_encoder: ChoiceEnum(SENTENCE_ENCODERS) = option(  # type: ignore[valid-type]
+        "gru",
+        "type of sentence encoder. gru: the mean of the states of a GRU over the words; pool: the mean "
+        "and the maximum of the word embeddings, which is many times faster",
     )
-    max_sentences: int = field(
-        default=50,
-        metadata={
-            "bounds": SIZE,
-            "help": "maximum number of sentences to read per document; later sentences receive probability 0",
-        },
+    sentence_features: bool = option(
+        False,
+        "also use simple features of each sentence, such as its position, its length, its similarity to "
+        "the whole document, and its proportion of new or repeated words; requires --sentence-encoder pool",
+        needs=("--sentence-encoder pool",),
     )
-    max_sentence_words: int = field(
-        default=50, metadata={"bounds": SIZE, "help": "maximum number of words to read per sentence"}
+    sentence_place_dim: int = option(
+        0,
+        "dimension of the position embeddings: one for a sentence's position from the start of the "
+        "document, and one for its position from the end (0: none); requires --sentence-encoder pool",
+        bounds=NOT_NEGATIVE,
+        needs=("--sentence-encoder pool",),
     )
-    sentence_encoder: ChoiceEnum(SENTENCE_ENCODERS) = field(  # type: ignore[valid-type]
-        default="gru",
-        metadata={
-            "help": "type of sentence encoder. gru: the mean of the states of a GRU over the words; pool: the mean "
-            "and the maximum of the word embeddings, which is many times faster"
-        },
-    )
-    sentence_features: bool = field(
-        default=False,
-        metadata={
-            "needs": ("--sentence-encoder pool",),
-            "help": "also use simple features of each sentence, such as its position, its length, its similarity to "
-            "the whole document, and its proportion of new or repeated words; requires --sentence-encoder pool",
-        },
-    )
-    sentence_place_dim: int = field(
-        default=0,
-        metadata={
-            "bounds": NOT_NEGATIVE,
-            "needs": ("--sentence-encoder pool",),
-            "help": "dimension of the position embeddings: one for a sentence's position from the start of the "
-            "document, and one for its position from the end (0: none); requires --sentence-encoder pool",
-        },
-    )
-    cross_fit: bool = field(
-        default=False,
-        metadata={
-            "help": "train two extractors, each on half of the documents. Each training document is scored by the "
-            "extractor that was not trained on it, as if the document were new. New documents receive the mean score "
-            "of both extractors"
-        },
+    cross_fit: bool = option(
+        False,
+        "train two extractors, each on half of the documents. Each training document is scored by the "
+        "extractor that was not trained on it, as if the document were new. New documents receive the mean score "
+        "of both extractors",
     )
 
 
@@ -267,9 +230,8 @@ class SentenceExtractor(Selector):
     def build_model(cls, cfg: Any, task: Any) -> "SentenceExtractor":
         """Build the model. Raises ValueError if an option is invalid or the documents contain no sentence marks."""
         options = convert_options_to_namespace(cfg)
-        check_option_values(options, ExtractorConfig)
-        check_option_requirements(options, ExtractorConfig)
-        check_sentence_end_token(f"--arch {getattr(options, '_name', 'sentence_extractor')}", task)
+        check_options(options, ExtractorConfig)
+        check_data_suits_architecture(getattr(options, "_name", "sentence_extractor"), SENTENCE_MARKS, task)
         return cls(options, task)
 
     def forward(
@@ -311,12 +273,7 @@ class SentenceExtractor(Selector):
         )
 
     def _compute_logits(self, tokens: Tensor, there: Tensor) -> Tensor:
-        """Compute the logits (B, N) of this extractor alone.
-
-        Args:
-            tokens: the ids of the words in each sentence (B, N, W).
-            there: a mask (B, N, W), True at words and False at padding.
-        """
+        """Compute this extractor's logits (B, N) of sentences with ids and a mask of real words, both (B, N, W)."""
         batch, count, width = tokens.shape
         missing = ~there.any(2)
         if self.pools:
@@ -375,20 +332,6 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     },
 }
 """A dictionary from the name of each architecture to the class defaults that it changes."""
-_CLASSES = {
-    "word_tagger": (WordTagger, TaggerConfig),
-    "sentence_extractor": (SentenceExtractor, ExtractorConfig),
-    "pooled_extractor": (SentenceExtractor, ExtractorConfig),
-}
-
-
-def make_preset_config(name: str, **changes: Any) -> type:
-    """Create a dataclass that contains all options with a preset's defaults."""
-    options = fields(_CLASSES[name][1])
-    return make_preset_dataclass(
-        name, [(o.name, o.type, o.default, dict(o.metadata)) for o in options if o.name != "_name"], changes, __name__
-    )
-
-
-for _name, (_model, _) in _CLASSES.items():
-    register_presets(_model, {_name: PRESETS[_name]}, make_preset_config)
+for _name, _changes in PRESETS.items():
+    _kind: Any = (WordTagger, TaggerConfig) if _name == "word_tagger" else (SentenceExtractor, ExtractorConfig)
+    register_presets(_kind[0], {_name: _changes}, _kind[1])

@@ -53,9 +53,9 @@ from .common import PositionEmbeddingModel, compute_position_limit, convert_opti
 from .source_factors import check_factor_count, check_trained_factors, make_factor_tables, parse_factors
 from .transformer_options import (
     PRESETS,
+    FlatTransformerConfig,
     SummarizationTransformerConfig,
-    check_options,
-    make_preset_config,
+    check_transformer_options,
     parse_layer_numbers,
 )
 
@@ -141,18 +141,7 @@ class BridgeAttention(ObservableAttention, MultiheadAttention):
     def _attend(
         self, q: Tensor, gate_q: Optional[Tensor], memory: Dict[str, Any], need_weights: bool
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Compute attention in training, or for one step of fairseq's own search.
-
-        Args:
-            q: the queries (B, H, T, D).
-            gate_q: the gate queries, or None.
-            memory: the keys, values and gate keys that :meth:`_project_memory` returns.
-            need_weights: whether to return the attention weights.
-
-        Returns:
-            The outputs of the heads (B, H, T, D), and the attention weights (B, H, T, S) or None if they are not
-            needed.
-        """
+        """Compute the heads' outputs (B, H, T, D) and, if needed, the attention weights (B, H, T, S)."""
         k, v, mask = memory["prev_key"], memory["prev_value"], memory.get("prev_key_padding_mask")
         if gate_q is not None:
             return self._attend_with_gate(q, gate_q, memory, need_weights, own_format=False)
@@ -198,10 +187,7 @@ class BridgeAttention(ObservableAttention, MultiheadAttention):
         return result if isinstance(result, tuple) else (result, None)
 
     def _compute_gate_queries(self, projected: Tensor, documents: int) -> Optional[Tensor]:
-        """Compute the gate's queries (B, H, beam * T, D) from the projected queries (T, B * beam, d_m).
-
-        Returns None if there is no gate.
-        """
+        """Compute the gate's queries (B, H, beam * T, D) from queries (T, B * beam, d_m), or None without a gate."""
         if self.gate_q_proj is None:
             return None
         gate_q = self._split_gate_vectors(self.gate_q_proj(projected), documents)
@@ -612,12 +598,7 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         )
 
     def _add_neighbour_projections(self, _: nn.Module, inputs: Tuple[Tensor, ...], positions: Tensor) -> Tensor:
-        """Add projections of the preceding words (``--decoder-neighbours``) to position embeddings.
-
-        Args:
-            inputs: a tuple that starts with the ids of the previous words (N, T).
-            positions: the position embeddings (N, T, D), or (N, 1, D) for the last word only.
-        """
+        """Add projections of preceding words to position embeddings (N, T, D), or (N, 1, D) for the last word."""
         assert self.neighbours is not None
         steps = positions.size(1)
         tokens = inputs[0][:, -(steps + self.neighbours.reach) :]
@@ -735,7 +716,7 @@ class SummarizationTransformer(PositionEmbeddingModel, TransformerModelBase):
         config = SummarizationTransformerConfig.from_namespace(convert_options_to_namespace(cfg))
         if task.is_loading:  # a checkpoint already contains the word embeddings
             config.encoder.embed_path = config.decoder.embed_path = None
-        check_options(config, task)
+        check_transformer_options(config, task)
         for side, part in (("source", config.encoder), ("target", config.decoder)):
             option = f"max_{side}_positions"
             setattr(config, option, compute_position_limit(getattr(config, option), task, side, part.learned_pos))
@@ -788,4 +769,4 @@ class SummarizationTransformer(PositionEmbeddingModel, TransformerModelBase):
         return SummarizationTransformerDecoder(cfg, tgt_dict, embed_tokens)
 
 
-register_presets(SummarizationTransformer, PRESETS, make_preset_config)
+register_presets(SummarizationTransformer, PRESETS, FlatTransformerConfig)

@@ -4,10 +4,11 @@ One flat dataclass contains the options of fairseq's ``TransformerConfig`` and t
 A named architecture is a preset that changes some of the defaults.
 """
 
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields, make_dataclass
+from types import SimpleNamespace
 from typing import Any, Dict, FrozenSet, Iterator, Set, Tuple
 
-from fairseq.dataclass import ChoiceEnum
+from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models.transformer import TransformerConfig
 from fairseq.models.transformer.transformer_config import DecoderConfig as FairseqDecoderConfig
 from fairseq.models.transformer.transformer_config import EncDecBaseConfig, QuantNoiseConfig
@@ -16,17 +17,11 @@ from omegaconf import II
 from ..attention import GATES, KERNELS
 from ..layers.aggregation import AGGREGATIONS
 from ..layers.encoder_attention import CENTERS, SCOPES_HELP, STRENGTHS, parse_focus_scopes
-from ..platform.option_checks import (
-    NOT_NEGATIVE,
-    PROBABILITY,
-    SIZE,
-    check_option_requirements,
-    check_option_values,
-    format_option_name,
-)
-from .common import PointerOptions, check_pointer_dictionary, make_preset_dataclass
+from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, check_options, format_option, option
+from .common import PointerOptions, list_data_properties
 from .source_factors import HELP as FACTORS_HELP
 
+_WITHOUT_FOCUS = {"--focus-layers none": ""}
 BIAS_INITS = ("zeros", "frequencies")
 LAYERS_HELP = '"all", "none", or layer numbers, counted from 1, such as "1-2" or "1,3-4"'
 
@@ -35,21 +30,15 @@ LAYERS_HELP = '"all", "none", or layer numbers, counted from 1, such as "1-2" or
 class EncoderConfig(EncDecBaseConfig):
     """Encoder options, which fairseq stores in a nested config. Flat option names start with ``encoder_``."""
 
-    gate: bool = field(
-        default=False,
-        metadata={
-            "help": "multiply each encoder state by a gate that is computed from this state and the document's last "
-            "state"
-        },
+    gate: bool = option(
+        False, "multiply each encoder state by a gate that is computed from this state and the document's last state"
     )
-    neighbours: int = field(
-        default=0,
-        metadata={
-            "bounds": NOT_NEGATIVE,
-            "excludes": {"--no-token-positional-embeddings": "choose one"},
-            "help": "number of neighbouring words on each side: add linear projections of their embeddings to the "
-            "embedding of each word, with weights initialised to zero (0: off)",
-        },
+    neighbours: int = option(
+        0,
+        "number of neighbouring words on each side: add linear projections of their embeddings to the "
+        "embedding of each word, with weights initialised to zero (0: off)",
+        bounds=NOT_NEGATIVE,
+        excludes={"--no-token-positional-embeddings": "choose one"},
     )
 
 
@@ -57,14 +46,12 @@ class EncoderConfig(EncDecBaseConfig):
 class DecoderConfig(FairseqDecoderConfig):
     """Decoder options, which fairseq stores in a nested config. Flat option names start with ``decoder_``."""
 
-    neighbours: int = field(
-        default=0,
-        metadata={
-            "bounds": NOT_NEGATIVE,
-            "excludes": {"--no-token-positional-embeddings": "choose one"},
-            "help": "number of preceding words: add linear projections of their embeddings to the embedding of each "
-            "word, with weights initialised to zero (0: off)",
-        },
+    neighbours: int = option(
+        0,
+        "number of preceding words: add linear projections of their embeddings to the embedding of each "
+        "word, with weights initialised to zero (0: off)",
+        bounds=NOT_NEGATIVE,
+        excludes={"--no-token-positional-embeddings": "choose one"},
     )
 
 
@@ -74,103 +61,84 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
 
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     decoder: DecoderConfig = field(default_factory=DecoderConfig)
-    focus_layers: str = field(
-        default="all", metadata={"help": f"encoder layers that use focus-attention: {LAYERS_HELP}"}
+    focus_layers: str = option("all", f"encoder layers that use focus-attention: {LAYERS_HELP}")
+    saliency_layers: str = option("all", f"decoder layers that use saliency-selection: {LAYERS_HELP}")
+    focus_center: ChoiceEnum(CENTERS) = option(  # type: ignore[valid-type]
+        "absolute",
+        "position of the centres of focus-attention. absolute: anywhere in the document (as in the ETADS "
+        "paper); relative: near the query; at first, the heads are centred on the query and its neighbours",
+        excludes=_WITHOUT_FOCUS,
     )
-    saliency_layers: str = field(
-        default="all", metadata={"help": f"decoder layers that use saliency-selection: {LAYERS_HELP}"}
+    focus_initial_scope: str = option("half", SCOPES_HELP, excludes=_WITHOUT_FOCUS)
+    focus_strength: ChoiceEnum(STRENGTHS) = option(  # type: ignore[valid-type]
+        "fixed",
+        "factor that multiplies the bias of focus-attention. fixed: 1 (as in the ETADS paper); learned: "
+        "one factor per head, initially 0, so that the model starts as a plain Transformer",
+        excludes=_WITHOUT_FOCUS,
     )
-    focus_center: ChoiceEnum(CENTERS) = field(  # type: ignore[valid-type]
-        default="absolute",
-        metadata={
-            "help": "position of the centres of focus-attention. absolute: anywhere in the document (as in the ETADS "
-            "paper); relative: near the query; at first, the heads are centred on the query and its neighbours"
+    attention_kernel: ChoiceEnum(KERNELS) = option(  # type: ignore[valid-type]
+        "auto",
+        "kernel for computing focus-attention. auto: the fastest kernel that is known to be exact on the "
+        "device; fused: fused attention, with the bias encoded in additional columns of the queries and keys (if "
+        "it is not known to be exact, a warning is logged and plain is used); plain: attention with a matrix of "
+        "biases, one for each pair of words; flex: as auto, for models trained with earlier versions",
+        excludes=_WITHOUT_FOCUS,
+    )
+    saliency_gate: ChoiceEnum(GATES) = option(  # type: ignore[valid-type]
+        "sigmoid",
+        "gate of saliency-selection. sigmoid: gate values between 0 and 1 (as in the ETADS paper); open: "
+        "gate values between 0 and 2; normalised: as open, but the gated attention weights are rescaled to sum to "
+        "1. At the start of training, open and normalised are equivalent to plain attention",
+        excludes={"--saliency-layers none": ""},
+    )
+    pointer_initial_generate: float = option(
+        0.0,
+        "initial probability of generating a word instead of copying one, such as 0.99 for a pretrained "
+        "decoder (default 0: leave it at about one half)",
+        bounds=PROBABILITY,
+        needs=("--pointer soft", "--pointer switch"),
+    )
+    aggregation: ChoiceEnum(AGGREGATIONS) = option(  # type: ignore[valid-type]
+        "none",
+        "how to combine the states of earlier encoder layers with the states of the last layer. add: sum "
+        "the states; proj: attend to the last layer with a projection of the earlier states as the query; attn: "
+        "attend to one layer after another",
+        excludes={"--encoder-layerdrop": "aggregation needs the states of every layer; choose one"},
+    )
+    aggregation_layers: int = option(
+        1,
+        "number of earlier encoder layers that --aggregation combines with the last layer (L in Liao et al. 2019)",
+        needs=tuple(f"--aggregation {kind}" for kind in AGGREGATIONS[1:]),
+    )
+    share_encoder_decoder_layers: bool = option(
+        False,
+        "share the self-attention and feed-forward sublayers between encoder and decoder layers",
+        equal={
+            (f"encoder_{name}", f"decoder_{name}"): "an encoder and a decoder of equal shape"
+            for name in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before")
         },
     )
-    focus_initial_scope: str = field(default="half", metadata={"help": SCOPES_HELP})
-    focus_strength: ChoiceEnum(STRENGTHS) = field(  # type: ignore[valid-type]
-        default="fixed",
-        metadata={
-            "help": "factor that multiplies the bias of focus-attention. fixed: 1 (as in the ETADS paper); learned: "
-            "one factor per head, initially 0, so that the model starts as a plain Transformer"
-        },
+    output_bias: bool = option(
+        False,
+        "add a learned bias for each word to the output layer (b_o in the papers)",
+        excludes={"--adaptive-softmax-cutoff": "that softmax has a separate output layer; choose one"},
     )
-    attention_kernel: ChoiceEnum(KERNELS) = field(  # type: ignore[valid-type]
-        default="auto",
-        metadata={
-            "help": "kernel for computing focus-attention. auto: the fastest kernel that is known to be exact on the "
-            "device; fused: fused attention, with the bias encoded in additional columns of the queries and keys (if "
-            "it is not known to be exact, a warning is logged and plain is used); plain: attention with a matrix of "
-            "biases, one for each pair of words; flex: as auto, for models trained with earlier versions"
-        },
+    output_bias_init: ChoiceEnum(BIAS_INITS) = option(  # type: ignore[valid-type]
+        "zeros",
+        "initial values of the biases added by --output-bias. zeros: 0; frequencies: the logarithm of "
+        "each word's relative frequency in the training summaries",
+        needs=("--output-bias",),
     )
-    saliency_gate: ChoiceEnum(GATES) = field(  # type: ignore[valid-type]
-        default="sigmoid",
-        metadata={
-            "help": "gate of saliency-selection. sigmoid: gate values between 0 and 1 (as in the ETADS paper); open: "
-            "gate values between 0 and 2; normalised: as open, but the gated attention weights are rescaled to sum to "
-            "1. At the start of training, open and normalised are equivalent to plain attention"
-        },
+    embed_from_text: bool = option(
+        False,
+        "initialise word embeddings from the training text with a truncated singular value decomposition "
+        "of the words' positive pointwise mutual information, which takes a few seconds",
+        excludes={"--encoder-embed-path": "choose one", "--decoder-embed-path": "choose one"},
     )
-    pointer_initial_generate: float = field(
-        default=0.0,
-        metadata={
-            "bounds": PROBABILITY,
-            "needs": ("--pointer soft", "--pointer switch"),
-            "help": "initial probability of generating a word instead of copying one, such as 0.99 for a pretrained "
-            "decoder (default 0: leave it at about one half)",
-        },
-    )
-    aggregation: ChoiceEnum(AGGREGATIONS) = field(  # type: ignore[valid-type]
-        default="none",
-        metadata={
-            "excludes": {"--encoder-layerdrop": "aggregation needs the states of every layer; choose one"},
-            "help": "how to combine the states of earlier encoder layers with the states of the last layer. add: sum "
-            "the states; proj: attend to the last layer with a projection of the earlier states as the query; attn: "
-            "attend to one layer after another",
-        },
-    )
-    aggregation_layers: int = field(
-        default=1,
-        metadata={
-            "needs": tuple(f"--aggregation {kind}" for kind in AGGREGATIONS[1:]),
-            "help": "number of earlier encoder layers that --aggregation combines with the last layer (L in Liao et "
-            "al. 2019)",
-        },
-    )
-    share_encoder_decoder_layers: bool = field(
-        default=False,
-        metadata={"help": "share the self-attention and feed-forward sublayers between encoder and decoder layers"},
-    )
-    output_bias: bool = field(
-        default=False,
-        metadata={
-            "excludes": {"--adaptive-softmax-cutoff": "that softmax has a separate output layer; choose one"},
-            "help": "add a learned bias for each word to the output layer (b_o in the papers)",
-        },
-    )
-    output_bias_init: ChoiceEnum(BIAS_INITS) = field(  # type: ignore[valid-type]
-        default="zeros",
-        metadata={
-            "needs": ("--output-bias",),
-            "help": "initial values of the biases added by --output-bias. zeros: 0; frequencies: the logarithm of "
-            "each word's relative frequency in the training summaries",
-        },
-    )
-    embed_from_text: bool = field(
-        default=False,
-        metadata={
-            "excludes": {"--encoder-embed-path": "choose one", "--decoder-embed-path": "choose one"},
-            "help": "initialise word embeddings from the training text with a truncated singular value decomposition "
-            "of the words' positive pointwise mutual information, which takes a few seconds",
-        },
-    )
-    source_factors: str = field(
-        default="none",
-        metadata={
-            "help": FACTORS_HELP.format("--encoder-embed-dim")
-            + ". Factor embeddings are added to word embeddings, after a linear projection if the dimensions differ"
-        },
+    source_factors: str = option(
+        "none",
+        FACTORS_HELP.format("--encoder-embed-dim")
+        + ". Factor embeddings are added to word embeddings, after a linear projection if the dimensions differ",
     )
 
 
@@ -189,6 +157,9 @@ _PROBABILITIES = (
     *("encoder_layerdrop", "decoder_layerdrop", "quant_noise_pq"),
 )
 
+_NO_ADAPTIVE_INPUT = "fairseq's --adaptive-input, which these models do not have"
+_TIED = {("decoder_output_dim", "decoder_embed_dim"): "an output layer as wide as the embeddings"}
+
 _CHECKS: Dict[str, Dict[str, Any]] = {
     **{name: {"bounds": PROBABILITY} for name in _PROBABILITIES},
     **{
@@ -197,10 +168,16 @@ _CHECKS: Dict[str, Dict[str, Any]] = {
         for name in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads")
     },
     "decoder_output_dim": {"bounds": SIZE},
+    "quant_noise_scalar": {"needs": ("fairseq's own embeddings: give --quant-noise-pq",)},
     "pointer": {"excludes": {"--adaptive-softmax-cutoff": "a pointer mixes distributions over all words; choose one"}},
     "adaptive_softmax_dropout": {"bounds": PROBABILITY, "needs": ("--adaptive-softmax-cutoff",)},
     "adaptive_softmax_factor": {"needs": ("--adaptive-softmax-cutoff",)},
-    "quant_noise_pq_block_size": {"needs": ("--quant-noise-pq",)},
+    "quant_noise_pq_block_size": {"bounds": SIZE, "needs": ("--quant-noise-pq",)},
+    "share_all_embeddings": {"equal": _TIED},
+    "share_decoder_input_output_embed": {"equal": _TIED},
+    "decoder_input_dim": {"equal": {("decoder_input_dim", "decoder_embed_dim"): "the width of summaries' embeddings"}},
+    "tie_adaptive_weights": {"needs": (_NO_ADAPTIVE_INPUT,)},
+    "tie_adaptive_proj": {"needs": (_NO_ADAPTIVE_INPUT,)},
     "no_decoder_final_norm": {"needs": ("--decoder-normalize-before",)},
 }
 """Bounds and requirements of fairseq's own options; see :mod:`fairseq_etads.platform.option_checks`."""
@@ -209,16 +186,12 @@ _ONLY_NEW = (
     "adaptive_softmax_factor",
     "quant_noise_pq_block_size",
     "no_decoder_final_norm",
+    "decoder_input_dim",
+    "tie_adaptive_weights",
+    "tie_adaptive_proj",
+    "attention_kernel",
 )
 """Options that are not checked when a checkpoint is loaded, because earlier versions did not check them in training."""
-
-# Options that select variants of focus-attention and of the saliency gate. The defaults match the paper.
-_FORMS = {
-    "focus_center": "absolute",
-    "focus_initial_scope": "half",
-    "focus_strength": "fixed",
-    "saliency_gate": "sigmoid",
-}
 
 # ETADS, section 4.1. The paper's "dropout rate 0.8" is the probability of keeping a value. The encoder, the
 # decoder and the output layer share one word embedding table.
@@ -355,77 +328,51 @@ def _iterate_flat_fields() -> Iterator[Tuple[str, Any, "Field[Any]"]]:
             yield f"{outer.name}_{inner.name}", inner.type, inner
 
 
-def make_preset_config(name: str, **changes: Any) -> type:
-    """Create a flat dataclass with all options. ``changes`` overrides the paper's defaults.
-
-    fairseq's command line (--encoder-layers) and Hydra (model.encoder_layers) can both read flat dataclasses.
-    """
+def _make_flat_config() -> type:
     options = []
-    for option, kind, source in _iterate_flat_fields():
-        if option.endswith("_name") or option in _LEFT_OUT:
-            continue
-        metadata = {**source.metadata, **_CHECKS.get(option, {})}
-        metadata["help"] = _HELP.get(option, metadata.get("help", option.replace("_", " ")))
-        options.append((option, kind, source.default, metadata))
-    return make_preset_dataclass(name, options, {**_PAPER, **changes}, __name__)
+    for name, kind, source in _iterate_flat_fields():
+        if not name.endswith("_name") and name not in _LEFT_OUT:
+            metadata = {"help": name.replace("_", " "), **source.metadata, **_CHECKS.get(name, {})}
+            metadata["help"] = _HELP.get(name, metadata["help"])
+            options.append((name, kind, option(_PAPER.get(name, source.default), **metadata)))
+    return make_dataclass(
+        "FlatTransformerConfig", options, bases=(FairseqDataclass,), namespace={"__module__": __name__}
+    )
 
 
-_DECLARED = make_preset_config("options")
-"""All options with their metadata."""
+FlatTransformerConfig = _make_flat_config()
+"""All options with the paper's defaults in one flat dataclass, for fairseq's command line (--encoder-layers) and Hydra
+(model.encoder_layers).
+"""
 
 
-def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
+def check_transformer_options(config: SummarizationTransformerConfig, task: Any) -> None:
     """Check that the options are compatible with each other and with the task's data.
+
+    A variant of focus-attention or of the gate that a preset chooses may be without effect, so that users can remove
+    the layers without changing the variant.
 
     Raises:
         ValueError: options are incompatible. The message lists their names, their values and the valid choices.
     """
-    values = _FlatConfigView(config)
-    check_option_values(values, _DECLARED)
-    check_option_requirements(values, _DECLARED, skip=_ONLY_NEW if task.is_loading else ())
-    _check_inherited_options(config, is_new=not task.is_loading)
-    check_pointer_dictionary(config, task)
-    _check_attention_options(config)
-    if not task.is_loading:
-        _check_attention_kernel(config)
-    _check_aggregation(config)
-    if config.share_encoder_decoder_layers:
-        _check_layer_sharing(config)
-
-
-class _FlatConfigView:
-    """A view of a nested config that has the flat option names of the command line as attributes."""
-
-    def __init__(self, config: Any):
-        for name, _, _ in _iterate_flat_fields():
-            setattr(self, name, getattr(config, name))
-
-
-def _check_attention_options(config: SummarizationTransformerConfig) -> None:
-    """Raise ValueError if a variant of focus-attention or the gate has no effect, or if a scope is invalid.
-
-    A variant has no effect in a model without the corresponding layers. In this case, the variant in the preset is
-    still accepted, so that users can remove the layers without changing the variant.
-    """
-    parse_focus_scopes(config.focus_initial_scope, config.encoder.attention_heads)
+    values = SimpleNamespace(**{name: getattr(config, name) for name, _, _ in _iterate_flat_fields()})
     preset = PRESETS.get(str(getattr(config, "_name", "")), {})
-    for option, default in _FORMS.items():
-        layers = f"{option.split('_')[0]}_layers"
-        value, flag = str(getattr(config, option)), option.replace("_", "-")
-        if value not in (default, preset.get(option)) and str(getattr(config, layers)).strip() == "none":
-            raise ValueError(f"--{flag} {value} has no effect with --{layers.replace('_', '-')} none: choose layers")
-
-
-def _check_attention_kernel(config: SummarizationTransformerConfig) -> None:
-    """Raise ValueError if --attention-kernel has no effect."""
-    if str(config.attention_kernel) != "auto" and str(config.focus_layers).strip() == "none":
-        raise ValueError(
-            f"--attention-kernel {config.attention_kernel} has no effect with --focus-layers none: choose layers"
-        )
-
-
-def _check_aggregation(config: SummarizationTransformerConfig) -> None:
-    """Raise ValueError if --aggregation-layers exceeds the number of encoder layers before the last layer."""
+    skip = [name for name in ("focus_strength", "saliency_gate") if str(getattr(config, name)) == preset.get(name)]
+    skip += _ONLY_NEW if task.is_loading else ()
+    check_options(values, FlatTransformerConfig, list_data_properties(task), skip)
+    parse_focus_scopes(config.focus_initial_scope, config.encoder.attention_heads)
+    for side in ("encoder", "decoder"):
+        width, heads = getattr(values, f"{side}_embed_dim"), getattr(values, f"{side}_attention_heads")
+        if width % heads:
+            raise ValueError(
+                f"--{side}-attention-heads {heads} does not divide --{side}-embed-dim {width}: each head has an equal "
+                "share of the width"
+            )
+    block = values.quant_noise_pq_block_size
+    for name in (f"{side}_{size}" for side in ("encoder", "decoder") for size in ("embed_dim", "ffn_embed_dim")):
+        if values.quant_noise_pq and getattr(values, name) % block:
+            shown = format_option(name, getattr(values, name))
+            raise ValueError(f"--quant-noise-pq-block-size {block} does not divide {shown}")
     count, layers = config.aggregation_layers, config.encoder.layers
     if str(config.aggregation) != "none" and not 1 <= count < layers:
         choices = f"1 to {layers - 1}" if layers > 1 else "an encoder with more layers"
@@ -433,70 +380,3 @@ def _check_aggregation(config: SummarizationTransformerConfig) -> None:
             f"--aggregation-layers {count}: an encoder with {layers} layers has {layers - 1} before the last one; "
             f"choose {choices}"
         )
-
-
-def _check_layer_sharing(config: SummarizationTransformerConfig) -> None:
-    """Raise ValueError if the encoder and the decoder cannot share layers because their shapes differ."""
-    for name in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before"):
-        encoder, decoder = getattr(config.encoder, name), getattr(config.decoder, name)
-        if encoder != decoder:
-            option = name.replace("_", "-")
-            raise ValueError(
-                f"--share-encoder-decoder-layers needs an encoder and a decoder of equal shape, but --encoder-{option} "
-                f"is {encoder} and --decoder-{option} is {decoder}"
-            )
-
-
-def _check_inherited_options(config: Any, is_new: bool) -> None:
-    """Check fairseq's own options.
-
-    Args:
-        config: the options, an instance of TransformerConfig.
-        is_new: whether a new model is built for training. If the model is loaded from a checkpoint instead, options
-            that have no effect are accepted.
-
-    Raises:
-        ValueError: an option has an invalid value, is incompatible with another option, or has no effect.
-    """
-    for side in ("encoder", "decoder"):
-        part = getattr(config, side)
-        width, heads = part.embed_dim, part.attention_heads
-        if width % heads:
-            raise ValueError(
-                f"--{side}-attention-heads {heads} does not divide --{side}-embed-dim {width}: each head has an equal "
-                "share of the width"
-            )
-    if config.quant_noise_scalar:
-        raise ValueError(
-            f"--quant-noise-scalar {config.quant_noise_scalar} works only with fairseq's own embeddings: choose "
-            "--quant-noise-pq"
-        )
-    block = config.quant_noise_pq_block_size
-    for option in (f"{side}_{name}" for side in ("encoder", "decoder") for name in ("embed_dim", "ffn_embed_dim")):
-        if config.quant_noise_pq and (block < 1 or getattr(config, option) % block):
-            raise ValueError(
-                f"--quant-noise-pq-block-size {block} does not divide "
-                f"{format_option_name(option)} {getattr(config, option)}"
-            )
-    for option in ("tie_adaptive_weights", "tie_adaptive_proj"):
-        if is_new and getattr(config, option):
-            raise ValueError(
-                f"{format_option_name(option)} needs fairseq's --adaptive-input, which these models do not have"
-            )
-    if is_new and config.decoder_input_dim != config.decoder_embed_dim:
-        raise ValueError(
-            f"--decoder-input-dim {config.decoder_input_dim} has no effect: summaries' word vectors have "
-            f"--decoder-embed-dim {config.decoder_embed_dim}"
-        )
-    _check_output_width(config)
-
-
-def _check_output_width(config: Any) -> None:
-    """Raise ValueError if the embeddings are shared with an output layer of a different width."""
-    width, wanted = config.decoder_embed_dim, config.decoder_output_dim
-    for option in ("share_all_embeddings", "share_decoder_input_output_embed"):
-        if width != wanted and getattr(config, option):
-            raise ValueError(
-                f"{format_option_name(option)} needs an output layer as wide as the embeddings, but "
-                f"--decoder-output-dim is {wanted} and --decoder-embed-dim {width}"
-            )

@@ -13,15 +13,17 @@ documents each, and each training document is shortened by the extractor that wa
 (docs/long.md). To continue after an interruption, run the command again.
 """
 
-import argparse
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Optional, Sequence
+from typing import List, Optional, Sequence
 
 from ..files import SPLITS
-from ..platform.console import Parser, check_positive_options, command, print_message
+from ..platform.command_options import argument, option, options_command
+from ..platform.console import print_message
 from ..platform.errors import InputError
+from ..platform.option_checks import SIZE
 from ..search.content.features import DOCUMENTS
 from ..text.picking import FACTOR, FILE, WORDS, SentencePickingSettings, check_word_budget
 from .steps import Step, run_command
@@ -207,25 +209,24 @@ def shorten_documents(
     Step(shorten, [*sources, *levels, run / FILE, *targets], reads).run()
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="shorten.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    add("--text", metavar="DIR", type=Path, required=True, help="folder written by etads-corpus")
-    add("--out", metavar="DIR", type=Path, required=True, help="output folder for text/ and extractor/")
-    add("--words", metavar="N", type=int, default=WORDS, help="maximum number of words in a shortened document")
-    add("--size", metavar="N", type=int, default=20000, help="vocabulary size of the extractor")
-    add("--text-words", metavar="KIND", default="ptb", help="word tokenisation for the extractor (default: ptb)")
-    add("--jobs", metavar="N", type=int, help="number of processes for data preparation (default: one per core)")
-    add("--cpu", action="store_true", help="do not use a GPU")
-    add("options", metavar="OPTION", nargs="*", help="options of fairseq-train, given after --")
-    return parser
+@dataclass
+class ShorteningOptions:
+    """Options of ``scripts/shorten.sh``."""
+
+    text: Path = option(None, "folder written by etads-corpus", metavar="DIR", required=True)
+    out: Path = option(None, "output folder for text/ and extractor/", metavar="DIR", required=True)
+    words: int = option(WORDS, "maximum number of words in a shortened document")
+    size: int = option(20000, "vocabulary size of the extractor", bounds=SIZE)
+    text_words: str = option("ptb", "word tokenisation for the extractor", metavar="KIND")
+    jobs: Optional[int] = option(None, "number of processes for data preparation (default: one per core)", bounds=SIZE)
+    cpu: bool = option(False, "do not use a GPU")
+    options: List[str] = argument("OPTION", "options of fairseq-train, given after --", nargs="*")
 
 
-@command(_build_parser)
-def main(args: argparse.Namespace) -> None:
+@options_command("shorten.sh", ShorteningOptions, description=__doc__)
+def main(args: ShorteningOptions) -> None:
     """Run ``scripts/shorten.sh``."""
     check_word_budget(args.words)
-    check_positive_options(size=args.size, jobs=args.jobs)
     for split in ("train", "valid"):
         if not (args.text / f"{split}.source").is_file():
             raise InputError(f"--text {args.text}: no {split}.source in it; create it with etads-corpus")

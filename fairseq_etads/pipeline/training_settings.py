@@ -12,7 +12,6 @@ neighbours of each word. Word embeddings and the output bias are initialised fro
 ``large`` extend the same rules to the model sizes in the paper, but they have not been measured.
 """
 
-import argparse
 import itertools
 import math
 import os
@@ -21,7 +20,7 @@ import subprocess
 from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..data.preparation import read_preparation_settings
 from ..data.run_record import RECIPE, RECORD, read_recipe
@@ -521,7 +520,7 @@ def _count_gpus() -> int:
     return sum(line.startswith("GPU ") for line in listed.splitlines())
 
 
-def _was_started_without_recipe(args: argparse.Namespace) -> bool:
+def _was_started_without_recipe(args: Any) -> bool:
     """Return whether no recipe is requested, and training in RUN was started without a recipe."""
     # Earlier versions wrote started.txt. With a recipe, recipe.json is written before all of these files. A record
     # without checkpoints is ignored, because training may have failed immediately.
@@ -530,7 +529,7 @@ def _was_started_without_recipe(args: argparse.Namespace) -> bool:
     return args.recipe is None and begun and read_recipe(args.out) is None
 
 
-def check_minutes(args: argparse.Namespace) -> None:
+def check_minutes(args: Any) -> None:
     """Raise InputError if a duration was given, but the recipe "paper", which ignores it, will be chosen.
 
     Args:
@@ -550,7 +549,7 @@ def check_minutes(args: argparse.Namespace) -> None:
     raise InputError(f"--minutes {args.minutes:g} has no effect with --recipe paper{why}: {advice}")
 
 
-def choose_settings(args: argparse.Namespace) -> Optional[TrainingSettings]:
+def choose_settings(args: Any) -> Optional[TrainingSettings]:
     """Choose the recipe requested by ``args``, and record it in RUN. Returns None for the recipe "paper"."""
     record = read_recipe(args.out)
     if _was_started_without_recipe(args):
@@ -593,7 +592,7 @@ def choose_settings(args: argparse.Namespace) -> Optional[TrainingSettings]:
     return recipe
 
 
-def choose_prepare_options(args: argparse.Namespace) -> List[str]:
+def choose_prepare_options(args: Any) -> List[str]:
     """Return options for etads-prepare, without the options that the user has given.
 
     If etads-prepare has already been run, its options are used again. Otherwise, the options split the text

@@ -134,7 +134,8 @@ def command(
 
     ``main(argv)`` parses the options, calls the decorated function within :func:`report_errors_in_one_line`, and
     returns the exit status. Modules that require torch or fairseq should be imported inside the decorated function, so
-    that ``--help`` and messages about invalid options are shown immediately.
+    that ``--help`` and messages about invalid options are shown immediately. In a module that is run as a program, the
+    command is run at once, so the decorated function must be the last one in the module.
 
     Args:
         make_parser: function that creates the argument parser. The ``prog`` of the parser must be the name of the
@@ -150,6 +151,8 @@ def command(
             return run_command(parser.prog, lambda: work(args), *more)
 
         main.make_parser = make_parser  # type: ignore[attr-defined]
+        if work.__module__ == "__main__":  # python -m fairseq_etads.commands.NAME
+            sys.exit(main())
         return main
 
     return decorate
@@ -175,21 +178,6 @@ def check_positive_options(**numbers: Optional[int]) -> None:
     for name, number in numbers.items():
         if number is not None and number < 1:
             raise InputError(f"--{name.replace('_', '-')} {number}: choose 1 or more")
-
-
-MAX_TOKENS = 8000
-"""Default value of --max-tokens in commands that run a model without training it."""
-
-
-def add_max_tokens_option(add: Callable[..., Any]) -> None:
-    """Add the option --max-tokens to a parser."""
-    text = "maximum number of source tokens per batch (default: %(default)s)"
-    add("--max-tokens", metavar="N", type=int, default=MAX_TOKENS, help=text)
-
-
-def add_device_option(add: Callable[..., Any]) -> None:
-    """Add the option --device to a parser."""
-    add("--device", help="device to run on, such as cpu or cuda:0 (default: a GPU if available, otherwise the CPU)")
 
 
 def escape_unprintable(text: str) -> str:

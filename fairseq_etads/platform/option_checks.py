@@ -1,23 +1,35 @@
 """Check that options are valid and have an effect. The options are declared as the fields of a dataclass.
 
-This module does not require torch or fairseq, so ``--help`` is fast. The metadata of a field determine how the option
-is checked:
+This module does not require torch or fairseq, so ``--help`` is fast. Training, models, criterions, decoding and our
+commands declare and check their options in this way. The metadata of a field can contain:
 
 - ``bounds``: the :class:`Bounds` of a numeric option.
 - ``choices``: the valid values of a string option that is not an enumeration.
 - ``needs``: options or mechanisms of the model, written as on the command line ("--pointer switch"). If none of them is
   enabled, the option has no effect.
 - ``without``: alternative end of the message for ``needs``, which is otherwise of the form "without --pointer switch".
+- ``requires``: mapping from options, mechanisms or properties of the data to reasons. All of them must be enabled.
 - ``excludes``: mapping from options or mechanisms to the reason why this option cannot be combined with them. If the
   reason is empty, the message states that this option has no effect in combination with the other one.
+- ``of_values``: mapping from values of the option to metadata that apply only to this value.
+- ``equal``: mapping from pairs of options, which must have equal values while this option is enabled, to a description
+  of what this option needs.
 
-:func:`find_option_conflict` checks ``needs`` and ``excludes`` for training and for decoding.
+:func:`check_options` checks the options of a dataclass, and :func:`describe_expected_value` and
+:func:`find_option_conflict` check single options.
 """
 
 import math
-from dataclasses import fields
+from dataclasses import field, fields
 from enum import Enum
+from numbers import Integral, Real
 from typing import Any, Collection, Dict, Iterator, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+
+
+def option(default: Any, help: str, **metadata: Any) -> Any:
+    """Declare an option as a field of a dataclass. See the module for ``metadata``."""
+    how: Dict[str, Any] = {"default_factory": default.copy} if isinstance(default, list) else {"default": default}
+    return field(metadata={"help": help, **metadata}, **how)
 
 
 class Bounds(NamedTuple):
@@ -29,6 +41,7 @@ class Bounds(NamedTuple):
         what: noun or remark for messages, such as "tokens", "(0: off)" or, together with ``below``, "a probability".
         above: exclusive lower bound, as an alternative to ``at_least``.
         most: largest valid value, as an alternative to ``below``.
+        odd: whether the value must be odd.
     """
 
     at_least: Optional[float] = None
@@ -36,6 +49,7 @@ class Bounds(NamedTuple):
     what: str = ""
     above: Optional[float] = None
     most: Optional[float] = None
+    odd: bool = False
 
     def contains(self, value: float) -> bool:
         """Return whether a value is within the bounds. NaN is never valid, and ``above`` also excludes infinity."""
@@ -45,18 +59,20 @@ class Bounds(NamedTuple):
             low <= value <= high
             and (self.below is None or value < self.below)
             and (self.above is None or self.above < value < math.inf)
+            and (value % 2 == 1 or not self.odd)
         )
 
     def __str__(self) -> str:
         low = [] if self.at_least is None else [f"at least {self.at_least:g}"]
         low += [] if self.above is None else [f"above {self.above:g}"]
-        high = [] if self.below is None else [f"below {self.below:g}"]
+        high = [] if self.below in (None, math.inf) else [f"below {self.below:g}"]
         high += [] if self.most is None else [f"at most {self.most:g}"]
         if self.at_least is not None and self.most is not None:
             return f"{self.what or 'a number'} from {self.at_least:g} to {self.most:g}"
         if high:
             return f"{self.what or 'a number'}, {' and '.join(low + high)}" if low else f"a number {high[0]}"
         text = f"more than {self.above:g}" if self.above is not None else f"{self.at_least:g} or more"
+        text = f"an odd number, {text}" if self.odd else text
         return f"{text} {self.what}".rstrip()
 
 
@@ -68,6 +84,9 @@ NOT_NEGATIVE = Bounds(0)
 """Bounds of a weight or another number that must not be negative."""
 
 
+_KINDS = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
+
+
 def format_option_name(name: str) -> str:
     """Format the name of an option as it is written on a command line."""
     return f"--{name.replace('_', '-')}"
@@ -75,7 +94,8 @@ def format_option_name(name: str) -> str:
 
 def format_option(option: str, value: Any) -> str:
     """Format an option and its value as they are written on a command line."""
-    return format_option_name(option) if value is True else f"{format_option_name(option)} {_unwrap_enum(value)}"
+    written = " ".join(str(_unwrap_enum(each)) for each in _list_values(value))
+    return format_option_name(option) if value is True else f"{format_option_name(option)} {written}"
 
 
 def join_choices(choices: Sequence[str]) -> str:
@@ -95,6 +115,30 @@ def check_option_choice(option: str, value: str, choices: Tuple[str, ...]) -> st
     return value
 
 
+def describe_expected_value(value: Any, metadata: Mapping[str, Any], kind: Any = None) -> str:
+    """Return a description of the valid values of an option, or an empty string if ``value`` is valid.
+
+    Args:
+        value: the value of the option, which can be a member of an enumeration.
+        metadata: the metadata of the option.
+        kind: the type of the option. Types other than int, float, bool and str are not checked.
+    """
+    choices, bounds = metadata.get("choices"), metadata.get("bounds")
+    if choices:
+        return "" if _unwrap_enum(value) in choices else join_choices(choices)
+    is_number = isinstance(value, Real) and not isinstance(value, bool) and value == value  # false for NaN
+    fits = is_number if kind in (int, float) else kind not in _KINDS or isinstance(value, kind)
+    if not fits or (kind is int and not isinstance(value, Integral)):
+        return _KINDS[kind]
+    return "" if bounds is None or bounds.contains(value) else str(bounds)
+
+
+def format_value_error(name: str, value: Any, expected: str) -> str:
+    """Return the message about an option whose value is not as expected."""
+    written = f'"{value}"' if isinstance(value, str) else repr(value)
+    return f"{format_option_name(name)} {written if len(written) <= 60 else f'{written[:57]}...'}: choose {expected}"
+
+
 def check_option_values(cfg: Any, config: Any) -> None:
     """Raise ValueError if the value of an option is outside its bounds or is not a valid choice.
 
@@ -103,38 +147,45 @@ def check_option_values(cfg: Any, config: Any) -> None:
         config: dataclass that declares the options.
     """
     for option in fields(config):
-        bounds, choices = option.metadata.get("bounds"), option.metadata.get("choices")
-        value = getattr(cfg, option.name, None) if bounds is not None or choices is not None else None
-        if value is None:
-            continue
-        if bounds is not None and not bounds.contains(value):
-            raise ValueError(f"{format_option_name(option.name)} {value}: choose {bounds}")
-        if choices is not None and _unwrap_enum(value) not in choices:
-            raise ValueError(format_choice_error(format_option_name(option.name), _unwrap_enum(value), choices))
+        value = _unwrap_enum(getattr(cfg, option.name, None))
+        expected = "" if value is None else describe_expected_value(value, option.metadata)
+        if expected:
+            raise ValueError(format_value_error(option.name, value, expected))
 
 
-def check_option_requirements(cfg: Any, config: Any, has: Collection[str] = (), skip: Collection[str] = ()) -> None:
-    """Raise ValueError if an option requires another option that is not enabled, or excludes one that is enabled.
+def check_options(cfg: Any, config: Any, has: Collection[str] = (), skip: Collection[str] = ()) -> None:
+    """Check the values of options and their combinations.
 
     Args:
         cfg: values of the options.
         config: dataclass that declares the options.
-        has: mechanisms of the model, and options declared by other dataclasses, written as on the command line. Options
-            in ``config`` need not be included.
-        skip: names of options that are not checked.
+        has: mechanisms of the model, properties of the data, and options declared by other dataclasses, written as on
+            the command line. Options in ``config`` need not be included.
+        skip: names of options whose combinations are not checked.
+
+    Raises:
+        ValueError: a value is invalid, an option has no effect, or it cannot be combined with another one.
     """
+    check_option_values(cfg, config)
     present = {option.name: getattr(cfg, option.name, option.default) for option in fields(config)}
     given = {name: value for name, value in get_given_options(cfg, config).items() if name not in skip}
     declared = {option.name: option.metadata for option in fields(config)}
     found = find_option_conflict(given, declared, {*has, *list_enabled_options(present)})
     if found:
         raise ValueError(found)
+    for name, metadata in declared.items():
+        if not is_option_enabled(present[name]) or name in skip:
+            continue
+        for (first, second), wanted in metadata.get("equal", {}).items():
+            if present[first] != present[second]:
+                values = " and ".join(f"{format_option_name(each)} is {present[each]}" for each in (first, second))
+                raise ValueError(f"{format_option(name, present[name])} needs {wanted}, but {values}")
 
 
 def find_option_conflict(
     given: Mapping[str, Any], declared: Mapping[str, Mapping[str, Any]], there: Collection[str]
 ) -> str:
-    """Return a message about the first option that has no effect or excludes another option.
+    """Return a message about the first option that has no effect or cannot be combined with another option.
 
     The message is empty if there are no conflicts.
 
@@ -145,18 +196,21 @@ def find_option_conflict(
     """
     for name, value in given.items():
         metadata = declared.get(name, {})
-        needs = metadata.get("needs", ())
+        if "of_values" in metadata:
+            metadata = {**metadata, **metadata["of_values"].get(_unwrap_enum(value), {})}
+        shown, needs = format_option(name, value), metadata.get("needs", ())
         if needs and not any(needed in there for needed in needs):
-            without = metadata.get("without") or "without " + join_choices(needs)
-            return f"{format_option(name, value)} has no effect {without}"
+            return f"{shown} has no effect {metadata.get('without') or 'without ' + join_choices(needs)}"
+        for other, reason in metadata.get("requires", {}).items():
+            if other not in there:
+                instead = _format_option_with_value(other.split(" ")[0], there)
+                return f"{shown} needs {other}{f', not {instead}' if instead in there else ''}: {reason}"
         for other, reason in metadata.get("excludes", {}).items():
-            if other in there and not reason:
-                first, second = format_option(name, value), _format_option_with_value(other, there)
-                return f"{first} has no effect with {second}: choose one"
             if other in there:
-                return (
-                    f"{format_option(name, value)} does not go with {_format_option_with_value(other, there)}: {reason}"
-                )
+                second = _format_option_with_value(other, there)
+                if not reason:
+                    return f"{shown} has no effect with {second}: choose one"
+                return f"{shown} does not go with {second}: {reason}"
     return ""
 
 
@@ -167,7 +221,12 @@ def list_enabled_options(present: Mapping[str, Any]) -> Set[str]:
     """
     on = {name: _unwrap_enum(value) for name, value in present.items() if is_option_enabled(value)}
     off = {format_option(name, value) for name, value in present.items() if _unwrap_enum(value) == "none"}
-    return {format_option_name(name) for name in on} | {format_option(name, value) for name, value in on.items()} | off
+    written = {format_option(name, item) for name, value in on.items() for item in _list_values(value)}
+    return {format_option_name(name) for name in on} | written | off
+
+
+def _list_values(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else [value]
 
 
 def is_option_enabled(value: Any) -> bool:
@@ -175,7 +234,7 @@ def is_option_enabled(value: Any) -> bool:
     plain = _unwrap_enum(value)
     # A value that begins with "${" is an unresolved OmegaConf interpolation of an option in another part of the
     # configuration.
-    return plain not in (None, False, 0, -1, "", "none") and not str(plain).startswith("${")
+    return plain not in (None, False, 0, -1, "", "none", []) and not str(plain).startswith("${")
 
 
 def get_given_options(cfg: Any, config: Any) -> Dict[str, Any]:

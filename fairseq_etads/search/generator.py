@@ -27,7 +27,7 @@ from .encoder_cache import EncodedBatch
 from .hypotheses import HypothesisScorer, Results
 from .inference import InferenceModel
 from .language_model import LanguageModelTerm
-from .options import DECLARED, DecodingOptions, check_options
+from .options import DECLARED, DecodingOptions, check_decoding_options
 from .progress import OnStep
 from .search_rules import SpecialTokens, check_minimum_length
 from .shortlisting import check_shortlist_support
@@ -115,7 +115,7 @@ class SummaryGenerator:
                 match_source_len=match_source_len, no_repeat_ngram_size=no_repeat_ngram_size, lm_weight=lm_weight,
                 tokens_to_suppress=tokens_to_suppress, replace_unknown=replace_unk, **own,
             )  # fmt: skip
-        check_options(vars(options))
+        check_decoding_options(vars(options))
         self.models: List[Any] = list(getattr(models, "models", models))  # a list of models, or fairseq's EnsembleModel
         self.tgt_dict, self.source_dictionary = tgt_dict, source_dictionary
         self.search = fairseq_search.BeamSearch(tgt_dict) if search_strategy is None else search_strategy

@@ -14,8 +14,8 @@ The metadata of a field can contain:
 - ``folder``: the value that is written to every model folder;
 - ``tuned``: the values that ``etads-tune`` tries, or ``tunable``: False if it cannot tune the option.
 
-:func:`check_options` checks values and combinations, whether they come from a command line, a call or a model folder.
-This module imports neither torch nor fairseq, so that ``--help`` is fast.
+:func:`check_decoding_options` checks values and combinations, whether they come from a command line, a call or a model
+folder. This module imports neither torch nor fairseq, so that ``--help`` is fast.
 """
 
 import argparse
@@ -23,17 +23,18 @@ import difflib
 import math
 from collections import abc
 from dataclasses import Field, dataclass, field, fields
-from numbers import Integral, Real
-from typing import Any, Collection, Dict, Mapping, Optional, Sequence, Tuple
+from typing import Any, Collection, Dict, Mapping, Optional
 
+from ..platform.command_options import add_option
 from ..platform.errors import InputError
 from ..platform.option_checks import (
     SIZE,
     Bounds,
+    describe_expected_value,
     find_option_conflict,
     format_option_name,
+    format_value_error,
     is_option_enabled,
-    join_choices,
     list_enabled_options,
 )
 from ..platform.optional_parts import find_required_system
@@ -377,32 +378,23 @@ def check_values(options: Mapping[str, Any], in_call: bool = False) -> None:
             raise InputError(format_unknown_option(name, CALL))
         wanted = _describe_expected_value(name, value, in_call) if name in _BY_FLAG else ""
         if wanted:
-            written = f'"{value}"' if isinstance(value, str) else repr(value)
-            written = written if len(written) <= 60 else f"{written[:57]}..."
-            raise InputError(f"{format_option_name(name)} {written}: choose {wanted}")
+            raise InputError(format_value_error(name, value, wanted))
 
 
 def _describe_expected_value(name: str, value: Any, in_call: bool) -> str:
     """Return a description of the valid values of an option, or an empty string if ``value`` is valid."""
     option, kind, bounds = _BY_FLAG[name], get_type(name, in_call), get_bounds(name, in_call)
-    choices = option.metadata.get("choices")
     if value is None and option.default is None and kind is str:
         return ""
-    if choices:
-        return "" if value in choices else join_choices(choices)
-    if not in_call and kind is str and isinstance(value, abc.Sequence):
-        return ""  # words or weights that Python code has already split
-    is_number = isinstance(value, Real) and not isinstance(value, bool) and value == value  # false for NaN
-    fits = is_number if kind in (int, float) else isinstance(value, kind)
-    if not fits or (kind is int and not isinstance(value, Integral)):
-        return {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}[kind]
-    if bounds is not None and not bounds.contains(value):
-        return str(bounds)
+    is_split = not in_call and kind is str and isinstance(value, abc.Sequence)  # words or weights, by Python code
+    wanted = describe_expected_value(value, {**option.metadata, "bounds": bounds}, None if is_split else kind)
     is_bounded = kind is bool or kind is str or (bounds is not None and bounds.most is not None)
-    return "" if is_bounded or not in_call or abs(value) <= LARGEST else f"a number of at most {LARGEST:,}"
+    return (
+        wanted if wanted or is_bounded or not in_call or abs(value) <= LARGEST else f"a number of at most {LARGEST:,}"
+    )
 
 
-def check_options(
+def check_decoding_options(
     present: Mapping[str, Any],
     given: Collection[str] = (),
     has_pointer: Optional[bool] = None,
@@ -473,7 +465,7 @@ def combine_options(
         has_pointer: whether the model can copy words, or None if this is not known yet.
 
     Raises:
-        InputError: see :func:`check_options`. The options in ``given`` must have an effect.
+        InputError: see :func:`check_decoding_options`. The options in ``given`` must have an effect.
     """
     check_values(given, in_call=True)
     together = {**FOLDER_DEFAULTS, **folder, **given}
@@ -483,32 +475,29 @@ def combine_options(
         together["beam"] = BEAMS[together["choose"]]
     new = [name for name, value in given.items() if value not in (get_value(name, {}), get_value(name, folder))]
     present = {**{name: get_value(name, together) for name in CALL}, **together}
-    check_options(present, new, has_pointer, in_call=True)
+    check_decoding_options(present, new, has_pointer, in_call=True)
     return DecodingOptions(**{**together, "shortlist": "of the folder" if together.get("shortlist") else None})
 
 
-def add_decoding_arguments(parser: argparse.ArgumentParser, title: str, without: Sequence[str] = ()) -> None:
-    """Add a group of decoding options to a parser. The parsed arguments contain only options that the user set.
+def decoding_options(title: str, without: Collection[str] = ()) -> Any:
+    """Declare a group of decoding options as one option of a command, a dictionary with the options that are given.
 
     Args:
-        parser: the argument parser.
         title: the title of the group in the help.
         without: the names of the options to leave out.
     """
-    group = parser.add_argument_group(title)
-    for name in (name for name in CALL if name not in without):
-        metadata, kind = DECLARED[name].metadata, get_type(name)
-        choices: Optional[Tuple[str, ...]] = metadata.get("choices")
-        how: Dict[str, Any] = {"action": argparse.BooleanOptionalAction}
-        if kind is not bool:
-            letter = None if choices else {int: "N", float: "X", str: "TEXT"}[kind]
-            how = {"metavar": letter, "type": kind, "choices": choices}
-        action = group.add_argument(format_option_name(name), help=metadata.get("call_help", metadata["help"]), **how)
-        action.default = argparse.SUPPRESS  # not earlier: some versions of argparse would print it in the help
+    names = [name for name in CALL if name not in without]
 
+    def add(parser: argparse.ArgumentParser) -> None:
+        group = parser.add_argument_group(title)
+        for name in names:
+            metadata, kind = DECLARED[name].metadata, get_type(name)
+            about = {"help": metadata.get("call_help", metadata["help"]), "choices": metadata.get("choices")}
+            add_option(group.add_argument, name, kind, argparse.SUPPRESS, about)
 
-def get_given_options(args: argparse.Namespace) -> Dict[str, Any]:
-    """Return the decoding options that were set on the command line, after checking them."""
-    given = {name: getattr(args, name) for name in CALL if hasattr(args, name)}
-    check_values(given, in_call=True)
-    return given
+    def read(args: argparse.Namespace) -> Dict[str, Any]:
+        given = {name: getattr(args, name) for name in names if hasattr(args, name)}
+        check_values(given, in_call=True)
+        return given
+
+    return field(default_factory=dict, metadata={"add": add, "read": read})

@@ -14,6 +14,7 @@ from fairseq import utils
 from ..data.run_record import OptionalPath
 from ..layers.decoder_output import get_decoder_capabilities, get_pointer
 from ..models.external_models import prepare_for_search
+from ..platform.command_options import MAX_TOKENS
 from ..platform.errors import InputError
 from ..platform.option_checks import format_option_name
 from ..search.content.reranking import Reranker
@@ -36,8 +37,6 @@ from .partial_summary import OnPartialSummary, make_partial_summary_reporter
 from .prepared_split import PreparedDocument, PreparedSplit, WordSelection
 from .summary import CopiedWord, Summary, Truncation
 
-MAX_TOKENS = 8000
-"""Default maximum number of source tokens per batch, including padding."""
 READ_AHEAD = 256
 """Default number of documents to read ahead, so that batches can contain documents of similar length."""
 _MOST_SEARCHES = 16

@@ -3,22 +3,23 @@
 This module also defines the options of ``etads-summarize`` for the format of its input.
 """
 
-import argparse
 import contextlib
 import itertools
 import sys
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 from ..files.inputs import ESCAPE_INVALID, STANDARD_INPUT, get_display_name, is_read_once, is_valid_utf8, read_lines
+from ..platform.command_options import option
 from ..platform.console import print_message
 from ..platform.errors import InputError
 from .documents import BadDocumentError, ExcludedDocumentError, parse_json_record
 from .records import (
+    NO_QUOTES_HELP,
     OPTIONS,
     SOURCE,
-    add_quotes_option,
     choose_columns,
     choose_json_columns,
     describe_columns,
@@ -71,31 +72,34 @@ def choose_input_format(files: Sequence[str], given: Optional[str]) -> str:
     return guess_input_format(paths, "lines")
 
 
-def add_input_format_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the format of the input: --input-format, --lines, --source-column and --no-quotes."""
-    group = parser.add_mutually_exclusive_group()
-    group.add_argument(
-        "--input-format",
+@dataclass
+class InputFormatOptions:
+    """Options for the format of the input."""
+
+    input_format: Optional[str] = option(
+        None,
+        "format of the input, which determines what counts as one document: each line (lines), each record (jsonl, "
+        "csv), each file in a folder (folder) or each input file (file) (default: detected from the file names and the "
+        "first line; a text file is one document, and standard input contains one document per line)",
         choices=FORMATS,
-        help="format of the input, which determines what counts as one document: each line (lines), each record "
-        "(jsonl, csv), each file in a folder (folder) or each input file (file) (default: detected from the file "
-        "names and the first line; a text file is one document, and standard input contains one document per line)",
     )
-    group.add_argument(
-        "--lines",
-        dest="input_format",
-        action="store_const",
-        const="lines",
-        help="treat each line as a document; short for --input-format lines",
+    lines: bool = option(
+        False,
+        "treat each line as a document; short for --input-format lines",
+        excludes={"--input-format": "choose one"},
     )
-    parser.add_argument(
-        "--source-column",
+    source_column: str = option(
+        "",
+        "name of the field that contains the document in JSON lines or CSV input (default: article, document, text or "
+        "another common name)",
         metavar="NAME",
-        default="",
-        help="name of the field that contains the document in JSON lines or CSV input (default: article, document, "
-        "text or another common name)",
     )
-    add_quotes_option(parser.add_argument)
+    no_quotes: bool = option(False, NO_QUOTES_HELP)
+
+    @property
+    def format(self) -> Optional[str]:
+        """The format that the user has specified, or None."""
+        return "lines" if self.lines else self.input_format
 
 
 def describe_document_unit(kind: str, files: Sequence[str], given: Optional[str]) -> str:

@@ -39,6 +39,7 @@ LONGEST_CELL = 1 << 26
 """Maximum number of characters in a cell. Longer cells usually result from an unclosed quotation mark."""
 BLANK = "blank lines between records"
 NO_QUOTES = "--no-quotes treats quotes as ordinary characters"
+NO_QUOTES_HELP = "treat quotation marks in CSV and TSV files as ordinary characters"
 
 _RECORDS_SEARCHED = 100
 """Maximum number of records to search for known names, if unreadable ones are allowed."""
@@ -57,11 +58,6 @@ def detect_record_format(path: Path) -> str:
         return SUFFIXES[suffixes[-1]]
     beginning = read_beginning(path)
     return "parquet" if beginning.startswith("PAR1") else "jsonl" if _JSON.match(beginning) else ""
-
-
-def add_quotes_option(add: Callable[..., Any]) -> None:
-    """Add the option --no-quotes with ``add_argument`` of a parser."""
-    add("--no-quotes", action="store_true", help="treat quotation marks in CSV and TSV files as ordinary characters")
 
 
 def choose_columns(

@@ -7,12 +7,13 @@ into subwords.
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, List
 
 from fairseq.data.encoders import register_bpe, register_tokenizer
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
+from ..platform.option_checks import option
 from .hugging_face import HuggingFaceSubwordEncoder
 from .words import ENDS_ANYWHERE, LANGUAGES, SENTENCE_MARK, WORD_KINDS, make_word_tokenizer, split_sentences
 
@@ -24,25 +25,19 @@ _MARK = re.compile(rf"\s*{re.escape(SENTENCE_MARK)}\s*")
 class TextTokenizerConfig(FairseqDataclass):
     """Options of ``--tokenizer etads``. etads-prepare prints the options that match the prepared data."""
 
-    text_words: ChoiceEnum(list(WORD_KINDS)) = field(  # type: ignore[valid-type]
-        default="moses",
-        metadata={
-            "help": "type of word tokenisation. moses: words and punctuation as split by Moses; ptb: tokens as in "
-            "the Penn Treebank and CNN/Daily Mail; spaces: split at spaces, for tokenised text; characters: single "
-            "characters, for Chinese; raw: unsplit text, for SentencePiece"
-        },
+    text_words: ChoiceEnum(list(WORD_KINDS)) = option(  # type: ignore[valid-type]
+        "moses",
+        "type of word tokenisation. moses: words and punctuation as split by Moses; ptb: tokens as in "
+        "the Penn Treebank and CNN/Daily Mail; spaces: split at spaces, for tokenised text; characters: single "
+        "characters, for Chinese; raw: unsplit text, for SentencePiece",
     )
-    text_keep_case: bool = field(default=False, metadata={"help": "do not lower-case the text"})
-    text_language: str = field(
-        default="en", metadata={"help": "language of abbreviations and of Moses's rules (default: en)"}
-    )
-    text_sentence_marks: ChoiceEnum(list(MARKS)) = field(  # type: ignore[valid-type]
-        default="drop",
-        metadata={
-            "help": f"treatment of the mark {SENTENCE_MARK} between sentences. drop: remove existing marks; keep: "
-            "keep existing marks; insert: use rules to mark the sentences of a text without marks (for hierarchical "
-            "models)"
-        },
+    text_keep_case: bool = option(False, "do not lower-case the text")
+    text_language: str = option("en", "language of abbreviations and of Moses's rules (default: en)")
+    text_sentence_marks: ChoiceEnum(list(MARKS)) = option(  # type: ignore[valid-type]
+        "drop",
+        f"treatment of the mark {SENTENCE_MARK} between sentences. drop: remove existing marks; keep: "
+        "keep existing marks; insert: use rules to mark the sentences of a text without marks (for hierarchical "
+        "models)",
     )
 
 
@@ -113,7 +108,7 @@ class TextTokenizer:
 class HuggingFaceTokenizerConfig(FairseqDataclass):
     """Options of ``--bpe huggingface``."""
 
-    huggingface_tokenizer: str = field(default="???", metadata={"help": "path of a Hugging Face tokenizer.json file"})
+    huggingface_tokenizer: str = option("???", "path of a Hugging Face tokenizer.json file")
 
 
 @register_bpe("huggingface", dataclass=HuggingFaceTokenizerConfig)

@@ -1,22 +1,22 @@
 """Checks that reject incompatible options and options that have no effect."""
 
 import logging
-from typing import Any, Dict, Iterable, Optional
+from typing import Any, Collection, Dict, Iterable, Optional
 
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
 from fairseq.dataclass.configs import GenerationConfig
 
 from ..layers.decoder_output import Capabilities, TrainingCriterion, get_pointer, get_pointer_kind
 from ..platform.option_checks import (
-    check_option_requirements,
-    check_option_values,
+    check_options,
     format_option,
     get_given_options,
     iterate_defaults,
+    list_enabled_options,
 )
-from ..search.options import DECLARED, check_options
-from .losses import check_criterion_supports_model
-from .options import SummarizationConfig
+from ..search.options import DECLARED, check_decoding_options
+from .losses import SummarizationNLLConfig
+from .options import LABELS_ARE_READ, WRITES_SUMMARIES, SummarizationConfig
 
 logger = logging.getLogger(__name__)
 
@@ -55,16 +55,16 @@ def check_training(
     Raises:
         ValueError: an option has no effect, or the model does not support it.
     """
-    name = get_criterion_name(cfg)
-    check_criterion_and_model(cfg, task_cfg, capabilities, trained_by, trains=True)
-    check_task_options(task_cfg)
-    options: Any = CRITERION_DATACLASS_REGISTRY.get(name)
+    check_criterion_and_model(cfg, capabilities, trained_by)
+    kind = CRITERION_REGISTRY.get(get_criterion_name(cfg))
+    has = list_enabled_options({loss: getattr(cfg, loss, 0) for loss in ("extraction_loss", "selection_loss")})
+    has |= {LABELS_ARE_READ} if getattr(kind, "reads_labels", False) else set()
+    check_task_options(task_cfg, has | ({WRITES_SUMMARIES} if trained_by is None else set()))
+    options: Any = CRITERION_DATACLASS_REGISTRY.get(get_criterion_name(cfg))
     if options is not None:
-        check_option_values(cfg, options)
-        check_option_requirements(cfg, options, capabilities)
-    check_own_options = getattr(get_criterion_class(cfg), "check_options", None)
-    if check_own_options is not None:
-        check_own_options(cfg, capabilities)
+        check_options(cfg, options, capabilities)
+    if hasattr(kind, "check_options"):
+        kind.check_options(cfg, capabilities)
     if "--closed-book-decoder" in capabilities and not getattr(cfg, "closed_book_weight", 0):
         raise ValueError(
             "--closed-book-decoder has no effect without --closed-book-weight, an option of "
@@ -72,56 +72,44 @@ def check_training(
         )
 
 
-def check_criterion_and_model(
-    cfg: Any, task_cfg: Any, capabilities: Capabilities, trained_by: Optional[TrainingCriterion], trains: bool
-) -> None:
-    """Raise ValueError if the criterion is incompatible with the model.
+def check_criterion_and_model(cfg: Any, capabilities: Capabilities, trained_by: Optional[TrainingCriterion]) -> None:
+    """Raise ValueError if the criterion cannot train or evaluate the model.
 
-    See :func:`check_training` for the arguments. ``trains`` is False if the model is only evaluated.
+    See :func:`check_training` for the arguments.
     """
     name = get_criterion_name(cfg)
-    has_trick, has_clusters = (o in capabilities for o in ("--large-vocabulary-trick", "--adaptive-softmax-cutoff"))
-    check_criterion_supports_model(name, get_pointer_kind(capabilities), has_trick, has_clusters)
-    check_selector_criterion(cfg, trained_by, trains, task_cfg)
+    needed, model = trained_by or ("summarization_nll", "one that writes summaries")
+    is_for_selectors = getattr(CRITERION_REGISTRY.get(name), "trains_selectors", False)
+    # Criterions with the options of SummarizationNLLConfig can compute the likelihood of copied and candidate words.
+    ours = issubclass(CRITERION_DATACLASS_REGISTRY.get(name, object), SummarizationNLLConfig)
+    pointer, clusters = get_pointer_kind(capabilities), "--adaptive-softmax-cutoff"
+    for is_unsuitable, reason, choice in (
+        (name != needed and (trained_by or is_for_selectors), f"does not go with {model}", needed),
+        (pointer == "switch" and not ours, "does not train the switch of --pointer switch", needed),
+        (
+            pointer != "none" and name.startswith("label_smoothed"),
+            f"would require --pointer {pointer} to copy words of other documents",
+            f"{needed}, which also has --label-smoothing",
+        ),
+        (
+            "--large-vocabulary-trick" in capabilities and not ours,
+            "would need words that --large-vocabulary-trick leaves out",
+            needed,
+        ),
+        (name == "adaptive_loss" and clusters not in capabilities, f"needs a model with {clusters}", needed),
+        (
+            name != "adaptive_loss" and clusters in capabilities,
+            f"would treat the states of a model with {clusters} as logits",
+            "adaptive_loss, or leave out the cutoffs",
+        ),
+    ):
+        if is_unsuitable:
+            raise ValueError(f"--criterion {name} {reason}: choose --criterion {choice}")
 
 
 def get_criterion_name(cfg: Any) -> str:
     """Return the name of the criterion that fairseq will build from these options."""
     return str(getattr(cfg, "_name", None) or getattr(cfg, "criterion", None))
-
-
-def get_criterion_class(cfg: Any) -> Any:
-    """Return the class of the criterion that fairseq will build from these options, or None if it does not exist."""
-    return CRITERION_REGISTRY.get(get_criterion_name(cfg))
-
-
-def check_selector_criterion(cfg: Any, trained_by: Optional[TrainingCriterion], trains: bool, task_cfg: Any) -> None:
-    """Raise ValueError if a content selector and the criterion do not match, or if an option has no effect.
-
-    Args:
-        cfg: the options of the criterion.
-        trained_by: the criterion for training the model if the model selects words or sentences, and None otherwise.
-        trains: whether the model will be trained rather than only evaluated.
-        task_cfg: the options of the summarisation task.
-    """
-    criterion, kind = get_criterion_name(cfg), get_criterion_class(cfg)
-    needed, model = trained_by or ("summarization_nll", "one that writes summaries")
-    if criterion != needed and (trained_by is not None or getattr(kind, "trains_selectors", False)):
-        raise ValueError(f"--criterion {criterion} does not go with {model}: choose --criterion {needed}")
-    learns_labels = getattr(kind, "reads_labels", False) or any(
-        getattr(cfg, loss, 0) for loss in ("extraction_loss", "selection_loss")
-    )
-    if trains and task_cfg.labels and not learns_labels:
-        raise ValueError(
-            f"--labels {task_cfg.labels} has no effect without --criterion selection_nll or extractor_nll, "
-            "--extraction-loss or --selection-loss"
-        )
-    if trains and trained_by is not None and (task_cfg.eval_rouge or task_cfg.validation_samples):
-        option = "eval_rouge" if task_cfg.eval_rouge else "validation_samples"
-        raise ValueError(
-            f"{format_option(option, getattr(task_cfg, option))} has no effect on an architecture "
-            "that does not write summaries"
-        )
 
 
 def check_models_can_summarise(selection: Optional[str], models: Iterable[Any]) -> None:
@@ -140,12 +128,13 @@ def check_models_can_summarise(selection: Optional[str], models: Iterable[Any]) 
             raise ValueError(f"--selection {selection} needs models with --pointer soft, which copy the selected words")
 
 
-def check_task_options(task_cfg: Any) -> None:
+def check_task_options(task_cfg: Any, has: Collection[str] = ()) -> None:
     """Check before training that the task options have an effect. Raises ValueError if one of them has none.
 
-    For decoding options, the function logs a warning instead, because a later command may use these options.
+    For decoding options, the function logs a warning instead, because a later command may use these options. ``has``
+    contains mechanisms of the model and options of the criterion.
     """
-    check_option_requirements(task_cfg, SummarizationConfig, skip=_DECODING)
+    check_options(task_cfg, SummarizationConfig, has, skip=_DECODING)
     given = get_given_options(task_cfg, SummarizationConfig)
     ignored = [format_option(option, given[option]) for option in _DECODING if option in given]
     if ignored and not (task_cfg.eval_rouge or task_cfg.validation_samples):
@@ -170,7 +159,7 @@ def check_decoding(task_cfg: Any, args: Any, has_pointer: bool) -> None:
     given = {**get_given_options(task_cfg, SummarizationConfig), **get_given_options(args, GenerationConfig)}
     present = {name: getattr(args, name, getattr(task_cfg, name, default)) for name, default in own}
     present = {**given, **present}
-    check_options(present, given, has_pointer, rules=_OF_FAIRSEQ)
+    check_decoding_options(present, given, has_pointer, rules=_OF_FAIRSEQ)
     for option in _DEPRECATED:
         if option in given:
             logger.warning(f"{format_option(option, True)} has no effect: fairseq keeps it for old scripts only")

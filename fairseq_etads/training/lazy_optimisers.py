@@ -10,7 +10,7 @@ The weights and moments of all other rows do not change, and weight decay is not
 import contextlib
 import logging
 from argparse import ArgumentParser
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from ..fairseq_fixes.distributed import has_several_workers
 from ..layers.embedding import is_lookup_table, set_sparse_gradient
+from ..platform.option_checks import NOT_NEGATIVE, check_option_values, option
 
 logger = logging.getLogger(__name__)
 
@@ -176,7 +177,7 @@ class LazyAdam(LazyEmbeddingUpdateMixin, FairseqAdam):
 class _LazyOptimiserConfig(FairseqDataclass):
     """Options that fairseq declares only in its argument parser. ``fairseq-hydra-train`` requires a dataclass."""
 
-    weight_decay: float = field(default=0.0, metadata={"help": "weight decay", "argparse_alias": "--wd"})
+    weight_decay: float = option(0.0, "weight decay", argparse_alias="--wd")
     lr: List[float] = II("optimization.lr")
 
 
@@ -184,19 +185,17 @@ class _LazyOptimiserConfig(FairseqDataclass):
 class LazyAdadeltaConfig(_LazyOptimiserConfig):
     """Options of ``--optimizer lazy_adadelta``, which are the same as for fairseq's Adadelta."""
 
-    adadelta_rho: float = field(default=0.9, metadata={"help": "decay rate of the running averages"})
-    adadelta_eps: float = field(
-        default=1e-6, metadata={"help": "term added to the denominator to improve numerical stability"}
-    )
-    anneal_eps: bool = field(default=False, metadata={"help": "no effect, as in fairseq"})
+    adadelta_rho: float = option(0.9, "decay rate of the running averages")
+    adadelta_eps: float = option(1e-6, "term added to the denominator to improve numerical stability")
+    anneal_eps: bool = option(False, "no effect, as in fairseq")
 
 
 @dataclass
 class LazyAdagradConfig(_LazyOptimiserConfig):
     """Options of ``--optimizer lazy_adagrad``."""
 
-    initial_accumulator: float = field(
-        default=0.0, metadata={"help": "initial value of the accumulated squared gradients (See et al. 2017: 0.1)"}
+    initial_accumulator: float = option(
+        0.0, "initial value of the accumulated squared gradients (See et al. 2017: 0.1)", bounds=NOT_NEGATIVE
     )
 
 
@@ -216,6 +215,5 @@ class LazyAdagrad(LazyEmbeddingUpdateMixin, Adagrad):
     @property
     def optimizer_config(self) -> Dict[str, Any]:
         config: Dict[str, Any] = super().optimizer_config
-        if self.args.initial_accumulator < 0:
-            raise ValueError(f"--initial-accumulator {self.args.initial_accumulator}: choose 0 or more")
+        check_option_values(self.args, LazyAdagradConfig)
         return {**config, "initial_accumulator_value": self.args.initial_accumulator}

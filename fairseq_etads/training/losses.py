@@ -8,13 +8,13 @@ tensors to numbers.
 
 import logging
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from types import SimpleNamespace
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import torch
 import torch.nn.functional as F
-from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, FairseqCriterion, register_criterion
+from fairseq.criterions import FairseqCriterion, register_criterion
 from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from fairseq.nan_detector import NanDetector
@@ -24,10 +24,10 @@ from torch import Tensor, nn
 
 from ..kernels.precision import widen_to_float32
 from ..layers.attention_probe import FIGURES, observe_attention
-from ..layers.decoder_output import Capabilities, DecoderOutput, WordRequest, get_decoder_capabilities, unwrap_model
+from ..layers.decoder_output import DecoderOutput, WordRequest, get_decoder_capabilities, unwrap_model
 from ..layers.pointer import LogVocab, PointerOutput, WordLogProbs
 from ..layers.sentence_selector import SentenceSelection
-from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, Bounds, check_option_values
+from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, Bounds, check_option_values, option
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.candidates import CandidateWords
 from ..vocabulary.output import OutputVocabulary
@@ -237,153 +237,83 @@ def convert_logged_tensors(logging_outputs: Sequence[Dict[str, Any]]) -> List[Di
 class SummarizationNLLConfig(FairseqDataclass):
     """Options of ``--criterion summarization_nll``."""
 
-    label_smoothing: float = field(
-        default=0.0,
-        metadata={
-            "bounds": PROBABILITY,
-            "help": "probability mass for label smoothing, spread evenly over all words that the model can produce",
+    label_smoothing: float = option(
+        0.0,
+        "probability mass for label smoothing, spread evenly over all words that the model can produce",
+        bounds=PROBABILITY,
+    )
+    coverage_loss: float = option(
+        0.0,
+        "weight (lambda) of the coverage loss, which penalises repeated attention to the same words",
+        bounds=NOT_NEGATIVE,
+        excludes={
+            "--decoder-layerdrop": "it skips the decoder's last layer, whose attention is needed, in some "
+            "updates; choose one, or a model with --pointer"
         },
     )
-    coverage_loss: float = field(
-        default=0.0,
-        metadata={
-            "bounds": NOT_NEGATIVE,
-            "help": "weight (lambda) of the coverage loss, which penalises repeated attention to the same words",
+    coverage_loss_start: int = option(
+        0,
+        "first update that includes the coverage loss; training may not converge if the loss is included from update 0",
+        bounds=NOT_NEGATIVE,
+        needs=("--coverage-loss",),
+    )
+    coverage_loss_ramp: int = option(
+        0,
+        "number of updates over which the weight of the coverage loss increases to its full value",
+        bounds=NOT_NEGATIVE,
+        needs=("--coverage-loss",),
+    )
+    switch_loss: float = option(
+        1.0,
+        "with --pointer switch, weight of the loss that trains the switch to choose between generating and copying",
+        bounds=NOT_NEGATIVE,
+        needs=("--pointer switch",),
+    )
+    extraction_loss: float = option(
+        0.0,
+        "weight of the loss that trains the extractor of --sentence-attention extractor on sentence "
+        "labels (Hsu et al. 2018: 5)",
+        bounds=NOT_NEGATIVE,
+        needs=("--sentence-attention extractor",),
+    )
+    inconsistency_loss: float = option(
+        0.0,
+        "weight of the inconsistency loss, which penalises attention to words in sentences that the "
+        "extractor considers improbable (Hsu et al.: 1)",
+        bounds=NOT_NEGATIVE,
+        needs=("--sentence-attention extractor",),
+    )
+    inconsistency_top: int = option(
+        3,
+        "number of most attended words that --inconsistency-loss considers at each decoding step",
+        bounds=SIZE,
+        needs=("--inconsistency-loss",),
+    )
+    selection_loss: float = option(
+        0.0,
+        "weight (lambda) of the selection loss, which compares the sentence weights of "
+        "--sentence-selector with the labels from etads-labels --kind distribution (Li et al. 2018)",
+        bounds=NOT_NEGATIVE,
+        needs=("--sentence-selector",),
+        excludes={
+            "--extraction-loss": "the two losses need different labels with the same file name (etads-labels "
+            "--kind distribution and extract)"
         },
     )
-    coverage_loss_start: int = field(
-        default=0,
-        metadata={
-            "bounds": NOT_NEGATIVE,
-            "needs": ("--coverage-loss",),
-            "help": "first update that includes the coverage loss; training may not converge if the loss is included "
-            "from update 0",
-        },
+    closed_book_weight: float = option(
+        0.0,
+        "weight (gamma) of the closed-book decoder's likelihood loss; the weight of the main decoder's "
+        "loss is 1 - gamma (Jiang and Bansal 2018: 2/3); requires --closed-book-decoder",
+        bounds=Bounds(0, 1),
+        needs=("--closed-book-decoder",),
     )
-    coverage_loss_ramp: int = field(
-        default=0,
-        metadata={
-            "bounds": NOT_NEGATIVE,
-            "needs": ("--coverage-loss",),
-            "help": "number of updates over which the weight of the coverage loss increases to its full value",
-        },
-    )
-    switch_loss: float = field(
-        default=1.0,
-        metadata={
-            "bounds": NOT_NEGATIVE,
-            "needs": ("--pointer switch",),
-            "help": "with --pointer switch, weight of the loss that trains the switch to choose between generating and "
-            "copying",
-        },
-    )
-    extraction_loss: float = field(
-        default=0.0,
-        metadata={
-            "bounds": NOT_NEGATIVE,
-            "needs": ("--sentence-attention extractor",),
-            "help": "weight of the loss that trains the extractor of --sentence-attention extractor on sentence "
-            "labels (Hsu et al. 2018: 5)",
-        },
-    )
-    inconsistency_loss: float = field(
-        default=0.0,
-        metadata={
-            "bounds": NOT_NEGATIVE,
-            "needs": ("--sentence-attention extractor",),
-            "help": "weight of the inconsistency loss, which penalises attention to words in sentences that the "
-            "extractor considers improbable (Hsu et al.: 1)",
-        },
-    )
-    inconsistency_top: int = field(
-        default=3,
-        metadata={
-            "bounds": SIZE,
-            "needs": ("--inconsistency-loss",),
-            "help": "number of most attended words that --inconsistency-loss considers at each decoding step",
-        },
-    )
-    selection_loss: float = field(
-        default=0.0,
-        metadata={
-            "bounds": NOT_NEGATIVE,
-            "needs": ("--sentence-selector",),
-            "excludes": {
-                "--extraction-loss": "the two losses need different labels with the same file name (etads-labels "
-                "--kind distribution and extract)"
-            },
-            "help": "weight (lambda) of the selection loss, which compares the sentence weights of "
-            "--sentence-selector with the labels from etads-labels --kind distribution (Li et al. 2018)",
-        },
-    )
-    closed_book_weight: float = field(
-        default=0.0,
-        metadata={
-            "bounds": Bounds(0, 1),
-            "needs": ("--closed-book-decoder",),
-            "help": "weight (gamma) of the closed-book decoder's likelihood loss; the weight of the main decoder's "
-            "loss is 1 - gamma (Jiang and Bansal 2018: 2/3); requires --closed-book-decoder",
-        },
-    )
-    length_normalised: bool = field(
-        default=False,
-        metadata={
-            "excludes": {"--sentence-avg": "both divide by the number of summaries; leave --sentence-avg out"},
-            "help": "average the loss over the words of each summary and then over summaries, instead of over all "
-            "words, so that short summaries have the same weight as long ones (See et al. 2017)",
-        },
+    length_normalised: bool = option(
+        False,
+        "average the loss over the words of each summary and then over summaries, instead of over all "
+        "words, so that short summaries have the same weight as long ones (See et al. 2017)",
+        excludes={"--sentence-avg": "both divide by the number of summaries; leave --sentence-avg out"},
     )
     sentence_avg: bool = II("optimization.sentence_avg")
-
-
-def check_loss_options(cfg: Any, capabilities: Capabilities) -> None:
-    """Raise ValueError if a loss requires attention weights that the model does not always compute.
-
-    Args:
-        cfg: the options of the criterion.
-        capabilities: the mechanisms that the model supports.
-    """
-    if cfg.coverage_loss and "--pointer" not in capabilities and "--decoder-layerdrop" in capabilities:
-        raise ValueError(
-            "--coverage-loss needs the attention of the decoder's last layer, which --decoder-layerdrop skips in some "
-            "updates: choose one of them, or a model with --pointer"
-        )
-
-
-def check_criterion_supports_model(
-    name: str, pointer: str, large_vocabulary_trick: bool, adaptive_softmax: bool
-) -> None:
-    """Raise ValueError if a criterion is incompatible with a model.
-
-    Args:
-        name: name of the criterion.
-        pointer: the model's value of the option --pointer.
-        large_vocabulary_trick: whether the model's softmax is computed only over candidate words.
-        adaptive_softmax: whether the model has an adaptive softmax (--adaptive-softmax-cutoff).
-    """
-    # Criterions with the options of SummarizationNLLConfig can compute the likelihood of copied and candidate words.
-    ours = issubclass(CRITERION_DATACLASS_REGISTRY.get(name, object), SummarizationNLLConfig)
-    if pointer == "switch" and not ours:
-        raise ValueError(
-            f"--criterion {name} does not train the switch of --pointer switch: choose --criterion summarization_nll"
-        )
-    if pointer != "none" and name.startswith("label_smoothed"):
-        raise ValueError(
-            f"--criterion {name} would require --pointer {pointer} to copy words of other documents: "
-            "choose --criterion summarization_nll, which also has --label-smoothing"
-        )
-    if large_vocabulary_trick and not ours:
-        raise ValueError(
-            f"--criterion {name} would need words that --large-vocabulary-trick leaves out: choose "
-            "--criterion summarization_nll"
-        )
-    if name == "adaptive_loss" and not adaptive_softmax:
-        raise ValueError("--criterion adaptive_loss needs a model with --adaptive-softmax-cutoff")
-    if adaptive_softmax and name != "adaptive_loss":
-        raise ValueError(
-            f"--criterion {name} would treat the states of a model with --adaptive-softmax-cutoff as logits: choose "
-            "--criterion adaptive_loss, or leave out the cutoffs"
-        )
 
 
 def options_of(cfg: Any, config: Any) -> Dict[str, Any]:
@@ -441,11 +371,6 @@ class SummarizationNLL(FairseqCriterion):
         self._updates = 0
         self._overflows_are_skipped = False
         self._loss_checker = LossChecker()
-
-    @classmethod
-    def check_options(cls, cfg: Any, capabilities: Capabilities) -> None:
-        """Raise ValueError if the options are incompatible with the model. See :func:`check_loss_options`."""
-        check_loss_options(cfg, capabilities)
 
     def set_num_updates(self, updates: int, overflows_are_skipped: bool = False) -> None:
         """Set the number of the next update. The task calls this method before each training step.
@@ -553,12 +478,7 @@ class SummarizationNLL(FairseqCriterion):
     def _compute_word_losses(
         self, output: DecoderOutput, target: Tensor
     ) -> Tuple[Tensor, Tensor, Tensor, Dict[str, Tensor]]:
-        """Compute the losses of the target words, which are given as dictionary ids (N, T).
-
-        Returns:
-            The negative log-likelihood (N, T), the smoothed loss (N, T), a boolean mask (N, T) that is False at
-            padding, and a dictionary of other values to log, each of shape (N, T).
-        """
+        """Compute the NLL, the smoothed loss, the mask of real words and logged values, each (N, T)."""
         # External models return logits for all known words.
         vocabulary = output.vocabulary or OutputVocabulary(output.logits.shape[2], self.unk)
         columns = vocabulary.convert_to_target_columns(target)
@@ -611,10 +531,7 @@ class SummarizationNLL(FairseqCriterion):
         return found
 
     def _compute_weighted_sum(self, values: Tensor, real: Tensor, weights: Tensor) -> Tensor:
-        """Compute the sum of ``values`` (N, T), weighted by ``weights`` (N,). The values must be 0 at padding.
-
-        With --length-normalised, the values are averaged over the words of each summary before they are summed.
-        """
+        """Sum ``values`` (N, T) by ``weights`` (N,); with --length-normalised, means over a summary's words."""
         if self.length_normalised:
             values = values / real.sum(dim=1, keepdim=True).clamp(min=1)
         return (values * weights[:, None]).sum()
@@ -626,18 +543,7 @@ class SummarizationNLL(FairseqCriterion):
         target: Tensor,
         candidates: Optional[CandidateWords],
     ) -> Tuple[Tensor, Tensor, Dict[str, Tensor]]:
-        """Compute the likelihood of each target word.
-
-        Args:
-            log_vocab: log-probabilities log P_vocab of all words or of the requested words.
-            pointer: the pointer output, or None for a model without a pointer.
-            target: indices of the target words in the output vocabulary, shape (N, T).
-            candidates: the words over which the softmax is computed, or None if it is computed over all V words.
-
-        Returns:
-            The negative log-likelihood (N, T), the smoothed loss to minimise (N, T), and a dictionary of other values
-            to log, each of shape (N, T).
-        """
+        """Compute the NLL, the smoothed loss and other logged values of the target columns, each (N, T)."""
         total, count = self._sum_producible_log_probs(log_vocab, candidates)
         if pointer is None:
             if isinstance(log_vocab, WordLogProbs):
@@ -661,12 +567,7 @@ class SummarizationNLL(FairseqCriterion):
     def _sum_producible_log_probs(
         self, log_vocab: LogVocab, candidates: Optional[CandidateWords]
     ) -> Tuple[Tensor, Any]:
-        """Compute the sum of the log-probabilities that label smoothing averages.
-
-        Returns:
-            The sum over all words in the softmax except padding and the start symbol, shape (N, T), or 0 without label
-            smoothing; and the number of these words, as an int or a tensor (N, 1).
-        """
+        """Return the sums (N, T), or 0, and the number of the log-probabilities that label smoothing averages."""
         if isinstance(log_vocab, WordLogProbs):
             return log_vocab.total, log_vocab.width - len(self.specials)
         count: Any = log_vocab.shape[2] - len(self.specials)

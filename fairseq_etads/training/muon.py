@@ -17,7 +17,7 @@ This module processes matrices of the same shape together, with batched matrix p
 """
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Dict, Iterable, List, Tuple
 
 import torch
@@ -29,6 +29,7 @@ from torch import Tensor
 
 from ..kernels.cpu import has_fast_bfloat16
 from ..kernels.linear import is_matrix
+from ..platform.option_checks import Bounds, check_option_values, option
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Coefficients of Jordan et al.'s polynomial. A few iterations move singular values between 0 and 1 close to 1."""
@@ -107,17 +108,12 @@ class MuonWithAdam(torch.optim.AdamW):
 class MuonConfig(FairseqDataclass):
     """Options of ``--optimizer muon``."""
 
-    muon_momentum: float = field(
-        default=0.95, metadata={"help": "momentum (mu) of Muon, which updates the weight matrices of linear layers"}
+    muon_momentum: float = option(
+        0.95, "momentum (mu) of Muon, which updates the weight matrices of linear layers", bounds=Bounds(0, 1)
     )
-    adam_betas: Any = field(
-        default="(0.9, 0.98)",
-        metadata={"help": "betas of Adam, which updates all parameters that Muon does not update"},
-    )
-    adam_eps: float = field(
-        default=1e-8, metadata={"help": "epsilon of Adam, which updates all parameters that Muon does not update"}
-    )
-    weight_decay: float = field(default=0.0, metadata={"help": "weight decay", "argparse_alias": "--wd"})
+    adam_betas: Any = option("(0.9, 0.98)", "betas of Adam, which updates all parameters that Muon does not update")
+    adam_eps: float = option(1e-8, "epsilon of Adam, which updates all parameters that Muon does not update")
+    weight_decay: float = option(0.0, "weight decay", argparse_alias="--wd")
     lr: List[float] = II("optimization.lr")
 
 
@@ -133,8 +129,7 @@ class Muon(FairseqAdam):
 
     def __init__(self, cfg: Any, params: Iterable[Tensor]):
         FairseqOptimizer.__init__(self, cfg)  # the constructor of FairseqAdam would create an Adam optimiser
-        if not 0 <= cfg.muon_momentum < 1:
-            raise ValueError(f"--muon-momentum {cfg.muon_momentum}: choose a number from 0 to below 1")
+        check_option_values(cfg, MuonConfig)
         params = list(params)
         matrices = [parameter for parameter in params if is_matrix(parameter)]
         if not matrices:

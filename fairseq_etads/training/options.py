@@ -1,6 +1,6 @@
 """Options of ``--task summarization``, including the decoding options."""
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any, Dict, Optional, Type
 
@@ -10,7 +10,7 @@ from fairseq.dataclass.configs import GenerationConfig
 from omegaconf import II, DictConfig
 
 from ..fairseq_fixes.generation import parse_replacements_file
-from ..platform.option_checks import Bounds
+from ..platform.option_checks import NOT_NEGATIVE, SIZE, Bounds, option
 from ..platform.optional_parts import list_option_values
 from ..search.generator import OWN_OPTIONS
 from ..search.options import DECLARED, format_unknown_option
@@ -21,7 +21,10 @@ TRUNCATE_SOURCE = 400
 TRUNCATE_TARGET = 100
 """Default maximum lengths of documents (400 tokens) and summaries (100 tokens); see ETADS, section 4.1."""
 
+LABELS_ARE_READ, WRITES_SUMMARIES = "--criterion selection_nll", "an architecture that writes summaries"
+"""Properties of a training run that options can need. Other criterions can also read labels."""
 _IN_VALIDATION = ("--eval-rouge", "--validation-samples")
+_FOR_SUMMARISERS = {"needs": (WRITES_SUMMARIES,), "without": "on an architecture that does not write summaries"}
 
 
 def _add_decoding_options(config: Type[Any]) -> Type[Any]:
@@ -29,12 +32,12 @@ def _add_decoding_options(config: Type[Any]) -> Type[Any]:
 
     Options with choices become enumerations, so that fairseq's parser lists their choices.
     """
-    for name, option in DECLARED.items():
-        if option.metadata["of"] == "task":
-            choices = option.metadata.get("choices")
-            kind = ChoiceEnum(choices) if choices else option.type
-            config.__annotations__[name] = Optional[kind] if choices and option.default is None else kind
-            setattr(config, name, field(default=option.default, metadata=option.metadata))
+    for name, each in DECLARED.items():
+        if each.metadata["of"] == "task":
+            choices = each.metadata.get("choices")
+            kind = ChoiceEnum(choices) if choices else each.type
+            config.__annotations__[name] = Optional[kind] if choices and each.default is None else kind
+            setattr(config, name, option(each.default, **each.metadata))
     return config
 
 
@@ -43,203 +46,147 @@ def _add_decoding_options(config: Type[Any]) -> Type[Any]:
 class SummarizationConfig(FairseqDataclass):
     """Options of ``--task summarization``, including fields of :class:`DecodingOptions`."""
 
-    data: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "data folder created by fairseq-preprocess, or several folders separated by colons, which are "
-            "read in turn, one per epoch"
-        },
+    data: Optional[str] = option(
+        None,
+        "data folder created by fairseq-preprocess, or several folders separated by colons, which are "
+        "read in turn, one per epoch",
     )
-    source_lang: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "suffix of the document files (default: detected from the files in DATA)",
-            "argparse_alias": "-s",
-        },
+    source_lang: Optional[str] = option(
+        None, "suffix of the document files (default: detected from the files in DATA)", argparse_alias="-s"
     )
-    target_lang: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "suffix of the summary files (default: detected from the files in DATA)",
-            "argparse_alias": "-t",
-        },
+    target_lang: Optional[str] = option(
+        None, "suffix of the summary files (default: detected from the files in DATA)", argparse_alias="-t"
     )
-    truncate_source: Optional[int] = field(
-        default=None,
-        metadata={
-            "bounds": Bounds(1, what="tokens"),
-            "help": f"use only the first N tokens of each document (default: {TRUNCATE_SOURCE} for training, the "
-            "checkpoint's value for generation)",
-        },
+    truncate_source: Optional[int] = option(
+        None,
+        f"use only the first N tokens of each document (default: {TRUNCATE_SOURCE} for training, the "
+        "checkpoint's value for generation)",
+        bounds=Bounds(1, what="tokens"),
     )
-    truncate_target: Optional[int] = field(
-        default=None,
-        metadata={
-            "bounds": Bounds(1, what="tokens"),
-            "help": f"use only the first N tokens of each summary (default: {TRUNCATE_TARGET} for training, the "
-            "checkpoint's value for generation)",
-        },
+    truncate_target: Optional[int] = option(
+        None,
+        f"use only the first N tokens of each summary (default: {TRUNCATE_TARGET} for training, the "
+        "checkpoint's value for generation)",
+        bounds=Bounds(1, what="tokens"),
     )
-    no_end_if_cut: bool = field(
-        default=False,
-        metadata={
-            "help": "do not train the model to generate the end symbol after summaries that --truncate-target cuts "
-            "(See et al. 2017)"
-        },
+    no_end_if_cut: bool = option(
+        False,
+        "do not train the model to generate the end symbol after summaries that --truncate-target cuts "
+        "(See et al. 2017)",
     )
-    init_from: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "initialise weights with matching names from this checkpoint, even if its model has no pointer or "
-            "coverage; ignored when training is resumed"
-        },
+    init_from: Optional[str] = option(
+        None,
+        "initialise weights with matching names from this checkpoint, even if its model has no pointer or "
+        "coverage; ignored when training is resumed",
     )
-    extractor: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "checkpoint of a sentence extractor from which to initialise the extractor of "
-            "--sentence-attention extractor; ignored when training is resumed"
-        },
+    extractor: Optional[str] = option(
+        None,
+        "checkpoint of a sentence extractor from which to initialise the extractor of "
+        "--sentence-attention extractor; ignored when training is resumed",
     )
-    labels: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "folder containing the labels from etads-labels for content selectors, --extraction-loss and "
-            "--selection-loss (default: DATA)"
-        },
+    labels: Optional[str] = option(
+        None,
+        "folder containing the labels from etads-labels for content selectors, --extraction-loss and "
+        "--selection-loss (default: DATA)",
+        needs=(LABELS_ARE_READ, "--criterion extractor_nll", "--extraction-loss", "--selection-loss"),
     )
-    auxiliary_task: str = field(
-        default="none",
-        metadata={
-            "help": "auxiliary task to train in addition to summarisation: none, "
-            f"{', '.join(list_option_values('--auxiliary-task'))}, or a task that another package registers"
-        },
+    auxiliary_task: str = option(
+        "none",
+        "auxiliary task to train in addition to summarisation: none, "
+        f"{', '.join(list_option_values('--auxiliary-task'))}, or a task that another package registers",
     )
-    auxiliary_data: Optional[str] = field(
-        default=None,
-        metadata={
-            "needs": ("--auxiliary-task",),
-            "help": "folder containing the data of the auxiliary task, such as pairs of sentences in files "
-            "*train*.jsonl (as in SNLI and MultiNLI) or *train*.tsv (as written by etads-nli)",
-        },
+    auxiliary_data: Optional[str] = option(
+        None,
+        "folder containing the data of the auxiliary task, such as pairs of sentences in files "
+        "*train*.jsonl (as in SNLI and MultiNLI) or *train*.tsv (as written by etads-nli)",
+        needs=("--auxiliary-task",),
     )
-    auxiliary_every: str = field(
-        default="100:10",
-        metadata={
-            "needs": ("--auxiliary-task",),
-            "help": "schedule of the auxiliary task in the form N:M: M auxiliary updates after every N summarisation "
-            "updates",
-        },
+    auxiliary_every: str = option(
+        "100:10",
+        "schedule of the auxiliary task in the form N:M: M auxiliary updates after every N summarisation updates",
+        needs=("--auxiliary-task",),
     )
-    auxiliary_batch_size: int = field(
-        default=64,
-        metadata={
-            "needs": ("--auxiliary-task",),
-            "bounds": Bounds(1, what="pairs"),
-            "help": "number of pairs per batch in the auxiliary task",
-        },
+    auxiliary_batch_size: int = option(
+        64,
+        "number of pairs per batch in the auxiliary task",
+        needs=("--auxiliary-task",),
+        bounds=Bounds(1, what="pairs"),
     )
-    auxiliary_words: ChoiceEnum(list(WORD_KINDS)) = field(  # type: ignore[valid-type]
-        default="ptb",
-        metadata={
-            "needs": ("--auxiliary-task",),
-            "help": "tokenisation of the auxiliary task's texts; should match the value of etads-prepare --words for "
-            "the documents",
-        },
+    auxiliary_words: ChoiceEnum(list(WORD_KINDS)) = option(  # type: ignore[valid-type]
+        "ptb",
+        "tokenisation of the auxiliary task's texts; should match the value of etads-prepare --words for the documents",
+        needs=("--auxiliary-task",),
     )
-    auxiliary_keep_case: bool = field(
-        default=False,
-        metadata={"needs": ("--auxiliary-task",), "help": "do not lower-case the texts of the auxiliary task"},
+    auxiliary_keep_case: bool = option(
+        False, "do not lower-case the texts of the auxiliary task", needs=("--auxiliary-task",)
     )
-    auxiliary_hide_digits: bool = field(
-        default=False,
-        metadata={
-            "needs": ("--auxiliary-task",),
-            "help": "replace each digit in the texts of the auxiliary task with #, as in Gigaword's headlines",
-        },
+    auxiliary_hide_digits: bool = option(
+        False,
+        "replace each digit in the texts of the auxiliary task with #, as in Gigaword's headlines",
+        needs=("--auxiliary-task",),
     )
-    left_pad_source: bool = field(default=False, metadata={"help": "pad documents on the left"})
-    left_pad_target: bool = field(default=False, metadata={"help": "pad summaries on the left"})
-    upsample_primary: int = field(
-        default=1,
-        metadata={
-            "bounds": Bounds(1),
-            "help": "number of times per epoch to use the first part of the training set (train) if there are further "
-            "parts (train1, …)",
-        },
+    left_pad_source: bool = option(False, "pad documents on the left")
+    left_pad_target: bool = option(False, "pad summaries on the left")
+    upsample_primary: int = option(
+        1,
+        "number of times per epoch to use the first part of the training set (train) if there are further "
+        "parts (train1, …)",
+        bounds=SIZE,
     )
-    sort_within: int = field(
-        default=0,
-        metadata={
-            "help": "in each epoch, shuffle all pairs, then sort them by length within blocks of N * --batch-size "
-            "pairs (Nallapati et al.: 10). With 0, sort all pairs once and shuffle the batches, as fairseq does",
-        },
+    sort_within: int = option(
+        0,
+        "in each epoch, shuffle all pairs, then sort them by length within blocks of N * --batch-size "
+        "pairs (Nallapati et al.: 10). With 0, sort all pairs once and shuffle the batches, as fairseq does",
+        bounds=NOT_NEGATIVE,
+        needs=("--batch-size",),
     )
-    save_interval_minutes: float = field(
-        default=10.0,
-        metadata={
-            "help": "save checkpoint_last.pt every N minutes without validation, so that an interrupted run can be "
-            "resumed (0: save only at --save-interval and --save-interval-updates)"
-        },
+    save_interval_minutes: float = option(
+        10.0,
+        "save checkpoint_last.pt every N minutes without validation, so that an interrupted run can be "
+        "resumed (0: save only at --save-interval and --save-interval-updates)",
     )
-    eval_rouge: bool = field(
-        default=False,
-        metadata={
-            "help": "generate summaries during validation and log rouge1, rouge2 and rougeL (F1), for use with "
-            "options such as --best-checkpoint-metric rouge2 --maximize-best-checkpoint-metric"
-        },
+    eval_rouge: bool = option(
+        False,
+        "generate summaries during validation and log rouge1, rouge2 and rougeL (F1), for use with "
+        "options such as --best-checkpoint-metric rouge2 --maximize-best-checkpoint-metric",
+        **_FOR_SUMMARISERS,
     )
-    eval_rouge_samples: int = field(
-        default=200,
-        metadata={
-            "needs": ("--eval-rouge",),
-            "bounds": Bounds(1),
-            "help": "number of documents, from the start of each validation set, for which --eval-rouge generates "
-            "summaries",
-        },
+    eval_rouge_samples: int = option(
+        200,
+        "number of documents, from the start of each validation set, for which --eval-rouge generates summaries",
+        needs=("--eval-rouge",),
+        bounds=SIZE,
     )
-    eval_rouge_args: str = field(
-        default="{}",
-        metadata={
-            "needs": _IN_VALIDATION,
-            "help": 'JSON object containing generation options for validation, such as \'{"beam": 4, "min_len": 35}\' '
-            "(default: the defaults of fairseq-generate, except that max_len_b is --truncate-target)",
-        },
+    eval_rouge_args: str = option(
+        "{}",
+        'JSON object containing generation options for validation, such as \'{"beam": 4, "min_len": 35}\' '
+        "(default: the defaults of fairseq-generate, except that max_len_b is --truncate-target)",
+        needs=_IN_VALIDATION,
     )
-    eval_rouge_post_process: ChoiceEnum(POST_PROCESS) = field(  # type: ignore[valid-type]
-        default="auto",
-        metadata={
-            "needs": _IN_VALIDATION,
-            "help": "method for joining subwords into words during validation (default: detected from the dictionary)",
-        },
+    eval_rouge_post_process: ChoiceEnum(POST_PROCESS) = option(  # type: ignore[valid-type]
+        "auto",
+        "method for joining subwords into words during validation (default: detected from the dictionary)",
+        needs=_IN_VALIDATION,
     )
-    eval_rouge_detok: Optional[str] = field(
-        default=None,
-        metadata={
-            "needs": _IN_VALIDATION,
-            "help": "tokeniser for detokenising summaries before ROUGE scoring, such as etads or moses (default: "
-            "none; ROUGE splits at punctuation in any case)",
-        },
+    eval_rouge_detok: Optional[str] = option(
+        None,
+        "tokeniser for detokenising summaries before ROUGE scoring, such as etads or moses (default: "
+        "none; ROUGE splits at punctuation in any case)",
+        needs=_IN_VALIDATION,
     )
-    eval_rouge_detok_args: str = field(
-        default="{}",
-        metadata={
-            "needs": ("--eval-rouge-detok",),
-            "help": "JSON object containing options of the --eval-rouge-detok tokeniser",
-        },
+    eval_rouge_detok_args: str = option(
+        "{}", "JSON object containing options of the --eval-rouge-detok tokeniser", needs=("--eval-rouge-detok",)
     )
-    eval_rouge_print_samples: int = field(
-        default=0,
-        metadata={"needs": ("--eval-rouge",), "bounds": Bounds(0), "help": "deprecated alias of --validation-samples"},
+    eval_rouge_print_samples: int = option(
+        0, "deprecated alias of --validation-samples", needs=("--eval-rouge",), bounds=NOT_NEGATIVE
     )
-    validation_samples: int = field(
-        default=0,
-        metadata={
-            "bounds": Bounds(0),
-            "help": "number of documents, from the start of each validation set, to log in each validation together "
-            "with their generated and reference summaries; --eval-rouge-args sets the generation options, even without "
-            "--eval-rouge",
-        },
+    validation_samples: int = option(
+        0,
+        "number of documents, from the start of each validation set, to log in each validation together "
+        "with their generated and reference summaries; --eval-rouge-args sets the generation options, even without "
+        "--eval-rouge",
+        bounds=NOT_NEGATIVE,
+        **_FOR_SUMMARISERS,
     )
     save_dir: str = II("checkpoint.save_dir")
     restore_file: str = II("checkpoint.restore_file")

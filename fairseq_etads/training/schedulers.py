@@ -1,6 +1,6 @@
 """``--lr-scheduler reduce_lr_on_validation``, which reduces the learning rate if validation results stagnate."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Optional
 
 from fairseq.optim.lr_scheduler import register_lr_scheduler
@@ -9,14 +9,14 @@ from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import (
     ReduceLROnPlateauLRScheduleConfig,
 )
 
+from ..platform.option_checks import option
+
 
 @dataclass
 class ReduceLROnValidationConfig(ReduceLROnPlateauLRScheduleConfig):
     """Options of ``--lr-scheduler reduce_lr_on_validation``."""
 
-    lr_patience: int = field(
-        default=0, metadata={"help": "number of validations without improvement before the learning rate is reduced"}
-    )
+    lr_patience: int = option(0, "number of validations without improvement before the learning rate is reduced")
 
 
 @register_lr_scheduler("reduce_lr_on_validation", dataclass=ReduceLROnValidationConfig)

@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 
 import torch
 from fairseq import utils
+from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.data import Dictionary
 from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq.search import PrefixConstrainedBeamSearch
@@ -58,7 +59,7 @@ from .checks import (
     check_decoding,
     check_models_can_summarise,
     check_training,
-    get_criterion_class,
+    get_criterion_name,
 )
 from .extra_updates import AuxiliaryUpdateRunner, get_auxiliary_task
 from .losses import convert_logged_tensors
@@ -156,8 +157,6 @@ class SummarizationTask(FairseqTask):
         if cfg.upsample_primary == -1:  # the default in older checkpoints, where it has no effect
             cfg.upsample_primary = 1
         check_option_values(cfg, SummarizationConfig)
-        if cfg.sort_within < 0 or (cfg.sort_within and not isinstance(cfg.batch_size, int)):
-            raise ValueError(f"--sort-within {cfg.sort_within}: choose 0, or 1 or more together with --batch-size")
         self.src_dict = src_dict
         self.tgt_dict = tgt_dict
         self.truncate_source = cfg.truncate_source or TRUNCATE_SOURCE
@@ -296,7 +295,7 @@ class SummarizationTask(FairseqTask):
             ValueError: the criterion is incompatible with the model, or one of the options has no effect.
         """
         if self.is_loading:
-            check_criterion_and_model(cfg, self.cfg, self.capabilities, self.trained_by, trains=False)
+            check_criterion_and_model(cfg, self.capabilities, self.trained_by)
         else:
             check_training(cfg, self.cfg, self.capabilities, self.trained_by)
             check_best_metric(
@@ -305,7 +304,7 @@ class SummarizationTask(FairseqTask):
             # Check the generation options now rather than at the first validation.
             if self._summaries is not None:
                 check_decoding(self.cfg, self._summaries.options, "--pointer" in self.capabilities)
-        self.labels.request_labels_for_criterion(cfg, get_criterion_class(cfg))
+        self.labels.request_labels_for_criterion(cfg, CRITERION_REGISTRY.get(get_criterion_name(cfg)))
         return super().build_criterion(cfg, from_checkpoint)
 
     def build_bpe(self, args: Any) -> Any:

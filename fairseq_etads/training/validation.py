@@ -247,13 +247,7 @@ class ValidationSummarizer:
         self._generator = None
 
     def _join_words(self, tokens: Tensor, dictionary: Dictionary, unknown: str) -> str:
-        """Join the subwords of a text into words, and replace Penn Treebank tokens for brackets with brackets.
-
-        Args:
-            tokens: dictionary ids of the text, shape (T,).
-            dictionary: the dictionary that defines the ids.
-            unknown: the string that replaces the unknown word.
-        """
+        """Join subwords (T,) into words, and write the brackets of Penn Treebank tokens."""
         symbol = None if self.post_process == "none" else self.post_process
         words = utils.strip_pad(tokens.int().cpu(), dictionary.pad())
         if self.pieces is None:
@@ -304,12 +298,7 @@ class ValidationSummarizer:
         return sums
 
     def _log_sample(self, number: int, document: Tensor, summary: Tensor, reference: Tensor) -> None:
-        """Log the texts of a document, its summary and its reference.
-
-        Args:
-            number: index of the document in the validation set.
-            document, summary, reference: dictionary ids of the three texts, shapes (S,), (T,) and (T',).
-        """
+        """Log the texts of a document (S,), its summary (T,) and its reference (T',) by their dictionary ids."""
         source, target = self.task.source_dictionary, self.task.target_dictionary
         for what, tokens, dictionary in (
             ("document: ", document, source), ("summary:  ", summary, target), ("reference:", reference, target),

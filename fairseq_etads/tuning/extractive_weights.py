@@ -260,10 +260,7 @@ def _append_record(path: Path, record: Dict[str, Any]) -> None:
 
 
 def _normalise_weights(weights: Sequence[float]) -> List[float]:
-    """Scale the weights so that the first one is 1, and round them.
-
-    Because of the rounding, the printed weights are exactly the weights that were tried.
-    """
+    """Scale the weights so that the first is 1, and round them, so that the printed weights are those tried."""
     return [round(weight / weights[0], _DIGITS) for weight in weights]
 
 

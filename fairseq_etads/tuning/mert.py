@@ -103,10 +103,7 @@ def find_best_weight_value(lists: Sequence[NBestList], weights: Sequence[float],
 
 
 def _find_plateau_midpoint(left: float, right: float, present: float) -> float:
-    """Return the middle of a step of the step function.
-
-    If the step has only one edge, the result is the value at a distance of 1 from this edge.
-    """
+    """Return the middle of a step, or the value 1 beyond its only edge."""
     if math.isinf(left):
         return present if math.isinf(right) else right - 1.0
     return left + 1.0 if math.isinf(right) else (left + right) / 2

@@ -167,11 +167,7 @@ def _choose_about_ten_integers(low: int, high: int) -> List[int]:
 
 
 def _remove_impossible_lengths(space: Sequence[Parameter], decoding: Dict[str, Any]) -> List[Parameter]:
-    """Remove values of min_len and max_len that are incompatible with all values of the other option.
-
-    Raises:
-        InputError: no values remain, or the lengths have no effect.
-    """
+    """Remove values of min_len and max_len that are incompatible with all values of the other option."""
     values = {parameter.name: parameter.values for parameter in space}
     lengths = [name for name in ("min_len", "max_len", "max_len_a") if name in values]
     if lengths and ("exact_length" in values or get_value("exact_length", decoding)):

@@ -297,10 +297,7 @@ def _get_trials(study: Any) -> List[Trial]:
 
 
 def _get_first_trial_options(study: Any, present: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the decoding options for trial 0.
-
-    These are the defaults of the model folder or, if --write has replaced them, the previous defaults.
-    """
+    """Return the folder's decoding defaults or, if --write has replaced them, the previous ones, for trial 0."""
     chosen = present in [trial.decoding for trial in _get_trials(study)[1:]]
     return dict(study.user_attrs[_SETTINGS][_DEFAULTS]) if chosen else present
 
@@ -321,10 +318,7 @@ def _check_values(space: Sequence[Parameter], defaults: Dict[str, Any], encoded:
 def _propose_settings(
     study: Any, space: Sequence[Parameter], defaults: Dict[str, Any], found: Sequence[Trial]
 ) -> Optional[Tuple[Any, Dict[str, Any]]]:
-    """Begin a trial of the study with settings that no previous trial has used. Returns None if there are none left.
-
-    In the study, each number is represented by its index in the list of values.
-    """
+    """Begin a trial with new settings, as indices of values, or return None if there are none left."""
     import optuna
 
     def enqueue(settings: Dict[str, Any]) -> None:

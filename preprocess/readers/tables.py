@@ -12,9 +12,9 @@ from fairseq_etads.text.documents import BadDocumentError, Document, parse_json_
 from fairseq_etads.text.records import (
     BLANK,
     COLUMNS,
+    NO_QUOTES_HELP,
     SUFFIXES,
     Table,
-    add_quotes_option,
     choose_columns,
     choose_json_columns,
     describe_columns,
@@ -126,7 +126,7 @@ each line is a sentence."""
             help='column separator of CSV and TSV files, either a single character or "tab" (default: comma, tab, '
             "semicolon or vertical bar, depending on the header)",
         )
-        add_quotes_option(add)
+        add("--no-quotes", action="store_true", help=NO_QUOTES_HELP)
 
     def _find_columns(self, key: str) -> List[str]:
         """Return the names of the document and summary columns, based on the header or first record of a file."""

@@ -60,7 +60,7 @@ def test_the_mutation_script_teaches_and_refuses_in_words(tmp_path):
         (["evaluate.sh", "--summaries", "nowhere", "--references", "x"], ["nowhere"]),
         (
             ["evaluate.sh", "--summaries", "file", "--references", "file", "--lead", "8"],
-            ["--lead-words 8: needs --documents"],
+            ["--lead-words 8 has no effect without --documents"],
         ),
         (["generate.sh", "--run", "x", "--output", "x", "--", "--nbest", "2"], ["unrecognized arguments: --nbest"]),
     ],

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple, Union
 
+from ...platform.command_options import argument
 from ...platform.errors import InputError
 from ...search.lengths import are_percentiles
 from ...search.options import combine_options
@@ -82,17 +83,12 @@ def list_bundled_models() -> List[str]:
     return sorted(path.parent.name for path in BUNDLED.glob(f"*/{CONFIG}"))
 
 
-def add_folder_argument(add: Callable[..., Any]) -> None:
-    """Add the argument FOLDER to an argument parser. The value is converted with :func:`find_folder`.
-
-    Args:
-        add: ``add_argument`` method of the parser.
-    """
-    add(
-        "folder",
-        metavar="FOLDER",
-        type=find_folder,
-        help="path of a model folder or training run, or name of a model included in the package: debian or paper",
+def folder_argument() -> Any:
+    """Declare the argument FOLDER of a command. The value is converted with :func:`find_folder`."""
+    return argument(
+        "FOLDER",
+        "path of a model folder or training run, or name of a model included in the package: debian or paper",
+        parse=find_folder,
     )
 
 

@@ -31,11 +31,13 @@ from ...models.common import (
     SummarizationModel,
     check_vocabulary_sizes,
     convert_options_to_namespace,
+    list_data_properties,
     register_presets,
     select_encoder_output,
 )
+from ...platform.option_checks import check_options
 from ...vocabulary.dictionary import remove_copy_tail
-from .options import PRESETS, check_options, make_preset_config
+from .options import PRESETS, NeuralLanguageModelConfig
 
 
 def make_word_embedding(dictionary: Any, width: int) -> VocabularyEmbedding:
@@ -185,7 +187,7 @@ class ABSModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDecoderMod
     def build_model(cls, cfg: Any, task: Any) -> "ABSModel":
         """Build the model. Raises ValueError if an option is incompatible with another option or the dictionaries."""
         config = convert_options_to_namespace(cfg)
-        check_options(config, task)
+        check_options(config, NeuralLanguageModelConfig, list_data_properties(task))
         encoder = ABSEncoder(config, remove_copy_tail(task.source_dictionary))
         return cls(encoder, ABSDecoder(config, remove_copy_tail(task.target_dictionary)), config.max_row_norm)
 
@@ -215,4 +217,4 @@ class ABSModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDecoderMod
             table.weight.mul_(self.max_row_norm / length.clamp(min=self.max_row_norm))
 
 
-register_presets(ABSModel, PRESETS, make_preset_config)
+register_presets(ABSModel, PRESETS, NeuralLanguageModelConfig)

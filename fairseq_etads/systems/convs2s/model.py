@@ -26,15 +26,19 @@ from ...layers.decoder_output import (
 from ...layers.embedding import VocabularyEmbedding
 from ...layers.pointer import Pointer
 from ...models.common import (
+    RIGHT_PADDING,
     EncoderDecoderMixin,
     PositionEmbeddingModel,
+    check_data_suits_architecture,
     compute_position_limit,
     convert_options_to_namespace,
+    list_data_properties,
     register_presets,
 )
 from ...models.convolutions import parse_convolutions
+from ...platform.option_checks import check_options
 from ...vocabulary.dictionary import remove_copy_tail
-from .options import PRESETS, check_options, make_preset_config, parse_attention_layers
+from .options import PRESETS, ConvolutionalConfig, parse_attention_layers
 
 
 class ConvolutionalEncoder(FConvEncoder):
@@ -193,7 +197,8 @@ class ConvolutionalModel(PositionEmbeddingModel, EncoderDecoderMixin, FConvModel
             OSError: a file of word vectors cannot be read.
         """
         config = convert_options_to_namespace(cfg)
-        check_options(config, task)
+        check_options(config, ConvolutionalConfig, list_data_properties(task))
+        check_data_suits_architecture(getattr(config, "_name", "convs2s"), RIGHT_PADDING, task)
         config.max_source_positions = compute_position_limit(config.max_source_positions, task, "source")
         config.max_target_positions = compute_position_limit(config.max_target_positions, task, "target")
         source, target = remove_copy_tail(task.source_dictionary), remove_copy_tail(task.target_dictionary)
@@ -217,4 +222,4 @@ class ConvolutionalModel(PositionEmbeddingModel, EncoderDecoderMixin, FConvModel
         super().make_generation_fast_(**{**kwargs, "beamable_mm_beam_size": None})
 
 
-register_presets(ConvolutionalModel, PRESETS, make_preset_config)
+register_presets(ConvolutionalModel, PRESETS, ConvolutionalConfig)

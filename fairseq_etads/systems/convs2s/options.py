@@ -1,69 +1,54 @@
-"""Options of the convolutional family (Gehring et al. 2017), checks of these options, and presets."""
+"""Options and presets of the convolutional family (Gehring et al. 2017)."""
 
 import ast
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from typing import Any, Dict, List, Optional, Union
 
-from ...models.common import PointerOptions, check_pointer_dictionary, check_right_padding, make_preset_dataclass
+from ...models.common import PointerOptions
 from ...models.convolutions import LAYERS_HELP
-from ...platform.option_checks import PROBABILITY, SIZE, check_option_requirements, check_option_values
+from ...platform.option_checks import PROBABILITY, SIZE, option
 
 
 @dataclass
 class ConvolutionalConfig(PointerOptions):
     """Options of the convolutional family: fairseq's ``fconv`` options with the same defaults, and pointer options."""
 
-    dropout: float = field(
-        default=0.1,
-        metadata={
-            "bounds": PROBABILITY,
-            "help": "dropout probability for word embeddings, layer inputs and the decoder output",
-        },
+    dropout: float = option(
+        0.1, "dropout probability for word embeddings, layer inputs and the decoder output", bounds=PROBABILITY
     )
-    encoder_embed_dim: int = field(
-        default=512, metadata={"bounds": SIZE, "help": "dimension of the document word embeddings"}
+    encoder_embed_dim: int = option(512, "dimension of the document word embeddings", bounds=SIZE)
+    encoder_embed_path: Optional[str] = option(
+        None, "path to pretrained document word embeddings in word2vec's text format"
     )
-    encoder_embed_path: Optional[str] = field(
-        default=None, metadata={"help": "path to pretrained document word embeddings in word2vec's text format"}
+    encoder_layers: str = option("[(512, 3)] * 20", f"encoder {LAYERS_HELP}")
+    decoder_embed_dim: int = option(
+        512,
+        "dimension of the summary word embeddings; must be equal to --encoder-embed-dim",
+        bounds=SIZE,
+        equal={("encoder_embed_dim", "decoder_embed_dim"): "equal widths, because of attention's dot products"},
     )
-    encoder_layers: str = field(default="[(512, 3)] * 20", metadata={"help": f"encoder {LAYERS_HELP}"})
-    decoder_embed_dim: int = field(
-        default=512,
-        metadata={
-            "bounds": SIZE,
-            "help": "dimension of the summary word embeddings; must be equal to --encoder-embed-dim",
-        },
+    decoder_embed_path: Optional[str] = option(
+        None, "path to pretrained summary word embeddings in word2vec's text format"
     )
-    decoder_embed_path: Optional[str] = field(
-        default=None, metadata={"help": "path to pretrained summary word embeddings in word2vec's text format"}
+    decoder_layers: str = option("[(512, 3)] * 20", f"decoder {LAYERS_HELP}")
+    decoder_out_embed_dim: int = option(256, "dimension of the input to the output layer", bounds=SIZE)
+    decoder_attention: str = option(
+        "True",
+        "decoder layers that attend to the document: True (all layers), or a list of one value per "
+        'layer, such as "[True, False]"',
     )
-    decoder_layers: str = field(default="[(512, 3)] * 20", metadata={"help": f"decoder {LAYERS_HELP}"})
-    decoder_out_embed_dim: int = field(
-        default=256, metadata={"bounds": SIZE, "help": "dimension of the input to the output layer"}
+    share_input_output_embed: bool = option(
+        False,
+        "tie the weights of the output layer to the summary word embeddings",
+        equal={("decoder_out_embed_dim", "decoder_embed_dim"): "an output layer as wide as word vectors"},
     )
-    decoder_attention: str = field(
-        default="True",
-        metadata={
-            "help": "decoder layers that attend to the document: True (all layers), or a list of one value per "
-            'layer, such as "[True, False]"'
-        },
+    max_source_positions: Optional[int] = option(
+        None,
+        "maximum number of tokens in a document, including the end symbol (default: determined by --truncate-source)",
     )
-    share_input_output_embed: bool = field(
-        default=False, metadata={"help": "tie the weights of the output layer to the summary word embeddings"}
-    )
-    max_source_positions: Optional[int] = field(
-        default=None,
-        metadata={
-            "help": "maximum number of tokens in a document, including the end symbol (default: determined by "
-            "--truncate-source)"
-        },
-    )
-    max_target_positions: Optional[int] = field(
-        default=None,
-        metadata={
-            "help": "maximum number of tokens in a summary, including the end symbol (default: determined by "
-            "--truncate-target)"
-        },
+    max_target_positions: Optional[int] = option(
+        None,
+        "maximum number of tokens in a summary, including the end symbol (default: determined by --truncate-target)",
     )
 
 
@@ -113,12 +98,6 @@ The recipes use the same settings.
 """
 
 
-def make_preset_config(name: str, **changes: Any) -> type:
-    """Create a dataclass that contains all options with a preset's defaults."""
-    options = [(o.name, o.type, o.default, dict(o.metadata)) for o in fields(ConvolutionalConfig) if o.name != "_name"]
-    return make_preset_dataclass(name, options, changes, __name__)
-
-
 def parse_attention_layers(text: str, layers: int) -> Union[bool, List[bool]]:
     """Parse ``--decoder-attention``, which selects the decoder layers that attend to the document.
 
@@ -142,21 +121,3 @@ def parse_attention_layers(text: str, layers: int) -> Union[bool, List[bool]]:
     if not any(flags):
         raise ValueError(f'--decoder-attention "{text}": at least one layer of the decoder must attend to the document')
     return value if isinstance(value, bool) else flags
-
-
-def check_options(cfg: Any, task: Any) -> None:
-    """Raise ValueError if an option is invalid or is incompatible with another option or with the data."""
-    check_option_values(cfg, ConvolutionalConfig)
-    check_option_requirements(cfg, ConvolutionalConfig)
-    if cfg.encoder_embed_dim != cfg.decoder_embed_dim:
-        raise ValueError(
-            f"--encoder-embed-dim {cfg.encoder_embed_dim} and --decoder-embed-dim {cfg.decoder_embed_dim}: the widths "
-            "must be equal, because attention takes dot products of encoder and decoder vectors"
-        )
-    if cfg.share_input_output_embed and cfg.decoder_out_embed_dim != cfg.decoder_embed_dim:
-        raise ValueError(
-            "--share-input-output-embed needs an output layer as wide as word vectors, but --decoder-out-embed-dim is "
-            f"{cfg.decoder_out_embed_dim} and --decoder-embed-dim is {cfg.decoder_embed_dim}"
-        )
-    check_pointer_dictionary(cfg, task)
-    check_right_padding(task)

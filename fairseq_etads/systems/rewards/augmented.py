@@ -2,7 +2,7 @@
 
 import functools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ...kernels.device_copy import to_device
 from ...layers.decoder_output import Capabilities
-from ...platform.option_checks import SIZE, Bounds, check_option_requirements, check_option_values
+from ...platform.option_checks import SIZE, Bounds, check_option_values, option
 from ...text.subsequences import rouge_n
 from ...text.words import SENTENCE_MARK
 from ...training.losses import SummarizationNLL, SummarizationNLLConfig, options_of
@@ -29,35 +29,25 @@ REWARDS = ("none", "rouge2", "entail")
 class SummarizationRAMLConfig(SummarizationNLLConfig):
     """Options of ``--criterion summarization_raml``."""
 
-    raml_reward: ChoiceEnum(list(REWARDS)) = field(  # type: ignore[valid-type]
-        default="rouge2",
-        metadata={
-            "help": "reward of an edited reference. rouge2: its ROUGE-2 F1; entail: the probability that the "
-            "document entails the edited reference, computed with --raml-entailment-model (Li et al. 2018); none: "
-            "minus the number of edits, so that all samples have the same weight (Norouzi et al. 2016)"
-        },
+    raml_reward: ChoiceEnum(list(REWARDS)) = option(  # type: ignore[valid-type]
+        "rouge2",
+        "reward of an edited reference. rouge2: its ROUGE-2 F1; entail: the probability that the "
+        "document entails the edited reference, computed with --raml-entailment-model (Li et al. 2018); none: "
+        "minus the number of edits, so that all samples have the same weight (Norouzi et al. 2016)",
+        of_values={"entail": {"requires": {"--raml-entailment-model": "a folder from etads-nli train"}}},
     )
-    raml_temperature: float = field(
-        default=0.85,
-        metadata={
-            "bounds": Bounds(above=0),
-            "help": "temperature (tau) of the edit distribution; larger values replace more words, and values near 0 "
-            "replace none",
-        },
+    raml_temperature: float = option(
+        0.85,
+        "temperature (tau) of the edit distribution; larger values replace more words, and values near 0 replace none",
+        bounds=Bounds(above=0),
     )
-    raml_samples: int = field(
-        default=5,
-        metadata={
-            "bounds": SIZE,
-            "help": "number of edited or unedited references to sample for each training pair",
-        },
+    raml_samples: int = option(
+        5, "number of edited or unedited references to sample for each training pair", bounds=SIZE
     )
-    raml_entailment_model: Optional[str] = field(
-        default=None,
-        metadata={
-            "needs": ("--raml-reward entail",),
-            "help": "folder containing the entailment model for --raml-reward entail, created by etads-nli train",
-        },
+    raml_entailment_model: Optional[str] = option(
+        None,
+        "folder containing the entailment model for --raml-reward entail, created by etads-nli train",
+        needs=("--raml-reward entail",),
     )
 
 
@@ -119,9 +109,7 @@ class SummarizationRAML(SummarizationNLL):
         **options: Any,
     ):
         super().__init__(task, **options)
-        given = SimpleNamespace(**locals())
-        check_option_values(given, SummarizationRAMLConfig)
-        check_option_requirements(given, SummarizationRAMLConfig)
+        check_option_values(SimpleNamespace(**locals()), SummarizationRAMLConfig)
         self.reward, self.temperature, self.samples = str(raml_reward), raml_temperature, raml_samples
         self.dictionary, self.documents = task.target_dictionary, task.source_dictionary
         known = count_known_words(self.dictionary)
@@ -134,9 +122,7 @@ class SummarizationRAML(SummarizationNLL):
         self._place[self.words] = torch.arange(len(self.words))
         self._judge: Optional[TokenEntailmentModel] = None
         if self.reward == "entail" and not task.is_loading:
-            if not raml_entailment_model:
-                raise ValueError("--raml-reward entail needs --raml-entailment-model, a folder from etads-nli train")
-            self._judge = TokenEntailmentModel(raml_entailment_model, task, "--raml-entailment-model")
+            self._judge = TokenEntailmentModel(str(raml_entailment_model), task, "--raml-entailment-model")
 
     @classmethod
     def build_criterion(cls, cfg: Any, task: Any) -> "SummarizationRAML":
@@ -146,7 +132,6 @@ class SummarizationRAML(SummarizationNLL):
     @classmethod
     def check_options(cls, cfg: Any, capabilities: Capabilities) -> None:
         """Raise ValueError if an option is unsuitable for a model with the given capabilities."""
-        super().check_options(cfg, capabilities)
         if "--large-vocabulary-trick" in capabilities:
             raise ValueError(
                 "--criterion summarization_raml draws random words, but --large-vocabulary-trick leaves out most "

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from types import SimpleNamespace
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ...kernels.device_copy import to_device
 from ...layers.decoder_output import Capabilities, WordRequest, get_decoder_capabilities, unwrap_model
-from ...platform.option_checks import SIZE, Bounds, check_option_values, format_option, get_given_options
+from ...platform.option_checks import SIZE, Bounds, check_option_values, format_option, get_given_options, option
 from ...search.encoder_cache import EncodedBatch
 from ...search.generator import SummaryGenerator, keep_evaluation_mode
 from ...search.inference import InferenceModel
@@ -39,51 +39,37 @@ _OF_REWARDS = (
 class SummarizationRLConfig(SummarizationNLLConfig):
     """Options of ``--criterion summarization_rl``."""
 
-    rewards: str = field(
-        default="rougeL",
-        metadata={
-            "help": "reward of a summary: rouge1, rouge2 or rougeL (F1 on the tokens of the data), rougesal, entail, "
-            "or module:Class (your own class); several rewards, separated by commas, alternate between updates"
-        },
+    rewards: str = option(
+        "rougeL",
+        "reward of a summary: rouge1, rouge2 or rougeL (F1 on the tokens of the data), rougesal, entail, "
+        "or module:Class (your own class); several rewards, separated by commas, alternate between updates",
     )
-    rougesal_saliency: str = field(
-        default=IDF,
-        metadata={
-            "help": "word weights in the rougesal reward: idf (inverse document frequency, at most 1), or the "
-            "checkpoint of a tagger (--arch word_tagger) that predicts a probability for each word in its sentence"
-        },
+    rougesal_saliency: str = option(
+        IDF,
+        "word weights in the rougesal reward: idf (inverse document frequency, at most 1), or the "
+        "checkpoint of a tagger (--arch word_tagger) that predicts a probability for each word in its sentence",
     )
-    entail_model: Optional[str] = field(
-        default=None, metadata={"help": "folder containing the model for the entail reward, created by etads-nli train"}
+    entail_model: Optional[str] = option(
+        None, "folder containing the model for the entail reward, created by etads-nli train"
     )
-    entail_length_cap: str = field(
-        default="1",
-        metadata={
-            "help": "upper bound of the length ratio (summary length / reference length) by which the entail reward is "
-            "multiplied (none: no bound)"
-        },
+    entail_length_cap: str = option(
+        "1",
+        "upper bound of the length ratio (summary length / reference length) by which the entail reward is "
+        "multiplied (none: no bound)",
     )
-    rl_weight: float = field(
-        default=0.998,
-        metadata={
-            "bounds": Bounds(0, most=1),
-            "help": "weight (gamma) of the reward loss; the weight of the likelihood loss, including terms such as "
-            "--coverage-loss, is 1 - gamma",
-        },
+    rl_weight: float = option(
+        0.998,
+        "weight (gamma) of the reward loss; the weight of the likelihood loss, including terms such as "
+        "--coverage-loss, is 1 - gamma",
+        bounds=Bounds(0, most=1),
     )
-    rl_max_len: int = field(
-        default=100,
-        metadata={"bounds": Bounds(1, what="tokens"), "help": "maximum number of tokens in a sampled summary"},
-    )
-    rl_samples: int = field(
-        default=1, metadata={"bounds": SIZE, "help": "number of summaries to sample for each document"}
-    )
-    rl_baseline: ChoiceEnum(list(BASELINES)) = field(  # type: ignore[valid-type]
-        default="greedy",
-        metadata={
-            "help": "baseline that is subtracted from the reward of a sample. greedy: the reward of the greedy "
-            "summary; others: the mean reward of the document's other samples, for --rl-samples 2 or more; none: 0"
-        },
+    rl_max_len: int = option(100, "maximum number of tokens in a sampled summary", bounds=Bounds(1, what="tokens"))
+    rl_samples: int = option(1, "number of summaries to sample for each document", bounds=SIZE)
+    rl_baseline: ChoiceEnum(list(BASELINES)) = option(  # type: ignore[valid-type]
+        "greedy",
+        "baseline that is subtracted from the reward of a sample. greedy: the reward of the greedy "
+        "summary; others: the mean reward of the document's other samples, for --rl-samples 2 or more; none: 0",
+        of_values={"others": {"excludes": {"--rl-samples 1": "choose 2 samples or more"}}},
     )
 
 
@@ -151,8 +137,6 @@ class SummarizationRL(SummarizationNLL):
     ):
         super().__init__(task, **{**options, "length_normalised": True})
         check_option_values(SimpleNamespace(**locals()), SummarizationRLConfig)
-        if str(rl_baseline) == "others" and rl_samples < 2:
-            raise ValueError(f"--rl-baseline others: needs --rl-samples 2 or more, not {rl_samples}")
         self.rewards = RewardFunctions(rewards, rougesal_saliency, entail_model, entail_length_cap, task)
         self.rl_weight, self.longest = rl_weight, rl_max_len
         self.samples, self.baseline = rl_samples, str(rl_baseline)
@@ -170,22 +154,21 @@ class SummarizationRL(SummarizationNLL):
     def check_options(cls, cfg: Any, capabilities: Capabilities) -> None:
         """Raise ValueError if an option has no effect, or if the model's ``capabilities`` do not suit the options."""
         given = get_given_options(cfg, SummarizationRLConfig)
-        for option in ("sentence_avg", "length_normalised"):
-            if getattr(cfg, option, False):
-                raise ValueError(
-                    f"{format_option(option, True)} has no effect with --criterion summarization_rl, because its loss "
-                    "is always the mean over summaries: leave it out"
+        refused = {
+            **dict.fromkeys(
+                _OF_LIKELIHOOD if cfg.rl_weight == 1 else (), "--rl-weight 1, which excludes the likelihood"
+            ),
+            **dict.fromkeys(_OF_REWARDS if cfg.rl_weight == 0 else (), "--rl-weight 0, which excludes rewards"),
+        }
+        for name in ("sentence_avg", "length_normalised"):
+            if getattr(cfg, name, False):
+                given[name] = True
+                refused[name] = (
+                    "--criterion summarization_rl, whose loss is always the mean over summaries: leave it out"
                 )
-        for weight, options, reason in (
-            (1, _OF_LIKELIHOOD, "which excludes the likelihood from the loss"),
-            (0, _OF_REWARDS, "which excludes rewards from the loss"),
-        ):
-            for option in options:
-                if option in given and cfg.rl_weight == weight:
-                    raise ValueError(
-                        f"{format_option(option, given[option])} has no effect with --rl-weight {weight}, {reason}"
-                    )
-        super().check_options(cfg, capabilities)
+        for name, reason in refused.items():
+            if name in given:
+                raise ValueError(f"{format_option(name, given[name])} has no effect with {reason}")
 
     def __getstate__(self) -> Dict[str, Any]:
         return {**vars(self), "_drawing": ()}

@@ -1,7 +1,7 @@
 """The criterion ``extractor_rl``, which trains an extractor with rewards for the sentences it selects."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -13,7 +13,7 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from ...layers.decoder_output import unwrap_model
-from ...platform.option_checks import Bounds, check_option_values
+from ...platform.option_checks import Bounds, check_option_values, option
 from ...text.subsequences import Text, rouge_l, rouge_n, split_sentences
 from ...text.words import SENTENCE_MARK
 from .abstractor import Abstractor
@@ -54,20 +54,13 @@ def standardise_returns(episodes: Sequence[Sequence[float]]) -> List[List[float]
 class ExtractorRLConfig(FairseqDataclass):
     """Options of ``--criterion extractor_rl``."""
 
-    abstractor: Optional[str] = field(
-        default=None,
-        metadata={
-            "help": "checkpoint of a model that rewrites sentences, such as one trained with --arch "
-            "sentence_rewriter; its weights remain frozen"
-        },
+    abstractor: Optional[str] = option(
+        None,
+        "checkpoint of a model that rewrites sentences, such as one trained with --arch "
+        "sentence_rewriter; its weights remain frozen",
     )
-    rl_discount: float = field(
-        default=DISCOUNT, metadata={"bounds": Bounds(0, most=1), "help": "discount factor per step for future rewards"}
-    )
-    rl_max_len: int = field(
-        default=30,
-        metadata={"bounds": Bounds(1, what="tokens"), "help": "maximum number of tokens in a rewritten sentence"},
-    )
+    rl_discount: float = option(DISCOUNT, "discount factor per step for future rewards", bounds=Bounds(0, most=1))
+    rl_max_len: int = option(30, "maximum number of tokens in a rewritten sentence", bounds=Bounds(1, what="tokens"))
 
 
 @register_criterion("extractor_rl", dataclass=ExtractorRLConfig)

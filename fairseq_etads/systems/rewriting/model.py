@@ -4,7 +4,7 @@
 """
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from typing import Any, Dict, List, NamedTuple, Optional
 
 import torch
@@ -15,13 +15,13 @@ from ...layers.decoder_output import TrainingCriterion
 from ...layers.recurrent import BidirectionalLSTM
 from ...layers.tagging import group_words_by_sentence
 from ...models.common import (
-    check_sentence_end_token,
+    SENTENCE_MARKS,
+    check_data_suits_architecture,
     convert_options_to_namespace,
-    make_preset_dataclass,
     register_presets,
 )
 from ...models.selector import ContentSelectionModel, make_encoder_embedding
-from ...platform.option_checks import SIZE, check_option_values
+from ...platform.option_checks import SIZE, check_options, option
 from ...text.words import SENTENCE_MARK
 from .pointer_network import WIDTHS, Critic, PointerNetwork, SentenceCandidates, SentenceConvolution
 
@@ -30,42 +30,22 @@ from .pointer_network import WIDTHS, Critic, PointerNetwork, SentenceCandidates,
 class PointerExtractorConfig(FairseqDataclass):
     """Options of pointer extractors. The defaults are from Chen and Bansal (2018)."""
 
-    encoder_embed_dim: int = field(default=128, metadata={"bounds": SIZE, "help": "dimension of the word embeddings"})
-    encoder_embed_path: Optional[str] = field(
-        default=None, metadata={"help": "path to pretrained word embeddings in word2vec's text format"}
+    encoder_embed_dim: int = option(128, "dimension of the word embeddings", bounds=SIZE)
+    encoder_embed_path: Optional[str] = option(None, "path to pretrained word embeddings in word2vec's text format")
+    sentence_filters: int = option(
+        100, "number of convolution filters of each width (3, 4 and 5 words) in the sentence encoder", bounds=SIZE
     )
-    sentence_filters: int = field(
-        default=100,
-        metadata={
-            "bounds": SIZE,
-            "help": "number of convolution filters of each width (3, 4 and 5 words) in the sentence encoder",
-        },
+    encoder_hidden_size: int = option(256, "hidden size of the sentence-level LSTM in each direction", bounds=SIZE)
+    decoder_hidden_size: int = option(256, "hidden size of the pointer network", bounds=SIZE)
+    learnt_start: bool = option(
+        False,
+        "learn the initial states of the sentence-level LSTM, as in Chen and Bansal's code "
+        "(default: initial states of 0)",
     )
-    encoder_hidden_size: int = field(
-        default=256, metadata={"bounds": SIZE, "help": "hidden size of the sentence-level LSTM in each direction"}
-    )
-    decoder_hidden_size: int = field(
-        default=256, metadata={"bounds": SIZE, "help": "hidden size of the pointer network"}
-    )
-    learnt_start: bool = field(
-        default=False,
-        metadata={
-            "help": "learn the initial states of the sentence-level LSTM, as in Chen and Bansal's code "
-            "(default: initial states of 0)"
-        },
-    )
-    max_sentences: int = field(
-        default=60, metadata={"bounds": SIZE, "help": "maximum number of sentences to read per document"}
-    )
-    max_sentence_words: int = field(
-        default=100, metadata={"bounds": SIZE, "help": "maximum number of words to read per sentence"}
-    )
-    learn_to_stop: bool = field(
-        default=False,
-        metadata={
-            "help": "add a candidate that ends the summary when it is selected, for training with --criterion "
-            "extractor_rl"
-        },
+    max_sentences: int = option(60, "maximum number of sentences to read per document", bounds=SIZE)
+    max_sentence_words: int = option(100, "maximum number of words to read per sentence", bounds=SIZE)
+    learn_to_stop: bool = option(
+        False, "add a candidate that ends the summary when it is selected, for training with --criterion extractor_rl"
     )
 
 
@@ -120,8 +100,8 @@ class PointerExtractor(ContentSelectionModel):
     def build_model(cls, cfg: Any, task: Any) -> "PointerExtractor":
         """Build the model. Raises ValueError if an option is invalid or the documents contain no sentence marks."""
         options = convert_options_to_namespace(cfg)
-        check_option_values(options, PointerExtractorConfig)
-        check_sentence_end_token(f"--arch {getattr(options, '_name', 'pointer_extractor')}", task)
+        check_options(options, PointerExtractorConfig)
+        check_data_suits_architecture(getattr(options, "_name", "pointer_extractor"), SENTENCE_MARKS, task)
         return cls(options, task)
 
     @property
@@ -234,12 +214,4 @@ PRESETS: Dict[str, Dict[str, Any]] = {"pointer_extractor": {}}
 """Mapping from the name of each architecture to the defaults that it changes."""
 
 
-def make_preset_config(name: str, **changes: Any) -> type:
-    """Create a dataclass that contains all options with a preset's defaults."""
-    options = [
-        (o.name, o.type, o.default, dict(o.metadata)) for o in fields(PointerExtractorConfig) if o.name != "_name"
-    ]
-    return make_preset_dataclass(name, options, changes, __name__)
-
-
-register_presets(PointerExtractor, PRESETS, make_preset_config)
+register_presets(PointerExtractor, PRESETS, PointerExtractorConfig)

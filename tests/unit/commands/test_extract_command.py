@@ -71,11 +71,11 @@ def test_labelled_sentences_are_those_of_the_oracle(data, capsys):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ("--by tagger", "--by tagger: needs --selection"),
-        ("--by lead --selection x", "--selection x: has no effect with --by lead"),
-        ("--by lead --words 4", "--words 4: has no effect with --by lead"),
-        (f"{SELECTOR} --words 4 --threshold 0.5", "--words 4 and --threshold 0.5"),
-        (f"{SELECTOR} --at-least 2", "--at-least 2: has no effect without --threshold"),
+        ("--by tagger", "--by tagger needs --selection"),
+        ("--by lead --selection x", "--selection x has no effect without --by selector"),
+        ("--by lead --words 4", "--words 4 has no effect without --by selector"),
+        (f"{SELECTOR} --words 4 --threshold 0.5", "--words 4 does not go with --threshold 0.5"),
+        (f"{SELECTOR} --at-least 2", "--at-least 2 needs --threshold"),
         (f"{SELECTOR} --threshold nan", "--threshold nan: choose a probability"),
         (f"{SELECTOR} --threshold 0.5 --at-least 5 --sentences 4", "--at-least 5: is more than"),
         ("--by labels --labels nowhere", "no nowhere/labels.sentences.test"),

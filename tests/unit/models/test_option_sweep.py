@@ -14,10 +14,11 @@ from helpers import RECURRENT, SMALL, model_config
 from omegaconf import open_dict
 from steps import make_sample, steps_task, train_and_decode
 
-from fairseq_etads.models import rnn, transformer_options
+from fairseq_etads.models.rnn_options import RecurrentConfig
+from fairseq_etads.models.transformer_options import FlatTransformerConfig
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.systems.abs import options as nnlm_options
-from fairseq_etads.systems.convs2s import options as convs2s_options
+from fairseq_etads.systems.abs.options import NeuralLanguageModelConfig
+from fairseq_etads.systems.convs2s.options import ConvolutionalConfig
 
 AS_WIDE = {"encoder_embed_dim": 16, "decoder_embed_dim": 16, "decoder_input_dim": 16, "decoder_output_dim": 16}
 APART = {"share_all_embeddings": False}
@@ -58,7 +59,7 @@ TRANSFORMER = {
         {"max_target_positions": 400},
         ({"max_target_positions": 3}, "--truncate-target 100 needs 101 positions"),
     ],
-    "decoder_input_dim": [({"decoder_input_dim": 24}, "--decoder-input-dim 24 has no effect")],
+    "decoder_input_dim": [({"decoder_input_dim": 24}, "--decoder-input-dim 24 needs the width of")],
     "decoder_output_dim": [
         ({"decoder_output_dim": 24}, "--share-all-embeddings needs an output layer as wide as the embeddings"),
         (
@@ -77,8 +78,8 @@ TRANSFORMER = {
         {**CLUSTERS, "adaptive_softmax_factor": 2},
         ({"adaptive_softmax_factor": 2}, "has no effect without --adaptive-softmax-cutoff"),
     ],
-    "tie_adaptive_weights": [({**CLUSTERS, "tie_adaptive_weights": True}, "--tie-adaptive-weights needs fairseq's")],
-    "tie_adaptive_proj": [({**CLUSTERS, "tie_adaptive_proj": True}, "--tie-adaptive-proj needs fairseq's --adaptive")],
+    "tie_adaptive_weights": [({**CLUSTERS, "tie_adaptive_weights": True}, "weights has no effect without fairseq's")],
+    "tie_adaptive_proj": [({**CLUSTERS, "tie_adaptive_proj": True}, "-proj has no effect without fairseq's")],
     "quant_noise_pq": [{"quant_noise_pq": 0.2}, ({"quant_noise_pq": 2.0}, "--quant-noise-pq 2.0: choose")],
     "quant_noise_pq_block_size": [
         {"quant_noise_pq": 0.2, "quant_noise_pq_block_size": 4},
@@ -86,7 +87,7 @@ TRANSFORMER = {
         ({"quant_noise_pq": 0.2, "quant_noise_pq_block_size": 5}, "-size 5 does not divide --encoder-embed-dim"),
     ],
     "quant_noise_scalar": [
-        ({"quant_noise_scalar": 0.3}, "--quant-noise-scalar 0.3 works only with fairseq's own embedd")
+        ({"quant_noise_scalar": 0.3}, "--quant-noise-scalar 0.3 has no effect without fairseq's own")
     ],
     "min_params_to_wrap": [{"min_params_to_wrap": 5}],
     "no_decoder_final_norm": [
@@ -186,7 +187,7 @@ RECURRENTS = {
     "bridge": [{"bridge": "relu"}, {"bridge": "zero"}],
     "encoder": [
         {"encoder": "conv", "bridge": "zero"},
-        ({"encoder": "conv"}, "--bridge tanh does not go with --encoder conv"),
+        ({"encoder": "conv"}, "--encoder conv needs --bridge zero, not --bridge tanh"),
     ],
     "encoder_window": [
         {"encoder": "conv", "bridge": "zero", "encoder_window": 3, "rnn_cell": "elman", "source_factors": "pos:3"},
@@ -279,10 +280,10 @@ CONVOLUTIONS = {
     "dropout": [{"dropout": 0.3}, ({"dropout": 1.0}, "--dropout 1.0: choose a probability")],
     "encoder_embed_dim": [
         {"encoder_embed_dim": 9, "decoder_embed_dim": 9},
-        ({"encoder_embed_dim": 9}, "--encoder-embed-dim 9 and --decoder-embed-dim 12: the widths must be equal"),
+        ({"encoder_embed_dim": 9}, "--decoder-embed-dim 12 needs equal widths"),
         ({"encoder_embed_dim": 0}, "--encoder-embed-dim 0: choose 1 or more"),
     ],
-    "decoder_embed_dim": [({"decoder_embed_dim": 9}, "--encoder-embed-dim 12 and --decoder-embed-dim 9: the widths")],
+    "decoder_embed_dim": [({"decoder_embed_dim": 9}, "--decoder-embed-dim 9 needs equal widths")],
     "encoder_embed_path": [({"encoder_embed_path": "/nowhere"}, '--encoder-embed-path "/nowhere": no such file')],
     "decoder_embed_path": [({"decoder_embed_path": "/nowhere"}, '--decoder-embed-path "/nowhere": no such file')],
     "encoder_layers": [{"encoder_layers": "[(8, 5)]"}, ({"encoder_layers": "3"}, '--encoder-layers "3": choose convo')],
@@ -329,10 +330,10 @@ LANGUAGE_MODELS = {
     ],
 }
 FAMILIES = {
-    "etads": (transformer_options.make_preset_config("Swept"), SMALL, TRANSFORMER),
-    "gru_seq2seq": (rnn.make_preset_config("SweptToo"), {**RECURRENT, "decoder_embed_dim": 16}, RECURRENTS),
-    "convs2s": (convs2s_options.make_preset_config("SweptThree"), convolutional.SIZES, CONVOLUTIONS),
-    "abs": (nnlm_options.make_preset_config("SweptFour"), language_models.SIZES, LANGUAGE_MODELS),
+    "etads": (FlatTransformerConfig, SMALL, TRANSFORMER),
+    "gru_seq2seq": (RecurrentConfig, {**RECURRENT, "decoder_embed_dim": 16}, RECURRENTS),
+    "convs2s": (ConvolutionalConfig, convolutional.SIZES, CONVOLUTIONS),
+    "abs": (NeuralLanguageModelConfig, language_models.SIZES, LANGUAGE_MODELS),
 }
 
 

@@ -240,7 +240,7 @@ def test_impossible_options_are_refused_in_words(arch, options, message):
 
 
 def test_what_does_not_go_with_a_selector_is_refused():
-    with pytest.raises(ValueError, match="which ends a sentence"):
+    with pytest.raises(ValueError, match='--arch sentence_extractor needs "<q>" at the ends of sentences'):
         make_task().build_model(model_config("sentence_extractor", **EXTRACTOR))
     task, model = build("word_tagger")
     from steps import make_criterion

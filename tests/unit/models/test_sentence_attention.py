@@ -299,7 +299,7 @@ def test_impossible_losses_are_refused_in_words(options, message):
 
 
 def test_what_does_not_go_together_is_refused_in_words():
-    with pytest.raises(ValueError, match=r'--sentence-attention extractor: .*no "<q>"'):
+    with pytest.raises(ValueError, match='--sentence-attention extractor needs "<q>" at the ends of sentences'):
         recurrent(ARCH, make_task())
     task = recurrent_task()
     task.build_model(config("pointer_generator"))

@@ -10,8 +10,9 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from helpers import EOS, PAD, SMALL, make_batch, make_model, make_task
 
 from fairseq_etads.layers.encoder_attention import FocusAttention
+from fairseq_etads.models.common import make_preset_config
 from fairseq_etads.models.transformer import BridgeAttention
-from fairseq_etads.models.transformer_options import PRESETS, make_preset_config, parse_layer_numbers
+from fairseq_etads.models.transformer_options import PRESETS, FlatTransformerConfig, parse_layer_numbers
 
 SUMMARIES = [[5, 6, 7], [8], [9, 10, 11, 12], [13, 14], [15]]
 
@@ -146,7 +147,7 @@ def test_saliency_layers_are_checked_against_the_decoder():
 
 
 def test_presets_have_the_papers_sizes():
-    config = make_preset_config("etads")()
+    config = FlatTransformerConfig()
     assert (config.encoder_layers, config.decoder_layers, config.encoder_embed_dim) == (4, 4, 512)
     assert (config.encoder_ffn_embed_dim, config.encoder_attention_heads, config.dropout) == (2048, 8, 0.2)
     assert config.share_all_embeddings and config.encoder_learned_pos and not config.encoder_normalize_before
@@ -155,13 +156,13 @@ def test_presets_have_the_papers_sizes():
 
 def test_every_preset_describes_every_option():
     for name, changes in PRESETS.items():
-        for option in fields(make_preset_config(name, **changes)):
+        for option in fields(make_preset_config(name, FlatTransformerConfig, **changes)):
             assert option.name == "_name" or option.metadata["help"], option.name
 
 
 def test_a_preset_with_an_unknown_option_is_refused():
     with pytest.raises(ValueError, match=r"unknown options.*focus_layer"):
-        make_preset_config("typo", focus_layer="all")
+        make_preset_config("typo", FlatTransformerConfig, focus_layer="all")
 
 
 def test_the_decoder_is_as_wide_as_the_encoder_unless_told_otherwise():

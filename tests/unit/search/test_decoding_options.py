@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from fairseq_etads import Summarizer
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search import options
-from fairseq_etads.search.options import CALL, DECLARED, FOLDER_DEFAULTS, check_options, combine_options
+from fairseq_etads.search.options import CALL, DECLARED, FOLDER_DEFAULTS, check_decoding_options, combine_options
 from fairseq_etads.summarizer.folder.decoding_defaults import set_decoding_defaults
 from fairseq_etads.training.checks import check_decoding
 from fairseq_etads.training.options import SummarizationConfig
@@ -46,7 +46,7 @@ def folder(has_pointer=False, **given):
 
 def python(has_pointer=False, **given):
     """The door of SummaryGenerator."""
-    check_options(given)
+    check_decoding_options(given)
 
 
 VALUES = [
@@ -197,9 +197,9 @@ def test_declarations_name_what_exists():
         in_calls = {"call_type", "call_help", "call_bounds", "call_excludes", "tuned", "tunable"}
         assert set(metadata) <= (KINDS | in_calls if metadata["call"] else KINDS), name
         assert {*metadata.get("needs", ()), *metadata.get("excludes", ())} <= known
-        check_options({name: option.default})
+        check_decoding_options({name: option.default})
         for value in metadata.get("tuned", ()):
-            check_options({name: value}, in_call=True)
+            check_decoding_options({name: value}, in_call=True)
         declared = OF_FAIRSEQ.get(metadata.get("fairseq", name))
         assert metadata["of"] != "fairseq" or option.default == declared or name == "print_alignment", name
 

@@ -92,7 +92,7 @@ def test_checkpoints_and_data_can_be_chosen(run, tmp_path, capsys):
         (["--extractor", str(tmp_path)], f"--extractor {tmp_path}: "),
         (["--shortlist-file", "nowhere"], "nowhere"),
         (["--split", "test", "x"], "--split test: cannot be combined with FILE"),
-        (["--selection", "x", "x"], "--selection x: needs --split"),
+        (["--selection", "x", "x"], "--selection x needs --split"),
         (["--split", "test", "--shard", "1/2"], "shards need a file"),
         (["--shard", "1/2", "--output", "x"], "every shard would read all of standard input"),
     ):

@@ -1,10 +1,11 @@
 """The criterion for each model: every combination of relevant options."""
 
 import itertools
+from argparse import Namespace
 
 import pytest
 
-from fairseq_etads.training.losses import check_criterion_supports_model
+from fairseq_etads.training.checks import check_criterion_and_model
 
 NAMES = ("summarization_nll", "cross_entropy", "label_smoothed_cross_entropy", "adaptive_loss", "without_options")
 """The last one stands for a user's criterion that has no dataclass."""
@@ -22,7 +23,8 @@ STATES = (
 )
 
 
-NO_CLUSTERS = "--criterion {} needs a model with --adaptive-softmax-cutoff"
+CLUSTERS = "--adaptive-softmax-cutoff"
+NO_CLUSTERS = "--criterion {} needs a model with --adaptive-softmax-cutoff: choose --criterion summarization_nll"
 
 
 def expected(name, pointer, trick, adaptive):
@@ -42,11 +44,13 @@ def expected(name, pointer, trick, adaptive):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_combination_is_taken_or_refused_in_words(name):
-    for case in itertools.product(("none", "soft", "switch"), (False, True), (False, True)):
-        message = expected(name, *case)
+    for pointer, trick, adaptive in itertools.product(("none", "soft", "switch"), (False, True), (False, True)):
+        has = {f"--pointer {pointer}": pointer != "none", "--large-vocabulary-trick": trick, CLUSTERS: adaptive}
+        args = Namespace(criterion=name), frozenset(option for option, is_there in has.items() if is_there), None
+        message = expected(name, pointer, trick, adaptive)
         if message is None:
-            check_criterion_supports_model(name, *case)
+            check_criterion_and_model(*args)
             continue
         with pytest.raises(ValueError) as error:
-            check_criterion_supports_model(name, *case)
-        assert str(error.value) == message.format(name), case
+            check_criterion_and_model(*args)
+        assert str(error.value) == message.format(name), has

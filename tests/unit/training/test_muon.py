@@ -135,7 +135,7 @@ def test_copies_for_half_precision_are_marked():
 
 
 def test_impossible_options_are_refused():
-    with pytest.raises(ValueError, match="--muon-momentum 1: choose a number from 0 to below 1"):
+    with pytest.raises(ValueError, match="--muon-momentum 1: choose a number, at least 0 and below 1"):
         layers(muon_momentum=1)
     with pytest.raises(ValueError, match=r"no linear layers .* choose adam"):
         Muon(OPTIONS, [nn.Parameter(torch.zeros(3, 3))])

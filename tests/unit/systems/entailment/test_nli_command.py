@@ -172,8 +172,8 @@ def test_vectors_stay_and_know_words_that_no_pair_has(pairs, tmp_path):
         (["--lr", "0.1"], "it was trained with a different --lr (0.001, now 0.1); choose another folder"),
         (["--keep-case"], "it was trained with a different --keep-case"),
         (["--dropout", "1"], "--dropout 1.0: choose a probability, at least 0 and below 1"),
-        (["--lr", "0"], "--lr 0.0: choose a number above 0"),
-        (["--more-words", "x"], "--more-words has no effect without --vectors"),
+        (["--lr", "0"], "--lr 0.0: choose more than 0"),
+        (["--more-words", "x"], "--more-words x has no effect without --vectors"),
         (["--width", "0"], "--width 0: choose 1 or more"),
     ],
 )

@@ -12,6 +12,7 @@ from recurrent import MARK, recurrent_task
 from seeds import shifted
 from test_criterions import DEFAULTS, criterion, make_sample
 
+from fairseq_etads.platform.option_checks import check_options
 from fairseq_etads.systems.entailment.model import EntailmentScorer, NliConfig
 from fairseq_etads.systems.rewards.augmented import (
     EditedReferences,
@@ -256,7 +257,7 @@ def test_figures_are_means_over_samples():
 )
 def test_impossible_options_are_refused(options, words):
     with pytest.raises(ValueError, match=words):
-        raml(**options)
+        check_options(SummarizationRAMLConfig(**options), SummarizationRAMLConfig)
 
 
 def test_the_large_vocabulary_trick_is_refused():

@@ -123,11 +123,11 @@ def test_an_interrupted_command_goes_on(work, monkeypatch):
 @pytest.mark.parametrize(
     "options, extractor, message",
     [
-        (["--rerank-length", "words"], "rl.pt", "--rerank-length words: has no effect without --rerank"),
-        (["--beam", "1", "--rerank"], "rl.pt", "--rerank: has no effect with --beam 1"),
+        (["--rerank-length", "words"], "rl.pt", "--rerank-length words has no effect without --rerank"),
+        (["--beam", "1", "--rerank"], "rl.pt", "--rerank has no effect with --beam 1"),
         (["--beam", "0"], "rl.pt", "--beam 0: choose 1 or more"),
-        (["--diversity", "-1"], "rl.pt", "--diversity -1: choose 0 (off) or more"),
-        (["--diversity", "inf"], "rl.pt", "--diversity inf: choose 0 (off) or more, a finite number"),
+        (["--diversity", "-1"], "rl.pt", "--diversity -1.0: choose 0 or more (0: off), a finite number"),
+        (["--diversity", "inf"], "rl.pt", "--diversity inf: choose 0 or more"),
         (["--device", "gpu"], "rl.pt", "device 'gpu': choose cpu, or cuda where there is a GPU"),
         (
             ["--sentences", "3"],
@@ -165,7 +165,7 @@ def test_pairs_are_the_sentences_that_match(tmp_path, capsys):
     assert "train.source and .target: 160 pairs of sentences of 80 documents" in capsys.readouterr().out
     assert not list(tmp_path.glob("bin/labels*"))
     for more, message in (
-        (["--kind", "words"], "--kind words: has no effect with --pairs"),
+        (["--kind", "words"], "--kind words has no effect with --pairs"),
         (["--truncate-source", "0"], "--truncate-source 0"),
     ):
         assert make_labels([*options, *more]) == 2 and message in capsys.readouterr().err

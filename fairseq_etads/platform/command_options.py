@@ -1,0 +1,188 @@
+"""Options of commands, declared as the fields of a dataclass. The parser of the command is made from the fields.
+
+    @dataclass
+    class Options(DeviceOption):
+        folder: Path = argument("FOLDER", "model folder to tune")
+        nbest: Optional[int] = option(None, "beam size", bounds=SIZE, needs=("--mert",))
+        mert: bool = option(False, "tune weights")
+
+    @options_command("etads-tune", Options, description="Find good decoding options.")
+    def main(options: Options) -> None: ...
+
+An option is named like its field and has the field's type. Its values and combinations are checked after parsing, as
+described in :mod:`fairseq_etads.platform.option_checks`. Further metadata of a field:
+
+- ``metavar``, ``choices``, ``nargs``, ``required``: as in argparse. By default, the metavar depends on the type.
+- ``short``: a second name, such as "-o".
+- ``parse``: a function that converts the text to the value.
+- ``group``: the title of a group of options in the help.
+- ``add`` and ``read``: functions that add several options to a parser, and read them, as one field.
+
+The help ends with the default value, unless it explains the default itself. Importing this module does not import torch
+or fairseq.
+"""
+
+import argparse
+import functools
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple, Type, Union, get_type_hints
+
+from .console import Parser, command
+from .errors import InputError
+from .option_checks import (
+    SIZE,
+    describe_expected_value,
+    find_option_conflict,
+    format_option_name,
+    format_value_error,
+    list_enabled_options,
+    option,
+)
+
+MAX_TOKENS = 8000
+"""Default value of --max-tokens in commands that run a model without training it."""
+_METAVARS = {int: "N", float: "X", Path: "FILE", str: "TEXT"}
+
+
+def argument(metavar: str, help: str, default: Any = None, **metadata: Any) -> Any:
+    """Declare a positional argument. See the module for ``metadata``."""
+    return option(default, help, metavar=metavar, is_positional=True, **metadata)
+
+
+@dataclass
+class DeviceOption:
+    """The option --device."""
+
+    device: Optional[str] = option(
+        None,
+        "device to run on, such as cpu or cuda:0 (default: a GPU if available, otherwise the CPU)",
+        metavar="DEVICE",
+    )
+
+
+@dataclass
+class MaxTokensOption:
+    """The option --max-tokens."""
+
+    max_tokens: int = option(MAX_TOKENS, "maximum number of source tokens per batch", bounds=SIZE)
+
+
+def iterate_options(config: type) -> Iterator[Tuple["Field[Any]", Any]]:
+    """Yield the fields of a dataclass and their types: first its own fields, then those of its bases."""
+    declared, kinds = {each.name: each for each in fields(config)}, get_type_hints(config)
+    for part in filter(is_dataclass, config.__mro__):
+        inherited = {each.name for base in part.__bases__ if is_dataclass(base) for each in fields(base)}
+        for each in fields(part):
+            if each.name not in inherited and each.name in declared:
+                yield declared.pop(each.name), kinds[each.name]
+
+
+def get_default(each: "Field[Any]") -> Any:
+    """Return the default value of a field."""
+    return each.default if each.default_factory is MISSING else each.default_factory()
+
+
+def add_option(add: Callable[..., Any], name: str, kind: Any, default: Any, metadata: Mapping[str, Any]) -> None:
+    """Add an option to a parser.
+
+    Args:
+        add: the method ``add_argument`` of the parser or group.
+        name: the name of the option.
+        kind: the type of the option, such as ``Optional[int]`` or ``List[Path]``.
+        default: the default value, or None or SUPPRESS. A boolean option without one has --option and --no-option.
+        metadata: the metadata of the field.
+    """
+    is_list = False
+    while getattr(kind, "__args__", ()):  # Optional[...] or List[...]
+        is_list, kind = is_list or kind.__origin__ is list, kind.__args__[0]
+    text, choices = metadata["help"], metadata.get("choices")
+    has_default = default not in (None, "", [], argparse.SUPPRESS)
+    if kind is not bool and has_default and "(default" not in text:
+        text += " (default: %(default)s)"
+    how: Dict[str, Any] = {"help": text}
+    if kind is bool:
+        how["action"] = "store_true" if has_default else argparse.BooleanOptionalAction
+    else:
+        how.update(type=metadata.get("parse", kind), choices=choices)
+        how["metavar"] = metadata.get("metavar", None if choices else _METAVARS.get(kind))
+        how.update({each: metadata[each] for each in ("nargs", "required") if each in metadata})
+        if is_list and "nargs" not in metadata and "parse" not in metadata:
+            how["action"] = "append"
+    names = [name] if metadata.get("is_positional") else [*metadata.get("short", "").split(), format_option_name(name)]
+    action = add(*names, **how)
+    # Set the default now, because some versions of argparse would print that of a BooleanOptionalAction in the help.
+    action.default = argparse.SUPPRESS if kind is bool and not has_default else default
+
+
+def add_options(parser: argparse.ArgumentParser, config: type) -> None:
+    """Add the options that a dataclass declares to a parser."""
+    groups: Dict[str, Any] = {"": parser}
+    for each, kind in iterate_options(config):
+        if "add" in each.metadata:
+            each.metadata["add"](parser)
+        elif "help" in each.metadata:
+            title = each.metadata.get("group", "")
+            groups[title] = groups.get(title) or parser.add_argument_group(title)
+            add_option(groups[title].add_argument, each.name, kind, get_default(each), each.metadata)
+
+
+def check_command_options(options: Any) -> None:
+    """Raise InputError if an option has an invalid value, has no effect or does not go with another one."""
+    declared = {each.name: each.metadata for each in fields(options)}
+    present = {name: getattr(options, name) for name in declared}
+    for name, values in present.items():
+        for value in values if isinstance(values, list) else [] if values is None else [values]:
+            expected = describe_expected_value(value, {"bounds": declared[name].get("bounds")})
+            if expected:
+                raise InputError(format_value_error(name, value, expected))
+    given = {each.name: present[each.name] for each in fields(options) if present[each.name] != get_default(each)}
+    found = find_option_conflict(given, declared, list_enabled_options(present))
+    if found:
+        raise InputError(found)
+
+
+def options_command(
+    prog: str,
+    config: Union[type, Mapping[str, Tuple[str, type]]],
+    *more: Type[Exception],
+    make_parser: Callable[..., argparse.ArgumentParser] = Parser,
+    **about: Any,
+) -> Callable[[Callable[[Any], Any]], Callable[..., int]]:
+    """Return a decorator that makes the ``main`` function of a command from a function of its options.
+
+    Args:
+        prog: the name of the command.
+        config: the dataclass of its options, or a mapping from its subcommands to their help and options.
+        more: see :func:`~fairseq_etads.platform.console.command`.
+        make_parser: the class of the parser.
+        about: further arguments of the parser, such as ``description`` and ``epilog``.
+    """
+
+    def make() -> argparse.ArgumentParser:
+        parser = make_parser(prog=prog, formatter_class=argparse.RawDescriptionHelpFormatter, **about)
+        if isinstance(config, type):
+            add_options(parser, config)
+            return parser
+        commands = parser.add_subparsers(dest="command", required=True, metavar="|".join(config))
+        for name, (text, of_command) in config.items():
+            add_options(commands.add_parser(name, help=text), of_command)
+        return parser
+
+    def decorate(work: Callable[[Any], Any]) -> Callable[..., int]:
+        @functools.wraps(work)
+        def run(args: argparse.Namespace) -> Any:
+            options = make_options(config if isinstance(config, type) else config[args.command][1], args)
+            check_command_options(options)
+            return work(options)
+
+        return command(make, *more)(run)
+
+    return decorate
+
+
+def make_options(config: type, args: argparse.Namespace) -> Any:
+    """Return the options that a parser has read as an instance of their dataclass."""
+    values = {each.name: getattr(args, each.name) for each in fields(config) if hasattr(args, each.name)}
+    values.update({each.name: each.metadata["read"](args) for each in fields(config) if "read" in each.metadata})
+    return config(**values)
