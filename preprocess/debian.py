@@ -485,16 +485,8 @@ def build_parser() -> argparse.ArgumentParser:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options except --out, which ``etads-corpus debian`` has in common with other corpora, to a parser."""
     add = parser.add_argument
-    add(
-        "--sample",
-        action="store_true",
-        help="unpack the sample corpus included in this package instead of building a corpus",
-    )
-    add(
-        "--force",
-        action="store_true",
-        help="rebuild the corpus if it already exists, or replace another corpus in --out",
-    )
+    add("--sample", action="store_true", help="unpack the sample corpus in this package instead of building a corpus")
+    add("--force", action="store_true", help="rebuild an existing corpus, or replace another corpus in --out")
     add("--lists", type=Path, metavar="DIR", help=f"folder containing APT's package indexes (default: {LISTS})")
     for option, text in (("--translation", "Translation-en"), ("--packages", "Packages, for names of source packages")):
         text = (

@@ -1,7 +1,7 @@
 """Systems with which the papers compare their models, one folder per system.
 
-The rest of the package never imports these folders. The ``__init__`` module of each folder imports the classes that the
-system registers with fairseq, and its docstring lists the other parts of the system.
+The rest of the package never imports these folders. The ``__init__`` module of each folder imports what registers
+itself; docs/overview.md lists the system's command, recipes, page and tests.
 """
 
 import importlib

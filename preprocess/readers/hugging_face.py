@@ -1,7 +1,6 @@
 """Read Hugging Face datasets offline, from folders written by ``save_to_disk`` or from the local cache."""
 
 import argparse
-import contextlib
 import os
 from pathlib import Path
 from typing import Any, Dict, Iterator, Optional
@@ -125,11 +124,14 @@ def _load_dataset(data: str, config: Optional[str]) -> Any:
         )
     if saved and config:
         raise InputError(f"--config {config}: applies only to a name; {data} is a folder")
-    with _disable_network(datasets):
-        try:
-            return datasets.load_from_disk(data) if saved else datasets.load_dataset(data, config)
-        except Exception as error:  # pyarrow, fsspec and huggingface_hub raise many kinds of errors
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
+    # The module may have been imported before the environment variables were set.
+    before, datasets.config.HF_DATASETS_OFFLINE = datasets.config.HF_DATASETS_OFFLINE, True
+    try:
+        return datasets.load_from_disk(data) if saved else datasets.load_dataset(data, config)
+    except Exception as error:  # pyarrow, fsspec and huggingface_hub raise many kinds of errors
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+    finally:
+        datasets.config.HF_DATASETS_OFFLINE = before
     if saved:
         raise InputError(f"--data {data}: cannot be read ({reason})")
     call = f"load_dataset({data!r}{f', {config!r}' if config else ''})"
@@ -138,13 +140,3 @@ def _load_dataset(data: str, config: Optional[str]) -> Any:
         "Nothing is downloaded here: on "
         f"a machine with network access, call {call}.save_to_disk(FOLDER), and give that folder"
     )
-
-
-@contextlib.contextmanager
-def _disable_network(datasets: Any) -> Iterator[None]:
-    """Prevent network access, even if the module was imported before the environment variables were set."""
-    before, datasets.config.HF_DATASETS_OFFLINE = datasets.config.HF_DATASETS_OFFLINE, True
-    try:
-        yield
-    finally:
-        datasets.config.HF_DATASETS_OFFLINE = before

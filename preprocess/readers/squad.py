@@ -9,7 +9,7 @@ import argparse
 import json
 import re
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Any, Iterator, List, NamedTuple
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import BadDocumentError, Document
@@ -93,9 +93,12 @@ def find_answer_sentences(paragraph: Any, where: str) -> List[AnswerSentence]:
     If the paragraph is damaged, the result is a single item that contains the reason but no text.
     """
     try:
-        context, spans = paragraph["context"], _iterate_answer_spans(paragraph)
-        if not isinstance(context, str):
-            raise TypeError("its context is not text")
+        context: str = paragraph["context"]
+        answers = [answer for question in paragraph["qas"] for answer in question["answers"]]
+        spans = [(answer["answer_start"], answer["text"]) for answer in answers]  # none for unanswerable questions
+        right = all(isinstance(start, int) and isinstance(text, str) and start >= 0 for start, text in spans)
+        if not (right and isinstance(context, str)):
+            raise TypeError
         if any(context[start : start + len(answer)] != answer for start, answer in spans):
             return [AnswerSentence("", [], where, "answer that is not where answer_start says")]
     except (KeyError, TypeError, ValueError):
@@ -107,17 +110,7 @@ def find_answer_sentences(paragraph: Any, where: str) -> List[AnswerSentence]:
         start, end = match.span() if match else (place, place)
         place = end
         parts = {context[max(start, at) : min(end, at + len(answer))].strip() for at, answer in spans}
-        answers = sorted(parts - {""}, key=lambda text: (len(text), text))
-        if answers:
-            found.append(AnswerSentence(sentence, answers, where))
+        inside = sorted(parts - {""}, key=lambda text: (len(text), text))
+        if inside:
+            found.append(AnswerSentence(sentence, inside, where))
     return found
-
-
-def _iterate_answer_spans(paragraph: Dict[str, Any]) -> List[Tuple[int, str]]:
-    """Return the start position and text of each answer. Unanswerable questions in SQuAD 2.0 have no answers."""
-    answers = [answer for question in paragraph["qas"] for answer in question["answers"]]
-    spans = [(answer["answer_start"], answer["text"]) for answer in answers]
-    for start, text in spans:
-        if not isinstance(start, int) or not isinstance(text, str) or start < 0:
-            raise TypeError("an answer is not a position and a text")
-    return spans

@@ -513,7 +513,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "sentence vectors",
             "sentence_vector",
-            "systems.rewriting.pointer_network.SentenceConvolution",
+            "systems.rewriting.model.SentenceConvolution",
             "systems/rewriting/test_pointer_extractor.py::test_it_is_the_papers_equations",
         ),
         Equation(
@@ -525,7 +525,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "pointer network",
             "pointer_scores",
-            "systems.rewriting.pointer_network.PointerNetwork",
+            "systems.rewriting.model.PointerNetwork",
             "systems/rewriting/test_pointer_extractor.py::test_it_is_the_papers_equations",
         ),
         Equation(

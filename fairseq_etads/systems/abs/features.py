@@ -55,11 +55,6 @@ class ExtractiveWeights(tuple):
         return (2, 3) if self.of_release else (1, 2)
 
 
-def matches_released_code(weights: Sequence[float]) -> bool:
-    """Return whether the weights are intended for the features of the authors' released code."""
-    return getattr(weights, "of_release", False)
-
-
 def parse_extractive_weights(given: Any) -> Tuple[float, ...]:
     """Parse the weights α from numbers or a string such as "1,4.8,1.2,-13.4,-0.5". Returns () for an empty value.
 
@@ -94,17 +89,6 @@ def parse_extractive_weights(given: Any) -> Tuple[float, ...]:
     return weights
 
 
-def check_shared_dictionary(models: Sequence[Any], dictionary: Any) -> None:
-    """Raise ValueError if documents have another dictionary than summaries, because their ids cannot be compared."""
-    for model in models:
-        own = getattr(getattr(model, "encoder", None), "dictionary", None)
-        if own is not None and own.symbols != dictionary.symbols[: len(own.symbols)]:
-            raise ValueError(
-                "--extractive-weights needs one dictionary for documents and summaries, but DATA has two: create the "
-                "data again with etads-prepare, or fairseq-preprocess --joined-dictionary"
-            )
-
-
 class ExtractiveSearchTerm(SearchTerm):
     """The scoring term that ``--extractive-weights`` adds to a search."""
 
@@ -112,13 +96,28 @@ class ExtractiveSearchTerm(SearchTerm):
         self.weights = weights
 
     def check(self, models: Sequence[Any], dictionary: Any) -> None:
-        check_shared_dictionary(models, dictionary)
+        for model in models:
+            own = getattr(getattr(model, "encoder", None), "dictionary", None)
+            if own is not None and own.symbols != dictionary.symbols[: len(own.symbols)]:  # ids cannot be compared
+                raise ValueError(
+                    "--extractive-weights needs one dictionary for documents and summaries, but DATA has two: create "
+                    "the data again with etads-prepare, or fairseq-preprocess --joined-dictionary"
+                )
 
     def begin(self, batch: TermBatch) -> ActiveTerm:
         return ExtractiveFeatures.from_net_input(batch.net_input, self.weights, batch.vocabulary, batch.dictionary)
 
     def finish(self, results: Results, batch: TermBatch) -> None:
-        add_feature_sums(results, batch.net_input["src_tokens"], self.weights, batch.dictionary)
+        """Add "features" (5,) to each hypothesis: the sums of log p and of the other features over its words."""
+        of_release = getattr(self.weights, "of_release", False)
+        documents = _hide_special_symbols(batch.net_input["src_tokens"], batch.dictionary).tolist()
+        for document, hypotheses in zip(documents, results):
+            for hypothesis in hypotheses:
+                words = _hide_special_symbols(hypothesis["tokens"], batch.dictionary).tolist()
+                counts = count_extractive_features(document, words, of_release)
+                total = float(hypothesis["positional_scores"].sum())
+                weighted = sum(weight * count for weight, count in zip(self.weights[1:], counts))
+                hypothesis["features"] = torch.tensor([(total - weighted) / self.weights[0], *counts])
 
 
 register_option_term("extractive_weights", parse_extractive_weights, ExtractiveSearchTerm)
@@ -170,9 +169,8 @@ class ExtractiveFeatures(ActiveTerm):
             raise ValueError("--extractive-weights: the documents do not consist of words")
         vocabulary = vocabulary or OutputVocabulary(count_known_words(dictionary), dictionary.unk())
         words = vocabulary.convert_to_search_ids(tokens)
-        return cls(
-            words.masked_fill(_is_special_symbol(tokens, dictionary) | words.eq(vocabulary.unk), NO_WORD), weights
-        )
+        hidden = _hide_special_symbols(tokens, dictionary).eq(NO_WORD) | words.eq(vocabulary.unk)
+        return cls(words.masked_fill(hidden, NO_WORD), weights)
 
     def add_to(self, lprobs: Tensor, tokens: Tensor) -> None:
         """Multiply the next words' log-probabilities (B, beam, W) by their weight and add the other features, in place.
@@ -221,10 +219,10 @@ class ExtractiveFeatures(ActiveTerm):
         return chosen
 
 
-def _is_special_symbol(tokens: Tensor, dictionary: Any) -> Tensor:
-    """Return a boolean mask that is True at padding, begin symbols, end symbols and the unknown word."""
+def _hide_special_symbols(tokens: Tensor, dictionary: Any) -> Tensor:
+    """Replace padding, begin symbols, end symbols and the unknown word with :data:`NO_WORD`."""
     symbols = (dictionary.pad(), dictionary.bos(), dictionary.eos(), dictionary.unk())
-    return torch.isin(tokens, torch.tensor(symbols, device=tokens.device))
+    return tokens.masked_fill(torch.isin(tokens, torch.tensor(symbols, device=tokens.device)), NO_WORD)
 
 
 def count_extractive_features(document: Sequence[int], summary: Sequence[int], of_release: bool = False) -> List[int]:
@@ -243,16 +241,3 @@ def count_extractive_features(document: Sequence[int], summary: Sequence[int], o
         if NO_WORD not in (word, before) and word in first:
             counts[3] += first[word] < last.get(before, -1)
     return counts
-
-
-def add_feature_sums(results: Results, src_tokens: Tensor, weights: Sequence[float], dictionary: Any) -> None:
-    """Add "features" (5,) to each hypothesis: the sums of log p and of the other features over its words."""
-    documents = src_tokens.masked_fill(_is_special_symbol(src_tokens, dictionary), NO_WORD).tolist()
-    for document, hypotheses in zip(documents, results):
-        for hypothesis in hypotheses:
-            tokens = hypothesis["tokens"]
-            words = tokens.masked_fill(_is_special_symbol(tokens, dictionary), NO_WORD).tolist()
-            counts = count_extractive_features(document, words, matches_released_code(weights))
-            total = float(hypothesis["positional_scores"].sum())
-            log_prob = (total - sum(weight * count for weight, count in zip(weights[1:], counts))) / weights[0]
-            hypothesis["features"] = torch.tensor([log_prob, *counts])

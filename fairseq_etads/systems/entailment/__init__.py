@@ -2,11 +2,6 @@
 
 ``auxiliary``              ``--auxiliary-task entailment``: also train the encoder to recognise entailment
 ``model``, ``training``    entailment models (Parikh et al. 2016) for the reward ``entail``
-
-Command: ``commands/nli.py`` (``etads-nli``).
-Recipe: ``scripts/reproduce/entail_gigaword.sh``. Page: ``docs/entail.md``.
-Tests: ``tests/unit/systems/entailment``, ``tests/e2e/test_entail_commands.py``.
-The architecture ``entail_s2s`` is a preset of the core's recurrent family.
 """
 
 from . import auxiliary as auxiliary

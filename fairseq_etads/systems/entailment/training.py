@@ -236,7 +236,13 @@ def train_entailment_model(
     if warning:
         print(f"WARNING: {warning}", file=sys.stderr)
     dictionary = make_dictionary(pairs, settings, tokenizer)
-    trainer = _make_trainer(pairs, dictionary, settings, device)
+    torch.manual_seed(settings.seed)
+    model = settings.config.make_model(dictionary, settings.dropout)
+    if settings.vectors is not None:
+        load_word_vectors(settings.vectors, dictionary, model.table, "--vectors")
+        model.table.requires_grad_(False)
+    encoded = EncodedPairs.from_pairs(pairs, dictionary, settings.config)
+    trainer = Trainer(model.to(device), dictionary, encoded, settings)
     about = {"options": settings.to_dict(), "pairs": len(pairs.labels), "fairseq_etads": get_version()}
     about["files"] = _compute_file_checksums(settings)
     # Continue only if all three files exist. Otherwise, the best model might be lost.
@@ -291,17 +297,6 @@ def _compute_file_checksums(settings: EntailmentSettings) -> List[str]:
     """Compute the SHA-256 hashes of the files with pairs, in the order of the options, and of the word vectors."""
     vectors = [] if settings.vectors is None else [Path(settings.vectors)]
     return [compute_sha256(path) for path in (*settings.train, *settings.valid, *vectors)]
-
-
-def _make_trainer(
-    pairs: TokenisedPairs, dictionary: Dictionary, settings: EntailmentSettings, device: torch.device
-) -> Trainer:
-    torch.manual_seed(settings.seed)
-    model = settings.config.make_model(dictionary, settings.dropout)
-    if settings.vectors is not None:
-        load_word_vectors(settings.vectors, dictionary, model.table, "--vectors")
-        model.table.requires_grad_(False)
-    return Trainer(model.to(device), dictionary, EncodedPairs.from_pairs(pairs, dictionary, settings.config), settings)
 
 
 def _count_correct_predictions(scorer: EntailmentScorer, pairs: TokenisedPairs) -> int:

@@ -1,13 +1,8 @@
 """Sentence rewriting: Chen and Bansal 2018, "Fast abstractive summarization with … sentence rewriting".
 
-``model``, ``pointer_network``  ``--arch pointer_extractor``: selects sentences one by one
-``criterion``, ``returns``      ``--criterion extractor_rl``: trains the extractor with rewards for rewritten sentences
-``abstractor``                  the model that rewrites each selected sentence
-
-Command: ``commands/rewrite.py`` (``etads-rewrite``).
-Recipes: ``scripts/reproduce/rewrite_cnndm.sh``, ``sumpubmed_rewrite.sh``. Page: ``docs/rewrite.md``.
-Tests: ``tests/unit/systems/rewriting``, ``tests/e2e/test_rewriting_commands.py``.
-The architecture ``sentence_rewriter`` is a preset of the core's recurrent family.
+``model``       ``--arch pointer_extractor``: selects sentences one by one
+``criterion``   ``--criterion extractor_rl``: trains the extractor with rewards for rewritten sentences
+``abstractor``  the model that rewrites each selected sentence
 """
 
 from . import criterion as criterion

@@ -17,7 +17,7 @@ from ...platform.option_checks import Bounds, check_option_values, option
 from ...text.subsequences import Text, rouge_l, rouge_n, split_sentences
 from ...text.words import SENTENCE_MARK
 from .abstractor import Abstractor
-from .pointer_network import mask_earlier_selections
+from .model import mask_earlier_selections
 
 DISCOUNT = 0.95
 _SMALLEST = 1e-7

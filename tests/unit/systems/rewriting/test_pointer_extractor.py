@@ -15,7 +15,7 @@ from selection_data import write_data
 from fairseq_etads.data.labels.label_files import compute_source_hash, write_label_rows
 from fairseq_etads.data.selection import SentenceOrderDataset
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.systems.rewriting.pointer_network import mask_earlier_selections
+from fairseq_etads.systems.rewriting.model import mask_earlier_selections
 from fairseq_etads.training.selection import drop_truncated_sentence_labels
 
 MARK = 43
