@@ -37,8 +37,9 @@ fi
 [ -n "$text" ] || { text=$out/text; supervise "${corpus[@]}" --out "$text"; }
 supervise etads-train --text "$text" --out "$out" --recipe base --tokens word "${training[@]}" --processes 1 --cpu \
     -- --seed "$seed" "${more[@]}"
-once --makes "$out/summaries.txt" --reads "$out"/{checkpoints/checkpoint_best.pt,content.npz,recipe.json} \
-    -- etads-summarize "$out" --split test --output "$out/summaries.txt" --restart --device cpu "${decoding[@]}"
+supervise python -m fairseq_etads.pipeline.steps --makes "$out/summaries.txt" \
+    --reads "$out"/{checkpoints/checkpoint_best.pt,content.npz,recipe.json} -- \
+    etads-summarize "$out" --split test --output "$out/summaries.txt" --restart --device cpu "${decoding[@]}"
 etads-rouge "$out/summaries.txt" "$text/test.target" --json "$out/rouge.json"
 rm -rf "$out/model"
 supervise etads-export "$out" "$out/model" --dtype fp16 --title "$model" --language en "${decoding[@]}"

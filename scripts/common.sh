@@ -75,12 +75,6 @@ use_environment() {
     export PYTHONWARNINGS=${PYTHONWARNINGS:-ignore}
 }
 
-# once [options of pipeline/steps.py] -- COMMAND...: run a command unless the same command has already created its outputs from the
-# same files.
-once() {
-    supervise python -m fairseq_etads.pipeline.steps "$@" || exit $?
-}
-
 # prepare_corpus KIND [options]: run etads-corpus with --out DIR in place of --prepare DIR, as the scripts prepare_*.sh call it.
 prepare_corpus() {
     case " $* " in *" --help "* | *" -h "*) (usage); echo "  all options: etads corpus $1 --help"; exit ;; esac
@@ -88,11 +82,4 @@ prepare_corpus() {
     exec etads-corpus "${@/#--out/--prepare}"
 }
 
-# Every script has this option. Options after -- are for another command.
-for argument in "$@"; do
-    case $argument in
-        --) break ;;
-        --version) echo "$(basename "$0") $(python3 "$ROOT/fairseq_etads/version.py")"; exit 0 ;;
-    esac
-done
-unset argument
+[ "${1-}" != --version ] || { echo "$(basename "$0") $(python3 "$ROOT/fairseq_etads/version.py")"; exit; }

@@ -24,8 +24,7 @@ if [ -n "$serve" ]; then
     supervise mkdocs serve --strict
     exit
 fi
-mkdir -p "$out"
-out=$(cd "$out" && pwd)  # mkdocs interprets relative paths from its configuration folder
+mkdir -p "$out" && out=$(cd "$out" && pwd)  # mkdocs interprets relative paths from its configuration folder
 cd "$ROOT"
 # The option --quiet is not used, because --strict would then count no warnings.
 supervise mkdocs build --strict --site-dir "$out"

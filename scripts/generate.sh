@@ -16,8 +16,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 run="" output="" input=() subset="" shortlist="" content="" skip_bad="" cpu=""
 parse_options "--run --output --input+ --subset --shortlist --content --skip-bad! --cpu! ..." "$@"
-[ -n "$run" ] || die "--run is missing; see --help"
-[ -n "$output" ] || die "--output is missing; see --help"
+[ -n "$run" ] && [ -n "$output" ] || die "--run or --output is missing; see --help"
 mkdir -p "$(dirname "$output")"
 [ -z "$cpu" ] || { export CUDA_VISIBLE_DEVICES=""; more+=(--device cpu); }
 [ ${#input[@]} -gt 0 ] || subset=${subset:-test} content=${content:-$([ -f "$run/content.npz" ] && echo "$run" || echo none)}

@@ -48,63 +48,32 @@ cp "$ROOT/constraints.txt" ${wheel:+"$wheel"} "$copy"
 [ -n "$wheel" ] || tar -C "$ROOT" --exclude=__pycache__ -cf - "${sources[@]}" | tar -C "$copy" -xf -
 # The copy does not contain .git, so the version cannot be determined from it.
 [ -n "$wheel" ] || printf 'Version: %s\n' "$("$VENV/bin/python" "$ROOT/fairseq_etads/version.py")" > "$copy/PKG-INFO"
-wanted=$("$VENV/bin/python" - "$copy" "$extras$editable" <<'PYTHON'
-import hashlib, pathlib, sys
-root, digest = pathlib.Path(sys.argv[1]), hashlib.sha256(sys.argv[2].encode())
-for path in sorted(path for path in root.rglob("*") if path.is_file()):
-    digest.update(f"{path.relative_to(root)}\n{path.stat().st_size}\n".encode() + path.read_bytes())
-print(digest.hexdigest())
-PYTHON
-)
+wanted=$(cd "$copy" && { find . -type f -exec cksum {} + | LC_ALL=C sort; echo "$extras$editable"; } | cksum)
 stamp=$VENV/.fairseq-etads
-if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
-    say "up to date: $VENV"
-    exit 0
-fi
-
-# has_gpu: return whether the machine has a visible NVIDIA GPU.
-has_gpu() {
-    { command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q GPU; } || [ -e /dev/nvidia0 ] || [ -e /proc/driver/nvidia/version ]
-}
-
-# installed_torch: print the installed version of torch if it is the version in constraints.txt.
-installed_torch() {
-    "$VENV/bin/python" - "$ROOT/constraints.txt" <<'PYTHON'
-import importlib.metadata, re, sys
-try:
-    version = importlib.metadata.version("torch")
-except importlib.metadata.PackageNotFoundError:
-    sys.exit()
-wanted = re.search(r'^torch==([^;\s]+)(?:; python_version >= "3.(\d+)")?', open(sys.argv[1]).read(), re.MULTILINE)
-applies = wanted and sys.version_info[:2] >= (3, int(wanted[2] or 0))
-print(version if not applies or version.split("+")[0] == wanted[1] else "")
-PYTHON
-}
-
-# own_index: print pip's settings for the package index if it is not the public index.
-own_index() {
-    "$VENV/bin/python" -m pip --disable-pip-version-check config list |
-        grep -E '(^|[.])(index-url|extra-index-url|find-links|no-index)=' | grep -v "index-url='https://pypi.org/simple/*'" || true
-}
+[ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ] || { say "up to date: $VENV"; exit; }
 
 CPU_INDEX=https://download.pytorch.org/whl/cpu
 # install_torch_for_cpu: install torch from PyTorch's index if there is a choice and no GPU. Later commands keep this
 # version of torch.
 install_torch_for_cpu() {
-    local torch index kind why=""
-    torch=$(installed_torch)
-    if [ -n "$torch" ]; then
-        say "torch $torch is installed already and stays${device:+ ($device chooses for a new environment only)}"
+    local index kind why=""
+    # Without an index, pip succeeds only if the installed torch is one that constraints.txt allows.
+    if PIP_CONFIG_FILE=/dev/null "${pip[@]}" --isolated install --no-index --no-deps -c "$ROOT/constraints.txt" torch 2>/dev/null; then
+        say "torch is installed already and stays${device:+ ($device chooses for a new environment only)}"
         return
     fi
-    index=$(own_index)
+    index=$("$VENV/bin/python" -m pip --disable-pip-version-check config list |
+        grep -E '(^|[.])(index-url|extra-index-url|find-links|no-index)=' |
+        grep -v "index-url='https://pypi.org/simple/*'" || true)
     if [ -n "$index" ]; then
         say "torch comes from where pip's settings say: $(tr '\n' ' ' <<< "$index")"
         return
     fi
     [ "$(uname -s)" = Linux ] || return 0  # PyPI's torch includes CUDA only on Linux
     kind=$device
-    [ -n "$kind" ] || { has_gpu && kind=--gpu || kind=--cpu; }
+    if [ -n "$kind" ]; then :
+    elif nvidia-smi -L 2>/dev/null | grep -q GPU || [ -e /dev/nvidia0 ] || [ -e /proc/driver/nvidia/version ]; then kind=--gpu
+    else kind=--cpu; fi
     if [ "$kind" = --gpu ]; then
         [ -n "$device" ] || why=": an NVIDIA GPU was found (--cpu does without)"
         say "torch with CUDA, about 5 GB on disk$why"
@@ -126,32 +95,20 @@ if ! "$VENV/bin/python" -c 'import fairseq' >/dev/null 2>&1; then
     "${pip[@]}" install -c "$ROOT/constraints.txt" --no-build-isolation fairseq-fixed
 fi
 
-# link_packages: create links to the packages in site-packages. There, fairseq finds --user-dir fairseq_etads from any
-# folder. The links are recorded for pip. Before pip installs another version, it therefore removes the links, not their targets.
-link_packages() {
-    "$VENV/bin/python" - "$ROOT" <<'PYTHON'
-import pathlib, shutil, sys, sysconfig
-root, site = pathlib.Path(sys.argv[1]), pathlib.Path(sysconfig.get_paths()["purelib"])
-(record,) = site.glob("fairseq_etads-*.dist-info/RECORD")
-with open(record, "a", encoding="utf-8") as file:
-    for name, folder in (("fairseq_etads", "fairseq_etads"), ("etads_preprocess", "preprocess")):
-        link = site / name
-        if link.is_dir() and not link.is_symlink() and not (link / "__init__.py").exists():
-            shutil.rmtree(link)  # caches that another version has left behind
-        elif link.is_symlink():
-            link.unlink()
-        link.symlink_to(root / folder, target_is_directory=True)
-        file.write(f"{name},,\n")
-PYTHON
-}
-
 say "installing fairseq-etads${editable:+: the sources in $ROOT}"
 if [ -n "$editable" ]; then
     isolation=(--no-build-isolation)
     # The version of setuptools in Python 3.9 does not support this. In this case, pip downloads a newer version.
     "$VENV/bin/python" -c 'import setuptools, sys; sys.exit(int(setuptools.__version__.split(".")[0]) < 64)' || isolation=()
     "${pip[@]}" install -c "$ROOT/constraints.txt" "${isolation[@]}" -e "$ROOT$extras"
-    link_packages
+    # Links to the packages in site-packages let fairseq find --user-dir fairseq_etads from any folder. Pip removes the links
+    # before it installs another version, because they are recorded.
+    site=$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')
+    for link in fairseq_etads:fairseq_etads etads_preprocess:preprocess; do
+        rm -rf "$site/${link%:*}"  # an old link, or caches that another version has left behind
+        ln -s "$ROOT/${link#*:}" "$site/${link%:*}"
+        echo "${link%:*},," >> "$(echo "$site"/fairseq_etads-*.dist-info/RECORD)"
+    done
 else
     [ -n "$wheel" ] || "${pip[@]}" wheel --no-build-isolation --no-deps --wheel-dir "$copy" "$copy"
     wheel=$(echo "$copy"/*.whl)

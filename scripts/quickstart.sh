@@ -38,8 +38,9 @@ and tools for data preparation and ROUGE."
 supervise etads-debian --sample --out "$out/text"
 supervise etads-train --text "$out/text" --out "$out" --recipe small --arch "$arch" --pointer "$pointer" --tokens "$tokens" \
     --size "$size" "${length[@]}" $([ -n "$gpu" ] || echo --cpu)
-once --makes "$out/summaries.txt" --reads "$out"/{checkpoints/checkpoint_best.pt,content.npz,recipe.json} \
-    -- etads-summarize "$out" --split test --output "$out/summaries.txt" --restart
+supervise python -m fairseq_etads.pipeline.steps --makes "$out/summaries.txt" \
+    --reads "$out"/{checkpoints/checkpoint_best.pt,content.npz,recipe.json} -- \
+    etads-summarize "$out" --split test --output "$out/summaries.txt" --restart
 etads-rouge "$out/summaries.txt" "$out/text/test.target" --documents "$out/text/test.source" --lead-words 8 --show 3 \
     > "$out/scores.txt"
 cat "$out/scores.txt"

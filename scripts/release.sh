@@ -13,8 +13,8 @@
 # "Unreleased" in CHANGELOG.md, commit, run this script, and tag the commit with the command that it prints. Once the
 # tag exists, --check also checks the tag. Afterwards, set NEXT_VERSION to the next version: untagged commits have this
 # version, followed by ".dev" and the commit. The test installs all packages in the new environment (fairseq is
-# compiled), prepares a few pairs, trains for a few steps with --user-dir fairseq_etads, summarises, and computes
-# scores. It takes 5 minutes on 2 cores.
+# compiled), and runs scripts/quickstart.sh and scripts/fairseq.sh for a few training steps. It takes 5 minutes on 2
+# cores.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -73,30 +73,8 @@ PATH=$(cd "$venv" && pwd)/bin:$PATH
 cd "$work/trial"
 installed=$(python -c 'import fairseq_etads, etads_preprocess; print(fairseq_etads.__version__, fairseq_etads.__file__)')
 [[ $installed == "$version "*/site-packages/* ]] || die "installed is not the wheel: $installed"
-etads-debian --sample --out sample
-mkdir text
-for split in train valid test; do
-    for side in source target; do head -n 300 "sample/$split.$side" > "text/$split.$side"; done
-done
-etads-prepare text prepared --tokens word --size 500
-etads-models > models
-for arch in etads gru_seq2seq; do
-    small=(--encoder-layers 1 --encoder-embed-dim 32)
-    if [ "$arch" = etads ]; then
-        small+=(--decoder-layers 1 --encoder-ffn-embed-dim 64 --encoder-attention-heads 2 --decoder-attention-heads 2)
-    else
-        small+=(--encoder-hidden-size 32 --attention-dim 32)
-    fi
-    common=(prepared/bin --user-dir fairseq_etads --task summarization --cpu --num-workers 0 --max-tokens 2000 --no-progress-bar)
-    say "$arch: training"
-    supervise fairseq-train "${common[@]}" --arch "$arch" "${small[@]}" --criterion summarization_nll --pointer soft \
-        --optimizer adam --lr 1e-3 --max-update 10 --truncate-source 60 --truncate-target 20 --save-dir "$arch" \
-        --no-epoch-checkpoints > "$arch.log" 2>&1 || { tail -n 20 "$arch.log" >&2; die "fairseq-train failed"; }
-    supervise fairseq-generate "${common[@]}" --path "$arch/checkpoint_last.pt" --beam 3 --max-len-b 15 \
-        > "$arch.out" 2> "$arch.log" || { tail -n 20 "$arch.log" >&2; die "fairseq-generate failed"; }
-    grep '^H-' "$arch.out" | sed 's/^H-//' | LC_ALL=C sort -n | cut -f3 > "$arch.txt"
-    etads-rouge "$arch.txt" text/test.target
-done
+supervise "$work/source/scripts/quickstart.sh" --no-install --steps 10 --out run
+supervise "$work/source/scripts/fairseq.sh" run/text fairseq --max-update 10 --cpu
 cd "$start"
 mkdir -p "$out"
 cp "$sdist" "$wheel" "$out"

@@ -10,8 +10,7 @@ SCRIPT = Path(__file__).parents[3] / "scripts" / "install.sh"
 PYTHON = """#!/bin/bash
 case "$*" in
     *" config list") echo "$CONFIG" ;;
-    "- "*constraints.txt) echo "$TORCH" ;;
-    "- "*) echo digest ;;
+    *" --no-index "*) [ -n "$TORCH" ] ;;
     *"pip"*" install "*) echo "$*" >> "$INSTALLED"; [[ $* != *whl/cpu* ]] || exit "$STATUS" ;;
 esac
 """
@@ -24,7 +23,7 @@ FOR_CPU = "--index-url https://download.pytorch.org/whl/cpu"
         ("", {}, 0, False, "torch with CUDA, about 5 GB on disk: an NVIDIA GPU was found (--cpu"),
         ("--cpu", {}, 0, True, "torch for processors, 200 MB"),
         ("--cpu", {"CONFIG": ":env:.find-links='/opt/wheels'"}, 0, False, "torch comes from where pip's settings say"),
-        ("--cpu", {"TORCH": "2.13.0+cu128"}, 0, False, "torch 2.13.0+cu128 is installed already and stays"),
+        ("--cpu", {"TORCH": "2.13.0+cu128"}, 0, False, "torch is installed already and stays"),
         ("--cpu", {"STATUS": "1"}, 2, True, "--cpu: https://download.pytorch.org/whl/cpu cannot be reached"),
         ("--cpu --gpu", {}, 2, False, "--cpu and --gpu exclude one another"),
     ],
