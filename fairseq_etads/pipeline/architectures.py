@@ -5,14 +5,17 @@ before it parses ``--arch`` and ``--task``.
 """
 
 import argparse
+import functools
 import shlex
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from fairseq.data import Dictionary
+from fairseq.dataclass.configs import CheckpointConfig, CommonConfig, DatasetConfig, OptimizationConfig
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.registry import REGISTRIES
 from omegaconf import DictConfig, OmegaConf
 
 from .. import systems
@@ -22,9 +25,13 @@ from ..text.words import SENTENCE_MARK
 from ..training.options import SummarizationConfig
 from ..training.task import SummarizationTask
 from ..vocabulary.dictionary import limit_known_words
+from .recipes import Plan, Training, load_recipe
+from .training_settings import get_option
 
 PRESETS: Dict[str, Dict[str, Any]] = {**transformer_options.PRESETS, **rnn.PRESETS}
 """Mapping from the names of all architectures to the options that they change and the values of these options."""
+for _system in systems.import_installed_systems():
+    PRESETS.update(getattr(_system, "PRESETS", {}))
 FACTOR_VALUES = 50
 """Number of values that each source factor is assumed to have when parameters are counted."""
 
@@ -145,6 +152,8 @@ _NEEDS = {
     "pointer_generator_coverage": "It starts from a trained pointer_generator: "
     "task.init_from=/path/to/checkpoint_best.pt",
     "explicit_selection": "It needs the labels of etads-labels DATA --kind distribution.",
+    "entail_s2s": "It needs pairs for recognising entailment: task.auxiliary_data=/path/to/pairs",
+    "sentence_rewriter": "The data must be pairs of sentences: etads-labels DATA --pairs.",
 }
 """Comments about inputs that an architecture requires for training in addition to the data."""
 _SIZES = (
@@ -153,136 +162,35 @@ _SIZES = (
 )
 """Model options that are written to every file, so that users can find and change them easily."""
 
-_COMMON: Dict[str, Any] = {
-    "common": {"user_dir": "fairseq_etads", "seed": 1, "log_format": "simple", "log_interval": 100},
-    "task": {"_name": "summarization", "data": "???", "truncate_source": 400, "truncate_target": 100},
-    "criterion": {"_name": "summarization_nll"},
-    "checkpoint": {"save_interval_updates": 1000, "keep_interval_updates": 1, "no_epoch_checkpoints": True},
-}
-# These settings are the same as in etads-train (ETADS, section 4.1).
-_TRANSFORMER: Dict[str, Any] = {
-    "optimizer": {"_name": "adam", "adam_betas": "(0.9, 0.998)", "adam_eps": 1e-8},
-    "lr_scheduler": {"_name": "inverse_sqrt", "warmup_updates": 8000},
-    "optimization": {"lr": [4.94e-4], "clip_norm": 2.0, "max_update": 200000},
-    "dataset": {"max_tokens": 4096},
-}
-# These settings are the same as train_recurrent and ADADELTA in scripts/common.sh (Nallapati et al. 2016, section 4).
-_RECURRENT: Dict[str, Any] = {
-    "task": {"sort_within": 10},
-    "optimizer": {"_name": "lazy_adadelta", "adadelta_rho": 0.95, "adadelta_eps": 1e-6},
-    "lr_scheduler": {"_name": "fixed"},
-    "optimization": {"lr": [1.0], "clip_norm": 1.0, "max_epoch": 15},
-    "dataset": {"batch_size": 50, "required_batch_size_multiple": 1},
-}
+_RECIPES = (
+    *("etads_cnndm", "bart_cnndm", "aggregation_cnndm", "gated_gigaword", "nallapati_gigaword", "nallapati_cnndm"),
+    *("see2017_cnndm", "inconsistency_cnndm", "explicit_selection_cnndm", "rewrite_cnndm", "entail_gigaword"),
+    *("ras_gigaword", "abs_gigaword", "convs2s_xsum", "convs2s_gigaword", "convs2s_cnndm"),
+)
+"""Recipes from which the training settings of architectures are taken, in this order."""
 
 
-def _make_plateau_scheduler_sections(rate: float, patience: int) -> Dict[str, Any]:
-    return {
-        "optimizer": {"adam_betas": "(0.9, 0.999)"},
-        "lr_scheduler": {
-            "_name": "reduce_lr_on_plateau",
-            "lr_shrink": 0.5,
-            "lr_patience": patience,
-            "warmup_updates": 0,
-        },
-        "optimization": {"lr": [rate]},
-    }
+@functools.cache
+def _collect_trainings() -> Dict[str, List[str]]:
+    """Map each architecture to fairseq-train's options in the first recipe that trains it, without paths of other runs.
 
-
-def _make_ras_training_sections(rate: float) -> Dict[str, Any]:
-    return {
-        "task": {"truncate_source": 200, "truncate_target": 30},
-        "optimizer": {"_name": "nag", "momentum": 0.0},  # plain gradient descent, because sgd has no Hydra options
-        "lr_scheduler": {"_name": "reduce_lr_on_plateau", "lr_shrink": 0.5},
-        "optimization": {"lr": [rate], "clip_norm": 2.0},
-        "dataset": {"batch_size": 32, "validate_interval_updates": -1},
-    }
-
-
-_GATED = {
-    **_make_plateau_scheduler_sections(1e-3, 0),
-    "task": {"truncate_source": 100, "truncate_target": 50},
-    "dataset": {"batch_size": 64, "validate_interval_updates": -1},
-}
-_GIGAWORD = {"task": {"truncate_source": 200, "truncate_target": 30}}
-_BART: Dict[str, Any] = {  # task.init_from=/path/to/model.pt initialises the model from BART
-    "task": {"truncate_source": 1023, "truncate_target": 1023},
-    "criterion": {"label_smoothing": 0.1},
-    "optimizer": {"adam_betas": "(0.9, 0.999)", "weight_decay": 0.01},
-    "lr_scheduler": {"_name": "polynomial_decay", "warmup_updates": 500, "total_num_update": 20000},
-    "optimization": {"lr": [3e-5], "clip_norm": 0.1, "max_update": 20000, "update_freq": [4]},
-    "dataset": {"max_tokens": 2048},
-}
-_SEE: Dict[str, Any] = {  # the same truncation lengths as in the last training stage of see2017_cnndm.sh
-    "task": {"sort_within": 100, "no_end_if_cut": True},
-    "criterion": {"length_normalised": True},
-    "optimizer": {"_name": "lazy_adagrad", "initial_accumulator": 0.1},
-    "optimization": {"lr": [0.15], "clip_norm": 2.0, "max_update": 230000},
-    "dataset": {"batch_size": 16},
-}
-_SELECTION = {**_SEE, "criterion": {**_SEE["criterion"], "selection_loss": 0.2}}
-_OWN: Dict[str, Dict[str, Any]] = {
-    **dict.fromkeys(("etads_bart_base", "etads_bart_large"), _BART),
-    "aggregation_transformer": {
-        **_make_plateau_scheduler_sections(1e-4, 1),
-        "task": {"truncate_source": 500, "truncate_target": 120},
-    },
-    "es_transformer": _GATED,
-    "gated_es_transformer": _GATED,
-    **dict.fromkeys(("words_lvt2k", "words_lvt5k", "words_lvt2k_hieratt", "feats_lvt2k", "feats_lvt2k_ptr"), _GIGAWORD),
-    "words_lvt2k_temp_att": {"task": {"truncate_source": 800}, "optimization": {"max_epoch": 35}},
-    "ras_elman": _make_ras_training_sections(0.5),
-    "ras_lstm": _make_ras_training_sections(0.1),
-    "pointer_generator": _SEE,
-    "pointer_generator_coverage": {
-        **_SEE,
-        "criterion": {**_SEE["criterion"], "coverage_loss": 1.0},
-        "optimization": {**_SEE["optimization"], "max_update": 3000},
-    },
-    # task.init_from and task.extractor initialise the two parts of the model, as in
-    # scripts/reproduce/inconsistency_cnndm.sh.
-    "unified_summarizer": {
-        **_SEE,
-        "task": {**_SEE["task"], "truncate_source": 600},
-        "criterion": {
-            **_SEE["criterion"],
-            **{"coverage_loss": 1.0, "extraction_loss": 5.0, "inconsistency_loss": 1.0},
-        },
-        "optimization": {**_SEE["optimization"], "lr": [0.01], "max_update": 80000},
-        "dataset": {"batch_size": 8},
-    },
-    "explicit_selection": _SELECTION,
-    "pg_coverage": {
-        "criterion": {"coverage_loss": 1.0, "coverage_loss_start": 230000},
-        "optimizer": {"_name": "lazy_adagrad", "initial_accumulator": 0.1},
-        "optimization": {"lr": [0.15], "clip_norm": 2.0, "max_update": 233000},
-        "dataset": {"batch_size": 16},
-    },
-}
-"""Settings in the papers that differ from the defaults, as in ``scripts/reproduce/``.
-
-An optimiser with a different name replaces the default optimiser. Other systems define their settings in ``TRAINING``
-(for all their architectures) and in ``TRAININGS`` (for single architectures).
-"""
-for _system in systems.import_installed_systems():
-    PRESETS.update(getattr(_system, "PRESETS", {}))
-    _OWN.update(getattr(_system, "TRAININGS", {}))
-    _NEEDS.update(getattr(_system, "TRAINING_NEEDS", {}))
-
-
-def _merge_sections(*parts: Dict[str, Any]) -> Dict[str, Any]:
-    """Merge the sections of all parts in order. A section with a different ``_name`` replaces earlier sections."""
-    merged: Dict[str, Any] = {}
-    for part in parts:
-        for section, values in part.items():
-            before = merged.get(section, {})
-            other = "_name" in values and before.get("_name", values["_name"]) != values["_name"]
-            merged[section] = {**({} if other else before), **values}
-    return merged
+    If a run is trained in stages, these are the options of the last stage.
+    """
+    found: Dict[str, List[str]] = {}
+    for name in _RECIPES:
+        recipe, trainings = load_recipe(name), {}
+        given = {key: "RUNS/" for key, option in recipe["options"].items() if "default" not in option}
+        for action in Plan(recipe, given, list(recipe["rows"]), ["1"], Path("RUNS")).make().actions:
+            if isinstance(action, Training):
+                trainings[str(action.run_folder).partition("/stages/")[0]] = " ".join(action.words).split(" --")[1:]
+        for options in trainings.values():
+            words = [part for option in options if "RUNS/" not in option for part in f"--{option}".split(" ", 1)]
+            found.setdefault(str(get_option(words, "--arch")), words)
+    return found
 
 
 def make_configuration(arch: str) -> Dict[str, Any]:
-    """Return the configuration for training an architecture as in its paper, as a dictionary of sections.
+    """Return the configuration for training an architecture as in its recipe, as a dictionary of sections.
 
     The value of ``task.data`` is "???", because the user must specify it.
     """
@@ -292,23 +200,25 @@ def make_configuration(arch: str) -> Dict[str, Any]:
         value = getattr(preset, option, None)
         if value is not None and not str(value).startswith("${"):
             model[option] = value if isinstance(value, (bool, int, float)) else str(value)
-    family = _RECURRENT if arch in rnn.PRESETS else _TRANSFORMER
-    for system in systems.import_installed_systems():
-        if arch in getattr(system, "PRESETS", {}):
-            family = getattr(system, "TRAINING", family)
-    sections = _merge_sections(_COMMON, {"model": model}, family, _OWN.get(arch, {}))
-    order = (
-        "common",
-        "task",
-        "model",
-        "criterion",
-        "optimizer",
-        "lr_scheduler",
-        "optimization",
-        "dataset",
-        "checkpoint",
-    )
-    return {section: sections[section] for section in order}
+    trainings = _collect_trainings()
+    words = trainings.get("etads_bart_large" if arch == "etads_bart_base" else arch, trainings["etads"])
+    options: Dict[str, Any] = {"common": CommonConfig(), "task": SummarizationConfig(), "model": None}
+    sections: Dict[str, Any] = {"task": {"_name": "summarization", "data": "???"}, "model": model}
+    for part in ("criterion", "optimizer", "lr_scheduler"):
+        name = get_option(words, f"--{part.replace('_', '-')}") or "fixed"
+        # fairseq's sgd has no options for Hydra; nag without momentum is the same
+        sections[part] = {"_name": "nag", "momentum": 0.0} if name == "sgd" else {"_name": name}
+        options[part] = REGISTRIES[part]["dataclass_registry"][sections[part]["_name"]]()
+    options.update(optimization=OptimizationConfig(), dataset=DatasetConfig(), checkpoint=CheckpointConfig())
+    for section, defaults in options.items():
+        parser = argparse.ArgumentParser(allow_abbrev=False, argument_default=argparse.SUPPRESS)
+        if defaults is not None:
+            gen_parser_from_dataclass(parser, defaults, delete_default=True)
+        for name, value in vars(parser.parse_known_args(words)[0]).items():
+            if name not in ("data", "_name"):
+                plain = isinstance(value, (bool, int, float, list))
+                sections.setdefault(section, {})[name] = value if plain else str(value)
+    return {section: sections[section] for section in options if section in sections}
 
 
 def write_configurations(folder: Path) -> List[Path]:

@@ -3,4 +3,3 @@
 from . import features as features
 from . import model as model
 from .options import PRESETS as PRESETS
-from .options import TRAINING as TRAINING

@@ -50,15 +50,3 @@ class NeuralLanguageModelConfig(PointerOptions):
 
 PRESETS: Dict[str, Dict[str, Any]] = {"abs": {}}
 """Mapping from the name of each architecture to the defaults that it changes."""
-
-
-# Rush et al. 2015 and their released code use plain gradient descent. If the validation loss does not improve in an
-# epoch, they halve the learning rate.
-TRAINING: Dict[str, Any] = {
-    "task": {"truncate_source": 100, "truncate_target": 50},
-    "optimizer": {"_name": "nag", "momentum": 0.0},  # fairseq's sgd has no Hydra options
-    "lr_scheduler": {"_name": "reduce_lr_on_plateau", "lr_shrink": 0.5},
-    "optimization": {"lr": [0.1], "max_epoch": 20},
-    "dataset": {"batch_size": 64, "validate_interval_updates": -1},
-}
-"""Configuration sections for training this architecture."""

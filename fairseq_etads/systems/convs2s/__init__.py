@@ -2,5 +2,3 @@
 
 from . import model as model
 from .options import PRESETS as PRESETS
-from .options import TRAINING as TRAINING
-from .options import TRAININGS as TRAININGS

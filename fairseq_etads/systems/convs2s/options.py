@@ -74,30 +74,6 @@ The settings for Gigaword are from Gehring et al. 2017, and those for CNN/Daily 
 """
 
 
-# As in Gehring et al. 2017, section 4.2, the learning rate is divided by 10 after each epoch in which the validation
-# loss does not improve. Training ends when the learning rate reaches 1e-4.
-TRAINING: Dict[str, Any] = {
-    "optimizer": {"_name": "nag", "momentum": 0.99},
-    "lr_scheduler": {"_name": "reduce_lr_on_plateau", "lr_shrink": 0.1},
-    "optimization": {"lr": [0.25], "clip_norm": 0.1, "stop_min_lr": 1e-4, "max_epoch": 100},
-    "dataset": {"batch_size": 64, "validate_interval_updates": -1},
-}
-"""Configuration sections for training these architectures."""
-TRAININGS: Dict[str, Dict[str, Any]] = {
-    "convs2s": {  # the XSum settings of Narayan et al. 2018, who also use a dropout of 0.2
-        "task": {"truncate_source": 400, "truncate_target": 90},
-        "optimization": {"lr": [0.1], "stop_min_lr": 1e-5},
-        "dataset": {"batch_size": 32},
-    },
-    "convs2s_gigaword": {"task": {"truncate_source": 200, "truncate_target": 30}},
-    "convs2s_cnndm": {"optimization": {"lr": [0.2]}, "dataset": {"batch_size": 32}},
-}
-"""Mapping from the name of each architecture to its changes to :data:`TRAINING`.
-
-The recipes use the same settings.
-"""
-
-
 def parse_attention_layers(text: str, layers: int) -> Union[bool, List[bool]]:
     """Parse ``--decoder-attention``, which selects the decoder layers that attend to the document.
 

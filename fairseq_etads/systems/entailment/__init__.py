@@ -5,5 +5,3 @@
 """
 
 from . import auxiliary as auxiliary
-from .auxiliary import TRAINING_NEEDS as TRAINING_NEEDS
-from .auxiliary import TRAININGS as TRAININGS

@@ -42,21 +42,6 @@ class PairClassifier(nn.Module):
         return logits
 
 
-# These settings are for the first of the two training stages in scripts/reproduce/entail_gigaword.sh.
-TRAININGS: Dict[str, Dict[str, Any]] = {
-    "entail_s2s": {
-        "task": {"truncate_source": 100, "truncate_target": 30, "sort_within": 0, "eval_rouge": True},
-        "optimizer": {"_name": "adam", "adam_betas": "(0.9, 0.999)"},
-        "lr_scheduler": {"_name": "reduce_lr_on_validation", "lr_shrink": 0.5, "lr_patience": 11},
-        "optimization": {"lr": [5e-4], "clip_norm": 5.0, "max_epoch": 100, "sentence_avg": True},
-        "dataset": {"batch_size": 64, "validate_interval_updates": 2000},
-        "checkpoint": {"best_checkpoint_metric": "rouge2", "maximize_best_checkpoint_metric": True, "patience": 30},
-    },
-}
-"""Training configuration for the paper's model, which is a core architecture; see ``etads-models --configs``."""
-TRAINING_NEEDS = {"entail_s2s": "With pairs: task.auxiliary_task=entailment task.auxiliary_data=/path/to/pairs"}
-
-
 logger = logging.getLogger(__name__)
 
 SAMPLED_TEXTS = 10_000

@@ -7,5 +7,3 @@
 
 from . import criterion as criterion
 from . import model as model
-from .abstractor import TRAINING_NEEDS as TRAINING_NEEDS
-from .abstractor import TRAININGS as TRAININGS

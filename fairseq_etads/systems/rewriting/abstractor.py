@@ -18,20 +18,6 @@ TOKENS = 8000
 """Maximum number of tokens in a batch of sentences, including padding."""
 
 
-TRAININGS: Dict[str, Dict[str, Any]] = {
-    "sentence_rewriter": {
-        "task": {"truncate_source": 100, "truncate_target": 30},
-        "optimizer": {"_name": "adam", "adam_betas": "(0.9, 0.999)"},
-        "lr_scheduler": {"_name": "reduce_lr_on_validation", "lr_shrink": 0.5},
-        "optimization": {"lr": [1e-3], "clip_norm": 2.0, "max_epoch": 20},
-        "dataset": {"batch_size": 32, "validate_interval_updates": 3000},
-        "checkpoint": {"patience": 5},
-    },
-}
-"""Training configuration for the paper's abstractor, which is a core architecture; see ``etads-models --configs``."""
-TRAINING_NEEDS = {"sentence_rewriter": "The data must be pairs of sentences: etads-labels DATA --pairs."}
-
-
 class Abstractor:
     """A sentence rewriter that uses a frozen model loaded from a checkpoint.
 
