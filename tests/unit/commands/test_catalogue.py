@@ -145,9 +145,8 @@ def test_every_option_exists_and_the_model_is_the_preset(arch, configs):
         known = {name: r["dataclass_registry"] for name, r in registry.REGISTRIES.items()}[part]
         assert cfg[part]._name in known
         OmegaConf.to_container(cfg[part], resolve=True)
-    assert cfg.optimization.max_update or cfg.optimization.max_epoch or cfg.optimization.stop_min_lr > 0, (
-        "it never ends"
-    )
+    limits = cfg.optimization
+    assert limits.max_update or limits.max_epoch or limits.stop_min_lr > 0, "it would never end"
 
 
 def test_parts_of_an_architecture_s_own_training_replace_the_common_ones(configs):
