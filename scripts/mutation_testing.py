@@ -72,8 +72,6 @@ TESTS = {
 """Mapping from modules to their tests in tests/unit/, which run in seconds."""
 LEARNING_TESTS = (
     "test_selection_loss.py::test_it_learns_to_select_named_sentences_and_not_without_the_loss",
-    "test_closed_book.py::test_only_with_it_the_last_state_remembers_the_document",
-    "test_sentence_attention.py::test_the_loss_of_inconsistency_leads_attention_to_the_extracted_sentence",
     "test_selector.py::test_selectors_learn_and_the_criterion_says_so",
 )
 """Tests that train a model, which are left out because they would take most of the time."""

@@ -20,7 +20,7 @@ from fairseq_etads.layers.pointer import Selection
 
 MARK = 43
 TASK = recurrent_task()
-ARCHS = ("etads", "aggregation_transformer", "gru_seq2seq", "pg_coverage", "words_lvt2k")
+ARCHS = ("etads", "pg_coverage", "words_lvt2k")
 DOCUMENTS = [[5, 6, 44, 7, 45, MARK, 9, 5, 46, 45], [30, 31], [4, 47, 5, 8, 8, 44, 49], [21, 22, 50, 23, 51]]
 
 
@@ -281,13 +281,12 @@ def riddle(r):
     return document, names
 
 
-@pytest.mark.parametrize("arch", ["etads", "pg_coverage"])
-def test_a_question_that_only_the_selector_can_answer(arch):
+def test_a_question_that_only_the_selector_can_answer():
     """Either of two names may be the summary: the model learns to write one of them, and only the selector knows
     which.
     """
     task = recurrent_task()
-    model, r = model_of(arch, task).train(), random.Random(8)
+    model, r = model_of("pg_coverage", task).train(), random.Random(8)
     criterion, optimizer = make_criterion(task, label_smoothing=0.0), torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(100):
         pairs = [riddle(r) for _ in range(32)]

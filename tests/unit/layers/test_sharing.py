@@ -90,16 +90,16 @@ def test_a_missing_weight_is_still_missed():
         model.load_state_dict(state)
 
 
-def test_weights_trained_without_sharing_are_refused_in_words():
-    with pytest.raises(ValueError, match=r"--share-encoder-decoder-layers: .*decoder\.layers\.0.*without sharing"):
-        make_model("etads", **SHARE).load_state_dict(make_model("etads").state_dict())
-
-
-def test_weights_trained_with_sharing_are_refused_in_words():
-    with pytest.raises(
-        ValueError, match="trained with --share-encoder-decoder-layers, but this model does not have this option"
-    ):
-        make_model("etads").load_state_dict(make_model("etads", **SHARE).state_dict())
+@pytest.mark.parametrize(
+    "options,others,message",
+    [
+        (SHARE, {}, r"--share-encoder-decoder-layers: .*decoder\.layers\.0.*without sharing"),
+        ({}, SHARE, "trained with --share-encoder-decoder-layers, but this model does not have this option"),
+    ],
+)
+def test_weights_trained_with_another_sharing_are_refused(options, others, message):
+    with pytest.raises(ValueError, match=message):
+        make_model("etads", **options).load_state_dict(make_model("etads", **others).state_dict())
 
 
 def test_it_works_inside_other_modules_too():

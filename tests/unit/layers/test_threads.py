@@ -20,7 +20,7 @@ from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 THREADS = 8
 BATCHES = [
     [[5 + (7 * batch + 3 * row + place) % 38 for place in range(2 + (batch + row) % 9)] for row in range(1 + batch % 4)]
-    for batch in range(24)
+    for batch in range(12)
 ]
 
 

@@ -8,7 +8,6 @@ import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
 from helpers import EOS, PAD, make_batch, make_task, model_config
 from recurrent import TAIL, inputs, log_probs, recurrent, recurrent_task
-from seeds import shifted
 
 from fairseq_etads.training.losses import SummarizationNLL
 
@@ -143,41 +142,6 @@ def test_validation_and_generation_are_those_without_it(arch):
 def test_a_weight_of_one_is_refused():
     with pytest.raises(ValueError, match=r"--closed-book-weight 1\.0: choose a number, at least 0 and below 1"):
         loss_of(1.0)
-
-
-def toy(seed, count=32):
-    """Documents with two of four words; the summaries are the same words."""
-    words = torch.randint(5, 9, (count, 2), generator=torch.Generator().manual_seed(seed)).tolist()
-    return words, words
-
-
-def train(model, criterion, parameters, seed, updates=120):
-    optimizer = torch.optim.Adam(parameters, lr=0.01)
-    for update in range(updates):
-        optimizer.zero_grad()
-        (criterion(model, sample_of(model, *toy(seed + update)))[0] / 64).backward()
-        optimizer.step()
-
-
-def remembered(weight):
-    """Share of words that a new closed-book decoder repeats from the frozen encoder of a model trained like this."""
-    widths = dict.fromkeys(("encoder_embed_dim", "decoder_embed_dim", "readout_dim"), 32)
-    model = model_of("pg_coverage", encoder_hidden_size=48, decoder_hidden_size=48, dropout=0.0, **widths)
-    train(model, loss_of(weight), model.parameters(), shifted(0))
-    model.requires_grad_(False)
-    fresh = model.decoder.closed_book.requires_grad_(True)
-    for module in (fresh.network, fresh.output_projection):
-        module.reset_parameters()
-    train(model, loss_of(0.99), fresh.parameters(), shifted(1000))
-    sample = sample_of(model, *toy(shifted(9999), 200))
-    with torch.no_grad():
-        chosen = model(**sample["net_input"])[1]["output"].closed_book_logits.argmax(dim=2)
-    return (chosen == sample["target"]).float().mean().item()
-
-
-def test_only_with_it_the_last_state_remembers_the_document():
-    without, with_it = remembered(0.0), remembered(0.9)
-    assert without < 0.62 and with_it > 0.67, (without, with_it)
 
 
 def first_weights(**options):

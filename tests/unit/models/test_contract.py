@@ -170,17 +170,21 @@ def test_beams_step_by_step_are_whole_summaries(writer, shared):
     model, generator = writer.model, torch.Generator().manual_seed(5)
     net_input = writer.batch(left=(True, False))["net_input"]
     given = {name: value for name, value in net_input.items() if name != "prev_output_tokens"}
-    documents, beam = torch.arange(len(ALL)), 1
-    words = torch.full((len(documents), 1), EOS)
-    state = BeamState(len(documents), words.device) if shared else {}
+    documents = torch.arange(len(ALL))
+    rows = documents.repeat_interleave(BEAM)
+    words, state = torch.full((len(rows), 1), EOS), BeamState(len(ALL), rows.device) if shared else {}
     with torch.no_grad():
         encoded = model.encoder(**given)
+        if shared:
+            state.reorder(torch.zeros(len(ALL), BEAM, dtype=torch.long))
+        else:
+            encoded = model.encoder.reorder_encoder_out(encoded, rows)
         for step in range(6):
             if shared:
                 state.begin_step()
             output = model.decoder(words, encoder_out=encoded, incremental_state=state)
             found = model.get_normalized_probs(output, log_probs=True)[:, -1]
-            rows = documents.repeat_interleave(beam)
+            rows = documents.repeat_interleave(BEAM)
             want, attention = log_probs(
                 model, {**{name: value[rows] for name, value in given.items()}, "prev_output_tokens": words}
             )
@@ -190,15 +194,15 @@ def test_beams_step_by_step_are_whole_summaries(writer, shared):
             torch.testing.assert_close(output[1]["attn"][0][:, -1], attention[:, -1], **NEAR)
 
             kept = torch.tensor([0, 2, 4] if step == 3 else range(len(documents)))
-            parents = torch.randint(beam, (len(kept), BEAM), generator=generator)
-            rows = (kept[:, None] * beam + parents).view(-1)
+            parents = torch.randint(BEAM, (len(kept), BEAM), generator=generator)
+            rows = (kept[:, None] * BEAM + parents).view(-1)
             if shared:
                 state.reorder(parents, kept)
             model.decoder.reorder_incremental_state_scripting(state, rows)
             encoded = model.encoder.reorder_encoder_out(encoded, kept if shared else rows)
             next_words = torch.randint(4, MARK + 3, (len(rows), 1), generator=generator)
             next_words[::4] = MARK
-            words, documents, beam = torch.cat([words[rows], next_words], dim=1), documents[kept], BEAM
+            words, documents = torch.cat([words[rows], next_words], dim=1), documents[kept]
 
 
 def criterion_of(case):

@@ -1,6 +1,5 @@
-"""Combinations of a family's mechanisms run, and have the numbers of parameters in docs/options.md."""
+"""The mechanisms have the numbers of parameters in docs/options.md, alone and together."""
 
-import itertools
 import re
 from pathlib import Path
 
@@ -8,26 +7,9 @@ import pytest
 import torch
 from helpers import EOS, PAD, RECURRENT, SMALL, make_batch, make_dictionary, make_model, make_task
 
-from fairseq_etads.layers.decoder_output import get_pointer
 from fairseq_etads.vocabulary.dictionary import count_known_words
 
-CHOICES = {
-    "focus_layers": ["none", "all"],
-    "saliency_layers": ["none", "all"],
-    "pointer": ["none", "soft", "switch"],
-    "pointer_continue": [False, True],
-    "aggregation": ["none", "add", "proj", "attn"],
-    "encoder_gate": [False, True],
-    "share_encoder_decoder_layers": [False, True],
-    "output_bias": [False, True],
-    "encoder_neighbours": [0, 1],
-    "decoder_neighbours": [0, 1],
-}
-FORMS = {"focus_center": "relative", "focus_initial_scope": "2", "focus_strength": "learned", "saliency_gate": "open"}
-"""Forms of the mechanisms in chosen layers; their parameters do not depend on other options, so all are tried at
-once.
-"""
-D, F, N = SMALL["encoder_embed_dim"], SMALL["encoder_ffn_embed_dim"], SMALL["encoder_layers"]
+PAGE = (Path(__file__).parents[3] / "docs" / "options.md").read_text(encoding="utf-8")
 COSTS = {
     ("focus_layers", "all"): "N * (2 * d**2 + 2 * d)",
     ("saliency_layers", "all"): "N * 2 * d**2",
@@ -49,31 +31,16 @@ COSTS = {
     ("encoder_neighbours", 1): "2 * d**2",
     ("decoder_neighbours", 1): "d**2",
 }
-
-
-RECURRENT_CHOICES = {
-    "large_vocabulary_trick": [0, 25],
-    "source_factors": ["none", "pos:3"],
-    "hierarchical_attention": [False, True],
-    "encoder_by_sentence": [False, True],
-    "sentence_gate": [False, True],
-    "sentence_selector": [False, True],
-    "temporal_attention": [False, True],
-    "sentence_attention": ["none", "extractor"],
-    "coverage": [False, True],
-    "pointer": ["none", "soft", "switch"],
-    "pointer_continue": [False, True],
-    "encoder_layers": [1, 2],
-    "rnn_cell": ["gru", "lstm"],
-    "bridge": ["tanh", "relu"],
-    "merge_input": [False, True],
-    "attention_query": ["before", "after"],
-    "readout": ["tanh", "linear"],
-    "paper_init": [False, True],
-    "share_input_embeddings": [False, True],
-    "share_decoder_input_output_embed": [False, True],
-    "share_all_embeddings": [False, True],
+LAYERS_AND_POINTER = [("none", "none"), ("none", "soft"), ("all", "none"), ("all", "switch")]
+FOCUS, SALIENCY, SWITCH = {"focus_layers": "all"}, {"saliency_layers": "all"}, {"pointer": "switch"}
+OF_SENTENCES = {"hierarchical_attention": True}
+NEEDS = {
+    **{"focus_center": FOCUS, "focus_initial_scope": FOCUS, "focus_strength": FOCUS, "saliency_gate": SALIENCY},
+    **{"pointer_initial_generate": SWITCH, "pointer_continue": SWITCH, "encoder_by_sentence": OF_SENTENCES},
+    **{"sentence_gate": OF_SENTENCES, "sentence_selector": OF_SENTENCES},
+    **{"encoder": {"bridge": "zero"}, "input_feed": {"attention_query": "after"}},
 }
+"""Options that others need beside them."""
 RECURRENT_COSTS = {
     ("large_vocabulary_trick", 25): "0",
     ("source_factors", "pos:3"): "(n + 6 * h) * w",
@@ -98,8 +65,17 @@ RECURRENT_COSTS = {
     ("share_decoder_input_output_embed", True): "-V * e",
     ("share_all_embeddings", True): "-2 * V * e",
 }
-
-
+OTHER_RECURRENT_COSTS = {
+    ("bridge", "zero"): "-(2 * h + 1) * g",
+    ("attention_score", "dot"): "-(g + e + 2) * a + 2 * h * (g - a)",
+    ("readout", "none"): "-(g + e + 2 * h + 1) * e + V * (g + 2 * h - e)",
+    ("readout", "luong"): "-(e + 1) * e",
+    ("encoder", "conv"): "-6*h*(e + h) - 12*h - 2*h*(a + 3*g + e) + 200*e + (5*e + 1)*a + 3*e*g + e**2",
+    ("encoder_gate", "selective"): "8 * h**2 + 2 * h",
+    ("input_feed", "readout"): "3 * g * (e - 2 * h)",
+    ("output_bias", False): "-V",
+}
+"""Choices beside those of RECURRENT_COSTS, all of which go together."""
 RECURRENT_TOGETHER = {
     ("rnn_cell", "source_factors"): "2 * h * w",
     ("rnn_cell", "encoder_layers"): "6 * h**2 - 4 * h",
@@ -112,105 +88,90 @@ RECURRENT_TOGETHER = {
     ("attention_query", "sentence_selector"): "e * a",
 }
 """Additional parameters of two options together."""
-OF_SENTENCES = {"encoder_by_sentence", "sentence_gate", "sentence_selector"}
-ONE_TABLE = ("share_input_embeddings", "share_decoder_input_output_embed", "share_all_embeddings")
-
-
-def cost(formula, **sizes):
-    """Evaluate a formula of docs/options.md, by its names."""
-    return eval(formula, {"d": D, "f": F, "N": N, "H": 4, "L": 1, "V": 44, **sizes})
-
-
-NAMED = ("pointer", "aggregation", "focus_center", "focus_strength", "saliency_gate")
-"""Options with rows for their values on the page."""
+TABLES = ("share_input_embeddings", "share_decoder_input_output_embed", "share_all_embeddings")
 
 
 def count(model):
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-LAYERS_AND_POINTER = [("none", "none"), ("none", "soft"), ("all", "none"), ("all", "switch")]
+def cost(options, formulas, together, sizes):
+    """Sum the formulas of options, and of pairs of them."""
+    found = [formulas[choice] for choice in options.items() if choice in formulas]
+    found += [formula for pair, formula in together.items() if options.keys() >= {*pair}]
+    return sum(eval(formula, dict(sizes)) for formula in found)
 
 
-@pytest.mark.parametrize("part,layers,pointer", [(part, *other) for part, other in enumerate(LAYERS_AND_POINTER)])
-def test_combinations_run_and_their_costs_add_up(part, layers, pointer, documents):
-    """All combinations of the other options, a quarter of them with each choice of layers and pointer."""
+def with_needs(name, value):
+    return {**NEEDS.get(name, {}), name: value}
+
+
+def assert_sums_to_one(model, net_output):
+    total = model.get_normalized_probs(net_output, log_probs=False).sum(-1)
+    torch.testing.assert_close(total, torch.ones_like(total), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("layers,pointer", LAYERS_AND_POINTER)
+def test_costs_of_transformers_add_up(layers, pointer, documents):
+    """Each option alone and all at once, with each choice of layers and pointer."""
     task = make_task(tail=20)
+    sizes = {"d": SMALL["encoder_embed_dim"], "f": SMALL["encoder_ffn_embed_dim"], "N": SMALL["encoder_layers"]}
+    sizes.update(H=4, L=1, V=44, n=0, w=0)
+    base = {"focus_layers": layers, "saliency_layers": layers, "pointer": pointer}
+    others = dict(choice for choice in COSTS if choice[0] not in (*base, "source_factors"))
     plain = count(make_model("etads_basic", task))
+    singles = [choice for choice in COSTS if choice[0] not in (*base, "source_factors")]
+    for options in [*(with_needs(*choice) for choice in singles), {**SALIENCY, **FOCUS, **SWITCH, **others}]:
+        chosen = {**base, **options}
+        expected = plain + cost(chosen, COSTS, {}, sizes)
+        assert count(make_model("etads_basic", task, **chosen)) == expected, chosen
+    model = make_model("etads_basic", task, **chosen).train()
     tokens, previous = make_batch(documents), torch.tensor([[EOS, 5, 6]]).expand(len(documents), -1)
-    others = list(CHOICES)[4:]
-    for places in itertools.product(*(range(len(CHOICES[name])) for name in others)):
-        if sum(places) % len(LAYERS_AND_POINTER) != part:
-            continue
-        options = dict(zip(CHOICES, (layers, layers, pointer, pointer != "none")))
-        options.update({name: CHOICES[name][place] for name, place in zip(others, places)})
-        if pointer == "switch":
-            options.update(FORMS, pointer_initial_generate=0.9)
-        model = make_model("etads_basic", task, **options).train()
-        expected = plain + sum(cost(COSTS[choice]) for choice in options.items() if choice in COSTS)
-        assert count(model) == expected, options
-        net_output = model(tokens, tokens.ne(PAD).sum(1), previous)
-        log_probs = model.get_normalized_probs(net_output, log_probs=True)
-        total = log_probs.exp().sum(-1)
-        torch.testing.assert_close(total, torch.ones_like(total), rtol=0, atol=1e-5)
-        log_probs[..., 7].sum().backward()
-        assert all(parameter.grad is not None for parameter in model.parameters()), options
-        assert (get_pointer(model) is None) == (options["pointer"] == "none")
+    assert_sums_to_one(model, model(tokens, tokens.ne(PAD).sum(1), previous))
 
 
-def test_the_documents_numbers_are_those_of_the_formulas():
-    page = (Path(__file__).parents[3] / "docs" / "options.md").read_text(encoding="utf-8")
-    for (option, value), formula in COSTS.items():
-        flag = f"--{option.replace('_', '-')}" + (f" {value}" if option in NAMED else "")
-        row = next(row for row in page.splitlines() if row.startswith(f"| `{flag}") or f" or `{value}` |" in row)
-        layers = 1 if option.startswith(("focus", "saliency")) else 4
-        written = int(re.findall(r"-?[\d,]+", row.split("|")[3])[0].replace(",", ""))
-        assert written == cost(formula, d=512, f=2048, N=layers, H=8, V=50000, n=50, w=10), row
-
-
-def test_combinations_of_the_recurrent_family_run_and_their_costs_add_up():
-    """Every pair of choices, and everything at once."""
+def test_costs_of_the_recurrent_family_add_up():
+    """Each option alone, pairs with a formula of their own, and everything at once."""
     task = make_task(tail=20, mark=True)
     task.factor_dictionaries = {"pos": make_dictionary(words=6)}
     mark, factor = task.source_dictionary.index("<q>"), task.factor_dictionaries["pos"]
-    sizes = {
-        "h": RECURRENT["encoder_hidden_size"],
-        "g": RECURRENT["encoder_hidden_size"] + 2,
-        "a": RECURRENT["attention_dim"],
-        "e": RECURRENT["encoder_embed_dim"],
-        "V": count_known_words(task.source_dictionary),
-        "n": len(factor),
-        "w": 3,
-    }
+    sizes = {"h": RECURRENT["encoder_hidden_size"], "g": RECURRENT["encoder_hidden_size"] + 2}
+    sizes.update(a=RECURRENT["attention_dim"], e=RECURRENT["encoder_embed_dim"], n=len(factor), w=3, x=128, k=200)
+    sizes["V"] = count_known_words(task.source_dictionary)
     small = {**RECURRENT, "decoder_hidden_size": sizes["g"]}
-    sizes.update(x=128, k=200)  # the extractor's defaults
+    formulas, values = {**RECURRENT_COSTS, **OTHER_RECURRENT_COSTS}, dict(iter(RECURRENT_COSTS))
     plain = count(make_model("gru_seq2seq", task, **small))
-    tokens = make_batch([[5, 6, mark, 7, 8, mark], [9, len(task.source_dictionary) - 1]])
-    previous, values = torch.tensor([[EOS, 5, 6]] * 2), torch.full((*tokens.shape, 1), 5)
-    singles = [(name, value) for name, values in RECURRENT_CHOICES.items() for value in values[1:]]
-    pairs = [dict(pair) for pair in itertools.combinations(singles, 2) if pair[0][0] != pair[1][0]]
-    pairs = [{"pointer": "soft", **pair} if "pointer_continue" in pair else pair for pair in pairs]
-    pairs = [{"hierarchical_attention": True, **pair} if OF_SENTENCES & {*pair} else pair for pair in pairs]
-    pairs = [pair for pair in pairs if len(set(ONE_TABLE).intersection(pair)) < 2]  # test_recurrent_options.py
-    at_once = {name: values[-1] for name, values in RECURRENT_CHOICES.items() if name != ONE_TABLE[0]}
-    for options in [*pairs, at_once]:
+    singles = [with_needs(*choice) for choice in formulas]
+    pairs = [{**with_needs(a, values[a]), **with_needs(b, values[b])} for a, b in RECURRENT_TOGETHER]
+    at_once = {name: value for name, value in values.items() if name != TABLES[0]}
+    for options in [*singles, *pairs, at_once]:
         model = make_model("gru_seq2seq", task, **{**small, **options}).train()
-        costs = [cost(RECURRENT_COSTS[choice], **sizes) for choice in options.items()]
-        costs += [cost(RECURRENT_TOGETHER[two], **sizes) for two in RECURRENT_TOGETHER if options.keys() >= {*two}]
-        if options.get("share_all_embeddings") and options.get("share_decoder_input_output_embed"):
-            costs.remove(-sizes["V"] * sizes["e"])  # what the other has saved
-        assert count(model) == plain + sum(costs), options
-        given = {"factors": values} if "source_factors" in options else {}
-        net_output = model(tokens, tokens.ne(PAD).sum(1), prev_output_tokens=previous, **given)
-        total = model.get_normalized_probs(net_output, log_probs=False).sum(-1)
-        torch.testing.assert_close(total, torch.ones_like(total), rtol=0, atol=1e-5)
+        expected = plain + cost(options, formulas, RECURRENT_TOGETHER, sizes)
+        if options.keys() >= {*TABLES[1:]}:
+            expected += sizes["V"] * sizes["e"]  # what the other has saved
+        assert count(model) == expected, options
+    tokens = make_batch([[5, 6, mark, 7, 8, mark], [9, len(task.source_dictionary) - 1]])
+    net_input = {"factors": torch.full((*tokens.shape, 1), 5), "prev_output_tokens": torch.tensor([[EOS, 5, 6]] * 2)}
+    assert_sums_to_one(model, model(tokens, tokens.ne(PAD).sum(1), **net_input))
 
 
-def test_the_documents_numbers_of_the_recurrent_family_are_those_of_the_formulas():
-    page = (Path(__file__).parents[3] / "docs" / "options.md").read_text(encoding="utf-8")
-    page = page[page.index("## The recurrent family") :]
-    paper = {"h": 400, "g": 400, "a": 400, "e": 200, "V": 50000, "n": 50, "w": 10, "x": 128, "k": 200}
-    for (option, _), formula in RECURRENT_COSTS.items():
-        row = next(row for row in page.splitlines() if row.startswith(f"| `--{option.replace('_', '-')}"))
-        written = int(re.findall(r"-?[\d,]+", row.split("|")[3])[0].replace(",", ""))
-        assert written == cost(formula, **paper), row
+def find_number(page, option, value):
+    """The number of parameters in the row of an option, or of its value where it has a row of its own."""
+    name = option.replace("_", "-")
+    names = [f"| `--no-{name}`" if value is False else f"| `--{name} {value}`", f" or `{value}` |", f"| `--{name}"]
+    rows = page.splitlines()
+    row = next(row for wanted in names for row in rows if wanted in row)
+    return int(re.findall(r"-?[\d,]+", row.split("|")[3])[0].replace(",", "")), row
+
+
+def test_the_documents_numbers_are_those_of_the_formulas():
+    transformers, recurrent = PAGE.split("## The recurrent family")
+    sizes = {"d": 512, "f": 2048, "H": 8, "L": 1, "V": 50000, "n": 50, "w": 10}
+    for (option, value), formula in COSTS.items():
+        written, row = find_number(transformers, option, value)
+        layers = 1 if option.startswith(("focus", "saliency")) else 4
+        assert written == eval(formula, {**sizes, "N": layers}), row
+    sizes = {"h": 400, "g": 400, "a": 400, "e": 200, "V": 50000, "n": 50, "w": 10, "x": 128, "k": 200}
+    for (option, value), formula in {**RECURRENT_COSTS, **OTHER_RECURRENT_COSTS}.items():
+        written, row = find_number(recurrent, option, value)
+        assert written == eval(formula, dict(sizes)), row

@@ -2,13 +2,11 @@
 
 import copy
 import math
-import random
 
 import pytest
 import reference
 import torch
 from helpers import EOS, PAD, RECURRENT, make_batch, make_task, model_config
-from omegaconf import OmegaConf
 from recurrent import DOCUMENTS, EXTRACTOR, MARK, SUMMARIES, V, log_probs, recurrent, recurrent_task
 from seeds import shifted
 from selection_data import names_of_extractor
@@ -321,57 +319,3 @@ def test_what_does_not_go_together_is_refused_in_words():
 
 
 KEEP, SKIP = 5, 6
-
-
-def toy(r, count=16):
-    """Documents of two sentences; the summary repeats the one that begins with KEEP. A batch."""
-    documents, summaries, kept = [], [], []
-    for _ in range(count):
-        words = r.sample(range(8, 28), 6)
-        kept.append(r.randrange(2))
-        documents.append([(SKIP, KEEP)[kept[-1] == 0], *words[:3], MARK, (SKIP, KEEP)[kept[-1] == 1], *words[3:]])
-        summaries.append((words[:3], words[3:])[kept[-1]])
-    sample = make_sample(documents, summaries)
-    for row, number in enumerate(kept):
-        sample["labels"][row, :4], sample["labels"][row, 5:9] = float(number == 0), float(number == 1)
-    return sample
-
-
-def train(parameters, criterion, model, steps, rate, r):
-    optimizer = torch.optim.Adam(parameters, lr=rate)
-    model.train()
-    for _ in range(steps):
-        optimizer.zero_grad()
-        loss, size, _ = criterion(model, toy(r))
-        (loss / size).backward()
-        optimizer.step()
-
-
-def test_the_loss_of_inconsistency_leads_attention_to_the_extracted_sentence():
-    """Train in stages as in the paper: first an extractor, then both together, with and without that loss."""
-    torch.manual_seed(shifted(2))
-    r = random.Random(shifted(3))
-    sizes = {"extractor_embed_dim": 16, "extractor_hidden_size": 12, "max_sentence_words": 10, "coverage": False}
-    task = recurrent_task()
-    begun = task.build_model(config(**sizes))
-    alone = recurrent_task()
-    alone.build_model(model_config("sentence_extractor", encoder_embed_dim=6))
-    selection = alone.build_criterion(OmegaConf.create({"_name": "selection_nll"}))
-    train(begun.extractor.parameters(), selection, begun.extractor, 40, 0.02, r)
-    shares = {}
-    for weight in (1.0, 0.0):
-        model = copy.deepcopy(begun)
-        criterion = make_criterion(task, **{**LOSSES, "extraction_loss": 5.0, "inconsistency_loss": weight})
-        train(model.parameters(), criterion, model, 60, 0.01, random.Random(shifted(4)))
-        sample = toy(random.Random(shifted(5)), 64)
-        with torch.no_grad():
-            told = model.eval()(**sample["net_input"])[1]
-        tokens = sample["net_input"]["src_tokens"]
-        labels = model.extractor.convert_token_to_unit_values(sample["labels"], tokens)
-        kept = model.extractor.convert_to_tokens(labels, tokens)[
-            :, None
-        ]  # (B, 1, S), the mark and the end symbol included
-        attentions = {"words": told["output"].sentence_attention.log_word.exp(), "both": told["attn"][0]}
-        shares[weight] = {name: float((a[:, :3] * kept).sum(2).mean()) for name, a in attentions.items()}
-    assert shares[1.0]["words"] > 0.9 and shares[1.0]["both"] > 0.9
-    assert shares[0.0]["words"] < 0.75, "the extractor alone decides, and the attention to words need not know"

@@ -145,32 +145,6 @@ def test_losses_are_those_of_a_loop(name, pointer, smoothing, trick):
         assert logs["copied"].item() == pointed == 6, "the switch is taught to point at words between the bounds, too"
 
 
-@pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
-@pytest.mark.parametrize("name", MODELS)
-def test_padding_its_side_and_the_batch_change_nothing(name, pointer):
-    task = bounded_task()
-    model = build(name, task, pointer=pointer)
-    loss = SummarizationNLL(task, False, 0.1, 1.0, 0, 0, 1.0)
-    alone = sum(loss(model, make_sample([d], [s]))[0] for d, s in zip(DOCUMENTS, SUMMARIES))
-    for left in (False, True):
-        torch.testing.assert_close(loss(model, make_sample(left=left))[0], alone, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_cached_decoding_equals_uncached_decoding(name):
-    model = build(name, bounded_task(), pointer="soft")
-    sample = make_sample()
-    previous = torch.tensor([[EOS, GENERATED, 5, GENERATED + 1]]).expand(len(DOCUMENTS), -1)  # slots, as in search
-    sample["net_input"]["prev_output_tokens"] = previous
-    full, _ = log_probs(model, sample)
-    with torch.no_grad():
-        encoded, state = model.encoder(**{k: sample["net_input"][k] for k in ("src_tokens", "src_lengths")}), {}
-        for step in range(previous.shape[1]):
-            out = model.decoder(previous[:, : step + 1], encoder_out=encoded, incremental_state=state)
-            scores = model.get_normalized_probs(out, log_probs=True)[:, -1]
-            torch.testing.assert_close(scores, full[:, step], rtol=0, atol=1e-5)
-
-
 def summarise(task, model, documents, **changes):
     options = {"beam": 3, "max_len_b": 4, "max_len_a": 0, "replace_unk": None, "print_alignment": None}
     tokens = make_batch(documents)

@@ -83,17 +83,6 @@ def test_its_gradient_is_the_probability_less_one_for_the_word_that_came(documen
     torch.testing.assert_close(model.decoder.output_projection.bias.grad, expected, rtol=1e-4, atol=1e-6)
 
 
-def test_cached_decoding_equals_uncached_decoding(documents):
-    model, tokens = biased(), make_batch(documents)
-    previous = torch.tensor([[EOS, 5, 6, 7]]).expand(len(documents), -1)
-    with torch.no_grad():
-        encoded = model.encoder(tokens, src_lengths=tokens.ne(PAD).sum(1))
-        full, state = model.decoder(previous, encoder_out=encoded)[0], {}
-        for step in range(previous.shape[1]):
-            out = model.decoder(previous[:, : step + 1], encoder_out=encoded, incremental_state=state)[0]
-            torch.testing.assert_close(out[:, 0], full[:, step], rtol=0, atol=5e-6)
-
-
 @pytest.mark.parametrize("kind", ["soft", "switch"])
 def test_a_pointer_mixes_with_the_biased_distribution(kind):
     task = make_task(tail=20)

@@ -148,22 +148,6 @@ def test_an_empty_document_gets_an_empty_summary_and_a_warning(caplog, left):
     assert "1 empty document(s) (numbers 9)" in caplog.text
 
 
-def test_summaries_do_not_depend_on_the_batch(documents):
-    task = make_task()
-    model = make_model("etads", task)
-    generator = make_generator(task, model)
-
-    def summarise(batch):
-        inputs = {"src_tokens": batch, "src_lengths": batch.ne(PAD).sum(1)}
-        return [h[0] for h in task.inference_step(generator, [model], {"net_input": inputs})]
-
-    alone = [summarise(make_batch([document]))[0] for document in documents]
-    for left in (False, True):
-        for one, together in zip(alone, summarise(make_batch(documents, left=left, width=20))):
-            assert one["tokens"].tolist() == together["tokens"].tolist()
-            torch.testing.assert_close(one["positional_scores"], together["positional_scores"], rtol=0, atol=1e-5)
-
-
 def test_a_checkpoint_brings_its_truncation_lengths():
     trained = make_task(truncate_source=60, truncate_target=20)
     fresh = make_task()
