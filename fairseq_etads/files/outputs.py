@@ -21,21 +21,7 @@ import shutil
 import socket
 import time
 from pathlib import Path
-from typing import (
-    IO,
-    Any,
-    BinaryIO,
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    Mapping,
-    Optional,
-    Set,
-    TextIO,
-    Tuple,
-    Union,
-)
+from typing import IO, Any, BinaryIO, Callable, Dict, Iterable, Iterator, Mapping, Optional, Set, TextIO, Tuple, Union
 
 from ..platform.errors import InputError
 
@@ -176,12 +162,16 @@ def _delete_stale_locks(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _replace_file_on_exit(path: Path, expected_lines: Optional[Callable[[], int]] = None) -> Iterator[Path]:
+def make_temporary_output(path: Union[str, Path], expected_lines: Optional[Callable[[], int]] = None) -> Iterator[Path]:
     """Yield the path of a temporary file that replaces ``path`` on exit, unless an error is raised inside the context.
 
     Links are followed. If ``path`` is not a regular file, such as /dev/stdout or a named pipe, no temporary file is
-    used.
+    used. ``expected_lines`` is called on exit and returns the expected number of lines.
+
+    Raises:
+        InputError: another process is writing to the file, or the number of lines is not as expected.
     """
+    path = Path(path)
     if path.exists() and not path.is_file():  # /dev/stdout may link to a pipe, which has no real path
         yield path
         return
@@ -227,34 +217,19 @@ def open_output(
 ) -> Iterator[TextIO]:
     """Open a UTF-8 text file for writing. It receives its final name only when it is complete.
 
-    If an error is raised inside the context, the temporary file is deleted, and an existing file is not changed.
-
-    Args:
-        lines: function that is called on exit and returns the expected number of lines.
-
-    Raises:
-        InputError: another process is writing to the file, or the number of lines is not as expected.
+    If an error is raised inside the context, the temporary file is deleted, and an existing file is not changed. See
+    :func:`make_temporary_output` for ``lines``, the expected number of lines.
     """
     how: Dict[str, Any] = {"encoding": "utf-8", "errors": errors, "newline": newline}
-    with _replace_file_on_exit(Path(path), lines) as partial, open(partial, "w", **how) as file:
+    with make_temporary_output(path, lines) as partial, open(partial, "w", **how) as file:
         yield file
 
 
 @contextlib.contextmanager
 def open_binary_output(path: Union[str, Path]) -> Iterator[BinaryIO]:
     """Open a binary file for writing. It receives its final name only when complete, as with :func:`open_output`."""
-    with _replace_file_on_exit(Path(path)) as partial, open(partial, "wb") as file:
+    with make_temporary_output(path) as partial, open(partial, "wb") as file:
         yield file
-
-
-@contextlib.contextmanager
-def make_temporary_output(path: Union[str, Path]) -> Iterator[Path]:
-    """Yield a temporary path for libraries that open files themselves.
-
-    As with :func:`open_output`, the file receives its final name only when it is complete.
-    """
-    with _replace_file_on_exit(Path(path)) as partial:
-        yield partial
 
 
 def copy_file(source: Path, target: Path) -> None:
