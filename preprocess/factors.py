@@ -20,7 +20,6 @@ import dataclasses
 import json
 import math
 import multiprocessing
-import shutil
 from collections import Counter
 from itertools import zip_longest
 from pathlib import Path
@@ -31,7 +30,7 @@ from tqdm import tqdm
 from fairseq_etads.data.preparation import PreparationSettings
 from fairseq_etads.files import ORIGINAL
 from fairseq_etads.files.inputs import read_lines
-from fairseq_etads.files.outputs import open_output
+from fairseq_etads.files.outputs import copy_file, open_output
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text import subwords
 from fairseq_etads.text.picking import FACTOR as SALIENCE
@@ -253,7 +252,7 @@ def _write_idf_bins(out: Path, settings: PreparationSettings, like: Optional[Pat
     path = out / "factors" / "idf.txt"
     if like:
         path.parent.mkdir(exist_ok=True)
-        shutil.copyfile(like / "factors" / "idf.txt", path)
+        copy_file(like / "factors" / "idf.txt", path)
     else:
         documents = 0
         counts: Counter = Counter()
@@ -277,7 +276,7 @@ def _binarise_factor(out: Path, name: str, splits: Sequence[str], jobs: int, lik
 
     path = out / "bin" / f"dict.factor-{name}.txt"
     if like:
-        shutil.copyfile(like / "bin" / path.name, path)
+        copy_file(like / "bin" / path.name, path)
     else:
         values = count_words([out / "factors" / f"train.{name}"], jobs)
         values.finalize(padding_factor=1)

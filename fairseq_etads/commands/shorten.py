@@ -1,7 +1,6 @@
 """The command ``etads-shorten``: shorten long documents to their most probable sentences."""
 
 import argparse
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterator, List, Optional
@@ -12,7 +11,7 @@ from ..data.labels.label_files import SelectionFile, make_label_file_name
 from ..data.preparation import read_preparation_settings
 from ..data.prepared_pairs import PreparedPairs, WordText
 from ..files.inputs import read_lines
-from ..files.outputs import open_output, write_text
+from ..files.outputs import copy_file, open_output, write_text
 from ..platform.command_options import argument, option, options_command
 from ..platform.errors import InputError
 from ..text.picking import (
@@ -142,7 +141,7 @@ def _shorten_split(
     for path in args.out.glob(f"{split}.target*"):
         path.unlink()  # references that an earlier TEXT had would count in scores
     for path in sorted(args.text.glob(f"{split}.target*")):
-        shutil.copyfile(path, args.out / path.name)
+        copy_file(path, args.out / path.name)
     count = max(number, 1)
     return (
         f"{out}: {number:,} documents, of {before / count:.1f} words the {words / count:.1f} of their "

@@ -147,11 +147,7 @@ def lock_output(output: Path, option: str = "--output", folder: bool = False) ->
 
 
 def _delete_stale_locks(folder: Path) -> None:
-    """Delete lock files that killed processes have left in a folder and its subfolders.
-
-    If a process is killed after it has renamed its output but before it has deleted the lock file, the lock file
-    remains. Later processes do not lock a complete output, so they would never delete this file.
-    """
+    """Delete lock files in a folder and its subfolders that processes killed after renaming their output have left."""
     for pattern in (f".*{LOCK}", f"*/.*{LOCK}"):
         for path in folder.glob(pattern):
             if str(path) not in _held:

@@ -123,11 +123,7 @@ class ResumableWriter:
         return self.path.stat().st_size == last.size and compute_sha256(self.path) == self._output_sha256
 
     def _read_journal(self, settings: Dict[str, Any]) -> List[Progress]:
-        """Return the progress records of the previous run in order, or an empty list if there was no previous run.
-
-        Raises:
-            InputError: the previous run used different settings, or one of the files was not written by this class.
-        """
+        """Return the progress records of the previous run in order, if any, after checking that they are its own."""
         content = self.journal.read_bytes() if self.journal.exists() else b""
         found = [record for record in parse_json_lines(content) if isinstance(record, dict)]
         if not found:

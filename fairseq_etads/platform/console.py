@@ -52,10 +52,7 @@ class Parser(argparse.ArgumentParser):
         return parsed, rest
 
     def _allows_intermixed_arguments(self) -> bool:
-        """Return whether positional arguments can be mixed with options.
-
-        argparse does not support this for parsers with subcommands.
-        """
+        """Return whether positional arguments can be mixed with options, which subcommands prevent in argparse."""
         kinds = [action.nargs for action in self._get_positional_actions()]
         return any(kind in ("*", "+", "?") for kind in kinds) and not {argparse.PARSER, argparse.REMAINDER} & {*kinds}
 
@@ -211,10 +208,7 @@ class _EscapingStream:
 
 @contextlib.contextmanager
 def _escape_output() -> Iterator[None]:
-    """Context manager in which control characters are escaped when they are printed to a terminal.
-
-    Output to files and pipes is not affected.
-    """
+    """Context manager in which control characters are escaped if they are printed to a terminal, not a file or pipe."""
     plain = sys.stdout
     if plain is not None and plain.isatty():
         sys.stdout = _EscapingStream(plain)
@@ -284,10 +278,7 @@ def run_command(command: str, work: Callable[[], Any], *more: Type[Exception]) -
 
 
 def _replace_closed_streams() -> None:
-    """Open /dev/null in place of closed standard streams.
-
-    Otherwise, the next file to be opened would be used as a standard stream.
-    """
+    """Open /dev/null in place of closed standard streams, which the next opened file would otherwise become."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -311,10 +302,7 @@ def limit_matrix_kernel_caches() -> None:
 
 @contextlib.contextmanager
 def _exit_on_signals(command: str) -> Iterator[None]:
-    """Context manager in which signals raise SystemExit.
-
-    Signals that the process already ignores, for example because of nohup, remain ignored.
-    """
+    """Context manager in which signals raise SystemExit, except those that are ignored already, as with nohup."""
 
     def exit_with_signal(number: int, frame: Any) -> None:
         if number == signal.SIGINT:

@@ -24,12 +24,8 @@ def map_words_to_bitsets(words: Words) -> Dict[str, int]:
 
 
 def _compute_lcs_rows(reference: Words, other: Words, positions: Optional[Dict[str, int]]) -> List[int]:
-    """Compute the LCS lengths for all prefixes of the reference.
-
-    The result contains one integer, called a row, for each prefix of the reference. The row encodes the LCS lengths for
-    all prefixes of the other list: bit j is 0 if the length increases at word j (Hyyrö 2004). This encoding allows each
-    row to be computed with a few integer operations.
-    """
+    """Compute the LCS lengths of each prefix of the reference with all prefixes of the other list."""
+    # Each row is an integer, in which bit j is 0 if the length increases at word j of the other list (Hyyrö 2004).
     positions = map_words_to_bitsets(other) if positions is None else positions
     full = (1 << len(other)) - 1
     rows = [full]
@@ -71,13 +67,8 @@ def iterate_lcs_positions(reference: Words, other: Words, positions: Optional[Di
             i -= 1
 
 
-def compute_f1(hits: int, hypothesis: int, reference: int) -> float:
-    """Compute an F1 score from numbers of matches. The score is 0 if the hypothesis or the reference is empty.
-
-    Args:
-        hits: number of matching words or n-grams.
-        hypothesis, reference: total numbers of words or n-grams in the hypothesis and in the reference.
-    """
+def compute_f1(hits: float, hypothesis: float, reference: float) -> float:
+    """Compute the F1 score of ``hits`` matches among the words (or other items) of a hypothesis and of a reference."""
     return 2 * hits / (hypothesis + reference) if hits else 0.0
 
 

@@ -3,6 +3,8 @@
 import math
 from typing import Any, List, Tuple
 
+from ...text.subsequences import compute_f1
+
 EDGES: List[float] = [number / 20 for number in range(-240, 241)]
 """Logits at the edges of the histogram bins.
 
@@ -40,11 +42,6 @@ def compute_roc_auc(counts: Any) -> float:
         below += without
     pairs = sum(negative) * sum(positive)
     return area / pairs if pairs else 0.5
-
-
-def compute_f1(true: float, chosen: float, positive: float) -> float:
-    """Compute the F1 score of ``chosen`` words or sentences, of which ``true`` are among the ``positive`` ones."""
-    return 2 * true / (chosen + positive) if chosen + positive else 0.0
 
 
 def find_best_f1_threshold(counts: Any) -> Tuple[float, float]:
