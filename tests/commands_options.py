@@ -503,7 +503,11 @@ for _command, _file, _options in (
     ("etads-likelihood", "unit/commands/test_likelihood.py", "subset checkpoint prepared max-tokens device"),
     ("etads-labels", "unit/commands/test_labels_command.py", "kind subset truncate-source out jobs"),
     ("etads-labels", REWRITING, "pairs"),
-    ("etads-shortlist", "unit/vocabulary/test_shortlist_file.py", "out frequent per-word truncate-source truncate-target"),
+    (
+        "etads-shortlist",
+        "unit/vocabulary/test_shortlist_file.py",
+        "out frequent per-word truncate-source truncate-target",
+    ),
     ("etads-select", "e2e/test_selection_commands.py", "checkpoint"),
     ("etads-select", "unit/commands/test_select_command.py", "subset out truncate-source labels report"),
     ("etads-select", "unit/commands/test_shorten_command.py", "prepared"),
