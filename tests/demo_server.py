@@ -27,7 +27,7 @@ def summarizer(tmp_path_factory):
 def demo(summarizer):
     made = server.DemoServer(summarizer, "a <b>model</b>")
     yield made
-    made.worker.close()
+    made.close()
 
 
 @pytest.fixture

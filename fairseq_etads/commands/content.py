@@ -100,8 +100,8 @@ class StemmedSplit:
         return len(self.pairs) if self._file is None else min(len(self.pairs), len(self._file))
 
     def __getitem__(self, number: int) -> StemmedPair:
-        from ..search.content.candidates import pad_probabilities, stem_words
         from ..search.content.reranking import make_positional_sentence_probabilities, split_sentences
+        from ..search.content.sentence_choosing import pad_probabilities, stem_words
 
         tokens = self.pairs.read_document(number)
         text = WordText.from_tokens(tokens, self._subwords, self._limit)

@@ -121,7 +121,7 @@ def _serve(summarizer: Any, title: str, listener: socket.socket) -> None:
     class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: Any) -> None:
             # Without this call, the server would wait for unfinished responses.
-            demo.worker.close()
+            demo.close()
             super().handle_exit(sig, frame)
 
     config = uvicorn.Config(

@@ -131,7 +131,7 @@ def _list_earlier_pages(folder: Path) -> List[Path]:
 
 def _is_generated_explanation_page(path: Path) -> bool:
     """Return whether a file is a page, an index page or an incomplete page that --document all has written."""
-    from ..summarizer.explanation_page import GENERATOR, INDEX_TITLE
+    from ..summarizer.explanation import GENERATOR, INDEX_TITLE
 
     name = _PAGE_NAME.fullmatch(path.name)
     if name is None or path.is_symlink() or not path.is_file():
@@ -198,7 +198,7 @@ def _make_page_title(args: ExplainOptions, document: InputDocument) -> str:
 
 def _explain_all(args: ExplainOptions, documents: Iterator[InputDocument], say: Any) -> None:
     """Write a page for each document and an index page to the folder specified with --output."""
-    from ..summarizer.explanation_page import make_index_page
+    from ..summarizer.explanation import make_index_page
 
     folder = Path(args.output)
     pages: List[Tuple[str, str, str]] = []

@@ -187,8 +187,8 @@ def _make_probability_selector(args: ExtractOptions, file: SelectionFile) -> Ext
 
     if args.by != "content":
         return select_phrases if args.by == "phrases" else select_probable_sentences
-    from ..search.content.candidates import choose_sentences
     from ..search.content.model import FILE, ContentModel
+    from ..search.content.sentence_choosing import choose_sentences
 
     model = ContentModel.load(args.selection / FILE, f"create it with etads-content {args.selection}")
 

@@ -43,7 +43,7 @@ def compute_split_likelihoods(
     Raises:
         InputError: the checkpoint or the data cannot be read, or they do not belong together.
     """
-    from ..summarizer.folder.trained import load_checkpoint  # imported here, because it imports torch
+    from ..summarizer.folder.loading import load_checkpoint  # imported here, because it imports torch
     from ..summarizer.summarizer import choose_device
 
     model, cfg, task = load_checkpoint(checkpoint, data, "RUN")

@@ -135,7 +135,7 @@ def write_rewritten_summaries(folder: Path, args: RewriteOptions) -> str:
 
 def load_extractor(args: RewriteOptions, folder: Path) -> Tuple["PointerExtractor", Any]:
     """Load the extractor in evaluation mode, and return it together with the task, which loads the data."""
-    from ..summarizer.folder.trained import load_checkpoint
+    from ..summarizer.folder.loading import load_checkpoint
     from ..systems.rewriting.model import PointerExtractor
 
     extractor, _, task = load_checkpoint(args.extractor, folder, "--extractor", args.truncate_source)

@@ -57,7 +57,7 @@ def write_probabilities(checkpoint: Path, data: Optional[Path], args: SelectOpti
         InputError: the checkpoint does not contain a content selector, or the data or the labels cannot be read.
     """
     from ..models.selector import Selector  # imported here, because it imports torch
-    from ..summarizer.folder.trained import load_checkpoint
+    from ..summarizer.folder.loading import load_checkpoint
     from ..summarizer.predict import predict
     from ..summarizer.summarizer import choose_device
 

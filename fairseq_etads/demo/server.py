@@ -1,26 +1,44 @@
-"""The Starlette application that serves the web page, its form fields, and summaries."""
+"""The Starlette application that serves the web page, its form fields, and summaries as streams of events.
+
+An event is a JSON object with a "kind":
+
+- ``waiting``: ``before`` is the number of summaries that will be generated before this one.
+- ``document``: ``spans`` contains the character span [start, end] of each token that the model reads, or None for a
+  token with an unknown position.
+- ``step``: ``text``, ``score`` and ``ended`` describe the best summary found so far. ``attention`` and ``copying``
+  contain the weights of the source tokens for the last word, as pairs [index of the token, weight]. They are None if
+  the model does not return such weights.
+- ``summary``: the result. It consists of ``text``, ``sentences``, ``score`` (None if it is not finite), the number of
+  ``words`` in the document, the number of these words that the model read (``words_read``), the ``explanation``
+  (:meth:`~fairseq_etads.summarizer.Explanation.to_dict`), and the path of the explanation's ``page``.
+- ``problem``: ``words`` explains why there is no summary.
+
+Positions are counted in code points, as in Python strings.
+"""
 
 import asyncio
 import contextlib
 import json
+import math
 import secrets
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, AsyncIterator, Dict, Optional, Tuple
+from typing import Any, AsyncIterator, Dict, List, Optional, Sequence, Tuple
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from ..platform.console import escape_unprintable
+from ..platform.console import escape_unprintable, format_error
 from ..platform.errors import InputError
-from ..summarizer import Explanation
+from ..summarizer import Explanation, PartialSummary, Summary
+from ..summarizer.explanation import to_sparse_row
 from . import form
-from .events import stream_summary_events
 from .local_access import LocalOnlyMiddleware
-from .worker import Job, QueueFullError, Worker
 
 PAGE = Path(__file__).with_name("page")
 FILES = {
@@ -38,23 +56,55 @@ MAX_WAITING = 8
 """Maximum number of summaries that can wait while another summary is being generated."""
 MAX_EXPLANATIONS = 8
 """Number of recent explanations that are kept in memory, so that their pages can be served."""
-SECONDS_TO_STOP = 5.0
-"""Maximum number of seconds to wait for a search step to end when the server shuts down."""
+LEAST = 0.01
+"""Threshold below which attention weights and copy probabilities are not sent to the page."""
 
 
-class BadRequestError(Exception):
-    """Exception raised for an invalid request. It contains the HTTP status and the text of the response."""
+class JobStoppedError(Exception):
+    """Exception raised in the search if nobody waits for its summary any more."""
 
-    def __init__(self, status: int, words: str):
-        super().__init__(words)
-        self.status, self.words = status, words
+
+class Job:
+    """A requested summary, which the worker thread generates while the event loop sends its events."""
+
+    def __init__(self) -> None:
+        self._loop, self._events = asyncio.get_running_loop(), asyncio.Queue[Optional[Dict[str, Any]]]()
+        self.is_stopped = False
+        self.future: Optional[Future[None]] = None
+
+    def start(self, future: "Future[None]") -> None:
+        self.future = future
+        future.add_done_callback(lambda _: self._put(None))
+
+    def stop(self) -> None:
+        """End the search at its next event. A search that has not yet begun never begins."""
+        self.is_stopped = True
+        if self.future is not None:
+            self.future.cancel()
+
+    def tell(self, kind: str, **event: Any) -> None:
+        """Send an event. Raises JobStoppedError if the job has been stopped."""
+        if self.is_stopped:
+            raise JobStoppedError
+        self._put({"kind": kind, **event})
+
+    def _put(self, event: Optional[Dict[str, Any]]) -> None:
+        with contextlib.suppress(RuntimeError):  # the event loop is closed if the server has shut down
+            self._loop.call_soon_threadsafe(self._events.put_nowait, event)
+
+    async def encode_events(self, before: int) -> AsyncIterator[bytes]:
+        """Yield all events as JSON lines; ``before`` is the number of jobs ahead of this one."""
+        event: Optional[Dict[str, Any]] = {"kind": "waiting", "before": before}
+        while event is not None:
+            yield json.dumps(event, allow_nan=False).encode() + b"\n"
+            event = await self._events.get()
 
 
 class EventStream(StreamingResponse):
-    """Response that streams events as JSON lines. The job is stopped when the client disconnects."""
+    """Response that streams the events of a job, which is stopped when the client disconnects."""
 
-    def __init__(self, job: Job, events: AsyncIterator[Dict[str, Any]]):
-        super().__init__(_encode_as_json_lines(events), media_type="application/x-ndjson")
+    def __init__(self, job: Job, before: int):
+        super().__init__(job.encode_events(before), media_type="application/x-ndjson")
         self.job = job
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -65,33 +115,36 @@ class EventStream(StreamingResponse):
             self.job.stop()
 
 
-async def _encode_as_json_lines(events: AsyncIterator[Dict[str, Any]]) -> AsyncIterator[bytes]:
-    async for event in events:
-        yield json.dumps(event, allow_nan=False).encode() + b"\n"
-
-
 class DemoServer:
     """State of the server, and handlers for all routes.
+
+    Summaries are generated one at a time, in the order of the requests, in a single thread: with more threads, those of
+    OpenMP would be more than the cores.
 
     Args:
         summarizer: summariser that was loaded from the model folder.
         title: model name to show on the page.
+
+    Attributes:
+        jobs: the job that is running, and those that wait for it.
     """
 
     def __init__(self, summarizer: Any, title: str):
         self.summarizer, self.title = summarizer, title
-        self.worker = Worker(MAX_WAITING)
+        self.jobs: List[Job] = []
+        self._is_closed = False
+        self._executor = ThreadPoolExecutor(1, "etads-demo worker")
         self._explanations: Dict[str, Explanation] = {}
         self.files = {path: ((PAGE / name).read_bytes(), kind) for path, (name, kind) in FILES.items()}
 
     def make_app(self) -> Starlette:
-        """Create the Starlette application. The worker is stopped when the application shuts down."""
+        """Create the Starlette application, which ends all jobs when it shuts down."""
 
         @contextlib.asynccontextmanager
         async def lifespan(app: Starlette) -> AsyncIterator[None]:
             yield
-            self.worker.close()
-            await run_in_threadpool(self.worker.join, SECONDS_TO_STOP)
+            self.close()
+            self._executor.shutdown(wait=False)
 
         routes = [
             *(Route(path, self.serve_file) for path in FILES),
@@ -103,6 +156,12 @@ class DemoServer:
         app.router.redirect_slashes = False
         return app
 
+    def close(self) -> None:
+        """Stop all jobs, and reject any further jobs. A signal handler can call this."""
+        self._is_closed = True
+        for job in self.jobs:
+            job.stop()
+
     async def serve_file(self, request: Request) -> Response:
         """Serve one of the files in :data:`FILES`."""
         content, kind = self.files[request.url.path]
@@ -111,20 +170,21 @@ class DemoServer:
     async def serve_model_description(self, request: Request) -> Response:
         """Serve the description of the model and the fields of the form."""
         config = self.summarizer.config
+        copies = "" if config.model.get("pointer", "none") == "none" else "copies words from the document, and "
+        reads = f"the first {config.task['truncate_source']:,} tokens"
+        if self.summarizer.picks_sentences:
+            reads = "the most probable sentences of documents of any length"
         return JSONResponse(
             {
                 "title": self.title,
-                "about": describe_model(config, self.summarizer.picks_sentences),
+                "about": f"Architecture {config.architecture}: {copies}reads {reads}.",
                 "max_bytes": MAX_BYTES,
                 "options": form.describe_fields(config.decoding),
             }
         )
 
     async def serve_explanation(self, request: Request) -> Response:
-        """Serve the page of a recent explanation.
-
-        The page has its own security policy and cannot access this server.
-        """
+        """Serve the page of a recent explanation. It has its own security policy and cannot access this server."""
         explanation = self._explanations.get(request.path_params["name"])
         if explanation is None:
             return PlainTextResponse("This explanation is no longer stored: summarise the document again.", 404)
@@ -132,89 +192,89 @@ class DemoServer:
         policy = {"Content-Security-Policy": "sandbox allow-scripts; frame-ancestors 'self'"}
         return Response(page, media_type="text/html", headers=policy)
 
-    def _store_explanation(self, explanation: Explanation) -> str:
-        """Store a new explanation, and delete the oldest one if there are too many.
-
-        Returns:
-            The path of the explanation's page. It contains a random token, so nobody can guess it.
-        """
-        while len(self._explanations) >= MAX_EXPLANATIONS:
-            self._explanations.pop(next(iter(self._explanations)))
-        name = secrets.token_urlsafe(16)
-        self._explanations[name] = explanation
-        return f"/explanation/{name}"
-
     async def summarize(self, request: Request) -> Response:
-        """Summarise a document. The response is a stream of events (see :mod:`fairseq_etads.demo.events`)."""
+        """Summarise a document. The response is a stream of events."""
         try:
             text, options = _parse_request(await _read_body(request))
             form.check_options(options, self.summarizer.config.decoding)
             # This call raises an error if the model does not support the options. It runs in a separate thread, because
             # converting the weights takes a long time when a new --infer-dtype is used for the first time.
             await run_in_threadpool(self.summarizer.stream, [], **options)
-            job, events = self._make_job(text, options)
-            before = self.worker.submit(job)
-        except BadRequestError as error:
-            return PlainTextResponse(error.words, error.status)
         except InputError as error:
-            return PlainTextResponse(escape_unprintable(str(error)), 400)  # it may quote a lone surrogate
-        except QueueFullError:
-            words = f"{MAX_WAITING} other summaries are waiting already: try again in a moment."
-            return PlainTextResponse(words, 503, headers={"Retry-After": "2"})
+            raise HTTPException(400, escape_unprintable(str(error))) from None  # it may quote a lone surrogate
         except ClientDisconnect:
             return Response(status_code=400)  # the client has disconnected and will not read the response
-        return EventStream(job, _iterate_job_events(events, before))
+        self.jobs = [job for job in self.jobs if job.future is not None and not job.future.done()]
+        before = len(self.jobs)
+        if self._is_closed or before > MAX_WAITING:
+            words = f"{MAX_WAITING} other summaries are waiting already: try again in a moment."
+            raise HTTPException(503, words, {"Retry-After": "2"})
+        job = Job()
+        self.jobs.append(job)
+        job.start(self._executor.submit(self._run_job, job, text, options))
+        return EventStream(job, before)
 
-    def _make_job(self, text: str, options: Dict[str, Any]) -> "Tuple[Job, asyncio.Queue[Optional[Dict[str, Any]]]]":
-        """Create the job that summarises a document, and a queue of its events. The last item in the queue is None."""
-        loop = asyncio.get_running_loop()
-        events: asyncio.Queue[Optional[Dict[str, Any]]] = asyncio.Queue()
+    def _run_job(self, job: Job, text: str, options: Dict[str, Any]) -> None:
+        """Summarise a text in the worker thread, and report the progress as events."""
+        is_known = False
 
-        def send_event(event: Optional[Dict[str, Any]]) -> None:
-            with contextlib.suppress(RuntimeError):  # the event loop is closed if the server has shut down
-                loop.call_soon_threadsafe(events.put_nowait, event)
+        def on_step(partial: PartialSummary) -> None:
+            nonlocal is_known
+            if not is_known:
+                job.tell("document", spans=partial.spans)
+            is_known = True
+            job.tell(
+                "step",
+                text=partial.text,
+                score=partial.score if math.isfinite(partial.score) else None,
+                ended=partial.has_ended,
+                attention=_to_sparse_weights(partial.attention),
+                copying=_to_sparse_weights(partial.copying),
+            )
 
-        def run_summarizer(job: Job) -> None:
-            try:
-                stream_summary_events(self.summarizer, text, options, job.check, send_event, self._store_explanation)
-            finally:
-                send_event(None)
+        try:
+            summary = self.summarizer.summarize(text, on_step=on_step, **options)
+            explanation = summary.explain()
+            while len(self._explanations) >= MAX_EXPLANATIONS:
+                self._explanations.pop(next(iter(self._explanations)))
+            name = secrets.token_urlsafe(16)  # so that nobody can guess the path of the page
+            self._explanations[name] = explanation
+            words, read = count_words_read_by_model(text, summary, explanation)
+            job.tell(
+                "summary",
+                text=summary.text,
+                sentences=summary.sentences,
+                score=summary.score if math.isfinite(summary.score) else None,
+                words=words,
+                words_read=read,
+                explanation=explanation.to_dict(),
+                page=f"/explanation/{name}",
+            )
+        except JobStoppedError:
+            pass
+        except InputError as error:
+            job.tell("problem", words=str(error))
+        except Exception as error:  # continue: if memory ran out, for example, a shorter document may succeed
+            job.tell("problem", words=f"Something went wrong ({type(error).__name__}): {format_error(error)}")
 
-        return Job(run_summarizer), events
+
+def _to_sparse_weights(weights: Optional[Sequence[float]]) -> Optional[List[Tuple[int, float]]]:
+    return None if weights is None else to_sparse_row(weights, LEAST, digits=3)
 
 
-def describe_model(config: Any, extracts: bool) -> str:
-    """Return a sentence that describes a model.
-
-    Args:
-        config: contents of config.json in the model folder.
-        extracts: whether the model folder contains an extractor.
-    """
-    pointer = config.model.get("pointer", "none")
-    copies = "" if pointer == "none" else "copies words from the document, and "
-    reads = f"the first {config.task['truncate_source']:,} tokens"
-    if extracts:
-        reads = "the most probable sentences of documents of any length"
-    return f"Architecture {config.architecture}: {copies}reads {reads}."
-
-
-async def _iterate_job_events(
-    events: "asyncio.Queue[Optional[Dict[str, Any]]]", before: int
-) -> AsyncIterator[Dict[str, Any]]:
-    yield {"kind": "waiting", "before": before}
-    while True:
-        event = await events.get()
-        if event is None:
-            return
-        yield event
+def count_words_read_by_model(text: str, summary: Summary, explanation: Explanation) -> Tuple[int, int]:
+    """Count the words in a document, separated by white space, and those that the model has read."""
+    words = len(text.split())
+    if summary.picked is not None:
+        return words, min(sum(len(each.text.split()) for each in summary.picked.sentences), words)
+    if not summary.truncation.left_out:
+        return words, words
+    end = max((token.end for token in explanation.source if token.end is not None), default=0)
+    return words, len(text[:end].split())
 
 
 async def _read_body(request: Request) -> bytes:
-    """Read the body of a request.
-
-    Raises:
-        BadRequestError: the body exceeds the maximum size.
-    """
+    """Read the body of a request, which has at most MAX_BYTES."""
     body, size = bytearray(), 0
     async for part in request.stream():
         size += len(part)
@@ -225,23 +285,19 @@ async def _read_body(request: Request) -> bytes:
         elif size > 10 * MAX_BYTES:
             break
     if size > MAX_BYTES:
-        raise BadRequestError(413, f"That is too long: this page accepts up to {MAX_BYTES:,} bytes.")
+        raise HTTPException(413, f"That is too long: this page accepts up to {MAX_BYTES:,} bytes.")
     return bytes(body)
 
 
 def _parse_request(body: bytes) -> Tuple[str, Dict[str, Any]]:
-    """Parse the document and the decoding options in the body of a request.
-
-    Raises:
-        BadRequestError: the body of the request is invalid.
-    """
+    """Parse the document and the decoding options in the body of a request."""
     try:
         asked = json.loads(body)
     except (ValueError, RecursionError):
-        raise BadRequestError(400, "That is not JSON.") from None
+        raise HTTPException(400, "That is not JSON.") from None
     if not isinstance(asked, dict) or set(asked) - {"text", "options"} or not isinstance(asked.get("text"), str):
-        raise BadRequestError(400, 'Send {"text": "the document", "options": {"beam": 5}}; options may be left out.')
+        raise HTTPException(400, 'Send {"text": "the document", "options": {"beam": 5}}; options may be left out.')
     options = asked.get("options", {})
     if not isinstance(options, dict):
-        raise BadRequestError(400, 'options: send an object such as {"beam": 5}.')
+        raise HTTPException(400, 'options: send an object such as {"beam": 5}.')
     return asked["text"], options

@@ -19,13 +19,14 @@ from .hypotheses import (
     ActiveHypotheses,
     Extensions,
     FinishedHypotheses,
+    OnStep,
     Results,
     find_best_extensions,
+    find_best_hypotheses,
     gather_beams,
     recombine_extensions,
 )
 from .options import DecodingOptions
-from .progress import OnStep, StepAttention, find_best_hypotheses
 from .search_rules import SearchStep, SourceLengths, SpecialTokens, check_minimum_length, make_search_rules
 from .shortlisting import convert_to_search_ids, find_batch_candidates
 from .strategies import SamplingWithGreedyHypothesis, convert_constraints_to_search_ids, copy_strategy_for_search
@@ -41,12 +42,8 @@ Finished documents remain in the batch until the next check, but they do not rec
 class BeamSearch:
     """A search over a batch of B documents.
 
-    Args:
-        generator: the :class:`~fairseq_etads.search.generator.SummaryGenerator`, whose options, terms, search strategy,
-            dictionary and shortlist the search uses.
-        models: the models of the ensemble, in evaluation mode. The models of the terms must be in this mode, too.
-        sample, prefix_tokens, constraints, bos_token, encoded, on_step: the arguments of ``SummaryGenerator.generate``
-            with the same names.
+    Its arguments are the :class:`~fairseq_etads.search.generator.SummaryGenerator`, the models of the ensemble in
+    evaluation mode, and the arguments of ``SummaryGenerator.generate`` with the same names.
 
     Internally, words are represented by search ids (see :mod:`fairseq_etads.vocabulary.output`). V is the number of
     words in the models' distributions.
@@ -211,15 +208,7 @@ class BeamSearch:
         return results
 
     def _run_step(self, step: int, lprobs: Tensor, attention: Optional[Tensor]) -> bool:
-        """Run one step of the search. Returns False if no document is left.
-
-        In the first step, the size of the beam dimension is 1.
-
-        Args:
-            step: the step index, starting from 0.
-            lprobs: the log-probabilities (B, beam, V) of the next words, which are changed in place.
-            attention: the attention weights (B, beam, S), or None.
-        """
+        """Run a step with log-probabilities (B, beam, V) and attention (B, beam, S). Returns False after the last."""
         live, beam = self.live, self.live.beam
         self._apply_terms_and_rules(step, lprobs)
         cost = self._accumulate_attention_coverage(attention)
@@ -242,7 +231,8 @@ class BeamSearch:
             ended = words.eq(self.special.eos)
         else:
             ended = fillers
-        if not _keeps_beam_order(self.strategy):
+        # With these strategies, finished hypotheses cannot reappear in other slots of the beam.
+        if not isinstance(self.strategy, (fairseq_search.Sampling, SamplingWithGreedyHypothesis)):
             log_probs = log_probs.masked_fill(ended, -math.inf)  # finished hypotheses have no continuation
         stuck = log_probs.amax(1).eq(-math.inf)
         self._finish_hypotheses(step, extensions, ended_now, stuck, cost)
@@ -251,7 +241,7 @@ class BeamSearch:
         cost = None if cost is None else gather_beams(cost, parents)
         if self.on_step is not None:
             scores = self.scoring.compute_final_scores(log_probs, step + 1, cost).masked_fill(fillers, -math.inf)
-            read = StepAttention(attention, self.ensemble.get_mean_copy_distribution())
+            read = attention, self.ensemble.get_mean_copy_distribution()
             self.on_step(find_best_hypotheses(step, live, self.done, scores, parents, read, self.vocabulary))
         live.decided = live.decided | stuck | self._find_decided_documents(step, log_probs, cost)
         return self._reorder_state(step, parents)
@@ -267,14 +257,7 @@ class BeamSearch:
         return None if len(documents) == len(left) else documents
 
     def _reorder_state(self, step: int, parents: Tensor) -> bool:
-        """Reorder the states of models and terms, and remove finished documents.
-
-        Returns False if no document is left.
-
-        Args:
-            step: the step index, starting from 0.
-            parents: the indices (B, beam) of the beams that the new hypotheses continue.
-        """
+        """Reorder all states by ``parents`` (B, beam), and remove finished documents. Returns False if none is left."""
         documents = self._find_unfinished_documents(step)
         if documents is not None:
             if not len(documents):
@@ -300,25 +283,13 @@ class BeamSearch:
         dictated: Optional[Tensor] = None
         if self.prefix is not None and number < min(self.prefix.size(1), self.max_len):
             dictated = self.prefix[:, number]
-        step = SearchStep(
-            number,
-            lprobs,
-            self.live,
-            self.source,
-            self.longest,
-            self.special,
-            dictated,
-            self.ensemble.decided_against,
-            self.constraints,
-        )
+        inputs = self.live, self.source, self.longest, self.special, dictated
+        step = SearchStep(number, lprobs, *inputs, self.ensemble.decided_against, self.constraints)
         for rule in self.rules:
             rule(step)
 
     def _accumulate_attention_coverage(self, attention: Optional[Tensor]) -> Optional[Tensor]:
-        """Add the attention weights (B, beam, S) of this step to the coverage.
-
-        Returns the coverage cost (B, beam), or None without a coverage penalty.
-        """
+        """Add the attention (B, beam, S) to the coverage. Returns its cost (B, beam), or None without a penalty."""
         live = self.live
         if attention is not None and self.options.keep_attention:
             self.done.record_attention(live.batch_rows, attention)
@@ -332,10 +303,7 @@ class BeamSearch:
         return self.scoring.compute_coverage_cost(live.coverage, padding)
 
     def _select_extensions(self, step: int, lprobs: Tensor, cost: Optional[Tensor]) -> Extensions:
-        """Select the best extensions for each document, given log-probabilities (B, beam, V).
-
-        In the first step, the beam dimension has size 1.
-        """
+        """Select the best extensions for each document, given log-probabilities (B, beam or 1, V)."""
         if not lprobs.is_cpu:  # on a GPU, another pass is faster than a synchronisation
             lprobs.masked_fill_(lprobs.isnan(), -math.inf)
             return self._select_extensions_unchecked(step, lprobs, cost)
@@ -375,19 +343,8 @@ class BeamSearch:
     def _finish_hypotheses(
         self, step: int, extensions: Extensions, ends: Tensor, stuck: Tensor, cost: Optional[Tensor]
     ) -> None:
-        """Add the completed extensions to the finished hypotheses.
-
-        If a document has neither a continuation nor a finished hypothesis, a hypothesis with the score -inf is added,
-        so that every document has a result.
-
-        Args:
-            step: the step index, starting from 0.
-            extensions: the best extensions of each document.
-            ends: the boolean mask (B, beam), True for extensions that end with the end symbol.
-            stuck: the boolean mask (B,), True for documents without a hypothesis that can be continued.
-            cost: the coverage cost (B, beam) of the active hypotheses, which includes the attention of this step, or
-                None. It is indexed by parent, not by extension.
-        """
+        """Finish the extensions that end (B, beam), or one with the score -inf for a document (B,) that is stuck."""
+        # ``cost`` (B, beam) includes the attention of this step, and is indexed by parent, not by extension
         on_cpu = ends.is_cpu  # on a GPU, processing all documents is faster than synchronising
         if on_cpu and not (ends.any() or stuck.any()):
             return
@@ -419,13 +376,7 @@ class BeamSearch:
         )
 
     def _find_decided_documents(self, step: int, log_probs: Tensor, cost: Optional[Tensor]) -> Tensor:
-        """Return a boolean mask (B,) that is True for documents that need no further step.
-
-        Args:
-            step: the step index, starting from 0.
-            log_probs: the log-probabilities (B, beam) of the active hypotheses.
-            cost: the coverage cost (B, beam) of the active hypotheses, or None.
-        """
+        """Return a mask (B,) of the documents that need no further step, from log P and coverage costs (B, beam)."""
         options, live = self.options, self.live
         if options.early_stopping == "fairseq":
             return self.done.count_finished(live.batch_rows) >= live.beam
@@ -447,8 +398,3 @@ def _compute_widest_beam(strategy: Any, beam: int, width: int) -> int:
     if isinstance(strategy, fairseq_search.DiverseBeamSearch):
         beam -= beam % strategy.num_groups
     return max(1, beam)
-
-
-def _keeps_beam_order(strategy: Any) -> bool:
-    """Return whether each hypothesis keeps its beam slot. Finished hypotheses then cannot reappear in other slots."""
-    return isinstance(strategy, (fairseq_search.Sampling, SamplingWithGreedyHypothesis))

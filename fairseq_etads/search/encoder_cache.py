@@ -17,43 +17,30 @@ class EncoderCache:
 
     def __init__(self) -> None:
         self._model: Any = None
-        self._encoder_out: Any = None
-        self._memory: Optional[Dict[nn.Module, Dict[str, Tensor]]] = None
+        self.encoder_out: Any = None
+        self.memory: Optional[Dict[nn.Module, Dict[str, Tensor]]] = None
 
     def get_encoder_out(self, model: Any, device: torch.device) -> Any:
         """Return the model's encoder output on ``device``, or None if it is not cached."""
-        return _move_to_device(self._encoder_out, device) if self._model is model else None
+        return _move_to_device(self.encoder_out, device) if self._model is model else None
 
     def store_encoder_out(self, model: Any, encoder_out: Any) -> None:
         """Store an encoder output, and remove all other values from the cache."""
-        self._model, self._memory = model, None
-        self._encoder_out = _move_to_device(encoder_out, torch.device("cpu"))
+        self._model, self.memory = model, None
+        self.encoder_out = _move_to_device(encoder_out, torch.device("cpu"))
 
     def get_decoder_tensors(self, model: Any, device: torch.device) -> Optional[Dict[nn.Module, Dict[str, Tensor]]]:
-        """Return the value of ``BeamState.memory`` after the first step, moved to ``device``.
-
-        Returns None if it is not cached.
-        """
-        memory: Optional[Dict[nn.Module, Dict[str, Tensor]]] = _move_to_device(self._memory, device)
-        return memory if self._model is model else None
+        """Return the value of ``BeamState.memory`` after the first step on ``device``, or None if it is not cached."""
+        return _move_to_device(self.memory, device) if self._model is model else None
 
     def store_decoder_tensors(self, memory: Dict[nn.Module, Dict[str, Tensor]]) -> None:
-        """Store the value of :attr:`~fairseq_etads.kernels.beam_state.BeamState.memory` after the first step.
-
-        The cache must already contain the encoder output of the same model.
-        """
-        if self._memory is None:
-            self._memory = _move_to_device(memory, torch.device("cpu"))
-
-    def iterate_tensors(self) -> Iterator[Tensor]:
-        """Iterate over all cached tensors."""
-        yield from _iterate_tensors([self._encoder_out, self._memory])
+        """Store ``BeamState.memory`` after the first step of the model whose encoder output is stored."""
+        if self.memory is None:
+            self.memory = _move_to_device(memory, torch.device("cpu"))
 
 
 class EncodedBatch:
-    """A cache for the outputs of an ensemble for one batch.
-
-    The first search fills the cache, and later searches read from it.
+    """A cache for the outputs of an ensemble for one batch, which the first search fills and later searches read.
 
     Pass the same object to all searches over a batch (:meth:`.generator.SummaryGenerator.generate`), and run only one
     search at a time. If a model of the ensemble is replaced, the outputs of the new model are computed. Do not train a
@@ -64,11 +51,7 @@ class EncodedBatch:
         self._models: List[EncoderCache] = []
 
     def get_model_cache(self, number: int) -> EncoderCache:
-        """Return the cache for one model of the ensemble.
-
-        Args:
-            number: the index of the model in the ensemble, starting from 0.
-        """
+        """Return the cache for the model of the ensemble with this index, which starts from 0."""
         while len(self._models) <= number:
             self._models.append(EncoderCache())
         return self._models[number]
@@ -76,7 +59,8 @@ class EncodedBatch:
     @property
     def bytes(self) -> int:
         """Return the size of the cached tensors in bytes. Shared memory is counted only once."""
-        storages = (tensor.untyped_storage() for model in self._models for tensor in model.iterate_tensors())
+        tensors = _iterate_tensors([[model.encoder_out, model.memory] for model in self._models])
+        storages = (tensor.untyped_storage() for tensor in tensors)
         return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 

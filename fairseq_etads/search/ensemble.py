@@ -22,12 +22,8 @@ from .shortlisting import restrict_softmax
 class EnsembleMember:
     """One model of the ensemble, with its encoder output and decoder state.
 
-    The rows of tensors are sorted by document and then by beam.
-
-    Args:
-        model: the model, in evaluation mode.
-        net_input: the model inputs of the batch, as created by a dataset.
-        encoded: the cache in which the encoder output is stored for further searches, or None for no cache.
+    The rows of tensors are sorted by document and then by beam. The model is in evaluation mode; ``net_input`` is the
+    input of a batch, and ``encoded`` a cache in which the encoder output is stored for further searches.
 
     Attributes:
         first_beam: the number of rows per document in the first step, in which all hypotheses of a document are
@@ -110,14 +106,6 @@ class SharedEncoderMember(EnsembleMember):
     """An ensemble member for a model of this project.
 
     All beams of a document share one row of the encoder output (see :mod:`fairseq_etads.kernels.beam_state`).
-
-    Args:
-        model: the model, in evaluation mode.
-        net_input: the model inputs of the batch, as created by a dataset.
-        encoded: the cache in which the encoder output is stored for further searches, or None for no cache.
-        documents: B, the number of documents in the batch.
-        selection: the words that the pointer may copy, or None to allow all words.
-        candidates: the words over which the softmax is computed, or None for all V words.
     """
 
     first_beam = 1
@@ -174,17 +162,7 @@ class SharedEncoderMember(EnsembleMember):
 
 
 class RepeatedEncoderMember(EnsembleMember):
-    """An ensemble member for a fairseq model from outside this project.
-
-    As in fairseq, the encoder output is repeated for each beam.
-
-    Args:
-        model: the model, in evaluation mode.
-        net_input: the model inputs of the batch, as created by a dataset.
-        encoded: the cache in which the encoder output is stored for further searches, or None for no cache.
-        documents: B, the number of documents in the batch.
-        beam: the number of hypotheses per document in all steps, including the first.
-    """
+    """An ensemble member for a model from outside this project, whose encoder output is repeated for each beam."""
 
     def __init__(
         self, model: Any, net_input: Dict[str, Tensor], encoded: Optional[EncoderCache], documents: int, beam: int
@@ -237,18 +215,15 @@ def _has_known_probability_normalisation(part: Any) -> bool:
 
 
 class Ensemble:
-    """An ensemble of models for a search, which averages the models' probabilities.
+    """An ensemble of models in evaluation mode, which averages the models' probabilities.
 
     Args:
-        models: the models, in evaluation mode.
-        net_input: the model inputs of the batch, as created by a dataset.
-        documents: B, the number of documents in the batch.
-        beam: the number of hypotheses per document.
+        models, net_input, encoded: as in :class:`EnsembleMember`, whose cache is filled if it is empty.
+        documents, beam: B, the number of documents in the batch, and the number of hypotheses per document.
         temperature: the softmax temperature; see :meth:`EnsembleMember.score_next_words`.
-        encoded: the cache for the models' outputs on this batch, which is filled if it is empty, or None for no cache.
         selection: the words that pointers may copy, or None to allow all words.
-        candidates: the words over which all models compute the softmax, or None for all V words. The search ids of the
-            candidates are their columns.
+        candidates: the words over which all models compute the softmax, whose columns are their search ids, or None for
+            all V words.
 
     Attributes:
         decided_against: the boolean mask (B, beam, V), or None if no model has a switch. The mask is True for words
@@ -324,11 +299,7 @@ class Ensemble:
     def reorder(self, parents: Tensor, documents: Optional[Tensor], old_beam: int, first: bool) -> None:
         """Reorder the decoder states of all members; see :meth:`EnsembleMember.reorder`.
 
-        Args:
-            parents: the index (B', beam') of the old beam that each new beam continues.
-            documents: the indices (B',) of the remaining documents, or None if all documents remain.
-            old_beam: the number of hypotheses per document in the previous step.
-            first: whether the previous step was the first step of the search.
+        ``old_beam`` is the number of hypotheses per document in the previous step, which was the first if ``first``.
         """
         kept = torch.arange(self.documents, device=parents.device) if documents is None else documents
         for member in self.members:
@@ -340,11 +311,7 @@ class Ensemble:
 
 
 def _log_mean_probs(log_probs: List[Tensor]) -> Tensor:
-    """Average the probabilities of several models, and return the logarithms of the means.
-
-    Each list element contains the log-probabilities (B, beam, V) of one model. V may differ between models, and missing
-    words have probability 0.
-    """
+    """Return the logarithms of the mean probabilities (B, beam, V). V may differ: missing words have probability 0."""
     if len(log_probs) == 1:
         return log_probs[0]
     widest = max(log_probs, key=lambda x: x.size(-1))
@@ -367,13 +334,7 @@ def make_output_vocabulary(
 ) -> Optional[OutputVocabulary]:
     """Return the output vocabulary of an ensemble, or None if no model has one.
 
-    The vocabulary includes the words of the source documents if a model has a pointer.
-
-    Args:
-        models: the models of the ensemble.
-        net_input: the model inputs of the batch, as created by a dataset.
-        candidates: the words over which all models compute the softmax, or None for the vocabularies of the models. The
-            search ids of the candidates are their columns.
+    It includes the words of the source documents if a model has a pointer. ``candidates`` are as in :class:`Ensemble`.
     """
     able: List[Any] = [model for model in models if get_decoder_capabilities(model).has_output_vocabulary]
     able.sort(key=lambda model: get_decoder_capabilities(model).pointer is None)

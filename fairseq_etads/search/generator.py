@@ -24,15 +24,13 @@ from ..vocabulary.shortlist import Shortlist
 from . import source_words
 from .beam_search import BeamSearch
 from .encoder_cache import EncodedBatch
-from .hypotheses import HypothesisScorer, Results
+from .hypotheses import HypothesisScorer, OnStep, Results
 from .inference import InferenceModel
-from .language_model import LanguageModelTerm
 from .options import DECLARED, DecodingOptions, check_decoding_options
-from .progress import OnStep
 from .search_rules import SpecialTokens, check_minimum_length
 from .shortlisting import check_shortlist_support
 from .strategies import check_strategy
-from .terms import SearchTerm, make_option_terms
+from .terms import LanguageModelTerm, SearchTerm, make_option_terms
 
 logger = logging.getLogger(__name__)
 
@@ -217,7 +215,7 @@ class SummaryGenerator:
             bos_token: the id of the start symbol, or None to use the end symbol.
             encoded: a cache for the models' outputs, which further calls with the same batch can reuse, or None.
             on_step: a function that is called after each step of the search with the best hypotheses so far
-                (:class:`~fairseq_etads.search.progress.BestHypothesis`), or None. The function can stop the search by
+                (:class:`~fairseq_etads.search.hypotheses.BestHypothesis`), or None. The function can stop the search by
                 raising an exception.
 
         Returns:

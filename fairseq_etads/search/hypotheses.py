@@ -9,14 +9,14 @@ steps. Tensors of hypotheses have one row per document.
 
 import math
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, TypeVar, Union
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ..platform.option_checks import format_choice_error
-from ..vocabulary.output import number_by_first_occurrence
+from ..vocabulary.output import OutputVocabulary, number_by_first_occurrence
 from .options import COVERAGE_KINDS, LENGTH_KINDS, LENGTH_PENALTY_BETA, DecodingOptions
 
 Number = TypeVar("Number", int, float, Tensor)
@@ -79,31 +79,16 @@ def coverage_penalty(
 
 @dataclass(frozen=True)
 class HypothesisScorer:
-    """The function that computes the scores of hypotheses.
-
-    Attributes:
-        options: the decoding options, of which ``lenpen``, ``unnormalized`` and the ``length_penalty_*`` and
-            ``coverage_penalty*`` options determine the score.
-    """
+    """The function that computes the scores of hypotheses, according to the decoding options."""
 
     options: DecodingOptions
 
-    def compute_length_penalty(self, length: int) -> float:
-        """Compute the length penalty lp for the length |Y| = ``length``."""
-        if self.options.unnormalized:
-            return 1.0
-        return float(self._apply_length_penalty(length))
-
-    def compute_length_penalties(self, lengths: Tensor) -> Tensor:
-        """Compute the length penalty lp in float64 for each length |Y| in ``lengths`` (B,)."""
-        lengths = lengths.double()
-        if self.options.unnormalized:
-            return torch.ones_like(lengths)
-        return self._apply_length_penalty(lengths)
-
-    def _apply_length_penalty(self, length: Number) -> Number:
-        """Compute lp as :func:`length_penalty` does, with the arguments in the options."""
+    def compute_length_penalty(self, length: Any) -> Any:
+        """Compute the length penalty lp for a length |Y|, or in float64 for each length in a tensor (B,)."""
         options = self.options
+        length = length.double() if isinstance(length, Tensor) else float(length)
+        if options.unnormalized:
+            return length * 0 + 1
         return length_penalty(length, options.lenpen, options.length_penalty_beta, options.length_penalty_type)
 
     def compute_coverage_cost(self, coverage: Optional[Tensor], padding_mask: Optional[Tensor]) -> Optional[Tensor]:
@@ -146,7 +131,7 @@ class HypothesisScorer:
         Jensen's inequality, the logarithms of S numbers that sum to n add up to at most S log(n / S).
         """
         if isinstance(longest, Tensor):
-            largest: Any = self.compute_length_penalties(longest).to(log_probs.dtype)[:, None]  # (B, 1)
+            largest: Any = self.compute_length_penalty(longest).to(log_probs.dtype)[:, None]  # (B, 1)
             steps: Any = longest[:, None] - shortest + 1
         else:
             largest, steps = self.compute_length_penalty(longest), longest - shortest + 1
@@ -184,13 +169,10 @@ class Extensions(NamedTuple):
 
 
 def find_best_extensions(lprobs: Tensor, before: Tensor, k: int, coverage_cost: Optional[Tensor] = None) -> Extensions:
-    """Find the k best extensions for each document, ranked by log P minus an optional coverage cost.
+    """Find the k best extensions for each document, ranked by log P minus an optional coverage cost (B, beam).
 
-    Args:
-        lprobs: the log-probabilities (B, beam, V) of the next words.
-        before: the log-probabilities (B, beam) of the hypotheses so far.
-        k: the number of extensions to find for each document.
-        coverage_cost: the coverage cost (B, beam), which affects the ranking but not the returned log P, or None.
+    ``lprobs`` (B, beam, V) are the log-probabilities of the next words, and ``before`` (B, beam) those of the
+    hypotheses so far. The coverage cost does not affect the returned log P.
     """
     width = lprobs.size(2)
     offset = before if coverage_cost is None else before - coverage_cost
@@ -258,12 +240,8 @@ def recombine_extensions(
         tokens: the words (B, beam, t) of the hypotheses to extend.
         words: the number of last words to compare, including the new word.
         end: the id of the end symbol.
-        count: the number of extensions to return.
-        most: the total number of possible extensions.
-
-    Returns:
-        ``count`` extensions for each document. If a document has fewer extensions, the remaining entries have the score
-        -inf.
+        count, most: the number of extensions to return, and the number of possible extensions. If a document has fewer
+            than ``count``, the remaining entries have the score -inf.
     """
     group = group_hypotheses_by_last_words(tokens, words - 1)  # (B, beam)
     # At most ``largest`` extensions have the same last words, so ``count`` * ``largest`` extensions are enough.
@@ -333,14 +311,7 @@ class ActiveHypotheses:
         return self.tokens.size(1)
 
     def extend(self, step: int, parents: Tensor, words: Tensor, log_probs: Tensor) -> None:
-        """Replace the hypotheses with extensions that are one word longer.
-
-        Args:
-            step: the step index, starting from 0.
-            parents: the beam indices (B, beam) of the hypotheses to extend.
-            words: the ids of the new words (B, beam).
-            log_probs: the log-probabilities of the extended hypotheses (B, beam).
-        """
+        """Replace the hypotheses with extensions by one word, given parents, words and log-probabilities (B, beam)."""
         self.tokens = gather_beams(self.tokens, parents)
         self.tokens[:, :, step + 1] = words
         self.log_probs = gather_beams(self.log_probs, parents)
@@ -406,12 +377,9 @@ class FinishedHypotheses:
     ) -> None:
         """Add the hypotheses that end in this step.
 
-        Args:
-            batch_rows: the rows of the n documents in the original batch (n,).
-            ended: the boolean mask (n, beam), True for hypotheses that end in this step.
-            score: the scores of the hypotheses (n, beam).
-            tokens, log_probs, ancestors: tensors (n, beam, length) with the same meaning as in
-                :class:`ActiveHypotheses`. The end symbol is included.
+        ``batch_rows`` (n,) are the rows of the documents in the original batch, and ``ended`` (n, beam) is True for
+        hypotheses that end, with ``score`` (n, beam). The other tensors (n, beam, length) have the same meaning as in
+        :class:`ActiveHypotheses`, with the end symbol.
         """
         length = torch.where(ended, tokens.size(2), 0)
         lengths = torch.cat([self.length[batch_rows], length], dim=1)  # (n, size + beam)
@@ -464,3 +432,68 @@ class FinishedHypotheses:
             ancestors = self.ancestors[batch_rows, :, step].clamp(max=attention.size(1) - 1)
             result[batch_rows, :, :, step] = gather_beams(attention, ancestors)
         return result
+
+
+class BestHypothesis(NamedTuple):
+    """The best finished or active hypothesis of a document after a step.
+
+    Attributes:
+        row: the row of the document in the batch.
+        tokens: the dictionary ids of the hypothesis (t,), including the end symbol if the hypothesis has ended.
+        score: the score of the hypothesis. An active hypothesis is scored as if it ended after this step.
+        attention, copying: the attention weights and the copy distribution (S,) of the last word. They are None if the
+            hypothesis has ended, or if the models do not return them.
+    """
+
+    row: int
+    tokens: Tensor
+    score: float
+    attention: Optional[Tensor] = None
+    copying: Optional[Tensor] = None
+
+
+OnStep = Callable[[List[BestHypothesis]], None]
+"""A function that is called with the best hypothesis of each unfinished document after each step except the last.
+
+If the function raises an exception, the search stops and the caller receives the exception.
+"""
+
+
+def find_best_hypotheses(
+    step: int,
+    live: ActiveHypotheses,
+    done: FinishedHypotheses,
+    scores: Tensor,
+    parents: Tensor,
+    read: Sequence[Optional[Tensor]],
+    vocabulary: Optional[OutputVocabulary],
+) -> List[BestHypothesis]:
+    """Find the best hypothesis of each document after a step.
+
+    Args:
+        step: the step index, starting from 0.
+        live, done: the active hypotheses of the B remaining documents after this step, and the finished ones.
+        scores: the scores (B, beam) of the active hypotheses as if they ended now, and -inf in slots of finished
+            hypotheses.
+        parents: the index (B, beam) of the beam that each active hypothesis continues.
+        read: the attention weights and the copy distribution (B, beam, S) or (B, 1, S) of this step, before reordering.
+            A tensor is None if the models do not return it.
+        vocabulary: the vocabulary that converts search ids to dictionary ids, or None if both are the same.
+    """
+    found = []
+    best_score, best = scores.max(dim=1)
+    ended_score, ended = done.score[live.batch_rows].max(dim=1)
+    read = [None if x is None else gather_beams(x.expand(-1, parents.size(1), -1), parents) for x in read]
+    for place, row in enumerate(live.batch_rows.tolist()):
+        beam = int(best[place])
+        last_read: List[Optional[Tensor]] = []
+        if ended_score[place] >= best_score[place] and done.length[row, ended[place]]:
+            tokens = done.tokens[row, ended[place], : done.length[row, ended[place]]]
+        else:
+            tokens = live.tokens[place, beam, 1 : step + 2]
+            last_read = [None if x is None else x[place, beam] for x in read]
+        score = float(best_score[place].maximum(ended_score[place]))
+        if vocabulary is not None:
+            tokens = vocabulary.convert_to_dictionary_ids(tokens, row)
+        found.append(BestHypothesis(row, tokens, score, *last_read))
+    return found

@@ -44,10 +44,9 @@ from .options import INFER_DTYPES
 
 
 class DocumentAttention(nn.Module):
-    """Self-attention over a document. It calls its linear layers, whereas fairseq's module reads their weights.
+    """Self-attention over a document, with the linear layers of an encoder layer's attention module.
 
-    Args:
-        attention: the attention module of an encoder layer. Its linear layers are reused.
+    It calls the layers, whereas fairseq's module reads their weights.
     """
 
     takes_joint_projection = True
@@ -137,19 +136,12 @@ def _log_products(level: int, infer_dtype: Optional[str], what: str) -> None:
 
 
 class _MatrixProductSettings(NamedTuple):
-    """The implementation of matrix products that an inference copy uses on this processor.
+    """The implementation of matrix products that an inference copy uses on this processor."""
 
-    Attributes:
-        dtype: the data type of all products except 8-bit integer products.
-        packed: whether the weights of these products are packed.
-        int8: whether 8-bit integer products are used.
-        memory: the data type of cached keys and values.
-    """
-
-    dtype: torch.dtype
-    packed: bool
-    int8: bool
-    memory: torch.dtype
+    dtype: torch.dtype  # of all products except 8-bit integer products
+    packed: bool  # whether the weights of these products are packed
+    int8: bool  # whether 8-bit integer products are used
+    memory: torch.dtype  # of cached keys and values
 
 
 def _choose_cpu_products(infer_dtype: Optional[str]) -> _MatrixProductSettings:
@@ -195,10 +187,8 @@ def _count_products_per_step(decoder: nn.Module) -> Tuple[Tuple[Tuple[int, int],
 def find_fastest_cpu_dtype(products: Tuple[Tuple[Tuple[int, int], int], ...]) -> str:
     """Measure the time of matrix products, and return the name of the fastest dtype on this processor.
 
-    The result is cached, so equal arguments always lead to the same dtype within a process.
-
-    Args:
-        products: pairs of a size (outputs, inputs) and the number of products of this size.
+    ``products`` contains pairs of a size (outputs, inputs) and the number of products of this size. The result is
+    cached, so equal arguments always lead to the same dtype within a process.
     """
     seconds: Dict[str, float] = {}
     for (outputs, inputs), count in products:
@@ -214,10 +204,7 @@ def find_fastest_cpu_dtype(products: Tuple[Tuple[Tuple[int, int], int], ...]) ->
 
 
 def _time_matrix_product_dtypes(outputs: int, inputs: int) -> Dict[str, float]:
-    """Measure the time of a matrix product in each available dtype.
-
-    Returns a dictionary from dtype names to the shortest times in seconds. The first key is "fp32".
-    """
+    """Return the shortest time of a matrix product in seconds for each available dtype, "fp32" first."""
     x = torch.linspace(-1, 1, PROBE_ROWS * inputs).view(PROBE_ROWS, inputs)
     weight = torch.ones(outputs, inputs)
     layers: Dict[str, nn.Module] = {"fp32": nn.Linear(inputs, outputs, bias=False)}
@@ -239,11 +226,7 @@ def _time_matrix_product_dtypes(outputs: int, inputs: int) -> Dict[str, float]:
 
 
 def _choose_inference_dtype(infer_dtype: Optional[str], model: Any) -> Optional[str]:
-    """Replace "auto" with the fastest dtype for the model on its device.
-
-    If no faster dtype is available, the result is None, which selects the model's own dtype. Values other than "auto"
-    are returned unchanged.
-    """
+    """Replace "auto" with the fastest dtype on the model's device, or None if that is the model's own."""
     if infer_dtype != "auto":
         return infer_dtype
     device = next(model.parameters()).device
@@ -294,10 +277,7 @@ def _join_projections(attention: Any) -> None:
 
 
 def _make_product_layer(products: _MatrixProductSettings, parent: nn.Module, name: str, linear: nn.Linear) -> nn.Module:
-    """Create the layer that replaces a linear layer in an inference copy.
-
-    If the layer does not need to be replaced, it is returned unchanged.
-    """
+    """Create the layer that replaces a linear layer in an inference copy, or return a layer that stays as it is."""
     if name in SELF_ATTENTION_INPUTS and hasattr(parent, "joint_proj"):
         return linear
     # fairseq's attention accesses its layers' weights directly instead of calling the layers. In a search, this
@@ -317,10 +297,7 @@ def _make_product_layer(products: _MatrixProductSettings, parent: nn.Module, nam
 
 
 def _fuse_following_relu(layer: Any, name: str) -> bool:
-    """Return whether a linear layer can apply the ReLU that follows it. If so, remove the separate activation.
-
-    This saves a pass over the output of the first feed-forward layer, which is four times as wide as other outputs.
-    """
+    """Return whether a linear layer can apply the ReLU that follows it, which saves a pass. If so, remove the ReLU."""
     activation = getattr(layer, "activation_fn", None)
     takes_over = name == "fc1" and (activation is nn.functional.relu or activation is torch.relu_)
     if takes_over:
@@ -330,20 +307,20 @@ def _fuse_following_relu(layer: Any, name: str) -> bool:
 
 def _replace_output_layer(decoder: Any, products: _MatrixProductSettings) -> None:
     """Replace an output projection for all known words with a :class:`BlockedOutputProjection`."""
+
+    def make_block(weight: Tensor, bias: Optional[Tensor]) -> nn.Module:
+        if products.int8:
+            return Int8Linear(weight, bias)
+        return PackedLinear(weight, bias, products.dtype, products.dtype)
+
     output = getattr(decoder, "output_projection", None)
-    wide = functools.partial(BlockedOutputProjection, make=functools.partial(_make_output_block, products))
+    wide = functools.partial(BlockedOutputProjection, make=make_block)
     if isinstance(output, SharedTableOutput):
         output = decoder.output_projection = output.as_linear()
     if is_plain_linear(output):
         decoder.output_projection = wide(output.weight, output.bias)
     elif type(output) is OutputLayer and not getattr(decoder, "large_vocabulary_trick", 0):
         decoder.output_projection = wide(output.weight[: len(output.bias)], output.bias[:, 0])
-
-
-def _make_output_block(products: _MatrixProductSettings, weight: Tensor, bias: Optional[Tensor]) -> nn.Module:
-    if products.int8:
-        return Int8Linear(weight, bias)
-    return PackedLinear(weight, bias, products.dtype, products.dtype)
 
 
 def _make_inference_copy(model: nn.Module, infer_dtype: Optional[str]) -> nn.Module:

@@ -3,6 +3,7 @@
 This module imports neither torch nor fairseq.
 """
 
+import math
 from typing import Any, Dict, Iterable, Optional, Sequence
 
 REMEMBERED = (1, 5, 10, 25, 50, 75, 90, 95, 99)
@@ -12,14 +13,7 @@ LONG = 40
 
 
 class TextLengths:
-    """The lengths of a collection of texts in tokens, without end symbols.
-
-    Args:
-        counts: the length of each text. At least one length is required.
-
-    Raises:
-        ValueError: there are no texts.
-    """
+    """The lengths of a collection of texts in tokens, without end symbols. Raises ValueError if there are no texts."""
 
     def __init__(self, counts: Iterable[int]):
         self._ordered = sorted(counts)
@@ -40,12 +34,12 @@ class TextLengths:
         return {str(percent): self.get_percentile(percent) for percent in REMEMBERED}
 
 
-def are_percentiles(value: Any) -> bool:
-    """Return whether a value has the format of :meth:`TextLengths.get_percentiles`."""
-    if not isinstance(value, dict) or list(value) != [str(percent) for percent in REMEMBERED]:
+def are_percentiles(value: Any, percents: Sequence[int] = REMEMBERED, kinds: Sequence[type] = (int,)) -> bool:
+    """Return whether a value maps the percentages, as strings, to ascending numbers of these types, not below 0."""
+    if not isinstance(value, dict) or list(value) != [str(percent) for percent in percents]:
         return False
     found: Sequence[Any] = list(value.values())
-    return all(type(length) is int and length >= 0 for length in found) and sorted(found) == found
+    return all(type(number) in kinds and 0 <= number < math.inf for number in found) and sorted(found) == found
 
 
 def choose_length_bounds(percentiles: Dict[str, int], longest: Optional[int] = None) -> Dict[str, int]:

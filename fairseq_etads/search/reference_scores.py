@@ -40,20 +40,13 @@ class _ScoringModel:
 def score_references(
     models: List[Any], sample: Dict[str, Any], pad: int, score: Callable[[List[Any], Dict[str, Any]], Hypotheses]
 ) -> Hypotheses:
-    """Score the reference summaries of a batch.
+    """Score the reference summaries of a batch, whose "target" (B, T) contains their dictionary ids.
 
-    Args:
-        models: the models of the ensemble.
-        sample: a batch that contains the dictionary ids of the references in "target" (B, T).
-        pad: the id of the padding symbol.
-        score: a function that runs fairseq's scorer, given a list of models and a batch with extended ids in "target".
+    ``score`` runs fairseq's scorer, given a list of models and a batch with extended ids in "target". Its output is
+    returned: for each document, a list with one hypothesis, whose "tokens" are the dictionary ids of the reference.
 
     Raises:
         ValueError: the batch contains no references.
-
-    Returns:
-        The scorer's output: for each document, a list with one hypothesis. Its "tokens" are the dictionary ids of the
-        reference.
     """
     references = sample.get("target")
     if references is None:

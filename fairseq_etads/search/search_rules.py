@@ -6,6 +6,7 @@ options require, in fairseq's order, because the results depend on the order.
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
@@ -38,12 +39,7 @@ class SpecialTokens:
 
     @classmethod
     def from_dictionary(cls, dictionary: Any, options: DecodingOptions, eos: Optional[int] = None) -> "SpecialTokens":
-        """Look up the special tokens that the options require.
-
-        Args:
-            dictionary: the target dictionary.
-            options: the decoding options.
-            eos: the id of the end symbol, or None to use the end symbol of the dictionary.
+        """Look up the special tokens that the options require. ``eos`` can replace the end symbol of the dictionary.
 
         Raises:
             ValueError: a word in the options or a required sentence mark is not in the dictionary, or the end symbol
@@ -120,39 +116,20 @@ class SourceLengths(NamedTuple):
 
 @dataclass
 class SearchStep:
-    """The data of a search step, which the rules read and modify.
+    """The data of a search step, which the rules read and modify, for B documents and W words."""
 
-    B is the number of remaining documents, and W is the number of words in the distributions.
-
-    Attributes:
-        number: the step index, starting from 0, which is also the number of words generated so far.
-        lprobs: the log-probabilities of the next words (B, beam, W), which rules change in place. In the first step,
-            the beam dimension has size 1.
-        live: the active hypotheses, with all beams even in the first step.
-        source: the padding mask and the lengths of the source documents.
-        longest: the maximum number of tokens in each summary before the end symbol (B,).
-        special: the search ids of the special tokens.
-        dictated: the next word in the prefix of each summary (B,), with padding for prefixes that have ended, or None
-            if all prefixes have ended.
-        forced: the boolean mask (B,), True for documents with a word in ``dictated``, or None if ``dictated`` is None.
-        decided_against: the boolean mask (B, beam, W) of words that switches exclude; see
-            :attr:`.ensemble.Ensemble.decided_against`.
-        constraints: the packed constraints (B, n), or None.
-        unknown, end: the scores of the unknown word and the end symbol before any rule is applied (B, beam).
-    """
-
-    number: int
-    lprobs: Tensor
-    live: ActiveHypotheses
+    number: int  # step index from 0, which is also the number of words generated so far
+    lprobs: Tensor  # log-probabilities of the next words (B, beam, W); in the first step, the beam dimension is 1
+    live: ActiveHypotheses  # with all beams even in the first step
     source: SourceLengths
-    longest: Tensor
-    special: SpecialTokens
-    dictated: Optional[Tensor] = None
-    decided_against: Optional[Tensor] = None
-    constraints: Optional[Tensor] = None
-    forced: Optional[Tensor] = None
-    unknown: Tensor = field(init=False)
-    end: Tensor = field(init=False)
+    longest: Tensor  # maximum number of tokens in each summary before the end symbol (B,)
+    special: SpecialTokens  # search ids
+    dictated: Optional[Tensor] = None  # next word (B,) of each prefix, padding after it; None: all have ended
+    decided_against: Optional[Tensor] = None  # mask (B, beam, W) of words that switches exclude (``Ensemble``)
+    constraints: Optional[Tensor] = None  # packed (B, n)
+    forced: Optional[Tensor] = None  # mask (B,) of documents with a word in ``dictated``
+    unknown: Tensor = field(init=False)  # scores (B, beam) of the unknown word before any rule is applied
+    end: Tensor = field(init=False)  # those of the end symbol
 
     def __post_init__(self) -> None:
         self.unknown = self.lprobs[..., self.special.unk].clone()
@@ -176,21 +153,21 @@ def make_search_rules(
     """Return the rules to apply at every step, in order.
 
     Args:
-        options: the decoding options, without defaults that depend on the models.
-        special: the special tokens, as search ids.
+        options, special: the decoding options, and the special tokens as search ids.
         shortest_limit: the smallest value in :attr:`SearchStep.longest`.
-        end_always_counts: whether a term requires that the score of the end symbol is always included; see
-            :attr:`~fairseq_etads.search.terms.ActiveTerm.end_always_counts`.
+        end_always_counts: whether a term requires that the score of the end symbol is always included.
     """
     rules: List[Rule] = [forbid_padding]
     if options.unkpen:
-        rules.append(UnknownWordPenalty(options.unkpen))
-    rules.append(MaximumLengthRule(shortest_limit, ending_is_free=bool(options.exact_length) and not end_always_counts))
+        rules.append(partial(penalise_unknown_word, penalty=options.unkpen))
+    ending_is_free = bool(options.exact_length) and not end_always_counts
+    rules.append(partial(end_at_maximum_length, shortest_limit=shortest_limit, ending_is_free=ending_is_free))
     rules.append(force_prefix)
     is_bounded = options.max_len_per_document and not options.exact_length
-    rules.append(MinimumLengthRule(options.exact_length or options.min_len, is_bounded))
+    shortest = options.exact_length or options.min_len
+    rules.append(partial(enforce_minimum_length, tokens=shortest, is_bounded=is_bounded))
     if options.min_sentences:
-        rules.append(MinimumSentencesRule(options.min_sentences))
+        rules.append(partial(enforce_minimum_sentences, sentences=options.min_sentences))
     if special.suppressed:
         rules.append(suppress_words)
     if options.match_source_len:
@@ -206,35 +183,23 @@ def forbid_padding(step: SearchStep) -> None:
     step.lprobs[..., step.special.pad] = -math.inf
 
 
-class UnknownWordPenalty:
+def penalise_unknown_word(step: SearchStep, penalty: float) -> None:
     """Penalise the unknown word (``--unkpen``). With an infinite penalty, the word is forbidden."""
-
-    def __init__(self, penalty: float):
-        self.penalty = penalty
-
-    def __call__(self, step: SearchStep) -> None:
-        step.lprobs[..., step.special.unk] -= self.penalty
+    step.lprobs[..., step.special.unk] -= penalty
 
 
-class MaximumLengthRule:
-    """Force summaries to end at their maximum length.
+def end_at_maximum_length(step: SearchStep, shortest_limit: int, ending_is_free: bool) -> None:
+    """Force summaries to end at their maximum length, which none has before the step ``shortest_limit``.
 
-    Args:
-        shortest_limit: the first step at which a summary may have reached its maximum length.
-        ending_is_free: whether the score ignores the end symbol. It does with ``--exact-length``, because the model
-            then does not choose where a summary ends.
+    If ``ending_is_free``, the score ignores the end symbol, as with ``--exact-length``, because the model then does not
+    choose where a summary ends.
     """
-
-    def __init__(self, shortest_limit: int, ending_is_free: bool):
-        self.shortest_limit, self.ending_is_free = shortest_limit, ending_is_free
-
-    def __call__(self, step: SearchStep) -> None:
-        if step.number < self.shortest_limit:
-            return
-        over = step.longest.le(step.number)[:, None]  # (B, 1)
-        step.lprobs.masked_fill_(over[:, :, None], -math.inf)
-        end = step.lprobs[..., step.special.eos]
-        end.copy_(torch.where(over, torch.zeros_like(step.end) if self.ending_is_free else step.end, end))
+    if step.number < shortest_limit:
+        return
+    over = step.longest.le(step.number)[:, None]  # (B, 1)
+    step.lprobs.masked_fill_(over[:, :, None], -math.inf)
+    end = step.lprobs[..., step.special.eos]
+    end.copy_(torch.where(over, torch.zeros_like(step.end) if ending_is_free else step.end, end))
 
 
 def force_prefix(step: SearchStep) -> None:
@@ -268,44 +233,30 @@ def check_minimum_length(min_len: int, longest: int) -> None:
         )
 
 
-class MinimumLengthRule:
+def enforce_minimum_length(step: SearchStep, tokens: int, is_bounded: bool = False) -> None:
     """Forbid the end symbol until a summary has the minimum number of tokens (``--min-len``).
 
-    A summary that has reached its maximum length may always end.
-
-    Args:
-        tokens: the minimum number of tokens.
-        is_bounded: whether a summary that is as long as its document may also end.
+    A summary that has reached its maximum length may always end, and so may one that is as long as its document if
+    ``is_bounded``.
     """
-
-    def __init__(self, tokens: int, is_bounded: bool = False):
-        self.tokens, self.is_bounded = tokens, is_bounded
-
-    def __call__(self, step: SearchStep) -> None:
-        if step.number < self.tokens:
-            where = step.longest.gt(step.number)
-            if self.is_bounded:
-                where &= step.source.count_tokens().gt(step.number + 1)  # the document has an end symbol
-            step.forbid_end_symbol(where[:, None])
+    if step.number < tokens:
+        where = step.longest.gt(step.number)
+        if is_bounded:
+            where &= step.source.count_tokens().gt(step.number + 1)  # the document has an end symbol
+        step.forbid_end_symbol(where[:, None])
 
 
-class MinimumSentencesRule:
+def enforce_minimum_sentences(step: SearchStep, sentences: int) -> None:
     """Forbid the end symbol until a summary has the minimum number of sentences (``--min-sentences``).
 
     A summary that has reached its maximum length may always end.
     """
-
-    def __init__(self, sentences: int):
-        self.sentences = sentences
-
-    def __call__(self, step: SearchStep) -> None:
-        mark = step.special.sentence_mark
-        tokens = step.live.tokens[:, : step.lprobs.size(1), : step.number + 1].clone()  # including the start symbol
-        tokens[:, :, 0] = mark
-        is_mark = tokens.eq(mark)
-        # number of words (B, beam) that follow a mark or the start symbol
-        begun = (is_mark[:, :, :-1] & ~is_mark[:, :, 1:]).sum(2)
-        step.forbid_end_symbol(begun.lt(self.sentences) & step.longest.gt(step.number)[:, None])
+    mark = step.special.sentence_mark
+    tokens = step.live.tokens[:, : step.lprobs.size(1), : step.number + 1].clone()  # including the start symbol
+    tokens[:, :, 0] = mark
+    is_mark = tokens.eq(mark)
+    begun = (is_mark[:, :, :-1] & ~is_mark[:, :, 1:]).sum(2)  # words (B, beam) that follow a mark or the start symbol
+    step.forbid_end_symbol(begun.lt(sentences) & step.longest.gt(step.number)[:, None])
 
 
 def suppress_words(step: SearchStep) -> None:

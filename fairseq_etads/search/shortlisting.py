@@ -26,12 +26,7 @@ from .search_rules import SpecialTokens
 
 
 def check_shortlist_support(models: Sequence[Any], strategy: Any) -> None:
-    """Raise ValueError if the models or the search strategy do not support shortlists.
-
-    Args:
-        models: the models of the ensemble.
-        strategy: fairseq's search object, which selects the extensions of hypotheses.
-    """
+    """Raise ValueError if the models of the ensemble or fairseq's search object do not support shortlists."""
     for model in models:
         capabilities = get_decoder_capabilities(model)
         output = getattr(getattr(model, "decoder", None), "output_projection", None)
@@ -63,16 +58,8 @@ def find_batch_candidates(
 ) -> CandidateWords:
     """Return the words over which the softmax is computed for a batch.
 
-    Each document's list includes the words of its prefix and constraints. All lists include the special tokens.
-
-    Args:
-        shortlist: the shortlist, which selects words for each document.
-        net_input: the model inputs of the batch.
-        prefix: the words (B, T) with which the summaries must begin, or None.
-        constraints: the packed constraints (B, n), or None.
-        special: the ids of the special tokens.
-        start: the id of the start symbol.
-        beam: the beam size.
+    Each document's list includes the words of its prefix (B, T) and packed constraints (B, n), if there are any. All
+    lists include the special tokens and the start symbol.
     """
     extra = [] if prefix is None else [prefix]
     if constraints is not None:
@@ -102,13 +89,7 @@ def convert_to_search_ids(special: SpecialTokens, start: int, candidates: Candid
 
 
 def restrict_softmax(model: Any, src_tokens: Tensor, candidates: CandidateWords) -> Dict[str, Any]:
-    """Create the additional encoder outputs that restrict the softmax to the candidates.
-
-    Args:
-        model: a model of this project.
-        src_tokens: the source documents (B, S).
-        candidates: the words over which the softmax is computed.
-    """
+    """Create the additional encoder outputs that restrict the softmax of a model of this project to the candidates."""
     decoder = model.decoder
     has_pointer = get_decoder_capabilities(model).pointer is not None
     vocabulary = OutputVocabulary.from_source(src_tokens, decoder.dictionary, has_pointer, candidates)

@@ -4,7 +4,7 @@ The public functions change the hypotheses in place. The attention of a hypothes
 tokens and T summary tokens.
 """
 
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional
 
 import torch
 from fairseq import utils
@@ -22,46 +22,25 @@ from .shortlisting import restrict_softmax
 def replace_unknown_words(
     results: Results, src_tokens: Tensor, special: SpecialTokens, source_dictionary: Any, target_dictionary: Any
 ) -> None:
-    """Replace each unknown word in "tokens" with the most attended known word of the source.
+    """Replace each unknown word in "tokens" with the most attended known word of the source (B, S).
 
     For each token, "alignment" (T,) is set to the position of its most attended known word, not counting padding on the
-    left.
-
-    Args:
-        results: the hypotheses of each document.
-        src_tokens: the source documents (B, S).
-        special: the ids of the special tokens.
-        source_dictionary: the dictionary of the source documents. If None, unknown words are aligned but not replaced.
-        target_dictionary: the dictionary of the summaries. Replacements that it lacks are added.
+    left. Without a source dictionary, unknown words are aligned but not replaced. Replacements that the target
+    dictionary lacks are added to it.
     """
     for source, hypotheses in zip(src_tokens, results):
         left_padding = int((source == special.pad).cumprod(0).sum())
+        is_known = (source != special.pad) & (source != special.eos) & (source != special.unk)
         for hypothesis in hypotheses:
-            position, is_known = _find_most_attended_words(hypothesis["attention"], source, special)
+            position = hypothesis["attention"].masked_fill(~is_known[:, None], -1).argmax(dim=0)
             if source_dictionary is not None:
-                replaced = (hypothesis["tokens"] == special.unk) & is_known
-                words = _convert_to_target_ids(source[position[replaced]], source_dictionary, target_dictionary)
+                replaced = (hypothesis["tokens"] == special.unk) & is_known[position]
+                words = source[position[replaced]]
+                if source_dictionary is not target_dictionary:
+                    spelt = [source_dictionary[word] for word in words.tolist()]
+                    words = words.new_tensor([target_dictionary.add_symbol(word, n=0) for word in spelt])
                 hypothesis["tokens"] = hypothesis["tokens"].masked_scatter(replaced, words)
             hypothesis["alignment"] = (position - left_padding).clamp(min=0)
-
-
-def _find_most_attended_words(attention: Tensor, source: Tensor, special: SpecialTokens) -> Tuple[Tensor, Tensor]:
-    """Find the most attended known word for each token in a summary.
-
-    Returns the source position (T,) of this word and a mask (T,) that is True if a known word was found. If the source
-    (S,) contains no known words, the position is 0.
-    """
-    is_known = (source != special.pad) & (source != special.eos) & (source != special.unk)
-    position = attention.masked_fill(~is_known[:, None], -1).argmax(dim=0)
-    return position, is_known[position]
-
-
-def _convert_to_target_ids(words: Tensor, source_dictionary: Any, target_dictionary: Any) -> Tensor:
-    """Convert source-dictionary ids (n,) to target-dictionary ids. Missing words are added to the target dictionary."""
-    if source_dictionary is target_dictionary:
-        return words
-    spelt = [source_dictionary[word] for word in words.tolist()]
-    return words.new_tensor([target_dictionary.add_symbol(word, n=0) for word in spelt])
 
 
 def add_copied_positions(
@@ -75,14 +54,9 @@ def add_copied_positions(
 ) -> None:
     """Set "copied_from" (T,) to the source position from which each token was copied, or -1 if it was generated.
 
-    Args:
-        results: the hypotheses of each document.
-        model: a model with a pointer, which is run once more on the finished summaries.
-        net_input: the model inputs of the batch.
-        special: the ids of the special tokens.
-        selection: the words that the model may copy, or None to allow all words.
-        candidates: the words that the model may generate, or None to allow all words.
-        bos_token: the id of the symbol with which the summaries start, or None for the end symbol.
+    The model, which has a pointer, is run once more on the finished summaries. ``selection`` and ``candidates`` are the
+    words that it may copy and generate, or None to allow all words. Summaries start with ``bos_token``, or with the end
+    symbol if it is None.
     """
     hypotheses = [(row, hypothesis) for row, found in enumerate(results) for hypothesis in found]
     documents = torch.tensor([row for row, _ in hypotheses], device=net_input["src_tokens"].device)

@@ -83,11 +83,7 @@ class SamplingWithGreedyHypothesis(fairseq_search.Search):
 
 
 def _compute_log_prob_shifts(lprobs: Tensor) -> Tensor:
-    """Return log P of the best word, (B, beam, 1), in rows with only improbable words, and 0 in all other rows.
-
-    If only one word is allowed, it can be so improbable that exp(log P) is 0. Subtracting the shift from log P makes it
-    possible to draw this word.
-    """
+    """Return log P of the best word (B, beam, 1) where all words are so improbable that exp(log P) may be 0, or 0."""
     best = lprobs.amax(dim=2, keepdim=True)
     return best.masked_fill(best.isneginf() | (best > IMPROBABLE), 0)
 
@@ -234,13 +230,7 @@ ON_DEVICE = {
 
 
 def check_strategy(strategy: Any, beam: int, words: int) -> None:
-    """Raise ValueError if one of fairseq's search classes would fail with these options.
-
-    Args:
-        strategy: fairseq's search object, which selects the extensions of hypotheses.
-        beam: the value of ``--beam``.
-        words: V, the number of words in the models' distributions.
-    """
+    """Raise ValueError if one of fairseq's search classes would fail with this beam size and V = ``words``."""
     if isinstance(strategy, fairseq_search.Sampling):
         if strategy.sampling_topk > words:
             raise ValueError(
@@ -258,13 +248,10 @@ def check_strategy(strategy: Any, beam: int, words: int) -> None:
 def copy_strategy_for_search(
     strategy: Any, vocabulary: Optional[OutputVocabulary], ids: Iterable[int], device: torch.device
 ) -> Any:
-    """Copy a strategy for one search. The copy has a separate state and identifies documents by their rows.
+    """Copy fairseq's search object for one search. The copy has a separate state and identifies documents by rows.
 
-    Args:
-        strategy: fairseq's search object, which selects the extensions of hypotheses.
-        vocabulary: the vocabulary of the search, or None if the search uses dictionary ids.
-        ids: the numbers that identify the documents for ``prefix_allowed_tokens_fn``.
-        device: the device on which the search runs.
+    ``vocabulary`` is None if the search uses dictionary ids; ``ids`` are the numbers that identify the documents for
+    ``prefix_allowed_tokens_fn``.
     """
     strategy = copy.copy(strategy)
     strategy.__class__ = ON_DEVICE.get(type(strategy), type(strategy))
@@ -272,7 +259,7 @@ def copy_strategy_for_search(
         strategy.__class__ = CpuSampling if device.type == "cpu" else DeviceSampling
     if isinstance(strategy, fairseq_search.PrefixConstrainedBeamSearch):
         own = None if vocabulary is None else vocabulary.to("cpu")
-        strategy.prefix_allowed_tokens_fn = _AllowedWordsFunction(strategy.prefix_allowed_tokens_fn, own, list(ids))
+        strategy.prefix_allowed_tokens_fn = _adapt_allowed_words(strategy.prefix_allowed_tokens_fn, own, list(ids))
     if isinstance(strategy, fairseq_search.Sampling) and vocabulary is not None and vocabulary.candidates is not None:
         strategy.sampling_topk = min(strategy.sampling_topk, len(vocabulary.candidates))
     if isinstance(strategy, fairseq_search.LexicallyConstrainedBeamSearch) and vocabulary is not None:
@@ -281,25 +268,17 @@ def copy_strategy_for_search(
     return strategy
 
 
-class _AllowedWordsFunction:
-    """A wrapper for ``prefix_allowed_tokens_fn`` that uses extended ids and identifies documents by their rows.
+def _adapt_allowed_words(function: Any, vocabulary: Optional[OutputVocabulary], ids: List[int]) -> Any:
+    """Wrap ``prefix_allowed_tokens_fn``, so that it takes rows and search ids instead of numbers and dictionary ids."""
 
-    Args:
-        function: the function that returns the allowed next words, given the number of a document and the words so far
-            (t,). All words are dictionary ids. Allowed words that cannot occur in the document's summary are ignored.
-        vocabulary: the vocabulary of the search, or None if the search uses dictionary ids.
-        ids: the number that identifies the document in each row.
-    """
-
-    def __init__(self, function: Any, vocabulary: Optional[OutputVocabulary], ids: List[int]):
-        self.function, self.vocabulary, self.ids = function, vocabulary, ids
-
-    def __call__(self, row: int, words: Tensor) -> List[int]:
-        if self.vocabulary is None:
-            return list(self.function(self.ids[row], words))
-        allowed = self.function(self.ids[row], self.vocabulary.convert_to_dictionary_ids(words, row))
+    def list_allowed_words(row: int, words: Tensor) -> List[int]:
+        if vocabulary is None:
+            return list(function(ids[row], words))
+        allowed = function(ids[row], vocabulary.convert_to_dictionary_ids(words, row))
         found = torch.tensor([int(word) for word in allowed], dtype=torch.long, device=words.device)
-        return self.vocabulary.convert_words_to_search_ids(found, row).tolist()
+        return vocabulary.convert_words_to_search_ids(found, row).tolist()  # without words that cannot occur here
+
+    return list_allowed_words
 
 
 def convert_constraints_to_search_ids(
@@ -311,20 +290,11 @@ def convert_constraints_to_search_ids(
     longest: Sequence[int],
     unknown_allowed: bool,
 ) -> Optional[Tensor]:
-    """Convert packed constraints from dictionary ids to search ids.
+    """Convert packed constraints (B, n) from dictionary ids to search ids, on the CPU.
 
-    Args:
-        constraints: the packed constraints (B, n), or None.
-        strategy: fairseq's search object, which selects the extensions of hypotheses.
-        vocabulary: the vocabulary of the search, or None if the search uses dictionary ids.
-        dictionary: the target dictionary.
-        special: the ids of the special tokens.
-        longest: the maximum number of tokens in each summary before the end symbol.
-        unknown_allowed: whether summaries may contain the unknown word.
-
-    Returns:
-        The packed constraints on the CPU, or None if the strategy does not use constraints. Constraints that no
-        summary can satisfy are left out with a warning, so that a run does not end.
+    Constraints that no summary can satisfy are left out with a warning, so that a run does not end: those that contain
+    words that the summary cannot contain, or that do not fit into ``longest``, the maximum number of tokens in each
+    summary. Returns None if the strategy does not use constraints.
 
     Raises:
         NotImplementedError: constraints are given, but the strategy does not support them.

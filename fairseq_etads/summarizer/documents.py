@@ -1,14 +1,14 @@
-"""Convert raw documents to batches of token ids, and convert the token ids of summaries to text.
+"""Convert documents to batches of token ids, and convert the token ids of summaries to text.
 
 In each batch, words that are not in the dictionary receive temporary ids in the order in which they occur. These ids
 are larger than all dictionary ids. They are discarded after the batch, because the model needs them only to distinguish
 the words from each other. Memory use therefore does not grow with the number of documents.
 """
 
-import functools
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
+from fairseq.data.data_utils import collate_tokens
 from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 
@@ -18,10 +18,10 @@ from ..text.picking import FACTOR
 from ..text.subwords import OPAQUE
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import get_known_word_counts
-from .extraction import DocumentSentence, SelectedSentences, SentencePicker
+from .explanation import Selection
 from .folder.loading import LoadedFolder
-from .picked import Selection
-from .prepared_split import PreparedDocument, WordSelection, find_padding
+from .prepared_split import PreparedDocument, WordSelection
+from .sentences import DocumentSentence, SentencePicker, number_tokens
 from .surprisal import Surprisal, TrainingSurprisals, WordFrequencies
 
 _CHARACTERS_AHEAD = 4_000_000
@@ -29,54 +29,30 @@ _CHARACTERS_AHEAD = 4_000_000
 
 
 class Document(NamedTuple):
-    """A document to summarise, split into tokens.
+    """A document to summarise, split into tokens."""
 
-    Attributes:
-        number: index of the document in the input.
-        text: raw text of the document.
-        tokens: document tokens that the model reads.
-        left_out: number of document tokens that the model does not read. With an extractor, only the tokens of
-            selected sentences are counted.
-        picked: sentences that an extractor selected, or None without an extractor.
-        places: for each token, the index in ``picked`` of its sentence, or -1 for a sentence mark. Empty without an
-            extractor.
-        levels: salience level of each selected sentence.
-        every: all sentences of the document. Empty without a content model.
-        prepared: the document in a prepared split, whose raw text is unknown (``text`` is empty), or None.
-    """
-
-    number: int
-    text: str
-    tokens: Tuple[str, ...]
-    left_out: int
-    picked: Optional[Selection] = None
-    places: Tuple[int, ...] = ()
-    levels: Tuple[str, ...] = ()
-    every: Tuple[DocumentSentence, ...] = ()
-    prepared: Optional[PreparedDocument] = None
+    number: int  # index in the input
+    text: str  # raw text, or an empty string for a document of a prepared split
+    tokens: Tuple[str, ...]  # that the model reads
+    left_out: int  # number of tokens that the model does not read, with an extractor in the selected sentences
+    picked: Optional[Selection] = None  # sentences that an extractor selected
+    places: Tuple[int, ...] = ()  # for each token, the index in ``picked`` of its sentence, or -1 for a sentence mark
+    levels: Tuple[str, ...] = ()  # salience level of each selected sentence
+    every: Tuple[DocumentSentence, ...] = ()  # all sentences, for a content model
+    prepared: Optional[PreparedDocument] = None  # the document in a prepared split
 
 
 class Batch(NamedTuple):
-    """A batch of documents with the corresponding model input.
-
-    Attributes:
-        documents: documents in the batch.
-        sample: model input on the CPU, in the format of a batch from a fairseq dataset.
-        new_words: words with temporary ids, which start from :attr:`DocumentTokenizer.first_new_id`.
-        padding: number of padding positions before the first token of each document.
-    """
+    """A batch of documents with the corresponding model input."""
 
     documents: List[Document]
-    sample: Dict[str, Any]
-    new_words: List[str]
-    padding: List[int]
+    sample: Dict[str, Any]  # model input on the CPU, in the format of a batch from a fairseq dataset
+    new_words: List[str]  # with temporary ids, which start from :attr:`DocumentTokenizer.first_new_id`
+    padding: List[int]  # number of padding positions before the first token of each document
 
 
 class DocumentTokenizer:
     """Convert raw text to model inputs, and model outputs to text.
-
-    Args:
-        loaded: the loaded contents of a model folder.
 
     Attributes:
         picker: object that uses the extractor in the model folder to select sentences for the model to read. If None,
@@ -88,17 +64,14 @@ class DocumentTokenizer:
 
     def __init__(self, loaded: LoadedFolder):
         task = loaded.task
-        self.picker = None
-        if loaded.extractor is not None:
-            self.picker = SentencePicker(*loaded.extractor)
-        self._factors = tuple(getattr(loaded.model, "factors", ()))
-        self._levels = task.factor_dictionaries.get(FACTOR) if self._factors else None
+        self.picker = None if loaded.extractor is None else SentencePicker(loaded.extractor)
+        has_factors = bool(getattr(loaded.model, "factors", ()))
+        self._levels = task.factor_dictionaries.get(FACTOR) if has_factors else None
         self.source, self.target = task.source_dictionary, task.target_dictionary
         self.first_new_id = max(len(self.source), len(self.target))
         self.mark = [SENTENCE_MARK] if self.target.index(SENTENCE_MARK) != self.target.unk() else []
         self.tokenizer, self.subwords = loaded.tokenizer, loaded.subwords
         self.words, self.subword_kind = loaded.config.text["words"], loaded.config.text["subwords"]
-        self._join_to_one_line = functools.partial(join_to_one_line, language=self.tokenizer.language)
         self.limit = task.truncate_source
         percentiles = loaded.config.task.get("document_surprisal")
         self._surprisals = None
@@ -108,13 +81,27 @@ class DocumentTokenizer:
         self.pads_left = bool(loaded.config.task["left_pad_source"])
 
     def tokenize_document(self, number: int, text: Union[str, PreparedDocument]) -> Document:
-        """Tokenise a raw text, and truncate it to the number of tokens that the model reads."""
+        """Tokenise a document, and truncate it to the number of tokens that the model reads.
+
+        With an extractor, a raw text is reduced to the selected sentences. Sentence marks are inserted between them if
+        they were used in training.
+        """
         if isinstance(text, PreparedDocument):
             return Document(number, "", *text.read_tokens(), prepared=text)
-        if self.picker is not None:
-            return self._tokenize_selected_sentences(number, text, self.picker.pick(text, self._join_to_one_line(text)))
-        tokens = self._tokenize_line(self._join_to_one_line(text))
-        return Document(number, text, tuple(tokens[: self.limit]), max(len(tokens) - self.limit, 0))
+        if self.picker is None:
+            tokens = self._tokenize(text)
+            return Document(number, text, tuple(tokens[: self.limit]), max(len(tokens) - self.limit, 0))
+        selection, levels, every = self.picker.pick(text, join_to_one_line(text, self.tokenizer.language))
+        tokens, places = [], []
+        for place, sentence in enumerate(selection.sentences):
+            found = self.tokenize_sentence(sentence.text, is_first=not place)
+            if place and self.tokenizer.marks != "drop":
+                tokens.append(SENTENCE_MARK)
+                places.append(-1)
+            tokens += found
+            places += [place] * len(found)
+        kept, left_out = tuple(tokens[: self.limit]), max(len(tokens) - self.limit, 0)
+        return Document(number, text, kept, left_out, selection, tuple(places[: self.limit]), levels, every)
 
     def measure_surprisal(self, document: Document) -> Optional[Surprisal]:
         """Measure the surprisal of a document, and compare it with the surprisals of the training documents.
@@ -122,21 +109,6 @@ class DocumentTokenizer:
         Returns None if the document is too short or if the surprisals of the training documents are unknown.
         """
         return None if self._surprisals is None else self._surprisals.measure_surprisal(document.tokens)
-
-    def _tokenize_selected_sentences(self, number: int, text: str, pick: SelectedSentences) -> Document:
-        """Tokenise the selected sentences of a document. Sentence marks are inserted if they were used in training."""
-        tokens: List[str] = []
-        places: List[int] = []
-        for place, sentence in enumerate(pick.selection.sentences):
-            found = self.tokenize_sentence(sentence.text, is_first=not place)
-            if place and self.tokenizer.marks != "drop":
-                tokens.append(SENTENCE_MARK)
-                places.append(-1)
-            tokens += found
-            places += [place] * len(found)
-        left_out = max(len(tokens) - self.limit, 0)
-        kept = tuple(tokens[: self.limit]), left_out, pick.selection, tuple(places[: self.limit])
-        return Document(number, text, *kept, pick.levels, pick.every)
 
     def tokenize_sentence(self, sentence: str, is_first: bool = True) -> List[str]:
         """Tokenise one sentence of a document."""
@@ -149,21 +121,16 @@ class DocumentTokenizer:
 
     def count_tokens(self, text: str) -> int:
         """Count all tokens in a raw text, including those that the model does not read."""
-        return len(self._tokenize_line(self._join_to_one_line(text)))
+        return len(self._tokenize(text))
 
-    def _tokenize_line(self, line: str) -> List[str]:
-        line = self.tokenizer.encode(line)
-        if self.subwords is not None:
-            line = self.subwords.encode(line)
-        tokens: List[str] = tokenize_line(line)
+    def _tokenize(self, text: str) -> List[str]:
+        line = self.tokenizer.encode(join_to_one_line(text, self.tokenizer.language))
+        tokens: List[str] = tokenize_line(line if self.subwords is None else self.subwords.encode(line))
         return tokens
 
     def tokenize_summary(self, text: str) -> List[str]:
         """Tokenise a summary provided by the user. Sentence marks are kept if the model can generate them."""
-        sentences = [
-            self._tokenize_line(self._join_to_one_line(part)) for part in text.replace(SENTENCE_MARK, "\n").split("\n")
-        ]
-        return self.join_with_sentence_marks(sentences)
+        return self.join_with_sentence_marks(map(self._tokenize, text.replace(SENTENCE_MARK, "\n").split("\n")))
 
     def join_with_sentence_marks(self, sentences: Iterable[List[str]]) -> List[str]:
         """Concatenate the tokens of several sentences. Sentence marks are inserted if the model can generate them."""
@@ -180,57 +147,36 @@ class DocumentTokenizer:
             selection: word probabilities that restrict copying, for documents of a prepared split.
         """
         if documents[0].prepared is not None:
-            by_number: Dict[int, List[Document]] = {}
-            for document in documents:
-                if document.prepared is not None:
-                    by_number.setdefault(document.prepared.number, []).append(document)
-            numbers = [number for number, same in by_number.items() for _ in same]
-            prepared = documents[0].prepared.split.make_sample(numbers, selection)
-            ordered = [by_number[number].pop() for number in prepared["id"].tolist()]
-            padding = find_padding(prepared["net_input"]["src_tokens"], self.source.pad())
-            return Batch(ordered, prepared, [], padding)
+            prepared = sorted(
+                (document.prepared.number, n) for n, document in enumerate(documents) if document.prepared
+            )
+            sample = documents[0].prepared.split.make_sample([number for number, _ in prepared], selection)
+            rows = sorted(range(len(documents)), key=sample["id"].tolist().__getitem__)
+            ordered = [documents[n] for _, (_, n) in sorted(zip(rows, prepared))]
+            is_token = sample["net_input"]["src_tokens"].ne(self.source.pad())
+            return Batch(ordered, sample, [], is_token.int().argmax(dim=1).tolist())
         new: Dict[str, int] = {}
-        known, first_new = self.source.indices, self.first_new_id
-        rows = []
-        for document in documents:
-            ids = [known.get(token, -1) for token in document.tokens]
-            for place, token in enumerate(document.tokens):
-                if ids[place] < 0:
-                    ids[place] = first_new + new.setdefault(token, len(new))
-            rows.append([*ids, self.source.eos()])
-        width = max(map(len, rows))
-        tokens = torch.full((len(rows), width), self.source.pad())
-        padding = [width - len(row) if self.pads_left else 0 for row in rows]
-        for row, ids, start in zip(tokens, rows, padding):
-            row[start : start + len(ids)] = torch.tensor(ids)
-        sample: Dict[str, Any] = {
-            "id": torch.tensor([document.number for document in documents]),
-            "net_input": {"src_tokens": tokens, "src_lengths": torch.tensor(list(map(len, rows)))},
-        }
-        if self._factors:
-            sample["net_input"]["factors"] = self._compute_factor_values(documents, tokens, padding)
-        return Batch(documents, sample, list(new), padding)
+        end = [self.source.eos()]
+        ids = [number_tokens(each.tokens, self.source.indices, self.first_new_id, new) + end for each in documents]
+        tokens, lengths = self._collate(ids, self.source), list(map(len, ids))
+        net_input = {"src_tokens": tokens, "src_lengths": torch.tensor(lengths)}
+        if self._levels is not None:  # the level of each token is that of its sentence, as a factor (B, S, 1)
+            levels = [
+                [SENTENCE_MARK if place < 0 else each.levels[place] for place in each.places] for each in documents
+            ]
+            values = [[*map(self._levels.index, row), self._levels.eos()] for row in levels]
+            net_input["factors"] = self._collate(values, self._levels)[:, :, None]
+        padding = [tokens.size(1) - length if self.pads_left else 0 for length in lengths]
+        numbers = torch.tensor([document.number for document in documents])
+        return Batch(documents, {"id": numbers, "net_input": net_input}, list(new), padding)
 
-    def _compute_factor_values(self, documents: List[Document], tokens: Tensor, padding: List[int]) -> Tensor:
-        """Return the salience level of each token as an id in the factor dictionary, shape (B, S, 1).
-
-        Each token has the same level as its sentence.
-        """
-        words = self._levels
-        assert words is not None, "the summariser has rejected other factors"
-        values = torch.full_like(tokens, words.pad())
-        for row, document, start in zip(values, documents, padding):
-            levels = [document.levels[place] if place >= 0 else SENTENCE_MARK for place in document.places]
-            ids = [*map(words.index, levels), words.eos()]
-            row[start : start + len(ids)] = torch.tensor(ids)
-        return values[:, :, None]
+    def _collate(self, ids: List[List[int]], dictionary: Any) -> Tensor:
+        """Pad rows of ids to the same length. Returns a tensor (B, S)."""
+        found: Tensor = collate_tokens(list(map(torch.tensor, ids)), dictionary.pad(), left_pad=self.pads_left)
+        return found
 
     def convert_to_tokens(self, ids: Tensor, batch: Batch) -> Tuple[List[int], List[str]]:
-        """Convert the token ids of a summary (T,) to tokens without special symbols.
-
-        Returns:
-            The positions of these tokens in ``ids``, and the tokens themselves.
-        """
+        """Return the positions in ``ids`` (T,) of a summary's tokens without special symbols, and the tokens."""
         special = (self.target.bos(), self.target.eos(), self.target.pad())
         places = [place for place, number in enumerate(ids.tolist()) if number not in special]
         spelled = self.convert_ids_to_all_tokens(ids, batch)
@@ -244,27 +190,29 @@ class DocumentTokenizer:
     def join(self, tokens: Sequence[str]) -> str:
         """Join tokens into text."""
         line = " ".join(tokens)
-        if self.subwords is not None:
-            line = self.subwords.decode(line)
-        text: str = self.tokenizer.decode(line)
+        text: str = self.tokenizer.decode(line if self.subwords is None else self.subwords.decode(line))
         return text
 
     def find_token_spans(self, document: Document) -> List[Optional[Span]]:
         """Return the span of each token in the raw document, or None for a token with an unknown position."""
+        found: List[Optional[Span]] = [None] * len(document.tokens)
         if document.prepared is not None:
-            return [None] * len(document.tokens)
-        spelled = [self.spell_token(token) for token in document.tokens]
+            return found
         if document.picked is None:
-            return align_tokens(document.text, spelled)
-        found: List[Optional[Span]] = [None] * len(spelled)
+            return self.align(document.text, document.tokens, 0, None)
         for number, sentence in enumerate(document.picked.sentences):
-            if sentence.start is None:
-                continue
             tokens = [place for place, of in enumerate(document.places) if of == number]
-            spans = align_tokens(document.text[sentence.start : sentence.end], [spelled[token] for token in tokens])
-            for token, span in zip(tokens, spans):
-                found[token] = span and (span[0] + sentence.start, span[1] + sentence.start)
+            spelled = [document.tokens[token] for token in tokens]
+            for token, span in zip(tokens, self.align(document.text, spelled, sentence.start, sentence.end)):
+                found[token] = span
         return found
+
+    def align(self, text: str, tokens: Sequence[str], start: Optional[int], end: Optional[int]) -> List[Optional[Span]]:
+        """Return the span in ``text`` of each token of text[start:end], or None for unknown positions."""
+        if start is None:
+            return [None] * len(tokens)
+        spans = align_tokens(text[start:end], list(map(self.spell_token, tokens)))
+        return [span and (span[0] + start, span[1] + start) for span in spans]
 
     def spell_token(self, token: str) -> str:
         """Return the approximate spelling of a token in raw text."""
@@ -289,12 +237,10 @@ class DocumentTokenizer:
         return self.subword_kind == "gpt2" and not self.spell_token(following).startswith(" ")
 
     def join_word_tokens(self, tokens: Sequence[str]) -> str:
-        """Join the tokens of a single word."""
+        """Join the tokens of a single word. The end symbol becomes an empty string."""
+        if list(tokens) == [self.target.eos_word]:
+            return ""
         return "".join(map(self.spell_token, tokens)).strip() or "".join(tokens)  # the token "▁" contains no letters
-
-    def remove_subword_marks(self, token: str) -> str:
-        """Return a token without its subword marks, or an empty string for the end symbol."""
-        return "" if token == self.target.eos_word else self.join_word_tokens([token])
 
 
 def split_into_chunks(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tuple[int, Any]]]:
@@ -304,8 +250,8 @@ def split_into_chunks(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tu
     """
     part: List[Tuple[int, Any]] = []
     characters = 0
-    numbered = enumerate(texts)
     problem: Optional[Exception] = None
+    numbered = enumerate(texts)
     while True:
         try:
             number, text = next(numbered)

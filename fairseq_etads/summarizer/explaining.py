@@ -1,6 +1,5 @@
 """Explain summaries, using an additional forward pass that records the outputs of the attention modules."""
 
-import re
 import threading
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -13,56 +12,33 @@ from ..layers.pointer import PointerOutput
 from ..platform.errors import InputError
 from ..search.inference import copy_model_structure
 from ..vocabulary.dictionary import count_known_words
-from . import Explanation, FocusLayer, SaliencyLayer, SourceToken, SummaryToken
 from .documents import Batch, Document, DocumentTokenizer
-from .explanation import Matrix, Row
-
-_LAYER = re.compile(r"(?:encoder|decoder)\.layers\.(\d+)\.")
+from .explanation import Explanation, FocusLayer, Matrix, SaliencyLayer, SourceToken, SummaryToken
 
 
 class GeneratedTokens(NamedTuple):
-    """Tokens that a model generated for a summary.
+    """Tokens that a model generated for a summary."""
 
-    Attributes:
-        tokens: tokens as strings, including special symbols. The last token is the end symbol.
-        replaced: dictionary that maps the index of each replaced token to the replacement word and the index of the
-            corresponding document token.
-    """
-
-    tokens: Tuple[str, ...]
-    replaced: Dict[int, Tuple[str, int]]
+    tokens: Tuple[str, ...]  # including special symbols; the last one is the end symbol
+    replaced: Dict[int, Tuple[str, int]]  # index of a replaced token: replacement word, index of its document token
 
 
 class _ForwardPass(NamedTuple):
-    """Results of a forward pass over a document and the T tokens of its summary.
+    """Results of a forward pass over a document and the T tokens of its summary."""
 
-    Attributes:
-        log_probs: log-probabilities of the summary tokens, shape (T,).
-        attention: attention weights, shape (T, S), or None if the model does not return them.
-        is_unknown: boolean mask of the summary tokens, shape (T,), True for the unknown word.
-        pointer: output of the pointer, or None without a pointer.
-        shares: proportion of each token's probability that is due to copying, shape (T,), or None without a pointer.
-        copied_from: index of the document token from which each token was copied, shape (T,), or -1 for generated
-            tokens. None without a pointer.
-        records: dictionary that maps the names of attention modules to their recorded outputs.
-    """
-
-    log_probs: Tensor
-    attention: Optional[Tensor]
-    is_unknown: Tensor
+    log_probs: Tensor  # of the summary tokens, shape (T,)
+    attention: Optional[Tensor]  # weights, shape (T, S), or None if the model does not return them
+    is_unknown: Tensor  # mask of the summary tokens, shape (T,), True for the unknown word
     pointer: Optional[PointerOutput]
-    shares: Optional[Tensor]
-    copied_from: Optional[Tensor]
-    records: Dict[str, AttentionRecord]
+    shares: Optional[Tensor]  # proportion (T,) of each token's probability that is due to copying
+    copied_from: Optional[Tensor]  # document token (T,) from which each token was copied, or -1 for generated tokens
+    records: Dict[str, AttentionRecord]  # recorded outputs by the names of attention modules
 
 
 class Explainer:
-    """Explain the summaries of a model. Threads can share an instance, but calls do not run in parallel.
+    """Explain the summaries of a model, which is not modified.
 
-    Args:
-        model: model in evaluation mode, which is not modified.
-        texts: object that converts between raw text and the tokens of the model.
-        architecture: name of the model's architecture.
+    Threads can share an instance, but calls do not run in parallel.
     """
 
     def __init__(self, model: Any, texts: DocumentTokenizer, architecture: str):
@@ -76,8 +52,7 @@ class Explainer:
     def tokenize_given_summary(self, summary: str) -> GeneratedTokens:
         """Convert a user-provided summary to the tokens with which the model would generate it.
 
-        Raises:
-            InputError: the summary contains no words, or more tokens than the model can generate.
+        Raises InputError if the summary contains no words, or more tokens than the model can generate.
         """
         texts = self._texts
         tokens = texts.tokenize_summary(summary)
@@ -94,11 +69,7 @@ class Explainer:
     def explain(self, text: str, written: GeneratedTokens, summary: str, score: Optional[float]) -> Explanation:
         """Explain how the model assigns probabilities to a summary of a raw text.
 
-        Args:
-            text: raw text of the document.
-            written: tokens of the summary.
-            summary: text of the summary.
-            score: score of the summary in the search, or None if the search did not generate the summary.
+        ``score`` is the score of the summary in the search, or None if the search did not generate it.
         """
         document = self._texts.tokenize_document(0, text)
         if not document.tokens:
@@ -107,9 +78,10 @@ class Explainer:
         batch = self._texts.make_batch([document])
         with self._lock:
             found = self._run_model(batch, self._convert_to_ids(written.tokens, batch))
-        gates = {name: r.gate[0] for name, r in found.records.items() if r.gate is not None}  # shape (H, T, S) each
-        gated = [r.gated[0] for r in found.records.values() if r.gated is not None]
-        forms = [r.form for r in found.records.values() if r.form is not None]
+        # the modules are named like encoder.layers.0.self_attn
+        records = [(int(name.split(".")[2]) + 1, r) for name, r in found.records.items()]
+        gates = [(layer, r.gate[0]) for layer, r in records if r.gate is not None]  # of shape (H, T, S)
+        gated = [r.gated[0] for _, r in records if r.gated is not None]
         pointer = found.pointer
         return Explanation(
             document=text,
@@ -120,29 +92,28 @@ class Explainer:
             score=score,
             architecture=self._architecture,
             pointer="none" if pointer is None else pointer.kind,
-            saliency_gate=forms[0] if forms else None,
-            attention=None if found.attention is None else _convert_tensor_to_matrix(found.attention),
-            copying=None if pointer is None else _convert_tensor_to_matrix(pointer.log_copy[0].exp()),
-            saliency=_convert_tensor_to_matrix(torch.stack([gate.mean(0) for gate in gates.values()]).mean(0))
-            if gates
-            else None,
-            selected=_convert_tensor_to_matrix(torch.stack([weights.mean(0) for weights in gated]).mean(0))
-            if gated
-            else None,
-            saliency_layers=tuple(
-                SaliencyLayer(_get_layer_number(name), _convert_tensor_to_row(g.mean((0, 1))))
-                for name, g in gates.items()
+            saliency_gate=next((r.form for _, r in records if r.form is not None), None),
+            attention=None if found.attention is None else _to_matrix(found.attention),
+            copying=None if pointer is None else _to_matrix(pointer.log_copy[0].exp()),
+            saliency=_average([gate for _, gate in gates]),
+            selected=_average(gated),
+            saliency_layers=tuple(SaliencyLayer(layer, tuple(gate.mean((0, 1)).tolist())) for layer, gate in gates),
+            focus_layers=tuple(
+                FocusLayer(
+                    layer,
+                    _to_matrix(r.center[0]),
+                    _to_matrix(r.scope[0]),
+                    None if r.strength is None else tuple(r.strength.tolist()),
+                )
+                for layer, r in records
+                if r.center is not None and r.scope is not None
             ),
-            focus_layers=tuple(_make_focus_layer(name, r) for name, r in found.records.items() if r.center is not None),
             picked=document.picked,
             surprisal=self._texts.measure_surprisal(document),
         )
 
     def _convert_to_ids(self, tokens: Sequence[str], batch: Batch) -> Tensor:
-        """Convert tokens to dictionary ids or temporary ids, shape (1, T).
-
-        Words that occur neither in the dictionary nor in the document become the unknown word.
-        """
+        """Convert tokens to dictionary ids or temporary ids, shape (1, T), or to the unknown word."""
         target, first_new = self._texts.target, self._texts.first_new_id
         new = {word: first_new + number for number, word in enumerate(batch.new_words)}
         return torch.tensor([[target.indices.get(token, new.get(token, target.unk())) for token in tokens]])
@@ -196,7 +167,7 @@ class Explainer:
             tokens.append(
                 SummaryToken(
                     text=text,
-                    shown=texts.remove_subword_marks(text),
+                    shown=texts.join_word_tokens([text]),
                     starts_word=not (tokens and texts.is_same_word(tokens[-1].text, text)),
                     log_probability=log_prob,
                     p_gen=None if p_gen is None else p_gen[place],
@@ -209,11 +180,7 @@ class Explainer:
 
 
 def _compute_log_probs(model: Any, output: DecoderOutput) -> Tensor:
-    """Compute log-probabilities as in the search, shape (1, T, words). The last dimension is indexed by extended id.
-
-    If the switch of a pointer assigns a probability of 0 to a word, the mixture of generating and copying is used
-    instead.
-    """
+    """Compute log-probabilities (1, T, words) as in the search: where a switch assigns 0, of the mixture instead."""
     log_probs: Tensor = model.get_normalized_probs(output.to_fairseq_output(), log_probs=True).float()
     if output.pointer is None or not output.pointer.hard:
         return log_probs
@@ -221,27 +188,10 @@ def _compute_log_probs(model: Any, output: DecoderOutput) -> Tensor:
     return torch.where(log_probs.isneginf(), mixed, log_probs)
 
 
-def _get_layer_number(name: str) -> int:
-    """Return the index of the layer that contains a module, starting at 1."""
-    match = _LAYER.match(name)
-    assert match is not None, f"{name} does not belong to a layer"
-    return int(match.group(1)) + 1
+def _average(weights: List[Tensor]) -> Optional[Matrix]:
+    """Return the mean (T, S) over heads and layers of a tensor (H, T, S) for each layer, or None without layers."""
+    return _to_matrix(torch.stack([layer.mean(0) for layer in weights]).mean(0)) if weights else None
 
 
-def _make_focus_layer(name: str, found: AttentionRecord) -> FocusLayer:
-    assert found.center is not None and found.scope is not None
-    strengths = None if found.strength is None else _convert_tensor_to_row(found.strength)
-    return FocusLayer(
-        _get_layer_number(name),
-        _convert_tensor_to_matrix(found.center[0]),
-        _convert_tensor_to_matrix(found.scope[0]),
-        strengths,
-    )
-
-
-def _convert_tensor_to_row(values: Tensor) -> Row:
-    return tuple(values.tolist())
-
-
-def _convert_tensor_to_matrix(values: Tensor) -> Matrix:
+def _to_matrix(values: Tensor) -> Matrix:
     return tuple(map(tuple, values.tolist()))

@@ -1,16 +1,21 @@
-"""Data classes that represent the explanation of a summary.
+"""Data classes that represent the explanation of a summary, and the HTML page that shows it.
 
 In shapes, T is the number of summary tokens, S is the number of document tokens, and H is the number of heads. Both T
 and S include the end symbol. Matrices are tuples of rows.
 """
 
+import base64
+import hashlib
+import html
 import json
 import math
+import re
+import urllib.parse
 from dataclasses import asdict, dataclass
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from pathlib import Path
+from string import Template
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from .explanation_page import make_frame, make_page
-from .picked import ChosenSentence, Selection
 from .surprisal import Surprisal
 
 Row = Tuple[float, ...]
@@ -20,6 +25,72 @@ SCHEMA = 1
 """Format version of the dictionary that :meth:`Explanation.to_dict` returns."""
 LEAST = 0.001
 """Threshold below which :meth:`Explanation.to_dict` omits attention weights and copy probabilities."""
+PAGE = Path(__file__).with_name("page")
+GENERATOR = '<meta name="generator" content="fairseq-etads">'
+"""Element that marks a page as written by this project. It is near the beginning of each page."""
+INDEX_TITLE = "<title>Why these summaries</title>"
+"""Title element of pages that list other pages."""
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+)
+"""Control characters, surrogates, and characters that reorder text."""
+
+
+@dataclass(frozen=True)
+class PickedSentence:
+    """A sentence that an extractor selected for the summariser.
+
+    Attributes:
+        text: text of the sentence, with normalised white space and without invisible characters.
+        start, end: position text[start:end] of the sentence in the raw document, or None if it cannot be determined.
+        number: index of the sentence in the document, starting at 0.
+        probability: predicted probability that a summary uses the sentence.
+    """
+
+    text: str
+    start: Optional[int]
+    end: Optional[int]
+    number: int
+    probability: float
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Sentences that an extractor selected from a document.
+
+    Attributes:
+        sentences: selected sentences, in the order of the document.
+        total: number of sentences in the document.
+        words: number of words in the document, which are counted by splitting at white space.
+    """
+
+    sentences: Tuple[PickedSentence, ...]
+    total: int
+    words: int
+
+    def to_dict(self) -> Dict[str, Any]:
+        """Convert the selection to a dictionary of JSON types."""
+        sentences = [{**asdict(each), "probability": round(each.probability, 4)} for each in self.sentences]
+        return {"sentences": sentences, "total": self.total, "words": self.words}
+
+
+@dataclass(frozen=True)
+class ChosenSentence:
+    """A sentence that a content model chose for a summary.
+
+    Attributes:
+        text: text of the sentence in the summary.
+        source: "document" if the sentence is from the document, or "model" if the model generated it.
+        number: index of the sentence in the document, starting at 0. None if the model generated the sentence.
+        start, end: position text[start:end] of the sentence in the raw document. Both are None if the model generated
+            the sentence, or if the position cannot be determined.
+    """
+
+    text: str
+    source: str
+    number: Optional[int] = None
+    start: Optional[int] = None
+    end: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -196,6 +267,10 @@ class Explanation:
             least: threshold below which weights are omitted from these rows. Sums such as "coverage" include all
                 weights.
         """
+        sparse = {
+            name: None if rows is None else [to_sparse_row(row, least) for row in rows]
+            for name, rows in (("attention", self.attention), ("copying", self.copying), ("selected", self.selected))
+        }
         return {
             "schema": SCHEMA,
             "document": self.document,
@@ -203,26 +278,26 @@ class Explanation:
             "architecture": self.architecture,
             "pointer": self.pointer,
             "saliency_gate": self.saliency_gate,
-            "score": _round_json_number(self.score),
-            "log_probability": _round_json_number(self.log_probability),
+            "score": _round(self.score, 4),
+            "log_probability": _round(self.log_probability, 4),
             "left_out": self.left_out,
             "source": [asdict(token) for token in self.source],
             "tokens": [_token_to_dict(token) for token in self.tokens],
             "least": least,
-            "attention": _to_sparse_rows(self.attention, least),
-            "copying": _to_sparse_rows(self.copying, least),
-            "coverage": _round_row(self.coverage),
-            "copy_coverage": _round_row(self.copy_coverage),
-            "saliency": _convert_optional_matrix(_round_rows, self.saliency),
-            "selected": _to_sparse_rows(self.selected, least),
-            "saliency_of_source": _round_row(self.saliency_of_source),
-            "saliency_layers": [{"layer": x.layer, "gate": _round_row(x.gate)} for x in self.saliency_layers],
+            "attention": sparse["attention"],
+            "copying": sparse["copying"],
+            "coverage": _round(self.coverage),
+            "copy_coverage": _round(self.copy_coverage),
+            "saliency": _round(self.saliency),
+            "selected": sparse["selected"],
+            "saliency_of_source": _round(self.saliency_of_source),
+            "saliency_layers": [{"layer": x.layer, "gate": _round(x.gate)} for x in self.saliency_layers],
             "focus_layers": [
                 {
                     "layer": x.layer,
-                    "centers": _round_rows(x.centers, 2),
-                    "scopes": _round_rows(x.scopes, 2),
-                    "strengths": _round_row(x.strengths),
+                    "centers": _round(x.centers, 2),
+                    "scopes": _round(x.scopes, 2),
+                    "strengths": _round(x.strengths),
                 }
                 for x in self.focus_layers
             ],
@@ -245,32 +320,22 @@ class Explanation:
 
     def _repr_html_(self) -> str:
         """Return the HTML page inside a frame, which notebooks can display."""
-        return make_frame(self.to_dict())
+        page = html.escape(self.to_html())
+        return (
+            f'<iframe sandbox="allow-scripts" title="Why this summary" srcdoc="{page}" '
+            'style="width: 100%; height: 720px; border: 0; resize: vertical"></iframe>'
+        )
 
 
 def _sum_rows(rows: Matrix) -> Row:
     return tuple(math.fsum(column) for column in zip(*rows))
 
 
-def _round_json_number(value: Optional[float], digits: int = 4) -> Optional[float]:
-    """Round a number. Returns None if the value is None or cannot be represented in JSON."""
+def _round(value: Any, digits: int = 3) -> Any:
+    """Round a number, or all numbers in nested rows. A number that JSON does not have becomes None."""
+    if isinstance(value, tuple):
+        return [_round(each, digits) for each in value]
     return None if value is None or not math.isfinite(value) else round(value, digits)
-
-
-def _round_row(row: Optional[Row], digits: int = 3) -> Optional[List[Optional[float]]]:
-    return None if row is None else [_round_json_number(value, digits) for value in row]
-
-
-def _round_rows(rows: Matrix, digits: int = 3) -> List[Optional[List[Optional[float]]]]:
-    return [_round_row(row, digits) for row in rows]
-
-
-def _convert_optional_matrix(change: Callable[[Matrix], Any], rows: Optional[Matrix]) -> Any:
-    return None if rows is None else change(rows)
-
-
-def _to_sparse_rows(rows: Optional[Matrix], least: float) -> Optional[List[List[Tuple[int, float]]]]:
-    return None if rows is None else [to_sparse_row(row, least) for row in rows]
 
 
 def to_sparse_row(row: Sequence[float], least: float, digits: int = 4) -> List[Tuple[int, float]]:
@@ -279,13 +344,74 @@ def to_sparse_row(row: Sequence[float], least: float, digits: int = 4) -> List[T
 
 
 def _token_to_dict(token: SummaryToken) -> Dict[str, Any]:
-    numbers = {"probability": token.probability, "p_gen": token.p_gen, "copied_share": token.copied_share}
+    numbers = ("log_probability", "probability", "p_gen", "copied_share")
     return {
         "text": token.text,
         "shown": token.shown,
         "starts_word": token.starts_word,
-        "log_probability": _round_json_number(token.log_probability),
-        **{name: _round_json_number(value) for name, value in numbers.items()},
+        **{name: _round(getattr(token, name), 4) for name in numbers},
         "copied_from": token.copied_from,
         "replaces_unknown": token.replaces_unknown,
     }
+
+
+def make_page(data: Dict[str, Any], title: str = "") -> str:
+    """Create the self-contained HTML page for an explanation.
+
+    The page contains ``data`` as JSON, which its script renders. Without JavaScript, the summary and the document are
+    readable. The Content-Security-Policy allows only the page's own style and script.
+
+    Args:
+        data: dictionary returned by :meth:`Explanation.to_dict`.
+        title: title of the page, such as the name of the document.
+    """
+    style, script = ((PAGE / name).read_text(encoding="utf-8") for name in ("explanation.css", "explanation.js"))
+    policy = (
+        f"default-src 'none'; style-src '{_compute_csp_hash(style)}'; script-src '{_compute_csp_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    unusual = bool(data.get("surprisal")) and Surprisal(**data["surprisal"]).is_unusual
+    return Template((PAGE / "explanation.html").read_text(encoding="utf-8")).substitute(
+        policy=policy,
+        generator=GENERATOR,
+        title=escape_html(f"Why this summary: {title or data['summary'][:60] or 'nothing'}"),
+        style=style,
+        summary=escape_html(data["summary"]),
+        document=escape_html(data["document"]),
+        data=format_embedded_json({**data, "title": title, "unusual": unusual}),
+        script=script,
+    )
+
+
+def make_index_page(pages: Sequence[Tuple[str, str, str]]) -> str:
+    """Create an index page with links. ``pages`` lists the file, the document name and the summary of each page."""
+    style = (PAGE / "explanation.css").read_text(encoding="utf-8")
+    rows = "".join(
+        f'<tr><td><a href="{html.escape(urllib.parse.quote(file))}"><bdi>{escape_html(name)}</bdi></a></td>'
+        f"<td><bdi>{escape_html(summary)}</bdi></td></tr>"
+        for file, name, summary in pages
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" '
+        f"content=\"default-src 'none'; style-src '{_compute_csp_hash(style)}'; base-uri 'none'; form-action 'none'\">"
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" '
+        f'content="light dark">{GENERATOR}{INDEX_TITLE}<style>{style}</style></head><body>'
+        f'<h1>Why these summaries</h1><table class="card"><thead><tr><th scope="col">document</th>'
+        f'<th scope="col">summary</th></tr></thead><tbody>{rows}</tbody></table></body></html>\n'
+    )
+
+
+def format_embedded_json(value: Any) -> str:
+    """Format a value as ASCII JSON for a <script> element, and escape characters that could end the element."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def escape_html(text: str) -> str:
+    """Escape text for HTML. Invisible characters that affect the display are replaced with their code points."""
+    text = re.sub("[\r\u2028\u2029]", "\n", text).replace("\t", " ")
+    return html.escape(_INVISIBLE.sub(lambda found: f"[U+{ord(found[0]):04X}]", text))
+
+
+def _compute_csp_hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -3,42 +3,30 @@
 import itertools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
 
 from fairseq import utils
-from torch import Tensor
 
 from ..data.labels.label_files import UNITS, SelectionFile, make_label_file_name
 from ..data.prepared_pairs import PreparedPairs, WordText, convert_ids_to_tokens
 from ..data.selection import TokenValues, add_token_values_to_batch
 from ..platform.errors import InputError
 from ..training.task import SummarizationTask
-from .extraction import DocumentSentence
 from .folder.loading import LoadedExtractor
+from .sentences import DocumentSentence
 
 
 @dataclass(frozen=True)
 class WordSelection:
-    """Word probabilities of a tagger, which restrict copying (Gehrmann et al. 2018).
+    """Word probabilities of a tagger, which restrict copying (Gehrmann et al. 2018)."""
 
-    Attributes:
-        folder: output folder of etads-select.
-        threshold, factor: only words with a probability above the threshold are copied, and their copy probabilities
-            are multiplied by the factor.
-    """
-
-    folder: Path
-    threshold: float = 0.15
-    factor: float = 2.0
+    folder: Path  # output folder of etads-select
+    threshold: float = 0.15  # only words with a probability above it are copied,
+    factor: float = 2.0  # with copy probabilities that are multiplied by this factor
 
 
 class PreparedDocument(NamedTuple):
-    """A document of a prepared split, which :class:`Summarizer` accepts instead of a raw text.
-
-    Attributes:
-        split: the split that contains the document.
-        number: index of the document in the split.
-    """
+    """The document with index ``number`` in a prepared split, which :class:`Summarizer` accepts like a raw text."""
 
     split: "PreparedSplit"
     number: int
@@ -98,8 +86,7 @@ class PreparedSplit(Sequence[PreparedDocument]):
     def make_sample(self, numbers: Sequence[int], selection: Optional[WordSelection]) -> Dict[str, Any]:
         """Collate documents to a batch as fairseq-generate does. The entry "id" contains the order of the documents.
 
-        Raises:
-            InputError: a file of the split has changed since it was opened, or the probabilities do not fit.
+        Raises InputError if a file of the split has changed since it was opened, or the probabilities do not fit.
         """
         self._task.data_checks.check_unchanged()
         sample: Dict[str, Any] = self.pairs.collater([self.pairs[number] for number in numbers])
@@ -118,16 +105,12 @@ class PreparedSplit(Sequence[PreparedDocument]):
             self._selections[selection] = TokenValues(paths[unit], unit, *documents, option="--selection")
         return self._selections[selection]
 
-    def check_sentences(self) -> None:
-        """Raise InputError if there are no sentences with probabilities, from which a content model can choose."""
-        self._get_sentences()
-
     def read_sentences(self, number: int) -> Tuple[DocumentSentence, ...]:
         """Return all sentences of a document, with the probabilities that etads-select has computed for them.
 
         The sentences come from the data on which the extractor was trained.
         """
-        pairs, file = self._get_sentences()
+        pairs, file = self.open_sentences()
         assert self._extractor is not None
         tokens = pairs.read_document(number)
         sentences = WordText.from_tokens(tokens, pairs.subwords).split_sentences()
@@ -135,11 +118,12 @@ class PreparedSplit(Sequence[PreparedDocument]):
         # Sentences that the extractor did not read have no probability.
         probabilities = itertools.chain(file.read_probabilities(number, tokens), itertools.repeat(None))
         return tuple(
-            DocumentSentence(decode(" ".join(words)), words, value or 0.0, None, None)
+            DocumentSentence(decode(" ".join(words)), words, value or 0.0)
             for words, value in zip(sentences, probabilities)
         )
 
-    def _get_sentences(self) -> Tuple[PreparedPairs, SelectionFile]:
+    def open_sentences(self) -> Tuple[PreparedPairs, SelectionFile]:
+        """Return the extractor's documents and probabilities, or raise InputError if a content model has none."""
         if self._sentences is None:
             assert self._extractor is not None and self._extractor_run is not None
             task = self._extractor.loaded.task
@@ -158,9 +142,3 @@ class PreparedSplit(Sequence[PreparedDocument]):
                 )
             self._sentences = pairs, file
         return self._sentences
-
-
-def find_padding(tokens: Tensor, pad: int) -> List[int]:
-    """Return the number of padding positions before the first token of each row, shape (B, S)."""
-    first: List[int] = tokens.ne(pad).int().argmax(dim=1).tolist()
-    return first

@@ -20,22 +20,20 @@ from ..platform.option_checks import format_option_name
 from ..search.content.reranking import Reranker
 from ..search.encoder_cache import EncodedBatch
 from ..search.generator import SummaryGenerator
-from ..search.hypotheses import Results
+from ..search.hypotheses import BestHypothesis, Results
 from ..search.inference import InferenceModel
 from ..search.options import DecodingOptions, combine_options
 from ..text.alignment import Span
 from ..text.picking import FACTOR
-from . import Explanation
-from .chosen_sentences import STRENGTH, DetokenizedHypothesis, choose_group_count, choose_summary_sentences
 from .documents import Batch, Document, DocumentTokenizer, make_batches, split_into_chunks
 from .explaining import Explainer, GeneratedTokens
+from .explanation import ChosenSentence, Explanation
 from .folder.config import SHORTLIST, find_folder
-from .folder.loading import LoadedFolder, load_folder
+from .folder.loading import LoadedFolder, load_folder, load_run
 from .folder.run_files import RunFiles, find_run_files, is_run
-from .folder.trained import load_run
-from .partial_summary import OnPartialSummary, make_partial_summary_reporter
 from .prepared_split import PreparedDocument, PreparedSplit, WordSelection
-from .summary import CopiedWord, Summary, Truncation
+from .sentences import STRENGTH, DetokenizedHypothesis, choose_group_count, choose_summary_sentences
+from .summary import CopiedWord, OnPartialSummary, PartialSummary, Summary, Truncation
 
 READ_AHEAD = 256
 """Default number of documents to read ahead, so that batches can contain documents of similar length."""
@@ -47,26 +45,15 @@ _NOT_PICKLED = ("_lock", "_searches", "_copies", "_explainer")
 
 
 class _Search(NamedTuple):
-    """A generator, and the settings for processing its hypotheses.
-
-    Attributes:
-        generator: generator that searches for hypotheses.
-        replaces_unknown: whether to replace unknown words with document words.
-        chooses: whether a content model chooses the sentences of the summary.
-        most_words: maximum number of words in the chosen sentences. If None, the limit depends on the training
-            summaries.
-        reranker: object that chooses a hypothesis. If None, the hypothesis with the highest score is used.
-        selection: word probabilities that restrict copying, or None.
-        on_step: function that is called with partial summaries, or None.
-    """
+    """A generator, and the settings for processing its hypotheses."""
 
     generator: SummaryGenerator
-    replaces_unknown: bool
-    chooses: bool = False
-    most_words: Optional[int] = None
-    reranker: Optional[Reranker] = None
-    selection: Optional[WordSelection] = None
-    on_step: Optional[OnPartialSummary] = None
+    replaces_unknown: bool  # whether to replace unknown words with document words
+    chooses: bool = False  # whether a content model chooses the sentences of the summary
+    most_words: Optional[int] = None  # maximum number of words in the chosen sentences; None: as in training summaries
+    reranker: Optional[Reranker] = None  # chooses a hypothesis; None: the one with the highest score
+    selection: Optional[WordSelection] = None  # word probabilities that restrict copying
+    on_step: Optional[OnPartialSummary] = None  # is called with partial summaries
 
 
 class Summarizer:
@@ -258,7 +245,7 @@ class Summarizer:
             raise InputError(f"errors {errors!r}: choose raise or keep")
         search = self._get_search(decoding, copied, selection)
         if search.chooses and isinstance(texts, PreparedSplit):
-            texts.check_sentences()
+            texts.open_sentences()
         return self._stream_summaries(texts, search, max_tokens, read_ahead, errors == "keep")
 
     def read_split(self, name: str = "test") -> PreparedSplit:
@@ -346,13 +333,7 @@ class Summarizer:
     def _get_search(
         self, decoding: Dict[str, Any], origins: bool = True, selection: Optional[WordSelection] = None
     ) -> _Search:
-        """Return the cached generator for the given decoding options, or create a new one.
-
-        Args:
-            decoding: decoding options, keyed by name.
-            origins: whether to determine which words were copied. This requires an additional forward pass.
-            selection: word probabilities that restrict copying, or None.
-        """
+        """Return the cached generator for decoding options; with ``origins``, it also determines copied words."""
         options = combine_options(self.config.decoding, decoding, self._has_pointer)
         key = (origins, selection, *vars(options).values())
         with self._lock:
@@ -420,52 +401,56 @@ class Summarizer:
     def _stream_summaries(
         self, texts: Iterable[str], search: _Search, max_tokens: int, read_ahead: int, keep: bool
     ) -> Iterator[Summary]:
-        for part in split_into_chunks(texts, read_ahead):
-            results: Dict[int, Summary] = {}
-            read = [self._read_document(number, text, results, keep, search.selection) for number, text in part]
-            documents = [document for document in read if document is not None]
-            for batch in make_batches(documents, max_tokens):
+        for numbers, results, batches in self.read_batches(texts, max_tokens, read_ahead, keep, search.selection):
+            for batch in batches:
                 results.update(self._summarize_batch(batch, search, keep))
-            for number, _ in part:
+            for number in numbers:
                 yield results.pop(number)
 
-    def _read_document(
+    def read_batches(
         self,
-        number: int,
-        text: Any,
-        results: Dict[int, Summary],
-        keep: bool,
+        texts: Iterable[Any],
+        max_tokens: int,
+        read_ahead: int = READ_AHEAD,
+        keep: bool = False,
         selection: Optional[WordSelection] = None,
-    ) -> Optional[Document]:
-        """Tokenise a text, and return the document to summarise.
+    ) -> Iterator[Tuple[List[int], Dict[int, Summary], List[List[Document]]]]:
+        """Read texts in chunks, and group documents of similar length into batches.
 
-        No search is needed if the text contains no words, or if an error occurs and ``keep`` is True. In these cases,
-        the summary is stored in ``results``, and the method returns None.
+        Args:
+            texts, max_tokens, read_ahead, selection: as in :meth:`stream`.
+            keep: whether an error in a text becomes its summary.
+
+        Yields:
+            For each chunk, the indices of its texts, the summaries of texts that need no search, because they contain
+            no words or have an error, and the batches of all others.
         """
-        try:
-            if isinstance(text, str):
-                self.check_reads_raw_text()
-                if selection is not None:
-                    raise InputError(f"--selection {selection.folder}: needs --split")
-            elif not isinstance(text, PreparedDocument):
-                raise TypeError(f"text number {number} (from 0) is of type {type(text).__name__}, not str")
-            document = self._texts.tokenize_document(number, text)
-        except Exception as error:
-            if not keep:
-                raise
-            results[number] = _make_failed_summary(error, Truncation(0, 0))
-            return None
-        if document.tokens:
-            return document
-        empty = Summary("", 0.0, (), (), Truncation(0, 0))
-        results[number] = self._attach_lazy_explanation(empty, document, GeneratedTokens((), {}))
-        return None
+        for part in split_into_chunks(texts, read_ahead):
+            results: Dict[int, Summary] = {}
+            documents = []
+            for number, text in part:
+                try:
+                    if isinstance(text, str):
+                        self.check_reads_raw_text()
+                        if selection is not None:
+                            raise InputError(f"--selection {selection.folder}: needs --split")
+                    elif not isinstance(text, PreparedDocument):
+                        raise TypeError(f"text number {number} (from 0) is of type {type(text).__name__}, not str")
+                    document = self._texts.tokenize_document(number, text)
+                except Exception as error:
+                    if not keep:
+                        raise
+                    results[number] = _make_failed_summary(error, Truncation(0, 0))
+                    continue
+                if document.tokens:
+                    documents.append(document)
+                else:
+                    empty = Summary("", 0.0, (), (), Truncation(0, 0))
+                    results[number] = self._explain_later(empty, document, GeneratedTokens((), {}))
+            yield [number for number, _ in part], results, list(make_batches(documents, max_tokens))
 
     def _summarize_batch(self, documents: List[Document], search: _Search, keep: bool) -> Dict[int, Summary]:
-        """Summarise a batch, and return the summaries by the numbers of the documents.
-
-        If this fails and ``keep`` is True, summarise each document separately.
-        """
+        """Return the summaries by number; if the batch fails and ``keep``, each document is summarised on its own."""
         try:
             batch = self._texts.make_batch(documents, search.selection)
             return dict(zip((document.number for document in batch.documents), self._decode(batch, search)))
@@ -489,9 +474,30 @@ class Summarizer:
 
     def _search_batch(self, batch: Batch, search: _Search, encoded: Optional[EncodedBatch] = None) -> Results:
         """Run the search, and return the hypotheses of each document in descending order of score."""
-        on_step = None if search.on_step is None else make_partial_summary_reporter(search.on_step, batch, self._texts)
         sample = utils.apply_to_sample(lambda tensor: tensor.to(self.device), batch.sample)
+        spans: Dict[int, Tuple[Optional[Span], ...]] = {}  # by row
+
+        def report_step(found: List[BestHypothesis]) -> None:
+            assert search.on_step is not None
+            for best in found:
+                if best.row not in spans:
+                    spans[best.row] = tuple(self._texts.find_token_spans(batch.documents[best.row]))
+                search.on_step(self._make_partial_summary(best, batch, spans[best.row]))
+
+        on_step = None if search.on_step is None else report_step
         return search.generator.generate(None, sample, encoded=encoded, on_step=on_step)
+
+    def _make_partial_summary(
+        self, best: BestHypothesis, batch: Batch, spans: Tuple[Optional[Span], ...]
+    ) -> PartialSummary:
+        document, first = batch.documents[best.row], batch.padding[best.row]
+        _, tokens = self._texts.convert_to_tokens(best.tokens, batch)
+        read = (
+            None if x is None else tuple(x[first : first + len(spans)].tolist()) for x in (best.attention, best.copying)
+        )
+        ended = int(best.tokens[-1]) == self._texts.target.eos()
+        text = self._texts.join(tokens)
+        return PartialSummary(document.number, text, tuple(tokens), best.score, ended, spans, *read)
 
     def _make_best_summary(self, row: int, hypotheses: List[Dict[str, Any]], batch: Batch, search: _Search) -> Summary:
         best = hypotheses[0]
@@ -513,10 +519,12 @@ class Summarizer:
             copied_from = hypothesis["copied_from"].tolist()
             origins = [copied_from[place] - batch.padding[row] if copied_from[place] >= 0 else -1 for place in places]
         if search.replaces_unknown:
-            attended = hypothesis["alignment"].tolist()
-            _replace_unknown_words(
-                tokens, origins, [attended[place] for place in places], document, texts.target.unk_word
-            )
+            attended, unknown = hypothesis["alignment"].tolist(), texts.target.unk_word
+            for number, place in enumerate(places):  # the document word with the highest attention weight
+                origin = attended[place]
+                is_word = origin < len(document.tokens) and document.tokens[origin] != unknown
+                if tokens[number] == unknown and is_word:
+                    tokens[number], origins[number] = document.tokens[origin], origin
         replaced = {
             place: (token, origin)
             for place, before, token, origin in zip(places, written, tokens, origins)
@@ -529,24 +537,30 @@ class Summarizer:
     def _make_summary(self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search) -> Summary:
         document = batch.documents[row]
         spelled, written = self._detokenize_hypothesis(row, hypothesis, batch, search)
-        summary = Summary(
-            text=spelled.text,
-            score=float(hypothesis["score"]),
-            tokens=tuple(spelled.tokens),
-            copied=self._find_copied_words(document, spelled.tokens, spelled.origins),
-            truncation=Truncation(len(document.tokens), document.left_out),
-            picked=document.picked,
-            surprisal=self._texts.measure_surprisal(document),
-        )
-        return self._attach_lazy_explanation(summary, document, written)
+        copied = self._find_copied_words(document, spelled.tokens, spelled.origins)
+        score = float(hypothesis["score"])
+        return self._complete_summary(document, written, spelled.text, score, tuple(spelled.tokens), copied)
+
+    def _complete_summary(
+        self,
+        document: Document,
+        written: Optional[GeneratedTokens],
+        text: str,
+        score: float,
+        tokens: Tuple[str, ...],
+        copied: Tuple[CopiedWord, ...],
+        chosen: Optional[Tuple[ChosenSentence, ...]] = None,
+    ) -> Summary:
+        """Make a summary, to which the document's details are added."""
+        truncation = Truncation(len(document.tokens), document.left_out)
+        surprisal = self._texts.measure_surprisal(document)
+        summary = Summary(text, score, tokens, copied, truncation, "", document.picked, surprisal, chosen)
+        return self._explain_later(summary, document, written)
 
     def _make_chosen_summary(
         self, row: int, hypotheses: List[Dict[str, Any]], batch: Batch, search: _Search
     ) -> Summary:
-        """Create a summary from the sentences that the content model chooses.
-
-        If there are no sentences to choose from, the best hypothesis is returned.
-        """
+        """Join the sentences that the content model chooses, or return the best hypothesis if there are none."""
         document, texts = batch.documents[row], self._texts
         if document.prepared is not None:
             every = document.prepared.split.read_sentences(document.prepared.number)
@@ -564,34 +578,19 @@ class Summarizer:
                 words = self._find_copied_words(document, sentence.tokens, sentence.origins, sentence.spans)
                 copied += [replace(word, first=word.first + first, last=word.last + first) for word in words]
             first += len(sentence.tokens) + len(texts.mark)
-        summary = Summary(
-            text=" ".join(["", *texts.mark, ""]).join(sentence.chosen.text for sentence in sentences),
-            score=score,
-            tokens=tuple(texts.join_with_sentence_marks(sentence.tokens for sentence in sentences)),
-            copied=tuple(copied),
-            truncation=Truncation(len(document.tokens), document.left_out),
-            picked=document.picked,
-            surprisal=texts.measure_surprisal(document),
-            chosen=tuple(sentence.chosen for sentence in sentences),
-        )
+        text = " ".join(["", *texts.mark, ""]).join(sentence.chosen.text for sentence in sentences)
+        tokens = tuple(texts.join_with_sentence_marks(sentence.tokens for sentence in sentences))
+        chosen = tuple(sentence.chosen for sentence in sentences)
+        return self._complete_summary(document, None, text, score, tokens, tuple(copied), chosen)
+
+    def _explain_later(self, summary: Summary, document: Document, written: Optional[GeneratedTokens]) -> Summary:
+        """Let a summary of a raw text explain its tokens, or its text like a given one if ``written`` is None."""
 
         def explain() -> Explanation:
             explainer = self._get_explainer()
-            found = explainer.explain(document.text, explainer.tokenize_given_summary(summary.text), summary.text, None)
-            return replace(found, chosen=summary.chosen)
-
-        if document.prepared is None:
-            object.__setattr__(summary, "_make_explanation", explain)
-        return summary
-
-    def _attach_lazy_explanation(self, summary: Summary, document: Document, written: GeneratedTokens) -> Summary:
-        """Store in the summary a function that creates its explanation, and return the summary.
-
-        Only the summary of a raw text can be explained.
-        """
-
-        def explain() -> Explanation:
-            return self._get_explainer().explain(document.text, written, summary.text, summary.score)
+            tokens = explainer.tokenize_given_summary(summary.text) if written is None else written
+            score = None if written is None else summary.score
+            return replace(explainer.explain(document.text, tokens, summary.text, score), chosen=summary.chosen)
 
         if document.prepared is None:
             object.__setattr__(summary, "_make_explanation", explain)
@@ -604,16 +603,8 @@ class Summarizer:
         origins: List[int],
         spans: Optional[List[Optional[Span]]] = None,
     ) -> Tuple[CopiedWord, ...]:
-        """Find the copied words of a summary. Subwords of a word are joined if they are also adjacent in the document.
-
-        Args:
-            document: document from which the words were copied.
-            tokens: tokens of the summary.
-            origins: for each token, the index in ``spans`` of the token from which it was copied, or -1 if it was
-                generated.
-            spans: positions in the raw document to which ``origins`` refers. By default, they are the positions of the
-                tokens that the model read.
-        """
+        """Find the copied words of a summary. Subwords are joined if they are also adjacent in the document."""
+        # ``spans`` are the positions to which ``origins`` refer: those of the tokens that the model read, or others
         if not any(origin >= 0 for origin in origins):
             return ()
         spans = self._texts.find_token_spans(document) if spans is None else spans
@@ -646,27 +637,13 @@ def _check_summarize_arguments(texts: Any, max_tokens: int, read_ahead: int = RE
             raise InputError(f"{format_option_name(name)} {value!r}: choose a whole number, 1 or more")
 
 
-def _replace_unknown_words(
-    tokens: List[str], origins: List[int], attended: List[int], document: Document, unknown: str
-) -> None:
-    """Replace each unknown word in ``tokens`` with the document word that has the highest attention weight."""
-    for place, token in enumerate(tokens):
-        origin = attended[place]
-        if token == unknown and origin < len(document.tokens) and document.tokens[origin] != unknown:
-            tokens[place], origins[place] = document.tokens[origin], origin
-
-
 def _make_failed_summary(error: Exception, truncation: Truncation) -> Summary:
     problem = " ".join(str(error).split()) or type(error).__name__
     return Summary("", 0.0, (), (), truncation, problem)
 
 
 def choose_device(name: Optional[str]) -> torch.device:
-    """Return the device with the given name. By default, return the GPU if one is available.
-
-    Raises:
-        InputError: the device does not exist.
-    """
+    """Return the device with the given name, by default a GPU if there is one. Raises InputError if there is none."""
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.empty(1, device=device)

@@ -1,12 +1,12 @@
-"""Data classes for the results of :class:`Summarizer`."""
+"""Data classes for the results of :class:`Summarizer`. This module imports neither torch nor fairseq."""
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Dict, Optional, Tuple
+from typing import Any, Callable, ClassVar, Dict, Optional, Tuple
 
+from ..text.alignment import Span
 from ..text.words import SENTENCE_MARK
-from . import Explanation
-from .picked import ChosenSentence, Selection
+from .explanation import ChosenSentence, Explanation, Selection
 from .surprisal import Surprisal
 
 
@@ -126,3 +126,34 @@ class Summary:
             **({} if self.surprisal is None else {"surprisal": self.surprisal.to_dict()}),
             **({} if self.chosen is None else {"chosen": [asdict(sentence) for sentence in self.chosen]}),
         }
+
+
+@dataclass(frozen=True)
+class PartialSummary:
+    """The best summary of a document that the search has found so far. Later summaries may begin with other words.
+
+    Attributes:
+        number: index of the document in the input.
+        text, tokens: text and tokens of the summary, as in :class:`Summary`.
+        score: score of the summary, as in :class:`Summary`. For an unfinished summary, this is the score that it would
+            receive if it ended here.
+        has_ended: whether the summary is complete. The search continues as long as a better summary is possible.
+        spans: position text[start:end] of each token that the model read, or None for unknown positions.
+        attention: attention weights of these document tokens at the decoding step that generated the last token of the
+            summary. Together with the weight of the document's end symbol, they sum to 1. None if the summary is
+            complete, or if the model does not return attention weights.
+        copying: copy distribution over these tokens at the same step. None if the summary is complete, or if the model
+            has no pointer.
+    """
+
+    number: int
+    text: str
+    tokens: Tuple[str, ...]
+    score: float
+    has_ended: bool
+    spans: Tuple[Optional[Span], ...]
+    attention: Optional[Tuple[float, ...]]
+    copying: Optional[Tuple[float, ...]]
+
+
+OnPartialSummary = Callable[[PartialSummary], None]

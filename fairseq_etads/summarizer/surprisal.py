@@ -8,7 +8,7 @@ import itertools
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Iterable, List, Mapping, Optional, Tuple
 
 from ..text.words import SENTENCE_MARK
 
@@ -50,9 +50,7 @@ class Surprisal:
 class WordFrequencies:
     """Relative word frequencies in the training text, with add-one smoothing.
 
-    Args:
-        counts: dictionary that maps known words to their counts. All unknown words are treated as a single word with a
-            count of 0.
+    ``counts`` contains the counts of known words. All unknown words are treated as a single word with a count of 0.
     """
 
     def __init__(self, counts: Mapping[str, int]):
@@ -101,20 +99,10 @@ def compute_surprisal_percentiles(path: Path, frequencies: WordFrequencies, long
     return {str(percent): round(found[round(percent / 100 * (len(found) - 1))], 4) for percent in PERCENTS}
 
 
-def are_percentiles(value: Any) -> bool:
-    """Return whether a value has the same format as the result of :func:`compute_surprisal_percentiles`."""
-    if not isinstance(value, dict) or list(value) != [str(percent) for percent in PERCENTS]:
-        return False
-    bits: Sequence[Any] = list(value.values())
-    return all(type(each) in (int, float) and 0 <= each <= 1000 for each in bits) and sorted(bits) == bits
-
-
 class TrainingSurprisals:
     """Surprisals of the training documents, with which new documents are compared.
 
-    Args:
-        frequencies: word frequencies in the training documents.
-        percentiles: surprisal at each percentile, from the entry "document_surprisal" in a model folder's config.json.
+    ``percentiles`` is the entry "document_surprisal" in a model folder's config.json.
     """
 
     def __init__(self, frequencies: WordFrequencies, percentiles: Dict[str, float]):

@@ -113,7 +113,7 @@ def test_the_demo_writes_as_on_a_cpu(folders):
         with TestClient(demo.make_app(), base_url=URL) as client:
             _, _, *steps, last = told(ask(client, beam=1, min_len=4))
     finally:
-        demo.worker.close()
+        demo.close()
     assert len(steps) >= 4 and last["text"] == wanted.text
     assert last["score"] == pytest.approx(wanted.score, rel=1e-3)
     same_numbers(last["explanation"], json.loads(json.dumps(wanted.explain().to_dict())))

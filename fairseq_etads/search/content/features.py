@@ -32,11 +32,6 @@ def count_summary_ngrams(sentences: Sentences, order: int) -> "Counter[Gram]":
     return Counter(iterate_ngrams([word for sentence in sentences for word in sentence], order))
 
 
-def count_document_ngrams(sentences: Sentences, order: int) -> "Counter[Gram]":
-    """Count the grams in a document. Grams do not cross sentence boundaries."""
-    return Counter(gram for sentence in sentences for gram in iterate_ngrams(sentence, order))
-
-
 class NgramPriorProbabilities:
     """The prior probabilities of items.
 
@@ -60,7 +55,8 @@ class NgramPriorProbabilities:
         for document, summary in pairs:
             for order, most in MOST_COUNTED.items():
                 wanted = count_summary_ngrams(summary, order)
-                for gram, number in count_document_ngrams(document, order).items():
+                there = Counter(gram for sentence in document for gram in iterate_ngrams(sentence, order))
+                for gram, number in there.items():
                     has = wanted.get(gram, 0)
                     for count in range(1, min(number, most) + 1):
                         for row in (found.setdefault((gram, count), [0, 0]), totals[order, count]):
@@ -95,18 +91,11 @@ def logit(probability: float) -> float:
 
 
 class FeatureTable(NamedTuple):
-    """The items of one order in a document, with their features. The order is 1 for words and 2 for bigrams.
-
-    Attributes:
-        items: a list of the N items of this order.
-        features: the feature vectors of the items, an array (N, WIDTHS[order]).
-        labels: a boolean for each item, True if the reference summary contains the item. The list is empty without a
-            reference summary.
-    """
+    """The N items of one order in a document, with their features. The order is 1 for words and 2 for bigrams."""
 
     items: List[Item]
-    features: np.ndarray
-    labels: List[bool]
+    features: np.ndarray  # of shape (N, WIDTHS[order])
+    labels: List[bool]  # whether the reference summary contains each item; empty without a reference summary
 
 
 def make_feature_tables(
@@ -118,14 +107,14 @@ def make_feature_tables(
 ) -> Dict[int, FeatureTable]:
     """Compute the features of all items in a document. Returns a dictionary from orders to tables.
 
-    Args:
-        document: the stems of each sentence in the document.
-        probabilities: the selection probability of each sentence in the document.
-        priors: the prior probabilities of items.
-        summary: the stems of each sentence in the reference summary, from which labels are computed.
-        held_out: whether to exclude this pair of document and summary from the priors.
+    The document and the reference summary, from which labels are computed, consist of the stems of their sentences. If
+    ``held_out``, this pair of document and summary is excluded from the priors.
     """
-    places = {order: _find_sentences_of_ngrams(document, order) for order in MOST_COUNTED}
+    places: Dict[int, Dict[Gram, List[int]]] = {order: {} for order in MOST_COUNTED}
+    for order, found_at in places.items():  # the sentence of each occurrence of each gram, in order
+        for number, sentence in enumerate(document):
+            for gram in iterate_ngrams(sentence, order):
+                found_at.setdefault(gram, []).append(number)
     by_probability = sorted(range(len(document)), key=lambda number: (-probabilities[number], number))
     ranks = {number: rank for rank, number in enumerate(by_probability)}
     word_priors: Dict[Gram, float] = {}
@@ -151,15 +140,6 @@ def make_feature_tables(
                 labels.append(has)
         features = np.array(rows, dtype=np.float32).reshape(len(rows), WIDTHS[order])
         found[order] = FeatureTable(items, features, labels if summary else [])
-    return found
-
-
-def _find_sentences_of_ngrams(document: Sentences, order: int) -> Dict[Gram, List[int]]:
-    """Return a dictionary from grams to the sorted sentence indices of all their occurrences."""
-    found: Dict[Gram, List[int]] = {}
-    for number, sentence in enumerate(document):
-        for gram in iterate_ngrams(sentence, order):
-            found.setdefault(gram, []).append(number)
     return found
 
 

@@ -40,16 +40,11 @@ def stem_words(words: Sequence[str], tokens: str = "words") -> List[str]:
 
 
 class FeatureNetwork(NamedTuple):
-    """A multilayer perceptron with two hidden tanh layers, applied to standardised features.
+    """A multilayer perceptron with two hidden tanh layers, applied to standardised features."""
 
-    Attributes:
-        mean, deviation: the mean and the standard deviation of each feature in the training data.
-        layers: a pair of the weight (out, in) and the bias (out,) for each layer.
-    """
-
-    mean: np.ndarray
-    deviation: np.ndarray
-    layers: Tuple[Tuple[np.ndarray, np.ndarray], ...]
+    mean: np.ndarray  # of each feature in the training data
+    deviation: np.ndarray  # standard deviation of each feature
+    layers: Tuple[Tuple[np.ndarray, np.ndarray], ...]  # weight (out, in) and bias (out,) of each layer
 
     def predict_probabilities(self, features: np.ndarray) -> np.ndarray:
         """Compute the probability of each item from its row of features."""
@@ -99,9 +94,7 @@ class ContentModel(NamedTuple):
     def predict_ngram_probabilities(self, document: Sentences, probabilities: Sequence[float]) -> Dict[Item, float]:
         """Predict, for each item of a document, the probability that the summary contains it.
 
-        Args:
-            document: the stems of each sentence in the document.
-            probabilities: the selection probability of each sentence in the document.
+        ``document`` contains the stems of each sentence, and ``probabilities`` their selection probabilities.
         """
         found: Dict[Item, float] = {}
         if any(document):
@@ -141,15 +134,7 @@ class ContentModel(NamedTuple):
 
     @classmethod
     def load(cls, path: Path, advice: str) -> "ContentModel":
-        """Load a model from a file.
-
-        Args:
-            path: the path of the file.
-            advice: the advice for the user that is appended to the error message.
-
-        Raises:
-            InputError: the file is missing or damaged.
-        """
+        """Load a model from a file. Raises InputError, with ``advice`` for the user, if it is missing or damaged."""
         with report_damage(path, advice):
             model = cls._from_arrays(_read_arrays(path))
         return model

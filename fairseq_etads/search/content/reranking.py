@@ -78,11 +78,8 @@ class Reranker(NamedTuple):
     ) -> List[float]:
         """Add the weighted expected ROUGE and consensus to the score of each hypothesis of a document.
 
-        Args:
-            document: the tokens that the summariser has read, without the end symbol.
-            hypotheses: the tokens of each hypothesis, without start and end symbols.
-            scores: the score of each hypothesis from the search. Hypotheses with an infinite score are excluded from
-                the consensus of the others.
+        ``document`` and ``hypotheses`` are tokens without start and end symbols. Hypotheses with an infinite score are
+        excluded from the consensus of the others.
         """
         sentences = self.model.stem_document(split_sentences(join_words(document, self.subwords)[0]))
         items = self.model.predict_ngram_probabilities(
@@ -100,13 +97,7 @@ class Reranker(NamedTuple):
     def rank_hypotheses(
         self, document: Sequence[str], tokens: Sequence[Sequence[str]], hypotheses: Sequence[Dict[str, Any]]
     ) -> List[Dict[str, Any]]:
-        """Return the hypotheses with their new scores, sorted from best to worst.
-
-        Args:
-            document: the tokens that the summariser has read, without the end symbol.
-            tokens: the tokens of each hypothesis, without start and end symbols.
-            hypotheses: the hypotheses from the search, in the same order as ``tokens``.
-        """
+        """Return the hypotheses with their new scores, sorted from best to worst; see :meth:`compute_scores`."""
         scores = self.compute_scores(document, tokens, [float(one["score"]) for one in hypotheses])
         scored = [{**one, "score": one["score"].new_tensor(score)} for one, score in zip(hypotheses, scores)]
         return sorted(scored, key=lambda hypothesis: -float(hypothesis["score"]))
@@ -116,10 +107,6 @@ class ContentTerm(SearchTerm):
     """The term for ``--content-model``, which sorts the finished hypotheses by the scores of a :class:`Reranker`.
 
     The term does not change the scores of words during the search.
-
-    Args:
-        reranker: the re-ranker that computes the new scores.
-        source_dictionary: the dictionary of the source documents.
     """
 
     reranks = True

@@ -13,7 +13,7 @@ from ...search.lengths import are_percentiles
 from ...search.options import combine_options
 from ...text.subwords import SUBWORDS
 from ...text.words import WORD_KINDS
-from .. import surprisal
+from ..surprisal import PERCENTS
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 SHORTLIST = "shortlist.safetensors"
@@ -200,6 +200,10 @@ def _make_choice_check(*choices: Any) -> Tuple[Callable[[Any], bool], str]:
     return lambda value: isinstance(value, (str, type(None))) and value in choices, f"one of {shown}"
 
 
+def _are_surprisals(value: Any) -> bool:
+    return are_percentiles(value, PERCENTS, (int, float))
+
+
 _LENGTH = (_is_text_length, f"a number of tokens from 1 to {_LONGEST_TEXT:,}")
 _FLAG = (lambda value: isinstance(value, bool), "true or false")
 _FINGERPRINT = (_is_fingerprint, "16 hexadecimal digits")
@@ -216,7 +220,7 @@ _TASK = {
 }
 _PERHAPS_OF_TASK: _Entries = {
     "summary_lengths": (are_percentiles, "percentiles of lengths, by percent"),
-    "document_surprisal": (surprisal.are_percentiles, "percentiles of surprisals in bits, by percent"),
+    "document_surprisal": (_are_surprisals, "percentiles of surprisals in bits, by percent"),
 }
 _TEXT = {
     "words": _make_choice_check(*WORD_KINDS),

@@ -1,6 +1,6 @@
 """Change the decoding defaults of a model folder by updating config.json, the checksums and the model card."""
 
-import os
+import hashlib
 import re
 import tempfile
 from dataclasses import replace
@@ -9,13 +9,13 @@ from typing import Any, Dict
 
 from ...files.checksums import NAME as CHECKSUMS
 from ...files.checksums import Checksums, compute_sha256, format_checksum_list
+from ...files.outputs import PARTIAL, write_text
 from ...platform.errors import InputError
 from ...search.options import combine_options
 from .config import CARD, CONFIG, EXTRACTOR, read_config
 from .model_card import format_defaults_section
 
 _SECTION = re.compile(r"^## Defaults of decoding\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
-_PARTIAL = ".partial"
 
 
 def check_writable(folder: Path) -> None:
@@ -30,9 +30,9 @@ def check_writable(folder: Path) -> None:
 def set_decoding_defaults(folder: Path, decoding: Dict[str, Any], note: str) -> None:
     """Replace the decoding defaults of a model folder.
 
-    If the function is interrupted, the folder can still be loaded with either the old or the new defaults. For this
-    purpose, SHA256SUMS is removed before config.json is replaced, and is written again afterwards. A folder without
-    SHA256SUMS is loaded without comparing checksums. After an interruption, call the function again.
+    If the function is interrupted, the folder can still be loaded with either the old or the new defaults, because
+    SHA256SUMS is removed before config.json is replaced, and is written again afterwards. A folder without it is loaded
+    without comparing checksums. After an interruption, call the function again.
 
     Args:
         folder: path of the model folder.
@@ -45,33 +45,22 @@ def set_decoding_defaults(folder: Path, decoding: Dict[str, Any], note: str) -> 
     combine_options(decoding, {})
     check_writable(folder)
     config = replace(read_config(folder), decoding=decoding)
-    _write_temporary_file(folder / CONFIG, config.to_json())
+    sums = {**_read_checksums(folder), CONFIG: hashlib.sha256(config.to_json().encode()).hexdigest()}
+    (folder / CHECKSUMS).unlink(missing_ok=True)
+    write_text(folder / CONFIG, config.to_json())
     card, section = folder / CARD, format_defaults_section(config, note)
     if card.is_file():
         text = card.read_bytes().decode("utf-8", "replace")
         is_there = _SECTION.search(text)
         text = _SECTION.sub(lambda _: f"{section}\n", text, count=1) if is_there else f"{text}\n{section}"
-        _write_temporary_file(card, text)
-    sums = {**_read_checksums(folder), CONFIG: compute_sha256(folder / f"{CONFIG}{_PARTIAL}")}
-    _write_temporary_file(folder / CHECKSUMS, format_checksum_list(sums))
-    if (folder / CHECKSUMS).exists():
-        os.unlink(folder / CHECKSUMS)
-    for name in (CONFIG, CHECKSUMS, *([CARD] if card.is_file() else [])):
-        os.replace(folder / f"{name}{_PARTIAL}", folder / name)
+        write_text(card, text, "replace")
+    write_text(folder / CHECKSUMS, format_checksum_list(sums))
 
 
 def _read_checksums(folder: Path) -> Dict[str, str]:
     """Read the checksums in SHA256SUMS. If an interruption has left no such file, compute all checksums."""
     names = [path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
-    names = [name for name in names if name != CARD and not name.endswith(_PARTIAL)]
+    names = [name for name in names if name != CARD and not name.endswith(PARTIAL)]
     of_extractor = f"{EXTRACTOR}/{CHECKSUMS}"
     names += [of_extractor] if (folder / of_extractor).is_file() else []
     return Checksums(folder).listed or {name: compute_sha256(folder / name) for name in names}
-
-
-def _write_temporary_file(path: Path, text: str) -> None:
-    """Write a temporary file in the folder of ``path``, and flush it to disk."""
-    with open(f"{path}{_PARTIAL}", "wb") as file:
-        file.write(text.encode("utf-8", "replace"))
-        file.flush()
-        os.fsync(file.fileno())

@@ -27,9 +27,15 @@ from ...vocabulary.dictionary import count_known_words
 from ...vocabulary.shortlist import read_shortlist
 from . import model_options
 from .config import ADVICE, CARD, CONFIG, DICTIONARIES, EXTRACTOR, SHORTLIST, WEIGHTS, FolderConfig
-from .loading import list_needed_files, load_folder
+from .loading import (
+    choose_decoding_defaults,
+    get_architecture,
+    list_needed_files,
+    load_folder,
+    load_trained_model,
+    measure_surprisals,
+)
 from .run_files import RunFiles
-from .trained import choose_decoding_defaults, get_architecture, load_trained_model, measure_surprisals
 
 PACKAGES: Tuple[str, ...] = ("torch", "fairseq_fixed", "fairseq", "safetensors")
 PACKAGES += ("sacremoses", "subword-nmt", "sentencepiece", "tokenizers")
@@ -92,26 +98,37 @@ def export_folder(
         _write_files(partial, source, config, tensors, task)
         (partial / CARD).write_bytes(write_card(exported).encode("utf-8", "replace"))
         Checksums(partial).add(*dict.fromkeys([*list_needed_files(config), *extra]))
-        _verify_exported_folder(partial, tensors)
+        loaded = load_folder(partial).model.state_dict()
+        for name, tensor in tensors.items():
+            if not torch.equal(loaded[name].to(tensor.dtype), tensor):
+                raise InputError(
+                    f"{partial / WEIGHTS}: {name} was not written correctly; is the disk failing? {ADVICE}"
+                )
     return exported
 
 
 def _write_files(
     folder: Path, source: RunFiles, config: FolderConfig, tensors: Dict[str, Tensor], task: SummarizationTask
 ) -> None:
-    """Write all files of a model folder except the model card and the checksums."""
+    """Write all files except the model card and the checksums; dictionaries without words of training documents."""
     (folder / CONFIG).write_bytes(config.to_json().encode())
     write_weights(folder / WEIGHTS, tensors)
-    _write_dictionaries(folder, task)
-    _copy_auxiliary_files(folder, source, config)
+    known = count_known_words(task.source_dictionary), count_known_words(task.target_dictionary)
+    is_shared = task.target_dictionary.symbols == task.source_dictionary.symbols
+    _write_dictionary(folder / DICTIONARIES[0], task.source_dictionary, known[0], known[0])
+    _write_dictionary(folder / DICTIONARIES[1], task.target_dictionary, known[0] if is_shared else known[1], known[1])
+    files = dict(source.extra_files)
+    for option, name in config.subword_files.items():
+        files[name] = Path(source.text_options[option.replace("_", "-")])
+    if config.task["factor_dictionaries"]:
+        names = [FACTORS, *(f"dict.factor-{name}.txt" for name in config.task["factor_dictionaries"])]
+        files.update({name: source.data / name for name in names})
+    for name, path in files.items():
+        shutil.copyfile(path, folder / name)
 
 
 def _write_extractor(folder: Path, source: RunFiles, dtype: str) -> str:
-    """Write the extractor to a subfolder of ``folder``. Returns the relative path of the extractor's SHA256SUMS.
-
-    Raises:
-        InputError: the checkpoint is not a sentence extractor, is damaged, or does not belong to the data.
-    """
+    """Write the extractor to a subfolder of ``folder``. Returns the relative path of the extractor's SHA256SUMS."""
     model, cfg, task, config = load_trained_model(source, is_extractor=True)
     tensors, shared = convert_weights_for_storage(model.state_dict(), dtype)
     options = _get_plain_options(source, cfg, extracts=True)
@@ -124,17 +141,11 @@ def _write_extractor(folder: Path, source: RunFiles, dtype: str) -> str:
 
 
 class ExportedModel(NamedTuple):
-    """Information about an exported model, for the model card.
-
-    Attributes:
-        config: configuration of the model folder.
-        parameters: number of parameters in the model.
-        task: the summarisation task, which contains the dictionaries.
-    """
+    """Information about an exported model, for the model card."""
 
     config: FolderConfig
-    parameters: int
-    task: SummarizationTask
+    parameters: int  # their number
+    task: SummarizationTask  # contains the dictionaries
 
 
 def _get_plain_options(source: RunFiles, cfg: Any, extracts: bool = False) -> Dict[str, Any]:
@@ -144,53 +155,14 @@ def _get_plain_options(source: RunFiles, cfg: Any, extracts: bool = False) -> Di
         raise InputError(f"--checkpoint {source.checkpoint}: cannot be exported: {error}") from None
 
 
-def _write_dictionaries(folder: Path, task: SummarizationTask) -> None:
-    """Write the source and target dictionaries to a model folder.
-
-    The copy tail is omitted, because it contains only words from the training documents.
-    """
-    source, target = task.source_dictionary, task.target_dictionary
-    one = target is source or target.symbols == source.symbols
-    _write_dictionary(folder / DICTIONARIES[0], source, count_known_words(source), count_known_words(source))
-    words = count_known_words(source) if one else count_known_words(target)
-    _write_dictionary(folder / DICTIONARIES[1], target, words, count_known_words(target))
-
-
 def _write_dictionary(path: Path, dictionary: Dictionary, words: int, known: int) -> None:
-    """Write the first ``words`` entries of a dictionary.
-
-    The entries from index ``known`` onwards are written with a count of 0, because these words can only be copied.
-    """
+    """Write the first ``words`` entries of a dictionary, those from ``known`` on with a count of 0: only copied."""
     entries = list(zip(dictionary.symbols, dictionary.count))[dictionary.nspecial : words]
     lines = [
         f"{word} {count if number < known else 0}\n"
         for number, (word, count) in enumerate(entries, dictionary.nspecial)
     ]
     path.write_bytes("".join(lines).encode())
-
-
-def _copy_auxiliary_files(folder: Path, source: RunFiles, config: FolderConfig) -> None:
-    """Copy the subword model, the dictionaries of source factors and all extra files to a model folder."""
-    files = dict(source.extra_files)
-    for option, name in config.subword_files.items():
-        files[name] = Path(source.text_options[option.replace("_", "-")])
-    if config.task["factor_dictionaries"]:
-        names = [FACTORS, *(f"dict.factor-{name}.txt" for name in config.task["factor_dictionaries"])]
-        files.update({name: source.data / name for name in names})
-    for name, path in files.items():
-        shutil.copyfile(path, folder / name)
-
-
-def _verify_exported_folder(folder: Path, tensors: Dict[str, torch.Tensor]) -> None:
-    """Load the new folder as a test, and compare its weights with the original weights.
-
-    Raises:
-        InputError: the folder cannot be loaded, or its weights differ from the original weights.
-    """
-    loaded = load_folder(folder).model.state_dict()
-    for name, tensor in tensors.items():
-        if not torch.equal(loaded[name].to(tensor.dtype), tensor):
-            raise InputError(f"{folder / WEIGHTS}: {name} was not written correctly; is the disk failing? {ADVICE}")
 
 
 def get_versions() -> Dict[str, Any]:
@@ -205,13 +177,9 @@ def get_versions() -> Dict[str, Any]:
 def convert_weights_for_storage(state: Dict[str, Tensor], dtype: str) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
     """Convert the weights of a model to the form in which they are stored.
 
-    Args:
-        state: state dictionary of the model.
-        dtype: data type of floating-point numbers, "fp32" or "fp16".
-
-    Returns:
-        Two dictionaries. The first maps names to tensors on the CPU and contains tied tensors only once. The second
-        maps the other names of tied tensors to the names under which they are stored.
+    Returns two dictionaries. The first maps names to tensors on the CPU in the data type ``dtype``, "fp32" or "fp16",
+    and contains tied tensors only once. The second maps the other names of tied tensors to the names under which they
+    are stored.
 
     Raises:
         InputError: a value is not finite, or would not be finite in the data type ``dtype``.

@@ -1,79 +1,71 @@
-"""Load the dictionaries, tokeniser, subword model and weights of a model folder. All files are checked before use."""
+"""Load the model of a model folder, whose files are checked before use, or of a training run.
+
+A run is loaded as it would be loaded from the model folder that ``etads-export`` creates of it.
+"""
 
 import contextlib
 import io
 import os
 from argparse import Namespace
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import torch
+from fairseq import checkpoint_utils
 from fairseq.data import encoders
-from torch import nn
+from omegaconf import OmegaConf
 
-from ... import plugin  # noqa: F401  # registers the architectures
+from ... import plugin  # noqa: F401  # registers the architectures, and makes loading checkpoints safe
 from ...data.weights_file import WeightsFile
 from ...files.checksums import NAME as CHECKSUMS
 from ...files.checksums import Checksums
+from ...models.selector import SentenceExtractor
 from ...platform.errors import InputError
 from ...search.content.model import FILE as CONTENT
 from ...search.content.model import ContentModel
+from ...search.lengths import choose_length_bounds
+from ...search.options import BEAMS, FOLDER_DEFAULTS, LARGEST
 from ...text.picking import FILE as PICKING
 from ...text.picking import SentencePickingSettings
+from ...text.subwords import SUBWORDS
 from ...text.tokenizer import TextTokenizer, TextTokenizerConfig
 from ...training.options import SummarizationConfig
 from ...training.task import SummarizationTask
+from ...vocabulary.dictionary import get_known_word_counts
 from ...vocabulary.shortlist import Shortlist, read_shortlist
+from ..surprisal import WordFrequencies, compute_surprisal_percentiles
 from . import model_options
 from .config import ADVICE, CONFIG, DICTIONARIES, EXTRACTOR, SHORTLIST, WEIGHTS, FolderConfig, read_config
+from .run_files import RunFiles
+
+_OF_EXTRACTOR = "name a run that etads-shorten has used to shorten the documents"
 
 
 class LoadedFolder(NamedTuple):
-    """Loaded contents of a model folder.
-
-    Attributes:
-        config: configuration of the model folder.
-        model: model in evaluation mode, on the CPU, in float32.
-        task: the summarisation task, which contains the dictionaries and the truncation lengths.
-        tokenizer: tokeniser that converts raw text to words and back.
-        subwords: fairseq's --bpe object, which converts words to subwords and back, or None if the model does not use
-            subwords.
-        shortlist: the shortlist in the folder, or None.
-        extractor: the extractor in the folder, or None.
-        content: content model that re-ranks hypotheses, or None. The content model of an extractor is part of the
-            extractor.
-    """
+    """Loaded contents of a model folder or run."""
 
     config: FolderConfig
-    model: Any
-    task: SummarizationTask
-    tokenizer: TextTokenizer
-    subwords: Any
+    model: Any  # in evaluation mode, on the CPU, in float32
+    task: SummarizationTask  # contains the dictionaries and the truncation lengths
+    tokenizer: TextTokenizer  # converts raw text to words and back
+    subwords: Any  # fairseq's --bpe object, which converts words to subwords and back, or None
     shortlist: Optional[Shortlist]
     extractor: Optional["LoadedExtractor"] = None
-    content: Optional[ContentModel] = None
+    content: Optional[ContentModel] = None  # re-ranks hypotheses; the content model of an extractor belongs to it
 
 
 class LoadedExtractor(NamedTuple):
-    """Loaded extractor of a model folder.
-
-    Attributes:
-        loaded: loaded contents of the extractor's folder.
-        picking: settings for the selection of sentences, or None if it was never used to shorten documents.
-        content: content model that chooses the sentences of summaries, or None.
-    """
+    """Loaded extractor of a model folder or run."""
 
     loaded: LoadedFolder
-    picking: Optional[SentencePickingSettings]
-    content: Optional[ContentModel] = None
+    picking: Optional[SentencePickingSettings]  # None if it was never used to shorten documents
+    content: Optional[ContentModel] = None  # chooses the sentences of summaries
 
 
 def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
     """Load a model folder that was created with etads-export. No code from the folder is run.
 
-    Args:
-        folder: path of the model folder.
-        is_extractor: whether the folder belongs to an extractor inside the folder of a summariser.
+    With ``is_extractor``, the folder is that of an extractor inside the folder of a summariser.
 
     Raises:
         InputError: the folder is not a model folder, is damaged or incomplete, or was created by a later version.
@@ -81,36 +73,55 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
     config = read_config(folder)
     _verify_file_checksums(folder, config)
     weights = WeightsFile(folder / WEIGHTS, config.weights["shared"], ADVICE)
-    _check_options(folder, config, weights, is_extractor)
+    largest = max((size for shape in weights.shapes.values() for size in shape), default=0)
+    try:
+        model_options.check_model_options(config.architecture, config.model, largest, is_extractor)
+    except InputError as error:
+        raise InputError(f"{folder / CONFIG}: {error}. {ADVICE}") from None
     task = make_task(folder, config)
-    # config.json may specify any number of layers, so the size of the model is limited while it is built.
-    with torch.random.fork_rng(devices=[]), weights.limit_model():
-        model = _build_model(folder, config, task)
+    try:
+        # config.json may specify any number of layers, so the size of the model is limited while it is built.
+        with torch.random.fork_rng(devices=[]), weights.limit_model():
+            model: Any = task.build_model(OmegaConf.create({**config.model, "_name": config.architecture}))
+    # The type of the error depends on which library first reads the invalid option: fairseq, torch or OmegaConf.
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise InputError(f"{folder / CONFIG}: no model can be built from its options ({reason}). {ADVICE}") from None
     model.load_state_dict(weights.read_weights(model.state_dict()), strict=True)
-    shortlist = None
-    if (folder / SHORTLIST).is_file():
-        shortlist = read_shortlist(folder / SHORTLIST, task.source_dictionary, task.target_dictionary, "shortlist")
-    extractor, content = None, None
-    if not is_extractor and (folder / CONTENT).is_file():
-        content = ContentModel.load(folder / CONTENT, ADVICE)
-        if content.of_extractor:
-            raise InputError(f"{folder / CONTENT} needs an extractor's probabilities. {ADVICE}")
-    if not is_extractor and (folder / EXTRACTOR).is_dir():
-        picking = SentencePickingSettings.read(folder / EXTRACTOR / PICKING, ADVICE)
-        loaded = load_folder(folder / EXTRACTOR, is_extractor=True)
-        path = folder / EXTRACTOR / CONTENT
-        extractor = LoadedExtractor(loaded, picking, ContentModel.load(path, ADVICE) if path.is_file() else None)
-    subwords = build_subword_encoder(
-        config.text["subwords"], {option: folder / name for option, name in config.subword_files.items()}
-    )
-    tokenizer = build_text_tokenizer(config)
-    return LoadedFolder(config, model.eval(), task, tokenizer, subwords, shortlist, extractor, content)
+    extra: Dict[str, Path] = {}
+    extractor = None
+    if not is_extractor:
+        extra = {name: folder / name for name in (SHORTLIST, CONTENT) if (folder / name).is_file()}
+        inside = folder / EXTRACTOR
+        if inside.is_dir():
+            picking = SentencePickingSettings.read(inside / PICKING, ADVICE)
+            content = ContentModel.load(inside / CONTENT, ADVICE) if (inside / CONTENT).is_file() else None
+            extractor = LoadedExtractor(load_folder(inside, is_extractor=True), picking, content)
+    subwords = {option: folder / name for option, name in config.subword_files.items()}
+    loaded = _complete(config, model, task, subwords, extra, extractor)
+    if loaded.content is not None and loaded.content.of_extractor:
+        raise InputError(f"{folder / CONTENT} needs an extractor's probabilities. {ADVICE}")
+    return loaded
 
 
-def build_text_tokenizer(config: FolderConfig) -> TextTokenizer:
-    """Build the tokeniser that converts raw text to words and back."""
+def _complete(
+    config: FolderConfig,
+    model: Any,
+    task: SummarizationTask,
+    subwords: Mapping[str, Path],
+    extra: Mapping[str, Path],
+    extractor: Optional[LoadedExtractor] = None,
+) -> LoadedFolder:
+    """Load what belongs to a model: its tokeniser, subwords, shortlist and content model."""
+    shortlist = content = None
+    if SHORTLIST in extra:
+        shortlist = read_shortlist(extra[SHORTLIST], task.source_dictionary, task.target_dictionary, "shortlist")
+    if CONTENT in extra:
+        content = ContentModel.load(extra[CONTENT], ADVICE)
+    encoder = build_subword_encoder(config.text["subwords"], subwords)
     options = {f"text_{name}": value for name, value in config.text.items() if name != "subwords"}
-    return TextTokenizer(TextTokenizerConfig(**options))
+    tokenizer = TextTokenizer(TextTokenizerConfig(**options))
+    return LoadedFolder(config, model.eval(), task, tokenizer, encoder, shortlist, extractor, content)
 
 
 def list_needed_files(config: FolderConfig) -> List[str]:
@@ -146,20 +157,10 @@ def _verify_file_checksums(folder: Path, config: FolderConfig) -> None:
     checksums.verify(needed)
 
 
-def _check_options(folder: Path, config: FolderConfig, weights: WeightsFile, is_extractor: bool) -> None:
-    """Raise InputError if the model options are invalid for the architecture or do not match the weights."""
-    largest = max((size for shape in weights.shapes.values() for size in shape), default=0)
-    try:
-        model_options.check_model_options(config.architecture, config.model, largest, is_extractor)
-    except InputError as error:
-        raise InputError(f"{folder / CONFIG}: {error}. {ADVICE}") from None
-
-
 def make_task(folder: Path, config: FolderConfig) -> SummarizationTask:
     """Create the task ``summarization`` with the dictionaries in a model folder, as fairseq does for a checkpoint.
 
-    Raises:
-        InputError: a dictionary is damaged or does not belong to the model.
+    Raises InputError if a dictionary is damaged or does not belong to the model.
     """
     if os.pathsep in str(folder):
         raise InputError(f"{folder}: fairseq would read this as two paths, because it contains {os.pathsep}; rename it")
@@ -178,26 +179,10 @@ def make_task(folder: Path, config: FolderConfig) -> SummarizationTask:
     return task
 
 
-def _build_model(folder: Path, config: FolderConfig, task: SummarizationTask) -> nn.Module:
-    """Build the model without its weights. Raises InputError if the options are invalid."""
-    try:
-        model: nn.Module = task.build_model(model_options.make_model_config(config.architecture, config.model))
-    # The type of the error depends on which library first reads the invalid option: fairseq, torch or OmegaConf.
-    except Exception as error:
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
-        raise InputError(f"{folder / CONFIG}: no model can be built from its options ({reason}). {ADVICE}") from None
-    return model
+def build_subword_encoder(kind: Optional[str], files: Mapping[str, Path]) -> Any:
+    """Build fairseq's subword encoder of this kind, or return None if the model does not use subwords.
 
-
-def build_subword_encoder(kind: Optional[str], files: Dict[str, Path]) -> Any:
-    """Build fairseq's subword encoder, or return None if the model does not use subwords.
-
-    Args:
-        kind: kind of subwords, or None.
-        files: mapping from fairseq's options to the files of the subword model.
-
-    Raises:
-        InputError: the subword model is damaged.
+    ``files`` maps fairseq's options to the files of the subword model. Raises InputError if they are damaged.
     """
     if kind is None:
         return None
@@ -211,3 +196,152 @@ def build_subword_encoder(kind: Optional[str], files: Dict[str, Path]) -> Any:
     except (OSError, RuntimeError, ValueError, LookupError, TypeError, SystemExit) as error:
         reason = " ".join(said.getvalue().split()) or error  # subword-nmt prints the reason to stderr and exits
         raise InputError(f"{next(iter(files.values()))} is damaged ({reason}). {ADVICE}") from None
+
+
+class TrainedModel(NamedTuple):
+    """A model in a checkpoint."""
+
+    model: Any
+    cfg: Any  # training configuration
+    task: SummarizationTask  # contains the dictionaries
+    config: FolderConfig  # contents of a model folder's config.json, without options of the model and of decoding
+
+
+def load_checkpoint(
+    path: Path, data: Optional[Path], option: str = "--checkpoint", truncate_source: Optional[int] = None
+) -> Tuple[Any, Any, SummarizationTask]:
+    """Load the model in a checkpoint, its training configuration and its task.
+
+    Args:
+        data: folder of binarised data, or None for the data with which the model was trained.
+        option: name of the option that specifies the checkpoint, for error messages.
+        truncate_source: number of tokens to read from each document, or None for the number used in training.
+
+    Raises:
+        InputError: the checkpoint is damaged, does not belong to the data, or contains a model of another kind.
+    """
+    overrides = {"data": data and str(data), "truncate_source": truncate_source}
+    given = {name: value for name, value in overrides.items() if value is not None}
+    try:
+        models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], {"init_from": None, **given})
+    except InputError:
+        raise
+    except (OSError, ValueError, RuntimeError, LookupError, TypeError, AttributeError, AssertionError) as error:
+        raise InputError(f"{option} {path}: {' '.join(str(error).split())[:500]}") from None
+    if not isinstance(task, SummarizationTask):
+        raise InputError(f"{option} {path}: was not trained with --task summarization")
+    return models[0], cfg, task
+
+
+def load_trained_model(source: RunFiles, is_extractor: bool = False) -> TrainedModel:
+    """Load the model of a run, with the settings of its model folder. Raises InputError as :func:`load_checkpoint`."""
+    option = "--extractor" if is_extractor else "--checkpoint"
+    model, cfg, task = load_checkpoint(source.checkpoint, source.data, option)
+    if is_extractor and not isinstance(model, SentenceExtractor):
+        raise InputError(
+            f"--extractor {source.checkpoint}: not a sentence extractor (--arch pooled_extractor, sentence_extractor)"
+        )
+    text = _make_text_settings(source.text_options)
+    config = FolderConfig(get_architecture(cfg), {}, _get_task_state(cfg, task), text, {}, {}, {})
+    return TrainedModel(model, cfg, task, config)
+
+
+def load_run(source: RunFiles, is_extractor: bool = False) -> LoadedFolder:
+    """Load the model of a run, with its tokeniser, extractor, content model and decoding defaults.
+
+    Raises InputError if a file is damaged, or does not belong to the others.
+    """
+    model, _, task, config = load_trained_model(source, is_extractor)
+    extra: Mapping[str, Path] = {}
+    extractor = None
+    if not is_extractor:
+        extra = source.extra_files
+        config.decoding.update(choose_decoding_defaults(source, task, {}))
+        config.task.update(measure_surprisals(source, task))
+    if source.extractor is not None:
+        picking = source.extractor.extra_files[PICKING]
+        extractor = LoadedExtractor(
+            load_run(source.extractor, is_extractor=True),
+            SentencePickingSettings.read(picking, _OF_EXTRACTOR) if picking.is_file() else None,
+            _load_content_model(source.extractor),
+        )
+    subwords = {name: Path(source.text_options[name.replace("_", "-")]) for name in config.subword_files}
+    return _complete(config, model, task, subwords, extra, extractor)
+
+
+def _load_content_model(source: RunFiles) -> Optional[ContentModel]:
+    path = source.extra_files.get(CONTENT)
+    return None if path is None else ContentModel.load(path, f"create it with etads-content {path.parent}")
+
+
+def choose_decoding_defaults(source: RunFiles, task: SummarizationTask, given: Dict[str, Any]) -> Dict[str, Any]:
+    """Add the missing decoding defaults to the options ``given``.
+
+    The lengths of summaries are those in recipe.json or, without a recipe, depend on the lengths of the training
+    summaries. If there is a content model, ``choose`` and ``beam`` use it: the content model of an extractor chooses
+    sentences, and the content model of a summariser chooses a hypothesis.
+
+    Raises:
+        InputError: the content model is damaged, or ``choose`` is set without a content model.
+    """
+    paths = {
+        "content": None if source.extractor is None else source.extractor.extra_files.get(CONTENT),
+        "hypothesis": source.extra_files.get(CONTENT),
+    }
+    found = [choose for choose, path in paths.items() if path is not None]
+    for of in (source, source.extractor):
+        if of is not None:
+            _load_content_model(of)
+    choose = given.get("choose", found[0] if found else "none")
+    if choose not in (*found, "none"):
+        of_run = "an extractor's run" if choose == "content" else "this run"
+        raise InputError(f"--choose {choose}: needs a content model of {of_run}; create one with etads-content")
+    decoding = {"beam": BEAMS[choose], "choose": choose, **given} if found else dict(given)
+    limits = {name: source.decoding[name] for name in ("min_len", "max_len") if name in source.decoding}
+    decoding = {**{name: value for name, value in source.decoding.items() if name not in limits}, **decoding}
+    if not limits and task.summary_lengths is not None:
+        limits = choose_length_bounds(task.summary_lengths, task.truncate_target)
+    longest = source.longest_summary
+    learnt = task.truncate_target if longest is None else min(task.truncate_target, longest)
+    defaults = {**FOLDER_DEFAULTS, "max_len": min(max(learnt, decoding.get("min_len", 0)), LARGEST)}
+    by_summaries = {**defaults, **limits, **decoding}
+    fits = by_summaries["min_len"] <= by_summaries["max_len"]
+    if limits and fits and not decoding.get("exact_length") and not decoding.get("max_len_a"):
+        return by_summaries
+    return {**defaults, **decoding}
+
+
+def measure_surprisals(source: RunFiles, task: SummarizationTask) -> Dict[str, Any]:
+    """Return the config.json entry for the surprisals of the training documents, or {} if there are no documents."""
+    if source.documents is None:
+        return {}
+    frequencies = WordFrequencies(get_known_word_counts(task.source_dictionary))
+    found = compute_surprisal_percentiles(source.documents, frequencies, task.truncate_source)
+    return {} if found is None else {"document_surprisal": found}
+
+
+def get_architecture(cfg: Any) -> str:
+    """Return the name of the architecture in a checkpoint's configuration."""
+    return str(getattr(cfg.model, "_name", None) or getattr(cfg.model, "arch", None))
+
+
+def _get_task_state(cfg: Any, task: SummarizationTask) -> Dict[str, Any]:
+    state = task.state_dict()
+    names = ("truncate_source", "truncate_target", "source_dictionary", "target_dictionary", "factor_dictionaries")
+    lengths = {"summary_lengths": state["summary_lengths"]} if "summary_lengths" in state else {}
+    return {**{name: state[name] for name in names}, "left_pad_source": bool(cfg.task.left_pad_source), **lengths}
+
+
+def _make_text_settings(options: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the contents of the section "text" in config.json."""
+    given = {name.replace("-", "_"): value for name, value in options.items()}
+    settings = {
+        name[len("text_") :]: given.get(name, default)
+        for name, default in vars(TextTokenizerConfig()).items()
+        if name != "_name"
+    }
+    settings = {name: value if isinstance(value, bool) else str(value) for name, value in settings.items()}
+    kind = given.get("bpe")
+    if kind is not None and kind not in SUBWORDS:
+        raise InputError(f"subwords of the kind {kind} cannot be exported; supported kinds: {', '.join(SUBWORDS)}")
+    return {**settings, "subwords": kind}

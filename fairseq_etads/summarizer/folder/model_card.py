@@ -39,30 +39,21 @@ A summary can be wrong: words and numbers may be left out, mixed up or made up. 
 """
 
 
-class ModelCardMetadata(NamedTuple):
-    """Information in the model card that is not stored in config.json.
+_SCORES = ["## Scores\n", "| metric | F1 | P | R | 95 % interval of F1 |", "|---|---|---|---|---|"]
 
-    Attributes:
-        title: title of the model card.
-        license: SPDX identifier of the licence, or an empty string.
-        language: code of the language, or an empty string.
-        command: command with which the model was trained, or an empty string.
-        scores: parsed contents of rouge.json, or None.
-        text_report, prepared_report: parsed contents of report.json for the text and for the prepared data. Empty if
-            the file does not exist.
-        picked_words: maximum number of words that the extractor selects, or 0 without an extractor.
-        has_content: whether the folder contains a content model that can choose the sentences of summaries.
-    """
+
+class ModelCardMetadata(NamedTuple):
+    """Information in the model card that is not stored in config.json."""
 
     title: str
-    license: str
-    language: str
-    command: str
-    scores: Any
-    text_report: Dict[str, Any]
-    prepared_report: Dict[str, Any]
-    picked_words: int = 0
-    has_content: bool = False
+    license: str  # SPDX identifier, or an empty string
+    language: str  # code of the language, or an empty string
+    command: str  # with which the model was trained, or an empty string
+    scores: Any  # parsed contents of rouge.json, or None
+    text_report: Dict[str, Any]  # parsed contents of report.json of the text, or {}
+    prepared_report: Dict[str, Any]  # parsed contents of report.json of the prepared data, or {}
+    picked_words: int = 0  # maximum number of words that the extractor selects, or 0 without an extractor
+    has_content: bool = False  # whether a content model can choose the sentences of summaries
 
 
 def check_language_or_licence_code(option: str, value: str) -> str:
@@ -73,11 +64,7 @@ def check_language_or_licence_code(option: str, value: str) -> str:
 
 
 def read_scores(path: Path) -> Any:
-    """Read a report that was written by ``etads-rouge --json``.
-
-    Raises:
-        InputError: the file cannot be read or is not a report of ``etads-rouge --json``.
-    """
+    """Read a report of ``etads-rouge --json``. Raises InputError if the file cannot be read or is no such report."""
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
         _format_score_rows(report)
@@ -91,33 +78,28 @@ def read_scores(path: Path) -> Any:
 def make_model_card(config: FolderConfig, parameters: int, words: Dict[str, int], info: ModelCardMetadata) -> str:
     """Create the text of the model card, README.md.
 
-    Args:
-        config: configuration of the model folder.
-        parameters: number of parameters in the model.
-        words: dictionary with the vocabulary sizes of the encoder ("source") and the decoder ("target").
-        info: information that is not stored in the configuration.
+    ``words`` contains the vocabulary sizes of the encoder ("source") and the decoder ("target").
     """
+    front = ["---", "library_name: fairseq-etads", "pipeline_tag: summarization"]
+    front += [f"license: {info.license}"] if info.license else []
+    front += [f"language: {info.language}"] if info.language else []
+    packages = config.made_by.items()
+    versions = ", ".join(f"{_format_table_cell(name)} {_format_table_cell(version)}" for name, version in packages)
+    command = f"\n```sh\n{info.command.strip()}\n```\n" if info.command else ""
     parts = [
-        _format_front_matter(info),
+        "\n".join([*front, "---\n"]),
         f"# {info.title}\n",
         f"A summarisation model of the architecture `{config.architecture}` with {parameters:,} parameters, exported "
         "by fairseq-etads. Loading it runs no code from this folder.\n",
         _USE,
         _format_texts_section(config, words, info),
         _format_data_section(info),
-        _format_training_section(config, info),
-        _format_scores_section(info),
+        f"## Training\n{command}\nExported with {versions}; weights are stored as {config.weights['dtype']}.\n",
+        "" if info.scores is None else "\n".join([*_SCORES, *_format_score_rows(info.scores), ""]),
         format_defaults_section(config),
         _LIMITS,
     ]
     return "\n".join(part for part in parts if part)
-
-
-def _format_front_matter(info: ModelCardMetadata) -> str:
-    lines = ["---", "library_name: fairseq-etads", "pipeline_tag: summarization"]
-    lines += [f"license: {info.license}"] if info.license else []
-    lines += [f"language: {info.language}"] if info.language else []
-    return "\n".join([*lines, "---\n"])
 
 
 def _format_texts_section(config: FolderConfig, words: Dict[str, int], info: ModelCardMetadata) -> str:
@@ -168,14 +150,6 @@ def _format_data_section(info: ModelCardMetadata) -> str:
     return "\n".join(["## Training data\n", origin, *lines, ""])
 
 
-def _format_training_section(config: FolderConfig, info: ModelCardMetadata) -> str:
-    versions = ", ".join(
-        f"{_format_table_cell(name)} {_format_table_cell(version)}" for name, version in config.made_by.items()
-    )
-    command = f"\n```sh\n{info.command.strip()}\n```\n" if info.command else ""
-    return f"## Training\n{command}\nExported with {versions}; weights are stored as {config.weights['dtype']}.\n"
-
-
 def _format_score_rows(report: Any) -> List[str]:
     rows = []
     for name, score in report["scores"].items():
@@ -185,13 +159,6 @@ def _format_score_rows(report: Any) -> List[str]:
         rows.append(f"| ROUGE-{_format_table_cell(name[5:])} | {f1} | {precision} | {recall} | {shown} |")
     signature = re.sub(r"[`\r\n]", " ", str(report["signature"]))[:500]
     return [*rows, "", f"`{signature}`"]
-
-
-def _format_scores_section(info: ModelCardMetadata) -> str:
-    if info.scores is None:
-        return ""
-    head = ["## Scores\n", "| metric | F1 | P | R | 95 % interval of F1 |", "|---|---|---|---|---|"]
-    return "\n".join([*head, *_format_score_rows(info.scores), ""])
 
 
 def format_defaults_section(config: FolderConfig, note: str = "") -> str:

@@ -5,7 +5,6 @@ from dataclasses import fields
 from typing import Any, Dict, List
 
 from fairseq.models import ARCH_MODEL_REGISTRY
-from omegaconf import OmegaConf
 
 from ...models.common import SummarizationModel, convert_options_to_namespace
 from ...models.convolutions import parse_convolutions
@@ -28,11 +27,7 @@ _OUTSIDE = re.compile(r"_path$")
 
 
 def list_architectures(extract: bool = False) -> List[str]:
-    """Return the names of this project's architectures that can be saved in a model folder.
-
-    Args:
-        extract: whether to return the architectures of sentence extractors instead of the architectures of summarisers.
-    """
+    """Return the names of this project's summarisers, or of its extractors, that can be saved in a model folder."""
     ours = {name: model for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, SummarizationModel)}
     if extract:
         return [name for name, model in ours.items() if issubclass(model, SentenceExtractor)]
@@ -40,11 +35,7 @@ def list_architectures(extract: bool = False) -> List[str]:
 
 
 def _list_declared_options(architecture: str, extracts: bool) -> Dict[str, Any]:
-    """Return the names and default values of an architecture's options.
-
-    Raises:
-        InputError: the architecture is not part of this project.
-    """
+    """Return the names and default values of an architecture's options, or raise InputError if it is not ours."""
     system = find_required_system(f"--arch {architecture}")
     if system is not None and not is_system_installed(system):
         raise InputError(explain_missing_system(f"--arch {architecture}", system))
@@ -59,14 +50,9 @@ def _list_declared_options(architecture: str, extracts: bool) -> Dict[str, Any]:
 
 
 def to_plain_options(architecture: str, cfg: Any, extracts: bool = False) -> Dict[str, Any]:
-    """Convert the model options in a checkpoint to plain values.
+    """Convert the model options in a checkpoint to plain values, without paths of files for training alone.
 
-    Paths of files that are needed only for training are replaced with None.
-
-    Args:
-        architecture: name of the model's architecture.
-        cfg: model options in the checkpoint.
-        extracts: whether the model is a sentence extractor.
+    ``extracts`` says whether the model is a sentence extractor.
 
     Raises:
         InputError: the architecture is not part of this project, or an option does not have a plain value.
@@ -81,11 +67,7 @@ def to_plain_options(architecture: str, cfg: Any, extracts: bool = False) -> Dic
 def check_model_options(architecture: str, options: Dict[str, Any], largest: int, extracts: bool = False) -> None:
     """Check model options that come from an untrusted source.
 
-    Args:
-        architecture: name of the model's architecture.
-        options: model options to check.
-        largest: largest dimension of any weight in the model, which no layer size can exceed.
-        extracts: whether the model is a sentence extractor.
+    ``largest`` is the largest dimension of any weight in the model, which no layer size can exceed.
 
     Raises:
         InputError: an option does not exist or has an invalid value.
@@ -124,8 +106,3 @@ def _are_valid_convolutions(text: str, largest: int) -> bool:
         return all(max(layer) <= largest for layer in parse_convolutions(text, ""))
     except ValueError:
         return False
-
-
-def make_model_config(architecture: str, options: Dict[str, Any]) -> Any:
-    """Create a configuration that ``task.build_model`` accepts for this architecture."""
-    return OmegaConf.create({**options, "_name": architecture})

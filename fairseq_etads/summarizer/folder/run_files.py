@@ -104,41 +104,42 @@ def find_run_files(
     path = find_checkpoint(run, checkpoint)
     folder = find_prepared_folder(run, None if prepared is None else Path(prepared))
     extractor_run = None if extractor is None or str(extractor) == NONE else Path(extractor)
-    if extractor is None:
-        extractor_run = _find_own_extractor(run, folder)
-    content_model = _find_content_model(run, extractor_run, content)
-    of_extractor = content_model is not None and needs_extractor_probabilities(content_model)
-    if content_model is not None and of_extractor and extractor_run is None:
-        raise InputError(
-            f"{content_model}: this content model needs the extractor with which it was trained: name its run with "
-            "--extractor, or leave the content model out with --content none"
-        )
+    if extractor is None:  # the one that has shortened the training text
+        places = [of / name for of in (run, folder.parent) for name in ("shortened/extractor", "extractor")]
+        extractor_run = next((place for place in places if (place / PICKING).is_file()), None)
+    idf, documents = folder / "factors" / "idf.txt", folder / "tokens" / "train.source"
+    extra = {"idf.txt": idf} if idf.is_file() else {}
     extractor_files = None
     if extractor_run is not None:
-        extractor_files = _find_extractor_files(extractor_run, content_model if of_extractor else None)
-    idf, documents = folder / "factors" / "idf.txt", folder / "tokens" / "train.source"
+        own = find_prepared_folder(extractor_run, None)
+        extractor_files = RunFiles(
+            find_checkpoint(extractor_run, option="--extractor"),
+            own / "bin",
+            read_inference_preprocessing_options(own),
+            {PICKING: extractor_run / PICKING},
+        )
+    content_model = _find_content_model(run, extractor_run, content)
+    if content_model is not None:
+        advice = f"create it with etads-content {content_model.parent}"
+        if not ContentModel.load(content_model, advice).of_extractor:
+            extra[CONTENT] = content_model
+        elif extractor_files is not None:
+            extractor_files.extra_files[CONTENT] = content_model
+        else:
+            raise InputError(
+                f"{content_model}: this content model needs the extractor with which it was trained: name its run with "
+                "--extractor, or leave the content model out with --content none"
+            )
     return RunFiles(
         path,
         folder / "bin",
         read_inference_preprocessing_options(folder),
-        {
-            **({"idf.txt": idf} if idf.is_file() else {}),
-            **({CONTENT: content_model} if content_model is not None and not of_extractor else {}),
-        },
+        extra,
         extractor_files,
         documents if documents.is_file() else None,
         (read_recipe(run) or {}).get("decoding", {}),
         _read_longest_summary(folder),
     )
-
-
-def _find_own_extractor(run: Path, prepared: Path) -> Optional[Path]:
-    """Return the run folder of the extractor that was used to shorten the training text, or None."""
-    for folder in dict.fromkeys((run, prepared.parent)):
-        for path in (folder / "shortened" / "extractor", folder / "extractor"):
-            if (path / PICKING).is_file():
-                return path
-    return None
 
 
 def _find_content_model(run: Path, extractor: Optional[Path], content: OptionalPath) -> Optional[Path]:
@@ -150,21 +151,6 @@ def _find_content_model(run: Path, extractor: Optional[Path], content: OptionalP
     if not (Path(content) / CONTENT).is_file():
         raise InputError(f"--content {content}: it has no {CONTENT}; create it with etads-content")
     return Path(content) / CONTENT
-
-
-def needs_extractor_probabilities(content: Path) -> bool:
-    """Return whether a content model requires the probabilities of an extractor.
-
-    Raises InputError if the file is damaged.
-    """
-    return ContentModel.load(content, f"create it with etads-content {content.parent}").of_extractor
-
-
-def _find_extractor_files(run: Path, content: Optional[Path]) -> RunFiles:
-    checkpoint = find_checkpoint(run, option="--extractor")
-    prepared = find_prepared_folder(run, None)
-    extra = {PICKING: run / PICKING, **({} if content is None else {CONTENT: content})}
-    return RunFiles(checkpoint, prepared / "bin", read_inference_preprocessing_options(prepared), extra)
 
 
 def _read_longest_summary(prepared: Path) -> Optional[int]:

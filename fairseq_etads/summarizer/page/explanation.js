@@ -12,18 +12,13 @@
     if (x === null || x === undefined) return "–";
     return (x > 0 && x < 0.005 ? x.toFixed(3) : x.toFixed(digits)).replace("-", "−");
   };
-  const make = (tag, attributes = {}, ...children) => {
-    const element = document.createElement(tag);
+  const maker = (create) => (tag, attributes = {}, ...children) => {
+    const element = create(tag);
     for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
     element.append(...children);
     return element;
   };
-  const draw = (tag, attributes = {}, ...children) => {
-    const element = document.createElementNS(SVG, tag);
-    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-    element.append(...children);
-    return element;
-  };
+  const make = maker((tag) => document.createElement(tag)), draw = maker((tag) => document.createElementNS(SVG, tag));
   // invisible characters that reorder or hide text are replaced with their code points
   const visible = (text) => text.replace(/\r\n?|[\u2028\u2029]/g, "\n").replace(
     /(?![\t\n])[\p{Cc}\p{Cs}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu,

@@ -193,21 +193,21 @@ def held(summarizer):
     demo = server.DemoServer(Held(summarizer), "held")
     yield demo
     demo.summarizer.go_on.set()
-    demo.worker.close()
+    demo.close()
 
 
 def test_so_many_may_wait_and_no_more(held, monkeypatch):
-    monkeypatch.setattr(held.worker, "most_waiting", 2)
+    monkeypatch.setattr(server, "MAX_WAITING", 2)
     with TestClient(held.make_app(), base_url=URL) as client, ThreadPoolExecutor(3) as pool:
         first = pool.submit(ask, client)
         assert held.summarizer.reached.wait(20)
         others = []
         for number in (1, 2):
             others.append(pool.submit(ask, client))
-            until(lambda number=number: len(held.worker._waiting) == number)
+            until(lambda number=number: len(held.jobs) == 1 + number)
         refused = ask(client)
         assert refused.status_code == 503 and refused.headers["retry-after"] == "2"
-        assert "other summaries are waiting already: try again in a moment" in refused.text
+        assert "2 other summaries are waiting already: try again in a moment" in refused.text
         held.summarizer.go_on.set()
         assert [told(a.result(60))[0]["before"] for a in (first, *others)] == [0, 1, 2]
         assert told(ask(client))[-1]["kind"] == "summary"
@@ -227,16 +227,10 @@ def until(condition):
 async def asked_by_hand(app):
     """A request by a client that can disconnect: yields the response's messages and a function that disconnects."""
     body = json.dumps({"text": TEXT, "options": {"min_len": 6}}).encode()
-    headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
     scope = {
-        "type": "http",
-        "asgi": {"version": "3.0", "spec_version": "2.3"},
-        "http_version": "1.1",
-        "scheme": "http",
-        "method": "POST",
-        "path": "/summarize",
-        "query_string": b"",
-        "headers": headers,
+        **{"type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1", "scheme": "http"},
+        **{"method": "POST", "path": "/summarize", "query_string": b""},
+        "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
     }
     gone, sent, asked = asyncio.Event(), [], []
 
@@ -263,15 +257,15 @@ def test_a_client_that_goes_away_stops_its_search_and_those_that_wait(held):
         async with asked_by_hand(app) as (_, gone):
             await asyncio.to_thread(until, held.summarizer.reached.is_set)
             async with asked_by_hand(app) as (_, gone_too):
-                await asyncio.to_thread(until, lambda: len(held.worker._waiting) == 1)
+                await asyncio.to_thread(until, lambda: len(held.jobs) == 2)
                 gone_too.set()
             gone.set()
 
     asyncio.run(go_away())
-    (waiting,) = held.worker._waiting
-    assert waiting.is_stopped and held.worker._current.is_stopped
+    running, waiting = held.jobs
+    assert running.is_stopped and waiting.future.cancelled()
     held.summarizer.go_on.set()
-    until(lambda: held.worker._current is None and not held.worker._waiting)
+    until(running.future.done)
     assert held.summarizer.ended == ["JobStoppedError"], "the one that was waiting never began"
     with TestClient(held.make_app(), base_url=URL) as client:
         assert told(ask(client))[-1]["kind"] == "summary"
@@ -297,12 +291,13 @@ def test_the_end_of_the_server_stops_its_searches(held):
     with TestClient(held.make_app(), base_url=URL) as client, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(ask, client)
         assert held.summarizer.reached.wait(20)
-        held.worker.close()
+        (job,) = held.jobs
+        held.close()
         held.summarizer.go_on.set()
         assert [event["kind"] for event in told(answer.result(60))] == ["waiting"]
         assert ask(client).status_code == 503
-    held.worker.join(60)
-    assert not held.worker._thread.is_alive() and held.summarizer.ended == ["JobStoppedError"]
+    until(job.future.done)
+    assert held.summarizer.ended == ["JobStoppedError"]
 
 
 def test_what_goes_wrong_is_said_and_the_next_document_is_summarised(demo, client, monkeypatch):

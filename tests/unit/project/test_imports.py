@@ -28,7 +28,7 @@ WITHOUT_FAIRSEQ = [
     *(str(path.relative_to(PACKAGE)) for path in sorted(PACKAGE.glob("evaluation/*.py"))),
     *(str(path.relative_to(PACKAGE)) for path in sorted(PACKAGE.glob("data/labels/*.py"))),
     *("data/nli_pairs.py", "search/options.py"),
-    *("summarizer/explanation.py", "summarizer/explanation_page.py"),
+    *("summarizer/explanation.py", "summarizer/summary.py"),
     *("summarizer/folder/config.py", "summarizer/folder/model_card.py"),
     *(f"tuning/{name}.py" for name in ("__init__", "mert")),
 ]

@@ -8,8 +8,7 @@ import torch
 from folders import make_folder
 
 from fairseq_etads import Summarizer
-from fairseq_etads.search.hypotheses import ActiveHypotheses, FinishedHypotheses
-from fairseq_etads.search.progress import StepAttention, find_best_hypotheses
+from fairseq_etads.search.hypotheses import ActiveHypotheses, FinishedHypotheses, find_best_hypotheses
 
 TEXTS = ["w1 w2 New w3 new other w9", "W5 w6 Zebra yak w20", "", "only unknown words here", "w9 w8 " * 20]
 
@@ -73,20 +72,20 @@ def test_the_best_of_living_and_ended_hypotheses_is_reported():
     scores, parents = torch.tensor([[-4.0, -3.0], [-2.0, -math.inf]]), torch.tensor([[1, 0], [0, 0]])
     attention = torch.tensor([[[0.1, 0.9], [0.8, 0.2]], [[0.5, 0.5], [0.4, 0.6]]])
     vocabulary = SimpleNamespace(convert_to_dictionary_ids=lambda tokens, row: tokens + 100 * row)
-    first, second = find_best_hypotheses(1, live, done, scores, parents, StepAttention(attention), vocabulary)
+    first, second = find_best_hypotheses(1, live, done, scores, parents, (attention, None), vocabulary)
     assert (first.row, first.tokens.tolist(), first.score) == (1, [112, 113], -3.0)
-    assert first.read.attention.tolist() == attention[0, 0].tolist(), "of the beam that it continues"
-    assert (second.row, second.tokens.tolist(), second.score, second.read) == (3, [332, 302], -1.5, StepAttention())
+    assert first.attention.tolist() == attention[0, 0].tolist(), "of the beam that it continues"
+    assert (second.row, second.tokens.tolist(), second.score, second.attention) == (3, [332, 302], -1.5, None)
     (only,) = find_best_hypotheses(
         0,
         live_of_one(),
         FinishedHypotheses(1, 2, 4, torch.device("cpu"), True),
         scores[:1],
         parents[:1],
-        StepAttention(copying=attention[:1, :1]),
+        (None, attention[:1, :1]),
         None,
     )
-    assert only.read.copying.tolist() == attention[0, 0].tolist(), "in the first step there is one beam"
+    assert only.copying.tolist() == attention[0, 0].tolist(), "in the first step there is one beam"
 
 
 def live_of_one():

@@ -80,10 +80,8 @@ def steps(model, language_model, options, document, words):
         logits, extra = model(source, None, tokens[:, :length])
         scores = (logits[0, -1].double() / options["temperature"]).log_softmax(-1)
         if language_model is not None:
-            # the language model's distribution has no temperature of its own in fairseq either
-            scores = scores + options["lm_weight"] * language_model(tokens[:, :length])[0][0, -1].double().log_softmax(
-                -1
-            )
+            own = language_model(tokens[:, :length])[0][0, -1].double()  # without temperature, as in fairseq
+            scores = scores + options["lm_weight"] * own.log_softmax(-1)
         found.append((scores, extra["attn"][0][0, -1].double()))
     return found
 
@@ -92,6 +90,8 @@ def brute_force(model, language_model, options, document):
     """The best of all summaries that the options allow: score and words."""
     found, most = [], most_words(options, document)
     least = options["exact_length"] or options["min_len"]
+    if options["max_len_a"] and not options["exact_length"]:  # with max_len_per_document
+        least = min(least, len(document))
     weights = options["extractive_weights"] or (1.0, 0.0, 0.0, 0.0, 0.0)
     for length in range(least, most + 1):
         for words in itertools.product(WORDS, repeat=length):

@@ -1,6 +1,7 @@
 """The rules of a search step one by one, compared with loops over documents, beams and words; the search's source."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -8,19 +9,19 @@ import torch
 from fairseq_etads.search.hypotheses import ActiveHypotheses
 from fairseq_etads.search.options import DecodingOptions
 from fairseq_etads.search.search_rules import (
-    MaximumLengthRule,
-    MinimumLengthRule,
-    MinimumSentencesRule,
     NGramBlocker,
     SearchStep,
     SourceLengths,
     SpecialTokens,
-    UnknownWordPenalty,
     check_minimum_length,
+    end_at_maximum_length,
+    enforce_minimum_length,
+    enforce_minimum_sentences,
     enforce_pointer_switch,
     force_prefix,
     limit_to_source_length,
     make_search_rules,
+    penalise_unknown_word,
     suppress_words,
 )
 
@@ -66,7 +67,11 @@ PREFIXES = [None, [5, PAD, 7, PAD]]
 
 @pytest.mark.parametrize("penalty", [0.75, -2.0, math.inf])
 def test_the_unknown_word_alone_is_penalised(penalty):
-    assert check(make_step(0, 2), UnknownWordPenalty(penalty), lambda d, b, w, s: s - penalty if w == UNK else s)
+    assert check(
+        make_step(0, 2),
+        partial(penalise_unknown_word, penalty=penalty),
+        lambda d, b, w, s: s - penalty if w == UNK else s,
+    )
 
 
 @pytest.mark.parametrize("dictated", PREFIXES)
@@ -94,7 +99,7 @@ def test_the_greatest_length_ends_a_summary_with_the_models_score_or_for_free(nu
             return score
         return NONE if word != EOS else 0.0 if free else float(step.end[document, beam])
 
-    assert check(step, MaximumLengthRule(3, free), expected) == (number >= 3)
+    assert check(step, partial(end_at_maximum_length, shortest_limit=3, ending_is_free=free), expected) == (number >= 3)
 
 
 @pytest.mark.parametrize("dictated", PREFIXES)
@@ -106,13 +111,13 @@ def test_the_end_is_forbidden_before_the_least_length_except_at_the_greatest(num
         may_end = number >= min(6, int(step.longest[document])) or is_forced(step, document)
         return score if word != EOS or may_end else NONE
 
-    assert check(step, MinimumLengthRule(6), expected) == (number < 6)
+    assert check(step, partial(enforce_minimum_length, tokens=6), expected) == (number < 6)
 
 
 def test_a_summary_need_not_be_longer_than_its_document():
     step = make_step(3, 3)
     own = step.source.count_tokens() - 1  # without the end symbol
-    MinimumLengthRule(6, is_bounded=True)(step)
+    enforce_minimum_length(step, 6, is_bounded=True)
     may_end = step.lprobs[..., EOS].ne(NONE).all(1)
     assert torch.equal(may_end, own.le(3) | step.longest.le(3)) and 0 < may_end.sum() < len(may_end)
 
@@ -148,7 +153,7 @@ def test_the_end_is_forbidden_before_enough_sentences_have_begun(least, dictated
             return score if word != EOS or enough or is_forced(step, document) else NONE
 
         before = step.lprobs[..., EOS].clone()
-        changed += check(step, MinimumSentencesRule(least), expected)
+        changed += check(step, partial(enforce_minimum_sentences, sentences=least), expected)
         kept += bool((step.lprobs[..., EOS] == before).any())
     assert changed and (kept or first)
 
@@ -250,14 +255,15 @@ def test_words_against_the_switch_are_forbidden_unless_none_is_left_or_they_are_
 
 
 def named(rules):
+    rules = [getattr(rule, "func", rule) for rule in rules]
     return [getattr(rule, "__name__", type(rule).__name__) for rule in rules]
 
 
 def test_rules_without_options_are_the_ones_that_always_apply():
     rules = make_search_rules(DecodingOptions(), SpecialTokens(PAD, UNK, EOS), 7)
-    always = ["MaximumLengthRule", "force_prefix", "MinimumLengthRule", "enforce_pointer_switch"]
+    always = ["end_at_maximum_length", "force_prefix", "enforce_minimum_length", "enforce_pointer_switch"]
     assert named(rules) == ["forbid_padding", *always]
-    assert (rules[1].shortest_limit, rules[1].ending_is_free, rules[3].tokens) == (7, False, 1)
+    assert rules[1].keywords == {"shortest_limit": 7, "ending_is_free": False} and rules[3].keywords["tokens"] == 1
 
 
 def test_every_option_adds_its_rule_with_its_value_in_order():
@@ -268,10 +274,12 @@ def test_every_option_adds_its_rule_with_its_value_in_order():
         7,
     )
     assert named(rules) == [
-        *("forbid_padding", "UnknownWordPenalty", "MaximumLengthRule", "force_prefix", "MinimumLengthRule"),
-        *("MinimumSentencesRule", "suppress_words", "limit_to_source_length", "NGramBlocker", "enforce_pointer_switch"),
+        *("forbid_padding", "penalise_unknown_word", "end_at_maximum_length", "force_prefix", "enforce_minimum_length"),
+        *("enforce_minimum_sentences", "suppress_words", "limit_to_source_length", "NGramBlocker"),
+        "enforce_pointer_switch",
     ]
-    assert (rules[1].penalty, rules[4].tokens, rules[5].sentences) == (1.5, 4, 2)
+    values = rules[1].keywords["penalty"], rules[4].keywords["tokens"], rules[5].keywords["sentences"]
+    assert values == (1.5, 4, 2)
     assert (rules[8].size, rules[8].ignored) == (3, [7])
 
 
@@ -279,10 +287,10 @@ def test_every_option_adds_its_rule_with_its_value_in_order():
 def test_an_exact_length_ends_for_free_unless_a_term_scores_the_end(end_always_counts):
     special = SpecialTokens(PAD, UNK, EOS)
     rules = make_search_rules(DecodingOptions(exact_length=6), special, 6, end_always_counts)
-    assert rules[1].ending_is_free is not end_always_counts
-    assert rules[3].tokens == 6
-    assert make_search_rules(DecodingOptions(exact_length=6), special, 6)[1].ending_is_free
-    assert not make_search_rules(DecodingOptions(), special, 6, end_always_counts)[1].ending_is_free
+    assert rules[1].keywords["ending_is_free"] is not end_always_counts
+    assert rules[3].keywords["tokens"] == 6
+    assert make_search_rules(DecodingOptions(exact_length=6), special, 6)[1].keywords["ending_is_free"]
+    assert not make_search_rules(DecodingOptions(), special, 6, end_always_counts)[1].keywords["ending_is_free"]
 
 
 DOCUMENTS = torch.tensor([[PAD, PAD, 5, 6, EOS], [7, 8, 5, 9, EOS], [7, EOS, PAD, PAD, PAD]])

@@ -95,13 +95,13 @@ def test_sentences_of_the_document_are_found_there_and_their_words_count_as_copi
 def test_written_sentences_are_of_the_hypotheses(summarizer, monkeypatch):
     seen = {}
     picker = type(summarizer._texts.picker)
-    before = picker.choose_sentences_with_content_model
+    before = picker.choose
 
     def watched(self, every, written, most_words):
         seen.update(every=every, written=list(written), most=most_words)
         return before(self, every, written, most_words)
 
-    monkeypatch.setattr(picker, "choose_sentences_with_content_model", watched)
+    monkeypatch.setattr(picker, "choose", watched)
     summary = summarizer.summarize(TEXTS[4])
     assert len(set(seen["written"])) > 4 and len(seen["written"]) == 12 and len(seen["every"]) == 3
     for sentence in summary.chosen:
@@ -147,7 +147,7 @@ def test_steps_show_the_search_and_the_summary_comes_after_them(summarizer):
 
 def test_an_error_costs_one_document(summarizer, monkeypatch):
     picker = type(summarizer._texts.picker)
-    before = picker.choose_sentences_with_content_model
+    before = picker.choose
 
     def failing(self, every, written, most_words):
         if len(every) == 2:
@@ -155,7 +155,7 @@ def test_an_error_costs_one_document(summarizer, monkeypatch):
         return before(self, every, written, most_words)
 
     wanted = summarizer.summarize(TEXTS)
-    monkeypatch.setattr(picker, "choose_sentences_with_content_model", failing)
+    monkeypatch.setattr(picker, "choose", failing)
     found = list(summarizer.stream(TEXTS, errors="keep"))
     assert found[1].problem == "no memory" and not found[1].text
     assert [*found[:1], *found[2:]] == [*wanted[:1], *wanted[2:]]

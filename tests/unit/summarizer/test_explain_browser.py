@@ -9,9 +9,8 @@ from itertools import compress
 import pytest
 from explanations import HOSTILE, made_up
 
-from fairseq_etads.summarizer import Explanation
-from fairseq_etads.summarizer.explanation_page import make_page
-from fairseq_etads.summarizer.picked import ChosenSentence, PickedSentence, Selection
+from fairseq_etads.summarizer import ChosenSentence, Explanation, PickedSentence, Selection
+from fairseq_etads.summarizer.explanation import make_page
 from fairseq_etads.summarizer.surprisal import Surprisal
 
 WORDS = [f"{word}{n}" for n in range(4) for word in ("Zebra", "saw", "a", "yak", ",")]

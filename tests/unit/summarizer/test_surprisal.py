@@ -8,6 +8,7 @@ from folders import TEXT, make_folder
 
 from fairseq_etads import Summarizer
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.search.lengths import are_percentiles
 from fairseq_etads.summarizer.folder.config import read_config
 from fairseq_etads.summarizer.folder.export import export_folder
 from fairseq_etads.summarizer.folder.run_files import RunFiles
@@ -17,7 +18,6 @@ from fairseq_etads.summarizer.surprisal import (
     SAMPLE,
     TrainingSurprisals,
     WordFrequencies,
-    are_percentiles,
     compute_surprisal_percentiles,
 )
 
@@ -46,7 +46,7 @@ def test_percentiles_are_of_the_part_that_is_read_and_of_a_sample(tmp_path):
     lines = [" ".join(["the"] * (100 - share) + ["rare"] * share + ["unknown"] * 900) for share in range(101)]
     path.write_text("\n".join(lines) + "\n")
     found = compute_surprisal_percentiles(path, frequencies, 100)
-    assert are_percentiles(json.loads(json.dumps(found)))
+    assert are_percentiles(json.loads(json.dumps(found)), PERCENTS, (int, float))
     for percent in PERCENTS:
         by_hand = ((100 - percent) * math.log2(TOTAL / 61) + percent * math.log2(TOTAL / 6)) / 100
         assert found[str(percent)] == pytest.approx(by_hand, abs=1e-4)

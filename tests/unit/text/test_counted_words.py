@@ -13,9 +13,9 @@ from fairseq_etads.commands.compare import main as compare
 from fairseq_etads.commands.rouge import main as rouge_command
 from fairseq_etads.evaluation import rouge
 from fairseq_etads.evaluation.analysis import WORD_SPLITTERS
-from fairseq_etads.search.content.candidates import choose_sentences
 from fairseq_etads.search.content.features import NgramPriorProbabilities
 from fairseq_etads.search.content.model import ContentModel
+from fairseq_etads.search.content.sentence_choosing import choose_sentences
 from fairseq_etads.text.counted_words import TOKENS, choose_tokens, find_words
 from fairseq_etads.training.validation import ValidationSummarizer
 
