@@ -11,6 +11,7 @@ from helpers import EOS, PAD, make_dictionary, make_task
 
 from fairseq_etads.data.factors import load_factor, load_factor_dictionaries
 from fairseq_etads.data.pairs import SummarizationDataset, detect_language_pair
+from fairseq_etads.training.checks import SummarizationConfig, check_task_options
 
 SIZES = [6, 4, 1, 9]
 
@@ -146,10 +147,10 @@ def test_without_the_option_or_without_shuffling_the_order_is_fairseqs():
         assert dataset.can_reuse_epoch_itr_across_epochs
 
 
-@pytest.mark.parametrize("options", [{"sort_within": -1, "batch_size": 8}, {"sort_within": 10, "batch_size": None}])
-def test_impossible_sorting_is_refused_in_words(options):
-    with pytest.raises(ValueError, match=r"--sort-within -?\d+: choose .*--batch-size"):
-        make_task(**options)
+def test_impossible_sorting_is_refused_in_words():
+    for number, message in ((-1, "choose 0 or more"), (10, "has no effect without --batch-size")):
+        with pytest.raises(ValueError, match=f"--sort-within {number}.*{message}"):
+            check_task_options(SummarizationConfig(sort_within=number, batch_size=None))
 
 
 def test_a_checkpoint_remembers_the_dictionaries_of_its_factors():
