@@ -82,4 +82,4 @@ prepare_corpus() {
     exec etads-corpus "${@/#--out/--prepare}"
 }
 
-[ "${1-}" != --version ] || { echo "$(basename "$0") $(python3 "$ROOT/fairseq_etads/version.py")"; exit; }
+case " $* " in *" --version "*) echo "$(basename "$0") $(python3 "$ROOT/fairseq_etads/version.py")"; exit ;; esac

@@ -25,7 +25,7 @@ from ..text.words import SENTENCE_MARK
 from ..training.options import SummarizationConfig
 from ..training.task import SummarizationTask
 from ..vocabulary.dictionary import limit_known_words
-from .recipes import Plan, Training, load_recipe
+from .recipes import Plan, Training, list_recipes, load_recipe
 from .training_settings import get_option
 
 PRESETS: Dict[str, Dict[str, Any]] = {**transformer_options.PRESETS, **rnn.PRESETS}
@@ -152,7 +152,7 @@ _NEEDS = {
     "pointer_generator_coverage": "It starts from a trained pointer_generator: "
     "task.init_from=/path/to/checkpoint_best.pt",
     "explicit_selection": "It needs the labels of etads-labels DATA --kind distribution.",
-    "entail_s2s": "It needs pairs for recognising entailment: task.auxiliary_data=/path/to/pairs",
+    "entail_s2s": "It needs pairs of sentences: task.auxiliary_data=/path/to/pairs",
     "sentence_rewriter": "The data must be pairs of sentences: etads-labels DATA --pairs.",
 }
 """Comments about inputs that an architecture requires for training in addition to the data."""
@@ -162,24 +162,21 @@ _SIZES = (
 )
 """Model options that are written to every file, so that users can find and change them easily."""
 
-_RECIPES = (
-    *("etads_cnndm", "bart_cnndm", "aggregation_cnndm", "gated_gigaword", "nallapati_gigaword", "nallapati_cnndm"),
-    *("see2017_cnndm", "inconsistency_cnndm", "explicit_selection_cnndm", "rewrite_cnndm", "entail_gigaword"),
-    *("ras_gigaword", "abs_gigaword", "convs2s_xsum", "convs2s_gigaword", "convs2s_cnndm"),
-)
-"""Recipes from which the training settings of architectures are taken, in this order."""
+_FIRST = ("etads_cnndm", "gated_gigaword", "nallapati_gigaword", "see2017_cnndm")
+"""Recipes whose training settings are preferred where other papers train the same architectures."""
 
 
 @functools.cache
 def _collect_trainings() -> Dict[str, List[str]]:
-    """Map each architecture to fairseq-train's options in the first recipe that trains it, without paths of other runs.
+    """Map each architecture to fairseq-train's options in the first paper's recipe that trains it, without paths.
 
     If a run is trained in stages, these are the options of the last stage.
     """
     found: Dict[str, List[str]] = {}
-    for name in _RECIPES:
-        recipe, trainings = load_recipe(name), {}
-        given = {key: "RUNS/" for key, option in recipe["options"].items() if "default" not in option}
+    recipes = map(load_recipe, dict.fromkeys((*_FIRST, *list_recipes())))
+    for recipe in (recipe for recipe in recipes if "paper" in recipe):
+        trainings: Dict[str, List[str]] = {}
+        given = {key: "RUNS/" for key, option in recipe["options"].items() if {"prepare", "contains"} & {*option}}
         for action in Plan(recipe, given, list(recipe["rows"]), ["1"], Path("RUNS")).make().actions:
             if isinstance(action, Training):
                 trainings[str(action.run_folder).partition("/stages/")[0]] = " ".join(action.words).split(" --")[1:]

@@ -14,7 +14,7 @@ BUDGETS = {
     "fairseq_etads/search": 4_455,
     "fairseq_etads/systems": 3_153,
     "fairseq_etads/commands fairseq_etads/tuning": 7_876,
-    "fairseq_etads/pipeline fairseq_etads/recipes": 4_587,
+    "fairseq_etads/pipeline fairseq_etads/recipes": 4_584,
     "fairseq_etads/summarizer fairseq_etads/demo": 5_433,
     "fairseq_etads/text fairseq_etads/files": 3_401,
     "fairseq_etads/evaluation": 2_484,
