@@ -23,9 +23,9 @@ from ..evaluation.rouge import FIGURES, align_columns, format_interval, score_pa
 from ..evaluation.text_warnings import find_text_warnings
 from ..files.inputs import STANDARD_INPUT
 from ..files.outputs import check_output_paths, write_text
-from ..platform.command_options import argument, get_default, option, options_command
+from ..platform.command_options import argument, option, options_command
 from ..platform.errors import InputError
-from ..platform.option_checks import SIZE, format_option_name
+from ..platform.option_checks import SIZE, format_option_name, get_default
 from ..version import get_version
 from .likelihood import compute_split_likelihoods
 from .run_options import find_checkpoint_and_data, silence_info_logs

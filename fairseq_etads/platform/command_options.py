@@ -24,21 +24,13 @@ or fairseq.
 
 import argparse
 import functools
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from dataclasses import Field, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple, Type, Union, get_type_hints
 
 from .console import Parser, command
 from .errors import InputError
-from .option_checks import (
-    SIZE,
-    describe_expected_value,
-    find_option_conflict,
-    format_option_name,
-    format_value_error,
-    list_enabled_options,
-    option,
-)
+from .option_checks import SIZE, check_options, format_option_name, get_default, option
 
 MAX_TOKENS = 8000
 """Default value of --max-tokens in commands that run a model without training it."""
@@ -78,11 +70,6 @@ def iterate_options(config: type) -> Iterator[Tuple["Field[Any]", Any]]:
                 yield declared.pop(each.name), kinds[each.name]
 
 
-def get_default(each: "Field[Any]") -> Any:
-    """Return the default value of a field."""
-    return each.default if each.default_factory is MISSING else each.default_factory()
-
-
 def add_option(add: Callable[..., Any], name: str, kind: Any, default: Any, metadata: Mapping[str, Any]) -> None:
     """Add an option to a parser.
 
@@ -111,7 +98,7 @@ def add_option(add: Callable[..., Any], name: str, kind: Any, default: Any, meta
             how["action"] = "append"
     names = [name] if metadata.get("is_positional") else [*metadata.get("short", "").split(), format_option_name(name)]
     action = add(*names, **how)
-    # Set the default now, because some versions of argparse would print that of a BooleanOptionalAction in the help.
+    # The default is set afterwards, because some versions of argparse print the default of a BooleanOptionalAction.
     action.default = argparse.SUPPRESS if kind is bool and not has_default else default
 
 
@@ -129,17 +116,10 @@ def add_options(parser: argparse.ArgumentParser, config: type) -> None:
 
 def check_command_options(options: Any) -> None:
     """Raise InputError if an option has an invalid value, has no effect or does not go with another one."""
-    declared = {each.name: each.metadata for each in fields(options)}
-    present = {name: getattr(options, name) for name in declared}
-    for name, values in present.items():
-        for value in values if isinstance(values, list) else [] if values is None else [values]:
-            expected = describe_expected_value(value, {"bounds": declared[name].get("bounds")})
-            if expected:
-                raise InputError(format_value_error(name, value, expected))
-    given = {each.name: present[each.name] for each in fields(options) if present[each.name] != get_default(each)}
-    found = find_option_conflict(given, declared, list_enabled_options(present))
-    if found:
-        raise InputError(found)
+    try:
+        check_options(options, type(options))
+    except ValueError as error:
+        raise InputError(str(error)) from None
 
 
 def options_command(

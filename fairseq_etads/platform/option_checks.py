@@ -20,7 +20,7 @@ commands declare and check their options in this way. The metadata of a field ca
 """
 
 import math
-from dataclasses import field, fields
+from dataclasses import MISSING, Field, field, fields
 from enum import Enum
 from numbers import Integral, Real
 from typing import Any, Collection, Dict, Iterator, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
@@ -30,6 +30,11 @@ def option(default: Any, help: str, **metadata: Any) -> Any:
     """Declare an option as a field of a dataclass. See the module for ``metadata``."""
     how: Dict[str, Any] = {"default_factory": default.copy} if isinstance(default, list) else {"default": default}
     return field(metadata={"help": help, **metadata}, **how)
+
+
+def get_default(each: "Field[Any]") -> Any:
+    """Return the default value of a field."""
+    return each.default if each.default_factory is MISSING else each.default_factory()
 
 
 class Bounds(NamedTuple):
@@ -140,17 +145,17 @@ def format_value_error(name: str, value: Any, expected: str) -> str:
 
 
 def check_option_values(cfg: Any, config: Any) -> None:
-    """Raise ValueError if the value of an option is outside its bounds or is not a valid choice.
+    """Raise ValueError if the value of an option, or one in a list, is outside its bounds or is not a valid choice.
 
     Args:
         cfg: values of the options.
         config: dataclass that declares the options.
     """
     for option in fields(config):
-        value = _unwrap_enum(getattr(cfg, option.name, None))
-        expected = "" if value is None else describe_expected_value(value, option.metadata)
-        if expected:
-            raise ValueError(format_value_error(option.name, value, expected))
+        for value in map(_unwrap_enum, _list_values(getattr(cfg, option.name, None))):
+            expected = "" if value is None else describe_expected_value(value, option.metadata)
+            if expected:
+                raise ValueError(format_value_error(option.name, value, expected))
 
 
 def check_options(cfg: Any, config: Any, has: Collection[str] = (), skip: Collection[str] = ()) -> None:
@@ -252,7 +257,7 @@ def iterate_defaults(config: Any) -> Iterator[Tuple[str, Any]]:
     """
     for option in fields(config):
         if not option.name.startswith("_") and not str(option.default).startswith("${"):
-            yield option.name, option.default
+            yield option.name, get_default(option)
 
 
 def _format_option_with_value(other: str, there: Collection[str]) -> str:
