@@ -8,7 +8,7 @@ import argparse
 import functools
 import shlex
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import torch
 from fairseq.data import Dictionary
@@ -21,6 +21,7 @@ from omegaconf import DictConfig, OmegaConf
 from .. import systems
 from ..files.outputs import write_text
 from ..models import rnn, transformer_options
+from ..platform.option_checks import format_option_name
 from ..text.words import SENTENCE_MARK
 from ..training.options import SummarizationConfig
 from ..training.task import SummarizationTask
@@ -108,10 +109,9 @@ def describe_architectures(vocabulary: int, target_vocabulary: Optional[int] = N
 
 def _format_option(option: str, value: Any) -> str:
     """Format an option and its value as they appear on a command line."""
-    name = option.replace("_", "-")
     if isinstance(value, bool):
-        return f"--{name}" if value else f"--no-{name}"
-    return f"--{name} {shlex.quote(str(value))}"
+        return format_option_name(option if value else f"no_{option}")
+    return f"{format_option_name(option)} {shlex.quote(str(value))}"
 
 
 class _DefaultsHelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
@@ -139,7 +139,7 @@ def make_options_parser(arch: str) -> argparse.ArgumentParser:
     for action in group._group_actions:  # fairseq stores the default values only in the dataclass
         default = getattr(preset, action.dest)
         if str(default).startswith("${model."):
-            default = f"--{default[8:-1].replace('_', '-')}"
+            default = format_option_name(default[8:-1])
         action.default = default
     return parser
 
@@ -167,21 +167,20 @@ _FIRST = ("etads_cnndm", "gated_gigaword", "nallapati_gigaword", "see2017_cnndm"
 
 
 @functools.cache
-def _collect_trainings() -> Dict[str, List[str]]:
-    """Map each architecture to fairseq-train's options in the first paper's recipe that trains it, without paths.
+def _collect_trainings() -> Dict[str, Sequence[str]]:
+    """Map each architecture to the fairseq-train command of the first paper's recipe that trains it.
 
-    If a run is trained in stages, these are the options of the last stage.
+    If a run is trained in stages, this is the command of the last stage. All paths begin with "RUNS/".
     """
-    found: Dict[str, List[str]] = {}
+    found: Dict[str, Sequence[str]] = {}
     recipes = map(load_recipe, dict.fromkeys((*_FIRST, *list_recipes())))
     for recipe in (recipe for recipe in recipes if "paper" in recipe):
-        trainings: Dict[str, List[str]] = {}
+        trainings: Dict[str, Sequence[str]] = {}
         given = {key: "RUNS/" for key, option in recipe["options"].items() if {"prepare", "contains"} & {*option}}
         for action in Plan(recipe, given, list(recipe["rows"]), ["1"], Path("RUNS")).make().actions:
             if isinstance(action, Training):
-                trainings[str(action.run_folder).partition("/stages/")[0]] = " ".join(action.words).split(" --")[1:]
-        for options in trainings.values():
-            words = [part for option in options if "RUNS/" not in option for part in f"--{option}".split(" ", 1)]
+                trainings[str(action.run_folder).partition("/stages/")[0]] = action.words
+        for words in trainings.values():
             found.setdefault(str(get_option(words, "--arch")), words)
     return found
 
@@ -202,7 +201,7 @@ def make_configuration(arch: str) -> Dict[str, Any]:
     options: Dict[str, Any] = {"common": CommonConfig(), "task": SummarizationConfig(), "model": None}
     sections: Dict[str, Any] = {"task": {"_name": "summarization", "data": "???"}, "model": model}
     for part in ("criterion", "optimizer", "lr_scheduler"):
-        name = get_option(words, f"--{part.replace('_', '-')}") or "fixed"
+        name = get_option(words, format_option_name(part)) or "fixed"
         # fairseq's sgd has no options for Hydra; nag without momentum is the same
         sections[part] = {"_name": "nag", "momentum": 0.0} if name == "sgd" else {"_name": name}
         options[part] = REGISTRIES[part]["dataclass_registry"][sections[part]["_name"]]()
@@ -212,7 +211,7 @@ def make_configuration(arch: str) -> Dict[str, Any]:
         if defaults is not None:
             gen_parser_from_dataclass(parser, defaults, delete_default=True)
         for name, value in vars(parser.parse_known_args(words)[0]).items():
-            if name not in ("data", "_name"):
+            if name not in ("data", "_name") and "RUNS/" not in str(value):
                 plain = isinstance(value, (bool, int, float, list))
                 sections.setdefault(section, {})[name] = value if plain else str(value)
     return {section: sections[section] for section in options if section in sections}
