@@ -16,7 +16,7 @@ from ..pipeline.training_settings import NAMES, get_option
 from ..platform.command_options import option, options_command
 from ..platform.console import ForwardingParser, print_message
 from ..platform.errors import InputError
-from ..platform.option_checks import SIZE
+from ..platform.option_checks import SIZE, format_option_name
 from ..text.picking import FACTOR, check_word_budget
 from ..text.records import NO_QUOTES_HELP
 
@@ -215,18 +215,19 @@ def _make_folder(path: Path) -> None:
         raise InputError(f"--out {path}: cannot be written to")
 
 
+def _list_words(args: TrainOptions, *names: str) -> List[str]:
+    """Return the options in ``names`` that the user has given, as words of a command."""
+    given = [name for name in names if getattr(args, name) is not None]
+    return [str(word) for name in given for word in (format_option_name(name), getattr(args, name))]
+
+
 def _list_table_options(args: TrainOptions) -> List[str]:
-    names = ("split", "source_column", "target_column")
-    given = {f"--{name.replace('_', '-')}": getattr(args, name) for name in names}
-    quotes = ["--no-quotes"] if args.no_quotes else []
-    return [word for name, value in given.items() if value is not None for word in (name, value)] + quotes
+    return _list_words(args, "split", "source_column", "target_column") + ["--no-quotes"] * args.no_quotes
 
 
 def _list_given_options(args: TrainOptions, *names: str) -> List[str]:
     """Return the options of fairseq-train that the user has given: those in ``names``, and those after ``--``."""
-    named = {f"--{name.replace('_', '-')}": getattr(args, name) for name in names}
-    given = [str(word) for name, value in named.items() if value is not None for word in (name, value)]
-    given += ["--source-factors", FACTOR] if args.long else []  # the user's own --source-factors come later
+    given = _list_words(args, *names) + (["--source-factors", FACTOR] if args.long else [])  # the user's own come later
     given += ["--distributed-world-size", str(args.processes)] if args.processes else []
     return [*given, *(["--cpu"] if args.cpu and "--cpu" not in args.forwarded else []), *args.forwarded]
 
@@ -301,9 +302,8 @@ def main(args: TrainOptions) -> None:
     text = args.text
     if text is not None and text.is_file():
         print_message(f"reading {text} into {args.out / 'text'}")
-        run_command(
-            ["etads-corpus", "table", "--input", str(text), *_list_table_options(args), "--out", f"{args.out}/text"]
-        )
+        table = _list_table_options(args)
+        run_command(["etads-corpus", "table", "--input", str(text), *table, "--out", f"{args.out}/text"])
         text = args.out / "text"
     if args.long:
         text = _shorten(args, text)

@@ -4,7 +4,7 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tu
 
 import torch
 
-from ..search.content.sentence_choosing import SentenceChoice, choose_sentences
+from ..search.content.sentence_choosing import SentenceChoice, choose_sentences, pad_probabilities
 from ..text.alignment import Span, align_tokens
 from ..text.words import SENTENCE_MARK
 from .explanation import ChosenSentence, PickedSentence, Selection
@@ -124,7 +124,7 @@ class SentencePicker:
         tokens = torch.tensor([[*ids[: self._limit], self._dictionary.eos()]])
         output = self._model(tokens.to(next(self._model.parameters()).device))
         scores: List[float] = output.compute_probabilities()[0].tolist()
-        return [*scores, *[0.0] * len(sentences)][: len(sentences)]
+        return pad_probabilities(scores, len(sentences))
 
 
 class DetokenizedHypothesis(NamedTuple):
