@@ -158,7 +158,7 @@ class SummarizationDataset(SourceFactorPairDataset):
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
-        """Whether fairseq may reuse the batches of the previous epoch, because pairs are not shuffled into groups."""
+        """Whether fairseq may reuse the batches of the previous epoch. Shuffling pairs into groups makes new ones."""
         return not (self.sort_within and self.shuffle)
 
     def set_epoch(self, epoch: int) -> None:

@@ -118,8 +118,8 @@ class EventStream(StreamingResponse):
 class DemoServer:
     """State of the server, and handlers for all routes.
 
-    Summaries are generated one at a time, in the order of the requests, in a single thread: with more threads, those of
-    OpenMP would be more than the cores.
+    A single thread generates the summaries one after another, in the order of the requests. Several threads would start
+    more OpenMP threads than there are cores.
 
     Args:
         summarizer: summariser that was loaded from the model folder.

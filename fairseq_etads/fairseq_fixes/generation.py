@@ -19,7 +19,7 @@ with defer_statistics():
     from fairseq.tasks.fairseq_task import StatefulContainer
 
 _PIECE = re.compile(r"\d+|<unk>|<mask>")
-StatefulContainer._state, StatefulContainer._factories = {}, {}  # those of an instance that pickle has not filled yet
+StatefulContainer._state, StatefulContainer._factories = {}, {}  # until pickle has filled a new instance
 
 
 @replaces(GPT2BPE, "decode")

@@ -19,7 +19,7 @@ _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 _HEAD = "# SHA-256 of the lines below: "
 
 Stamp = Tuple[int, int, int]
-"""Size, modification time in nanoseconds, and inode number of a file, of which every change changes at least one."""
+"""Size, modification time in nanoseconds, and inode number of a file. A change of the file alters at least one."""
 
 
 def compute_sha256(path: Path) -> str:

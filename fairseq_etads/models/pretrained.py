@@ -76,7 +76,7 @@ class CheckpointVocabulary:
         return fitted
 
     def _get_table_words(self, side: str, name: str, rows: int) -> List[str]:
-        """Return the words of a table's ``rows``. One row more than the file has words is that of the mask symbol."""
+        """Return the words of a table's ``rows``. A row beyond the words in the file is the mask symbol."""
         words = self._words[side]
         if rows == len(words) + 1 and MASK not in words:
             return [*words, MASK]

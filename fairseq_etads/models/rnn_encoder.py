@@ -209,7 +209,7 @@ class RecurrentEncoder(WordEncoder):
     def _encode_words(
         self, src_tokens: Tensor, factors: Optional[Tensor], padding: Tensor, ids: Optional[Tensor]
     ) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
-        """Run the network over the words (B, S). The results are those of :meth:`.BidirectionalRNN.forward`."""
+        """Run the network over the words (B, S), and return what :meth:`.BidirectionalRNN.forward` returns."""
         network, words = getattr(self, self.rnn_cell), self.dropout(self._embed(src_tokens, factors))
         if self.by_sentence and ids is not None:
             return encode_by_sentence(network, words, padding, ids)

@@ -171,8 +171,8 @@ class Extensions(NamedTuple):
 def find_best_extensions(lprobs: Tensor, before: Tensor, k: int, coverage_cost: Optional[Tensor] = None) -> Extensions:
     """Find the k best extensions for each document, ranked by log P minus an optional coverage cost (B, beam).
 
-    ``lprobs`` (B, beam, V) are the log-probabilities of the next words, and ``before`` (B, beam) those of the
-    hypotheses so far. The coverage cost does not affect the returned log P.
+    ``lprobs`` (B, beam, V) are the log-probabilities of the next words, and ``before`` (B, beam) the
+    log-probabilities of the hypotheses so far. The coverage cost does not affect the returned log P.
     """
     width = lprobs.size(2)
     offset = before if coverage_cost is None else before - coverage_cost

@@ -95,7 +95,7 @@ class FeatureTable(NamedTuple):
 
     items: List[Item]
     features: np.ndarray  # of shape (N, WIDTHS[order])
-    labels: List[bool]  # whether the reference summary contains each item; empty without a reference summary
+    labels: List[bool]  # whether each item is in the reference summary; empty if there is none
 
 
 def make_feature_tables(
