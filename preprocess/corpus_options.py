@@ -50,6 +50,14 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
         default=stops,
         help=f"add a full stop to lines without final punctuation (default: {'yes' if stops else 'no'})",
     )
+    joins = defaults.get("join_tokens", False)
+    add(
+        "--join-tokens",
+        action=argparse.BooleanOptionalAction,
+        default=joins,
+        help="join the tokens of tokenised text as people write them, such as don't instead of do n't (default: "
+        f"{'yes' if joins else 'no'})",
+    )
     add(
         "--language",
         choices=LANGUAGES,

@@ -3,17 +3,26 @@
 The documents of all corpora are converted in the same way, whichever reader returned them.
 """
 
+import functools
 import html
 import html.entities
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from .cleaning import clean_text
 from .marks import ADVICE, count_marks
-from .words import CLOSERS, SENTENCE_ENDS, SENTENCE_MARK, replace_sentence_marks, split_sentences
+from .tokenised import is_tokenised, split_tokenised_sentences
+from .words import (
+    CLOSERS,
+    SENTENCE_ENDS,
+    SENTENCE_MARK,
+    PennTreebankTokenizer,
+    replace_sentence_marks,
+    split_sentences,
+)
 
 SPLITTER_MODULES = ("nltk.tokenize.punkt", "sacremoses.corpus")
 """Modules that split_sentences imports when it is called for the first time, which takes several seconds."""
@@ -113,6 +122,7 @@ class DocumentLineOptions:
 
     Attributes:
         split: whether to split paragraphs into sentences (--sentences).
+        join_tokens: whether to join the tokens of tokenised text as people write them (--join-tokens).
         full_stops: whether to add a full stop to paragraphs and sentences that do not end with punctuation.
         keep_empty: whether to keep empty documents and documents with an empty summary.
         source_sentences, source_words: maximum numbers of sentences and words to keep in each document. 0 means no
@@ -126,6 +136,7 @@ class DocumentLineOptions:
     """
 
     split: bool = True
+    join_tokens: bool = False
     full_stops: bool = False
     keep_empty: bool = False
     source_sentences: int = 0
@@ -228,6 +239,8 @@ def add_full_stop(text: str) -> str:
 def make_lines(document: Document, options: DocumentLineOptions) -> DocumentLines:
     """Convert a document to clean lines, with a sentence mark between adjacent sentences."""
     made = DocumentLines(origin=document.origin)
+    options = replace(options, join_tokens=options.join_tokens and is_tokenised(" ".join(document.source)))
+    made.counts["documents whose tokens were joined"] += options.join_tokens
     sentences = _clean_and_split_sentences(document.source, document.source_in_sentences, options, made)
     made.source = _join_sentences(_truncate_to_lead(sentences, options, made.counts))
     made.original = _restore_case_and_digits(made.source, sentences, document.original)
@@ -283,11 +296,19 @@ def _clean_and_split_sentences(
     """Clean the pieces of a text and, if requested, split them into sentences. Changes are counted in ``made``."""
     out: List[str] = []
     for piece in _clean_text_segments(pieces, options, made):
-        if options.split and not in_sentences:
+        if options.join_tokens:
+            joined = split_tokenised_sentences(piece, _make_joining_tokenizer().decode)
+            out += joined if options.split and not in_sentences else [" ".join(joined)] if joined else []
+        elif options.split and not in_sentences:
             out += split_sentences(piece, options.language)
         elif piece:
             out.append(piece)
     return out
+
+
+@functools.cache
+def _make_joining_tokenizer() -> PennTreebankTokenizer:
+    return PennTreebankTokenizer()
 
 
 def _truncate_to_lead(sentences: List[str], options: DocumentLineOptions, counts: Counter) -> List[str]:

@@ -16,6 +16,7 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 import regex
 
 from ..platform.deferred_imports import defer_statistics
+from .tokenised import is_tokenised, split_tokenised_sentences
 
 SENTENCE_MARK = "<q>"
 """Mark between two sentences on a line, which is used in raw text, tokenised text and summaries."""
@@ -102,8 +103,10 @@ def split_sentences(text: str, language: str = "en") -> List[str]:
 
     A sentence ends after ``.``, ``!`` or ``?`` and any closing quotes if white space follows and the word is not an
     abbreviation of the language (one of :data:`LANGUAGES`). These rules are from Punkt (Kiss and Strunk 2006). The
-    characters in :data:`ENDS_ANYWHERE` always end a sentence.
+    characters in :data:`ENDS_ANYWHERE` always end a sentence. Tokenised text is split at full stops that are tokens.
     """
+    if is_tokenised(text):
+        return split_tokenised_sentences(text)
     parts = _ANYWHERE.split(text) if not text.isascii() else [text]
     out: List[str] = []
     punkt = _make_punkt(language if language in LANGUAGES else "en")

@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from nltk.tokenize.destructive import NLTKWordTokenizer
 
 from fairseq_etads.text import words as module
+from fairseq_etads.text.tokenised import is_tokenised, split_tokenised_sentences
 from fairseq_etads.text.words import CharacterTokenizer, PennTreebankTokenizer, RawWordTokenizer, split_sentences
 
 SENTENCES = [
@@ -127,3 +128,21 @@ def test_one_very_long_word_is_only_slow(piece):
     line = piece * 20_000
     assert PennTreebankTokenizer().encode(line)
     assert "".join(split_sentences(line)) == line
+
+
+TOKENISED = "mr . smith did n't say so , \" she added . \" it 's 5 p.m. at inc. . \" who ( if any ) said : ' no ! '"
+
+
+def test_tokenised_text_is_split_at_full_stops_that_are_tokens():
+    """Abbreviations keep their full stops, and a quote belongs to the sentence that it closes or opens."""
+    assert split_sentences(TOKENISED) == [
+        "mr . smith did n't say so , \" she added .",
+        '" it \'s 5 p.m. at inc. . "',
+        "who ( if any ) said : ' no ! '",
+    ]
+    assert split_tokenised_sentences(TOKENISED, PennTreebankTokenizer().decode) == [
+        "mr. smith didn't say so,\" she added.",
+        '"it\'s 5 p.m. at inc."',
+        "who (if any) said: 'no!'",
+    ]
+    assert is_tokenised(TOKENISED) and not is_tokenised("It cost 5 . Mr. Smith paid. She left. He stayed.")
