@@ -134,7 +134,8 @@ def main(args: ExportOptions) -> None:
         advice = "name a run that etads-shorten has used to shorten the documents"
         extractor = SentencePickingSettings.read(source.extractor.extra_files[PICKING], advice)
     of_extractor = source.content is not None and CONTENT not in source.extra_files
-    chooses = {} if source.content is None else {"choose": "content" if of_extractor else "hypothesis"}
+    of_content = "extract" if source.extracts else "content" if of_extractor else "hypothesis"
+    chooses = {} if source.content is None else {"choose": of_content}
     combine_options({**FOLDER_DEFAULTS, **chooses}, decoding)
     info = _collect_model_card_fields(args, source, extractor)
     if args.shortlist is not None:
@@ -153,14 +154,15 @@ def main(args: ExportOptions) -> None:
     exported = export_folder(source, args.folder, decoding, args.dtype, write_card)
     size = sum(path.stat().st_size for path in args.folder.rglob("*"))
     print(f"{args.folder}: {exported.config.architecture}, {exported.parameters:,} parameters, {size / 1e6:.1f} MB")
-    if source.extractor is not None and args.extractor is None:
+    if source.extractor is not None and args.extractor is None and not source.extracts:
         print(
             f"including the extractor of this run, {source.extractor.run}, so the model accepts documents of any length"
         )
     choice = exported.config.decoding.get("choose", "none")
     if choice != "none":
-        what = "the sentences of summaries" if choice == "content" else "among the hypotheses in the beam"
-        print(f"with the content model {source.content}, which chooses {what}; --choose none turns it off")
+        what = "among the hypotheses in the beam" if choice == "hypothesis" else "the sentences of summaries"
+        off = "" if source.extracts else "; --choose none turns it off"
+        print(f"with the content model {source.content}, which chooses {what}{off}")
     chosen = {name: value for name, value in exported.config.decoding.items() if name not in decoding}
     by_texts = {
         name: value

@@ -225,20 +225,29 @@ class DecodingOptions:
     choose: str = _option(
         "none",
         "how to choose the summary. content: choose sentences from all hypotheses of a diverse beam search and from "
-        "the whole document; hypothesis: choose the hypothesis with the largest sum of score, weighted expected ROUGE "
-        "and weighted consensus; none: choose the hypothesis with the best score. The choices content and hypothesis "
-        "use the folder's content model",
+        "the whole document; extract: choose sentences of the document, without a search; hypothesis: choose the "
+        "hypothesis with the largest sum of score, weighted expected ROUGE and weighted consensus; none: choose the "
+        "hypothesis with the best score. All choices except none use the folder's content model",
         of="",
-        choices=("content", "hypothesis", "none"),
+        choices=("content", "extract", "hypothesis", "none"),
         tunable=False,
     )
     choose_words: int = _option(
         0,
-        "maximum total number of words in the sentences that --choose content selects (0: 1.15 times the mean length "
-        "of the training summaries)",
+        "maximum total number of words in the sentences that --choose content or extract selects (0: 1.15 times the "
+        "mean length of the training summaries)",
         of="",
         bounds=Bounds(0, what="(0: by the training summaries)"),
-        needs=("--choose content",),
+        needs=("--choose content", "--choose extract"),
+    )
+    readability: float = _option(
+        0.0,
+        "weight of the predicted coherence and relevance, minus flaws such as an opening pronoun or a caption, when "
+        "sentences of the document are chosen by expected ROUGE; the rules are those of English news (0: off)",
+        of="",
+        bounds=_OFF,
+        needs=("--choose extract",),
+        tunable=False,
     )
     content_weight: float = _option(
         12.0,
@@ -337,7 +346,7 @@ FOLDER_DEFAULTS: Mapping[str, Any] = {
     name: option.metadata["folder"] for name, option in DECLARED.items() if "folder" in option.metadata
 }
 """Default values that are written to every model folder."""
-BEAMS = {"content": 12, "hypothesis": 12, "none": FOLDER_DEFAULTS["beam"]}
+BEAMS = {"content": 12, "hypothesis": 12, "none": FOLDER_DEFAULTS["beam"], "extract": FOLDER_DEFAULTS["beam"]}
 """A dictionary from the values of ``choose`` to the default values of ``beam``."""
 SYSTEMS: Dict[str, str] = {
     name: system for name in DECLARED if (system := find_required_system(format_option_name(name))) is not None

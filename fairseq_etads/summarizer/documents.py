@@ -80,18 +80,22 @@ class DocumentTokenizer:
             self._surprisals = TrainingSurprisals(frequencies, percentiles)
         self.pads_left = bool(loaded.config.task["left_pad_source"])
 
-    def tokenize_document(self, number: int, text: Union[str, PreparedDocument]) -> Document:
+    def tokenize_document(self, number: int, text: Union[str, PreparedDocument], extracts: bool = False) -> Document:
         """Tokenise a document, and truncate it to the number of tokens that the model reads.
 
         With an extractor, a raw text is reduced to the selected sentences. Sentence marks are inserted between them if
-        they were used in training.
+        they were used in training. If ``extracts``, only the extractor will read the text, all of it.
         """
         if isinstance(text, PreparedDocument):
             return Document(number, "", *text.read_tokens(), prepared=text)
         if self.picker is None:
             tokens = self._tokenize(text)
             return Document(number, text, tuple(tokens[: self.limit]), max(len(tokens) - self.limit, 0))
-        selection, levels, every = self.picker.pick(text, join_to_one_line(text, self.tokenizer.language))
+        line = join_to_one_line(text, self.tokenizer.language)
+        if extracts:
+            every = self.picker.split(text, line)
+            return Document(number, text, tuple(token for one in every for token in one.tokens), 0, every=every)
+        selection, levels, every = self.picker.pick(text, line)
         tokens, places = [], []
         for place, sentence in enumerate(selection.sentences):
             found = self.tokenize_sentence(sentence.text, is_first=not place)

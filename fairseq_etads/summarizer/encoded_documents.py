@@ -73,6 +73,7 @@ class EncodedDocuments:
         """
         summarizer = self._summarizer
         search = summarizer._get_search({**decoding, "choose": "none"}, origins=False)
+        assert search.generator is not None, "hypotheses need a search"
         scoring = search.generator.scoring
 
         def make_hypothesis(row: int, hypothesis: Dict[str, Any], batch: Batch) -> Hypothesis:

@@ -1,11 +1,12 @@
 """Choose sentences: those of a document that the summariser reads, and those of which a summary consists."""
 
-from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
+from fairseq.data.data_utils import collate_tokens
 
 from ..search.content.sentence_choosing import SentenceChoice, choose_sentences, pad_probabilities
-from ..text.alignment import Span, align_tokens
+from ..text.alignment import align_tokens
 from ..text.words import SENTENCE_MARK
 from .explanation import ChosenSentence, PickedSentence, Selection
 from .folder.loading import LoadedExtractor
@@ -24,9 +25,10 @@ class DocumentSentence(NamedTuple):
 
     text: str  # with normalised white space and without invisible characters
     words: List[str]  # tokenised in the same way as the extractor's training text
-    probability: float  # that a summary uses the sentence
+    probability: float  # that a summary uses the sentence; 0 until the extractor has rated it
     start: Optional[int] = None  # position text[start:end] in the raw document, or None if it cannot be determined
     end: Optional[int] = None
+    tokens: Sequence[str] = ()  # that the extractor reads
 
 
 class SentencePicker:
@@ -55,25 +57,56 @@ class SentencePicker:
             content model chooses. The last tuple is empty without a content model.
         """
         assert self.picking is not None, "the summariser has rejected raw texts"
-        sentences, tokens = self._split_sentences(line)
-        probabilities = self._predict_probabilities(tokens)
-        picked = {pick.number: pick for pick in self.picking.pick(sentences, probabilities)}
-        spans = iter(align_tokens(text, [word for sentence in sentences for word in sentence.split()]))
-        found: List[PickedSentence] = []
-        every: List[DocumentSentence] = []
-        for number, (sentence, probability) in enumerate(zip(sentences, probabilities)):
-            known = [span for _, span in zip(sentence.split(), spans) if span is not None]
-            start, end = (known[0][0], known[-1][1]) if known else (None, None)
-            if number in picked:
-                found.append(PickedSentence(sentence, start, end, number, probability))
-            if self.content is not None:
-                words = tokens[number] if self._subwords is None else self._split_words(sentence)
-                every.append(DocumentSentence(sentence, words, probability, start, end))
-        levels = tuple(pick.level for pick in picked.values())
-        return Selection(tuple(found), len(sentences), len(text.split())), levels, tuple(every)
+        (every,) = self.rate([self.split(text, line)])
+        picked = self.picking.pick([one.text for one in every], [one.probability for one in every])
+        found = tuple(
+            PickedSentence(one.text, one.start, one.end, pick.number, one.probability)
+            for pick in picked
+            for one in (every[pick.number],)
+        )
+        levels = tuple(pick.level for pick in picked)
+        return Selection(found, len(every), len(text.split())), levels, every if self.content is not None else ()
+
+    def split(self, text: str, line: str) -> Tuple[DocumentSentence, ...]:
+        """Split a document into sentences, without rating them. The arguments are those of :meth:`pick`."""
+        found: List[DocumentSentence] = []
+        end = 0
+        for sentence, words, tokens in self._split_sentences(line):
+            start = text.find(sentence, end)
+            if start < 0 or text[end:start].strip():  # the text was cleaned, or its white space is another
+                found.append(DocumentSentence(sentence, words, 0.0, None, None, tokens))
+            else:
+                end = start + len(sentence)
+                found.append(DocumentSentence(sentence, words, 0.0, start, end, tokens))
+        if any(one.start is None for one in found):
+            spans = iter(align_tokens(text, [word for one in found for word in one.text.split()]))
+            for number, one in enumerate(found):
+                known = [span for _, span in zip(one.text.split(), spans) if span is not None]
+                first, last = (known[0][0], known[-1][1]) if known else (None, None)
+                found[number] = one._replace(start=first, end=last)
+        return tuple(found)
+
+    @torch.no_grad()
+    def rate(self, documents: Sequence[Sequence[DocumentSentence]]) -> List[Tuple[DocumentSentence, ...]]:
+        """Predict the probability of each sentence. Sentences beyond the extractor's maximum length receive 0."""
+        rows = []
+        for sentences in documents:
+            marked = [token for one in sentences for token in (SENTENCE_MARK, *one.tokens)][1:]
+            ids = number_tokens(marked, self._dictionary.indices, len(self._dictionary), {})
+            rows.append(torch.tensor([*ids[: self._limit], self._dictionary.eos()]))
+        tokens = collate_tokens(rows, self._dictionary.pad())
+        scores = self._model(tokens.to(next(self._model.parameters()).device)).compute_probabilities().tolist()
+        return [
+            tuple(one._replace(probability=p) for one, p in zip(each, pad_probabilities(found, len(each))))
+            for each, found in zip(documents, scores)
+        ]
 
     def choose(
-        self, every: Sequence[DocumentSentence], written: Sequence[str], most_words: Optional[int]
+        self,
+        every: Sequence[DocumentSentence],
+        written: Sequence[str],
+        most_words: Optional[int],
+        readability: float = 0.0,
     ) -> Tuple[SentenceChoice, List[Tuple[int, str]]]:
         """Choose the sentences of a summary with the content model.
 
@@ -81,6 +114,7 @@ class SentencePicker:
             every: all sentences of the document.
             written: texts of the hypotheses.
             most_words: maximum number of words in the summary. If None, the limit depends on the training summaries.
+            readability: weight of the readability, if there are no hypotheses.
 
         Returns:
             The choice, and all sentences in the hypotheses, each with the index of its hypothesis.
@@ -95,36 +129,21 @@ class SentencePicker:
                     parts.append((number, sentence.strip()))
                     words.append(encoded)
         document = [sentence.words for sentence in every], [sentence.probability for sentence in every]
-        return choose_sentences(self.content, *document, words, most_words), parts
+        texts = [sentence.text for sentence in every]
+        return choose_sentences(self.content, *document, words, most_words, texts, readability), parts
 
     def _split_words(self, sentence: str) -> List[str]:
         """Return the words of a sentence without splitting them into subwords."""
         return " ".join(self._tokenizer.words.encode(sentence, self._tokenizer.keep_case)).split()
 
-    def _split_sentences(self, line: str) -> Tuple[List[str], List[List[str]]]:
-        """Split a line into sentences, and return their texts and tokens. Sentences without tokens are omitted."""
-        texts: List[str] = []
-        tokens: List[List[str]] = []
+    def _split_sentences(self, line: str) -> Iterator[Tuple[str, List[str], List[str]]]:
+        """Yield the text, words and tokens of each sentence of a line. Sentences without tokens are omitted."""
         for sentence in self._tokenizer.split_into_sentences(line):
-            found = self._split_words(sentence)
+            tokens = words = self._split_words(sentence)
             if self._subwords is not None:
-                found = self._subwords.encode(" ".join(found)).split()
-            if found:
-                texts.append(" ".join(sentence.split()))
-                tokens.append(found)
-        return texts, tokens
-
-    @torch.no_grad()
-    def _predict_probabilities(self, sentences: List[List[str]]) -> List[float]:
-        """Predict the probability of each sentence. Sentences beyond the extractor's maximum length receive 0."""
-        marked = [token for n, tokens in enumerate(sentences) for token in [*([SENTENCE_MARK] if n else []), *tokens]]
-        ids = number_tokens(marked, self._dictionary.indices, len(self._dictionary), {})
-        if not ids:
-            return []
-        tokens = torch.tensor([[*ids[: self._limit], self._dictionary.eos()]])
-        output = self._model(tokens.to(next(self._model.parameters()).device))
-        scores: List[float] = output.compute_probabilities()[0].tolist()
-        return pad_probabilities(scores, len(sentences))
+                tokens = self._subwords.encode(" ".join(words)).split()
+            if tokens:
+                yield " ".join(sentence.split()), words, tokens
 
 
 class DetokenizedHypothesis(NamedTuple):
@@ -140,8 +159,8 @@ class SummarySentence(NamedTuple):
 
     chosen: ChosenSentence
     tokens: List[str]
-    origins: List[int]  # index in ``spans`` of the token from which each token was copied, or -1 if it was generated
-    spans: Optional[List[Optional[Span]]]  # in the raw document; None for those of the tokens that the model read
+    origins: List[int]  # index of the token from which each token was copied, or -1 if it was generated: in the
+    # chosen sentence of the document or, if the model has written it, among the tokens that the model read
 
 
 def choose_group_count(beam: int) -> int:
@@ -154,33 +173,31 @@ def choose_summary_sentences(
     document: Any,
     hypotheses: Sequence[DetokenizedHypothesis],
     most_words: Optional[int],
+    readability: float = 0.0,
+    keeps_spelling: bool = False,
 ) -> Tuple[List[SummarySentence], float]:
     """Choose the sentences of a summary from a :class:`Document` and its hypotheses, in descending order of score.
 
     Returns the sentences and the expected ROUGE score of the summary. There are no sentences if neither the document
-    nor the hypotheses contain words. ``texts`` is the :class:`DocumentTokenizer`, and ``most_words`` is as in
-    :meth:`SentencePicker.choose`.
+    nor the hypotheses contain words. ``texts`` is the :class:`DocumentTokenizer`, and ``most_words`` and
+    ``readability`` are as in :meth:`SentencePicker.choose`. With ``keeps_spelling``, the document's sentences are
+    spelled as in the document rather than by the model's tokens.
     """
     assert texts.picker is not None
-    choice, parts = texts.picker.choose(document.every, [one.text for one in hypotheses], most_words)
+    choice, parts = texts.picker.choose(document.every, [one.text for one in hypotheses], most_words, readability)
     found: List[SummarySentence] = []
     for candidate in choice.sentences:
         if candidate.number is not None:
-            found.append(_make_document_sentence(texts, document, candidate.number))
+            sentence = document.every[candidate.number]
+            tokens = texts.tokenize_sentence(sentence.text)
+            text = sentence.text if keeps_spelling else texts.join(tokens)
+            chosen = ChosenSentence(text, "document", candidate.number, sentence.start, sentence.end)
+            found.append(SummarySentence(chosen, tokens, list(range(len(tokens)))))
         elif candidate.written is not None:
             number, text = parts[candidate.written]
             earlier = [part for which, part in parts[: candidate.written] if which == number]
             found.append(_make_hypothesis_sentence(texts, hypotheses[number], text, earlier))
     return found, choice.score
-
-
-def _make_document_sentence(texts: Any, document: Any, number: int) -> SummarySentence:
-    """Return a sentence of the document with the tokens that the model would generate for it."""
-    sentence = document.every[number]
-    tokens = texts.tokenize_sentence(sentence.text)
-    spans = texts.align(document.text, tokens, sentence.start, sentence.end)
-    chosen = ChosenSentence(texts.join(tokens), "document", number, sentence.start, sentence.end)
-    return SummarySentence(chosen, tokens, list(range(len(tokens))), spans)
 
 
 def _make_hypothesis_sentence(
@@ -200,6 +217,6 @@ def _make_hypothesis_sentence(
     chosen = ChosenSentence(text, "model")
     if first < 0 or not places:
         tokens = texts.tokenize_sentence(text)
-        return SummarySentence(chosen, tokens, [-1] * len(tokens), None)
+        return SummarySentence(chosen, tokens, [-1] * len(tokens))
     kept = slice(places[0], places[-1] + 1)
-    return SummarySentence(chosen, hypothesis.tokens[kept], hypothesis.origins[kept], None)
+    return SummarySentence(chosen, hypothesis.tokens[kept], hypothesis.origins[kept])

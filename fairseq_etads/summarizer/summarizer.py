@@ -14,6 +14,7 @@ from fairseq import utils
 from ..data.run_record import OptionalPath
 from ..layers.decoder_output import get_decoder_capabilities, get_pointer
 from ..models.external_models import prepare_for_search
+from ..models.selector import SentenceExtractor
 from ..platform.command_options import MAX_TOKENS
 from ..platform.errors import InputError
 from ..platform.option_checks import format_option_name
@@ -47,10 +48,12 @@ _NOT_PICKLED = ("_lock", "_searches", "_copies", "_explainer")
 class _Search(NamedTuple):
     """A generator, and the settings for processing its hypotheses."""
 
-    generator: SummaryGenerator
+    generator: Optional[SummaryGenerator]  # None: only sentences of the document are chosen
     replaces_unknown: bool  # whether to replace unknown words with document words
     chooses: bool = False  # whether a content model chooses the sentences of the summary
     most_words: Optional[int] = None  # maximum number of words in the chosen sentences; None: as in training summaries
+    readability: float = 0.0  # weight of the readability of chosen sentences
+    origins: bool = True  # whether to determine the words that are copied
     reranker: Optional[Reranker] = None  # chooses a hypothesis; None: the one with the highest score
     selection: Optional[WordSelection] = None  # word probabilities that restrict copying
     on_step: Optional[OnPartialSummary] = None  # is called with partial summaries
@@ -300,6 +303,8 @@ class Summarizer:
         return explainer.explain(text, explainer.tokenize_given_summary(summary), summary, None)
 
     def _get_explainer(self) -> Explainer:
+        if isinstance(self._model, SentenceExtractor):
+            raise InputError(f"{self.folder}: it chooses whole sentences and writes no words that could be explained")
         with self._lock:
             if self._explainer is None:
                 self._explainer = Explainer(self._model, self._texts, self.config.architecture)
@@ -313,13 +318,15 @@ class Summarizer:
     @property
     def has_content_model(self) -> bool:
         """Whether the folder contains a content model for the decoding option ``choose``."""
-        return len(self._supported_choose_values) > 1
+        return self._supported_choose_values != ["none"]
 
     @property
     def _supported_choose_values(self) -> List[str]:
         """Return the values of the option ``choose`` that are supported by this model folder."""
         of_extractor = None if self._texts.picker is None else self._texts.picker.content
-        found = {"content": of_extractor, "hypothesis": self._content}
+        found = {"content": of_extractor, "extract": of_extractor, "hypothesis": self._content}
+        if isinstance(self._model, SentenceExtractor):
+            return ["extract"]
         return [*(choose for choose, model in found.items() if model is not None), "none"]
 
     def token_count(self, text: str) -> int:
@@ -354,6 +361,9 @@ class Summarizer:
             )
         if options.shortlist and self._shortlist is None:
             raise InputError(f"--shortlist: {self.folder} has none; create it again with etads-export --shortlist FILE")
+        most_words = options.choose_words or None
+        if options.choose == "extract":
+            return _Search(None, False, True, most_words, options.readability, origins, selection=selection)
         options = replace(
             options,
             copied_positions=self._has_pointer and origins,
@@ -395,13 +405,14 @@ class Summarizer:
             )
         except ValueError as error:
             raise InputError(str(error)) from None
-        most_words = options.choose_words or None
-        return _Search(generator, options.replace_unknown, chooses, most_words, reranker, selection)
+        origins = options.copied_positions or not self._has_pointer
+        return _Search(generator, options.replace_unknown, chooses, most_words, 0.0, origins, reranker, selection)
 
     def _stream_summaries(
         self, texts: Iterable[str], search: _Search, max_tokens: int, read_ahead: int, keep: bool
     ) -> Iterator[Summary]:
-        for numbers, results, batches in self.read_batches(texts, max_tokens, read_ahead, keep, search.selection):
+        extracts, selection = search.generator is None, search.selection
+        for numbers, results, batches in self.read_batches(texts, max_tokens, read_ahead, keep, selection, extracts):
             for batch in batches:
                 results.update(self._summarize_batch(batch, search, keep))
             for number in numbers:
@@ -414,12 +425,14 @@ class Summarizer:
         read_ahead: int = READ_AHEAD,
         keep: bool = False,
         selection: Optional[WordSelection] = None,
+        extracts: bool = False,
     ) -> Iterator[Tuple[List[int], Dict[int, Summary], List[List[Document]]]]:
         """Read texts in chunks, and group documents of similar length into batches.
 
         Args:
             texts, max_tokens, read_ahead, selection: as in :meth:`stream`.
             keep: whether an error in a text becomes its summary.
+            extracts: whether only an extractor reads the texts.
 
         Yields:
             For each chunk, the indices of its texts, the summaries of texts that need no search, because they contain
@@ -436,7 +449,7 @@ class Summarizer:
                             raise InputError(f"--selection {selection.folder}: needs --split")
                     elif not isinstance(text, PreparedDocument):
                         raise TypeError(f"text number {number} (from 0) is of type {type(text).__name__}, not str")
-                    document = self._texts.tokenize_document(number, text)
+                    document = self._texts.tokenize_document(number, text, extracts)
                 except Exception as error:
                     if not keep:
                         raise
@@ -452,7 +465,8 @@ class Summarizer:
     def _summarize_batch(self, documents: List[Document], search: _Search, keep: bool) -> Dict[int, Summary]:
         """Return the summaries by number; if the batch fails and ``keep``, each document is summarised on its own."""
         try:
-            batch = self._texts.make_batch(documents, search.selection)
+            batch = Batch(self._rate(documents), {}, [], []) if search.generator is None else None
+            batch = batch or self._texts.make_batch(documents, search.selection)
             return dict(zip((document.number for document in batch.documents), self._decode(batch, search)))
         except Exception as error:
             is_of_data = isinstance(error, InputError) and documents[0].prepared is not None
@@ -468,9 +482,18 @@ class Summarizer:
             return {document.number: _make_failed_summary(error, Truncation(len(document.tokens), document.left_out))}
 
     def _decode(self, batch: Batch, search: _Search, encoded: Optional[EncodedBatch] = None) -> List[Summary]:
-        results = self._search_batch(batch, search, encoded)
+        results: Results = [[] for _ in batch.documents]
+        if search.generator is not None:
+            results = self._search_batch(batch, search, encoded)
         make = self._make_chosen_summary if search.chooses else self._make_best_summary
         return [make(row, result, batch, search) for row, result in enumerate(results)]
+
+    def _rate(self, documents: List[Document]) -> List[Document]:
+        """Return raw documents with the probabilities of their sentences, and documents of a split unchanged."""
+        if documents[0].prepared is not None or self._texts.picker is None:
+            return documents
+        rated = self._texts.picker.rate([document.every for document in documents])
+        return [document._replace(every=every) for document, every in zip(documents, rated)]
 
     def _search_batch(self, batch: Batch, search: _Search, encoded: Optional[EncodedBatch] = None) -> Results:
         """Run the search, and return the hypotheses of each document in descending order of score."""
@@ -485,6 +508,7 @@ class Summarizer:
                 search.on_step(self._make_partial_summary(best, batch, spans[best.row]))
 
         on_step = None if search.on_step is None else report_step
+        assert search.generator is not None
         return search.generator.generate(None, sample, encoded=encoded, on_step=on_step)
 
     def _make_partial_summary(
@@ -568,14 +592,21 @@ class Summarizer:
         spelled = [
             self._detokenize_hypothesis(row, one, batch, search)[0] for one in hypotheses if one["score"].isfinite()
         ]
-        sentences, score = choose_summary_sentences(texts, document, spelled, search.most_words)
+        sentences, score = choose_summary_sentences(
+            texts, document, spelled, search.most_words, search.readability, search.generator is None
+        )
+        if not sentences and search.generator is None:
+            return self._complete_summary(document, None, "", 0.0, (), ())
         if not sentences:
             return self._make_summary(row, hypotheses[0], batch, search)
         copied: List[CopiedWord] = []
         first = 0
         for sentence in sentences:
-            if search.generator.options.copied_positions or not self._has_pointer:
-                words = self._find_copied_words(document, sentence.tokens, sentence.origins, sentence.spans)
+            if search.origins:
+                place = sentence.chosen.start, sentence.chosen.end
+                is_own = sentence.chosen.source == "document"
+                spans = texts.align(document.text, sentence.tokens, *place) if is_own else None
+                words = self._find_copied_words(document, sentence.tokens, sentence.origins, spans)
                 copied += [replace(word, first=word.first + first, last=word.last + first) for word in words]
             first += len(sentence.tokens) + len(texts.mark)
         text = " ".join(["", *texts.mark, ""]).join(sentence.chosen.text for sentence in sentences)

@@ -34,6 +34,7 @@ from .optimisers import muon, nearest_orthogonal, polynomial_orthogonal
 from .output import candidates, copy_history, output_distribution, pointer_mixture, switch_decision
 from .parts import extended_ids, is_run, lcs, sentences_of, softmax_row
 from .pointer_generator import closed_book, pointer_generator
+from .readability import expected_rouge, readability
 from .recurrent import gru_step, lstm_both_ways, lstm_states, lstm_step
 from .rewriting import best_combination, pointer_scores, sentence_rewriter, sentence_vector
 from .search import beam_search, best_possible_score, coverage_penalty, length_penalty, repeats
@@ -309,6 +310,18 @@ EQUATIONS: Dict[str, List[Equation]] = {
             "consensus",
             "search.content.reranking.compute_consensus",
             "search/test_consensus.py::test_the_consensus_is_the_mean_over_the_others",
+        ),
+        Equation(
+            "docs/long.md, expected ROUGE",
+            "expected_rouge",
+            "search.content.sentence_choosing.choose_sentence_set",
+            "search/test_content_choice.py::test_the_chosen_set_is_the_best_of_all",
+        ),
+        Equation(
+            "docs/long.md, readability",
+            "readability",
+            "search.content.readability.Readability",
+            "search/test_content_choice.py::test_the_chosen_set_is_the_best_of_all",
         ),
     ],
     "Pointer-generator, See et al. 2017": [

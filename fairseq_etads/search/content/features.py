@@ -7,7 +7,7 @@ document do not cross sentence boundaries.
 
 import math
 from collections import Counter, defaultdict
-from typing import Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -69,25 +69,27 @@ class NgramPriorProbabilities:
         """Return a copy without the items that occur in fewer than ``least`` documents."""
         return NgramPriorProbabilities({item: row for item, row in self.counts.items() if row[0] >= least}, self.base)
 
-    def compute_prior_features(self, item: Item, without: int = -1) -> Tuple[float, float]:
-        """Return the logit of an item's prior, and log(1 + number of documents that contain the item).
+    def compute_prior_features(self, items: Sequence[Item], without: Optional[Sequence[bool]] = None) -> np.ndarray:
+        """Return the logits of items' priors, and log(1 + number of documents that contain the item): an array (N, 2).
 
         Args:
-            item: the item.
-            without: whether to leave one training pair out of the counts: 1 for a pair with the item in its summary, 0
-                for a pair without the item in its summary, or -1 to count all pairs.
+            items: the N items.
+            without: if one training pair is to be left out of the counts, whether its summary contains each item.
         """
-        documents, summaries = self.counts.get(item, (0, 0))
-        if without >= 0 and documents:
-            documents, summaries = documents - 1, summaries - without
-        base = self.base.get((len(item[0]), item[1]), 0.5)
-        return logit((summaries + PRIOR_WEIGHT * base) / (documents + PRIOR_WEIGHT)), math.log(documents + 1)
+        rows = np.array([self.counts.get(item, (0, 0)) for item in items], dtype=float).reshape(-1, 2)
+        documents, summaries = rows.T
+        if without is not None:
+            summaries = summaries - (np.array(without, dtype=bool) & (documents > 0))
+            documents = np.maximum(documents - 1, 0)
+        base = PRIOR_WEIGHT * np.array([self.base.get((len(gram), count), 0.5) for gram, count in items])
+        return np.stack([logit((summaries + base) / (documents + PRIOR_WEIGHT)), np.log(documents + 1)], axis=1)
 
 
-def logit(probability: float) -> float:
-    """Compute the logit of a probability, which is first clipped to the range from 0.001 to 0.999."""
-    probability = min(max(probability, 1e-3), 1 - 1e-3)
-    return math.log(probability / (1 - probability))
+def logit(probabilities: np.ndarray) -> np.ndarray:
+    """Compute the logits of probabilities, which are first clipped to the range from 0.001 to 0.999."""
+    clipped = np.clip(probabilities, 1e-3, 1 - 1e-3)
+    found: np.ndarray = np.log(clipped / (1 - clipped))
+    return found
 
 
 class FeatureTable(NamedTuple):
@@ -110,59 +112,76 @@ def make_feature_tables(
     The document and the reference summary, from which labels are computed, consist of the stems of their sentences. If
     ``held_out``, this pair of document and summary is excluded from the priors.
     """
-    places: Dict[int, Dict[Gram, List[int]]] = {order: {} for order in MOST_COUNTED}
-    for order, found_at in places.items():  # the sentence of each occurrence of each gram, in order
-        for number, sentence in enumerate(document):
-            for gram in iterate_ngrams(sentence, order):
-                found_at.setdefault(gram, []).append(number)
-    by_probability = sorted(range(len(document)), key=lambda number: (-probabilities[number], number))
-    ranks = {number: rank for rank, number in enumerate(by_probability)}
-    word_priors: Dict[Gram, float] = {}
+    columns: Dict[str, int] = {}
+    words = np.array([columns.setdefault(word, len(columns)) for sentence in document for word in sentence], dtype=int)
+    sentence_of = np.repeat(np.arange(len(document)), list(map(len, document)))
+    spelled = list(columns)
+    word_counts = np.bincount(words, minlength=len(spelled))
+    word_priors = np.zeros(0)
     found = {}
     for order, most in MOST_COUNTED.items():
+        ids, numbers = words, sentence_of
+        if order == 2:
+            inside = sentence_of[1:] == sentence_of[:-1]
+            ids, numbers = (words[:-1] * len(spelled) + words[1:])[inside], sentence_of[1:][inside]
+        different, first_at, grams, counts = np.unique(ids, return_index=True, return_inverse=True, return_counts=True)
+        order_of = np.argsort(first_at)  # the order of the document
+        different, counts = different[order_of], counts[order_of]
+        grams = np.argsort(order_of)[grams]
+        common = _compute_ngram_features(grams, numbers, counts, np.array(probabilities), len(document))
+        parts = np.stack(np.divmod(different, len(spelled) or 1)) if order == 2 else different[None]
+        if order == 2:
+            priors_of = word_priors[parts]
+            common = np.concatenate([common, priors_of.T, priors_of.min(0)[:, None], np.log(word_counts[parts]).T], 1)
+        number = np.minimum(counts, most)
+        rows = np.repeat(np.arange(len(counts)), number)
+        count_of = np.arange(len(rows)) - np.repeat(number.cumsum() - number, number) + 1
+        texts = [tuple(spelled[word] for word in gram) for gram in parts.T.tolist()]
+        items = [(texts[row], count) for row, count in zip(rows.tolist(), count_of.tolist())]
         wanted: Mapping[Gram, int] = count_summary_ngrams(summary, order)
-        items: List[Item] = []
-        rows: List[List[float]] = []
-        labels: List[bool] = []
-        for gram, numbers in places[order].items():
-            common = _compute_ngram_features(numbers, probabilities, ranks, len(document))
-            if order == 2:
-                first, second = word_priors[gram[:1]], word_priors[gram[1:]]
-                common += [first, second, min(first, second)]
-                common += [math.log(len(places[1][word])) for word in (gram[:1], gram[1:])]
-            for count in range(1, min(len(numbers), most) + 1):
-                has = wanted.get(gram, 0) >= count
-                prior, known = priors.compute_prior_features((gram, count), int(has) if held_out else -1)
-                if order == 1 and count == 1:
-                    word_priors[gram] = prior
-                items.append((gram, count))
-                rows.append([*common, prior, known, count, prior * common[0]])
-                labels.append(has)
-        features = np.array(rows, dtype=np.float32).reshape(len(rows), WIDTHS[order])
-        found[order] = FeatureTable(items, features, labels if summary else [])
+        labels = [wanted.get(gram, 0) >= count for gram, count in items] if summary else []
+        learnt = priors.compute_prior_features(items, (labels or [False] * len(items)) if held_out else None)
+        if order == 1:
+            word_priors = learnt[count_of == 1, 0]
+        prior = learnt[:, :1]
+        features = np.concatenate([common[rows], learnt, count_of[:, None], prior * common[rows, :1]], axis=1)
+        found[order] = FeatureTable(items, features.astype(np.float32), labels)
     return found
 
 
 def _compute_ngram_features(
-    numbers: List[int], probabilities: Sequence[float], ranks: Mapping[int, int], sentences: int
-) -> List[float]:
-    """Return the features of a gram: its frequency, and the probabilities, positions and ranks of its sentences."""
-    different = sorted(set(numbers))
-    values = sorted((probabilities[number] for number in different), reverse=True)
-    best = min(ranks[number] for number in different)
-    return [
-        math.log(len(numbers)),
-        math.log(len(different)),
-        math.log(1 + 10 * len(numbers) / sentences),
-        values[0],
-        values[1] if len(values) > 1 else 0.0,
-        sum(values) / len(values),
-        logit(1 - math.prod(1 - value for value in values)),
-        different[0] / sentences,
-        different[-1] / sentences,
-        float(different[0] == 0),
-        float(different[-1] == sentences - 1),
-        float(different[-1] == sentences - 2),
-        math.log(sentences),
-        *(float(best < rank) for rank in (1, 2, 4, 8)),
+    grams: np.ndarray, numbers: np.ndarray, counts: np.ndarray, probabilities: np.ndarray, sentences: int
+) -> np.ndarray:
+    """Return the features (G, 17) of grams: their frequencies, and the probabilities, positions and ranks of sentences.
+
+    ``grams`` and ``numbers`` are the gram and the sentence of each occurrence, and ``counts`` the G grams' frequencies.
+    """
+    if not len(counts):
+        return np.zeros((0, 17))
+    pairs = np.unique(grams * sentences + numbers)
+    of_gram, places = np.divmod(pairs, sentences)
+    by_probability = np.lexsort((places, -probabilities[places], of_gram))
+    values = probabilities[places[by_probability]]
+    starts = np.searchsorted(of_gram, np.arange(len(counts)))
+    different = np.diff([*starts, len(pairs)])
+    ranks = np.argsort(np.lexsort((np.arange(sentences), -probabilities)))
+    best = np.minimum.reduceat(ranks[places], starts)
+    first, last = places[starts], places[starts + different - 1]
+    second = np.where(different > 1, values[np.minimum(starts + 1, len(values) - 1)], 0.0)
+    columns = [
+        np.log(counts),
+        np.log(different),
+        np.log(1 + 10 * counts / sentences),
+        values[starts],
+        second,
+        np.add.reduceat(values, starts) / different,
+        logit(1 - np.multiply.reduceat(1 - values, starts)),
+        first / sentences,
+        last / sentences,
+        first == 0,
+        last == sentences - 1,
+        last == sentences - 2,
+        np.full(len(counts), math.log(sentences)),
+        *(best < rank for rank in (1, 2, 4, 8)),
     ]
+    return np.stack(columns, axis=1).astype(float)

@@ -3,12 +3,16 @@
 They are sentences of the document, and sentences that a summariser has generated.
 """
 
+import math
 from collections import Counter
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
 
 from ...text.subsequences import iterate_ngrams
 from .features import MOST_COUNTED, Item
 from .model import ContentModel, stem_words
+from .readability import Readability, count_common_words, find_flaws
 
 BIGRAM_WEIGHT = 2.0
 """Weight of the expected ROUGE-2 relative to ROUGE-1."""
@@ -52,44 +56,101 @@ class ExpectedNgrams(NamedTuple):
         return total
 
 
+class _SetScorer:
+    """Computes the scores of sets of sentences, to which one sentence is added.
+
+    The common grams of a set are counted within its sentences: unlike ROUGE, no bigram crosses the end of a sentence.
+    """
+
+    def __init__(self, sentences: Sequence[Sequence[str]], expectation: ExpectedNgrams):
+        self.lengths = np.array([len(sentence) for sentence in sentences])
+        self._expected = expectation.length
+        self._orders = []
+        for order, most in MOST_COUNTED.items():
+            columns: Dict[Tuple[str, ...], int] = {}
+            rows = [Counter(iterate_ngrams(sentence, order)) for sentence in sentences]
+            places = np.array([columns.setdefault(gram, len(columns)) for row in rows for gram in row], dtype=int)
+            counts = np.array([number for row in rows for number in row.values()], dtype=int)
+            bounds = np.cumsum([0, *map(len, rows)])
+            table = np.zeros((len(rows), len(columns)), dtype=np.float32)
+            table[np.repeat(np.arange(len(rows)), np.diff(bounds)), places] = counts
+            # the expected number of common grams, by how often a set contains the gram
+            common = np.zeros((len(columns), most + 1))
+            for gram, column in columns.items():
+                for count in range(1, most + 1):
+                    probability = expectation.items.get((gram, count))
+                    if probability is None:
+                        common[column, count:] = common[column, count - 1]
+                        break
+                    common[column, count] = common[column, count - 1] + probability
+            self._orders.append((order, most, places, counts, bounds, table, common))
+
+    def score_extensions(self, taken: np.ndarray) -> np.ndarray:
+        """Compute the expected ROUGE (B, N) of sets with each of N sentences, from sets ``taken``, booleans (B, N)."""
+        sizes = (taken @ self.lengths)[:, None] + self.lengths
+        total = np.zeros(taken.shape)
+        for order, most, places, counts, bounds, table, common in self._orders:
+            held = (taken @ table).astype(int)
+            before = common[np.arange(len(common)), np.minimum(held, most)]
+            gains = common[places, np.minimum(held[:, places] + counts, most)] - before[:, places]
+            sums = np.concatenate([np.zeros((len(taken), 1)), gains.cumsum(1)], axis=1)
+            found = before.sum(1)[:, None] + sums[:, bounds[1:]] - sums[:, bounds[:-1]]
+            grams = np.maximum(sizes - order + 1, 0) + max(self._expected - order + 1, 1)
+            total += (BIGRAM_WEIGHT if order == 2 else 1.0) * 2 * found / grams
+        return total
+
+
 def choose_sentence_set(
-    sentences: Sequence[Sequence[str]], expectation: ExpectedNgrams, most_words: float
+    sentences: Sequence[Sequence[str]],
+    expectation: ExpectedNgrams,
+    most_words: float,
+    readability: Optional[Readability] = None,
+    weight: float = 0.0,
 ) -> List[int]:
-    """Choose the set of sentences with the highest expected ROUGE, using beam search over sets of increasing size.
+    """Choose the set of sentences with the highest score, using beam search over sets of increasing size.
+
+    The score is the expected ROUGE plus the weighted predicted readability.
 
     Args:
         sentences: the stems of each candidate sentence, in the order in which candidates appear in a summary.
         expectation: the expected content of the reference summary.
         most_words: the maximum number of words in a summary. If every candidate is longer, only the best is chosen.
+        readability: the predictor of readability, if the candidates are the document's sentences.
+        weight: the weight of the readability.
 
     Returns:
         The indices of the chosen sentences in ascending order, none if no candidate contains words.
     """
-    words: List[Set[str]] = [set(sentence) for sentence in sentences]
-    usable = [number for number, sentence in enumerate(sentences) if len(sentence) >= FEWEST_WORDS]
-    usable = usable or [number for number, sentence in enumerate(sentences) if sentence]
+    scorer = _SetScorer(sentences, expectation)
+    usable = scorer.lengths >= FEWEST_WORDS
+    usable = usable if usable.any() else scorer.lengths > 0
+    common, least = count_common_words(sentences)
+    excluded = (common > SAME * least) | np.eye(len(sentences), dtype=bool)
     best: Tuple[int, ...] = ()
-    best_score = 0.0
+    best_score = -math.inf if readability is not None else 0.0
     beam: List[Tuple[int, ...]] = [()]
     while beam and len(beam[0]) < len(best) + PATIENCE:
-        scores: Dict[Tuple[int, ...], float] = {}
-        for kept in beam:
-            size = sum(len(sentences[number]) for number in kept)
-            for number in usable:
-                own = words[number]
-                if size + len(sentences[number]) > most_words or any(
-                    number == other or len(own & words[other]) > SAME * min(len(own), len(words[other]))
-                    for other in kept
-                ):
-                    continue
-                numbers = tuple(sorted((*kept, number)))
-                if numbers not in scores:
-                    scores[numbers] = expectation.compute_expected_rouge([sentences[one] for one in numbers])
-        beam = sorted(scores, key=lambda numbers: (-scores[numbers], numbers))[:WIDTH]
-        if beam and scores[beam[0]] > best_score:
-            best, best_score = beam[0], scores[beam[0]]
-    if not best and usable:
-        return [max(usable, key=lambda number: (expectation.compute_expected_rouge([sentences[number]]), -number))]
+        taken = np.zeros((len(beam), len(sentences)), dtype=bool)
+        for row, kept in zip(taken, beam):
+            row[list(kept)] = True
+        scores = scorer.score_extensions(taken)
+        if readability is not None:
+            scores += weight * readability.score_extensions(taken)
+        too_long = (taken @ scorer.lengths)[:, None] + scorer.lengths > most_words
+        scores[too_long | ~usable | (taken @ excluded)] = -math.inf
+        found: Dict[Tuple[int, ...], float] = {}
+        for place in np.argsort(-scores, axis=None, kind="stable").tolist():
+            kept, number = beam[place // len(sentences)], place % len(sentences)
+            score = float(scores.flat[place])
+            if len(found) == WIDTH or score == -math.inf:
+                break
+            found.setdefault(tuple(sorted((*kept, number))), score)
+        beam = list(found)
+        if beam and found[beam[0]] > best_score:
+            best, best_score = beam[0], found[beam[0]]
+    if not best and usable.any():
+        alone = scorer.score_extensions(np.zeros((1, len(sentences)), dtype=bool))[0]
+        return [int(np.where(usable, alone, -math.inf).argmax())]
     return list(best)
 
 
@@ -119,8 +180,10 @@ def choose_sentences(
     probabilities: Sequence[float],
     written: Sequence[List[str]] = (),
     most_words: Optional[int] = None,
+    texts: Sequence[str] = (),
+    readability: float = 0.0,
 ) -> SentenceChoice:
-    """Choose the set of sentences with the highest expected ROUGE.
+    """Choose the set of sentences with the highest expected ROUGE and readability.
 
     Args:
         model: the content model, which predicts the content of the summary.
@@ -129,9 +192,11 @@ def choose_sentences(
         written: the words of additional candidate sentences, such as the sentences of all hypotheses.
         most_words: the maximum number of words in the summary. By default, this is :data:`LONGEST` times the mean
             length of the training summaries.
+        texts: the raw text of each sentence in the document, for the readability.
+        readability: the weight of the readability, which needs candidates from the document alone.
 
     Returns:
-        The chosen sentences and their score. The list is empty if no candidate contains words.
+        The chosen sentences and their expected ROUGE. The list is empty if no candidate contains words.
     """
     document = model.stem_document(sentences)
     if not any(document):
@@ -139,11 +204,13 @@ def choose_sentences(
     expected = ExpectedNgrams(
         model.predict_ngram_probabilities(document, pad_probabilities(probabilities, len(sentences))), model.length
     )
-    candidates = merge_sentences(sentences, document, written, model.tokens)
-    words = [stem_words(candidate.words, model.tokens) for candidate in candidates]
-    chosen = choose_sentence_set(words, expected, most_words or LONGEST * model.length)
+    candidates = merge_sentences(sentences, document, written, model.tokens) if written else []
+    words = [stem_words(candidate.words, model.tokens) for candidate in candidates] or document
+    reading = Readability(find_flaws(texts, document), np.array(list(map(len, document)))) if readability else None
+    chosen = choose_sentence_set(words, expected, most_words or LONGEST * model.length, reading, readability)
+    score = expected.compute_expected_rouge([words[place] for place in chosen])
     return SentenceChoice(
-        [candidates[place] for place in chosen], expected.compute_expected_rouge([words[place] for place in chosen])
+        [candidates[place] if written else Candidate(sentences[place], place, None) for place in chosen], score
     )
 
 

@@ -70,6 +70,8 @@ def export_folder(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"FOLDER {folder} exists: name another one, or delete it")
     model, cfg, task, config = load_trained_model(source)
+    if source.extracts and source.extractor is not None:
+        source = source._replace(extra_files=source.extractor.extra_files)
     if source.extractor is None and FACTOR in getattr(model, "factors", ()):
         raise InputError(
             f"--checkpoint {source.checkpoint}: the model reads the source factor {FACTOR}, which an extractor "
@@ -85,7 +87,7 @@ def export_folder(
     config = replace(
         config,
         decoding=decoding,
-        model=_get_plain_options(source, cfg),
+        model=_get_plain_options(source, cfg, source.extracts),
         task={**config.task, **measure_surprisals(source, task)},
         weights={"dtype": dtype, "shared": shared},
         made_by=get_versions(),
@@ -93,7 +95,7 @@ def export_folder(
     exported = ExportedModel(config, sum(tensor.numel() for tensor in model.parameters()), task)
     with make_output_folder(folder, "FOLDER") as partial:
         extra = list(source.extra_files)
-        if source.extractor is not None:
+        if source.extractor is not None and not source.extracts:
             extra.append(_write_extractor(partial, source.extractor, dtype))
         _write_files(partial, source, config, tensors, task)
         (partial / CARD).write_bytes(write_card(exported).encode("utf-8", "replace"))

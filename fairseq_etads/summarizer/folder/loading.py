@@ -75,7 +75,8 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
     weights = WeightsFile(folder / WEIGHTS, config.weights["shared"], ADVICE)
     largest = max((size for shape in weights.shapes.values() for size in shape), default=0)
     try:
-        model_options.check_model_options(config.architecture, config.model, largest, is_extractor)
+        extracts = is_extractor or config.architecture in model_options.list_architectures(extract=True)
+        model_options.check_model_options(config.architecture, config.model, largest, extracts)
     except InputError as error:
         raise InputError(f"{folder / CONFIG}: {error}. {ADVICE}") from None
     task = make_task(folder, config)
@@ -90,18 +91,24 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
     model.load_state_dict(weights.read_weights(model.state_dict()), strict=True)
     extra: Dict[str, Path] = {}
     extractor = None
-    if not is_extractor:
+    if isinstance(model, SentenceExtractor) and not is_extractor:
+        extractor = _load_extractor(folder)
+    elif not is_extractor:
         extra = {name: folder / name for name in (SHORTLIST, CONTENT) if (folder / name).is_file()}
         inside = folder / EXTRACTOR
         if inside.is_dir():
-            picking = SentencePickingSettings.read(inside / PICKING, ADVICE)
-            content = ContentModel.load(inside / CONTENT, ADVICE) if (inside / CONTENT).is_file() else None
-            extractor = LoadedExtractor(load_folder(inside, is_extractor=True), picking, content)
+            extractor = _load_extractor(inside)
     subwords = {option: folder / name for option, name in config.subword_files.items()}
     loaded = _complete(config, model, task, subwords, extra, extractor)
     if loaded.content is not None and loaded.content.of_extractor:
         raise InputError(f"{folder / CONTENT} needs an extractor's probabilities. {ADVICE}")
     return loaded
+
+
+def _load_extractor(folder: Path) -> LoadedExtractor:
+    picking = SentencePickingSettings.read(folder / PICKING, ADVICE)
+    content = ContentModel.load(folder / CONTENT, ADVICE) if (folder / CONTENT).is_file() else None
+    return LoadedExtractor(load_folder(folder, is_extractor=True), picking, content)
 
 
 def _complete(
@@ -284,19 +291,23 @@ def choose_decoding_defaults(source: RunFiles, task: SummarizationTask, given: D
     Raises:
         InputError: the content model is damaged, or ``choose`` is set without a content model.
     """
-    paths = {
-        "content": None if source.extractor is None else source.extractor.extra_files.get(CONTENT),
-        "hypothesis": source.extra_files.get(CONTENT),
-    }
+    of_extractor = None if source.extractor is None else source.extractor.extra_files.get(CONTENT)
+    paths = {"content": of_extractor, "extract": of_extractor, "hypothesis": source.extra_files.get(CONTENT)}
+    if source.extracts:
+        if of_extractor is None:
+            raise InputError(f"{source.run}: its extractor has no content model; create it with etads-content")
+        paths = {"extract": of_extractor}
     found = [choose for choose, path in paths.items() if path is not None]
     for of in (source, source.extractor):
         if of is not None:
             _load_content_model(of)
     choose = given.get("choose", found[0] if found else "none")
-    if choose not in (*found, "none"):
-        of_run = "an extractor's run" if choose == "content" else "this run"
+    if choose not in (*found, *([] if source.extracts else ["none"])):
+        of_run = "this run" if choose == "hypothesis" else "an extractor's run"
         raise InputError(f"--choose {choose}: needs a content model of {of_run}; create one with etads-content")
     decoding = {"beam": BEAMS[choose], "choose": choose, **given} if found else dict(given)
+    if source.extracts:
+        return {**FOLDER_DEFAULTS, **decoding}
     limits = {name: source.decoding[name] for name in ("min_len", "max_len") if name in source.decoding}
     decoding = {**{name: value for name, value in source.decoding.items() if name not in limits}, **decoding}
     if not limits and task.summary_lengths is not None:

@@ -55,6 +55,11 @@ class RunFiles(NamedTuple):
         return self.checkpoint.parent.parent
 
     @property
+    def extracts(self) -> bool:
+        """Whether the run is that of an extractor, which summarises documents itself."""
+        return self.extractor is not None and self.extractor.run == self.run and (self.run / PICKING).is_file()
+
+    @property
     def content(self) -> Optional[Path]:
         """The content model, or None."""
         of_extractor = None if self.extractor is None else self.extractor.extra_files.get(CONTENT)
@@ -104,8 +109,8 @@ def find_run_files(
     path = find_checkpoint(run, checkpoint)
     folder = find_prepared_folder(run, None if prepared is None else Path(prepared))
     extractor_run = None if extractor is None or str(extractor) == NONE else Path(extractor)
-    if extractor is None:  # the one that has shortened the training text
-        places = [of / name for of in (run, folder.parent) for name in ("shortened/extractor", "extractor")]
+    if extractor is None:  # the one that has shortened the training text, or the run itself
+        places = [of / name for of in (run, folder.parent) for name in ("shortened/extractor", "extractor")] + [run]
         extractor_run = next((place for place in places if (place / PICKING).is_file()), None)
     idf, documents = folder / "factors" / "idf.txt", folder / "tokens" / "train.source"
     extra = {"idf.txt": idf} if idf.is_file() else {}

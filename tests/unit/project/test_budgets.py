@@ -11,17 +11,17 @@ BUDGETS = {
     "fairseq_etads/attention.py fairseq_etads/models fairseq_etads/layers fairseq_etads/kernels": 8_866,
     "fairseq_etads/data fairseq_etads/vocabulary": 3_205,
     "fairseq_etads/training": 2_869,
-    "fairseq_etads/search": 4_455,
+    "fairseq_etads/search": 4_693,
     "fairseq_etads/systems": 3_153,
-    "fairseq_etads/commands fairseq_etads/tuning": 7_876,
+    "fairseq_etads/commands fairseq_etads/tuning": 7_878,
     "fairseq_etads/pipeline fairseq_etads/recipes": 4_583,
-    "fairseq_etads/summarizer fairseq_etads/demo": 5_433,
-    "fairseq_etads/text fairseq_etads/files": 3_401,
+    "fairseq_etads/summarizer fairseq_etads/demo": 5_504,
+    "fairseq_etads/text fairseq_etads/files": 3_501,
     "fairseq_etads/evaluation": 2_484,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_949,
-    "preprocess": 5_028,
+    "preprocess": 5_036,
     "scripts benchmarks": 1_867,
-    "tests": 49_493,
+    "tests": 49_636,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 

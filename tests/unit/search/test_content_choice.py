@@ -4,11 +4,14 @@ import itertools
 import math
 import random
 
+import numpy as np
 import pytest
+import reference
 from rouge_score import rouge_scorer
 from selection_data import random_networks
 
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.search.content import sentence_choosing
 from fairseq_etads.search.content.features import (
     PRIOR_WEIGHT,
     WIDTHS,
@@ -17,6 +20,7 @@ from fairseq_etads.search.content.features import (
     make_feature_tables,
 )
 from fairseq_etads.search.content.model import FILE, ContentModel
+from fairseq_etads.search.content.readability import Readability, find_flaws
 from fairseq_etads.search.content.sentence_choosing import PATIENCE, SAME, ExpectedNgrams, choose_sentence_set
 
 
@@ -52,13 +56,21 @@ def test_expected_rouge_of_a_known_reference_is_its_rouge():
         compared += 1
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_the_chosen_set_is_the_best_of_all(seed):
+@pytest.mark.parametrize("weight", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("seed", range(12))
+def test_the_chosen_set_is_the_best_of_all(seed, weight):
     """Five sentences have at most ten sets of each size, and the search keeps all of them."""
     r = random.Random(seed)
     sentences = text(r, 5, 30)
     items = {(gram, 1): r.random() for order in (1, 2) for gram in count_summary_ngrams(sentences, order)}
+    items.update({((f"w{n}",), 2): r.random() / 2 for n in range(30)})
     expectation, most = ExpectedNgrams(items, 9.0), 16
+    for sentence in sentences:  # words of the rules, and a word of four letters in several sentences
+        sentence[r.randint(0, 1)] = r.choice(["he", "but", "she", "i", "pictured", "said", "word", "well"])
+        sentence[-1] = r.choice(["long", "word", "w1"])
+    texts = [" ".join(sentence) + r.choice([".", ".", ""]) for sentence in sentences]
+    flaws = find_flaws(texts, sentences)
+    reading = Readability(flaws, np.array(list(map(len, sentences)))) if weight else None
 
     def allowed(numbers):
         pairs = itertools.combinations([set(sentences[number]) for number in numbers], 2)
@@ -66,9 +78,12 @@ def test_the_chosen_set_is_the_best_of_all(seed):
             len(one & other) <= SAME * min(len(one), len(other)) for one, other in pairs
         )
 
+    def score(numbers):
+        found = reference.expected_rouge([sentences[number] for number in numbers], items, 9.0)
+        return found + weight * reference.readability(numbers, texts, sentences)
+
     sets = [numbers for size in range(1, 6) for numbers in itertools.combinations(range(5), size) if allowed(numbers)]
-    best = max(sets, key=lambda numbers: expectation.compute_expected_rouge([sentences[number] for number in numbers]))
-    assert choose_sentence_set(sentences, expectation, most) == list(best)
+    assert choose_sentence_set(sentences, expectation, most, reading, weight) == list(max(sets, key=score))
 
 
 def test_a_sentence_is_chosen_once_and_something_always_is():
@@ -90,10 +105,12 @@ def test_priors_are_proportions_and_leave_out_a_pair():
     without = NgramPriorProbabilities.from_pairs(iter(pairs[1:]))
     shared = NgramPriorProbabilities(without.counts, priors.base)
     for item, has in (((("a",), 1), 1), ((("b",), 1), 1), ((("a",), 2), 0), ((("b", "a"), 1), 0)):
-        assert priors.compute_prior_features(item, has) == pytest.approx(shared.compute_prior_features(item))
+        found = priors.compute_prior_features([item], [has])
+        assert found == pytest.approx(shared.compute_prior_features([item]))
     base = priors.base[1, 1]
     wanted = (2 + PRIOR_WEIGHT * base) / (3 + PRIOR_WEIGHT)
-    assert priors.compute_prior_features((("a",), 1)) == pytest.approx((math.log(wanted / (1 - wanted)), math.log(4)))
+    found = priors.compute_prior_features([(("a",), 1)])
+    assert found == pytest.approx(np.array([[math.log(wanted / (1 - wanted)), math.log(4)]]))
     assert set(priors.keep_frequent_ngrams(2).counts) == {(("a",), 1)}
 
 
@@ -146,12 +163,15 @@ def test_a_damaged_or_missing_model_is_refused(model, tmp_path):
             ContentModel.load(tmp_path / FILE, "make it")
 
 
-def test_the_choice_ends_when_larger_sets_are_no_better():
-    class Counting(ExpectedNgrams):
-        def compute_expected_rouge(self, sentences):
-            sizes.append(len(sentences))
-            return super().compute_expected_rouge(sentences)
+def test_the_choice_ends_when_larger_sets_are_no_better(monkeypatch):
+    sizes = []
+    score = sentence_choosing._SetScorer.score_extensions
 
-    sentences, sizes = [[f"w{n}", f"x{n}", f"y{n}"] for n in range(40)], []
-    expectation = Counting({((word,), 1): 1.0 for word in (*sentences[7], *sentences[9])}, 6.0)
+    def record(scorer, taken):
+        sizes.append(int(taken[0].sum()) + 1)
+        return score(scorer, taken)
+
+    monkeypatch.setattr(sentence_choosing._SetScorer, "score_extensions", record)
+    sentences = [[f"w{n}", f"x{n}", f"y{n}"] for n in range(40)]
+    expectation = ExpectedNgrams({((word,), 1): 1.0 for word in (*sentences[7], *sentences[9])}, 6.0)
     assert choose_sentence_set(sentences, expectation, 1000) == [7, 9] and max(sizes) == 2 + PATIENCE

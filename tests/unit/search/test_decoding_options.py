@@ -70,7 +70,7 @@ VALUES = [
     ({"temperature": math.inf}, "--temperature inf: choose more than 0"),
     ({"unkpen": -math.inf}, "--unkpen -inf: choose a number from -1e+06 to inf"),
     ({"infer_dtype": "fp8"}, '--infer-dtype "fp8": choose fp32, bf16, fp16, int8 or auto'),
-    ({"choose": "best"}, '--choose "best": choose content, hypothesis or none'),
+    ({"choose": "best"}, '--choose "best": choose content, extract, hypothesis or none'),
     ({"choose_words": -1}, "--choose-words -1: choose 0 or more (0: by the training summaries)"),
     ({"content_weight": 0.0}, "--content-weight 0.0: choose more than 0"),
     ({"selection_threshold": 1.0}, "--selection-threshold 1.0: choose a number below 1"),

@@ -7,6 +7,7 @@ import random
 import re
 import shutil
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -97,9 +98,9 @@ def test_written_sentences_are_of_the_hypotheses(summarizer, monkeypatch):
     picker = type(summarizer._texts.picker)
     before = picker.choose
 
-    def watched(self, every, written, most_words):
-        seen.update(every=every, written=list(written), most=most_words)
-        return before(self, every, written, most_words)
+    def watched(self, every, written, *limits):
+        seen.update(every=every, written=list(written))
+        return before(self, every, written, *limits)
 
     monkeypatch.setattr(picker, "choose", watched)
     summary = summarizer.summarize(TEXTS[4])
@@ -149,10 +150,10 @@ def test_an_error_costs_one_document(summarizer, monkeypatch):
     picker = type(summarizer._texts.picker)
     before = picker.choose
 
-    def failing(self, every, written, most_words):
+    def failing(self, every, *rest):
         if len(every) == 2:
             raise RuntimeError("no memory")
-        return before(self, every, written, most_words)
+        return before(self, every, *rest)
 
     wanted = summarizer.summarize(TEXTS)
     monkeypatch.setattr(picker, "choose", failing)
@@ -183,6 +184,46 @@ def test_records_and_explanations_say_that_sentences_were_chosen(summarizer):
     assert [token.text for token in explanation.tokens[:-1]] == list(summary.tokens)
     assert json.loads(explanation.to_json())["chosen"] == record["chosen"]
     assert "chosen" not in summarizer.summarize(TEXTS[4], choose="none").explain().to_dict()
+
+
+@pytest.fixture(scope="module")
+def extractor_alone(made, tmp_path_factory):
+    """A model folder of an extractor with its content model."""
+    path, run = tmp_path_factory.mktemp("alone") / "folder", made / "extractor"
+    extra = {name: run / name for name in ("picking.json", FILE)}
+    source = source_of(run, EXTRACTOR_TEXT, None, source_of(run, EXTRACTOR_TEXT, extra))
+    export_folder(source, path, {}, "fp32", lambda made: "# A card\n")
+    return path
+
+
+def test_extracts_are_sentences_of_the_document_as_it_spells_them(summarizer, extractor_alone):
+    """A summariser's folder and the folder of an extractor alone choose them, for each document in the same way."""
+    alone = Summarizer.load(extractor_alone, "cpu")
+    assert alone.config.decoding["choose"] == "extract" and not (extractor_alone / "extractor").exists()
+    together = alone.summarize(TEXTS)
+    for others in ([alone.summarize(text) for text in TEXTS], list(alone.stream(TEXTS, read_ahead=2))):
+        assert [replace(one, score=0.0) for one in others] == [replace(one, score=0.0) for one in together]
+        assert [one.score for one in others] == pytest.approx([one.score for one in together])
+    for text, summary in zip(TEXTS, together):
+        assert [text[one.start : one.end] for one in summary.chosen or ()] == list(summary.sentences)
+        assert [word.word for word in summary.copied] == [token for token in summary.tokens if token != "<q>"]
+        assert bool(summary.chosen) == bool(text)
+    of_both = summarizer.summarize(TEXTS, choose="extract")
+    assert [one.chosen for one in of_both] == [one.chosen for one in together]
+    assert next(iter(alone.stream(TEXTS, copied=False))).copied == ()
+    with pytest.raises(InputError, match=r"--choose none: .*choose extract"):
+        alone.summarize(LONG, choose="none")
+    with pytest.raises(InputError, match="whole sentences"):
+        alone.explain(LONG)
+    with pytest.raises(InputError, match=r"--readability 1\.0 has no effect without --choose extract"):
+        summarizer.summarize(LONG, readability=1.0)
+
+
+def test_readability_avoids_what_readers_stumble_over(extractor_alone):
+    alone = Summarizer.load(extractor_alone, "cpu")
+    text = "W1 w2 w3 w4 w5 w6. W7 w8 w9 w10 w11 w12. But w1 w2 w3 w7 w8 w9."
+    assert any("But" in one for one in alone.summarize(text, choose_words=7).sentences)
+    assert not any("But" in one for one in alone.summarize(text, choose_words=7, readability=9.0).sentences)
 
 
 def settings_of(path):

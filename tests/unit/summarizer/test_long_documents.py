@@ -99,8 +99,8 @@ def test_a_long_document_is_read_whole(summarizer):
     assert numbers == sorted(numbers) and max(numbers) > 100, "also what is far behind the first sixty tokens"
     assert summary.truncation.left_out == 0 and summary.truncation.read <= 30
     picker = summarizer._texts.picker
-    texts, tokens = picker._split_sentences(join_to_one_line(LONG))
-    probabilities = picker._predict_probabilities(tokens)
+    (every,) = picker.rate([picker.split(LONG, join_to_one_line(LONG))])
+    texts, probabilities = [one.text for one in every], [one.probability for one in every]
     assert texts == sentences and len(set(probabilities)) > 100
     assert numbers == pick_sentences([len(text.split()) for text in texts], probabilities, 30)
     for picked in summary.picked.sentences:
@@ -117,8 +117,8 @@ def test_probabilities_are_those_of_the_checkpoint(tmp_path, summarizer):
     with torch.no_grad():
         expected = model(torch.tensor([[*ids, words.eos()]])).logits.sigmoid()[0]
     picker = summarizer._texts.picker
-    _, tokens = picker._split_sentences(line)
-    assert picker._predict_probabilities(tokens) == pytest.approx(expected.tolist(), rel=1e-5)
+    (every,) = picker.rate([picker.split("", line)])
+    assert [one.probability for one in every] == pytest.approx(expected.tolist(), rel=1e-5)
 
 
 def test_tokens_carry_the_level_of_their_sentence(summarizer):

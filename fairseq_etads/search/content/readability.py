@@ -1,0 +1,143 @@
+"""Predict how readers would judge a summary of whole sentences, from their places in the document and their form.
+
+The prediction is a ridge regression of the experts' judgements in SummEval (Fabbri et al. 2021; the systems that were
+not pretrained) on properties of the summary. Rules of news text count what readers stumble over: an opening "he" or
+"but" without the sentence before, captions and other furniture of the page, statements in the first person, fragments.
+"""
+
+import re
+from typing import List, NamedTuple, Sequence, Tuple
+
+import numpy as np
+
+PROPERTIES = {
+    "neighbours": (0.519, 0.088),
+    "sentences": (-0.354, -0.072),
+    "log_words": (0.896, 0.961),
+    "first": (0.053, -0.113),
+    "short": (-1.170, -0.660),
+    "depth": (-0.132, -0.390),
+}
+"""Weights in the predicted coherence and relevance, from 1 to 5, of each property of a summary: the proportion of
+sentences that follow the sentence before in the document, the number of sentences, log(1 + number of words), whether
+the document's first sentence is included, the proportion of sentences with fewer than :data:`SHORT` words, and the mean
+of log(1 + number of the sentence in the document)."""
+CONSTANT = (0.719, 0.491)
+"""Constant terms, with the share of copied words and of sentences in the document's order, which is 1 here."""
+FLAW = 0.5
+"""What a flaw costs, relative to a point of predicted coherence and relevance."""
+SHORT = 6
+ALIKE, REPETITION = 0.35, 3.0
+"""Share of the shorter sentence's words that two sentences may have in common, and flaws for each share above it."""
+LONG_STEM = 4
+"""Minimum number of letters of the stems that are compared."""
+
+_WORD = re.compile(r"[a-z0-9]+(?:['’][a-z]+)?")
+_PRONOUNS = frozenset(("he", "she", "they", "this", "these", "those"))
+_OPENERS = _PRONOUNS | frozenset(
+    re.findall(
+        r"\w+",
+        "it his her their its him them that and but however also meanwhile so then or while although because yet still "
+        "instead",
+    )
+)
+_FIRST_PERSON = frozenset(("i", "we", "my", "our", "me", "us"))
+_SPEAKS = re.compile(r"\b(?:said|says|told|added|wrote|asked|tweeted)\b")
+_FURNITURE = re.compile(
+    r"#|\( ?(?:left|right|above|below|inset|cent(?:re|er)|top|bottom) ?\)?|pictured|\b(?:is|are) seen|scroll down|"
+    r"mailonline|^by |updated ?:|published ?:|copyright|image ?:|photo|click here|\bvideo\b|getty|^editor ?['’]s note|"
+    r"sign up|follow us|this page|table below|(?:see|read) more"
+)
+
+
+class SentenceFlaws(NamedTuple):
+    """The flaws of N candidate sentences, as numbers."""
+
+    own: np.ndarray  # (N,), of each sentence
+    dangling: np.ndarray  # (N,), of a sentence without the sentence before it
+    opening: np.ndarray  # (N,), additionally, if a dangling sentence is the first of a summary
+    repeated: np.ndarray  # (N, N), of two sentences that tell the same
+
+
+def find_flaws(texts: Sequence[str], stems: Sequence[Sequence[str]]) -> SentenceFlaws:
+    """Count the flaws of all sentences of a document.
+
+    Args:
+        texts: the raw text of each sentence.
+        stems: the stems of each sentence.
+    """
+    own, dangling, opening = [], [], []
+    for number, text in enumerate(texts):
+        sentence = text.lower().replace("``", '"').replace("''", '"').strip()
+        words: List[str] = _WORD.findall(sentence) or [""]
+        opens = re.split("['’]", words[0])[0] in _OPENERS
+        dangling.append(number and (1.0 if opens else 0.5 if _PRONOUNS.intersection(words[:5]) else 0.0))
+        opening.append(0.5 if opens and number else 0.0)
+        says_i = number > 0 and not _FIRST_PERSON.isdisjoint(words) and not _SPEAKS.search(sentence)
+        ends = sentence.rstrip(" '\"”’)`").endswith((".", "?", "!"))
+        own.append(
+            says_i
+            + 1.5 * bool(_FURNITURE.search(sentence))
+            + 1.5 * (not ends)
+            + (len(words) < SHORT)
+            + 0.5 * ((sentence.count('"') + (sentence.count("“") != sentence.count("”"))) % 2)
+        )
+    common, least = count_common_words([[stem for stem in sentence if len(stem) >= LONG_STEM] for sentence in stems])
+    repeated = REPETITION * np.maximum(common / np.maximum(least, 1) - ALIKE, 0)
+    np.fill_diagonal(repeated, 0)
+    return SentenceFlaws(np.array(own), np.array(dangling), np.array(opening), repeated)
+
+
+def count_common_words(sentences: Sequence[Sequence[str]]) -> Tuple[np.ndarray, np.ndarray]:
+    """Count the distinct words that two sentences share, and those of the shorter one: two arrays (N, N)."""
+    columns = {word: place for place, word in enumerate(dict.fromkeys(word for one in sentences for word in one))}
+    there = np.zeros((len(sentences), len(columns) + 1), dtype=np.float32)
+    for row, one in zip(there, sentences):
+        row[[columns[word] for word in one]] = 1
+    sizes = there.sum(1)
+    return there @ there.T, np.minimum(sizes[:, None], sizes)
+
+
+class Readability(NamedTuple):
+    """Predicts the readability of sets of a document's sentences.
+
+    Attributes:
+        flaws: the flaws of the N sentences.
+        lengths: the number of words in each sentence (N,).
+    """
+
+    flaws: SentenceFlaws
+    lengths: np.ndarray
+
+    def score_extensions(self, taken: np.ndarray) -> np.ndarray:
+        """Predict the readability of sets to which one sentence is added.
+
+        Args:
+            taken: the sentences of B sets of the same size, a boolean array (B, N).
+
+        Returns:
+            The readability (B, N) of each set with each sentence: the mean of predicted coherence and relevance, minus
+            :data:`FLAW` for each flaw. It is meaningless where the set contains the sentence already.
+        """
+        own, dangling, opening, repeated = self.flaws
+        numbers = np.arange(taken.shape[1])
+        size = int(taken[0].sum()) + 1 if len(taken) else 1
+        follows, precedes = np.zeros_like(taken), np.zeros_like(taken)
+        follows[:, 1:], precedes[:, :-1] = taken[:, :-1], taken[:, 1:]
+        neighbours = (taken & follows).sum(1)[:, None] + follows + precedes
+        first = np.minimum(np.where(taken.any(1), taken.argmax(1), len(numbers))[:, None], numbers)
+        properties = {
+            "neighbours": neighbours / (size - 1) if size > 1 else 1.0,
+            "sentences": size,
+            "log_words": np.log1p((taken @ self.lengths)[:, None] + self.lengths),
+            "first": first == 0,
+            "short": ((taken @ (self.lengths < SHORT))[:, None] + (self.lengths < SHORT)) / size,
+            "depth": ((taken @ np.log1p(numbers))[:, None] + np.log1p(numbers)) / size,
+        }
+        predicted = sum(np.multiply(sum(PROPERTIES[name]) / 2, value) for name, value in properties.items())
+        without = taken & ~follows
+        pairs = taken @ repeated
+        flaws = (taken @ own + without @ dangling + (pairs * taken).sum(1) / 2)[:, None] + own + pairs + opening[first]
+        flaws += np.where(follows, 0, dangling) - np.append(dangling[1:], 0) * precedes
+        scores: np.ndarray = predicted + sum(CONSTANT) / 2 - FLAW * flaws
+        return scores
