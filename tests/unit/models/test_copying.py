@@ -5,7 +5,7 @@ import argparse
 import pytest
 import torch
 from fairseq.token_generation_constraints import pack_constraints
-from helpers import EOS, PAD, make_batch, make_dictionary, make_model, make_task
+from helpers import EOS, PAD, make_batch, make_model, make_task
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.layers.decoder_output import DecoderOutput
@@ -48,16 +48,6 @@ def summarise(task, models, documents, prefix=None, **changes):
 
 def words(hypotheses):
     return [hypothesis[0]["tokens"].tolist() for hypothesis in hypotheses]
-
-
-@pytest.mark.parametrize("kind", ["soft", "switch"])
-def test_copied_words_come_out_under_their_own_ids(kind):
-    task = make_task(tail=TAIL)
-    found = words(summarise(task, [copying(task, kind=kind)], DOCUMENTS, max_len_b=4))
-    for document, summary in zip(DOCUMENTS, found):
-        assert summary[-1] == EOS and summary[:-1]
-        assert set(summary[:-1]) <= set(document) - {3}, "a word that the document does not have, or an unknown one"
-    assert task.target_dictionary.string(torch.tensor(found[4])).split()[0] == "rare8"
 
 
 def test_documents_that_finish_early_leave_the_others_their_words():
@@ -173,19 +163,6 @@ def test_positions_are_those_of_the_summary_with_its_own_start_symbol():
         assert output.pointer.find_copied_positions(output.logits, columns)[0].tolist() == best["copied_from"].tolist()
 
 
-def test_positions_of_copied_words():
-    task = make_task(tail=TAIL)
-    models = [copying(task)]
-    generator = task.build_generator(models, options(), extra_gen_cls_kwargs={"copied_positions": True})
-    tokens = make_batch([[5, 50, 6], [70, 71], []])
-    sample = {"id": torch.arange(3), "net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}}
-    for row, hypotheses in enumerate(task.inference_step(generator, models, sample)):
-        for hypothesis in hypotheses:
-            assert hypothesis["copied_from"].shape == hypothesis["tokens"].shape
-            for word, position in zip(hypothesis["tokens"].tolist(), hypothesis["copied_from"].tolist()):
-                assert (position == -1) if word == EOS else tokens[row, position] == word
-
-
 def test_unknown_words_are_replaced_by_what_is_attended_most():
     task = make_task(tail=TAIL)
     model = fond_of_the_unknown_word(make_model("etads", task, output_bias=True))
@@ -210,20 +187,6 @@ def test_unknown_words_are_replaced_by_what_is_attended_most():
     assert words(same) == words(replaced), "--replace-unknown is the same"
 
 
-def test_an_unknown_word_is_replaced_by_its_spelling_where_there_are_two_dictionaries():
-    task = make_task(tail=TAIL)
-    task.tgt_dict = make_dictionary(words=20)
-    model = fond_of_the_unknown_word(make_model("etads", task, share_all_embeddings=False, output_bias=True))
-    documents = [[10, 50, 43], [60, 61]]
-    found = summarise(task, [model], documents, replace_unk="")
-    spelt = [set(task.tgt_dict.string(hypotheses[0]["tokens"]).split()) for hypotheses in found]
-    source = [{task.src_dict[word] for word in document} for document in documents]
-    known = {f"w{number}" for number in range(20)}
-    assert all(words - known <= document for words, document in zip(spelt, source))
-    assert any(words - known for words in spelt), "no unknown word was produced: nothing was shown"
-    assert "<unk>" not in spelt[0] | spelt[1]
-
-
 def test_with_a_file_of_replacements_and_without_known_words_there_is_an_alignment():
     task = make_task(tail=TAIL)
     model = fond_of_the_unknown_word(make_model("etads", task, output_bias=True))
@@ -235,45 +198,6 @@ def test_with_a_file_of_replacements_and_without_known_words_there_is_an_alignme
     for document, found in zip(documents, replaced):
         assert len(found[0]["alignment"]) == len(found[0]["tokens"])
         assert all(place < len(document) for place in found[0]["alignment"].tolist())
-
-
-def test_alignments_are_made_from_the_attention():
-    task = make_task(tail=TAIL)
-    models = [copying(task)]
-    generator = task.build_generator(models, options(print_alignment="hard"))
-    tokens = make_batch(DOCUMENTS)
-    net_input = {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}
-    for document, hypotheses in zip(DOCUMENTS, task.inference_step(generator, models, {"net_input": net_input})):
-        best = hypotheses[0]
-        attention = best["attention"][: len(document)]  # of the words, not of the end symbol
-        expected = [(attention[:, step].argmax().item(), step) for step in range(len(best["tokens"]) - 1)]
-        assert [tuple(map(int, pair)) for pair in best["alignment"]] == expected
-    soft = summarise(task, models, DOCUMENTS, print_alignment="soft")
-    assert all(len(hypotheses[0]["alignment"]) for hypotheses in soft)
-
-
-def test_replacing_and_aligning_exclude_one_another():
-    task = make_task(tail=TAIL)
-    with pytest.raises(ValueError, match="--print-alignment hard does not go with --replace-unknown"):
-        task.build_generator([copying(task)], options(replace_unk="", print_alignment="hard"))
-
-
-def test_references_are_scored_as_the_criterion_does():
-    task = make_task(tail=TAIL)
-    model = copying(task, logit=0.0)
-    scorer = task.build_generator([model], options(score_reference=True))
-    target = make_batch([[50, 5], [9, 47]])
-    previous = target.roll(1, 1)
-    previous[:, 0] = EOS
-    tokens = make_batch(DOCUMENTS[:2])
-    net_input = {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1), "prev_output_tokens": previous}
-    scored = task.inference_step(scorer, [model], {"id": torch.arange(2), "net_input": net_input, "target": target})
-    net_output = model(**net_input)
-    encoded = net_output[1]["output"].pointer.vocab.encode(target)
-    expected = model.get_normalized_probs(net_output, log_probs=True).gather(2, encoded[:, :, None])[:, :, 0]
-    for row in range(2):
-        torch.testing.assert_close(scored[row][0]["positional_scores"], expected[row])
-        assert torch.equal(scored[row][0]["tokens"], target[row]), "words, not slots"
 
 
 @pytest.mark.parametrize("alignment", [None, "hard"])
@@ -300,22 +224,3 @@ def test_references_are_scored_by_models_with_and_without_a_pointer_together(ord
         kept = target[row].ne(PAD)
         torch.testing.assert_close(found[0]["positional_scores"], (total / 2).log()[row, kept], rtol=1e-4, atol=1e-4)
         assert (found[0]["alignment"] is None) == (alignment is None)
-
-
-@pytest.mark.parametrize("kind", ["soft", "switch"])
-@pytest.mark.parametrize("temperature", [0.5, 3.0])
-def test_the_temperature_is_that_of_the_whole_mixture(kind, temperature):
-    """Temperature also applies to copied words: log P(w) / T, normalised again."""
-    task = make_task(tail=TAIL)
-    model = copying(task, logit=0.5, kind=kind)
-    for document, found in zip(DOCUMENTS, summarise(task, [model], DOCUMENTS, beam=1, temperature=temperature)):
-        tokens, target = make_batch([document]), found[0]["tokens"][None]
-        before = target.roll(1, 1)
-        before[:, 0] = EOS
-        with torch.no_grad():
-            net_output = model(tokens, tokens.ne(PAD).sum(1), before)
-            scores = model.get_normalized_probs(net_output, log_probs=True)
-        scores = (scores / temperature).log_softmax(-1)
-        encoded = model.get_targets({"target": target}, net_output)
-        expected = scores.gather(2, encoded[:, :, None])[0, :, 0]
-        torch.testing.assert_close(found[0]["positional_scores"], expected, rtol=1e-4, atol=1e-4)

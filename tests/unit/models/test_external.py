@@ -15,10 +15,9 @@ from fairseq.models import (
     FairseqEncoderDecoderModel,
 )
 from fairseq.modules import AdaptiveInput
-from fairseq.sequence_scorer import SequenceScorer
 from helpers import EOS, PAD
 from omegaconf import OmegaConf
-from steps import MARK, RARE, make_criterion, make_sample, steps_task, train_and_decode
+from steps import RARE, make_criterion, make_sample, steps_task, train_and_decode
 
 from fairseq_etads.models.external_models import _UnknownWordsHook, check_external_model
 
@@ -129,15 +128,6 @@ def test_the_loss_of_a_rare_word_is_that_of_the_unknown_word(name):
     assert torch.equal(*losses)
     rare = sample["target"] >= V
     assert rare.any(), "or the test would show nothing"
-
-
-def test_references_are_scored_and_keep_their_words():
-    task, sample = steps_task(), make_sample()
-    model = external_model("transformer_tiny", task)
-    hypotheses = task.inference_step(SequenceScorer(task.target_dictionary), [model], sample)
-    assert hypotheses[0][0]["tokens"].tolist() == [5, RARE[1], MARK, 7, EOS] == sample["target"][0].tolist()
-    expected = output(model, sample)[0].gather(1, torch.tensor([[5], [UNK], [MARK], [7], [EOS]]))[:, 0]
-    torch.testing.assert_close(hypotheses[0][0]["positional_scores"], expected)
 
 
 def test_a_prefix_may_have_words_of_the_copy_tail():

@@ -9,11 +9,9 @@ import torch
 from decoding import DICTIONARY, make_sample, sharpened
 from fairseq import search
 from helpers import make_task
-from recurrent import recurrent, recurrent_task
 from scripted import scripted_language_model, scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.models.rnn import RecurrentModel
 
 DOCUMENTS = [[5, 6, 7, 50], [9, 8], [], [51, 10, 52, 11, 50]]
 
@@ -46,24 +44,6 @@ def test_everything_goes_through_a_process_that_is_spawned():
         there, settings = pool.starmap(decode, [(task, generator)]), pool.map(copy.copy, [generator.options])
     assert there == [decode(task, generator)]
     assert settings == [generator.options]
-
-
-@pytest.mark.parametrize("infer_dtype", [None, "bf16"])
-@pytest.mark.parametrize("again", [lambda x: pickle.loads(pickle.dumps(x)), copy.deepcopy], ids=["pickle", "deepcopy"])
-@pytest.mark.parametrize("arch", ["etads", "words_lvt2k"])
-def test_a_round_trip_changes_no_token(arch, again, infer_dtype):
-    if arch == "etads":
-        task = make_task(tail=30)
-        model = sharpened(arch, task=task)
-    else:
-        task = recurrent_task()
-        model = recurrent(arch, task)
-        assert isinstance(model, RecurrentModel)
-    generator = used(task, model, infer_dtype=infer_dtype)
-    task_again, generator_again = again((task, generator))
-    assert generator_again.models[0] is not model
-    assert type(generator_again.models[0]) is type(model)
-    assert decode(task_again, generator_again) == decode(task, generator)
 
 
 @pytest.mark.parametrize(

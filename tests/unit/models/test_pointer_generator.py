@@ -7,11 +7,10 @@ import pytest
 import reference
 import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
-from helpers import EOS, PAD, RECURRENT, make_batch, make_dictionary, make_model, make_task, model_config
-from recurrent import DOCUMENTS, SUMMARIES, V, log_probs, recurrent, recurrent_task
+from helpers import EOS, RECURRENT, make_batch, make_dictionary, make_model, make_task, model_config
+from recurrent import DOCUMENTS, SUMMARIES, V, log_probs, recurrent
 
 from fairseq_etads.layers.recurrent import BidirectionalLSTM
-from fairseq_etads.models.rnn import SEES_RANGE, SEES_STD
 from fairseq_etads.pipeline.architectures import count_parameters
 
 PLAIN = 21_499_600
@@ -214,52 +213,6 @@ def test_coverage_is_all_that_the_second_preset_adds():
     found, _ = log_probs(covered, tokens, previous)
     torch.testing.assert_close(found[:, 0], want[:, 0])
     assert (found - want)[:3, 1:].nan_to_num().abs().amax(2).min() > 1e-4
-
-
-def test_one_table_for_both_inputs_and_another_one_for_the_output():
-    model = recurrent("pointer_generator")
-    tables = (
-        model.encoder.embed_tokens.weight,
-        model.decoder.embed_tokens.weight,
-        model.decoder.output_projection.weight,
-    )
-    assert tables[0] is tables[1] and tables[2] is not tables[0] and tables[2].shape == (V, 12)
-
-
-def test_one_table_needs_one_dictionary():
-    task = recurrent_task()
-    task.tgt_dict = make_dictionary(words=20)
-    with pytest.raises(ValueError, match="--share-input-embeddings needs one dictionary"):
-        recurrent("pointer_generator", task, pointer="none")
-
-
-def test_it_begins_with_the_weights_of_the_papers_code():
-    """Values cover their ranges but do not leave them; make_model fills biases, so the model is built without it."""
-    model = first_model("pointer_generator_coverage", make_task(), encoder_hidden_size=100)
-    bounds = {  # name: largest value; of Glorot's rule sqrt(6 / (width of the input + of the output))
-        **{"embed_tokens.weight": 2 * SEES_STD, "output_projection.weight": 2 * SEES_STD},
-        **{"output_projection.bias": 2 * SEES_STD, "first_state.weight": 2 * SEES_STD, "first_cell.bias": 2 * SEES_STD},
-        **{"lstm.rnn.weight_hh_l0": SEES_RANGE, "cell.weight_ih": SEES_RANGE, "keys.weight": (6 / (200 + 512)) ** 0.5},
-        **{"from_hidden.weight": (6 / (200 + 512)) ** 0.5, "readout.weight": (6 / (300 + 256)) ** 0.5},
-        **{"merge.weight": (6 / (328 + 128)) ** 0.5, "attention.weight": (6 / (2 * 512)) ** 0.5},
-        **{"coverage_weight": (6 / 513) ** 0.5, "gate.weight": (6 / (2 * 100 + 128 + 200 + 1)) ** 0.5},
-    }
-    seen = set()
-    for name, parameter in model.named_parameters():
-        for ending, bound in bounds.items():
-            if name.endswith(ending):
-                seen.add(ending)
-                largest = parameter.abs().max().item()
-                reached = 0.6 if bound == 2 * SEES_STD else 0.9  # a cut normal distribution seldom reaches its bound
-                assert reached * bound < largest <= bound * (1 + 1e-6), (name, largest, bound)
-        if name.endswith(("merge.bias", "readout.bias", "from_hidden.bias", "gate.bias")):
-            assert not parameter.any(), name
-        if "lstm.rnn.bias" in name or "decoder.cell.bias" in name:
-            assert parameter.view(4, 100).eq(torch.tensor([[0.0], [1.0], [0.0], [0.0]])).all(), name
-    assert seen == set(bounds)
-    assert not model.encoder.embed_tokens.weight[PAD].any()
-    plain = first_model("pointer_generator", make_task(), paper_init=False, encoder_hidden_size=100)
-    assert plain.encoder.embed_tokens.weight.abs().max() > 0.5
 
 
 def test_word_vectors_of_a_file_are_not_begun_anew(tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 import reference
 import torch
-from helpers import EOS, PAD, RECURRENT, make_batch, make_dictionary
+from helpers import EOS, PAD, RECURRENT, make_batch
 from recurrent import DOCUMENTS, MARK, SUMMARIES, V, encode, inputs, log_probs, recurrent, recurrent_task
 
 from fairseq_etads.layers.recurrent import compute_sentence_ids, find_sentence_ends
@@ -73,19 +73,6 @@ def test_rows_that_no_text_asks_for_receive_no_gradient():
     out.logsumexp(2).sum().backward()
     touched = model.decoder.output_projection.weight.grad.abs().sum(1).nonzero().flatten().tolist()
     assert touched == reference.candidates([[30, 31]], 12, V, 4) and 35 not in touched
-
-
-def test_two_dictionaries_are_matched_by_spelling():
-    task = recurrent_task()
-    task.tgt_dict = make_dictionary(words=30)
-    target = task.tgt_dict
-    target.symbols[4:] = target.symbols[:3:-1]  # the same words in another order
-    target.indices = {word: number for number, word in enumerate(target.symbols)}
-    model = recurrent("words_lvt2k", task, large_vocabulary_trick=1)
-    document = [4, 9, 40, 46]  # the last two are not among the summaries' words
-    scores, _ = log_probs(model, make_batch([document]), torch.tensor([[EOS]]))
-    words = [target[number] for number in scores[0, 0].isfinite().nonzero().flatten().tolist()]
-    assert sorted(words[4:]) == sorted(task.src_dict[number] for number in document[:2])
 
 
 def attend(model, encoded, hidden, word, past, covered, sentences):

@@ -29,47 +29,6 @@ def test_presets_have_the_papers_sizes():
     assert RecurrentConfig().pointer == "none"
 
 
-REFUSED = [
-    ("gru_seq2seq", {"source_factors": "tf,lemma"}, 'no factor "lemma"; DATA has tf, pos, ner, idf'),
-    ("gru_seq2seq", {"source_factors": "tf:x"}, '"tf:x" must be a new name'),
-    ("gru_seq2seq", {"source_factors": "tf:²"}, '"tf:²" must be a new name'),
-    ("gru_seq2seq", {"source_factors": "tf,tf"}, '"tf" must be a new name'),
-    ("gru_seq2seq", {"share_all_embeddings": True, "decoder_embed_dim": 8}, "-dim is 16 and --decoder-embed-dim is 8"),
-    ("pointer_generator", {"share_decoder_input_output_embed": True}, "equivalent to --share-all-embeddings; use that"),
-    ("pointer_generator", {"decoder_embed_dim": 8}, "--share-input-embeddings needs equal widths, but --encoder"),
-    ("pointer_generator", {"decoder_embed_path": "x"}, "--share-input-embeddings shares one table: give only --encode"),
-    (
-        *("pointer_generator", {"share_input_embeddings": False, "share_decoder_input_output_embed": True}),
-        "--share-decoder-input-output-embed needs an output layer as wide as word vectors, but --readout-dim is 12",
-    ),
-    ("pointer_generator", {"max_sentences": 7}, "--max-sentences 7 has no effect without --sentence-attention extract"),
-    ("ras_elman", {"encoder_layers": 2}, "--encoder conv needs --encoder-layers 1, not --encoder-layers 2"),
-    ("ras_elman", {"hierarchical_attention": True}, "--hierarchical-attention does not go with --encoder conv: this"),
-    ("ras_elman", {"coverage": True}, "--coverage does not go with --attention-score dot: coverage is added inside"),
-    ("ras_elman", {"encoder": "rnn"}, "--rnn-cell elman needs --encoder conv, not --encoder rnn: this cell works"),
-    ("ras_elman", {"uniform_init": 0.1, "paper_init": True}, "--uniform-init 0.1 does not go with --paper-init: both"),
-    ("ras_elman", {"share_all_embeddings": True}, "--share-all-embeddings does not go with --readout none: the output"),
-    ("ras_lstm", {"encoder_gate": "selective"}, "--encoder-gate selective does not go with --encoder conv"),
-    (
-        *("explicit_selection", {"hierarchical_attention": False}),
-        "--encoder-by-sentence has no effect without --hierarchical-attention",
-    ),
-    ("explicit_selection", {"closed_book_decoder": True}, "--closed-book-decoder does not go with --sentence-selector"),
-    (
-        *("gru_seq2seq", {"closed_book_decoder": True, "bridge": "zero", "encoder": "conv", "encoder_layers": 1}),
-        "--bridge tanh or relu",
-    ),
-]
-"""Combinations that test_option_sweep.py does not have: architecture, options, and a part of the message."""
-
-
-@pytest.mark.parametrize("arch,changes,message", REFUSED, ids=str)
-def test_what_does_not_go_together_is_refused(arch, changes, message):
-    with pytest.raises(ValueError) as error:
-        recurrent(arch, **changes)
-    assert message in str(error.value)
-
-
 def test_what_the_data_lacks_is_refused_in_words():
     task = make_task()
     task.factor_dictionaries = {}

@@ -161,30 +161,6 @@ def test_the_losses_are_those_of_loops_and_are_added():
     assert float(both(model, sample)[2]["extraction_loss"]) == pytest.approx(of_words["extraction_loss"], rel=1e-6)
 
 
-def test_inconsistency_falls_with_the_sentence_that_is_attended_to_and_teaches_both_parts():
-    """Its gradient raises beta of the attended sentence, and the attention to probable sentences."""
-    model = sharp(recurrent(ARCH).double()).train()
-    sample = make_sample([[5, 6, 7, MARK, 8, 9, 10]], [[8, 9]])
-
-    def loss(change=0.0, number=0):
-        encoded = model.encoder(sample["net_input"]["src_tokens"])
-        logits = encoded["extraction"][0].clone()
-        logits[:, number] += change
-        log_beta = torch.nn.functional.logsigmoid(logits)
-        selected = model.extractor.convert_to_tokens(log_beta, sample["net_input"]["src_tokens"])
-        told = model.decoder(sample["net_input"]["prev_output_tokens"], encoded)[1]["output"].sentence_attention
-        return told._replace(log_selected=selected).compute_inconsistency_loss(3).mean(), told.log_word
-
-    plain, log_word = loss()
-    attended = 0 if log_word.exp()[0, :, :3].sum() > log_word.exp()[0, :, 4:7].sum() else 1
-    assert loss(3.0, attended)[0] < plain < loss(-3.0, attended)[0]
-    plain.backward()
-    parts = {"extractor": model.extractor.parameters(), "attention": model.decoder.attention.parameters()}
-    for name, parameters in parts.items():
-        gradients = [parameter.grad for parameter in parameters]
-        assert all(gradient is not None and gradient.abs().sum() > 0 for gradient in gradients), name
-
-
 def test_marks_and_the_end_belong_to_the_sentence_before_them():
     extractor = recurrent(ARCH).extractor
     for document in (LONG, [MARK, 5], [MARK], [], [5, MARK, MARK]):
@@ -283,19 +259,6 @@ def test_an_extractor_of_another_width_is_refused_and_one_is_not_loaded_twice(tr
     assert not same(task.build_model(config()), extractor.state_dict(), "encoder.extractor."), "resumed"
 
 
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"extraction_loss": -1.0}, "--extraction-loss -1.0: choose 0 or more"),
-        ({"inconsistency_loss": 1.0, "inconsistency_top": 0}, "--inconsistency-top 0: choose 1 or more"),
-        ({"inconsistency_top": 5}, "--inconsistency-top 5 has no effect without --inconsistency-loss"),
-    ],
-)
-def test_impossible_losses_are_refused_in_words(options, message):
-    with pytest.raises(ValueError, match=message):
-        task_and_criterion(**options)
-
-
 def test_what_does_not_go_together_is_refused_in_words():
     with pytest.raises(ValueError, match='--sentence-attention extractor needs "<q>" at the ends of sentences'):
         recurrent(ARCH, make_task())
@@ -316,6 +279,3 @@ def test_what_does_not_go_together_is_refused_in_words():
     task.cfg.labels = "here"
     with pytest.raises(ValueError, match=r"--labels here has no effect without .* --extraction-loss or"):
         make_criterion(task)
-
-
-KEEP, SKIP = 5, 6

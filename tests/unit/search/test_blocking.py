@@ -3,13 +3,8 @@
 import math
 
 import pytest
-import reference
 import torch
-from decoding import DICTIONARY, TASK, generate, make_sample, sharpened
-from helpers import EOS, PAD, make_dictionary, make_model
-from scripted import scripted_model
 
-from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.search.search_rules import NGramBlocker
 
 
@@ -51,57 +46,3 @@ def test_everything_is_on_the_words_device():
     with torch.device("meta"):
         NGramBlocker(2, [7]).block_repeats(tokens, lprobs)
     assert lprobs.isneginf().nonzero().tolist() == [[0, 5]]
-
-
-@pytest.mark.parametrize("size", [1, 2, 3])
-@pytest.mark.parametrize("arch", ["etads", "scripted"])
-def test_blocking_leaves_no_repeats(arch, size, documents):
-    model = scripted_model(DICTIONARY, spread=4.0, end=-9.0, clock=0) if arch == "scripted" else make_model(arch, TASK)
-    options = {"beam_size": 4, "max_len_b": 30, "min_len": 20}
-    plain = generate(SummaryGenerator, [model], make_sample(documents), options)
-    blocked = generate(SummaryGenerator, [model], make_sample(documents), {**options, "no_repeat_ngram_size": size})
-    assert any(reference.repeats(h["tokens"].tolist(), size) for row in plain for h in row)
-    assert not any(reference.repeats(h["tokens"].tolist(), size) for row in blocked for h in row)
-
-
-def test_ignored_tokens_may_repeat():
-    model = make_model("etads_basic", TASK)  # says its last word again and again
-    sample = make_sample([[5, 6, 7]])
-    options = {"beam_size": 1, "max_len_b": 12, "min_len": 12, "no_repeat_ngram_size": 2}
-    word = generate(SummaryGenerator, [model], sample, {"max_len_b": 12, "min_len": 12})[0][0]["tokens"][0]
-    words = [DICTIONARY[int(word)]]
-    kept = generate(SummaryGenerator, [model], sample, {**options, "ngram_ignore_tokens": words})[0][0]["tokens"]
-    assert kept.tolist() == [int(word)] * 12 + [EOS]
-    blocked = generate(SummaryGenerator, [model], sample, options)[0][0]["tokens"]
-    assert not reference.repeats(blocked.tolist(), 2)
-
-
-def test_blocking_always_leaves_a_candidate():
-    """With three words and no permission to end, all n-grams are used up in the end."""
-    dictionary = make_dictionary(3)
-    model = scripted_model(dictionary, spread=1.0)
-    options = {"beam_size": 2, "max_len_b": 15, "min_len": 15, "no_repeat_ngram_size": 1}
-    for row in SummaryGenerator([model], dictionary, **options).generate(None, make_sample([[4, 5], [6]])):
-        assert len(row[0]["tokens"]) == 16 and torch.isfinite(row[0]["score"])
-        assert not reference.repeats(row[0]["tokens"].tolist()[:3], 1)
-
-
-def test_forced_words_are_not_blocked(documents):
-    prefix = torch.tensor([[7, 7, 7, 7]] * 5)
-    options = {"beam_size": 3, "max_len_b": 9, "no_repeat_ngram_size": 1}
-    for row in generate(SummaryGenerator, [sharpened()], make_sample(documents), options, prefix_tokens=prefix):
-        assert row[0]["tokens"][:4].tolist() == [7] * 4 and 7 not in row[0]["tokens"][4:].tolist()
-
-
-def test_documents_without_a_forced_word_are_blocked_beside_those_that_have_one():
-    model = make_model("etads_basic", TASK)  # says its last word again and again
-    prefix = torch.tensor([[7, 7, 7, 7], [PAD] * 4, [8, 8, 8, 8], [PAD] * 4])
-    options = {"beam_size": 3, "max_len_b": 9, "min_len": 9, "no_repeat_ngram_size": 1}
-    found = generate(SummaryGenerator, [model], make_sample([[5, 6], [7, 8], [9], [10]]), options, prefix_tokens=prefix)
-    for row, forced in zip(found, prefix.tolist()):
-        for hypothesis in row:
-            tokens = hypothesis["tokens"].tolist()
-            if forced[0] == PAD:
-                assert not reference.repeats(tokens, 1)
-            else:
-                assert tokens[:4] == forced and not reference.repeats(tokens[3:], 1)

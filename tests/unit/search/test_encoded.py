@@ -3,7 +3,6 @@
 import itertools
 
 import pytest
-import torch
 from decoding import assert_same, generate, make_sample, sharpened
 from folders import make_folder
 from helpers import RECURRENT, make_model
@@ -95,33 +94,6 @@ def test_memory_is_bounded_and_the_others_are_encoded_again(tmp_path):
         assert (again == 0) == (room == everything.state_bytes) and (again == 6) == (room < 2)
 
 
-def test_what_is_kept_is_counted(tmp_path):
-    """Each layer has keys, values and gate keys; each tensor counts once."""
-    summarizer = Summarizer.load(make_folder(tmp_path, pointer="soft")[0], "cpu")
-    repeated = EncodedDocuments(summarizer, ["w1 w2 w3"])
-    repeated.summarize()
-    states = 4 * 32 * 4  # of three tokens and the end symbol, 32 numbers of four bytes each
-    layers = 2 * 3
-    assert states * layers < repeated.state_bytes < states * (layers + 6)
-    batch, states = EncodedBatch(), torch.zeros(4, 32)
-    batch.get_model_cache(0).store_encoder_out(None, {"encoder_out": [states], "last_states": [states.view(8, 16)]})
-    assert batch.bytes == 4 * 32 * 4
-
-
-def test_an_interrupted_call_is_not_counted(tmp_path):
-    summarizer = Summarizer.load(make_folder(tmp_path, pointer="soft")[0], "cpu")
-    whole, repeated = (EncodedDocuments(summarizer, TEXTS, max_tokens=30) for _ in range(2))
-    whole.summarize()
-
-    def interrupt(_):
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        repeated.summarize(on_batch=interrupt)
-    repeated.summarize()
-    assert (repeated.encoded_once, repeated.state_bytes) == (whole.encoded_once, whole.state_bytes)
-
-
 DOCUMENTS = [[5, 6, 7, 8], [9, 10], [11, 12, 13, 14, 15, 16]]
 
 
@@ -133,15 +105,3 @@ def test_ensembles_and_models_of_fairseq(archs):
         options = {"beam_size": beam, "len_penalty": lenpen, "max_len_b": 8}
         want = generate(SummaryGenerator, models, sample, options)
         assert_same(generate(SummaryGenerator, models, sample, options, encoded=encoded), want, 0, 0)
-
-
-def test_another_model_is_not_given_what_is_kept():
-    sample, encoded = make_sample(DOCUMENTS), EncodedBatch()
-    options = {"beam_size": 2, "max_len_b": 8}
-    for seed in (1, 2):
-        model = sharpened("etads", seed)
-        with torch.no_grad():
-            for parameter in model.encoder.parameters():
-                parameter.mul_(seed)
-        want = generate(SummaryGenerator, [model], sample, options)
-        assert_same(generate(SummaryGenerator, [model], sample, options, encoded=encoded), want, 0, 0)

@@ -6,10 +6,10 @@ import math
 
 import pytest
 import torch
-from decoding import DICTIONARY, TASK, assert_same, generate, make_sample, sharpened
+from decoding import DICTIONARY, assert_same, generate, make_sample, sharpened
 from fairseq import search
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
-from helpers import EOS, PAD, make_model, make_task
+from helpers import EOS, PAD
 from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
@@ -88,13 +88,6 @@ def test_fairseqs_search_classes_work(name, documents):
         assert_same(generate(SummaryGenerator, [model], sample, settings), want)
 
 
-def test_diverse_beams_with_numbers_of_documents_beyond_the_batch(documents):
-    """fairseq indexes a table of the batch with the documents' numbers in the data."""
-    sample = {**make_sample(documents), "id": torch.tensor([90, 14, 3, 70, 11])}
-    settings = {"beam_size": 4, "max_len_b": 8, "search_strategy": STRATEGIES["diverse beams"]}
-    assert len(generate(SummaryGenerator, [sharpened()], sample, settings)) == 5
-
-
 def test_length_follows_the_source(documents):
     def strategy():
         return search.LengthConstrainedBeamSearch(DICTIONARY, 1, 0, 1, 0)
@@ -154,25 +147,6 @@ def test_words_to_include_come_after_a_prefix(beam, order, documents):
     assert free[0]["tokens"][0] == 7 and all(row[0]["score"].isfinite() for row in (found, free))
 
 
-def test_words_to_include_come_before_an_early_end(documents):
-    """Also in the first step, although there an empty summary would be the most probable one."""
-    from fairseq.token_generation_constraints import pack_constraints
-
-    model = make_model("etads", TASK, output_bias=True)
-    with torch.no_grad():
-        model.decoder.output_projection.bias[EOS] = 8
-    settings = {"beam_size": 3, "max_len_b": 8, "min_len": 0}
-    strategy = {"search_strategy": lambda: search.LexicallyConstrainedBeamSearch(DICTIONARY, "unordered")}
-    found, free = generate(
-        SummaryGenerator,
-        [model],
-        make_sample(documents[:2]),
-        {**settings, **strategy},
-        constraints=pack_constraints([[torch.tensor([9])], []]),
-    )
-    assert 9 in found[0]["tokens"] and free[0]["tokens"].tolist() == [EOS]
-
-
 @pytest.mark.parametrize(
     "prefix",
     [
@@ -221,33 +195,6 @@ def test_a_narrower_member_gives_the_rest_no_probability(documents):
     alone = generate(SummaryGenerator, [narrow], sample, {"beam_size": 43, "max_len_b": 3})
     assert max(max(h["tokens"].tolist()) for row in alone for h in row) < 30
     assert len(alone[0]) == 29, "the distribution is narrower than the dictionary, and with it the beam"
-
-
-@pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
-def test_temperature_flattens_the_whole_distribution(pointer, documents):
-    """This includes the copied part, for which fairseq has no model for comparison."""
-    task = make_task(tail=30)
-    model = sharpened("etads", task=task, pointer=pointer)
-    documents = [*documents, [50, 5, 51, 52, 50]]
-    sample = make_sample(documents)
-    for temperature in (0.5, 2.0):
-        generator = SummaryGenerator([model], task.target_dictionary, 3, max_len_b=6, temperature=temperature)
-        for row, hypotheses in enumerate(generator.generate(None, sample)):
-            for hypothesis in hypotheses:
-                source, tokens = sample["net_input"]["src_tokens"][row : row + 1], hypothesis["tokens"][None]
-                previous = torch.cat([torch.tensor([[EOS]]), tokens[:, :-1]], dim=1)
-                with torch.no_grad():
-                    net_output = model(source, source.ne(PAD).sum(1), previous)
-                log_probs = model.get_normalized_probs(net_output, log_probs=True)
-                words = model.decoder.make_output_vocabulary(source).convert_to_extended_ids(tokens)
-                plain = log_probs.gather(2, words[:, :, None])[0, :, 0]
-                flattened = (log_probs / temperature).log_softmax(-1).gather(2, words[:, :, None])[0, :, 0]
-                if pointer == "switch":  # an end that is forced after 6 words, though the switch points
-                    mixed = net_output[1]["output"].pointer.to_mixture().compute_log_probs(net_output[0])
-                    mixed = (mixed / temperature).log_softmax(-1).gather(2, words[:, :, None])[0, :, 0]
-                    flattened = torch.where(flattened.isneginf(), mixed, flattened)
-                torch.testing.assert_close(hypothesis["positional_scores"], flattened, rtol=1e-4, atol=1e-4)
-                assert not torch.allclose(plain, flattened, atol=1e-3)
 
 
 def test_language_model_fusion(documents):
@@ -320,18 +267,6 @@ def test_a_word_of_a_tiny_probability_is_drawn_if_nothing_else_is_allowed(strate
     assert scores.min() < -110 and scores.isfinite().all()
 
 
-@pytest.mark.parametrize("length", [1, 5, 30])
-def test_exact_lengths(length, documents):
-    for model in (sharpened(), scripted_model(DICTIONARY, end=4.0)):
-        options = {"beam_size": 3, "max_len_b": 3, "exact_length": length}
-        for row in generate(SummaryGenerator, [model], make_sample(documents), options):
-            assert len(row) == 3
-            for hypothesis in row:
-                tokens = hypothesis["tokens"].tolist()
-                assert len(tokens) == length + 1 and tokens.index(EOS) == length
-                assert hypothesis["positional_scores"][-1] == 0
-
-
 def test_extreme_inputs():
     for model in (sharpened(), scripted_model(DICTIONARY)):
         for options in (
@@ -353,30 +288,3 @@ def test_a_model_without_an_answer_still_gives_one(documents):
     for options in ({"max_len_b": 4}, {"max_len_b": 4, "beam_size": 3, "coverage_penalty": 1.0}):
         results = generate(SummaryGenerator, [model], make_sample(documents), options)
         assert all(len(row) == 1 and row[0]["score"] == -math.inf for row in results)
-
-
-def test_a_few_impossible_words_do_no_harm(documents):
-    model = scripted_model(DICTIONARY)
-    model.decoder.table[::3, 7:20] = -math.inf
-    settings = {"beam_size": 4, "max_len_b": 8}
-    want = generate(SequenceGenerator, [model], make_sample(documents), settings)
-    assert_same(generate(SummaryGenerator, [model], make_sample(documents), settings), want)
-
-
-def test_neighbours_in_a_batch_do_not_widen_the_beam():
-    model = make_model("etads", task=TASK, pointer="soft")
-    alone, both = (
-        SummaryGenerator([model], DICTIONARY, 60, nbest=60, max_len_b=3).generate(None, make_sample(documents))
-        for documents in ([[5, 6]], [[5, 6], [45, 46, 47, 48]])
-    )
-    assert len(alone[0]) == len(both[0])
-
-
-def test_models_of_another_dtype_than_the_default(documents):
-    torch.set_default_dtype(torch.float64)
-    try:
-        model = make_model("etads", task=TASK, pointer="soft").float()
-        found = SummaryGenerator([model], DICTIONARY, 3, max_len_b=5).generate(None, make_sample(documents))
-        assert found[0][0]["attention"].dtype == torch.float32
-    finally:
-        torch.set_default_dtype(torch.float32)

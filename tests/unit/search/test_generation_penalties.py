@@ -11,7 +11,6 @@ from helpers import EOS, PAD, make_batch
 from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.search.beam_search import BeamSearch
 
 
 def reference_search(model, document, **options):
@@ -90,46 +89,6 @@ def test_stopping_early_loses_nothing(nbest, length_kind, alpha, coverage_kind, 
         late.scoring = Boundless(late.options)
         want = late.generate(None, sample)
         assert_same([row[:nbest] for row in early], [row[:nbest] for row in want])
-
-
-def test_the_bound_is_asked_about_the_hypotheses_that_go_on(monkeypatch, documents):
-    """Hypotheses of n words can end with n + 1 to 7 tokens; their costs must have been reordered with them."""
-    asked, is_decided = [], BeamSearch._find_decided_documents
-
-    class Recording(Boundless):
-        def compute_upper_bound(self, log_probs, shortest, longest, cost, source_lengths, gain):
-            asked.append((shortest, longest, source_lengths.tolist(), gain))
-            return super().compute_upper_bound(log_probs)
-
-    def checked(search, step, log_probs, cost):
-        torch.testing.assert_close(log_probs, search.live.log_probs[:, :, step])
-        torch.testing.assert_close(
-            cost, search.scoring.compute_coverage_cost(search.live.coverage, search.source.padding)
-        )
-        return is_decided(search, step, log_probs, cost)
-
-    monkeypatch.setattr(BeamSearch, "_find_decided_documents", checked)
-    generator = SummaryGenerator(
-        [scripted_model(DICTIONARY)], DICTIONARY, 3, max_len_b=6, unk_penalty=-0.7, coverage_penalty=0.5
-    )
-    generator.scoring = Recording(generator.options)
-    generator.generate(None, make_sample(documents))
-    lengths = [len(document) + 1 for document in documents]
-    assert asked == [(words + 1, 7, lengths, 0.7) for words in range(1, 7)]
-
-
-def test_stopping_early_stops_early(monkeypatch, documents):
-    model = scripted_model(DICTIONARY, end=6.0)
-    steps = []
-    forward = type(model.decoder).forward
-    monkeypatch.setattr(type(model.decoder), "forward", lambda *a, **k: steps.append(1) or forward(*a, **k))
-    options = {"beam_size": 3, "max_len_b": 50, "length_penalty_type": "wu"}
-    counts = []
-    for rule in ("admissible", "fairseq"):
-        steps.clear()
-        SummaryGenerator([model], DICTIONARY, early_stopping=rule, **options).generate(None, make_sample(documents))
-        counts.append(len(steps))
-    assert counts[1] <= counts[0] < 51
 
 
 def test_the_rule_for_stopping_follows_the_score():

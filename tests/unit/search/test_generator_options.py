@@ -9,7 +9,6 @@ import torch
 from decoding import DICTIONARY, generate, make_sample, sharpened
 from fairseq import search
 from fairseq.sequence_generator import SequenceGenerator
-from fairseq.sequence_scorer import SequenceScorer
 from helpers import make_task
 from scripted import scripted_model
 
@@ -193,19 +192,3 @@ def test_options_that_do_not_fit_the_batch_are_refused_in_words(documents):
         forward = model.decoder.forward
         model.decoder.forward = lambda *a, **k: (forward(*a, **k)[0], {"attn": [None]})
         generate(SummaryGenerator, [model], make_sample(documents), {"coverage_penalty": 1.0})
-
-
-def test_the_task_builds_it():
-    task = make_task(coverage_penalty=1.0, length_penalty_type="wu", ngram_ignore_tokens="w1 w2", infer_dtype="bf16")
-    args = Options()
-    args.no_repeat_ngram_size, args.lenpen = 3, 0.9
-    generator = task.build_generator([sharpened()], args, extra_gen_cls_kwargs={"lm_model": None, "lm_weight": 1.0})
-    assert isinstance(generator, SummaryGenerator)
-    options = generator.options
-    assert generator.scoring.describe_formula() == "log P / ((5+|Y|)/6)^0.9 - 1 x summary coverage, at the end"
-    assert options.nbest == 2 and options.no_repeat_ngram_size == 3 and options.beam == 3
-    assert generator.special.may_repeat == (5, 6)
-    assert not options.keep_attention
-    assert isinstance(task.build_generator([sharpened()], args, seq_gen_cls=SequenceGenerator), SequenceGenerator)
-    args.score_reference = True
-    assert isinstance(task.build_generator([sharpened()], args), SequenceScorer)

@@ -12,7 +12,6 @@ from fairseq_etads.search.hypotheses import (
     FinishedHypotheses,
     find_best_extensions,
     find_top_values,
-    gather_beams,
     group_hypotheses_by_last_words,
     recombine_extensions,
 )
@@ -153,13 +152,6 @@ def test_on_a_gpu_no_value_is_read_to_look_at_fewer_extensions():
     assert all(column.shape == (2, 4) and column.device == tokens.device for column in found)
 
 
-def test_fewer_extensions_than_asked_for():
-    scores = torch.tensor([[3.0, 2.0]])
-    given = Extensions(scores, scores, torch.tensor([[5, 5]]), torch.tensor([[0, 1]]))
-    found = recombine_extensions(lambda n: given, torch.tensor([[[2, 6], [2, 6]]]), 2, EOS, 4, 2)
-    assert [column.tolist() for column in found] == [[[3.0, NONE]], [[3.0, NONE]], [[5, 5]], [[0, 1]]]
-
-
 def test_active_hypotheses_begin_empty():
     with torch.device("meta"):  # tensors are not created on the default device
         live = ActiveHypotheses(2, 3, 4, EOS, CPU, keep_ancestors=True)
@@ -282,20 +274,6 @@ def test_impossible_hypotheses_are_results(score, by_score):
         assert [float(one["score"]) for one in done.collect_results()[0]] == [5.0, 4.0, pytest.approx(-1e30)]
 
 
-def test_nothing_is_kept_of_hypotheses_that_have_not_ended():
-    done = FinishedHypotheses(2, 2, 3, CPU, True)
-    done.add(
-        torch.tensor([1]),
-        torch.tensor([[False, False]]),
-        torch.tensor([[1.0, 2.0]]),
-        torch.full((1, 2, 2), 7),
-        torch.zeros(1, 2, 2),
-        None,
-    )
-    assert done.collect_results() == [[], []]
-    assert done.score.eq(NONE).all() and done.length.eq(0).all()
-
-
 def test_attention_is_that_of_the_ancestors():
     """Step t of a hypothesis has the weights of the beam that it continued, also after other documents have left."""
     documents, beam, length, width = 3, 2, 4, 5
@@ -321,24 +299,3 @@ def test_attention_is_that_of_the_ancestors():
             for step in range(length):
                 parent = min(int(ancestors[place, rank, step]), len(weights[step][row]) - 1)
                 assert found["attention"][:, step].tolist() == weights[step][row][parent].tolist()
-
-
-def test_attention_of_a_single_step():
-    done = FinishedHypotheses(1, 1, 3, CPU, True)
-    done.record_attention(torch.tensor([0]), torch.tensor([[[0.25, 0.75]]]))
-    done.add(
-        torch.tensor([0]),
-        torch.tensor([[True]]),
-        torch.zeros(1, 1),
-        torch.tensor([[[EOS]]]),
-        torch.zeros(1, 1, 1),
-        None,
-    )
-    assert done.collect_results()[0][0]["attention"].tolist() == [[0.25], [0.75]]
-
-
-def test_entries_of_beams_are_gathered():
-    x = torch.arange(24.0).view(2, 3, 4)
-    parents = torch.tensor([[2, 0, 0, 1], [1, 1, 2, 0]])
-    assert gather_beams(x, parents).tolist() == [[x[b, p].tolist() for p in parents[b]] for b in range(2)]
-    assert gather_beams(x[:, :, 0], parents).tolist() == [[float(x[b, p, 0]) for p in parents[b]] for b in range(2)]

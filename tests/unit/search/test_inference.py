@@ -1,7 +1,5 @@
 """Copies for inference: training is not affected, dtypes, and copies that follow the model."""
 
-import subprocess
-import sys
 from argparse import Namespace
 from collections import Counter
 
@@ -11,7 +9,6 @@ from decoding import DICTIONARY, TASK, assert_same, generate, make_sample, sharp
 from fairseq.optim.adam import FairseqAdam
 from fairseq.sequence_generator import SequenceGenerator
 from helpers import make_batch, make_model
-from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels import cpu
@@ -50,21 +47,6 @@ def test_training_is_not_touched(documents):
         torch.testing.assert_close(got, want, rtol=0, atol=0)
 
 
-def test_models_prepared_for_inference_generate(documents):
-    """fairseq's commands replace their train(), which then returns nothing."""
-    model = sharpened()
-    model.make_generation_fast_()
-    settings = {"beam_size": 3, "max_len_b": 8}
-    got = generate(SummaryGenerator, [model], make_sample(documents), settings)
-    assert_same(got, generate(SequenceGenerator, [sharpened()], make_sample(documents), settings))
-
-
-def test_models_of_fairseq_keep_their_mode_too(documents):
-    model = scripted_model(DICTIONARY).train()
-    SummaryGenerator([model], DICTIONARY, 3, max_len_b=5).generate([model], make_sample(documents))
-    assert all(module.training for module in model.modules())
-
-
 def test_a_generator_notices_the_steps_of_fairseqs_optimisers(documents):
     """fairseq's Adam changes parameter.data, which none of torch's version counters notices."""
     model, sample = make_model("etads", TASK), make_sample(documents)
@@ -85,19 +67,6 @@ def test_a_generator_notices_the_steps_of_fairseqs_optimisers(documents):
     optimiser.step()
     fresh = SummaryGenerator([model], DICTIONARY, 3, max_len_b=5, infer_dtype="int8")
     assert_same(generator.generate([model], sample), fresh.generate([model], sample))
-
-
-@pytest.mark.parametrize("infer_dtype", [None, "bf16", "int8"])
-def test_a_generator_notices_that_training_went_on(infer_dtype, documents):
-    model, sample = sharpened(), make_sample(documents)
-    generator = SummaryGenerator([model], DICTIONARY, 3, max_len_b=9, infer_dtype=infer_dtype)
-    generator.generate(None, sample)
-    with torch.no_grad():
-        model.decoder.output_projection.weight.neg_()
-    fresh = SummaryGenerator([model], DICTIONARY, 3, max_len_b=9, infer_dtype=infer_dtype)
-    assert_same(generator.generate(None, sample), fresh.generate(None, sample), rtol=0, atol=0)
-    model.load_state_dict(sharpened(seed=8).state_dict())
-    assert_same(generator.generate(None, sample), fresh.generate(None, sample), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("infer_dtype", [None, "int8"])
@@ -134,35 +103,6 @@ def test_number_formats(arch, infer_dtype, error, documents):
     assert next(model.parameters()).dtype == torch.float32
 
 
-@pytest.mark.parametrize("infer_dtype,error", [("fp32", 1e-4), ("int8", 0.15)])
-@pytest.mark.parametrize("activation", ["gelu", "tanh"])
-def test_activations_that_are_no_relu_stay(activation, infer_dtype, error, documents):
-    """A ReLU is part of the product before it in a copy."""
-    model = sharpened("etads", activation_fn=activation)
-    prefix = torch.randint(4, 40, (5, 4), generator=torch.Generator().manual_seed(0))
-    want, got = (
-        generate(cls, [model], make_sample(documents), {"beam_size": 2, **options}, prefix_tokens=prefix)
-        for cls, options in (
-            (SequenceGenerator, {"max_len_b": 4}),
-            (SummaryGenerator, {"exact_length": 4, "infer_dtype": infer_dtype}),
-        )
-    )
-    for mine, other in zip(got, want):
-        scores = [row[0]["positional_scores"][:-1] for row in (mine, other)]
-        torch.testing.assert_close(*scores, rtol=error, atol=error)
-
-
-def test_half_precision_models_generate_in_theirs(documents):
-    model = sharpened().to(torch.bfloat16)
-    for infer_dtype in (None, "fp32"):
-        results = SummaryGenerator([model], DICTIONARY, 3, max_len_b=5, infer_dtype=infer_dtype).generate(
-            None, make_sample(documents)
-        )
-        assert all(torch.isfinite(row[0]["score"]) for row in results)
-    assert InferenceModel(model).get_current_copy().decoder.layers[0].fc1.weight.dtype == torch.bfloat16
-    assert InferenceModel(model, "fp32").get_current_copy().decoder.layers[0].fc1.weight.dtype == torch.float32
-
-
 @pytest.mark.parametrize(
     "probe, words",
     [
@@ -183,16 +123,6 @@ def test_an_answer_about_the_processor_does_not_depend_on_the_first_caller(probe
     with inside:
         assert probe.__wrapped__(*words) == outside
     cpu.can_pack_weights.cache_clear()
-
-
-def test_a_loaded_summarizer_decodes_with_packed_weights():
-    """Loading builds the model without memory first, which must not answer for the process that packing fails."""
-    check = (
-        "import torch; from fairseq_etads import Summarizer; from fairseq_etads.kernels.cpu import can_pack_weights; "
-        "Summarizer.load('debian'); print(can_pack_weights(torch.float32))"
-    )
-    ran = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
-    assert ran.stdout.split() == [str(can_pack_weights(torch.float32))]
 
 
 def test_without_packed_products_it_works_as_well(monkeypatch, documents):

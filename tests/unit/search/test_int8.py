@@ -6,7 +6,6 @@ import logging
 import pytest
 import torch
 from decoding import DICTIONARY, make_sample, sharpened
-from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels import cpu as kernels
@@ -64,17 +63,6 @@ def test_sums_are_exact_even_of_the_largest_numbers(layer, levels, monkeypatch):
             exact = exact.clamp(min=0)
         # a number half-way between two steps may be rounded either way
         assert ((out.double() - exact).abs() <= 130 * step + 1e-5).all()
-
-
-@pytest.mark.parametrize("levels", kernels.INT8_LEVELS)
-def test_a_row_does_not_depend_on_the_others(levels, monkeypatch):
-    """In torch's dynamic quantisation it would, because there is one scale for a whole tensor."""
-    use(monkeypatch, levels)
-    x, weight = torch.randn(4, 64), torch.randn(40, 64)
-    x[0] *= 1000
-    layer = Int8Linear(weight, None)
-    for row in range(4):
-        torch.testing.assert_close(layer(x)[row : row + 1], layer(x[row : row + 1]), rtol=1e-6, atol=1e-6)
 
 
 def test_as_many_levels_are_used_as_the_processor_adds_exactly(monkeypatch):
@@ -176,16 +164,6 @@ def test_auto_takes_the_fastest_format_and_says_so(fastest, monkeypatch, caplog,
     inference.find_fastest_cpu_dtype.cache_clear()
 
 
-def test_auto_keeps_fp32_where_others_gain_little(monkeypatch):
-    """The default of a search does not change with it, either."""
-    clock = iter(range(10**6))
-    monkeypatch.setattr(inference.time, "perf_counter", lambda: next(clock) * 1.0)
-    inference.find_fastest_cpu_dtype.cache_clear()
-    assert inference.find_fastest_cpu_dtype((((8, 4), 2),)) == "fp32"
-    inference.find_fastest_cpu_dtype.cache_clear()
-    assert SummaryGenerator([sharpened()], DICTIONARY, 2).options.infer_dtype is None
-
-
 def test_auto_compares_the_products_that_a_step_has(monkeypatch):
     """A small model may be faster in another format than a large one."""
     monkeypatch.setattr("fairseq_etads.kernels.packed_weights.OUTPUT_BLOCK", 30)
@@ -193,15 +171,3 @@ def test_auto_compares_the_products_that_a_step_has(monkeypatch):
     # two layers of width 32: 4 products of each attention, 48 units between, and 44 words in blocks
     expected = {(30, 32): 2 * 8 + 1 + 2, (2, 32): 2 * 8, (18, 32): 2, (14, 32): 1, (30, 48): 2, (2, 48): 2}
     assert dict(inference._count_products_per_step(decoder)) == expected
-
-
-def test_auto_takes_models_of_others_as_they_are(documents):
-    """Other dtypes are refused for them, because they have none."""
-    model, sample = scripted_model(DICTIONARY), make_sample(documents)
-    found, expected = (
-        SummaryGenerator([model], DICTIONARY, 2, max_len_b=5, infer_dtype=name).generate(None, sample)
-        for name in ("auto", None)
-    )
-    assert [row[0]["tokens"].tolist() for row in found] == [row[0]["tokens"].tolist() for row in expected]
-    with pytest.raises(ValueError, match="--infer-dtype int8: only models of this project"):
-        SummaryGenerator([model], DICTIONARY, 2, infer_dtype="int8")

@@ -52,14 +52,6 @@ def test_watching_changes_nothing_and_no_report_is_better_than_the_summary(summa
         ]
 
 
-def test_in_greedy_search_the_summary_grows_word_by_word(summarizer):
-    found, seen = watch(summarizer, TEXTS, beam=1, min_len=3)
-    for number, partials in seen.items():
-        tokens = found[number].tokens
-        grown = [partial.tokens for partial in partials if not partial.has_ended]
-        assert grown == [tokens[:length] for length in range(1, len(tokens) + 1)] and len(tokens) >= 3
-
-
 def test_the_best_of_living_and_ended_hypotheses_is_reported():
     """Two documents, rows 1 and 3 of the batch: the second beam leads in one, an ended hypothesis in the other."""
     live = ActiveHypotheses(2, beam=2, longest=4, start=2, device=torch.device("cpu"), keep_ancestors=False)
@@ -108,12 +100,6 @@ def test_attention_and_copying_are_those_of_the_last_word_for_each_token_that_wa
             assert partial.attention == pytest.approx(explanation.attention[place][:-1], abs=1e-5)
             assert partial.copying == pytest.approx(explanation.copying[place][:-1], abs=1e-5)
             assert partial.attention != pytest.approx(partial.copying, abs=1e-3)
-
-
-def test_a_model_without_a_pointer_has_no_copy_distribution(tmp_path):
-    summarizer = Summarizer.load(make_folder(tmp_path, arch="etads_basic")[0], "cpu")
-    _, seen = watch(summarizer, TEXTS[0])
-    assert all(partial.copying is None and len(partial.attention) == 7 for partial in seen[0] if not partial.has_ended)
 
 
 def test_who_is_told_can_stop_the_search(summarizer):

@@ -185,10 +185,6 @@ def test_each_beam_is_blocked_by_its_own_words_unless_its_document_must_end_or_i
     assert changed > 4
 
 
-def test_the_first_step_of_blocking_changes_nothing():
-    assert not check(make_step(1, 0, first=True), NGramBlocker(1), lambda d, b, w, s: s)
-
-
 def test_the_prefix_dictates_a_word_with_its_own_score_or_the_unknown_words():
     """An end in the prefix ends all beams like the first one."""
     dictated = [5, PAD, EOS, 6]
@@ -221,10 +217,6 @@ def test_a_prefix_is_followed_on_the_words_device():
     with torch.device("meta"):
         force_prefix(step)
     assert step.live.tokens.device.type == "cpu"
-
-
-def test_without_a_prefix_nothing_is_dictated():
-    assert not check(make_step(4, 4), force_prefix, lambda d, b, w, s: s)
 
 
 @pytest.mark.parametrize("has_constraints", [False, True])
@@ -283,27 +275,7 @@ def test_every_option_adds_its_rule_with_its_value_in_order():
     assert (rules[8].size, rules[8].ignored) == (3, [7])
 
 
-@pytest.mark.parametrize("end_always_counts", [False, True])
-def test_an_exact_length_ends_for_free_unless_a_term_scores_the_end(end_always_counts):
-    special = SpecialTokens(PAD, UNK, EOS)
-    rules = make_search_rules(DecodingOptions(exact_length=6), special, 6, end_always_counts)
-    assert rules[1].keywords["ending_is_free"] is not end_always_counts
-    assert rules[3].keywords["tokens"] == 6
-    assert make_search_rules(DecodingOptions(exact_length=6), special, 6)[1].keywords["ending_is_free"]
-    assert not make_search_rules(DecodingOptions(), special, 6, end_always_counts)[1].keywords["ending_is_free"]
-
-
 DOCUMENTS = torch.tensor([[PAD, PAD, 5, 6, EOS], [7, 8, 5, 9, EOS], [7, EOS, PAD, PAD, PAD]])
-
-
-def test_a_source_of_words_has_their_padding_and_the_given_lengths():
-    given = torch.tensor([3, 5, 2])
-    source = SourceLengths.from_net_input({"src_tokens": DOCUMENTS, "src_lengths": given}, EOS, PAD)
-    assert source.padding.tolist() == (DOCUMENTS == PAD).tolist()
-    assert source.lengths is given
-    assert source.width == 5
-    assert SourceLengths(source.padding, given + 1, 5).count_tokens().tolist() == [3, 5, 2]
-    assert SourceLengths(None, given + 1, 5).count_tokens().tolist() == [4, 6, 3]
 
 
 def test_lengths_that_are_not_given_count_words_without_the_end_symbol():
@@ -331,12 +303,6 @@ def test_speech_is_counted_like_fairseqs(name):
     source = SourceLengths.from_net_input({name: frames, "padding_mask": mask}, EOS, PAD)
     assert source.padding is None
     assert (source.lengths.tolist(), source.width) == ([[5, 5, 5], [7, 0, 7]], 7)
-
-
-def test_a_batch_without_a_source_is_refused_with_its_contents():
-    with pytest.raises(ValueError) as error:
-        SourceLengths.from_net_input({"image": torch.ones(1), "target": torch.ones(1)}, EOS, PAD)
-    assert str(error.value) == "expected src_tokens, source or features in net_input, which has image, target"
 
 
 @pytest.mark.parametrize("has_padding", [True, False])

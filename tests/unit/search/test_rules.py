@@ -6,14 +6,13 @@ import pytest
 import torch
 from decoding import make_sample, sharpened
 from fairseq import search
-from helpers import EOS, PAD, make_task
+from helpers import EOS, make_task
 from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
 
 TASK = make_task(mark=True)
 DICTIONARY = TASK.target_dictionary
-MARK = DICTIONARY.index("<q>")
 DOCUMENTS = [[5, 6, 7], list(range(4, 18)), [9], [8, 45, 30, 20, 8, 45]]
 
 
@@ -50,41 +49,6 @@ def test_the_greatest_length_is_the_documents_own(coverage, early_stopping):
         len(row[0]["tokens"]) - 1 for row in generate(scripted_model(DICTIONARY, end=-30.0), DOCUMENTS, **as_fairseq)
     ]
     assert lengths == [10] * 4
-
-
-def test_the_commands_and_the_summarizer_take_each_documents_own_length():
-    from argparse import Namespace
-
-    generator = TASK.build_generator([sharpened(task=TASK)], Namespace(beam=2, max_len_a=0.5))
-    assert generator.options.max_len_per_document
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"exact_length": 6}, {"min_len": 5}, {"min_sentences": 2}, {"tokens_to_suppress": ("w1", "w2", "w3", "w4", "w5")}],
-    ids=str,
-)
-def test_a_prefix_of_another_document_switches_nothing_off(options):
-    """The first document has a long prefix, the others a shorter one or none."""
-    prefixes = [[7, 8, 9, 10], [PAD] * 4, [11, PAD, PAD, PAD], [12, 13, PAD, PAD]]
-    changed = 0
-    for seed in range(3):
-        model = scripted_model(DICTIONARY, seed, end=5.0, spread=3.0)
-        together = generate(model, DOCUMENTS, torch.tensor(prefixes), **options)
-        for document, prefix, row in zip(DOCUMENTS, prefixes, together):
-            prefix = [word for word in prefix if word != PAD]
-            (alone,) = generate(model, [document], torch.tensor([prefix]) if prefix else None, **options)
-            assert tokens_of([row]) == tokens_of([alone])
-            (without,) = generate(model, [document], torch.tensor([prefix]) if prefix else None)
-            changed += tokens_of([row]) != tokens_of([without])
-            for words in tokens_of([row])[0]:
-                assert words[: len(prefix)] == prefix
-                assert "exact_length" not in options or len(words) == 7
-                assert "min_len" not in options or len(words) > 5
-                assert "tokens_to_suppress" not in options or not {5, 6, 7, 8, 9} & set(words[len(prefix) :])
-                marks = [place for place, word in enumerate(words) if word == MARK and place]
-                assert "min_sentences" not in options or marks or len(words) == 10
-    assert changed > 6, "the options change nothing: nothing is shown"
 
 
 STRATEGIES = {

@@ -18,7 +18,7 @@ from shortlists import make_shortlist, random_shortlist, write_only
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.search.inference import InferenceModel
-from fairseq_etads.search.options import DECLARED, FOLDER_DEFAULTS, DecodingOptions
+from fairseq_etads.search.options import DECLARED, DecodingOptions
 from fairseq_etads.search.search_rules import SpecialTokens
 from fairseq_etads.search.shortlisting import find_batch_candidates
 from fairseq_etads.search.source_words import add_copied_positions
@@ -153,30 +153,6 @@ def test_the_lists_are_those_of_a_loop():
     assert shortlist.choose_candidates(make_batch([[9]]), 12).words.tolist() == [*range(12), 22]
 
 
-def test_words_of_two_dictionaries_are_matched_by_their_spelling():
-    task = make_task()
-    other = make_task().source_dictionary
-    swapped = ["w7", "w6"]
-    for word, number in zip(swapped, (10, 11)):
-        other.symbols[number], other.indices[word] = word, number
-    task.src_dict = other
-    words = make_shortlist(task, 0).choose_candidates(make_batch([[10]]), 0).words.tolist()
-    assert words == [0, 1, 2, 3, 11], "w7 has the number 11 in summaries"
-
-
-def test_a_copied_word_is_exact_and_its_place_known():
-    model, task = made("etads, soft")
-    with torch.no_grad():
-        model.decoder.pointer.gate.weight.zero_()
-        model.decoder.pointer.gate.bias.fill_(-1e4)
-    for row, document in zip(
-        summaries([model], task, DOCUMENTS, make_shortlist(task), beam_size=2, max_len_b=5, copied_positions=True),
-        DOCUMENTS,
-    ):
-        words = [(t, p) for t, p in zip(*(row[0][name].tolist() for name in ("tokens", "copied_from"))) if t != EOS]
-        assert words and all(document[place] == word for word, place in words)
-
-
 def test_the_place_of_a_word_is_reckoned_with_the_softmax_of_the_search():
     """With few words, generating each is more probable, so one model can copy a word that the other generates."""
     model, task = made("etads, soft")
@@ -243,59 +219,6 @@ def test_fairseqs_search_classes_work(name):
     assert_same(summaries([model], task, documents, whole, **options), summaries([model], task, documents, **options))
 
 
-def test_ensembles_and_language_models_have_the_same_columns():
-    task = make_task(tail=30, mark=True)
-    models = [
-        sharpen(make_model("etads", task, share_all_embeddings=False, output_bias=True, pointer=pointer), seed)
-        for pointer, seed in (("none", 1), ("soft", 2))
-    ]
-    other = make_model("etads_basic", task, share_all_embeddings=False)
-    sharpen(other, 4)
-
-    class LanguageModel(torch.nn.Module):
-        def forward(self, tokens):
-            assert tokens.max() < V
-            source = torch.full((len(tokens), 1), EOS)
-            return other(source, torch.ones(len(tokens)), tokens)
-
-        def get_normalized_probs(self, out, log_probs, sample):
-            return other.get_normalized_probs(out, log_probs, sample)
-
-    shortlist = random_shortlist(task)
-    options = {"beam_size": 3, "max_len_b": 7, "lm_model": LanguageModel(), "lm_weight": 0.3}
-    for document in DOCUMENTS:
-        words = shortlist.choose_candidates(make_batch([document]), 7).words.tolist()
-        assert len(words) < V
-        restricted = [write_only(copy.deepcopy(model), words) for model in models]
-        assert_same(
-            summaries(models, task, [document], shortlist, **options),
-            summaries(restricted, task, [document], **options),
-        )
-
-
-def test_other_start_and_end_symbols_have_columns_of_their_own():
-    model, task = made("etads, soft")
-    shortlist, options = make_shortlist(task, 1), {"beam_size": 3, "max_len_b": 9, "eos": 30, "bos_token": 31}
-    for document in DOCUMENTS:
-        words = shortlist.choose_candidates(make_batch([document]), 7, always=(30, 31)).words.tolist()
-        restricted = write_only(copy.deepcopy(model), words)
-        got = summaries([model], task, [document], shortlist, **options)
-        assert_same(got, summaries([restricted], task, [document], **options))
-        assert got[0][0]["tokens"][-1] == 30
-
-
-def test_partial_summaries_have_ids_of_the_dictionary():
-    model, task = made("etads, soft")
-    seen = []
-    generator = SummaryGenerator([model], task.target_dictionary, 2, max_len_b=5, shortlist=random_shortlist(task))
-    results = generator.generate(None, make_sample(DOCUMENTS), on_step=seen.append)
-    known = [{*word_list} for word_list in (set(range(V)) | set(document) for document in DOCUMENTS)]
-    first = [best.tokens.tolist() for best in seen[0]]
-    assert all(set(tokens) <= words for tokens, words in zip(first, known))
-    prefixes = [[h["tokens"][: len(tokens)].tolist() for h in row] for row, tokens in zip(results, first)]
-    assert any(tokens in row for tokens, row in zip(first, prefixes))
-
-
 def test_what_cannot_have_a_shortlist_is_refused():
     task = recurrent_task()
     trick = recurrent("words_lvt2k", task)
@@ -313,7 +236,3 @@ def test_what_cannot_have_a_shortlist_is_refused():
     options = {"shortlist": make_shortlist(task), "search_strategy": strategy}
     with pytest.raises(ValueError, match="prefix_allowed_tokens_fn"):
         SummaryGenerator([make_model("etads", task)], task.target_dictionary, **options)
-
-
-def test_it_is_an_option_of_model_folders_that_changes_nothing_unless_given():
-    assert "shortlist" not in FOLDER_DEFAULTS

@@ -179,24 +179,3 @@ def test_a_prefix_and_constraints_go_before_decisions():
     words = hypothesis["tokens"].tolist()
     assert 12 in words and set(words) <= {*document, 12, EOS}
     torch.testing.assert_close(hypothesis["positional_scores"], log_probs, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("arch", ["etads", "gru_seq2seq", "words_lvt2k"])
-def test_hypotheses_that_were_cut_off_are_ordered_by_likelihood(arch):
-    """Every end is forced: with -1e4 for each, only three digits would be left for comparing the hypotheses."""
-    model = switching(bias=-30.0, arch=arch) if arch == "etads" else recurrent_pointer(arch)
-    generator = SummaryGenerator([model], TASK.target_dictionary, 5, max_len_b=3, len_penalty=0.5, nbest=5)
-    for document, row in zip(DOCUMENTS, generator.generate(None, make_sample(DOCUMENTS))):
-        scores = [hypothesis["score"].item() for hypothesis in row]
-        assert scores == sorted(scores, reverse=True) and all(math.isfinite(score) for score in scores)
-        for hypothesis in row:
-            kept, log_probs = decisions_kept(model, document, hypothesis)
-            assert kept == [True] * (len(kept) - 1) + [False]
-            assert hypothesis["score"].item() == pytest.approx(log_probs.sum().item() / len(kept) ** 0.5, rel=1e-5)
-
-
-def recurrent_pointer(arch):
-    model = switching(bias=-30.0, arch=arch)
-    with torch.no_grad():
-        model.decoder.pointer.gate.weight.zero_()
-    return model

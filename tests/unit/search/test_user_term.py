@@ -74,27 +74,6 @@ def test_a_word_is_rewarded_once(term, model):
     assert (scores - read["positional_scores"]).sum().item() == pytest.approx(3.0, abs=1e-3)
 
 
-@pytest.mark.parametrize("bonus", [-1.5, 1.5])
-def test_the_neighbours_change_nothing(term, model, bonus):
-    options = {"terms": [term(FAVOURED, bonus)], "early_stopping": "admissible", "length_penalty_type": "wu"}
-    for document, row in zip(DOCUMENTS, summaries(model, **options)):
-        (alone,) = summaries(model, documents=[document], **options)
-        assert words_of(row) == words_of(alone)
-
-
-def test_a_users_term_can_refuse(term, model):
-    with pytest.raises(ValueError, match="favoured words: the dictionary has no wnd"):
-        summaries(model, [term(["w5", "wnd"], 1.0)])
-
-
-def test_a_task_builds_a_generator_with_it(term, model):
-    from argparse import Namespace
-
-    options = {"terms": [term(FAVOURED, 8.0)]}
-    generator = TASK.build_generator([model], Namespace(beam=4, max_len_b=8), extra_gen_cls_kwargs=options)
-    assert [row[0]["favoured"] for row in generator.generate(None, make_sample(DOCUMENTS))] == [3, 1, 1]
-
-
 def test_a_state_per_hypothesis_follows_its_hypothesis(model):
     """A term that counts the words of each hypothesis by itself, and compares them with those that the search has."""
     from fairseq_etads.search.terms import ActiveTerm, SearchTerm

@@ -11,8 +11,8 @@ from recurrent import recurrent
 
 from fairseq_etads.training.losses import SummarizationNLL
 from fairseq_etads.training.options import SummarizationConfig
-from fairseq_etads.training.task import SummarizationTask, compute_fingerprint
-from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, count_known_words, limit_known_words
+from fairseq_etads.training.task import SummarizationTask
+from fairseq_etads.vocabulary.dictionary import count_known_words
 
 KNOWN, GENERATED, UNK = 44, 20, 3
 """Words that the documents' side knows, and those that can be generated; words from KNOWN on are in the tail."""
@@ -52,53 +52,6 @@ def make_sample(documents=DOCUMENTS, summaries=SUMMARIES, left=False):
     inputs, target = net_input(documents, summaries, left)
     words = int(target.ne(PAD).sum())
     return {"id": torch.arange(len(target)), "net_input": inputs, "target": target, "ntokens": words}
-
-
-def log_probs(model, sample):
-    with torch.no_grad():
-        output = model(**sample["net_input"])
-        return model.get_normalized_probs(output, log_probs=True), output
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_each_side_has_rows_for_what_it_can_use(name):
-    model = build(name, bounded_task(), pointer="soft")
-    shared = "shared" in name
-    assert len(model.encoder.embed_tokens.weight) == KNOWN
-    assert len(model.decoder.embed_tokens.weight) == (KNOWN if shared else GENERATED)
-    assert len(model.decoder.output_projection.weight) == (KNOWN if shared else GENERATED)
-    scores, (logits, _) = log_probs(model, make_sample())
-    assert logits.shape[2] == GENERATED, "the softmax runs over the words that can be generated"
-    slots = max(len(reference.extended_ids(document, GENERATED)[1]) for document in DOCUMENTS)
-    assert scores.shape[2] == GENERATED + slots
-    torch.testing.assert_close(scores.exp().sum(2), torch.ones(scores.shape[:2]))
-
-
-@pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
-@pytest.mark.parametrize("name", MODELS)
-def test_a_word_between_the_bounds_is_an_unknown_one_with_a_vector_of_its_own_in_documents(name, pointer):
-    """If that vector is the unknown word's, the model equals one that knows fewer words, bit for bit."""
-    task, plain_task = bounded_task(), bounded_task()
-    plain_task.src_dict = plain_task.tgt_dict
-    model, plain = build(name, task, pointer=pointer), build(name, plain_task, pointer=pointer)
-    state = model.state_dict()
-    with torch.no_grad():
-        model.encoder.embed_tokens.weight[GENERATED:] = model.encoder.embed_tokens.weight[UNK]
-    plain.load_state_dict(
-        {key: value[:GENERATED] if len(value) == KNOWN and value.dim() > 1 else value for key, value in state.items()}
-    )
-    sample = make_sample()
-    found, expected = log_probs(model, sample)[0], log_probs(plain, sample)[0]
-    assert torch.equal(found, expected)
-    ours = [
-        SummarizationNLL(t, False, 0.1, 0.0, 0, 0, 1.0)(m, sample)[0] for t, m in ((task, model), (plain_task, plain))
-    ]
-    assert torch.equal(*ours)
-    with torch.no_grad():
-        model.encoder.embed_tokens.weight[30] += 1.0
-    changed = log_probs(model, sample)[0]
-    assert not torch.allclose(changed[0], expected[0], atol=1e-4), "the encoder has no vector for the word"
-    assert torch.equal(changed[1:], expected[1:]) or torch.allclose(changed[1:], expected[1:], atol=1e-5)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -175,15 +128,6 @@ def test_words_between_the_bounds_are_written_where_the_document_has_them(name, 
         assert not copying or any(GENERATED <= word < KNOWN for word in written)
 
 
-def test_without_a_pointer_such_words_are_unknown_and_can_be_replaced():
-    task = bounded_task()
-    model = build("gru_seq2seq", task)
-    with torch.no_grad():
-        model.decoder.output_projection.bias[UNK] = 1e4
-    for document, found in zip(DOCUMENTS, summarise(task, model, DOCUMENTS, replace_unk="")):
-        assert set(found[0]["tokens"].tolist()) - {EOS} <= set(document)
-
-
 @pytest.fixture
 def data(tmp_path):
     """A data folder's two dictionaries: the second knows fewer of the same words."""
@@ -223,11 +167,3 @@ def test_dictionaries_that_were_swapped_are_refused(data):
     (data / "other").rename(data / "dict.target.txt")
     with pytest.raises(ValueError, match="were --srcdict and --tgtdict of fairseq-preprocess swapped"):
         setup(data)
-
-
-def test_equal_bounds_are_one_dictionary_as_before(data):
-    (data / "dict.target.txt").write_bytes((data / "dict.source.txt").read_bytes())
-    task = setup(data)
-    assert task.source_dictionary is task.target_dictionary
-    plain = SummarizationDictionary.load(str(data / "dict.source.txt"))
-    assert compute_fingerprint(limit_known_words(plain, KNOWN)) == compute_fingerprint(plain)

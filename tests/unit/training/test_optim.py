@@ -134,26 +134,6 @@ def test_dense_gradients_move_the_same_rows(lazy, plain):
     torch.testing.assert_close(model.table, expected.table)
 
 
-def test_a_row_with_a_gradient_of_0_is_left_alone():
-    """With dense gradients, such a row could not be distinguished from rows that were not looked up."""
-    model = Toy()
-    optimizer = LazyAdam(OPTIONS, list(model.parameters()))
-    model.step(optimizer, torch.tensor([1, 2]))
-    before = model.table.detach().clone()
-    optimizer.zero_grad()
-    looked_up = F.embedding(torch.tensor([1, 2]), model.table, sparse=True)
-    (looked_up * torch.tensor([[1.0], [0.0]])).sum().backward()
-    optimizer.step()
-    assert torch.equal(model.table[2], before[2]) and not torch.equal(model.table[1], before[1])
-
-
-def test_only_tables_that_are_looked_up_get_sparse_gradients():
-    model = Toy()
-    model.table.is_lookup_table = False
-    LazyAdam(OPTIONS, list(model.parameters()))
-    assert not wants_sparse_gradient(model.table) and not wants_sparse_gradient(model.other)
-
-
 def test_a_step_without_any_gradient_does_nothing():
     model = Toy()
     optimizer = LazyAdam(OPTIONS, list(model.parameters()))

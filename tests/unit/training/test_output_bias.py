@@ -3,11 +3,11 @@
 import pytest
 import reference
 import torch
-from decoding import DICTIONARY, TASK, generate, make_sample
+from decoding import TASK, generate, make_sample
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
-from helpers import EOS, PAD, SMALL, make_batch, make_model, make_task, model_config
+from helpers import PAD, SMALL, make_batch, make_model, make_task, model_config
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.search.inference import InferenceModel
@@ -73,33 +73,6 @@ def test_it_begins_at_zero_and_is_absent_unless_asked_for():
     assert with_it["decoder.output_projection.bias"].eq(0).all()
 
 
-def test_its_gradient_is_the_probability_less_one_for_the_word_that_came(documents):
-    model = biased().train()
-    output = run(model, documents)
-    log_probs = model.get_normalized_probs(output, log_probs=True)
-    (-log_probs[2, 1, 7]).backward()
-    expected = log_probs[2, 1].exp().detach()
-    expected[7] -= 1
-    torch.testing.assert_close(model.decoder.output_projection.bias.grad, expected, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.parametrize("kind", ["soft", "switch"])
-def test_a_pointer_mixes_with_the_biased_distribution(kind):
-    task = make_task(tail=20)
-    document, options = [5, 50, 6, 50, 45], {"pointer": kind}
-    model = biased(task, **options).train()  # in training a switch mixes, too
-    layer, tokens, previous = model.decoder.output_projection, make_batch([document]), torch.tensor([[EOS, 5]])
-    with torch.no_grad():
-        logits, extra = model(tokens, tokens.ne(PAD).sum(1), previous)
-        states = model(tokens, tokens.ne(PAD).sum(1), previous, features_only=True)[0]
-        got = model.get_normalized_probs((logits, extra), log_probs=False)[0, -1]
-    pointer, extended = extra["output"].pointer, reference.extended_ids(document, 44)[0]
-    vocabulary = torch.tensor(reference.output_distribution(states[0, -1], layer.weight, layer.bias))
-    attention, p_gen = pointer.log_copy[0, -1, : len(document)].exp(), float(pointer.gate[0, -1].sigmoid())
-    expected = reference.pointer_mixture(vocabulary, attention, p_gen, extended, len(got))
-    torch.testing.assert_close(got, torch.tensor(expected), rtol=1e-4, atol=1e-6)
-
-
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("infer_dtype,error", [(None, 1e-4), ("fp32", 1e-4), ("bf16", 0.15), ("int8", 0.15)])
 def test_it_is_packed_for_inference(infer_dtype, error, shared, documents, monkeypatch):
@@ -133,16 +106,6 @@ def test_it_goes_with_a_table_that_has_more_words_than_can_be_generated(infer_dt
         torch.testing.assert_close(packed(states).float(), want, rtol=error, atol=error)
 
 
-@pytest.mark.parametrize("infer_dtype", [None, "int8"])
-def test_a_generator_notices_a_change_of_the_bias(infer_dtype, documents):
-    model, sample = biased(TASK), make_sample(documents)
-    generator = SummaryGenerator([model], DICTIONARY, 2, max_len_b=5, infer_dtype=infer_dtype)
-    generator.generate(None, sample)
-    with torch.no_grad():
-        model.decoder.output_projection.bias[9] = 100
-    assert all(9 in row[0]["tokens"].tolist() for row in generator.generate(None, sample))
-
-
 def test_the_papers_numbers_of_parameters():
     """ETADS, Table 4, in units of 10,000: each side with the vectors, the decoder's with the bias; no positions."""
     dictionary = Dictionary()
@@ -158,8 +121,3 @@ def test_the_papers_numbers_of_parameters():
             for side in (model.encoder, model.decoder)
         ]
         assert [abs(count / 10000 - paper) < 1 for count, paper in zip(counts, (encoder, decoder))] == [True, True]
-
-
-def test_an_adaptive_softmax_is_refused_in_words():
-    with pytest.raises(ValueError, match="--output-bias does not go with --adaptive-softmax-cutoff"):
-        make_model("etads", output_bias=True, adaptive_softmax_cutoff=(10, 20), share_all_embeddings=False)

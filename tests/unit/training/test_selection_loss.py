@@ -1,12 +1,11 @@
 """The selection loss (Li et al. 2018): against loops, its targets in files, its share of the total, and learning."""
 
 import random
-from types import SimpleNamespace
 
 import pytest
 import reference
 import torch
-from helpers import EOS, PAD, make_batch, make_task
+from helpers import EOS, PAD, make_batch
 from recurrent import DOCUMENTS, MARK, log_probs, recurrent, recurrent_task, sharpened
 from torch.nn.functional import one_hot
 
@@ -14,7 +13,7 @@ from fairseq_etads.data.labels.label_files import compute_source_hash, write_lab
 from fairseq_etads.data.selection import SentenceTargets
 from fairseq_etads.layers.sentence_selector import SentenceSelection
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.training.losses import SummarizationNLL, compute_sentence_selection_divergence
+from fairseq_etads.training.losses import SummarizationNLL
 
 
 def test_the_selection_loss_is_the_loop_and_skips_what_has_no_target():
@@ -37,33 +36,6 @@ def test_the_selection_loss_is_the_loop_and_skips_what_has_no_target():
     # more rows than the summary has begun, and more columns than the model has read, which are 0
     wider = torch.nn.functional.pad(targets, (0, 3, 0, 2))
     torch.testing.assert_close(selection.compute_divergence(wider, is_word), found)
-
-
-@pytest.mark.parametrize("mark", [MARK, None])
-def test_marks_ends_and_padding_are_not_words(mark):
-    target = torch.tensor([[5, MARK, 3, EOS, PAD], [MARK, 6, 7, 8, EOS]])
-    criterion = criterion_of(recurrent_task() if mark else make_task(), 0.5)
-    given, targets = [], torch.zeros(2, 1, 1)
-    selection = SimpleNamespace(
-        starts=torch.ones(2, 5, dtype=torch.bool),
-        compute_divergence=lambda wanted, is_word: given.append((wanted, is_word.tolist())),
-    )
-    sample = {"target": target, "sentence_targets": targets}
-    compute_sentence_selection_divergence(selection, sample, criterion.no_words, True)
-    assert given[0][0] is targets
-    assert given[0][1] == [[True, not mark, True, False, False], [not mark, True, True, True, False]], (
-        "without a mark in the dictionary, its number is that of the unknown word, which counts as a word"
-    )
-
-
-def test_the_selection_loss_is_least_at_its_targets():
-    logits = torch.tensor([[[0.3, -1.0, 2.0], [0.3, -1.0, 2.0]]], requires_grad=True)
-    selection = SentenceSelection(logits.log_softmax(2), torch.tensor([[True, False]]))
-    same, other = logits.detach()[:, :1].softmax(2), torch.tensor([[[0.0, 1.0, 0.0]]])
-    for targets, is_least in ((same, True), (other, False)):
-        loss = selection.compute_divergence(targets, torch.ones(1, 2, dtype=torch.bool))
-        (gradient,) = torch.autograd.grad(loss.sum(), logits, retain_graph=True)
-        assert (loss.abs().item() < 1e-6, bool(gradient.abs().max() < 1e-6)) == (is_least, is_least)
 
 
 def sample_of(texts, summaries, targets):

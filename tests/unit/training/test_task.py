@@ -71,15 +71,6 @@ def test_a_checkpoint_remembers_that_summaries_were_cut_without_an_end():
     assert not task.no_end_if_cut
 
 
-def test_both_sides_are_truncated_and_the_sizes_agree():
-    dataset = make_dataset([[4] * 9, [5] * 5, [6]], [[7] * 4, [8] * 3, []])
-    for index in range(3):
-        item = dataset[index]
-        assert len(item["source"]) == dataset.src_sizes[index] <= 6
-        assert len(item["target"]) == dataset.tgt_sizes[index] <= 4
-        assert item["source"][-1] == item["target"][-1] == EOS
-
-
 def test_batches_that_cannot_hold_the_longest_text_are_refused():
     for side, dataset in {"source": make_dataset([[4] * 9], [[7]]), "target": make_dataset([[4]], [[7] * 4])}.items():
         with pytest.raises(ValueError, match=f"--max-tokens 3 is too small with --truncate-{side} "):
@@ -93,23 +84,12 @@ def test_what_was_cut_is_counted_and_logged(caplog):
     assert "train summaries: 1 of 3 cut to 3 tokens (1 tokens, 12.5%, left out)" in caplog.text
 
 
-def test_summaries_that_an_extractor_does_not_read_are_not_reported(caplog):
-    with caplog.at_level(logging.INFO, "fairseq_etads"):
-        make_dataset([[4] * 9], [[7] * 4], truncate_target=1, name="train")
-    assert "documents: 1 of 1 cut to 5" in caplog.text and "summaries" not in caplog.text
-
-
 def test_interactive_input_is_truncated_by_the_same_function():
     task = make_task(truncate_source=4)
     tokens = [torch.tensor([5, 6, 7, 8, 9, 10, EOS]), torch.tensor([EOS])]
     dataset = task.build_dataset_for_inference(tokens, [7, 1])
     assert dataset[0]["source"].tolist() == [5, 6, 7, 8, EOS]
     assert dataset[1]["source"].tolist() == [EOS]
-
-
-def test_as_many_summaries_as_documents():
-    with pytest.raises(ValueError, match="2 documents but 1 summaries"):
-        make_dataset([[4], [5]], [[6]])
 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 20, 23])
@@ -121,12 +101,6 @@ def test_batches_hold_every_document(count):
     assert np.concatenate(batches).tolist() == indices.tolist()
     for batch in batches:
         assert len(batch) * max(dataset.num_tokens(i) for i in batch) <= 40
-
-
-def test_padding_side_of_batches():
-    samples = make_dataset([[4, 5], [6]], left_pad_source=True)
-    batch = samples.collater([samples[0], samples[1]])
-    assert batch["net_input"]["src_tokens"].tolist() == [[4, 5, EOS], [PAD, 6, EOS]]
 
 
 def make_generator(task, model, **options):
@@ -183,12 +157,6 @@ def test_another_dictionary_is_refused_even_of_the_same_size():
     state = {**task.state_dict(), "target_dictionary": compute_fingerprint(make_dictionary(39))}
     with pytest.raises(ValueError, match=r"the target dictionary in DATA .* is not the one"):
         other.load_state_dict(state)
-
-
-@pytest.mark.parametrize("option", ["truncate_source", "truncate_target", "upsample_primary"])
-def test_impossible_numbers_are_refused(option):
-    with pytest.raises(ValueError, match=f"--{option.replace('_', '-')} 0: choose 1 or more"):
-        make_task(**{option: 0})
 
 
 def test_a_missing_data_directory_is_named(tmp_path):

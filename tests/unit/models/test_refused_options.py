@@ -1,0 +1,183 @@
+"""Options of models: each value out of bounds or without effect is refused, and so is what does not go together."""
+
+import copy
+import math
+from dataclasses import fields
+
+import convolutional
+import language_models
+import pytest
+from helpers import RECURRENT, SMALL, make_task, model_config
+from omegaconf import open_dict
+from recurrent import recurrent
+from steps import make_criterion, steps_task, train_and_decode
+
+from fairseq_etads.models import rnn
+from fairseq_etads.models.rnn_options import RecurrentConfig
+from fairseq_etads.models.transformer_options import FlatTransformerConfig
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.platform.option_checks import format_option_name, get_default
+from fairseq_etads.systems.abs.options import NeuralLanguageModelConfig
+from fairseq_etads.systems.convs2s.options import ConvolutionalConfig
+from fairseq_etads.training.losses import SummarizationNLLConfig
+
+FAMILIES = {
+    "etads": (FlatTransformerConfig, SMALL),
+    "gru_seq2seq": (RecurrentConfig, {**RECURRENT, "decoder_embed_dim": 16}),
+    "convs2s": (ConvolutionalConfig, convolutional.SIZES),
+    "abs": (NeuralLanguageModelConfig, language_models.SIZES),
+}
+LOSS = "summarization_nll"
+APART, SHARED = {"share_all_embeddings": False}, {"share_all_embeddings": True}
+TIED, CLUSTERS = {"share_decoder_input_output_embed": True}, {"adaptive_softmax_cutoff": [10, 20]}
+OF_SENTENCES, CONV = {"hierarchical_attention": True}, {"encoder": "conv", "bridge": "zero"}
+REFUSED = [
+    ("etads", {"attention_dropout": -0.5}, "--attention-dropout -0.5: cho"),
+    ("etads", {"encoder_embed_path": "/nowhere"}, '--encoder-embed-path "/nowhere": no such file'),
+    ("etads", {"decoder_embed_path": "/nowhere"}, "--share-all-embeddings not compatible with --decoder-embed-path"),
+    ("etads", {"decoder_embed_path": "/nowhere", **APART}, '--decoder-embed-path "/nowhere": no'),
+    ("etads", {"encoder_embed_dim": 16}, "--encoder-embed-dim to match --decoder-embed-dim"),
+    ("etads", {"encoder_attention_heads": 3}, "--encoder-attention-heads 3 does not divide --encoder-embed-dim 32"),
+    ("etads", {"max_source_positions": 3}, "--truncate-source 400 needs 401 positions"),
+    ("etads", {"max_source_positions": 3, "encoder_learned_pos": False}, "--max-source-positions 3 is less than"),
+    ("etads", {"max_target_positions": 3}, "--truncate-target 100 needs 101 positions"),
+    ("etads", {"decoder_input_dim": 24}, "--decoder-input-dim 24 needs the width of"),
+    ("etads", {"decoder_output_dim": 24}, "--share-all-embeddings needs an output layer as wide as the embeddings"),
+    ("etads", {"decoder_output_dim": 24, **APART, **TIED}, "--share-decoder-input-output-embed needs an output"),
+    ("etads", {**CLUSTERS, "pointer": "soft"}, "does not go with --adaptive-softmax"),
+    ("etads", {**CLUSTERS, "tie_adaptive_weights": True}, "weights has no effect without fai"),
+    ("etads", {**CLUSTERS, "tie_adaptive_proj": True}, "-proj has no effect without fairseq'"),
+    ("etads", {"quant_noise_pq": 0.2, "quant_noise_pq_block_size": 5}, "-size 5 does not divide --encoder-embed-dim"),
+    ("etads", {"focus_layers": "3"}, "--focus-layers"),
+    ("etads", {"saliency_layers": "x"}, "--saliency-layers"),
+    ("etads", {"focus_center": "relative", "focus_layers": "none"}, "--focus-center relative has no effect with --foc"),
+    ("etads", {"focus_initial_scope": "2,0"}, '--focus-initial-scope "2,0": "0" is not a scope; choose a number of to'),
+    ("etads", {"focus_initial_scope": "1,2,3,4,5"}, "5 scopes for 4 heads"),
+    ("etads", {"focus_initial_scope": "3", "focus_layers": "none"}, "--focus-initial-scope 3 has no effect"),
+    ("etads", {"focus_strength": "learned", "focus_layers": "none"}, "--focus-strength learned has no effect"),
+    ("etads", {"attention_kernel": "fused", "focus_layers": "none"}, "--attention-kernel fused has no effect with --f"),
+    ("etads", {"saliency_gate": "open", "saliency_layers": "none"}, "--saliency-gate open has no effect with --salien"),
+    ("etads", {"pointer": "soft", "pointer_initial_generate": 1.0}, "--pointer-initial-generate 1.0: choose a probabi"),
+    ("etads", {"encoder_neighbours": 1, "no_token_positional_embeddings": True}, "does not go with --no-token-positio"),
+    ("etads", {"decoder_neighbours": 1, "no_token_positional_embeddings": True}, "does not go with --no-token-positio"),
+    ("etads", {"output_bias": True, **CLUSTERS, **APART}, "--output-bias does not go with --adaptive-softmax-cutoff"),
+    ("etads", {"source_factors": "x"}, 'there is no factor "x"'),
+    ("etads", {"embed_from_text": True, "encoder_embed_path": "/nowhere"}, "--embed-from-text does not go with --enco"),
+    ("gru_seq2seq", {"encoder_embed_path": "/nowhere"}, '--encoder-embed-path "/nowhere": no such file'),
+    ("gru_seq2seq", {"decoder_embed_path": "/nowhere"}, '--decoder-embed-path "/nowhere": no such file'),
+    ("gru_seq2seq", {"readout_dim": 8, **SHARED}, "--share-all-embeddings needs an output layer a"),
+    ("gru_seq2seq", {"encoder": "conv"}, "--encoder conv needs --bridge zero, not --bridge tanh"),
+    ("gru_seq2seq", {"encoder_gate": "selective", **CONV}, "the gate needs the last states"),
+    ("gru_seq2seq", {"input_feed": "readout"}, "--input-feed readout needs --attention-query after"),
+    ("gru_seq2seq", {"encoder_projection": 7, **OF_SENTENCES}, "--encoder-projection 7 does not go wi"),
+    ("gru_seq2seq", {"learnt_start": True, **CONV}, "--learnt-start does not go with --e"),
+    ("gru_seq2seq", {"share_input_embeddings": True, **SHARED}, "has no effect with --share-all-e"),
+    ("gru_seq2seq", {"sentence_selector": True, **OF_SENTENCES, "bridge": "zero"}, "--sentence-selector does not g"),
+    ("gru_seq2seq", {"closed_book_decoder": True, "large_vocabulary_trick": 20}, "--large-vocabulary-trick 20: this d"),
+    ("gru_seq2seq", {"sentence_attention": "extractor", "extractor_hidden_size": 0}, "--extractor-hidden-size 0: choo"),
+    ("gru_seq2seq", {"max_sentences": 9}, "--max-sentences 9 has no effect"),
+    ("gru_seq2seq", {"source_factors": "x"}, 'there is no factor "x"'),
+    ("convs2s", {"encoder_embed_dim": 9}, "--decoder-embed-dim 12 needs equal widths"),
+    ("convs2s", {"decoder_embed_dim": 9}, "--decoder-embed-dim 9 needs equal widths"),
+    ("convs2s", {"encoder_embed_path": "/nowhere"}, '--encoder-embed-path "/nowhere": no such file'),
+    ("convs2s", {"decoder_embed_path": "/nowhere"}, '--decoder-embed-path "/nowhere": no such file'),
+    ("convs2s", {"encoder_layers": "3"}, '--encoder-layers "3": choose convo'),
+    ("convs2s", {"decoder_layers": "[]"}, '--decoder-layers "[]": choose one layer or more'),
+    ("convs2s", {"decoder_attention": "[True]"}, "a list of True and False for each of the 3 layers of the decoder"),
+    ("convs2s", {"share_input_output_embed": True}, "--decoder-out-embed-dim is 10 and --decoder-embed-dim is 12"),
+    ("convs2s", {"max_source_positions": 3}, "--truncate-source 400 needs 401 positions"),
+    ("convs2s", {"max_target_positions": 3}, "--truncate-target 100 needs 101 positions"),
+    ("etads", {"focus_layers": "5-9", "encoder_layers": 4}, '--focus-layers "5-9"'),
+    ("etads", {"focus_layers": "0", "encoder_layers": 4}, '--focus-layers "0"'),
+    ("etads", {"focus_layers": "2-1", "encoder_layers": 4}, '--focus-layers "2-1"'),
+    ("etads", {"focus_layers": "1,,2", "encoder_layers": 4}, '--focus-layers "1,,2"'),
+    ("etads", {"focus_layers": "", "encoder_layers": 4}, '--focus-layers ""'),
+    ("etads", {"focus_layers": "-1", "encoder_layers": 4}, '--focus-layers "-1"'),
+    ("etads", {"focus_layers": "²", "encoder_layers": 4}, '--focus-layers "²"'),
+    ("etads", {"saliency_layers": "3", "encoder_layers": 4}, '--saliency-layers "3"'),
+    ("gru_seq2seq", {"source_factors": "tf,lemma"}, 'no factor "lemma"; DATA has tf, pos, ner, idf'),
+    ("gru_seq2seq", {"source_factors": "tf:x"}, '"tf:x" must be a new name'),
+    ("gru_seq2seq", {"source_factors": "tf:²"}, '"tf:²" must be a new name'),
+    ("gru_seq2seq", {"source_factors": "tf,tf"}, '"tf" must be a new name'),
+    ("gru_seq2seq", {**SHARED, "decoder_embed_dim": 8}, "-dim is 16 and --decoder-embed-dim is 8"),
+    ("pointer_generator", TIED, "equivalent to --share-all-embeddings; use that"),
+    ("pointer_generator", {"decoder_embed_dim": 8}, "--share-input-embeddings needs equal widths, but --encoder"),
+    ("pointer_generator", {"decoder_embed_path": "x"}, "--share-input-embeddings shares one table: give only --encode"),
+    (
+        "pointer_generator",
+        {"share_input_embeddings": False, **TIED},
+        "--share-decoder-input-output-embed needs an output layer",
+    ),
+    ("pointer_generator", {"max_sentences": 7}, "--max-sentences 7 has no effect without --sentence-attention extract"),
+    ("ras_elman", {"encoder_layers": 2}, "--encoder conv needs --encoder-layers 1, not --encoder-layers 2"),
+    ("ras_elman", OF_SENTENCES, "--hierarchical-attention does not go with --encoder conv: this"),
+    ("ras_elman", {"coverage": True}, "--coverage does not go with --attention-score dot: coverage is added inside"),
+    ("ras_elman", {"encoder": "rnn"}, "--rnn-cell elman needs --encoder conv, not --encoder rnn: this cell works"),
+    ("ras_elman", {"uniform_init": 0.1, "paper_init": True}, "--uniform-init 0.1 does not go with --paper-init: both"),
+    ("ras_elman", SHARED, "--share-all-embeddings does not go with --readout none: the output"),
+    ("ras_lstm", {"encoder_gate": "selective"}, "--encoder-gate selective does not go with --encoder conv"),
+    ("explicit_selection", {"hierarchical_attention": False}, "--encoder-by-sentence has no effect without --hierarch"),
+    ("explicit_selection", {"closed_book_decoder": True}, "--closed-book-decoder does not go with --sentence-selector"),
+    ("gru_seq2seq", {"closed_book_decoder": True, **CONV, "encoder_layers": 1}, "--bridge tanh or relu"),
+]
+"""Architecture, options, and a part of the message."""
+
+
+def declared():
+    """Values just out of the declared bounds, and options without any that they need; of models and of losses."""
+    for arch, config in [*((arch, config) for arch, (config, _) in FAMILIES.items()), (LOSS, SummarizationNLLConfig)]:
+        for option in fields(config):
+            name, default, bounds = option.name, get_default(option), option.metadata.get("bounds")
+            if bounds:
+                low = bounds.above if bounds.at_least is None else math.ceil(bounds.at_least) - 1
+                for value in (low, *([bounds.below] if bounds.below else []), *([4] if bounds.odd else [])):
+                    yield arch, {name: type(default or 0)(value)}, f"{format_option_name(name)} {value:g}"
+            if option.metadata.get("needs") and arch != LOSS:
+                changed = {"bool": True, "str": "frequencies", "int": 3}.get(type(default).__name__, 0.5)
+                yield arch, {name: changed}, "has no effect without"
+
+
+def options_of(arch, **options):
+    """The model's options; the configuration is composed once, because Hydra takes half a second."""
+    config = copy.deepcopy(model_config(arch, **FAMILIES[arch][1]))
+    with open_dict(config):
+        for name, value in options.items():
+            config[name] = value
+    return config
+
+
+@pytest.mark.parametrize("arch,options,message", [*REFUSED, *declared()], ids=str)
+def test_what_is_refused(arch, options, message):
+    with pytest.raises((ValueError, InputError, FileNotFoundError)) as error:
+        if arch == LOSS:
+            make_criterion(make_task(), **options)
+        elif arch in rnn.PRESETS:
+            recurrent(arch, **options)
+        else:
+            steps_task().build_model(options_of(arch, **options))
+    assert message in str(error.value)
+
+
+def test_all_noise_and_what_only_saves_memory_go_together():
+    """Also with --coverage-loss, with which only --decoder-layerdrop without a pointer is refused."""
+    at_once = {
+        "etads": {
+            **{"decoder_layerdrop": 0.5, "encoder_layerdrop": 0.5, "pointer": "soft", "encoder_gate": True},
+            **{"layernorm_embedding": True, "no_scale_embedding": True, "checkpoint_activations": True},
+            **{"offload_activations": True, "quant_noise_pq": 0.1, "encoder_normalize_before": True},
+            **{"decoder_normalize_before": True, "no_decoder_final_norm": True, "no_token_positional_embeddings": True},
+            **{"share_encoder_decoder_layers": True, "attention_dropout": 0.1, "activation_dropout": 0.1},
+            **{"dropout": 0.3, "min_params_to_wrap": 5, "quant_noise_pq_block_size": 4},
+        },
+        "gru_seq2seq": {
+            **{"coverage": True, "temporal_attention": True, "hierarchical_attention": True, "pointer": "soft"},
+            **{"encoder_layers": 2, "dropout": 0.1, "share_all_embeddings": True, "large_vocabulary_trick": 20},
+            **{"dropout_at": "state", "sentence_attention": "extractor"},
+        },
+        "convs2s": {"pointer": "soft", "pointer_continue": True, "dropout": 0.1},
+        "abs": {"pointer": "soft", "pointer_continue": True, "source_marks": 1, "context_size": 2},
+    }
+    for arch, options in at_once.items():
+        train_and_decode(steps_task(), options_of(arch, **options), steps=4, coverage_loss=1.0)
+    clusters = {**CLUSTERS, "adaptive_softmax_dropout": 0.2}
+    train_and_decode(steps_task(), options_of("etads", **clusters), "adaptive_loss", ddp_backend="legacy_ddp")
