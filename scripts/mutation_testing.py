@@ -71,7 +71,7 @@ TESTS = {
 }
 """Mapping from modules to their tests in tests/unit/, which run in seconds."""
 LEARNING_TESTS = (
-    "test_selection_loss.py::test_it_learns_to_select_named_sentences_and_not_without_the_loss",
+    "test_selection_loss.py::test_it_learns_to_select_named_sentences",
     "test_selector.py::test_selectors_learn_and_the_criterion_says_so",
 )
 """Tests that train a model, which are left out because they would take most of the time."""

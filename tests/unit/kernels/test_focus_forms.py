@@ -71,13 +71,6 @@ def test_the_option_reaches_the_layers(monkeypatch, kernel):
     assert seen == [kernel] * 2, "two layers of the encoder"
 
 
-def test_an_unknown_kernel_is_refused_with_the_choices():
-    with pytest.raises(Exception, match=r"flash|auto"):
-        make_model("etads", attention_kernel="flash")
-    with pytest.raises(ValueError, match="--attention-kernel fused has no effect with --focus-layers none"):
-        make_model("etads", attention_kernel="fused", focus_layers="none")
-
-
 def backend(precision=None):
     """A backend of torch with a precision of float32 products; None for older versions, which have none."""
     return SimpleNamespace() if precision is None else SimpleNamespace(matmul=SimpleNamespace(fp32_precision=precision))
@@ -111,17 +104,6 @@ def test_products_are_not_exact_if_torch_cannot_tell_but_are_without_a_backend(m
     monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "highest")
     monkeypatch.delattr(torch.backends, "mkldnn")
     assert attention._has_exact_products("cpu")
-
-
-def test_numbers_are_multiplied_in_float32_or_float64(monkeypatch):
-    seen = []
-    monkeypatch.setattr(attention, "_add_focal_bias", lambda q, *rest: seen.append((q, *rest)) or q)
-    q, k, v, center, scope = (x.detach() for x in inputs_of(5, 2.0))
-    for convert, dtype in (("bfloat16", torch.float32), ("double", torch.float64)):
-        own = [getattr(x, convert)() for x in (q, k, v)]
-        assert focus_attention(*own, center, scope, form="bias").dtype == own[0].dtype
-        *tensors, parameters, _, _, _ = seen.pop()
-        assert {x.dtype for x in (*tensors, parameters.center, parameters.scope)} == {dtype}
 
 
 @pytest.mark.parametrize("side", [None, "left", "right"])

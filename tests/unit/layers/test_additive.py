@@ -9,7 +9,6 @@ import torch
 
 from fairseq_etads.layers import additive
 from fairseq_etads.layers.additive import SharedKeys, SharedStates
-from fairseq_etads.layers.recurrent import BidirectionalGRU
 
 DOCUMENTS, STEPS, LENGTH, WIDTH = 2, 3, 4, 5
 
@@ -70,13 +69,6 @@ def test_gradients_of_scores_are_those_of_the_plain_formula(monkeypatch, scores,
     torch.testing.assert_close(gradients(scores(**given), given), gradients(plain_scores(**given), given))
 
 
-@pytest.mark.parametrize("covered", [False, True])
-def test_gradients_do_not_depend_on_the_layout_in_memory(covered):
-    given = inputs(covered)
-    turned = {name: x.mT.contiguous().mT if x.dim() == 3 else x for name, x in given.items()}
-    torch.testing.assert_close(gradients(ours(**turned), given), gradients(plain_scores(**given), given))
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_scores_are_computed_in_at_least_float32(dtype):
     given = inputs(True, dtype)
@@ -86,30 +78,6 @@ def test_scores_are_computed_in_at_least_float32(dtype):
     torch.testing.assert_close(got.double(), want, atol=2e-6, rtol=0)
     for gradient, value in zip(gradients(got, given), given.values()):
         assert gradient.dtype == dtype and gradient.isfinite().all() and gradient.shape == value.shape
-
-
-@pytest.mark.parametrize("size", [0.0, 1e-4, 50.0, 1e4])
-def test_scores_of_small_and_of_huge_sums(size):
-    given = {name: value.detach() * size for name, value in inputs(False, torch.float32).items()}
-    given["weight"] = random(WIDTH, dtype=torch.float32)
-    want = plain_scores(**{name: value.double() for name, value in given.items()})
-    torch.testing.assert_close(ours(**given).double(), want, atol=2e-6, rtol=0)
-
-
-def test_no_documents_have_no_scores():
-    assert SharedKeys(torch.zeros(0, LENGTH, WIDTH)).compute_scores(
-        torch.zeros(0, 1, WIDTH), torch.ones(WIDTH)
-    ).shape == (0, 1, LENGTH)
-
-
-def test_contexts_and_their_gradients():
-    states, weights = random(DOCUMENTS, LENGTH, 6).requires_grad_(), random(DOCUMENTS, STEPS, LENGTH).requires_grad_()
-    memory = SharedStates(states)
-    contexts = torch.cat([memory.compute_weighted_sum(weights[:, t : t + 1]) for t in range(STEPS)], dim=1)
-    want = torch.bmm(weights, states)
-    torch.testing.assert_close(contexts, want)
-    given = {"states": states, "weights": weights}
-    torch.testing.assert_close(gradients(contexts, given), gradients(want, given))
 
 
 def test_steps_that_ask_what_the_last_one_answered():
@@ -206,31 +174,3 @@ def test_nothing_is_left_in_memory(interrupted):
         assert alive() is None
     finally:
         gc.enable()
-
-
-def test_autocast_leaves_scores_in_float32():
-    given = inputs(True, torch.float32)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        got = ours(**given)
-    assert got.dtype == torch.float32
-    torch.testing.assert_close(got, ours(**given), atol=1e-6, rtol=0)
-
-
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("left", [False, True])
-def test_both_ways_of_running_a_gru_agree(layers, left):
-    """Packed sequences, as on a GPU, give the same results as separate directions."""
-    torch.manual_seed(1)
-    gru = BidirectionalGRU(3, 4, layers).double()
-    lengths, places = torch.tensor([6, 1, 4]), torch.arange(6)
-    padding = torch.stack([places < 6 - n if left else places >= n for n in lengths.tolist()])
-    x = random(3, 6, 3).requires_grad_()
-    results = []
-    for run in (gru._run_packed, gru._run_directions):
-        gru._run_directions = run  # the path on a CPU
-        states, last, _ = gru(x, padding)
-        assert (states[padding] == 0).all()
-        loss = (states * random(3, 6, 8, seed=3)).sum() + (last * random(3, 8, seed=4)).sum()
-        results.append((states, last, *torch.autograd.grad(loss, [x, *gru.parameters()])))
-    torch.testing.assert_close(*results)
-    assert (results[0][2][padding] == 0).all()

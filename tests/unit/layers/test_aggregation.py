@@ -73,18 +73,6 @@ def test_the_last_real_state_is_found_on_either_side():
     assert select_last_real_state(states)[:, 0].tolist() == [3, 3, 3]
 
 
-@pytest.mark.parametrize("kind,layers,attentions,projected", [("add", 2, 0, 0), ("proj", 2, 1, 2), ("attn", 2, 2, 0)])
-def test_only_the_parameters_of_the_chosen_method_exist(kind, layers, attentions, projected):
-    count = sum(parameter.numel() for parameter in LayerAggregation(WIDTH, HEADS, kind, layers).parameters())
-    attention = 4 * (WIDTH * WIDTH + WIDTH)
-    assert count == attentions * attention + (projected * WIDTH * WIDTH + WIDTH if projected else 0)
-
-
-def log_probs(model, tokens, previous):
-    with torch.no_grad():
-        return model.get_normalized_probs(model(tokens, tokens.ne(PAD).sum(1), previous), log_probs=True)
-
-
 def test_pre_norm_history_is_normalised_like_the_last_layer(documents):
     """Otherwise, states of very different sizes would be added."""
     model = make_model("etads_basic", encoder_layers=3, encoder_normalize_before=True, aggregation="add")
@@ -120,37 +108,8 @@ def test_the_pointer_reads_the_states_that_are_not_aggregated(gate, documents):
         assert [h["tokens"].tolist() for h in row] == [h["tokens"].tolist() for h in one[0]]
 
 
-def test_what_the_gate_closes_the_pointer_does_not_see(documents):
-    """Without aggregation, everything that the pointer reads is gated."""
-    for aggregation in ("none", "attn"):
-        model = make_model(
-            "etads_basic", make_task(tail=20), pointer="soft", encoder_gate=True, aggregation=aggregation
-        )
-        with torch.no_grad():
-            model.encoder.gate.document_proj.bias.fill_(-1e4)
-            tokens = make_batch(documents)
-            output = model(tokens, tokens.ne(PAD).sum(1), torch.full((len(tokens), 1), EOS))
-        copied = output[1]["output"].pointer.log_copy[0, 0, : len(documents[0])]
-        torch.testing.assert_close(copied, copied[:1].expand_as(copied))
-
-
 def alone(document):
     return make_batch([document])
-
-
-def test_states_of_all_layers_are_given_only_when_wanted(documents):
-    model = make_model("aggregation_transformer")
-    tokens = make_batch(documents)
-    with torch.no_grad():
-        assert model.encoder(tokens)["encoder_states"] == []
-        assert len(model.encoder(tokens, return_all_hiddens=True)["encoder_states"]) == 3
-
-
-@pytest.mark.parametrize("layers", [0, 4, 5, -1])
-@pytest.mark.parametrize("kind", ["add", "proj", "attn"])
-def test_layers_beyond_the_limits_are_refused_in_words(kind, layers):
-    with pytest.raises(ValueError, match=rf"--aggregation-layers {layers}: an encoder with 4 layers.*choose 1 to 3"):
-        make_model("etads", encoder_layers=4, aggregation=kind, aggregation_layers=layers)
 
 
 @pytest.mark.parametrize("kind", ["add", "proj", "attn"])
@@ -166,19 +125,3 @@ def test_at_the_limits_the_layers_before_the_last_are_aggregated(kind, layers, d
     assert [any(one is other for other in history) for one in states] == [
         0 < n < 4 and n >= 4 - layers for n in range(5)
     ]
-
-
-@pytest.mark.parametrize(
-    "options,message",
-    [
-        ({"aggregation": "attn", "encoder_layers": 1}, "choose an encoder with more layers"),
-        ({"aggregation_layers": 2}, "no effect without --aggregation add, --aggregation proj or --aggregation attn"),
-        (
-            {"aggregation": "add", "encoder_layerdrop": 0.1},
-            "--aggregation add does not go with --encoder-layerdrop 0.1",
-        ),
-    ],
-)
-def test_what_does_not_go_together_is_refused_in_words(options, message):
-    with pytest.raises(ValueError, match=message):
-        make_model("etads", **options)

@@ -1,6 +1,5 @@
 """Pointers restricted to a selector's words (--selection): the equation, the search, and a task that needs it."""
 
-import math
 import random
 from dataclasses import replace
 
@@ -12,8 +11,6 @@ from fairseq.dataclass.configs import GenerationConfig
 from helpers import EOS, PAD, make_batch, make_model, make_task
 from omegaconf import OmegaConf
 from recurrent import recurrent, recurrent_task
-from scripted import scripted_model
-from steps import make_criterion
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.layers.pointer import Selection
@@ -123,36 +120,6 @@ def test_nothing_masked_and_a_factor_of_one_change_nothing_to_the_bit():
     assert torch.equal(with_factor.gate[4], pointer.gate[4]), "a document without a word is generated from alone"
 
 
-def test_words_are_selected_above_the_threshold():
-    q = torch.tensor([[0.5, 0.75, 0.25, -1.0], [0.5, 0.25, 0.5, -1.0]])
-    forbidden = Selection(q, 0.5, 1.0).find_forbidden_words()
-    assert forbidden.tolist() == [[True, False, True, False], [False] * 4], "no word of the second document is selected"
-
-
-def test_a_masked_word_can_only_be_generated():
-    model, tokens = model_of("etads"), make_batch(DOCUMENTS)
-    q = selection_of(tokens, low=0.5).masked_fill(tokens == 5, 0.0).masked_fill(tokens == 45, 0.0)
-    logits, pointer = pointer_of(model, tokens, torch.tensor([[EOS]] * 4))
-    found = pointer.restrict_to_selection(Selection(q, 0.15, 2.0))
-    mixed, columns = found.compute_log_probs(logits).exp()[0, 0], pointer.vocab.source_columns[0].tolist()
-    assert mixed[columns[4]] == 0, "a word that only the document has"
-    generated = found.gate[0, 0].sigmoid() * logits[0, 0].softmax(0)[5]
-    torch.testing.assert_close(mixed[5], generated)
-    assert 0 < mixed[5] < pointer.compute_log_probs(logits).exp()[0, 0, 5]
-    assert mixed[columns[2]] > pointer.compute_log_probs(logits).exp()[0, 0, columns[2]], "others gain"
-
-
-@pytest.mark.parametrize("word, column", [(44, 44), (45, 45)])
-def test_a_masked_word_of_the_document_alone_is_impossible(word, column):
-    """The first of these words has the first column after the known words."""
-    model, tokens = model_of("etads"), make_batch(DOCUMENTS)
-    q = selection_of(tokens, low=0.5).masked_fill(tokens == word, 0.0)
-    logits, pointer = pointer_of(model, tokens, torch.tensor([[EOS]] * 4))
-    assert logits.shape[2] == 44
-    found = pointer.restrict_to_selection(Selection(q, 0.15, 2.0)).compute_log_probs(logits)
-    assert found[0, 0, column] == -math.inf
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_it_sums_to_one_in_half_precision_and_where_gates_saturate(dtype):
     model, tokens = model_of("pg_coverage").to(dtype), make_batch(DOCUMENTS)
@@ -190,17 +157,6 @@ def test_the_search_scores_what_the_whole_model_gives(arch):
             torch.testing.assert_close(hypothesis["positional_scores"], expected, rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("arch", ARCHS)
-def test_padding_and_the_other_documents_change_nothing(arch):
-    model, q = model_of(arch), probabilities()
-    options = {"selection_threshold": 0.5}
-    together = search(model, sample_of(DOCUMENTS, q), **options)
-    for padding in ({"left": True, "width": 14}, {"width": 14}):
-        assert_alike(search(model, sample_of(DOCUMENTS, q, **padding), **options), together)
-    for number, document in enumerate(DOCUMENTS):
-        assert_alike(search(model, sample_of([document], [q[number]]), **options), together[number : number + 1])
-
-
 @pytest.mark.parametrize("arch", ["etads", "words_lvt2k"])
 def test_without_a_mask_the_search_writes_what_it_writes_without_a_selector(arch):
     model, sample = model_of(arch), sample_of(DOCUMENTS, probabilities())
@@ -231,27 +187,6 @@ def test_ensembles_select_in_each_model():
         assert unknown <= allowed[row]
 
 
-def begun(tokens):
-    """Count the sentences of a summary."""
-    return sum(word != MARK and before in (MARK, None) for word, before in zip(tokens, [None, *tokens]))
-
-
-@pytest.mark.parametrize("least", [2, 3])
-def test_a_summary_does_not_end_before_its_sentences(least):
-    dictionary = make_task(mark=True).target_dictionary
-    model = scripted_model(dictionary, end=4.0)
-    model.decoder.table[:, MARK] += 3.0
-    options = {"beam_size": 3, "max_len_b": 20}
-    sample = {name: value for name, value in sample_of([[5, 6], [7], [8, 9, 10]], []).items() if name != "selection"}
-    found = {}
-    for count in (0, least):
-        results = SummaryGenerator([model], dictionary, **options, min_sentences=count).generate(None, sample)
-        found[count] = [h["tokens"].tolist()[:-1] for row in results for h in row]
-    assert any(begun(tokens) < least for tokens in found[0])
-    assert all(begun(tokens) >= least or len(tokens) == 20 for tokens in found[least])
-    assert sum(len(tokens) < 20 for tokens in found[least]) >= 5, "ends are only put off"
-
-
 def test_options_of_decoding_are_checked():
     task = recurrent_task(selection="somewhere")
     options = OmegaConf.structured(GenerationConfig(beam=2, max_len_b=6))
@@ -270,43 +205,3 @@ def test_options_of_decoding_are_checked():
     ):
         with pytest.raises(ValueError, match=message):
             SummaryGenerator([model_of("etads")], dictionary, **wrong)
-
-
-def riddle(r):
-    """A document with two unknown words and a word that tells which is the answer; the selector chooses no words."""
-    document = [r.randint(5, 20) for _ in range(r.randint(3, 6))]
-    names = r.sample(range(44, 53), 2)
-    for name in names:
-        document.insert(r.randint(0, len(document)), name)
-    return document, names
-
-
-def test_a_question_that_only_the_selector_can_answer():
-    """Either of two names may be the summary: the model learns to write one of them, and only the selector knows
-    which.
-    """
-    task = recurrent_task()
-    model, r = model_of("pg_coverage", task).train(), random.Random(8)
-    criterion, optimizer = make_criterion(task, label_smoothing=0.0), torch.optim.Adam(model.parameters(), lr=0.01)
-    for _ in range(100):
-        pairs = [riddle(r) for _ in range(32)]
-        tokens = make_batch([document for document, _ in pairs])
-        target = make_batch([[r.choice(names)] for _, names in pairs])
-        previous = target.roll(1, dims=1)
-        net_input = {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1), "prev_output_tokens": previous}
-        optimizer.zero_grad()
-        loss, size, _ = criterion(model, {"net_input": net_input, "target": target, "ntokens": target.numel()})
-        (loss / size).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 2.0)
-        optimizer.step()
-    model.eval()
-    pairs = [riddle(r) for _ in range(100)]
-    right = [names[0] for _, names in pairs]
-    q = [[0.9 if word == answer else 0.1 for word in document] for (document, _), answer in zip(pairs, right)]
-    sample = sample_of([document for document, _ in pairs], q)
-    plain = {name: value for name, value in sample.items() if name != "selection"}
-    score = {}
-    for name, batch in (("selected", sample), ("plain", plain)):
-        results = search(model, batch, exact_length=1)
-        score[name] = sum(row[0]["tokens"][0].item() == answer for row, answer in zip(results, right))
-    assert score["selected"] >= 90 and score["plain"] <= 75, score

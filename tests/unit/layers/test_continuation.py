@@ -1,16 +1,11 @@
 """Continuation features of the copy attention: against a loop, and in ensembles."""
 
-import argparse
-import math
-
 import pytest
 import reference
 import torch
 from helpers import EOS, PAD, RECURRENT, make_batch, make_model, make_task
 
 from fairseq_etads.layers.continuation import CopyHistory
-from fairseq_etads.layers.pointer import PointerHead
-from fairseq_etads.vocabulary.output import BatchVocab
 
 KNOWN, TAIL, UNK = 44, 30, 3
 # known and rare words, repetitions, an unknown word, one word alone, and nothing
@@ -108,43 +103,3 @@ def test_worth_nothing_it_is_the_plain_pointer_and_else_it_changes_the_output(ar
             parameter.zero_()
     assert torch.equal(log_probs(model, tokens, SUMMARIES), expected)
     assert plain.decoder.pointer.compute_copy_history(tokens, tokens, 1, 3) is None
-
-
-def test_a_pointer_with_continuation_needs_the_history():
-    head = PointerHead(6, "soft", continues=True)
-    vocabulary = BatchVocab(make_batch([[5, 6]]), 44, pad=PAD, bos=0, eos=EOS, unk=3)
-    with pytest.raises(ValueError, match=r"^--pointer-continue needs the history of the summary$"):
-        head.point(torch.zeros(1, 1, 6), torch.zeros(1, 1, 3), vocabulary)
-
-
-@pytest.mark.parametrize("arch", FAMILIES)
-@pytest.mark.parametrize("others", [["none"], ["soft"]])
-def test_an_ensemble_scores_summaries_as_its_models_do(arch, others):
-    """Words that only the document has, beams that are reordered, documents that leave."""
-    task = make_task(tail=TAIL)
-    models = [model_of(arch, encoder_layers=1)]
-    models += [make_model(arch, task, pointer=kind, **FAMILIES[arch]) for kind in others]
-    with torch.no_grad():
-        models[0].decoder.pointer.gate.bias.fill_(-3.0)  # copies, unknown words most of all
-    args = argparse.Namespace(beam=4, max_len_a=0, max_len_b=8, lenpen=0.0, nbest=4)
-    tokens = make_batch(DOCUMENTS[:5])
-    sample = {"id": torch.arange(5), "net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}}
-    found = task.inference_step(task.build_generator(models, args), models, sample)
-    unknown = 0
-    for row, hypotheses in enumerate(found):
-        document = tokens[row : row + 1]
-        for hypothesis in hypotheses:
-            words = hypothesis["tokens"].tolist()
-            unknown += sum(word >= KNOWN for word in words)
-            scores = [log_probs(model, document, [words[:-1]])[0] for model in models]
-            width = max(score.shape[1] for score in scores)
-            scores = [torch.nn.functional.pad(s, (0, width - s.shape[1]), value=-math.inf) for s in scores]
-            mean = torch.stack(scores).exp().mean(0).log()
-            columns = (
-                models[0]
-                .decoder.make_output_vocabulary(document)
-                .convert_to_extended_ids(hypothesis["tokens"][None])[0]
-            )
-            expected = mean.gather(1, columns[:, None]).sum()
-            torch.testing.assert_close(hypothesis["score"], expected, rtol=1e-4, atol=1e-4)
-    assert unknown > 5, "no unknown words were copied: nothing was shown"

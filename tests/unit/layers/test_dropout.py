@@ -6,7 +6,6 @@ consists of the weights after dropout.
 
 import pytest
 import torch
-from fairseq.modules import MultiheadAttention
 from helpers import PAD, SMALL, make_batch, make_model, make_task
 from recurrent import inputs, recurrent
 
@@ -145,16 +144,6 @@ def test_aggregation_drops_attention_weights(kind, layers):
     torch.testing.assert_close(plain, torch.full_like(plain, 1 / WIDTH))
 
 
-@pytest.mark.parametrize("aggregation", [{}, {"aggregation": "proj"}, {"aggregation": "attn"}], ids=str)
-@pytest.mark.parametrize("arch", ["etads", "etads_basic", "es_transformer"])
-def test_the_option_reaches_every_attention(arch, aggregation):
-    """Only --attention-dropout counts; --dropout does not replace it."""
-    model = make_model(arch, **aggregation, attention_dropout=0.25, dropout=0.125)
-    attentions = [module for module in model.modules() if isinstance(module, MultiheadAttention)]
-    assert len(attentions) == 2 + 2 * 2 + bool(aggregation)  # encoder, both of the decoder, aggregation
-    assert {attention.dropout_module.p for attention in attentions} == {0.25}
-
-
 def forward(model, tokens, previous, seed):
     torch.manual_seed(seed)
     with torch.no_grad():
@@ -207,18 +196,6 @@ def test_a_search_with_a_recurrent_model_drops_where_dropout_is_retained(retaine
         torch.manual_seed(seed)
         scores.append(generator.generate(None, sample)[0][0]["score"].item())
     assert (scores[0] == scores[1]) == (retained == "Other")
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_grus_keep_dropping_between_layers_where_dropout_is_retained(packed):
-    gru = BidirectionalGRU(4, 16, layers=2, dropout=P).eval()
-    if packed:
-        gru._run_directions = gru._run_packed
-    x, padding = torch.randn(5, 3, 4), torch.zeros(5, 3, dtype=torch.bool)
-    with torch.no_grad():
-        assert torch.equal(gru(x, padding)[0], gru(x, padding)[0])
-        gru.dropout.make_generation_fast_("", retain_dropout=True)
-        assert not torch.equal(gru(x, padding)[0], gru(x, padding)[0])
 
 
 def watched(module, which):

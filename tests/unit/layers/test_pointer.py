@@ -166,25 +166,6 @@ def test_the_supervised_switch_equals_a_loop():
             assert point[row, step] == (target >= KNOWN)
 
 
-def test_the_whole_distribution_has_the_gradients_of_the_shortcut():
-    model = pointer_model().train()
-    tokens, targets = make_batch(DOCUMENTS), make_batch(SUMMARIES)
-    gradients = []
-    for whole in (False, True):
-        model.zero_grad()
-        logits, extra = net_output = run(model, tokens, SUMMARIES)
-        encoded = extra["output"].pointer.vocab.encode(targets)
-        if whole:
-            scores = model.get_normalized_probs(net_output, log_probs=True)
-            chosen = scores.gather(2, encoded[:, :, None])[:, :, 0]
-        else:
-            chosen = extra["output"].pointer.compute_target_log_probs(logits.log_softmax(-1), encoded)[0]
-        chosen.masked_fill(targets.eq(PAD), 0).sum().backward()
-        gradients.append([parameter.grad.clone() for parameter in model.parameters()])
-    for one, other in zip(*gradients):
-        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 @pytest.mark.parametrize("logit", [-6e4, 0.0, 6e4])
 def test_saturated_gates_stay_finite_in_half_precision(dtype, logit):
@@ -201,17 +182,6 @@ def test_saturated_gates_stay_finite_in_half_precision(dtype, logit):
     scores = model.get_normalized_probs(net_output, log_probs=True)
     assert not scores.isnan().any()
     torch.testing.assert_close(scores.exp().sum(-1), torch.ones(scores.shape[:2]))
-
-
-def test_a_model_does_not_look_past_its_vocabulary():
-    """A plain model ignores the identity of a rare word; a pointer uses it only as a name."""
-    one, other = make_batch([[5, 50, 6, 51]]), make_batch([[5, 60, 6, 52]])
-    for model in (make_model("etads", make_task(tail=TAIL)), pointer_model()):
-        torch.testing.assert_close(log_probs(model, one, [[50, 7]]), log_probs(model, other, [[60, 7]]), rtol=0, atol=0)
-    short = make_model("etads", make_task())
-    long = make_model("etads", make_task(tail=TAIL))
-    unknown = make_batch([[5, 3, 6, 3]])
-    torch.testing.assert_close(log_probs(long, one, [[50, 7]]), log_probs(short, unknown, [[3, 7]]), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("most", [1, 3])
@@ -247,30 +217,6 @@ def test_words_are_copied_if_that_gives_more_than_half_of_their_probability():
         pointer.gate = balance + nudge
         expected = [-1, 1, -1] if generated else [0, 1, 0]
         assert pointer.find_copied_positions(logits, targets)[0].tolist() == expected, "50 can only be copied"
-
-
-def test_adaptive_softmax_is_refused_in_words():
-    with pytest.raises(ValueError, match="--pointer soft does not go with --adaptive-softmax-cutoff"):
-        pointer_model(adaptive_softmax_cutoff=(10, 20), share_all_embeddings=False)
-
-
-def test_two_dictionaries_are_refused_in_words():
-    task = make_task(tail=TAIL)
-    task.tgt_dict = make_task().tgt_dict
-    with pytest.raises(ValueError, match="needs one dictionary for documents and summaries"):
-        make_model("etads", task, pointer="soft", share_all_embeddings=False)
-
-
-def test_a_checkpoint_with_another_number_of_known_words_is_refused_in_words():
-    weights = pointer_model().state_dict()
-    weights["encoder.embed_tokens.weight"] = weights["encoder.embed_tokens.weight"][:-1]
-    with pytest.raises(ValueError, match="has 44 known words, but the checkpoint was trained with 43"):
-        pointer_model().load_state_dict(weights)
-
-
-def test_an_unknown_kind_is_refused_in_words():
-    with pytest.raises(ValueError, match='--pointer "hard": choose one of none, soft, switch'):
-        Pointer(4, 4, "hard")
 
 
 @pytest.mark.parametrize("left", [False, True])
@@ -325,22 +271,6 @@ def test_the_last_known_word_has_the_probability_of_its_own_column():
     )
     chosen = pointer.compute_target_log_probs(logits.log_softmax(-1), torch.tensor([[43, 43, 43]]))[0]
     assert chosen[0, 0].exp().item() == pytest.approx(expected[43], rel=1e-4)
-
-
-def test_the_last_steps_alone_have_the_same_distribution():
-    """The search keeps only the logits of the last word."""
-    model = pointer_model()
-    logits, extra = run(model, make_batch(DOCUMENTS), SUMMARIES)
-    whole = extra["output"].pointer.compute_log_probs(logits)
-    for length in (1, 2, 3):
-        torch.testing.assert_close(extra["output"].pointer.compute_log_probs(logits[:, -length:]), whole[:, -length:])
-
-
-def test_an_undecided_switch_generates():
-    model = pointer_model("switch")
-    logits, extra = run(model, make_batch([[5, 50]]), [[5]])
-    extra["output"].pointer.gate = torch.zeros_like(extra["output"].pointer.gate)
-    torch.testing.assert_close(extra["output"].pointer.compute_log_probs(logits)[:, :, :KNOWN], logits.log_softmax(-1))
 
 
 def test_a_word_that_is_as_well_generated_as_copied_is_generated():

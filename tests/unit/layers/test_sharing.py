@@ -102,14 +102,6 @@ def test_weights_trained_with_another_sharing_are_refused(options, others, messa
         make_model("etads", **options).load_state_dict(make_model("etads", **others).state_dict())
 
 
-def test_it_works_inside_other_modules_too():
-    wrapped = torch.nn.Sequential(make_model("etads", **SHARE))
-    state = {name: value.clone() for name, value in wrapped.state_dict().items()}
-    other = torch.nn.Sequential(make_model("etads", **SHARE))
-    other.load_state_dict(state, strict=True)
-    assert_shared(other[0])
-
-
 def test_copies_stay_shared_and_inference_leaves_the_model_alone(documents):
     model = make_model("gated_es_transformer")
     assert_shared(copy.deepcopy(model))
@@ -213,13 +205,6 @@ def test_models_of_texts_that_were_cut_differently_are_not_mixed(name, value, tm
     average_checkpoints(paths[:2])
     with pytest.raises(ValueError, match=rf"--{name.replace('_', '-')} was {value} in .*2\.pt and {state[name]} in"):
         average_checkpoints(paths)
-
-
-def test_other_dropout_does_not_matter(tmp_path):
-    model = make_model("etads")
-    paths = [save(model, tmp_path / "a.pt"), save(model, tmp_path / "b.pt", {"dropout": 0.3})]
-    mean = average_checkpoints(paths)["model"]
-    torch.testing.assert_close(mean, dict(model.state_dict()))
 
 
 @pytest.mark.parametrize(

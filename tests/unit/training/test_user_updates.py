@@ -11,7 +11,6 @@ from helpers import SMALL, model_config, run_command
 from steps import make_criterion, steps_task
 from toy import PLUGIN, PREPROCESS, SMALL_MODEL, WORDS, write_pairs
 
-from fairseq_etads.platform.option_checks import Bounds
 from fairseq_etads.training import extra_updates
 
 PAGE = Path(__file__).parents[3] / "docs" / "extending.md"
@@ -85,10 +84,3 @@ def test_a_criterion_of_ones_own_says_what_it_needs(package, monkeypatch):
         extra_updates._REGISTERED.pop("topic", None)
         for name in [name for name in sys.modules if name.startswith("my_updates")]:
             del sys.modules[name]
-
-
-def test_bounds_say_what_they_admit():
-    assert Bounds(1).contains(1) and not Bounds(1).contains(0) and str(Bounds(1, what="tokens")) == "1 or more tokens"
-    share = Bounds(0, below=1, what="a probability")
-    assert share.contains(0.0) and not share.contains(1.0) and not share.contains(float("nan"))
-    assert str(share) == "a probability, at least 0 and below 1"

@@ -1,16 +1,15 @@
 """Extractive features and recombination in the search: against loops, in any batch, with pointers and shortlists."""
 
 import math
-from argparse import Namespace
 
 import pytest
 import reference
 import torch
-from decoding import Boundless, assert_same, make_sample, sharpen
+from decoding import make_sample, sharpen
 from fairseq import search
 from helpers import EOS, PAD, make_batch, make_dictionary, make_model, make_task
 from scripted import scripted_model
-from shortlists import make_shortlist, random_shortlist
+from shortlists import make_shortlist
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.systems.abs.features import (
@@ -118,42 +117,6 @@ def test_the_search_adds_what_the_finished_summary_has(pointers, shortlist):
     assert (counts[:2] > 0).all() and (copied > 0) == ("soft" in pointers)
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"exact_length": 5, "no_repeat_ngram_size": 1, "unk_penalty": math.inf}], ids=str
-)
-@pytest.mark.parametrize("shortlist", [False, True])
-def test_weights_of_log_p_alone_change_nothing_and_others_do(shortlist, options):
-    models = [model_of("soft", 1), model_of("none", 2)]
-    options["shortlist"] = random_shortlist(TASK) if shortlist else None
-    plain = summaries(models, **options)
-    assert_same(summaries(models, extractive_weights="1,0,0,0,0", **options), plain, rtol=0, atol=0)
-    changed = summaries(models, extractive_weights=WEIGHTS, **options)
-    assert [h["tokens"].tolist() for h in changed[2]] != [h["tokens"].tolist() for h in plain[2]]
-
-
-def test_padding_and_the_batch_change_nothing():
-    options = {"extractive_weights": WEIGHTS, "recombine": 2, "early_stopping": "admissible"}
-    together = summaries([model_of()], sample=make_sample(DOCUMENTS, left=True, width=20), **options)
-    alone = [summaries([model_of()], [document], **options)[0] for document in DOCUMENTS]
-    for row, expected in zip(together, alone):
-        assert [h["tokens"].tolist() for h in row] == [h["tokens"].tolist() for h in expected]
-        for mine, other in zip(row, expected):
-            torch.testing.assert_close(mine["score"], other["score"], rtol=1e-4, atol=1e-4)
-
-
-def test_stopping_early_loses_nothing_although_features_raise_scores():
-    for seed in range(3):
-        model = scripted_model(TASK.target_dictionary, seed, end=3.0)
-        options = {"beam_size": 4, "max_len_b": 9, "extractive_weights": "1,3,2,0,0", "early_stopping": "admissible"}
-        options["len_penalty"] = 0.0  # with another penalty, a longer summary would rarely be much better
-        early = SummaryGenerator([model], TASK.target_dictionary, **options)
-        late = SummaryGenerator([model], TASK.target_dictionary, nbest=4, **options)
-        late.scoring = Boundless(late.options)
-        sample = make_sample([list(range(5, 15)), [9, 9], [20, 21, 22]])
-        found, want = early.generate(None, sample), late.generate(None, sample)
-        assert_same([row[:1] for row in found], [row[:1] for row in want])
-
-
 @pytest.mark.parametrize("words", [1, 2, 3])
 def test_recombination_is_that_of_a_loop(words):
     """The best of all extensions, except those with the same last words as a better one.
@@ -211,13 +174,6 @@ def test_what_does_not_go_together_is_refused():
     SummaryGenerator(
         [make_model("etads", task, pointer="soft")], task.target_dictionary, extractive_weights="1,1,0,0,0"
     )
-
-
-@pytest.mark.parametrize("option,value", [("extractive_weights", "1,2,0,0,0"), ("recombine", 2)])
-def test_what_a_search_alone_does_is_refused_where_references_are_scored(option, value):
-    task = make_task(**{option: value})
-    with pytest.raises(ValueError, match=f"--{option.replace('_', '-')} {value} has no effect with --score-reference"):
-        task.build_generator([make_model("etads", task)], Namespace(score_reference=True))
 
 
 RELEASED = "release:0.9,1.5,1.0,-2.0,0.7"

@@ -54,17 +54,6 @@ def test_it_is_the_papers_equations():
             torch.testing.assert_close(extra["attn"][0][0, step], torch.tensor(of_words).double())
 
 
-def test_a_word_depends_on_the_five_before_it_alone():
-    model, tokens = abs_model(), make_batch(DOCUMENTS[:1])
-    one, other, differs = ([EOS, 5, word, 4, 7, 8, 9, last] for word, last in ((6, 8), (11, 8), (6, 9)))
-    scores = [log_probs(model, tokens, torch.tensor([words]))[0][0, -1] for words in (one, other, differs)]
-    assert torch.equal(scores[0], scores[1]) and not torch.allclose(scores[0], scores[2])
-    for place in range(3, 8):
-        changed = list(one)
-        changed[place] += 20
-        assert not torch.allclose(log_probs(model, tokens, torch.tensor([changed]))[0][0, -1], scores[0])
-
-
 def test_the_coverage_loss_does_not_depend_on_padding():
     """Marks are where a shorter document of a batch has padding; attention to them is not attention to words."""
     task = abs_task()
@@ -108,18 +97,6 @@ def test_rows_are_not_scaled_in_the_middle_of_an_epoch_where_training_goes_on():
         iterator.next_epoch_itr()
         task.begin_epoch(2, model)
         assert torch.equal(model.encoder.embed_tokens.weight, before) != is_scaled
-
-
-def test_words_of_the_copy_tail_are_read_as_the_unknown_word_and_copied_by_a_pointer():
-    tokens, previous = make_batch(DOCUMENTS), torch.tensor([[EOS, 5, 45]]).expand(len(DOCUMENTS), -1)
-    for kind in ("plain", "soft"):
-        model = abs_model(kind)
-        scores = log_probs(model, tokens, previous)[0]
-        assert torch.equal(scores, log_probs(model, tokens, previous.masked_fill(previous == 45, UNK))[0])
-        hidden = log_probs(model, tokens.masked_fill(tokens >= V, UNK), previous)[0]
-        assert (scores.shape[2] > V) == (kind == "soft")
-        assert kind == "soft" or torch.equal(scores, hidden)
-    assert scores[0, :, V:].isfinite().all()
 
 
 @pytest.mark.parametrize("pointer", ["none", "soft"])

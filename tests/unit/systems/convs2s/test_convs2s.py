@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from convolutional import BOUND, DOCUMENTS, KINDS, SIZES, SUMMARIES, V, conv, conv_task, encode, inputs, log_probs
+from convolutional import BOUND, DOCUMENTS, KINDS, SIZES, SUMMARIES, V, conv, conv_task, inputs, log_probs
 from fairseq.dataclass.configs import EMAConfig
 from fairseq.models.ema import build_ema
 from fairseq.models.fconv import FConvModel
@@ -133,18 +133,6 @@ def test_the_attention_in_training_is_that_in_evaluation():
     # Fairseq divides by the number of all layers.
     torch.testing.assert_close(attention, expected * 3, rtol=0, atol=1e-6)
     assert not any(layer._forward_hooks for layer in model.decoder.attention if layer is not None)
-
-
-def test_words_of_the_copy_tail_are_read_as_the_unknown_word():
-    for kind in ("plain", "soft"):
-        model, tokens = conv(kind), make_batch(DOCUMENTS)
-        hidden = tokens.masked_fill(tokens >= V, 3)
-        for found, expected in zip(encode(model, tokens)["encoder_out"], encode(model, hidden)["encoder_out"]):
-            assert torch.equal(found, expected)
-        previous = torch.tensor([[EOS, 5, 45]]).expand(len(DOCUMENTS), -1)
-        scores = log_probs(model, tokens, previous)[0]
-        assert torch.equal(scores, log_probs(model, tokens, previous.masked_fill(previous == 45, 3))[0])
-        assert (scores.shape[2] > V) == (kind == "soft")
 
 
 EXPRESSIONS = [

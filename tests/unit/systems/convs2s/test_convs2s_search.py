@@ -9,7 +9,7 @@ from decoding import assert_same
 from fairseq.modules import BeamableMM, LinearizedConvolution
 from fairseq.sequence_generator import SequenceGenerator
 from folders import make_folder
-from helpers import EOS, PAD, make_batch, model_config
+from helpers import EOS, make_batch, model_config
 from omegaconf import OmegaConf
 from shortlists import make_shortlist, random_shortlist, write_only
 
@@ -17,14 +17,12 @@ from fairseq_etads import Summarizer
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels.cpu import can_pack_weights
 from fairseq_etads.kernels.packed_weights import BlockedOutputProjection
-from fairseq_etads.models.external_models import hide_unknown_words
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.inference import InferenceModel
 from fairseq_etads.summarizer.folder.loading import load_folder
 from fairseq_etads.summarizer.folder.model_options import check_model_options
 
 TEXTS = [document for document in DOCUMENTS if document]
-RARE = [5, 46, 6, 45]
 
 
 def options(**changes):
@@ -67,22 +65,6 @@ def test_the_search_finds_what_fairseqs_finds(kind, settings):
                         torch.testing.assert_close(mine[name], other[name], rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["soft", "switch", "few", "bounded"])
-def test_unknown_words_are_copied_and_their_places_known(kind):
-    task = conv_task()
-    model = conv(kind, task)
-    with torch.no_grad():
-        model.decoder.pointer.gate.weight.zero_()
-        model.decoder.pointer.gate.bias.fill_(-1e4)
-    generator = task.build_generator([model], options(), extra_gen_cls_kwargs={"copied_positions": True})
-    sample = sample_of([RARE, [46, 47]])
-    tokens, found = sample["net_input"]["src_tokens"], task.inference_step(generator, [model], sample)
-    assert {word for row in found for hypothesis in row for word in hypothesis["tokens"].tolist() if word >= V}
-    for row, hypotheses in enumerate(found):
-        words = list(zip(*(hypotheses[0][key].tolist() for key in ("tokens", "copied_from"))))
-        assert all((place == -1) if word == EOS else tokens[row, place] == word for word, place in words)
-
-
 @pytest.mark.parametrize("beam", [1, 2, 5])
 def test_a_prepared_model_searches_with_any_beam(beam):
     """fairseq's own model would multiply as if every document had the beam size for which it was prepared."""
@@ -94,18 +76,6 @@ def test_a_prepared_model_searches_with_any_beam(beam):
     for row, expected in zip(*found):
         assert [h["tokens"].tolist() for h in row] == [h["tokens"].tolist() for h in expected]
     assert all(row[0]["attention"].isfinite().all() for row in found[1])
-
-
-def test_an_unknown_word_is_replaced_by_what_attention_looks_at():
-    task = conv_task(replace_unknown=True)
-    model = conv("plain", task)
-    prepare(model, 2)
-    with torch.no_grad():  # with these weights, only unknown words are written
-        model.decoder.output_projection.weight.zero_()
-        model.decoder.output_projection.bias.copy_(torch.zeros(V).index_fill(0, torch.tensor(3), 9.0))
-    found = task.inference_step(task.build_generator([model], options()), [model], sample_of([[47], [45, 47]]))
-    words = {int(word) for row in found for word in row[0]["tokens"]}
-    assert words <= {45, 47, EOS} and words != {EOS}
 
 
 @pytest.mark.parametrize("dtype,error", [(None, 1e-4), ("fp32", 1e-4), ("bf16", 0.2), ("int8", 0.2)])
@@ -163,15 +133,6 @@ def test_hostile_layers_in_a_folder_are_refused(option, value):
     check_model_options("convs2s", given, 64)
     with pytest.raises(InputError, match=f"the option {option} of convs2s cannot be"):
         check_model_options("convs2s", {**given, option: value}, 64)
-
-
-def test_documents_of_unknown_words_alone_are_as_good_as_others():
-    model = conv("soft")
-    tokens = torch.tensor([[50, 51, EOS], [52, EOS, PAD]])
-    scores, _ = log_probs(model, tokens, torch.tensor([[EOS]] * 2))
-    assert scores.shape[2] == V + 2 and not scores.isnan().any()
-    same = hide_unknown_words(tokens, V, 3)
-    assert torch.equal(*(m.encoder(**inputs(t))["encoder_out"][0] for m, t in ((model, tokens), (model, same))))
 
 
 @pytest.mark.parametrize("kind", ["plain", "soft", "switch", "tied"])

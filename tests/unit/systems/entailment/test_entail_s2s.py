@@ -62,18 +62,6 @@ def test_the_gate_is_open_or_acts_and_the_bridge_does_not_read_it():
     torch.testing.assert_close(log_probs(gated, tokens, previous)[0], log_probs(plain, tokens, previous)[0])
 
 
-def test_sentences_are_made_of_gated_states():
-    options = {"hierarchical_attention": True, "encoder_gate": "selective"}
-    model = recurrent("gru_seq2seq", **options)
-    with torch.no_grad():  # these weights close the gate
-        model.encoder.gate.document_proj.bias.fill_(-50)
-    found = encode(model, make_batch(DOCUMENTS))
-    assert found["encoder_out"][0].abs().max() < 1e-12
-    first = [states[:1] for states in found["sentence_states"][0]]  # states of words that say nothing
-    for states in first[1:]:
-        torch.testing.assert_close(states[:, :12], first[0][:, :12])
-
-
 def test_dropout_is_of_state_and_readout_and_both_go_on_dropped():
     model = recurrent("entail_s2s", dropout=0.5, decoder_hidden_size=400).train()
     tokens, previous = make_batch(DOCUMENTS), torch.full((len(DOCUMENTS), 1), EOS)
@@ -86,22 +74,6 @@ def test_dropout_is_of_state_and_readout_and_both_go_on_dropped():
         torch.testing.assert_close(encoded["encoder_out"][0], encode(model.eval(), tokens)["encoder_out"][0])
     assert 0.4 < saved["hidden"].eq(0).float().mean() < 0.6
     assert saved["cell"].ne(0).all() and saved["fed"].eq(0).any()
-
-
-def test_without_attention_to_come_the_readout_of_all_steps_is_the_same():
-    """--readout luong is computed for all steps at once, and with --input-feed readout step by step."""
-    at_once = recurrent("entail_s2s", input_feed="context")
-    fed = recurrent("entail_s2s")
-    with torch.no_grad():  # neither cell reads its additional input
-        for model in (at_once, fed):
-            model.decoder.cell.weight_ih[:, RECURRENT["encoder_embed_dim"] :].zero_()
-        weight = fed.state_dict()
-        own = weight.pop("decoder.cell.weight_ih")
-        wide = at_once.decoder.cell.weight_ih
-        wide[:, : RECURRENT["encoder_embed_dim"]] = own[:, : RECURRENT["encoder_embed_dim"]]
-        at_once.load_state_dict({**at_once.state_dict(), **weight})
-    tokens, previous = make_batch(DOCUMENTS), make_batch(SUMMARIES)
-    torch.testing.assert_close(log_probs(fed, tokens, previous)[0], log_probs(at_once, tokens, previous)[0])
 
 
 def test_it_begins_with_uniform_weights_and_has_the_papers_sizes():

@@ -1,6 +1,5 @@
 """Entailment models: the network against its oracle, folders, and that a scorer is frozen and deterministic."""
 
-import json
 import random
 from dataclasses import replace
 
@@ -149,13 +148,3 @@ def test_what_is_damaged_is_refused_in_words(scorer, name, damage, words, tmp_pa
     with pytest.raises(InputError) as error:
         EntailmentScorer.load(tmp_path)
     assert words in str(error.value) and str(tmp_path) in str(error.value)
-
-
-def test_config_says_how_it_was_trained(scorer, tmp_path):
-    write_config(tmp_path, CONFIG, scorer.dictionary, {"seed": 1})
-    assert json.loads((tmp_path / "config.json").read_text())["training"] == {"seed": 1}
-
-
-def test_premises_and_hypotheses_are_pairs(scorer):
-    with pytest.raises(ValueError, match="2 premises and 1 hypotheses"):
-        scorer.score([["w1"], ["w2"]], [["w1"]])

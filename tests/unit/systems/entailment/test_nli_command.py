@@ -120,33 +120,6 @@ def test_a_training_does_not_continue_on_other_pairs(pairs, tmp_path, capsys):
     assert train(tmp_path / "model", files, *TINY, "--epochs", "1") == 0
 
 
-def test_a_training_does_not_continue_with_other_vectors(pairs, tmp_path, capsys):
-    vectors, config = tmp_path / "vectors.txt", tmp_path / "model" / "config.json"
-    vectors.write_text(f"{WORDS[0]} 0.5 1 1 1\n")
-    options = (*TINY, "--epochs", "1", "--vectors", str(vectors))
-    assert train(tmp_path / "model", pairs, *options) == 0
-    assert train(tmp_path / "model", pairs, *options) == 0
-    vectors.write_text(f"{WORDS[0]} 0.25 1 1 1\n")
-    capsys.readouterr()
-    assert train(tmp_path / "model", pairs, *options) == 2
-    assert f"model: --vectors {vectors} had other contents when it was trained" in capsys.readouterr().err
-    about = json.loads(config.read_text())
-    about["training"]["files"].pop()  # as earlier versions wrote it
-    config.write_text(json.dumps(about))
-    assert train(tmp_path / "model", pairs, *options) == 0
-
-
-def test_a_model_that_is_gone_is_made_again(pairs, tmp_path, capsys):
-    options = (*TINY, "--epochs", "1")
-    assert train(tmp_path / "model", pairs, *options) == 0
-    weights = load_file(tmp_path / "model" / "model.safetensors")
-    (tmp_path / "model" / "model.safetensors").unlink()
-    capsys.readouterr()
-    assert train(tmp_path / "model", pairs, *options) == 0 and "epoch 1: loss" in capsys.readouterr().out
-    again = load_file(tmp_path / "model" / "model.safetensors")
-    assert all((weights[name] == again[name]).all() for name in weights)
-
-
 def test_it_stops_without_progress_and_never_keeps_a_worse_model(pairs, tmp_path, monkeypatch, capsys):
     rights = iter([200, 250, 240, 250, 299])
     monkeypatch.setattr(training, "_count_correct_predictions", lambda *_: next(rights))

@@ -4,10 +4,9 @@ import random
 
 import pytest
 import torch
-from fairseq.logging import metrics
 from folders import make_run
 from helpers import make_batch, make_task
-from test_pointer_extractor import DOCUMENTS, LEARNER, MARK, build, learnt, make_sample
+from test_pointer_extractor import DOCUMENTS, MARK, build, make_sample
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.rewriting import criterion as criterion_module
@@ -57,25 +56,6 @@ def make_criterion(task, **options):
     return ExtractorRL(task, **{"abstractor": "model.pt", "rl_discount": 0.95, "rl_max_len": 30, **options})
 
 
-def gradients(model, loss):
-    names, parameters = zip(*model.named_parameters())
-    found = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
-    return {name: 0.0 if value is None else value.abs().max().item() for name, value in zip(names, found)}
-
-
-def test_each_loss_changes_its_own_part_and_both_the_encoder(copying):
-    task, model = build(3, learn_to_stop=True, **LEARNER)
-    ours, sample = make_criterion(task), make_sample(random.Random(6))
-    torch.manual_seed(1)
-    chosen = model.extract(sample["net_input"]["src_tokens"], sample=True)
-    rewards = ours.compute_rewards(model, sample["net_input"]["src_tokens"], chosen, sample["target"])
-    policy, critic = (gradients(model, loss) for loss in ours.compute_losses(model, sample, chosen, rewards))
-    for name in policy:
-        part = name.split(".")[0]
-        assert (critic[name] > 0) == (part not in ("pointer_network", "stop")), name
-        assert (policy[name] > 0) == (part != "critic"), name
-
-
 def test_the_loss_is_that_of_the_paper(copying):
     task, model = build(3, learn_to_stop=True)
     ours, sample = make_criterion(task, rl_discount=0.5), make_sample(random.Random(6))
@@ -111,37 +91,6 @@ def test_the_stop_is_reached_and_never_rewritten(copying):
     assert abstractor.given and not any(words in ([9, 10], [11], []) for words in abstractor.given)
 
 
-def test_rewards_teach_when_to_stop(copying):
-    """Start from an extractor that knows the order and takes the stop for the second marked sentence."""
-    torch.manual_seed(7)
-    task, model = build(5, learn_to_stop=True, **LEARNER)
-    weights = learnt()[1].state_dict()
-    model.upgrade_state_dict(weights)
-    missing = model.load_state_dict(weights, strict=False).missing_keys
-    assert sorted(missing) == ["critic.value.bias", "critic.value.weight", "stop"], "the critic begins as a copy"
-    ours, r = make_criterion(task), random.Random(8)
-    with torch.no_grad():
-        model.stop.copy_(model.encode_sentences(make_batch([[6, 20, 21, MARK, 6, 22, 23]])).states.mean(dim=(0, 1)))
-    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
-
-    def errors():
-        sample = make_sample(random.Random(9))
-        steps = (model.extract(sample["net_input"]["src_tokens"]) >= 0).sum(1) - 1
-        return (steps - (sample["labels"] >= 0).sum(1)).abs().float().mean().item()
-
-    before = errors()
-    for _ in range(100):
-        optimizer.zero_grad()
-        loss, size, _ = ours(model.train(), make_sample(r))
-        (loss / size).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 2)
-        optimizer.step()
-    assert before > 0.25 > 0.1 > errors(), (before, errors())
-    loss, size, logs = ours(model.eval(), make_sample(r))
-    assert loss / size < 0.1
-    assert logs["rouge1"] / size == pytest.approx(1 - loss.item() / size)
-
-
 def test_the_loss_is_divided_by_steps_and_in_validation_sentences_are_taken_greedily(copying, monkeypatch):
     task, model = build(3, learn_to_stop=True)
     ours, sample = make_criterion(task), make_sample(random.Random(6))
@@ -151,20 +100,6 @@ def test_the_loss_is_divided_by_steps_and_in_validation_sentences_are_taken_gree
     assert size == logs["sample_size"] == logs["steps"] > 16 == ours(model.eval(), sample)[1]
     torch.testing.assert_close(loss.detach(), logs["policy_loss"] + logs["critic_loss"])
     assert asked == [True, False]
-
-
-def test_figures_are_means(copying):
-    task, model = build(3, learn_to_stop=True)
-    ours, sample = make_criterion(task), make_sample(random.Random(6))
-    torch.manual_seed(4)
-    logs = [ours(model.train(), sample)[2] for _ in range(2)]
-    with metrics.aggregate() as found:
-        ExtractorRL.reduce_metrics(logs)
-    values = found.get_smoothed_values()
-    steps = sum(log["steps"] for log in logs)
-    assert steps == sum(log["extracted"] for log in logs) + 32, "a stop for each document"
-    assert values["critic_loss"] == pytest.approx(sum(float(log["critic_loss"]) for log in logs) / steps, abs=1e-4)
-    assert values["extracted"] == pytest.approx(sum(log["extracted"] for log in logs) / 32, abs=0.01)
 
 
 @pytest.fixture(scope="module")

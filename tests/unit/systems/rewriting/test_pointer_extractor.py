@@ -104,26 +104,6 @@ def test_the_first_states_can_be_learnt():
     assert not torch.allclose(model(documents, chosen=CHOSEN[:1])[0], logits)
 
 
-@pytest.mark.parametrize("stops", [False, True])
-def test_padding_and_the_other_documents_change_nothing(stops):
-    _, model = build(learn_to_stop=stops, max_sentences=3, max_sentence_words=4)
-    sharpen(model)
-    alone = [model.extract(make_batch([document]), most=9)[0].tolist() for document in DOCUMENTS]
-    counts, stop_alone, stop_together = [3, 1, 1, 0, 1], [3, 1, 3, 1, 1], 3
-    for order, count, stop in zip(alone, counts, stop_alone):
-        assert len({*order}) == len(order) and (order[-1] == stop if stops else len(order) == count), order
-    for options in ({}, {"left": True}, {"width": 20}):
-        batch = make_batch(DOCUMENTS, **options)
-        for found, order, stop in zip(model.extract(batch, most=9).tolist(), alone, stop_alone):
-            want = [stop_together if stops and number == stop else number for number in order]
-            assert [number for number in found if number >= 0] == want
-        logits, _ = model(batch, chosen=CHOSEN)
-        for row, document in enumerate(DOCUMENTS):
-            one, _ = model(make_batch([document]), chosen=CHOSEN[row : row + 1])
-            found, expected = logits[row][logits[row] > -math.inf], one[0][one[0] > -math.inf]
-            torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
-
-
 def test_what_was_taken_is_known_at_each_step():
     found = mask_earlier_selections(torch.tensor([[2, 0, 3], [1, -1, -1]]), 4)
     assert found.tolist() == [[[False] * 4, [False, False, True, False], [True, False, True, False]], [[False] * 4] * 3]
