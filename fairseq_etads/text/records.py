@@ -15,6 +15,7 @@ from .documents import BadDocumentError, ExcludedDocumentError, parse_json_recor
 COLUMNS = (
     ("article", "highlights"),
     ("article", "abstract"),
+    ("article_text", "abstract_text"),
     ("document", "summary"),
     ("dialogue", "summary"),
     ("text", "summary"),
@@ -23,6 +24,7 @@ COLUMNS = (
     ("report", "summary"),
     ("text", "headline"),
     ("document", "title"),
+    ("article", "references"),
 )
 """Known pairs of names for the document column and the summary column, some of them from Hugging Face datasets.
 

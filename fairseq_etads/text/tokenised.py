@@ -5,6 +5,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 _LONE_STOP = re.compile(r"(?<!\S)[.](?!\S)")
 _ATTACHED_STOP = re.compile(r"\w{3}[.](?!\S)")
+_JOINED_HYPHEN = re.compile(r"\w-\w")
 _ENDS = frozenset((".", "?", "!", "...", "…", "。"))
 _CLOSING = frozenset(("''", "”", "’", ")", "]", "-rrb-", "-RRB-"))
 _STRAIGHT: Dict[str, Tuple[str, str]] = {'"': ("``", "''"), "'": ("`", "'")}
@@ -52,6 +53,8 @@ def split_tokenised_sentences(text: str, join: Optional[Decode] = None) -> List[
         join: a function that joins the Penn Treebank tokens of a sentence as people write them, or None to keep the
             tokens.
     """
+    if join is not None and not _JOINED_HYPHEN.search(text):  # some editions split words at hyphens: 35 - year - old
+        text = re.sub(r"(?<=\w) - (?=\w)", "-", text)
     tokens = text.split()
     sentences: List[List[Tuple[str, str]]] = [[]]
     ended, before = False, ""

@@ -1,15 +1,19 @@
-"""Read CNN/Daily Mail from ``.story`` files and lists of URLs (Hermann et al. 2015; See et al. 2017)."""
+"""Read CNN/Daily Mail from ``.story`` files and lists of URLs, or from See et al.'s chunks of tokenised text.
+
+Sources: Hermann et al. 2015; See et al. 2017.
+"""
 
 import argparse
 import hashlib
 import re
 from pathlib import Path
-from typing import ClassVar, Dict, Iterator, List, Optional, Tuple
+from typing import ClassVar, Dict, Iterator, List, Optional, Tuple, Union
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.documents import Document, ExcludedDocumentError
+from fairseq_etads.text.documents import BadDocumentError, Document, ExcludedDocumentError
 
 from .base import Reader, check_path_exists, find_first_existing
+from .examples import parse_example, read_records
 
 LISTS = {
     "train": ["all_train.txt", "wayback_training_urls.txt", "cnn_wayback_training_urls.txt"],
@@ -21,24 +25,54 @@ PUBLISHED = {"train": (287_113, 287_226), "valid": (13_368,), "test": (11_490,)}
 they released lacks the 114 stories without an article.
 """
 
+CHUNKS = {"train": "train", "valid": "val", "test": "test"}
+"""How the names of See et al.'s files begin: ``train.bin``, ``train_000.bin``."""
+
+_SENTENCE = re.compile(r"<s>(.*?)</s>", re.DOTALL)
 _ENTITY = re.compile(r"(@entity\d+):(.*)")
 _PLACEHOLDER = re.compile(r"@entity\d+")
 
 
 class CnnDailyMailReader(Reader):
     name = "cnndm"
-    summary = "CNN/Daily Mail: .story files and lists of URLs"
+    summary = "CNN/Daily Mail: .story files and lists of URLs, or See et al.'s chunks"
     description = """\
 Each story file contains the text, one paragraph per line, followed by the summary. A line "@highlight" precedes each
 summary sentence. The file name is the SHA-1 hash of the URL of the story, and the lists of URLs (all_train.txt,
 all_val.txt, all_test.txt) determine its split.
 
 In the anonymised variant, names are replaced with @entity0, @entity1, and so on. Lines such as "@entity0:Name" after
-the text contain the names."""
-    defaults: ClassVar = {"full_stops": True}
+the text contain the names.
+
+--chunks reads the files of See et al. (2017), finished_files/chunked/train_000.bin or finished_files/train.bin, which
+contain lower-case tokens. Tokens of such files and of tokenised stories are joined unless --no-join-tokens is given."""
+    defaults: ClassVar = {"full_stops": True, "join_tokens": True}
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
+        self.chunks: Optional[Path] = args.chunks
+        if self.chunks is None:
+            self._find_lists(args)
+        else:
+            given = {"--stories": args.stories, "--urls": args.urls, "--keep-origin": args.keep_origin}
+            for option in (option for option, value in given.items() if value):
+                raise InputError(f"--chunks {self.chunks}: has no effect together with {option}; leave out one of them")
+            folder = check_path_exists("--chunks", self.chunks, directory=True)
+            for split, stem in CHUNKS.items():
+                found = sorted(path for end in (".bin", "_*.bin") for path in folder.glob(f"{stem}{end}"))
+                self.files.update({split: found} if found else {})
+            if not self.files:
+                raise InputError(f"--chunks {folder}: no train_*.bin, val_*.bin or test_*.bin in it")
+        self.names = args.entity_names
+        self.allow_missing = args.allow_missing
+        self.keep_origin = args.keep_origin
+        self.expected = None if args.expect == "any" else _parse_expected_counts(args.expect)
+
+    def _find_lists(self, args: argparse.Namespace) -> None:
+        """Find the stories and the lists of their URLs."""
+        for option, value in (("--stories", args.stories), ("--urls", args.urls)):
+            if not value:
+                raise InputError(f"{option} is needed, or --chunks DIR")
         self.stories = [check_path_exists("--stories", path, directory=True) for path in args.stories]
         self.urls = check_path_exists("--urls", args.urls, directory=True)
         found = {split: find_first_existing([self.urls], names) for split, names in LISTS.items()}
@@ -46,10 +80,6 @@ the text contain the names."""
         if not self.files:
             names = [name for names in LISTS.values() for name in names]
             raise InputError(f"--urls {self.urls}: no list of URLs; looked for {', '.join(names)}")
-        self.names = args.entity_names
-        self.allow_missing = args.allow_missing
-        self.keep_origin = args.keep_origin
-        self.expected = None if args.expect == "any" else _parse_expected_counts(args.expect)
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
@@ -59,10 +89,16 @@ the text contain the names."""
             metavar="DIR",
             type=Path,
             nargs="+",
-            required=True,
+            default=[],
             help="one or more folders containing the .story files",
         )
-        add("--urls", metavar="DIR", type=Path, required=True, help="folder containing the lists of URLs")
+        add("--urls", metavar="DIR", type=Path, help="folder containing the lists of URLs")
+        add(
+            "--chunks",
+            metavar="DIR",
+            type=Path,
+            help="folder of See et al.'s train_*.bin, val_*.bin, test_*.bin",
+        )
         add(
             "--expect",
             metavar="published|any|TRAIN,VALID,TEST",
@@ -85,22 +121,32 @@ the text contain the names."""
         )
 
     def list_large_folders(self) -> List[Path]:
-        return self.stories
+        return [] if self.chunks else self.stories
 
     def count_raw_documents(self, split: str) -> Optional[int]:
-        return sum(1 for _ in self.iterate_raw_documents(split))
+        return None if self.chunks else sum(1 for _ in self.iterate_raw_documents(split))
 
-    def iterate_raw_documents(self, split: str) -> Iterator[Tuple[str, str]]:
+    def iterate_raw_documents(self, split: str) -> Iterator[Tuple[str, Union[str, bytes]]]:
+        if self.chunks:
+            for path in self.files[split]:
+                yield from ((f"{path}, record {n}", content) for n, content in enumerate(read_records(path), 1))
+            return
         for url in self.iterate_lines(self.files[split][0]):
             if url.strip():
                 # With --skip-bad, invalid UTF-8 bytes in the URL have been escaped. Here, the bytes are restored.
                 name = hashlib.sha1(url.strip().encode("utf-8", "surrogateescape")).hexdigest()
                 yield f"{name}.story", url.strip()
 
-    def describe_location(self, item: Tuple[str, str]) -> str:
-        return f"{item[0]} ({item[1]})"
+    def describe_location(self, item: Tuple[str, Union[str, bytes]]) -> str:
+        return item[0] if isinstance(item[1], bytes) else f"{item[0]} ({item[1]})"
 
-    def parse(self, item: Tuple[str, str]) -> Document:
+    def parse(self, item: Tuple[str, Union[str, bytes]]) -> Document:
+        if isinstance(item[1], bytes):
+            texts = parse_example(item[1])
+            if not {"article", "abstract"} <= set(texts):
+                raise BadDocumentError("no article and abstract")
+            highlights = [part.strip() for text in texts["abstract"] for part in _SENTENCE.findall(text) or [text]]
+            return Document(texts["article"], [highlights], targets_in_sentences=True)
         for folder in self.stories:
             path = folder / item[0]
             if path.is_file():
@@ -116,9 +162,10 @@ the text contain the names."""
     def check_split_sizes(self, kept: Dict[str, int]) -> None:
         missing = [split for split in self.expected or () if split not in kept]
         if missing:
-            names = " or ".join(LISTS[missing[0]])
+            names = f"{CHUNKS[missing[0]]}_*.bin" if self.chunks else " or ".join(LISTS[missing[0]])
+            where = f"--chunks {self.chunks}" if self.chunks else f"--urls {self.urls}"
             raise InputError(
-                f"--expect: there is no {missing[0]}, because --urls {self.urls} has no {names}; the other files are "
+                f"--expect: there is no {missing[0]}, because {where} has no {names}; the other files are "
                 "written. --expect any accepts them"
             )
         for split, number in kept.items():

@@ -2,6 +2,7 @@
 
 import argparse
 import functools
+import re
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
@@ -28,6 +29,8 @@ from .base import Reader, check_path_exists, find_first_existing
 from .split_shares import add_input_options, parse_input_options
 
 FORMATS = ("jsonl", "csv", "tsv", "parquet")
+_SENTENCE = re.compile(r"\s*<S>\s*(.*?)\s*</S>\s*", re.DOTALL)
+"""A sentence in the abstracts of arXiv and PubMed (Cohan et al. 2018)."""
 Item = Tuple[str, int, Any]
 """Key in TableReader.paths, number of the line or record, and a line of JSON, a pair of cells or a BadDocumentError."""
 
@@ -207,10 +210,11 @@ each line is a sentence."""
                     raise BadDocumentError(f'no "{column}"')
             content = tuple(record[column] for column in self.columns[key])
         source, target = content
-        are_references = self.lists_are_references and isinstance(target, list)
+        are_references = self.lists_are_references or self.columns[key][1] == "references"
+        are_references = are_references and isinstance(target, list)
         references = [_list_pieces(reference, "summary") for reference in (target if are_references else [target])]
         # A summary with several lines is treated as a list that has already been split into sentences.
-        is_list = isinstance(target, list) and not self.lists_are_references
+        is_list = isinstance(target, list) and not are_references
         in_sentences = is_list or all(len(reference) > 1 for reference in references)
         return Document(_list_pieces(source, "document"), references, isinstance(source, list), in_sentences)
 
@@ -220,7 +224,7 @@ def _list_pieces(value: Any, what: str) -> List[str]:
     if isinstance(value, str):
         value = value.replace("\r\n", "\n").split("\n")
     if value is None or (isinstance(value, list) and all(isinstance(piece, str) for piece in value)):
-        return [piece for piece in value or () if piece.strip()]
+        return [_SENTENCE.sub(r"\1", piece) for piece in value or () if piece.strip()]
     if isinstance(value, list):
         raise BadDocumentError(f"{what} is a list that contains something other than texts")
     raise BadDocumentError(f"{what} is of type {type(value).__name__}")

@@ -80,6 +80,56 @@ def test_published_numbers_and_missing_stories_of_cnn_daily_mail(tmp_path, capsy
     assert "no list of URLs" in refused(tmp_path / "c", capsys, "cnndm", "--stories", cnn, "--urls", cnn)
 
 
+def example(**features):
+    """Return a length-prefixed tf.train.Example of texts, with a feature of another kind."""
+
+    def field(number, content):
+        size, length = len(content), b""
+        while size > 127:
+            size, length = size >> 7, length + bytes([size & 127 | 128])
+        return bytes([number << 3 | 2]) + length + bytes([size]) + content
+
+    entries = [(name, field(1, field(1, text.encode()))) for name, text in features.items()]
+    entries.append(("label", field(3, b"\x08\x07")))  # Int64List
+    record = field(1, b"".join(field(1, field(1, name.encode()) + field(2, feature)) for name, feature in entries))
+    return len(record).to_bytes(8, "little") + record
+
+
+def test_chunks_of_cnn_daily_mail(tmp_path, capsys):
+    abstract = '<s> he did n\'t . </s> <s> " a well - known man " said so </s>'
+    record = example(article="he did n't , \" she said . mr. x - a well - known man - left . " * 9, abstract=abstract)
+    (tmp_path / "raw").mkdir()
+    for name in ("train_000.bin", "train_001.bin", "val.bin"):
+        (tmp_path / "raw" / name).write_bytes(record * 2)
+    command = ["cnndm", "--chunks", tmp_path / "raw"]
+    error = refused(tmp_path, capsys, *command, "--expect", "4,2,1")
+    assert "there is no test, because --chunks" in error and "test_*.bin" in error
+    out = tmp_path / "text"
+    assert lines(out / "train.target") == ['he didn\'t. <q> "a well-known man" said so.'] * 4
+    assert lines(out / "valid.source")[0].startswith("he didn't,\" she said. <q> mr. x-a well-known man-left. <q> he")
+    (tmp_path / "raw" / "val.bin").write_bytes(record + record[:-3])
+    assert "val.bin: no record 2 of length-prefixed" in refused(tmp_path / "b", capsys, *command, "--expect", "any")
+    (tmp_path / "raw" / "val.bin").write_bytes(record[:8] + b"\x0a\xff" + record[10:])
+    assert "not a tf.train.Example" in refused(tmp_path / "c", capsys, *command, "--expect", "any")
+    assert "leave out one" in refused(tmp_path / "d", capsys, *command, "--urls", tmp_path)
+
+
+def test_json_lines_of_arxiv_and_summeval(tmp_path):
+    """Abstracts of Cohan et al.'s corpora are lists of marked sentences, and SummEval has several references."""
+    papers = {"article_text": ["we study x .", "it works ."], "abstract_text": ["<S> x works . </S>", "<S> so . </S>"]}
+    papers["article_id"] = "1"
+    corpora.write(tmp_path / "papers.jsonl", json.dumps(papers) + "\n")
+    out, _ = run(tmp_path / "papers", "table", "--train", tmp_path / "papers.jsonl", "--join-tokens")
+    assert lines(out / "train.source") + lines(out / "train.target") == [
+        "we study x. <q> it works.",
+        "x works. <q> so.",
+    ]
+    judged = {"article": "It works. It is new.", "references": ["It works.", "New."], "systems": {"M8": "It."}}
+    corpora.write(tmp_path / "judged.jsonl", json.dumps(judged) + "\n")
+    out, _ = run(tmp_path / "judged", "table", "--test", tmp_path / "judged.jsonl")
+    assert lines(out / "test.target") + lines(out / "test.target.1") == ["It works.", "New."]
+
+
 def test_gigaword_digits_rare_words_and_unknown_ones(tmp_path):
     out, report = run(tmp_path, "gigaword", "--data", corpora.gigaword(tmp_path / "raw"))
     first = "the audio maker said on monday that # of its ### shops will close ."
