@@ -144,6 +144,7 @@ setup(
             "etads-content=fairseq_etads.commands.content:main",
             "etads-nli=fairseq_etads.commands.nli:main",
             "etads-rewrite=fairseq_etads.commands.rewrite:main",
+            "etads-evidence=fairseq_etads.commands.evidence:main",
             "etads-analyse=fairseq_etads.commands.analyse:main",
             "etads-plot=fairseq_etads.commands.plot:main",
             "etads-human=fairseq_etads.commands.human:main",

@@ -142,6 +142,15 @@ ENTRIES["etads-analyse"] = entries(
     json="--json out.json",
     quiet="--system b=in/leftovers :: --quiet",
 )
+ENTRIES["etads-evidence"] = entries(
+    "--source in/documents --system a=in/system",
+    source="--source in/documents3",
+    system="--system b=in/system2",
+    sentence_mark="--sentence-mark run",
+    output="--output out.jsonl",
+    page="--page out.html",
+    page_documents="--page out.html :: --page-documents 1",
+)
 ENTRIES["etads-human make"] = entries(
     "--source in/documents --system a=in/system --system b=in/system2 --out sheets --key key.json --items 3",
     source="--source in/documents3",

@@ -1,4 +1,4 @@
-"""The command ``etads-analyse``: compare summaries of several systems by ROUGE, n-grams, numbers and names."""
+"""The command ``etads-analyse``: compare summaries of several systems by ROUGE, n-grams and evidence."""
 
 import json
 from dataclasses import dataclass
@@ -35,8 +35,9 @@ COLUMN_HEADINGS = {
     **{f"novel {n}-grams": f"new {n}" for n in NGRAM_ORDERS},
     "novel sentences": "new sent.",
     **{f"repeated {n}-grams": f"rep. {n}" for n in NGRAM_ORDERS},
-    "found numbers": "numbers",
-    "found names": "names",
+    "new numbers": "new numbers",
+    "new names": "new names",
+    "joined": "joined",
 }
 """Dictionary that maps the names of statistics to their column headings in the table."""
 
@@ -160,8 +161,8 @@ def _format_tables(report: Dict[str, Any], form: str) -> Tuple[str, str]:
     AnalyseOptions,
     ValueError,
     description="Analyse the summaries of one or more systems. The report contains ROUGE scores, the percentages "
-    "of copied words and of new and repeated n-grams, and the percentages of numbers and names that occur in the "
-    "document.",
+    "of copied words, of new and repeated n-grams, and of sentences with new numbers or names, or from several places "
+    "of the document.",
     epilog="""\
 example:
   etads-analyse --source test.source --reference test.target --system etads=etads.txt --system basic=basic.txt \\
@@ -169,8 +170,9 @@ example:
 
   copied: percentage of a summary's words that occur in its document. new N: percentage of its N-grams that do not
   occur in the document. new sent.: percentage of its sentences that do not occur word for word in the document. rep.
-  N: percentage of its N-grams that occur earlier in the summary. numbers and names: percentage of its numbers and of
-  its capitalised words (except the first word of a sentence) that occur in the document. The second table shows the
+  N: percentage of its N-grams that occur earlier in the summary. new numbers and new names: percentage of its sentences
+  with a number, or with a capitalised word (except the first word of a sentence), that the document does not contain.
+  joined: percentage of its sentences that join words of several sentences of the document. The second table shows the
   percentages of copied bigrams that come from each tenth of the documents. See docs/evaluation.md for details. Use - as
   FILE to read standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
 )

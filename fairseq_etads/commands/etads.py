@@ -53,6 +53,7 @@ COMMANDS: Dict[str, Dict[str, Command]] = {
         "compare": Command(OWN + "compare", "test whether one system is better than another"),
         "results": Command(OWN + "results", "compare systems by records of the scores of their training runs"),
         "analyse": Command(OWN + "analyse", "analyse the novelty, repetition and lengths of summaries"),
+        "evidence": Command(OWN + "evidence", "show from where in its document each sentence was copied"),
         "likelihood": Command(OWN + "likelihood", "compute the likelihood of references under a trained model"),
         "human": Command(OWN + "human", "create rating sheets for human evaluation, and evaluate ratings"),
     },

@@ -1,4 +1,4 @@
-"""Analyse the length, n-grams, copied bigrams, numbers and names of summaries, and create simple extracts.
+"""Analyse the length, n-grams, copied bigrams and evidence of summaries, and create simple extracts.
 
 N-grams can cross sentence boundaries. Each value for a system is a mean over all summaries for which the value is
 defined. For example, trigram statistics are undefined for a summary that contains only two words.
@@ -10,16 +10,15 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
-import regex
 
-from ..text.counted_words import TOKENS, find_words
+from ..text.counted_words import find_words
 from ..text.subsequences import iterate_ngrams
+from .evidence import EvidenceFinder
 from .rouge import RougeSettings
 from .summaries import SENTENCE_MARK, SentenceMark, split_summary_into_sentences
 
 NGRAM_ORDERS = (1, 2, 3, 4)
 TENTHS = 10
-_NUMBER = regex.compile(r"\p{Nd}+(?:[.,:/]\p{Nd}+)*")
 WORD_SPLITTERS: Dict[str, Callable[[str], List[str]]] = {
     "words": find_words,
     "space": str.split,
@@ -37,13 +36,12 @@ class AnalysedDocument:
 
     Args:
         words: list of words in the document.
-        text: the document as a string, which is required only for :meth:`compute_share_of_numbers_found` and
-            :meth:`compute_share_of_names_found`.
+        text: the document as a string, in which :attr:`evidence` is searched.
+        sentence_mark: mark or marks between the sentences of ``text``.
     """
 
-    def __init__(self, words: Sequence[str], text: str = ""):
-        self._numbers = set(_NUMBER.findall(text))
-        self._text_words = set(find_words(text))
+    def __init__(self, words: Sequence[str], text: str = "", sentence_mark: SentenceMark = SENTENCE_MARK):
+        self.evidence = EvidenceFinder(text, sentence_mark)
         self._bigram_positions: Dict[Tuple[str, ...], List[int]] = {}
         for position, bigram in enumerate(iterate_ngrams(words, 2)):
             self._bigram_positions.setdefault(bigram, []).append(position)
@@ -73,29 +71,6 @@ class AnalysedDocument:
         """
         real = [sentence for sentence in sentences if sentence]
         return sum(" ".join(["", *s, ""]) not in self._joined for s in real) / len(real) if real else None
-
-    def compute_share_of_numbers_found(self, sentences: Sequence[str]) -> Optional[float]:
-        """Compute the fraction of the summary's numbers that also occur in the document.
-
-        The result is None if the summary contains no numbers.
-
-        Args:
-            sentences: sentences of the summary as strings. "3.5", "1,000" and "10:30" are treated as one number each.
-        """
-        numbers = [number for sentence in sentences for number in _NUMBER.findall(sentence)]
-        return sum(number in self._numbers for number in numbers) / len(numbers) if numbers else None
-
-    def compute_share_of_names_found(self, sentences: Sequence[str]) -> Optional[float]:
-        """Compute the fraction of the summary's names that also occur in the document, ignoring case.
-
-        A name is a word that begins with a capital letter and is not the first word of its sentence. Lower-cased
-        summaries therefore contain no names. The result is None if the summary contains no names.
-
-        Args:
-            sentences: sentences of the summary as strings.
-        """
-        names = [word for sentence in sentences for word in TOKENS["words"](sentence)[1:] if word[0].isupper()]
-        return sum(name.lower() in self._text_words for name in names) / len(names) if names else None
 
     def count_copied_bigrams(self, words: Sequence[str]) -> np.ndarray:
         """Count the bigrams that each tenth of the document shares with the summary, shape (10,).
@@ -149,7 +124,7 @@ class SummaryAnalyser:
         Args:
             source: the document that was summarised.
             sentences: list of words in each sentence of the summary.
-            texts: the same sentences as strings, which are searched for numbers and names.
+            texts: the same sentences as strings, for which evidence is searched.
         """
         words = [word for sentence in sentences for word in sentence]
         novel_words = source.compute_novel_ngram_share(words, 1)
@@ -163,10 +138,13 @@ class SummaryAnalyser:
         values["novel sentences"] = source.compute_novel_sentence_share(sentences)
         for order in NGRAM_ORDERS:
             values[f"repeated {order}-grams"] = compute_repeated_ngram_share(words, order)
-        values["found numbers"] = source.compute_share_of_numbers_found(texts)
-        values["found names"] = source.compute_share_of_names_found(texts)
+        found = [source.evidence.find(text) for text in texts if text.strip()]
+        for name, kind in (("new numbers", "number"), ("new names", "name")):
+            with_new = sum(any(word.kind == kind for word in one.new) for one in found)
+            values[name] = with_new / len(found) if found else None
+        values["joined"] = sum(one.joined for one in found) / len(found) if found else None
         for name, value in values.items():
-            is_share = value is not None and name.startswith(("novel", "repeated", "found"))
+            is_share = value is not None and name.startswith(("novel", "repeated", "new", "joined"))
             self._values.setdefault(name, []).append(100 * value if is_share else value)
         self._tenths += source.count_copied_bigrams(words)
 
@@ -201,9 +179,8 @@ def analyse_systems(
     analysers = {name: SummaryAnalyser() for name in systems}
     for number, document in enumerate(documents):
         sentences = split_summary_into_sentences(document, sentence_mark, split_sentences=False)
-        source = AnalysedDocument(
-            [word for sentence in sentences for word in split_words(sentence)], " ".join(sentences)
-        )
+        words = [word for sentence in sentences for word in split_words(sentence)]
+        source = AnalysedDocument(words, document, sentence_mark)
         for name, analyser in analysers.items():
             summary = systems[name][number]
             analyser.add(source, [split_words(sentence) for sentence in summary], summary)

@@ -16,6 +16,8 @@ from pathlib import Path
 from string import Template
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from ..evaluation.evidence import NOTICE, Evidence, find_evidence
+from ..evaluation.summaries import split_summary_into_sentences
 from .surprisal import Surprisal
 
 Row = Tuple[float, ...]
@@ -231,6 +233,12 @@ class Explanation:
     chosen: Optional[Tuple[ChosenSentence, ...]] = None
 
     @property
+    def evidence(self) -> List[Evidence]:
+        """Return the evidence in the document for each sentence of the summary."""
+        chosen = None if self.chosen is None else [sentence.text for sentence in self.chosen]
+        return find_evidence(self.document, split_summary_into_sentences(self.summary) if chosen is None else chosen)
+
+    @property
     def log_probability(self) -> float:
         """Return the log-probability of the summary including its end symbol, or 0 if there are no tokens."""
         return math.fsum(token.log_probability for token in self.tokens)
@@ -301,6 +309,7 @@ class Explanation:
                 }
                 for x in self.focus_layers
             ],
+            "evidence": [one.to_dict() for one in self.evidence],
             **({} if self.picked is None else {"picked": self.picked.to_dict()}),
             **({} if self.surprisal is None else {"surprisal": self.surprisal.to_dict()}),
             **({} if self.chosen is None else {"chosen": [asdict(sentence) for sentence in self.chosen]}),
@@ -365,21 +374,43 @@ def make_page(data: Dict[str, Any], title: str = "") -> str:
         data: dictionary returned by :meth:`Explanation.to_dict`.
         title: title of the page, such as the name of the document.
     """
-    style, script = ((PAGE / name).read_text(encoding="utf-8") for name in ("explanation.css", "explanation.js"))
+    unusual = bool(data.get("surprisal")) and Surprisal(**data["surprisal"]).is_unusual
+    return _fill_page(
+        "explanation",
+        {**data, "title": title, "unusual": unusual},
+        title=f"Why this summary: {title or data['summary'][:60] or 'nothing'}",
+        summary=data["summary"],
+        document=data["document"],
+        notice=NOTICE,
+    )
+
+
+def make_evidence_page(rows: Sequence[Dict[str, Any]]) -> str:
+    """Create the self-contained HTML page that shows the sources of each sentence of summaries.
+
+    Args:
+        rows: for each document, a dictionary with "line", "document" and "systems", which maps the name of each system
+            to the list of its :meth:`Evidence.to_dict`.
+    """
+    return _fill_page("evidence", {"rows": list(rows)}, notice=NOTICE)
+
+
+def _fill_page(name: str, data: Dict[str, Any], **texts: str) -> str:
+    """Fill the page NAME.html, which runs evidence.js and, if there is one, NAME.js."""
+    style = (PAGE / "explanation.css").read_text(encoding="utf-8")
+    scripts = [PAGE / each for each in dict.fromkeys(["evidence.js", f"{name}.js"])]
+    script = "\n".join(path.read_text(encoding="utf-8") for path in scripts)
     policy = (
         f"default-src 'none'; style-src '{_compute_csp_hash(style)}'; script-src '{_compute_csp_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    unusual = bool(data.get("surprisal")) and Surprisal(**data["surprisal"]).is_unusual
-    return Template((PAGE / "explanation.html").read_text(encoding="utf-8")).substitute(
+    return Template((PAGE / f"{name}.html").read_text(encoding="utf-8")).substitute(
         policy=policy,
         generator=GENERATOR,
-        title=escape_html(f"Why this summary: {title or data['summary'][:60] or 'nothing'}"),
         style=style,
-        summary=escape_html(data["summary"]),
-        document=escape_html(data["document"]),
-        data=format_embedded_json({**data, "title": title, "unusual": unusual}),
+        data=format_embedded_json(data),
         script=script,
+        **{key: escape_html(text) for key, text in texts.items()},
     )
 
 

@@ -625,6 +625,7 @@ class Summarizer:
 
         if document.prepared is None:
             object.__setattr__(summary, "_make_explanation", explain)
+            object.__setattr__(summary, "_document", document.text)
         return summary
 
     def _find_copied_words(

@@ -2,8 +2,10 @@
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, Callable, ClassVar, Dict, Optional, Tuple
+from typing import Any, Callable, ClassVar, Dict, List, Optional, Tuple
 
+from ..evaluation.evidence import Evidence, find_evidence
+from ..evaluation.summaries import split_summary_into_sentences
 from ..text.alignment import Span
 from ..text.words import SENTENCE_MARK
 from .explanation import ChosenSentence, Explanation, Selection
@@ -82,6 +84,7 @@ class Summary:
     # The summariser sets this attribute on each instance. It is not a field, so that copies and pickles of a summary
     # contain only data.
     _make_explanation: ClassVar[Any] = None
+    _document: ClassVar[Optional[str]] = None
 
     def explain(self) -> Explanation:
         """Explain this summary (see :meth:`Summarizer.explain`). Notebooks display the explanation as an HTML page.
@@ -104,7 +107,22 @@ class Summary:
         return explanation
 
     def __getstate__(self) -> Dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_make_explanation"}
+        return {name: value for name, value in vars(self).items() if name not in ("_make_explanation", "_document")}
+
+    @property
+    def evidence(self) -> List[Evidence]:
+        """Return what in the document supports each sentence, with positions in the raw document.
+
+        It says how directly a sentence is copied, not whether it is true. Computing it takes some milliseconds.
+
+        Raises:
+            ValueError: the summary was copied, unpickled, or made from prepared data, and has no reference to its
+                document (see :func:`fairseq_etads.evaluation.evidence.find_evidence`).
+        """
+        if self._document is None:
+            raise ValueError("this summary has no reference to its document: call find_evidence(document, sentences)")
+        chosen = None if self.chosen is None else [sentence.text for sentence in self.chosen]
+        return find_evidence(self._document, split_summary_into_sentences(self.text) if chosen is None else chosen)
 
     @property
     def sentences(self) -> Tuple[str, ...]:

@@ -11,15 +11,16 @@ _UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\u30fc\uff70\p{Thai}\p{Lao}\p{Khmer
 # In Indic scripts, a combining mark (\p{M}) belongs to the preceding letter. Words in these scripts and in Persian may
 # contain joiners.
 _CHARACTER = r"[\p{L}\p{N}][\p{M}\p{Join_Control}]*"
-_WORD = regex.compile(
+WORD = (
     rf"(?V1)[[\p{{L}}\p{{N}}]&&[{_UNSPACED}]][\p{{M}}\p{{Join_Control}}]*|"
     rf"[[\p{{L}}\p{{N}}]--[{_UNSPACED}]][[\p{{L}}\p{{M}}\p{{N}}\p{{Join_Control}}]--[{_UNSPACED}]]*"
 )
+"""Pattern of a word in any script, for the package regex."""
 LATIN = "a-z0-9"
 
 TOKENS: Dict[str, Callable[[str], List[str]]] = {
     LATIN: re.compile("[a-z0-9]+").findall,
-    "words": _WORD.findall,
+    "words": regex.compile(WORD).findall,
     "characters": regex.compile(_CHARACTER).findall,
 }
 """Mapping from the values of ``--tokens`` to functions that split a lower-cased text into words.

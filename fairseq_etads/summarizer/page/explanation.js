@@ -28,7 +28,7 @@
 
   /* ---- the parts of the page that this explanation has; textContent never becomes markup ---- */
   const has = {
-    source: length > 0, empty: !length, tokens: steps > 0, chosen: Boolean(data.chosen), picked: Boolean(data.picked),
+    evidence: data.evidence.length > 0, source: length > 0, empty: !length, tokens: steps > 0, chosen: Boolean(data.chosen), picked: Boolean(data.picked),
     left_out: data.left_out > 0, pointer: data.pointer !== "none", saliency: data.saliency_gate !== null,
     sigmoid: data.saliency_gate === "sigmoid", scaled: data.saliency_gate !== "sigmoid", focus: data.focus_layers.length > 0,
   };
@@ -112,6 +112,12 @@
   };
   area.replaceChildren();
   const tokens = read();
+  evidence.list(byId("evidence") || make("ol"), data.evidence, (sources) => {
+    const parts = sources.map(({ start, end }) => tokens.filter((_, j) => source[j].start >= start && source[j].end <= end && source[j].end !== null));
+    for (const token of tokens) token.classList.remove("origin");
+    for (const token of parts.flat()) token.classList.add("origin");
+    if (parts.length && parts[0].length) area.scrollTop = parts[0][0].offsetTop - 20;
+  });
   if (!steps || !length) return;
 
   const expand = (pairs) => {

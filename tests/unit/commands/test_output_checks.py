@@ -18,6 +18,7 @@ CASES = [
     ("d.txt", "etads-rouge d.txt d.txt --json {}"),
     (NLI, "etads-rouge d.txt d.txt --also entail --entail-model nli --json {}"),
     ("d.txt", "etads-compare key d.txt d.txt --json {}"),
+    ("d.txt", "etads-evidence --source d.txt --system a=d.txt --output {}"),
     ("d.txt", "etads-analyse --source d.txt --reference d.txt --system a=d.txt --json {}"),
     ("d.txt", "etads-human make --source d.txt --system a=d.txt --system b=d.txt --out out --key {}"),
     ("key", "etads-human score --key key d.txt --json {}"),

@@ -74,33 +74,18 @@ def test_words_are_not_taken_for_parts_of_others():
     assert AnalysedDocument(["a", "cat", "b"]).compute_novel_sentence_share([["cat", "b"]]) == 0
 
 
-def test_numbers_and_names_are_looked_up_in_the_document():
-    document = "BERLIN has 3.7 million people . <q> Since 1,000 years 10:30 Paul lives there ."
-    source = AnalysedDocument(WORD_SPLITTERS["words"](document), document)
-    assert source.compute_share_of_numbers_found(["3.7 million in 1,000 years", "at 10:30"]) == 1
-    parts = ["3 people, 7 years", "1,000 and 1000"]
-    assert source.compute_share_of_numbers_found(parts) == 1 / 4, "a part of a number is another number"
-    assert source.compute_share_of_names_found(["Since then, Paul left Berlin", "He met Mary"]) == 2 / 3
-    assert source.compute_share_of_names_found(["Paul"]) is None
-    assert source.compute_share_of_names_found(["paul met berlin"]) is None
-    assert source.compute_share_of_numbers_found(["no digits"]) is source.compute_share_of_numbers_found([]) is None
-    analyser = SummaryAnalyser()
-    for sentences in (["In Berlin live 9"], ["in 1,000 years Mary"], ["x"]):
-        analyser.add(source, [sentence.lower().split() for sentence in sentences], sentences)
-    result = analyser.compute_analysis()
-    assert result.figures["found numbers"] == result.figures["found names"] == 50
-    assert result.counted["found numbers"] == result.counted["found names"] == 2
-
-
 def test_systems_are_analysed_with_the_text_of_documents_and_summaries():
     documents = ["In 1999 the band <q> met Anna", "Anna left"]
     systems = {"good": [["The year 1999 . "], ["Then Anna left"]], "bad": [["The year 2000"], ["Then Bob met Anna"]]}
     found = {name: analysis.figures for name, analysis in analyse_systems(documents, systems).items()}
-    assert found["good"]["found numbers"] == found["good"]["found names"] == 100
-    assert found["bad"]["found numbers"] == 0 and found["bad"]["found names"] == 50
+    assert found["good"]["new numbers"] == found["good"]["new names"] == found["good"]["joined"] == 0
+    assert found["bad"]["new numbers"] == found["bad"]["new names"] == 50
     assert found["good"]["novel 2-grams"] == pytest.approx(100 * (1 + 1 / 2) / 2)
-    mark = analyse_systems(documents[:1], {"letter": [["They met Q"]]})["letter"]
-    assert mark.figures["found names"] == 0, "the letter of the mark <q> is no word of the document"
+    mark = analyse_systems(documents[:1], {"letter": [["They met Q", "Band of 1999 Anna"]]})["letter"]
+    assert mark.figures["new names"] == 50, "the letter of the mark <q> is no word of the document"
+    assert mark.figures["joined"] == 0, "a second source has at least two words"
+    joined = analyse_systems(["In 1999 the band <q> met Anna"], {"a": [["1999 band met Anna"]]})["a"]
+    assert joined.figures["joined"] == 100
     marked = analyse_systems(["a <q> b"], {"all": [["a b"]]}, WORD_SPLITTERS["space"], sentence_mark="")["all"]
     assert marked.figures["novel 2-grams"] == 100  # without a mark, <q> is a word between a and b
 

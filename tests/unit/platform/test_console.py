@@ -52,6 +52,7 @@ WRONG = {
     "etads-compare": ["missing", "missing", "missing"],
     "etads-results": ["missing"],
     "etads-analyse": ["--source", "missing", "--reference", "missing"],
+    "etads-evidence": ["--source", "missing", "--system", "a=missing"],
     "etads-human": ["make", "--source", "missing", "--system", "a=missing", "--out", "out", "--key", "key"],
     "etads-plot": ["missing"],
     "etads-reproduce": ["missing"],

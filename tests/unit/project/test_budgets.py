@@ -13,15 +13,15 @@ BUDGETS = {
     "fairseq_etads/training": 2_869,
     "fairseq_etads/search": 4_693,
     "fairseq_etads/systems": 3_153,
-    "fairseq_etads/commands fairseq_etads/tuning": 7_878,
+    "fairseq_etads/commands fairseq_etads/tuning": 7_971,
     "fairseq_etads/pipeline fairseq_etads/recipes": 4_583,
-    "fairseq_etads/summarizer fairseq_etads/demo": 5_504,
-    "fairseq_etads/text fairseq_etads/files": 3_506,
-    "fairseq_etads/evaluation": 2_484,
+    "fairseq_etads/summarizer fairseq_etads/demo": 5_676,
+    "fairseq_etads/text fairseq_etads/files": 3_507,
+    "fairseq_etads/evaluation": 2_715,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_949,
     "preprocess": 5_168,
     "scripts benchmarks": 1_867,
-    "tests": 46_904,
+    "tests": 47_026,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 

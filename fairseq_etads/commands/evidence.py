@@ -1,0 +1,90 @@
+"""The command ``etads-evidence``: show from where in its document each sentence of a summary was copied."""
+
+import contextlib
+import json
+import sys
+from dataclasses import dataclass
+from typing import Any, Dict, Iterator, List, Optional
+
+from tqdm import tqdm
+
+from ..evaluation.evidence import NOTICE, EvidenceFinder
+from ..evaluation.summaries import SENTENCE_MARK, split_summary_into_sentences
+from ..files.outputs import check_output_paths, open_output, write_text
+from ..platform.command_options import option, options_command
+from ..platform.option_checks import SIZE
+from .scoring_options import check_writable, parse_named_files, read_summaries
+
+PAGE_DOCUMENTS = 100
+
+
+@dataclass
+class EvidenceOptions:
+    """Options of ``etads-evidence``."""
+
+    source: str = option(None, "file containing the documents, one per line", metavar="FILE", required=True)
+    system: List[str] = option(
+        None,
+        "name of a system and path of the file with its summaries, one per line; may be repeated",
+        metavar="NAME=FILE",
+        required=True,
+    )
+    sentence_mark: Optional[List[str]] = option(
+        None, f"separator between sentences, in addition to {SENTENCE_MARK}; may be repeated", metavar="MARK"
+    )
+    output: Optional[str] = option(
+        None, "output file in JSON lines (default: standard output)", metavar="FILE", short="-o"
+    )
+    page: Optional[str] = option(
+        None, "also write a web page that shows the sources of each sentence; a single .html file", metavar="FILE"
+    )
+    page_documents: int = option(
+        PAGE_DOCUMENTS, "number of documents on the page, from the first", bounds=SIZE, needs=("--page",)
+    )
+
+
+def find_evidence_of_systems(args: EvidenceOptions) -> Iterator[Dict[str, Any]]:
+    """Yield the evidence of all systems for each document, as a dictionary of JSON types."""
+    files = parse_named_files(args.system)
+    documents, *outputs = read_summaries([args.source, *files.values()])
+    mark = [SENTENCE_MARK, *(args.sentence_mark or ())]
+    progress = tqdm(documents, desc="evidence", unit=" documents", disable=None)
+    for number, (document, *summaries) in enumerate(zip(progress, *outputs), 1):
+        finder = EvidenceFinder(document, mark)
+        systems = {
+            name: [finder.find(sentence).to_dict() for sentence in split_summary_into_sentences(summary, mark)]
+            for name, summary in zip(files, summaries)
+        }
+        yield {"line": number, "document": document, "systems": systems}
+
+
+@options_command(
+    "etads-evidence",
+    EvidenceOptions,
+    ValueError,
+    description="Find the sentences of the document from which each sentence of a summary was copied, and the words, "
+    "numbers and names that the document does not contain. " + NOTICE,
+    epilog="""\
+example:
+  etads-evidence --source test.source --system etads=etads.txt --system basic=basic.txt --page evidence.html > e.jsonl
+
+  Each line of the output belongs to a document. For each sentence of a summary, it contains its support (from 0 to 1,
+  copied word for word), its sources (number, position start:end in the line of the document, and copied words), new
+  words with their kind (number, name or word), and whether the sentence joins several sources. Do not rank systems by
+  support, because it rewards copying. Files may be compressed (.gz, .xz, .bz2, .zst).""",
+)
+def main(args: EvidenceOptions) -> None:
+    """Run the command ``etads-evidence``."""
+    check_writable("--page", args.page, ".html")
+    inputs = {"--source": args.source, "--system": parse_named_files(args.system).values()}
+    check_output_paths({"--output": args.output, "--page": args.page}, inputs)
+    shown: List[Dict[str, Any]] = []
+    with open_output(args.output) if args.output else contextlib.nullcontext(sys.stdout) as file:
+        for row in find_evidence_of_systems(args):
+            if len(shown) < args.page_documents:
+                shown.append(row)
+            file.write(json.dumps({name: value for name, value in row.items() if name != "document"}) + "\n")
+    if args.page:
+        from ..summarizer.explanation import make_evidence_page
+
+        write_text(args.page, make_evidence_page(shown))

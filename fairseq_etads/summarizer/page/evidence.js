@@ -1,0 +1,77 @@
+"use strict";
+// Buttons for the sentences of a summary. A pressed button shows where in the document its sentence was copied from.
+const evidence = (() => {
+  const make = (tag, properties = {}, ...children) => {
+    const element = Object.assign(document.createElement(tag), properties);
+    element.append(...children);
+    return element;
+  };
+  const count = (number, word) => `${number} ${word}${number === 1 ? "" : "s"}`;
+
+  // the text of a sentence, in which new words are marked; positions count code points
+  const mark = ({ sentence, new: words }) => {
+    const text = Array.from(sentence), parts = [];
+    let place = 0;
+    for (const { start, end, kind } of words) {
+      parts.push(text.slice(place, start).join(""));
+      const title = `the document has no such ${kind}`;
+      parts.push(make(kind === "word" ? "span" : "mark", { className: `new new-${kind}`, title }, text.slice(start, end).join("")));
+      place = end;
+    }
+    return [...parts, text.slice(place).join("")];
+  };
+  const tell = ({ support, sources, new: words, joined }) => {
+    const numbers = sources.map((source) => source.number + 1);
+    const parts = numbers.length ? [`${joined ? "joined from sentences" : "from sentence"} ${numbers.join(" and ")}`] : ["no source"];
+    for (const kind of ["number", "name", "word"]) {
+      const found = words.filter((word) => word.kind === kind).length;
+      if (found) parts.push(count(found, `new ${kind}`));
+    }
+    return `${parts.join(", ")}; support ${support.toFixed(2)}`;
+  };
+
+  // show(sources) is called with the sources of the pressed sentence, or with [] if none is pressed
+  const list = (box, sentences, show) => {
+    for (const one of sentences) {
+      const button = make("button", { type: "button", className: "sentence" }, make("bdi", {}, ...mark(one)), make("small", {}, tell(one)));
+      button.setAttribute("aria-pressed", "false");
+      button.addEventListener("click", () => {
+        const on = button.getAttribute("aria-pressed") === "false";
+        for (const other of box.closest("section").querySelectorAll(".sentence")) other.setAttribute("aria-pressed", "false");
+        button.setAttribute("aria-pressed", String(on));
+        show(on ? one.sources : []);
+      });
+      box.append(make("li", {}, button));
+    }
+  };
+
+  // the text of a document, in which the sources are marked; scrolls to the first of them
+  const paint = (box, text, sources) => {
+    const characters = Array.from(text), parts = [];
+    let place = 0;
+    for (const { start, end } of [...sources].sort((a, b) => a.start - b.start)) {
+      parts.push(characters.slice(place, start).join(""), make("mark", { className: "origin" }, characters.slice(start, end).join("")));
+      place = end;
+    }
+    box.replaceChildren(...parts, characters.slice(place).join(""));
+    const first = box.querySelector(".origin");
+    if (first) box.scrollTop += first.getBoundingClientRect().top - box.getBoundingClientRect().top - 20;
+  };
+
+  const page = document.getElementById("evidence-rows");
+  if (page) {
+    const { rows } = JSON.parse(document.getElementById("data").textContent);
+    for (const { line, document: text, systems } of rows) {
+      const area = make("div", { className: "text", dir: "auto", tabIndex: 0 }), left = make("div");
+      const section = make("section", { className: "card wide" }, make("h2", {}, `Line ${line}`), make("div", { className: "columns" }, left, area));
+      for (const [name, sentences] of Object.entries(systems)) {
+        const box = make("ol", { className: "sentences" });
+        left.append(make("h3", {}, make("bdi", {}, name)), box);
+        list(box, sentences, (sources) => paint(area, text, sources));
+      }
+      paint(area, text, []);
+      page.append(section);
+    }
+  }
+  return { list };
+})();
