@@ -55,12 +55,9 @@ def convolutional(run):
 
 HEADLINES = {
     "ras_lstm": ras("lstm"),
-    "ras_elman": ras("elman"),
     "abs": attention_based(False),
     "abs-plus": attention_based(True),
     "entail": with_replacement(entailment),
     "convs2s": with_replacement(convolutional),
-    "transformer": with_replacement(debian_transformer()),
-    "es_transformer": with_replacement(debian_transformer(shared=True)),
     "gated_es_transformer": with_replacement(debian_transformer(shared=True, gate=True)),
 }

@@ -302,7 +302,6 @@ class Recipe:
         more_of: further options of fairseq-train for some rows.
         duc: whether a row is scored on DUC-2004, too.
         summaries, scores: paths of a run's summaries and scores; scores may begin with ".." (next to the runs).
-        only_if_named: rows that do not run by default.
         steps: number of steps of rows that do not train for the requested number; 0 for untrained rows.
     """
 
@@ -317,7 +316,6 @@ class Recipe:
     duc: Callable[[str], bool] = lambda row: False
     summaries: str = "summaries.txt"
     scores: Tuple[str, ...] = ("rouge.json",)
-    only_if_named: Tuple[str, ...] = ()
     steps: Dict[str, int] = field(default_factory=dict)
 
     @property
@@ -325,8 +323,8 @@ class Recipe:
         return f"runs/{self.name}"
 
     def command(self, shop: Workshop, row: str) -> List[str]:
-        """Command line for a row; "" for the recipe's default."""
-        chosen = [self.option, row] if row else []
+        """Command line for a row; "" for all that are run here."""
+        chosen = [self.option, row] if row else [self.option, *self.rows]
         row = row if row in self.rows else next(iter(self.rows))  # this row provides the data
         data = self.data(shop, self.name, row)
         duc = ["--duc", f"{data}-duc"] if self.duc(row) else []

@@ -1,13 +1,14 @@
-"""Each row of each recipe in scripts/reproduce/, from raw data to scores, on a tiny corpus in the real format.
+"""Rows of each recipe in scripts/reproduce/, from raw data to scores, on a tiny corpus in the real format.
 
 The recipes run unchanged, with few steps and narrow models by their own options. The checks show that a row's additions
-to the plain model had an effect. A new recipe or row is a line in RECIPES.
+to the plain model had an effect. A new recipe or row is a line in RECIPES, or in MECHANISMS if it only changes options.
 """
 
 import re
 
 import pytest
 from abs_checks import attention_based
+from effective import MECHANISMS
 from entailment_checks import entailment
 from headline_checks import HEADLINES
 from recipe_checks import (
@@ -52,41 +53,27 @@ from selection_checks import abstraction, bottom_up, explicit_selection, extract
 
 FACTORS = ("pos", "ner", "tf", "idf")
 ETADS = {
-    "basic": etads(),
-    "focus": etads(focus=(1, 2, 3, 4)),
-    "saliency": etads(saliency=(1, 2, 3, 4)),
     "etads": etads(focus=(1, 2, 3, 4), saliency=(1, 2, 3, 4)),
     "encoder-2": etads(encoder=2),
-    "encoder-6": etads(encoder=6),
-    "decoder-2": etads(decoder=2),
-    "decoder-6": etads(decoder=6),
-    "saliency-1-2": etads(saliency=(1, 2)),
-    "saliency-3-4": etads(saliency=(3, 4)),
-    "focus-1-2": etads(focus=(1, 2)),
-    "focus-3-4": etads(focus=(3, 4)),
     "long": long_documents(words=400),
 }
 AGGREGATION = {
-    **{"m1": aggregation("none"), "m2": aggregation("add", 1), "m3": aggregation("add", 2)},
-    **{"m4": aggregation("proj", 1), "m5": aggregation("proj", 2)},
-    **{"m6": aggregation("attn", 1), "m7": aggregation("attn", 2)},
-    **{f"e{e}d{d}": aggregation("none", encoder=e, decoder=d) for e, d in ((4, 3), (4, 2), (2, 4), (3, 4))},
+    **{"m3": aggregation("add", 2), "m5": aggregation("proj", 2), "m7": aggregation("attn", 2)},
+    "e2d4": aggregation("none", encoder=2),
 }
 GATED = {
     "gru_seq2seq": on_duc(recurrent(words=(12, 4)), shortest=0),
-    "transformer": encoder_sharing(False, False),
-    "es_transformer": encoder_sharing(True, False),
     "gated_es_transformer": encoder_sharing(True, True),
 }
 SEE = ("--cpu", "--stages", "50/8 60/30", "--stage-steps", "5", "--steps", str(STEPS), "--coverage-steps", str(STEPS))
 FASTER = ("--lr", "0.03")  # with this rate, a few steps teach a model to copy
 STEPPED, ON_DEBIAN = ("--steps", str(STEPS), "--cpu"), ("--steps", str(STEPS), "--seeds", "1")
 RECIPES_AND_ROWS = [
-    Recipe("etads_cnndm", cnndm, ETADS, given=STEPPED, more=tuple(TRANSFORMER), only_if_named=("long",)),
+    Recipe("etads_cnndm", cnndm, ETADS, given=STEPPED, more=tuple(TRANSFORMER)),
     Recipe(
         "bart_cnndm",
         cnndm_for_bart,
-        {"bart": bart(False), "etads": bart(True), "etads-pointer": bart(True, pointer=True)},
+        {"bart": bart(False), "etads-pointer": bart(True, pointer=True)},
         given=(*STEPPED, "--bart", "bart.large"),
         more=(*TRANSFORMER, "--encoder-layers", "2", "--decoder-layers", "2", "--encoder-ffn-embed-dim", "24"),
     ),
@@ -122,10 +109,7 @@ RECIPES_AND_ROWS = [
         gigaword_of_row,
         {
             "words-lvt2k-1sent": on_duc(recurrent(2000, words=(12, 4))),
-            "words-lvt5k-1sent": on_duc(recurrent(5000, words=(20, 12))),
-            "words-lvt2k-2sent": recurrent(2000, words=(12, 4)),
             "words-lvt2k-2sent-hieratt": recurrent(2000, sentences=True, words=(12, 4)),
-            "feats-lvt2k-2sent": recurrent(2000, factors=FACTORS, words=(12, 4)),
             "feats-lvt2k-2sent-ptr": recurrent(2000, factors=FACTORS, pointer="switch", words=(12, 4)),
         },
         option="--row",
@@ -138,9 +122,7 @@ RECIPES_AND_ROWS = [
         "nallapati_cnndm",
         cnndm,
         {
-            "words_lvt2k": recurrent(2000, words=(36, 20)),
             "words_lvt2k_hieratt": recurrent(2000, sentences=True, words=(36, 20)),
-            "words_lvt2k_temp_att": recurrent(2000, temporal=True, words=(36, 20)),
             "pg_coverage": recurrent(pointer="soft", coverage=True, words=(36, 36)),
         },
         given=("--pg-data", "nallapati_cnndm/data/cnndm50k", "--cpu"),
@@ -193,7 +175,7 @@ RECIPES_AND_ROWS = [
     Recipe(
         "convs2s_xsum",
         xsum,
-        {"convs2s": convolutional(36), "convs2s-pointer": convolutional(36, "soft")},
+        {"convs2s-pointer": convolutional(36, "soft")},
         given=("--cpu",),
         more=tuple(CONVOLUTIONAL),
     ),
@@ -202,7 +184,6 @@ RECIPES_AND_ROWS = [
         gigaword,
         {
             "convs2s": convolutional(12, rate=0.25, duc=True),
-            "convs2s-pointer": convolutional(12, "soft", rate=0.25, duc=True),
         },
         given=("--cpu",),
         more=tuple(CONVOLUTIONAL),
@@ -212,7 +193,7 @@ RECIPES_AND_ROWS = [
     Recipe(
         "ras_gigaword",
         gigaword,
-        {"ras_lstm": ras("lstm", 0.1), "ras_elman": ras("elman", 0.5)},
+        {"ras_lstm": ras("lstm", 0.1)},
         given=("--cpu",),
         more=(*RECURRENT[:4], *RECURRENT[6:]),
         duc=lambda row: True,
@@ -232,7 +213,6 @@ RECIPES_AND_ROWS = [
             "cbdec": closed_book(),
             "cbdec-coverage": closed_book(coverage=True),
             "cbdec-rl": closed_book(coverage=True, rewards=True),
-            "rl": closed_book(False, coverage=True, rewards=True),
         },
         given=(
             *("--cpu", "--stages", "60/30", "--rl-steps", str(STEPS)),
@@ -253,9 +233,7 @@ RECIPES_AND_ROWS = [
         "debian_pointer",
         debian,
         {
-            "none": debian_transformer(focus=True, saliency=True),
             "soft": debian_transformer(focus=True, saliency=True, pointer=True),
-            "switch": debian_transformer(focus=True, saliency=True, pointer=True),
         },
         option="--pointers",
         given=(*ON_DEBIAN, "--size", "12"),
@@ -265,13 +243,7 @@ RECIPES_AND_ROWS = [
         "debian_headlines",
         debian,
         {
-            "gru_seq2seq": recurrent(),
-            "words_lvt2k": recurrent(2000),
-            "words_lvt5k": recurrent(5000),
-            "words_lvt2k_hieratt": recurrent(2000, sentences=True),
-            "feats_lvt2k": recurrent(2000, factors=("tf", "idf")),
             "feats_lvt2k_ptr": recurrent(2000, factors=("tf", "idf"), pointer="switch"),
-            "words_lvt2k_temp_att": recurrent(2000, temporal=True),
             "pg_coverage": recurrent(pointer="soft", coverage=True),
             **HEADLINES,
         },
@@ -326,7 +298,7 @@ RECIPES_AND_ROWS = [
     Recipe(
         "sumpubmed_temporal",
         sumpubmed,
-        {"plain": recurrent(2000), "temporal": recurrent(2000, temporal=True)},
+        {"temporal": recurrent(2000, temporal=True)},
         option="--systems",
         given=STEPPED,
         more=tuple(RECURRENT),
@@ -336,7 +308,7 @@ RECIPES_AND_ROWS = [
     Recipe(
         "sumpubmed_continue",
         sumpubmed,
-        {"without": continuation(False), "with": continuation(True)},
+        {"with": continuation(True)},
         option="--systems",
         given=STEPPED,
         more=(*TRANSFORMER, "--encoder-attention-heads", "4"),
@@ -400,7 +372,7 @@ def test_a_row_runs_and_its_mechanism_acts(recipe, row, shop):
 
 @pytest.mark.parametrize("recipe", RECIPES_AND_ROWS, ids=NAMES)
 def test_all_rows_are_run_and_none_is_trained_twice(recipe, shop):
-    """Called again without a selection of rows, a recipe only prints its table with all its rows."""
+    """Called again, a recipe only prints its table with all its rows."""
     for row in recipe.rows:
         recipe.run(shop, row)
     one_at_a_time = recipe.option == "--row" or recipe.more_of
@@ -408,7 +380,7 @@ def test_all_rows_are_run_and_none_is_trained_twice(recipe, shop):
         printed = shop.run(recipe.command(shop, row)).stdout
         assert not re.search("^== training (?!will )", printed, re.MULTILINE) and "already trained" in printed
         rows = set(re.findall(r"^\| `?([\w-]+?)(?:-1)?`?(?:-1)? +\|", printed, re.MULTILINE))
-        expected = {row} if one_at_a_time else {*recipe.rows} - {*recipe.only_if_named}
+        expected = {row} if one_at_a_time else {*recipe.rows}
         beside = {"system", "pointer", "reference", "lead-3", "lead-8-words"}
         assert rows - beside == expected - beside, printed
 
@@ -422,7 +394,10 @@ def test_what_does_not_exist_is_refused_in_words(recipe, shop):
     )
     assert refused.returncode == 2
     offered = re.search(rf"{recipe.option}s? nonesuch: choose one of: (.+)", refused.stdout)
-    assert offered and set(offered[1].replace(",", "").split()) - {"e4d4"} == set(recipe.rows), refused.stdout
+    assert offered and set(offered[1].replace(",", "").split()) - {"e4d4"} == {
+        *recipe.rows,
+        *MECHANISMS.get(recipe.name, ()),
+    }, refused.stdout
     missing = [f"scripts/reproduce/{recipe.name}.sh", recipe.option, next(iter(recipe.rows)), recipe.place, "nowhere"]
     assert f": {recipe.place} nowhere: no " in shop.run(missing, check=False).stdout
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 from documented import complaint, parser_of, project_commands
-from effective import DECIDING, plain_search, plain_training, read_values
+from effective import DECIDING, MECHANISMS, plain_search, plain_training, read_values
 
 from fairseq_etads.commands import reproduce
 from fairseq_etads.pipeline.recipe_tables import are_equal, format_values, list_values
@@ -72,6 +72,14 @@ def test_values_are_effective_and_differ_from_the_paper_with_a_reason(name, opti
             known = {*ours, *(("patience_updates", "patience_epochs") if "patience" in ours else ())}
             wrong += [f"{run}: {option} is missing" for option in sorted(changed - known) if "paper" in plan.recipe]
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_rows_that_are_not_run_have_the_options_of_their_mechanisms(name):
+    effective = read_values(action.words for action in make_plan(name).actions)["training"]
+    for row, options in MECHANISMS[name].items():
+        expected = dict(option.split("=") for option in options.split())
+        assert {option: str(effective[row][option]) for option in expected} == expected, row
 
 
 @pytest.mark.parametrize("name", list_recipes())
