@@ -9,7 +9,7 @@ from fairseq.dataclass.configs import GenerationConfig
 from fairseq.models import ARCH_MODEL_REGISTRY
 from helpers import PAD, SMALL, make_batch, make_model, make_task, model_config
 from omegaconf import OmegaConf, open_dict
-from test_attention import HEADS, LENGTHS, WIDTH, oracle, padding_mask, random_inputs
+from test_attention import HEADS, LENGTHS, WIDTH, padding_mask, random_inputs
 from test_transformer import SUMMARIES, decode
 
 from fairseq_etads import attention
@@ -17,26 +17,12 @@ from fairseq_etads.attention import (
     FOCUS_FORMS,
     GATES,
     attention_weights,
-    focal_bias,
     focus_attention,
     saliency_attention,
 )
-from fairseq_etads.layers.encoder_attention import FocalNetwork, parse_focus_scopes
-from fairseq_etads.search.inference import InferenceModel
+from fairseq_etads.layers.encoder_attention import FocalNetwork
 
 GENTLE = {"focus_strength": "learned", "saliency_gate": "open"}
-FORMS = {
-    "relative": {"focus_center": "relative"},
-    "narrow": {"focus_initial_scope": "2"},
-    "local": {"focus_center": "relative", "focus_initial_scope": "1,3,half"},
-    "learned": {"focus_strength": "learned"},
-    "open": {"saliency_gate": "open"},
-    "normalised": {"saliency_gate": "normalised"},
-    "everything": {
-        **{"focus_center": "relative", "focus_initial_scope": "1,3,half", "focus_strength": "learned"},
-        **{"saliency_gate": "normalised", "pointer": "soft", "aggregation": "add"},
-    },
-}
 
 
 NEW = ("center_weight", "scope_weight", "strength", "center_offset", "gate_slope", "gate_level")
@@ -90,14 +76,6 @@ def test_heads_begin_at_the_query_and_its_neighbours_with_scopes_of_so_many_toke
     assert scope[0, 0].eq(scope[0, 0, 0]).all() and scope[0, 1].std() > 0.1, "the paper's depends on the query"
 
 
-@pytest.mark.parametrize("value", ["", "2,", "-1", "1.5", "0", "wide", "half half", "²"])
-def test_bad_scopes_are_refused_in_words(value):
-    with pytest.raises(ValueError) as error:
-        parse_focus_scopes(value, 4)
-    for part in (f'--focus-initial-scope "{value}"', "choose a number of tokens", '"half"'):
-        assert part in str(error.value)
-
-
 @pytest.mark.parametrize("form", FOCUS_FORMS)
 @pytest.mark.parametrize("left", [False, True])
 def test_focus_attention_with_a_strength_and_its_gradients_match_the_oracle(left, form, monkeypatch):
@@ -126,39 +104,6 @@ def test_focus_attention_with_a_strength_and_its_gradients_match_the_oracle(left
     out = focus_attention(*alone, key_padding_mask=mask, form=form, strength=singles[5])
     (gradient,) = torch.autograd.grad((out * weight.float()).sum(), singles[5])
     torch.testing.assert_close(gradient.double(), wanted[5], rtol=2e-4, atol=2e-4)
-
-
-def test_a_strength_of_one_is_the_papers_form_and_of_zero_plain_attention():
-    inputs, mask = random_inputs()
-    singles = [x.detach().float() for x in inputs]
-    for form in FOCUS_FORMS:
-        run = lambda s, form=form: focus_attention(*singles, key_padding_mask=mask, form=form, strength=s)  # noqa: E731
-        torch.testing.assert_close(run(torch.ones(HEADS)), run(None), rtol=0, atol=2e-6)
-        weights = attention_weights(*singles[:2], mask)
-        plain = torch.where(mask[:, None, :, None], run(torch.zeros(HEADS)), weights @ singles[2])
-        torch.testing.assert_close(run(torch.zeros(HEADS)), plain, rtol=0, atol=2e-6)
-    torch.testing.assert_close(
-        focus_attention(*inputs, key_padding_mask=mask, strength=torch.ones(HEADS)) * (~mask)[:, None, :, None],
-        oracle(inputs, mask),
-        rtol=0,
-        atol=1e-12,
-    )
-
-
-@pytest.mark.parametrize("length", [400, 2500])
-@pytest.mark.parametrize("strength", [1e-12, 0.01, 4.0])
-def test_centers_outside_the_document_and_any_strength_are_as_exact(strength, length):
-    """Relative centres reach beyond the document's ends."""
-    generator = torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn(1, 2, length, 32, generator=generator) for _ in range(3))
-    positions = torch.arange(float(length))
-    center = torch.stack([positions - 20, positions + 20])[None]
-    scope = 3 * (1 + torch.rand(1, 2, length, generator=generator))
-    strengths = torch.full((2,), strength)
-    bias = focal_bias(*(x.double() for x in (center, scope, positions[None])), strengths.double()[None, :, None])
-    scores = q.double() @ k.double().transpose(-1, -2) / 32**0.5 + bias
-    out = focus_attention(q, k, v, center, scope, strength=strengths)
-    torch.testing.assert_close(out.double(), torch.softmax(scores, -1) @ v.double(), rtol=0, atol=2e-5)
 
 
 @pytest.mark.parametrize("form", GATES)
@@ -228,22 +173,6 @@ def test_the_gate_of_these_forms_is_a_cosines(gate, monkeypatch):
                 assert float((a * b).sum().abs()) > 10
 
 
-@pytest.mark.parametrize("name", FORMS)
-def test_what_begins_at_zero_has_left_it_after_two_updates(name, documents):
-    model = make_model("etads", **FORMS[name]).train()
-    tokens, previous = make_batch(documents), make_batch(SUMMARIES)
-    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    copied = next(word for document in documents for word in document)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
-    for _ in range(2):
-        optimizer.zero_grad()
-        out = model(tokens, tokens.ne(PAD).sum(1), previous)
-        (-model.get_normalized_probs(out, log_probs=True)[..., [7, copied]].sum()).backward()
-        optimizer.step()
-    for name, parameter in model.named_parameters():
-        assert not torch.equal(parameter, before[name]), name
-
-
 def summaries_of(model, task, documents):
     sample = {"id": torch.arange(len(documents)), "net_input": {"src_tokens": make_batch(documents)}}
     sample["net_input"]["src_lengths"] = sample["net_input"]["src_tokens"].ne(PAD).sum(1)
@@ -290,10 +219,3 @@ def test_checkpoints_from_before_these_options_are_the_papers_form(documents):
     assert names == {"weight", "center_weight", "scope_weight"} and not any("gate_slope" in n for n in new.state_dict())
     tokens, previous = make_batch(documents), make_batch(SUMMARIES)
     assert torch.equal(decode(old, tokens, previous), decode(new, tokens, previous))
-
-
-def test_copies_for_inference_have_the_forms(documents):
-    model = trained(**FORMS["everything"])
-    tokens, previous = make_batch(documents), make_batch(SUMMARIES)
-    copied = InferenceModel(model, "bf16").get_current_copy()
-    torch.testing.assert_close(decode(copied, tokens, previous), decode(model, tokens, previous), rtol=0.1, atol=0.1)

@@ -11,7 +11,6 @@ from helpers import EOS, PAD, make_dictionary, make_task
 
 from fairseq_etads.data.factors import load_factor, load_factor_dictionaries
 from fairseq_etads.data.pairs import SummarizationDataset, detect_language_pair
-from fairseq_etads.training.checks import SummarizationConfig, check_task_options
 
 SIZES = [6, 4, 1, 9]
 
@@ -145,12 +144,6 @@ def test_without_the_option_or_without_shuffling_the_order_is_fairseqs():
         dataset, order = order_of(sort_within, epoch=1, shuffle=shuffle)
         assert (np.diff(dataset.src_sizes[order]) >= 0).all()
         assert dataset.can_reuse_epoch_itr_across_epochs
-
-
-def test_impossible_sorting_is_refused_in_words():
-    for number, message in ((-1, "choose 0 or more"), (10, "has no effect without --batch-size")):
-        with pytest.raises(ValueError, match=f"--sort-within {number}.*{message}"):
-            check_task_options(SummarizationConfig(sort_within=number, batch_size=None))
 
 
 def test_a_checkpoint_remembers_the_dictionaries_of_its_factors():

@@ -75,12 +75,6 @@ def test_random_numbers_that_are_never_within_their_bounds_end():
     assert torch.is_grad_enabled(), "trunc_normal_ disables gradients only while it runs"
 
 
-def test_constants_are_set(tmp_path):
-    with weights_of(tmp_path, nn.Linear(2, 2)).limit_model():
-        assert nn.init.constant_(torch.empty(3), 5.0).tolist() == [5.0] * 3
-        assert nn.LayerNorm(3).weight.tolist() == [1.0] * 3
-
-
 @pytest.mark.parametrize(
     "create,size",
     [

@@ -112,34 +112,11 @@ def test_only_what_the_model_reads_is_counted(tmp_path):
     assert tables == [{"a": ["x", "y"], "b": ["x", "y"]}, {"a": ["x", "y"]}, {"a": ["x"], "b": ["x"]}]
 
 
-@pytest.mark.parametrize(
-    "options,message",
-    [
-        (["--frequent", "0"], "--frequent 0"),
-        (["--per-word", "0"], "--per-word 0"),
-        (["--truncate-source", "0"], "--truncate-source 0"),
-        (["--out", "."], "--out .: is a folder"),
-    ],
-)
-def test_what_cannot_be_is_refused_in_a_line(options, message, tmp_path, capsys):
-    write_data(tmp_path / "bin", {"train": [("a", "b")]})
-    assert main([str(tmp_path), *options]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("etads-shortlist: ") and message in error and error.count("\n") == 1
-
-
 def test_data_without_training_or_summaries_are_refused(tmp_path, capsys):
     write_data(tmp_path / "bin", {"test": [("a", "b")]})
     assert main([str(tmp_path)]) == 2 and 'no split "train"' in capsys.readouterr().err
     write_data(tmp_path / "more", {"train": [("a", None)], "test": [("a", "b")]})
     assert main([str(tmp_path / "more")]) == 2 and "no summaries" in capsys.readouterr().err
-
-
-def test_validation_data_need_no_summaries(tmp_path, capsys):
-    write_data(tmp_path / "bin", {"train": [("a b", "x"), ("a b", "x")], "valid": [("a", None)]})
-    assert main([str(tmp_path / "bin")]) == 0
-    assert "validation: no report, because its documents have no summaries" in capsys.readouterr().out
-    assert (tmp_path / "bin" / SHORTLIST).is_file()
 
 
 @pytest.fixture
