@@ -222,11 +222,13 @@ def find_option_conflict(
 def list_enabled_options(present: Mapping[str, Any]) -> Set[str]:
     """Return all enabled options, both with and without their values, such as "--pointer" and "--pointer soft".
 
-    For options with the value "none", only the form with the value is returned.
+    For options with the value "none", only the form with the value is returned. Parts between commas are also values.
     """
     on = {name: _unwrap_enum(value) for name, value in present.items() if is_option_enabled(value)}
     off = {format_option(name, value) for name, value in present.items() if _unwrap_enum(value) == "none"}
     written = {format_option(name, item) for name, value in on.items() for item in _list_values(value)}
+    texts = {name: value for name, value in on.items() if isinstance(value, str)}
+    written |= {format_option(name, part) for name, text in texts.items() for part in text.split(",")}
     return {format_option_name(name) for name in on} | written | off
 
 
@@ -243,10 +245,7 @@ def is_option_enabled(value: Any) -> bool:
 
 
 def get_given_options(cfg: Any, config: Any) -> Dict[str, Any]:
-    """Return the names and values of all options with non-default values.
-
-    An option that is explicitly set to its default value is not included.
-    """
+    """Return the names and values of all options whose values are not their defaults."""
     return {name: getattr(cfg, name) for name, default in iterate_defaults(config) if _is_given(cfg, name, default)}
 
 

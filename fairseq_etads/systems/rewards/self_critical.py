@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ...kernels.device_copy import to_device
 from ...layers.decoder_output import Capabilities, WordRequest, get_decoder_capabilities, unwrap_model
-from ...platform.option_checks import SIZE, Bounds, check_option_values, format_option, get_given_options, option
+from ...platform.option_checks import SIZE, Bounds, check_options, format_option, get_given_options, option
 from ...search.encoder_cache import EncodedBatch
 from ...search.generator import SummaryGenerator, keep_evaluation_mode
 from ...search.inference import InferenceModel
@@ -48,14 +48,18 @@ class SummarizationRLConfig(SummarizationNLLConfig):
         IDF,
         "word weights in the rougesal reward: idf (inverse document frequency, at most 1), or the "
         "checkpoint of a tagger (--arch word_tagger) that predicts a probability for each word in its sentence",
+        needs=("--rewards rougesal",),
     )
     entail_model: Optional[str] = option(
-        None, "folder containing the model for the entail reward, created by etads-nli train"
+        None,
+        "folder containing the model for the entail reward, created by etads-nli train",
+        needs=("--rewards entail",),
     )
     entail_length_cap: str = option(
         "1",
         "upper bound of the length ratio (summary length / reference length) by which the entail reward is "
         "multiplied (none: no bound)",
+        needs=("--rewards entail",),
     )
     rl_weight: float = option(
         0.998,
@@ -136,7 +140,7 @@ class SummarizationRL(SummarizationNLL):
         **options: Any,
     ):
         super().__init__(task, **{**options, "length_normalised": True})
-        check_option_values(SimpleNamespace(**locals()), SummarizationRLConfig)
+        check_options(SimpleNamespace(**locals()), SummarizationRLConfig)
         self.rewards = RewardFunctions(rewards, rougesal_saliency, entail_model, entail_length_cap, task)
         self.rl_weight, self.longest = rl_weight, rl_max_len
         self.samples, self.baseline = rl_samples, str(rl_baseline)

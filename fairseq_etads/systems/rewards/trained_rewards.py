@@ -130,8 +130,7 @@ class RewardFunctions:
     """The rewards in ``--rewards``, in the given order, and the models that they require.
 
     Raises:
-        ValueError: a reward does not exist, an option that a reward requires is missing or has an invalid value, or an
-            option is set although no reward uses it.
+        ValueError: a reward does not exist, or an option that a reward requires is missing or has an invalid value.
     """
 
     def __init__(self, names: str, saliency: str, entail_model: Optional[str], length_cap: str, task: Any):
@@ -139,13 +138,6 @@ class RewardFunctions:
         self._models: List[Any] = []
         self._task, self._saliency, self._entail_model = task, saliency, entail_model
         self._length_cap = _parse_length_cap(length_cap)
-        for name, option, is_given in (
-            ("rougesal", f"--rougesal-saliency {saliency}", saliency != IDF),
-            ("entail", f"--entail-model {entail_model}", entail_model is not None),
-            ("entail", f"--entail-length-cap {length_cap}", self._length_cap != 1),
-        ):
-            if is_given and name not in self.names:
-                raise ValueError(f"{option} has no effect without --rewards {name}")
         makers = {"rougesal": self._make_rouge_saliency_reward, "entail": self._make_entailment_reward}
         self._rewards: List[Reward] = []
         if not task.is_loading:  # fairseq-validate uses no rewards, and their models may be missing
