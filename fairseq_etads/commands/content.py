@@ -1,4 +1,4 @@
-"""The command ``etads-content``: train a content model for an extractor or a summariser."""
+"""The command ``etads-content`` (train): train a model that predicts the words and bigrams in summaries."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +14,9 @@ from ..data.run_record import find_prepared_folder, list_checkpoints
 from ..platform.command_options import argument, option, options_command
 from ..platform.errors import InputError
 from ..platform.option_checks import SIZE
+from ..search.content import FILE
 from ..search.content.features import DOCUMENTS, MOST_COUNTED, WIDTHS, NgramPriorProbabilities, make_feature_tables
-from ..search.content.model import FILE, ContentModel, FeatureNetwork
+from ..search.content.model import ContentModel, FeatureNetwork
 from ..text.subwords import OPAQUE
 from .run_options import get_binarised_folder, silence_info_logs
 

@@ -1,4 +1,4 @@
-"""The command ``etads-export``: create a model folder, which contains all files needed for summarisation."""
+"""The command ``etads-export`` (use a trained model): write a model folder from a training run."""
 
 import json
 import logging
@@ -9,7 +9,7 @@ from typing import Any, Dict, Optional
 from ..data.run_record import RunRecord
 from ..platform.command_options import argument, option, options_command
 from ..platform.option_checks import format_option_name
-from ..search.content.model import FILE as CONTENT
+from ..search.content import FILE as CONTENT
 from ..search.options import FOLDER_DEFAULTS, combine_options, decoding_options
 from ..summarizer.folder.config import DTYPES, SHORTLIST
 from ..summarizer.folder.model_card import (

@@ -1,4 +1,4 @@
-"""The command ``etads-extract``: summarise documents by extracting sentences."""
+"""The command ``etads-extract`` (train): create extractive summaries with a model, the lead or an oracle."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -187,7 +187,8 @@ def _make_probability_selector(args: ExtractOptions, file: SelectionFile) -> Ext
 
     if args.by != "content":
         return select_phrases if args.by == "phrases" else select_probable_sentences
-    from ..search.content.model import FILE, ContentModel
+    from ..search.content import FILE
+    from ..search.content.model import ContentModel
     from ..search.content.sentence_choosing import choose_sentences
 
     model = ContentModel.load(args.selection / FILE, f"create it with etads-content {args.selection}")

@@ -20,8 +20,6 @@ from ...files.outputs import open_binary_output
 from ...text.counted_words import LATIN, TOKENS, find_words
 from .features import MOST_COUNTED, WIDTHS, Item, NgramPriorProbabilities, Sentences, make_feature_tables
 
-FILE = "content.npz"
-"""Name of the file that contains the content model in a run folder or model folder."""
 LEAST_DOCUMENTS = 5
 """Minimum number of training documents that must contain an item for it to be stored."""
 MOST_STORED, MOST_TEXT = 2_000_000, 1 << 25

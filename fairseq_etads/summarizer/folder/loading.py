@@ -21,7 +21,7 @@ from ...files.checksums import NAME as CHECKSUMS
 from ...files.checksums import Checksums
 from ...models.selector import SentenceExtractor
 from ...platform.errors import InputError
-from ...search.content.model import FILE as CONTENT
+from ...search.content import FILE as CONTENT
 from ...search.content.model import ContentModel
 from ...search.lengths import choose_length_bounds
 from ...search.options import BEAMS, FOLDER_DEFAULTS, LARGEST

@@ -12,8 +12,7 @@ from ...data.preparation import read_inference_preprocessing_options
 from ...data.run_record import OptionalPath, find_checkpoint, find_prepared_folder, read_recipe
 from ...files.checksums import compute_sha256
 from ...platform.errors import InputError
-from ...search.content.model import FILE as CONTENT
-from ...search.content.model import ContentModel
+from ...search.content import FILE as CONTENT
 from ...text.picking import FILE as PICKING
 from .config import CONFIG
 
@@ -69,9 +68,7 @@ class RunFiles(NamedTuple):
         """Return all files that affect summaries."""
         prepared = self.data.parent / "prepare.json", *sorted(self.data.glob("dict.*.txt"))
         found = [self.checkpoint, *prepared, *self.extra_files.values()]
-        return [path for path in found if path.is_file()] + (
-            [] if self.extractor is None else self.extractor.list_all()
-        )
+        return [*filter(Path.is_file, found), *(self.extractor.list_all() if self.extractor else ())]
 
     def compute_fingerprint(self) -> str:
         """Return the checksums of all files that affect summaries, and the decoding options of the recipe."""
@@ -125,6 +122,8 @@ def find_run_files(
         )
     content_model = _find_content_model(run, extractor_run, content)
     if content_model is not None:
+        from ...search.content.model import ContentModel  # imports numpy, which --help does not need
+
         advice = f"create it with etads-content {content_model.parent}"
         if not ContentModel.load(content_model, advice).of_extractor:
             extra[CONTENT] = content_model

@@ -11,7 +11,7 @@ from rouge_score import rouge_scorer
 from selection_data import random_networks
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.search.content import sentence_choosing
+from fairseq_etads.search.content import FILE, sentence_choosing
 from fairseq_etads.search.content.features import (
     PRIOR_WEIGHT,
     WIDTHS,
@@ -19,7 +19,7 @@ from fairseq_etads.search.content.features import (
     count_summary_ngrams,
     make_feature_tables,
 )
-from fairseq_etads.search.content.model import FILE, ContentModel
+from fairseq_etads.search.content.model import ContentModel
 from fairseq_etads.search.content.readability import Readability, find_flaws
 from fairseq_etads.search.content.sentence_choosing import PATIENCE, SAME, ExpectedNgrams, choose_sentence_set
 

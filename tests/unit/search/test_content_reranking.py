@@ -16,7 +16,8 @@ from test_long_documents import LONG
 from fairseq_etads import Summarizer
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.search.content.model import FILE, ContentModel
+from fairseq_etads.search.content import FILE
+from fairseq_etads.search.content.model import ContentModel
 from fairseq_etads.search.content.reranking import CONSENSUS_WEIGHT, ContentTerm, Reranker, split_sentences
 from fairseq_etads.search.content.sentence_choosing import ExpectedNgrams
 from fairseq_etads.tuning.tune import tune

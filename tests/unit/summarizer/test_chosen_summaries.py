@@ -19,9 +19,10 @@ from test_long_documents import EXTRACTOR_TEXT, LONG, make_long_folder, source_o
 from fairseq_etads import Summarizer
 from fairseq_etads.commands.export import main as export_command
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.search.content import FILE
 from fairseq_etads.search.content import model as content_module
 from fairseq_etads.search.content.features import NgramPriorProbabilities
-from fairseq_etads.search.content.model import FILE, ContentModel
+from fairseq_etads.search.content.model import ContentModel
 from fairseq_etads.summarizer.encoded_documents import EncodedDocuments
 from fairseq_etads.summarizer.folder.export import export_folder
 
