@@ -1,8 +1,10 @@
 """Install the fairseq plugin ``fairseq_etads`` and the package ``etads_preprocess``, which prepares its data."""
 
+import re
 import runpy
 import shutil
 from pathlib import Path
+from typing import Iterator
 
 from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
@@ -19,6 +21,15 @@ def read_version() -> str:
     """
     found = runpy.run_path(str(HERE / "fairseq_etads" / "version.py"))
     return found["get_source_version"](HERE) or found["get_archive_version"]()
+
+
+def find_commands() -> Iterator[str]:
+    """Find the modules that are commands by their docstrings, like fairseq_etads/commands/etads.py."""
+    for package, folder in (("fairseq_etads.commands", "fairseq_etads/commands"), ("etads_preprocess", "preprocess")):
+        for path in sorted((HERE / folder).glob("*.py")):
+            command = re.match(r'"""The command ``(etads-\w+)``', path.read_text(encoding="utf-8"))
+            if command:
+                yield f"{command[1]}={package}.{path.stem}:main"
 
 
 class BuildFromNothing(build_py):
@@ -123,36 +134,7 @@ setup(
             # from their parsers, without shtab or argcomplete: both are further dependencies, and argcomplete would run
             # Python each time Tab is pressed
             "etads=fairseq_etads.commands.etads:main",
-            "etads-train=fairseq_etads.commands.train:main",
-            "etads-reproduce=fairseq_etads.commands.reproduce:main",
-            "etads-models=fairseq_etads.commands.models:main",
-            "etads-demo=fairseq_etads.commands.demo:main",
-            "etads-average=fairseq_etads.commands.average:main",
-            "etads-export=fairseq_etads.commands.export:main",
-            "etads-summarize=fairseq_etads.commands.summarize:main",
-            "etads-explain=fairseq_etads.commands.explain:main",
-            "etads-tune=fairseq_etads.commands.tune:main",
-            "etads-rouge=fairseq_etads.commands.rouge:main",
-            "etads-compare=fairseq_etads.commands.compare:main",
-            "etads-results=fairseq_etads.commands.results:main",
-            "etads-likelihood=fairseq_etads.commands.likelihood:main",
-            "etads-labels=fairseq_etads.commands.labels:main",
-            "etads-shortlist=fairseq_etads.commands.shortlist:main",
-            "etads-select=fairseq_etads.commands.select:main",
-            "etads-extract=fairseq_etads.commands.extract:main",
-            "etads-shorten=fairseq_etads.commands.shorten:main",
-            "etads-content=fairseq_etads.commands.content:main",
-            "etads-nli=fairseq_etads.commands.nli:main",
-            "etads-rewrite=fairseq_etads.commands.rewrite:main",
-            "etads-evidence=fairseq_etads.commands.evidence:main",
-            "etads-analyse=fairseq_etads.commands.analyse:main",
-            "etads-plot=fairseq_etads.commands.plot:main",
-            "etads-human=fairseq_etads.commands.human:main",
-            "etads-corpus=etads_preprocess.corpus:main",
-            "etads-control=etads_preprocess.control:main",
-            "etads-debian=etads_preprocess.debian:main",
-            "etads-prepare=etads_preprocess.prepare:main",
-            "etads-dictionary=etads_preprocess.dictionary_command:main",
+            *find_commands(),
         ]
     },
 )

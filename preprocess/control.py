@@ -1,4 +1,4 @@
-"""Add control words for length and newspaper to documents (Fan, Grangier, Auli 2017): the command ``etads-control``."""
+"""The command ``etads-control`` (prepare data): insert control words before documents."""
 
 import argparse
 import bisect

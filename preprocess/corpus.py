@@ -1,4 +1,4 @@
-"""Convert a raw corpus to parallel text with the command ``etads-corpus KIND ... --out TEXT``.
+"""The command ``etads-corpus`` (prepare data): convert a corpus to parallel text of documents and summaries.
 
 The main process lists the items of a split (files, lines or rows). Worker processes convert the items to lines of text,
 which the main process writes in the same order. Only a few hundred documents are in memory at the same time.

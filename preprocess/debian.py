@@ -1,4 +1,4 @@
-"""Build a summarisation corpus from the descriptions of Debian packages: the command ``etads-debian``.
+"""The command ``etads-debian`` (prepare data): build a corpus from descriptions of Debian packages.
 
     etads-debian --translation Translation-en.xz --packages Packages.xz --out corpus
 

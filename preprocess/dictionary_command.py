@@ -1,4 +1,4 @@
-"""Build dictionaries for documents and summaries: the command ``etads-dictionary``."""
+"""The command ``etads-dictionary`` (prepare data): build only a dictionary."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""Prepare parallel text for fairseq-train with the command ``etads-prepare``.
+"""The command ``etads-prepare`` (prepare data): tokenise and binarise text, and build the dictionary.
 
 The command tokenises text, learns and applies a subword model, and binarises the result. It uses fairseq's
 ``--tokenizer`` and ``--bpe`` classes and prints the corresponding options. If these options are passed to

@@ -11,7 +11,10 @@ from typing import Iterator, List, NamedTuple, Optional
 
 import pytest
 
+from fairseq_etads.commands.etads import find_commands
+
 ROOT = Path(__file__).parents[1]
+ENTRIES = {f"etads-{name}": each.module for name, each in find_commands().items() if each.is_installed}
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
 SCRIPTS = sorted(ROOT.glob("scripts/**/*.sh"))
 MODULES = sorted([*ROOT.glob("fairseq_etads/**/*.py"), *ROOT.glob("preprocess/**/*.py"), *ROOT.glob("benchmarks/*.py")])
@@ -116,10 +119,8 @@ def parser_of(main) -> argparse.ArgumentParser:
 
 
 def project_commands() -> dict:
-    """Map each command that setup.py installs to its function."""
-    entries = re.findall(r'"(etads-\w+)=([\w.]+):(\w+)"', (ROOT / "setup.py").read_text(encoding="utf-8"))
-    assert len(entries) >= 10
-    return {name: getattr(importlib.import_module(module), function) for name, module, function in entries}
+    """Map each installed command to its function."""
+    return {name: importlib.import_module(module).main for name, module in ENTRIES.items()}
 
 
 def variants(line: str) -> Iterator[List[str]]:

@@ -1,4 +1,4 @@
-"""The command ``etads-analyse``: compare summaries of several systems by ROUGE, n-grams and evidence."""
+"""The command ``etads-analyse`` (evaluate): analyse the novelty, repetition and lengths of summaries."""
 
 import json
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The command ``etads-average``: average the weights of several checkpoints."""
+"""The command ``etads-average`` (train): average checkpoints."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The command ``etads-compare``: test whether one system is better than another system."""
+"""The command ``etads-compare`` (evaluate): test whether one system is better than another."""
 
 import itertools
 import json

@@ -1,11 +1,11 @@
-"""The command ``etads completion``: print a script that completes commands and options in bash and zsh."""
+"""The command ``etads completion`` (help): print a completion script for bash or zsh."""
 
 import argparse
 import shlex
 from typing import Dict, List
 
 from ..platform.console import Parser, command
-from .etads import COMMANDS, LAST_GROUP, get_commands_by_name, load_main
+from .etads import find_commands, load_main
 
 SCRIPT = """\
 # Completion of etads and etads-* for bash, and for zsh through bashcompinit. Made by: etads completion
@@ -55,7 +55,7 @@ def make_completion_script() -> str:
     """Generate the completion script from the argument parsers of all commands."""
     choices: List[str] = []
     options: List[str] = []
-    for name in get_commands_by_name():
+    for name in find_commands():
         parser = load_main(name).make_parser()
         words: Dict[str, None] = {}
         for part in _list_parsers(parser):
@@ -67,9 +67,9 @@ def make_completion_script() -> str:
                 elif action.choices:
                     words.update(dict.fromkeys(map(str, action.choices)))
         options.append(f"        etads-{name}) words={shlex.quote(' '.join(words))} ;;")
-    installed = [f"etads-{name}" for group, commands in COMMANDS.items() if group != LAST_GROUP for name in commands]
+    installed = [f"etads-{name}" for name, command in find_commands().items() if command.is_installed]
     return SCRIPT.format(
-        names=shlex.quote(" ".join(get_commands_by_name())),
+        names=shlex.quote(" ".join(find_commands())),
         choices="\n".join(choices),
         options="\n".join(options),
         installed=" ".join(installed),

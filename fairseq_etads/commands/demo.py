@@ -1,4 +1,4 @@
-"""The command ``etads-demo``: serve a local web page that summarises documents with a model folder."""
+"""The command ``etads-demo`` (summarise): try out a model on a local web page."""
 
 import logging
 import os

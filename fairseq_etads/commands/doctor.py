@@ -1,4 +1,4 @@
-"""The command ``etads doctor``: show the installed packages and properties of the machine, and run a self-test."""
+"""The command ``etads doctor`` (help): show versions and devices, and run a self-test."""
 
 import argparse
 import os

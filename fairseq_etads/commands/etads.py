@@ -1,7 +1,11 @@
 """The command ``etads``: list all commands, or run a command by its short name."""
 
+import functools
 import importlib
+import itertools
+import re
 import sys
+from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from ..platform.console import USER_ERROR, escape_unprintable, find_closest_word, run_command
@@ -9,65 +13,17 @@ from ..version import get_version
 
 
 class Command(NamedTuple):
-    """Module and description of a command of this project."""
+    """Module, group and description of a command of this project."""
 
     module: str
+    group: str
     summary: str
+    is_installed: bool
 
 
-OWN = "fairseq_etads.commands."
-COMMANDS: Dict[str, Dict[str, Command]] = {
-    "Summarise": {
-        "summarize": Command(OWN + "summarize", "summarise new documents"),
-        "explain": Command(OWN + "explain", "explain a summary on a web page"),
-        "demo": Command(OWN + "demo", "try out a model on a local web page"),
-    },
-    "Prepare data": {
-        "corpus": Command("etads_preprocess.corpus", "convert a corpus to parallel text of documents and summaries"),
-        "debian": Command("etads_preprocess.debian", "build a corpus from descriptions of Debian packages"),
-        "prepare": Command("etads_preprocess.prepare", "tokenise and binarise text, and build the dictionary"),
-        "dictionary": Command("etads_preprocess.dictionary_command", "build only a dictionary"),
-        "control": Command("etads_preprocess.control", "insert control words before documents"),
-        "labels": Command(OWN + "labels", "create word and sentence labels for content selection"),
-    },
-    "Train": {
-        "train": Command(OWN + "train", "train a model from text or a table of pairs"),
-        "reproduce": Command(OWN + "reproduce", "train and score the systems of a paper by a recipe"),
-        "models": Command(OWN + "models", "list architectures and their options"),
-        "plot": Command(OWN + "plot", "plot training curves"),
-        "average": Command(OWN + "average", "average checkpoints"),
-        "select": Command(OWN + "select", "compute selection probabilities of words or sentences"),
-        "extract": Command(OWN + "extract", "create extractive summaries with a model, the lead or an oracle"),
-        "shorten": Command(OWN + "shorten", "shorten long documents to their most probable sentences"),
-        "content": Command(OWN + "content", "train a model that predicts the words and bigrams in summaries"),
-        "rewrite": Command(OWN + "rewrite", "summarise documents by extracting and rewriting sentences"),
-        "nli": Command(OWN + "nli", "train and evaluate entailment models"),
-        "shortlist": Command(OWN + "shortlist", "learn a vocabulary shortlist for faster decoding"),
-    },
-    "Use a trained model": {
-        "export": Command(OWN + "export", "write a model folder from a training run"),
-        "tune": Command(OWN + "tune", "find good decoding options for a model folder"),
-    },
-    "Evaluate": {
-        "rouge": Command(OWN + "rouge", "compute ROUGE with confidence intervals"),
-        "compare": Command(OWN + "compare", "test whether one system is better than another"),
-        "results": Command(OWN + "results", "compare systems by records of the scores of their training runs"),
-        "analyse": Command(OWN + "analyse", "analyse the novelty, repetition and lengths of summaries"),
-        "evidence": Command(OWN + "evidence", "show from where in its document each sentence was copied"),
-        "likelihood": Command(OWN + "likelihood", "compute the likelihood of references under a trained model"),
-        "human": Command(OWN + "human", "create rating sheets for human evaluation, and evaluate ratings"),
-    },
-    "Help": {
-        "doctor": Command(OWN + "doctor", "show versions and devices, and run a self-test"),
-        "completion": Command(OWN + "completion", "print a completion script for bash or zsh"),
-    },
-}
-"""Dictionary that maps the name of each group to its commands, which are keyed by short name.
-
-All commands except those in the last group are also installed as ``etads-NAME``.
-"""
-
-LAST_GROUP = "Help"
+GROUPS = ("summarise", "prepare data", "train", "use a trained model", "evaluate", "help")
+"""Groups of commands, in the order of the overview."""
+_DOCSTRING = re.compile(r'"""The command ``etads(-| )(\w+)`` \(([\w ]+)\): (.*?)\.?(?:""")?$')
 
 OTHER_NAMES = {
     **dict.fromkeys(("generate", "predict", "infer", "translate", "interactive", "decode"), "summarize"),
@@ -80,22 +36,36 @@ OTHER_NAMES = {
 """Maps names that other tools give to commands to the commands meant."""
 
 
-def get_commands_by_name() -> Dict[str, Command]:
-    """Return a dictionary that maps short names to commands."""
-    return {name: command for group in COMMANDS.values() for name, command in group.items()}
+@functools.cache
+def find_commands() -> Dict[str, Command]:
+    """Return a dictionary that maps short names to commands, in the order of the overview.
+
+    A module is a command if its docstring begins like that of ``commands/rouge.py``, with the group in parentheses. The
+    modules are not imported. All commands except those of the form ``etads NAME`` are also installed as ``etads-NAME``.
+    """
+    found: Dict[str, Command] = {}
+    for package in ("fairseq_etads.commands", "etads_preprocess"):
+        for folder in importlib.import_module(package).__path__:
+            for path in sorted(Path(folder).glob("*.py")):
+                with open(path, encoding="utf-8") as file:
+                    match = _DOCSTRING.match(file.readline().rstrip())
+                if match:
+                    joint, name, group, summary = match.groups()
+                    found[name] = Command(f"{package}.{path.stem}", group, summary, joint == "-")
+    return dict(sorted(found.items(), key=lambda item: (GROUPS.index(item[1].group), item[0])))
 
 
 def load_main(name: str) -> Any:
     """Import the module of a command, and return its ``main`` function."""
-    return importlib.import_module(get_commands_by_name()[name].module).main
+    return importlib.import_module(find_commands()[name].module).main
 
 
 def format_overview() -> str:
     """Format a list of all commands by group, with one line per command."""
-    width = max(map(len, get_commands_by_name())) + 2
+    width = max(map(len, find_commands())) + 2
     lines = ["usage: etads COMMAND [OPTION ...]", ""]
-    for group, commands in COMMANDS.items():
-        lines += [f"{group}:", *(f"  {name:<{width}}{command.summary}" for name, command in commands.items()), ""]
+    for group, commands in itertools.groupby(find_commands().items(), key=lambda item: item[1].group):
+        lines += [f"{group.capitalize()}:", *(f"  {name:<{width}}{each.summary}" for name, each in commands), ""]
     lines += [
         "etads COMMAND --help explains a command. etads summarize … is the same as etads-summarize …, and likewise for "
         "all other commands.",
@@ -114,8 +84,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     name = words[0][len("etads-") :] if words[0].startswith("etads-") else words[0]
     if name == "--version":
         return run_command("etads", lambda: print(f"etads {get_version()}"))
-    if name not in get_commands_by_name():
-        near = OTHER_NAMES.get(name) or find_closest_word(name, get_commands_by_name())
+    if name not in find_commands():
+        near = OTHER_NAMES.get(name) or find_closest_word(name, find_commands())
         advice = f"; did you mean {near}?" if near else ""
         print(f"etads: no command {escape_unprintable(name)}{advice} (etads lists all commands)", file=sys.stderr)
         return USER_ERROR

@@ -1,4 +1,4 @@
-"""The command ``etads-explain``: write a web page that explains a model's summary of a document."""
+"""The command ``etads-explain`` (summarise): explain a summary on a web page."""
 
 import itertools
 import os

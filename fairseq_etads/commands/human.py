@@ -1,4 +1,4 @@
-"""The command ``etads-human``: create blind rating sheets for human evaluation, and evaluate the ratings.
+"""The command ``etads-human`` (evaluate): create rating sheets for human evaluation, and evaluate ratings.
 
 The criteria are from the Aggregation Transformer paper, section 4.1. A sheet contains several documents. Each document
 is followed by the summaries of all systems, which are labelled with letters. For each document and annotator, letters

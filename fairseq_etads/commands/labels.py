@@ -1,4 +1,4 @@
-"""The command ``etads-labels``: label words or sentences of documents for content selection."""
+"""The command ``etads-labels`` (prepare data): create word and sentence labels for content selection."""
 
 import contextlib
 import functools

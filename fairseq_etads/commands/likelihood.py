@@ -1,4 +1,4 @@
-"""The command ``etads-likelihood``: compute the likelihood of reference summaries under a trained model."""
+"""The command ``etads-likelihood`` (evaluate): compute the likelihood of references under a trained model."""
 
 import hashlib
 from dataclasses import dataclass

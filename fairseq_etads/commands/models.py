@@ -1,4 +1,4 @@
-"""The command ``etads-models``: list architectures, show their options, or write configuration files."""
+"""The command ``etads-models`` (train): list architectures and their options."""
 
 import logging
 import warnings

@@ -1,4 +1,4 @@
-"""The command ``etads-nli``: train and use entailment models, which are required by the reward ``entail``.
+"""The command ``etads-nli`` (train): train and evaluate entailment models.
 
 ``etads-nli synthesise`` generates training pairs from reference summaries ("synthetic NLI"), which replace SNLI and
 MultiNLI if these corpora are not available.

@@ -1,4 +1,4 @@
-"""The command ``etads-plot``: plot training curves from the logs of one or more runs.
+"""The command ``etads-plot`` (train): plot training curves.
 
 A log of fairseq is read for its metrics, such as the loss and the learning rate after each logged update. Each metric
 has a panel, and each run a colour.

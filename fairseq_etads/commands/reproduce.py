@@ -1,4 +1,4 @@
-"""The command ``etads-reproduce``: train and score the systems of a paper, or show its settings."""
+"""The command ``etads-reproduce`` (train): train and score the systems of a paper by a recipe."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""The command ``etads-results``: compare systems by records of the scores of their training runs."""
+"""The command ``etads-results`` (evaluate): compare systems by records of the scores of their training runs."""
 
 import itertools
 import re

@@ -1,4 +1,4 @@
-"""The command ``etads-rewrite``: summarise documents by selecting sentences and rewriting each of them."""
+"""The command ``etads-rewrite`` (train): summarise documents by extracting and rewriting sentences."""
 
 import contextlib
 import itertools

@@ -1,4 +1,4 @@
-"""The command ``etads-rouge``: score summaries with ROUGE and other metrics."""
+"""The command ``etads-rouge`` (evaluate): compute ROUGE with confidence intervals."""
 
 import json
 from dataclasses import dataclass

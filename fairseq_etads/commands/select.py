@@ -1,4 +1,4 @@
-"""The command ``etads-select``: score the words or sentences of documents with a trained content selector."""
+"""The command ``etads-select`` (train): compute selection probabilities of words or sentences."""
 
 import json
 from dataclasses import dataclass

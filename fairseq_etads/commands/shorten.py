@@ -1,4 +1,4 @@
-"""The command ``etads-shorten``: shorten long documents to their most probable sentences."""
+"""The command ``etads-shorten`` (train): shorten long documents to their most probable sentences."""
 
 import argparse
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The command ``etads-shortlist``: find the summary words that are associated with each document word.
+"""The command ``etads-shortlist`` (train): learn a vocabulary shortlist for faster decoding.
 
 For each document word s, summary words w are ranked by P(w | s), the proportion of documents containing s that have w
 in their summaries. Lexical tables in machine translation estimate the same probability. With lists of the same length,

@@ -1,4 +1,4 @@
-"""The command ``etads-summarize``: summarise new documents or a prepared split with a trained model."""
+"""The command ``etads-summarize`` (summarise): summarise new documents."""
 
 import contextlib
 import itertools

@@ -1,4 +1,4 @@
-"""The command ``etads-train``: train a model from parallel text or a table of pairs."""
+"""The command ``etads-train`` (train): train a model from text or a table of pairs."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""The command ``etads-tune``: tune the decoding options of a model folder on documents with reference summaries."""
+"""The command ``etads-tune`` (use a trained model): find good decoding options for a model folder."""
 
 import functools
 import logging

@@ -35,6 +35,7 @@ ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE.parent))
 
 import corpora  # noqa: E402
+from documented import ENTRIES  # noqa: E402
 
 SPLITS = {"train": 1500, "valid": 40, "test": 40}
 PLUGIN = ["--user-dir", str(ROOT / "fairseq_etads"), "--task", "summarization"]
@@ -112,8 +113,7 @@ def read_sample(split, names=False):
 
 def make_help(folder, args):
     """Exit status and first line of each command's --help."""
-    setup = (ROOT / "setup.py").read_text(encoding="utf-8")
-    commands = sorted(set(re.findall(r'"(etads[\w-]*)=', setup)))
+    commands = ["etads", *sorted(ENTRIES)]
     scripts = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("scripts/**/*.sh") if os.access(path, os.X_OK))
     found = {}
     for name in [*commands, *scripts]:

@@ -5,22 +5,30 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from command_server import entry_points
 
-import fairseq_etads
-from fairseq_etads.commands import doctor
+import fairseq_etads.commands
+from fairseq_etads.commands import doctor, etads
 from fairseq_etads.commands.completion import make_completion_script
-from fairseq_etads.commands.etads import COMMANDS, LAST_GROUP, get_commands_by_name, main
+from fairseq_etads.commands.etads import find_commands, main
 from fairseq_etads.platform import optional_parts
 
 SETUP = Path(__file__).parents[3] / "setup.py"
-INSTALLED = dict(re.findall(r'"etads-(\w+)=([\w.]+):main"', SETUP.read_text(encoding="utf-8")))
 
 
-def test_the_list_has_every_installed_command(capsys):
-    commands = get_commands_by_name()
-    assert {name: commands[name].module for name in commands if name not in COMMANDS[LAST_GROUP]} == INSTALLED
-    assert main([]) == 0
-    assert {line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")} == {*commands}
+def test_every_installed_command_is_found():
+    installed = {name: at for name, at in entry_points().items() if name.startswith("etads-")}
+    commands = find_commands()
+    assert {f"etads-{name}": f"{c.module}:main" for name, c in commands.items() if c.is_installed} == installed
+
+
+def test_a_new_module_is_a_command(tmp_path, monkeypatch, capsys):
+    first = '"""The command ``etads-shout`` (evaluate): print words."""'
+    (tmp_path / "shout.py").write_text(f"{first}\n\ndef main(words):\n    print(*words)\n")
+    monkeypatch.setattr(fairseq_etads.commands, "__path__", [str(tmp_path)])
+    monkeypatch.setattr(etads, "find_commands", find_commands.__wrapped__)
+    assert main(["shout", "a"]) is None and main([]) == 0
+    assert re.match(r"a\n(?s:.*)Evaluate:\n  shout +print words\n", capsys.readouterr().out)
 
 
 def test_a_command_is_called_by_its_short_name_with_its_exit_status(tmp_path, capsys):

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+from documented import ENTRIES
 
-ENTRIES = dict(re.findall(r'"(etads-\w+)=([\w.]+):main"', (Path(__file__).parents[3] / "setup.py").read_text()))
 CHECKPOINT, BIN = "run/checkpoints/checkpoint_best.pt", "run/prepared/bin"
 PROBABILITIES, CONTENT, LABELS = "run/probabilities.sentences.test", "run/content.npz", f"{BIN}/labels.words.test"
 DATA, DICT, NLI = f"{BIN}/test.s-t.s.bin", f"{BIN}/dict.s.txt", "nli/config.json"

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from documented import ENTRIES
 
 import fairseq_etads
 
@@ -15,23 +16,12 @@ PACKAGE = Path(fairseq_etads.__file__).parent
 ROOT = Path(__file__).parents[3]
 HEAVY = {"torch", "fairseq", "nltk", "sacremoses", "spacy", "pyarrow", "matplotlib", "optuna"}
 FOR_PREPARATION = {"data", "fairseq_fixes", "files", "platform", "plugin", "text", "vocabulary"}
-WITHOUT_FAIRSEQ = [
-    *(
-        "version.py",
-        "platform/console.py",
-        "platform/deferred_imports.py",
-        "platform/errors.py",
-        "platform/processes.py",
-    ),
-    *(str(path.relative_to(PACKAGE)) for path in sorted(PACKAGE.glob("files/*.py"))),
-    *(f"text/{name}.py" for name in ("words", "subwords", "documents", "input_records", "records")),
-    *(str(path.relative_to(PACKAGE)) for path in sorted(PACKAGE.glob("evaluation/*.py"))),
-    *(str(path.relative_to(PACKAGE)) for path in sorted(PACKAGE.glob("data/labels/*.py"))),
-    *("data/nli_pairs.py", "search/options.py"),
-    *("summarizer/explanation.py", "summarizer/summary.py"),
-    *("summarizer/folder/config.py", "summarizer/folder/model_card.py"),
-    *(f"tuning/{name}.py" for name in ("__init__", "mert")),
-]
+LIGHT = """
+version platform/console platform/deferred_imports platform/errors platform/processes files/* evaluation/* data/labels/*
+data/nli_pairs text/words text/subwords text/documents text/input_records text/records search/options tuning/__init__
+tuning/mert summarizer/explanation summarizer/summary summarizer/folder/config summarizer/folder/model_card
+"""
+WITHOUT_FAIRSEQ = [str(p.relative_to(PACKAGE)) for each in LIGHT.split() for p in sorted(PACKAGE.glob(f"{each}.py"))]
 
 
 def order():
@@ -152,7 +142,7 @@ def test_evaluation_needs_neither_torch_nor_fairseq(name):
     assert not {other.split(".")[0] for other in find_imports(PACKAGE / name, module)} & {"torch", "fairseq"}
 
 
-@pytest.mark.parametrize("command", re.findall(r'"(etads[\w-]*)=', (ROOT / "setup.py").read_text(encoding="utf-8")))
+@pytest.mark.parametrize("command", ["etads", *ENTRIES])
 def test_these_commands_start_without_torch_and_fairseq(command):
     """Without these imports, they start within a second. A time limit would make this test depend on the machine."""
     script = Path(sys.executable).parent / command

@@ -25,7 +25,6 @@ OF_A_SYSTEM = {"commands/nli.py", "commands/rewrite.py"} | {
 OTHER_MEANING = {
     ("data/nli_pairs.py", "entailment"),  # a label of a pair
     ("evaluation/other_scores.py", "entailment"),  # a figure of the score
-    ("commands/etads.py", "entailment"),  # the description of etads-nli in the list of commands
 }
 DECLARATIONS = {("search/options.py", "extractive_weights")}
 """A decoding option of a system is a field of the decoding options, as for every command; its term is registered."""
