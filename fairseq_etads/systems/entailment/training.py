@@ -51,22 +51,22 @@ SORTED_TOGETHER = 50
 
 @dataclass(frozen=True)
 class EntailmentSettings:
-    """Settings that affect the trained model. They have the same names as the options of the command."""
+    """Settings that affect the trained model. The options of ``etads-nli train`` declare their defaults."""
 
     train: Sequence[Path]
     valid: Sequence[Path]
-    vectors: Optional[str] = None
-    more_words: Sequence[Path] = ()
-    size: int = 50_000
-    embed_dim: int = 300
-    width: int = 300
-    dropout: float = 0.2
-    lr: float = 0.001
-    batch_size: int = 64
-    seed: int = 1
-    words: str = "ptb"
-    keep_case: bool = False
-    hide_digits: bool = False
+    vectors: Optional[str]
+    more_words: Sequence[Path]
+    size: int
+    embed_dim: int
+    width: int
+    dropout: float
+    lr: float
+    batch_size: int
+    seed: int
+    words: str
+    keep_case: bool
+    hide_digits: bool
 
     @property
     def config(self) -> NliConfig:

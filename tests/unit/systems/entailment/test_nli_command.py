@@ -227,6 +227,6 @@ def test_text_without_summaries_is_refused(tmp_path, capsys):
 
 def test_a_training_without_pairs_is_refused(tmp_path, pairs):
     (tmp_path / "empty.tsv").touch()
-    tokenizer = training.EntailmentSettings((), ()).config.make_tokenizer()
+    tokenizer = training.NliConfig().make_tokenizer()
     with pytest.raises(InputError, match=r"empty\.tsv: no pair with a label"):
         training.TokenisedPairs.read([tmp_path / "empty.tsv"], tokenizer, Counter())
