@@ -14,7 +14,7 @@ BUDGETS = {
     "fairseq_etads/search": 4_693,
     "fairseq_etads/systems": 3_149,
     "fairseq_etads/commands fairseq_etads/tuning": 7_943,
-    "fairseq_etads/pipeline fairseq_etads/recipes": 4_583,
+    "fairseq_etads/pipeline fairseq_etads/recipes": 4_334,
     "fairseq_etads/summarizer fairseq_etads/demo": 5_675,
     "fairseq_etads/text fairseq_etads/files": 3_507,
     "fairseq_etads/evaluation": 2_715,
