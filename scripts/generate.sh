@@ -27,5 +27,5 @@ case " ${more[*]} " in  # these were the defaults for runs without a recipe
 esac
 use_environment
 supervise etads-summarize "$run" "${input[@]}" --output "$output" ${subset:+--split "$subset"} ${content:+--content "$content"} \
-    ${shortlist:+--shortlist-file "$shortlist"} --restart "${more[@]}" || status=$?
+    ${shortlist:+--shortlist-file "$shortlist"} --restart --sentence-marks "${more[@]}" || status=$?
 [ "${status:-0}" -eq 0 ] || [ "$status$skip_bad" = 1yes ] || exit "$status"

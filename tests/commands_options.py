@@ -386,6 +386,9 @@ DECODING = {
     "shortlist": "--shortlist !! shortlist",
     "choose": "--choose none",
     "choose_words": "--choose-words 5 !! --choose-words 5 has no effect without --choose content",
+    "words": "--words 4",
+    "percent": "--percent 20",
+    "must_include": "--must-include nowhere !! --must-include",
     "content_weight": "--content-weight 50",
 }
 PACKAGES = "=debian in/packages --lines --device cpu --quiet"
@@ -411,6 +414,7 @@ ENTRIES["etads-summarize"] = entries(
     shard="--output out.txt :: --shard 1/2",
     **DECODING,
 )
+ENTRIES["etads-summarize"].update(tested("unit/commands/test_summarize_command.py", "--sentences", "--sentence-marks"))
 ENTRIES["etads-summarize"].update(
     tested("unit/summarizer/test_trained_runs.py", "--restart", "--selection-threshold", "--selection-factor")
 )

@@ -14,7 +14,7 @@ from ..platform.command_options import DeviceOption, argument, option, options_c
 from ..platform.console import escape_unprintable, limit_matrix_kernel_caches
 from ..platform.errors import InputError
 from ..platform.option_checks import format_option_name
-from ..search.options import combine_options, decoding_options
+from ..search.options import check_call, decoding_options
 from ..summarizer.folder.config import folder_argument, read_config
 from ..summarizer.folder.run_files import is_run
 from ..text.input_records import (
@@ -246,7 +246,7 @@ def main(args: ExplainOptions) -> None:
     """Run the command ``etads-explain``."""
     _check_options(args)
     if not is_run(args.folder):  # the options of a run are checked when it is loaded
-        combine_options(read_config(args.folder).decoding, args.decoding)
+        check_call(read_config(args.folder).decoding, args.decoding)
     kind, documents = _read_input(args)
 
     def print_warning(text: str) -> None:
@@ -262,6 +262,8 @@ def main(args: ExplainOptions) -> None:
         return
     document = _select_document(documents, args.document, print_warning, kind)
     explanation = _load_summarizer(args).explain(document.text, summary=args.summary, **args.decoding)
+    if explanation.surprisal is not None and explanation.surprisal.is_unusual:
+        print_warning(explanation.surprisal.describe())
     if args.output is not None:
         _write_explanation_page(args.output, explanation.to_html(_make_page_title(args, document)))
         if args.output != STANDARD_INPUT:

@@ -34,10 +34,9 @@ from ..platform.console import (
 )
 from ..platform.errors import InputError
 from ..platform.option_checks import SIZE, format_option_name
-from ..search.options import combine_options, decoding_options
+from ..search.options import check_call, decoding_options
 from ..summarizer.folder.config import CONFIG, WEIGHTS, folder_argument, read_config
 from ..summarizer.folder.run_files import find_run_files, is_run
-from ..summarizer.surprisal import UNUSUAL
 from ..text.input_records import (
     InputDocument,
     InputFormatOptions,
@@ -63,9 +62,10 @@ otherwise identical options; torchrun and srun set --shard. Each process writes 
 process that completes the last shard writes OUTPUT. OUTPUT.shards can then be deleted.
 
 Each JSON line contains "document" (the record's id, the line's number or the file's name; with several inputs, numbers
-follow the name of the input, as in FILE:1), "summary", "score", "copied" (words that the model copied, with their
-character positions in the document), "read" and "left_out" (how many document tokens the model has read and how many it
-has left out), "surprisal", and "problem" if the document has no summary. docs/using.md describes these fields.
+follow the name of the input, as in FILE:1), "summary" (with sentence marks), "sentences" (spelled as in the document),
+"score", "copied" (words that the model copied, with their character positions in the document), "read" and "left_out"
+(how many document tokens the model has read and how many it has left out), "surprisal", and "problem" if the document
+has no summary. docs/using.md describes these fields.
 
 After an interruption, run the command again with the same --output to continue where it stopped. The exit status is 1
 if some documents could not be summarised, and 2 for any other error.
@@ -141,8 +141,13 @@ class SummarizeOptions(InputFormatOptions, DeviceOption, MaxTokensOption):
     output_format: Optional[str] = option(
         None,
         "output format: text (one summary per line, in the order of the documents) or jsonl (default: jsonl if "
-        "FILE ends in .jsonl, otherwise text)",
+        "FILE ends in .jsonl or .json, otherwise text)",
         choices=("text", "jsonl"),
+    )
+    sentence_marks: Optional[bool] = option(
+        None,
+        "in text, keep the marks <q> between the sentences and the words as the model writes them, as etads-rouge "
+        "scores them (default: only with --split)",
     )
     shard: Any = option(
         None,
@@ -161,6 +166,12 @@ class SummarizeOptions(InputFormatOptions, DeviceOption, MaxTokensOption):
     )
     quiet: bool = option(False, "print errors only")
     run: Any = None
+
+    @property
+    def keeps_marks(self) -> bool:
+        """Whether text output keeps sentence marks."""
+        return self.split is not None if self.sentence_marks is None else self.sentence_marks
+
     decoding: Dict[str, Any] = decoding_options("decoding (defaults: the folder's)")
 
 
@@ -182,6 +193,7 @@ def _collect_output_settings(args: SummarizeOptions, kind: str, output_format: s
         "--source-column": args.source_column,
         **({"--no-quotes": True} if args.no_quotes else {}),
         "--output-format": output_format,
+        "--sentence-marks": args.keeps_marks,
         **{format_option_name(name): value for name, value in args.decoding.items()},
     }
 
@@ -224,8 +236,7 @@ class _ProgressReport:
             self._report_problem(
                 "unusual",
                 document.name,
-                f"unlike the documents used to train the model ({surprisal.unknown:.0%} of its tokens are unknown, "
-                f"{surprisal.bits:.1f} bits per token, more than in {UNUSUAL} % of them): do not rely on its summary",
+                surprisal.describe(),
             )
         self._bar.update()
 
@@ -246,7 +257,8 @@ class _ProgressReport:
         seconds, number = time.monotonic() - self.started, self.counts["documents"]
         empty = f"; {self.counts['empty']:,} are empty" if self.counts["empty"] else ""
         self.print_message(
-            f"{number:,} documents in {seconds:.1f} s, {number / max(seconds, 1e-9):.1f} per second{empty}"
+            f"{number:,} document{'s' * (number != 1)} in {seconds:.1f} s, {number / max(seconds, 1e-9):.1f} per second"
+            f"{empty}"
         )
         if self.counts["unusual"] > PROBLEMS_SHOWN:
             self.print_message(
@@ -266,17 +278,17 @@ class _ProgressReport:
             print(f"etads-summarize: {failed:,} documents have no summary, for the reasons above", file=sys.stderr)
 
 
-def _format_summary_line(document: InputDocument, summary: Any, output_format: str) -> str:
+def _format_summary_line(document: InputDocument, summary: Any, output_format: str, marks: bool) -> str:
     """Format a summary as one line of the output."""
     if output_format == "text":
-        return " ".join(summary.text.split())
+        return " ".join((summary.text if marks else " ".join(summary.sentences)).split())
     problem = document.problem or summary.problem
     record = {"document": document.name, **summary.to_dict(), **({"problem": problem} if problem else {})}
     return json.dumps(record, ensure_ascii=False, allow_nan=False)
 
 
 def _choose_output_format(args: SummarizeOptions) -> str:
-    return str(args.output_format or ("jsonl" if Path(args.output or "").suffix == ".jsonl" else "text"))
+    return str(args.output_format or ("jsonl" if Path(args.output or "").suffix in (".jsonl", ".json") else "text"))
 
 
 class _Documents:
@@ -351,7 +363,7 @@ def _write_to_stream(args: SummarizeOptions, documents: _Documents, report: _Pro
     output_format = _choose_output_format(args)
     report.start_progress_bar()
     for document, summary in documents.summarise(documents.read(), output_format == "jsonl"):
-        line = _format_summary_line(document, summary, output_format)
+        line = _format_summary_line(document, summary, output_format, args.keeps_marks)
         if stream is sys.stdout and stream.isatty():
             print(line, flush=True)
         else:
@@ -438,7 +450,7 @@ def _write_summaries(
             if shard is not None and not output.progress.documents:
                 output.write(next(wanted), format_shard_header(settings), False)
             for document, summary in documents.summarise(wanted, output_format == "jsonl"):
-                line = _format_summary_line(document, summary, output_format)
+                line = _format_summary_line(document, summary, output_format, args.keeps_marks)
                 if shard is not None:
                     done = output.progress.documents - 1  # without the header
                     line = format_shard_line(shard.number - 1 + done * shard.shares, line)
@@ -468,7 +480,7 @@ def _check_arguments(args: SummarizeOptions) -> None:
             if getattr(args, name) is not None:
                 option = f"{format_option_name(name)} {getattr(args, name)}"
                 raise InputError(f"{option}: FOLDER {args.folder} is not a training run, which this option needs")
-        combine_options(config.decoding, args.decoding)
+        check_call(config.decoding, args.decoding)
     if args.split is not None:
         for option, value in (("FILE", args.files), ("--input-format", args.format)):
             if value:

@@ -4,9 +4,9 @@ from typing import Any, Dict, List
 
 from ..platform.errors import InputError
 from ..platform.option_checks import format_option_name
-from ..search.options import CALL, DECLARED, combine_options, get_bounds, get_type, get_value
+from ..search.options import CALL, DECLARED, check_call, get_bounds, get_type, get_value
 
-MAIN = ("beam", "min_len", "max_len", "lenpen", "no_repeat_ngram_size", "coverage_penalty")
+MAIN = ("sentences", "words", "percent", "must_include", "beam", "lenpen")
 """Options that are always shown on the page. All other options are shown after a click."""
 
 MOST = {"beam": 50, "min_len": 1000, "max_len": 1000, "max_len_a": 10, "exact_length": 1000, "min_sentences": 100}
@@ -36,6 +36,8 @@ def describe_fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:
         names.remove("shortlist")
     if "choose" not in decoding:  # these options have no effect without a content model
         names = [name for name in names if name not in ("choose", "choose_words")]
+    if decoding.get("choose") == "content":  # these lengths have no effect on the sentences that are chosen
+        names = [name for name in names if not DECLARED[name].metadata.get("of_hypotheses")]
     found = []
     for name in names:
         metadata, bounds = DECLARED[name].metadata, get_bounds(name)
@@ -43,7 +45,11 @@ def describe_fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:
             {
                 "name": name,
                 "label": name.replace("_", " "),
-                "kind": "choice" if "choices" in metadata else get_type(name).__name__,
+                "kind": "choice"
+                if "choices" in metadata
+                else "str"
+                if get_type(name) == List[str]
+                else get_type(name).__name__,
                 "help": metadata.get("call_help", metadata["help"]),
                 "choices": metadata.get("choices", ()),
                 "least": None if bounds is None else bounds.at_least,
@@ -64,7 +70,7 @@ def check_options(options: Dict[str, Any], decoding: Dict[str, Any]) -> None:
 
     The summariser later checks conditions that depend on the model.
     """
-    combine_options(decoding, options)
+    check_call(decoding, options)
     values = get_default_options(decoding)
     for name in sorted(options.keys() & MOST.keys()):
         most = _get_maximum_option_value(name, values[name])

@@ -34,7 +34,10 @@ def check_line_counts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> N
         if not lines:
             raise ValueError(f"{name}: empty, so there is nothing to score")
         if len(lines) != len(texts[0]):
-            raise ValueError(f"counts differ: {names[0]} has {len(texts[0])} summaries, {name} has {len(lines)}")
+            raise ValueError(
+                f"counts differ: {names[0]} has {len(texts[0])} summaries, {name} has {len(lines)} "
+                "(etads-summarize --lines summarises every line)"
+            )
 
 
 @functools.cache

@@ -1,10 +1,14 @@
-"""Length statistics of training texts, and length limits for a search.
+"""Length statistics of training texts, and limits of the lengths of summaries.
 
 This module imports neither torch nor fairseq.
 """
 
 import math
-from typing import Any, Dict, Iterable, Optional, Sequence
+import re
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
+
+from ..platform.errors import InputError
+from ..text.counted_words import count_words
 
 REMEMBERED = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 """Percentiles of length that are stored in checkpoints, model folders and recipe records."""
@@ -60,3 +64,113 @@ def choose_length_bounds(percentiles: Dict[str, int], longest: Optional[int] = N
     else:
         found = {"min_len": median, "max_len": max(percentiles["90"], median * 3 // 2)}
     return {name: min(length, longest) if longest else length for name, length in found.items()}
+
+
+class LimitError(InputError):
+    """Error about a document without a summary that keeps to the limits of its length."""
+
+
+class SummaryLimits(NamedTuple):
+    """Limits of the summary of one document, which consists of whole sentences.
+
+    Attributes:
+        sentences, words: maximum numbers of sentences and words, or infinity.
+        texts: texts that the summary must contain, in any case.
+        described: the limit of words as the user gave it, for messages, or an empty string.
+    """
+
+    sentences: float = math.inf
+    words: float = math.inf
+    texts: Tuple[str, ...] = ()
+    described: str = ""
+
+    @classmethod
+    def for_document(cls, options: Any, text: str) -> "SummaryLimits":
+        """Return the limits that decoding options set for the summary of a text."""
+        words, described = options.words or math.inf, f"--words {options.words}" if options.words else ""
+        if options.percent:
+            length = count_words(text)
+            share = int(length * options.percent / 100)
+            if share < words:
+                words, described = share, f"--percent {options.percent:g}, {share} of {length} words"
+        return cls(options.sentences or math.inf, words, tuple(options.must_include or ()), described)
+
+    @property
+    def are_set(self) -> bool:
+        """Whether there is any limit."""
+        return self != NO_LIMITS
+
+    def allow(self, sentences: Sequence[str]) -> bool:
+        """Return whether a summary has neither too many sentences nor too many words."""
+        return len(sentences) <= self.sentences and sum(map(count_words, sentences)) <= self.words
+
+    def list_missing(self, sentences: Sequence[str]) -> List[str]:
+        """Return the texts that a summary must contain but that none of its sentences contains as whole words."""
+        folded = [" ".join(sentence.casefold().split()) for sentence in sentences]
+        patterns = [rf"(?<!\w){re.escape(' '.join(text.casefold().split()))}(?!\w)" for text in self.texts]
+        return [
+            text
+            for text, pattern in zip(self.texts, patterns)
+            if not any(re.search(pattern, sentence) for sentence in folded)
+        ]
+
+    def choose_required(self, candidates: Sequence[str]) -> List[int]:
+        """Return the indices of sentences that together contain all texts, with as few and short ones as possible.
+
+        Raises:
+            LimitError: there are no such sentences within the limits.
+        """
+        chosen: List[int] = []
+        while missing := self.list_missing([candidates[number] for number in chosen]):
+            wanted = self._replace(texts=tuple(missing))
+            left = [(len(wanted.list_missing([text])), count_words(text), n) for n, text in enumerate(candidates)]
+            number = min((one for one in left if one[0] < len(missing)), default=(0, 0, -1))[2]
+            if number < 0:
+                raise LimitError(
+                    f'--must-include "{missing[0]}": neither the summaries of the model nor the document contain it in '
+                    "a sentence"
+                )
+            chosen.append(number)
+        if not self.allow([candidates[number] for number in chosen]):
+            raise LimitError(
+                f"the shortest sentences that contain {', '.join(self.texts)} are {len(chosen)} with "
+                f"{sum(count_words(candidates[number]) for number in chosen)} words; {self._describe()}"
+            )
+        return sorted(chosen)
+
+    def make_error(self, candidates: Sequence[str]) -> LimitError:
+        """Return the error about candidates each of which is too long on its own."""
+        shortest = min(map(count_words, candidates), default=0)
+        return LimitError(f"no sentence is short enough, as the shortest has {shortest} words; {self._describe()}")
+
+    def _describe(self) -> str:
+        counts = [f"--sentences {self.sentences}"] if self.sentences < math.inf else []
+        return f"choose more than {' and '.join(filter(None, [*counts, self.described]))}"
+
+    def choose_among(self, hypotheses: Sequence[Sequence[str]], document: Sequence[str]) -> List[Tuple[int, int]]:
+        """Choose the first hypothesis within the limits, or else sentences of the hypotheses that are.
+
+        Args:
+            hypotheses: the sentences of each hypothesis, from the best to the worst hypothesis.
+            document: the sentences of the document, which are chosen only for texts that no hypothesis contains.
+
+        Returns:
+            The hypothesis and the index in it of each chosen sentence. The document counts as the last hypothesis.
+        """
+        for number, sentences in enumerate(hypotheses):
+            if sentences and self.allow(sentences) and not self.list_missing(sentences):
+                return [(number, place) for place in range(len(sentences))]
+        places = [(n, place) for n, one in enumerate([*hypotheses, document]) for place in range(len(one))]
+        texts = [text for one in [*hypotheses, document] for text in one]
+        chosen = self.choose_required(texts)
+        for number, (of, _) in enumerate(places):
+            kept = [texts[one] for one in chosen]
+            is_candidate = of == 0 or (not chosen and of < len(hypotheses))
+            if is_candidate and texts[number] not in kept and self.allow([*kept, texts[number]]):
+                chosen.append(number)
+        if not chosen:
+            raise self.make_error([text for one in hypotheses for text in one])
+        return [places[number] for number in sorted(chosen)]
+
+
+NO_LIMITS = SummaryLimits()

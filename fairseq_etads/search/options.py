@@ -12,6 +12,7 @@ The metadata of a field can contain:
 - ``call_type``, ``call_help``, ``call_bounds``, ``call_excludes``: the same in calls and model folders, if it differs;
 - ``fairseq``: the name of the option in fairseq's commands, if it differs;
 - ``folder``: the value that is written to every model folder;
+- ``of_hypotheses``: True if the option limits only the hypotheses, from which ``--choose content`` takes sentences;
 - ``tuned``: the values that ``etads-tune`` tries, or ``tunable``: False if it cannot tune the option.
 
 :func:`check_decoding_options` checks values and combinations, whether they come from a command line, a call or a model
@@ -23,7 +24,7 @@ import difflib
 import math
 from collections import abc
 from dataclasses import Field, dataclass, field, fields
-from typing import Any, Collection, Dict, Mapping, Optional
+from typing import Any, Collection, Dict, List, Mapping, Optional
 
 from ..platform.command_options import add_option
 from ..platform.errors import InputError
@@ -32,6 +33,7 @@ from ..platform.option_checks import (
     Bounds,
     describe_expected_value,
     find_option_conflict,
+    format_option,
     format_option_name,
     format_value_error,
     is_option_enabled,
@@ -70,6 +72,7 @@ class DecodingOptions:
         bounds=Bounds(0),
         excludes={"--exact-length": ""},
         folder=1,
+        of_hypotheses=True,
     )
     max_len: int = _option(
         200,
@@ -79,6 +82,7 @@ class DecodingOptions:
         call_bounds=Bounds(1),
         call_excludes={"--exact-length": ""},  # fairseq's scripts add a maximum length to every search
         folder=100,
+        of_hypotheses=True,
     )
     max_len_a: float = _option(
         0,
@@ -86,17 +90,20 @@ class DecodingOptions:
         of="fairseq",
         bounds=Bounds(0),
         call_excludes={"--exact-length": ""},
+        of_hypotheses=True,
     )
     exact_length: int = _option(
         0,
         "generate exactly N tokens before the end symbol, and ignore --min-len (0: off)",
         bounds=_OFF,
         excludes={"--min-sentences": "choose one", "--match-source-len": "choose one"},
+        of_hypotheses=True,
     )
     min_sentences: int = _option(
         0,
         f'minimum number of sentences in a summary; sentences are separated by "{SENTENCE_MARK}" (0: off)',
         bounds=_OFF,
+        of_hypotheses=True,
     )
     lenpen: float = _option(
         1.0,
@@ -249,6 +256,28 @@ class DecodingOptions:
         needs=("--choose extract",),
         tunable=False,
     )
+    sentences: int = _option(
+        0,
+        "maximum number of sentences in a summary (0: off); this and the next three options choose among whole "
+        "sentences of the hypotheses and, with --choose content, of the document",
+        of="",
+        bounds=_OFF,
+        tunable=False,
+    )
+    words: int = _option(0, "maximum number of words in a summary (0: off)", of="", bounds=_OFF, tunable=False)
+    percent: float = _option(
+        0.0,
+        "maximum number of words in a summary, as a percentage of those in its document (0: off)",
+        of="",
+        bounds=Bounds(0, most=100),
+        tunable=False,
+    )
+    must_include: Optional[List[str]] = _option(
+        None,
+        "text that a summary must contain, in a sentence of a hypothesis or else of the document; can be repeated",
+        of="",
+        tunable=False,
+    )
     content_weight: float = _option(
         12.0,
         "weight of expected ROUGE and consensus when a content model chooses a hypothesis",
@@ -355,10 +384,12 @@ SYSTEMS: Dict[str, str] = {
 _BY_FLAG = {**DECLARED, **{option.metadata.get("fairseq", name): option for name, option in DECLARED.items()}}
 
 
-def get_type(name: str, in_call: bool = True) -> type:
-    """Return the type of an option: int, float, bool or str."""
+def get_type(name: str, in_call: bool = True) -> Any:
+    """Return the type of an option: int, float, bool, str or List[str]."""
     option = _BY_FLAG[name]
     declared = option.metadata.get("call_type", option.type) if in_call else option.type
+    if declared == Optional[List[str]]:
+        return List[str]
     return declared if declared in (int, float, bool) else str
 
 
@@ -393,11 +424,14 @@ def check_values(options: Mapping[str, Any], in_call: bool = False) -> None:
 def _describe_expected_value(name: str, value: Any, in_call: bool) -> str:
     """Return a description of the valid values of an option, or an empty string if ``value`` is valid."""
     option, kind, bounds = _BY_FLAG[name], get_type(name, in_call), get_bounds(name, in_call)
-    if value is None and option.default is None and kind is str:
+    if value is None and option.default is None and kind in (str, List[str]):
         return ""
+    if kind == List[str]:
+        texts = [value] if isinstance(value, str) else value if isinstance(value, (list, tuple)) else [None]
+        return "" if all(isinstance(text, str) and text.strip() for text in texts) else "texts with words in them"
     is_split = not in_call and kind is str and isinstance(value, abc.Sequence)  # words or weights, by Python code
     wanted = describe_expected_value(value, {**option.metadata, "bounds": bounds}, None if is_split else kind)
-    is_bounded = kind is bool or kind is str or (bounds is not None and bounds.most is not None)
+    is_bounded = kind in (bool, str) or (bounds is not None and bounds.most is not None)
     return (
         wanted if wanted or is_bounded or not in_call or abs(value) <= LARGEST else f"a number of at most {LARGEST:,}"
     )
@@ -466,7 +500,8 @@ def combine_options(
     """Return the options of a call, after checking them.
 
     If the call sets ``choose`` to a value that differs from the folder's but does not set ``beam``, the beam size is
-    taken from :data:`BEAMS`. A maximum length in the call also limits the minimum length in the folder.
+    taken from :data:`BEAMS`. A beam of 1 leaves nothing to choose from, so in a call it also turns off the folder's
+    choice among hypotheses. A maximum length in the call also lowers the minimum length in the folder.
 
     Args:
         folder: the default options of the model folder, which may include options that have no effect.
@@ -478,14 +513,33 @@ def combine_options(
     """
     check_values(given, in_call=True)
     together = {**FOLDER_DEFAULTS, **folder, **given}
-    if "max_len" in given and "min_len" not in given:
-        together["min_len"] = min(together["min_len"], given["max_len"])
+    if "min_len" not in given:
+        limits = [given.get("max_len"), given.get("words", 0) // 2]
+        together["min_len"] = min([together["min_len"], *filter(None, limits)])
+    if given.get("beam") == 1 and "choose" not in given and together.get("choose") == "hypothesis":
+        together["choose"] = "none"
     if get_value("choose", together) != get_value("choose", folder) and "beam" not in given:
         together["beam"] = BEAMS[together["choose"]]
     new = [name for name, value in given.items() if value not in (get_value(name, {}), get_value(name, folder))]
     present = {**{name: get_value(name, together) for name in CALL}, **together}
     check_decoding_options(present, new, has_pointer, in_call=True)
+    texts = together.get("must_include") or ()
+    together["must_include"] = (texts,) if isinstance(texts, str) else tuple(texts)
     return DecodingOptions(**{**together, "shortlist": "of the folder" if together.get("shortlist") else None})
+
+
+def check_call(folder: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Check the options of a call as :func:`combine_options` does, and that its lengths limit the summary.
+
+    Raises:
+        InputError: also if a length limits only the hypotheses from which the sentences of the summary are chosen.
+    """
+    if (choose := combine_options(folder, given).choose) in ("content", "extract"):
+        for name in (name for name in given if DECLARED[name].metadata.get("of_hypotheses")):
+            raise InputError(
+                f"{format_option(name, given[name])} has no effect on the sentences that --choose {choose} chooses: "
+                "give --sentences, --words or --percent instead, or also --choose none"
+            )
 
 
 def decoding_options(title: str, without: Collection[str] = ()) -> Any:

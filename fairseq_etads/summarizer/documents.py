@@ -15,10 +15,11 @@ from torch import Tensor
 from ..text.alignment import Span, align_tokens, guess_token_spelling
 from ..text.cleaning import join_to_one_line
 from ..text.picking import FACTOR
+from ..text.restoring import DocumentSpelling
 from ..text.subwords import OPAQUE
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import get_known_word_counts
-from .explanation import Selection
+from .explanation import ChosenSentence, Selection
 from .folder.loading import LoadedFolder
 from .prepared_split import PreparedDocument, WordSelection
 from .sentences import DocumentSentence, SentencePicker, number_tokens
@@ -26,6 +27,10 @@ from .surprisal import Surprisal, TrainingSurprisals, WordFrequencies
 
 _CHARACTERS_AHEAD = 4_000_000
 """Approximate maximum number of characters to read ahead of the search."""
+
+
+SHOWN = {SENTENCE_MARK: "·", "``": '"', "''": '"', "`": "'"}
+"""Mapping from marks of tokenised text to what people see instead."""
 
 
 class Document(NamedTuple):
@@ -197,6 +202,21 @@ class DocumentTokenizer:
         text: str = self.tokenizer.decode(line if self.subwords is None else self.subwords.decode(line))
         return text
 
+    def make_readable(
+        self, document: Document, text: str, chosen: Optional[Sequence[ChosenSentence]]
+    ) -> Tuple[str, ...]:
+        """Return the sentences of a summary with the case and spacing of the document's words."""
+        split = self.tokenizer.split_into_sentences(text) if chosen is None else [one.text for one in chosen]
+        sentences = [" ".join(one.split()) for one in split if one.strip()]
+        if document.prepared is not None or not sentences:  # there is no raw text
+            return tuple(sentences)
+        spelling = DocumentSpelling(document.text, capitalises=not self.tokenizer.keep_case)
+        if chosen is None or not document.every:
+            return tuple(map(spelling.restore, sentences))
+        return tuple(
+            spelling.restore(one.text) if one.number is None else document.every[one.number].text for one in chosen
+        )
+
     def find_token_spans(self, document: Document) -> List[Optional[Span]]:
         """Return the span of each token in the raw document, or None for a token with an unknown position."""
         found: List[Optional[Span]] = [None] * len(document.tokens)
@@ -244,6 +264,8 @@ class DocumentTokenizer:
         """Join the tokens of a single word. The end symbol becomes an empty string."""
         if list(tokens) == [self.target.eos_word]:
             return ""
+        if len(tokens) == 1 and tokens[0] in SHOWN:
+            return SHOWN[tokens[0]]
         return "".join(map(self.spell_token, tokens)).strip() or "".join(tokens)  # the token "▁" contains no letters
 
 

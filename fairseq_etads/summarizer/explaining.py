@@ -11,6 +11,7 @@ from ..layers.decoder_output import DecoderOutput, capabilities_of, get_pointer_
 from ..layers.pointer import PointerOutput
 from ..platform.errors import InputError
 from ..search.inference import copy_model_structure
+from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import count_known_words
 from .documents import Batch, Document, DocumentTokenizer
 from .explanation import Explanation, FocusLayer, Matrix, SaliencyLayer, SourceToken, SummaryToken
@@ -87,7 +88,7 @@ class Explainer:
             document=text,
             source=self._make_source_tokens(document),
             left_out=document.left_out,
-            summary=summary,
+            summary=" ".join(summary.replace(SENTENCE_MARK, " ").split()),
             tokens=self._make_summary_tokens(written, found),
             score=score,
             architecture=self._architecture,

@@ -6,11 +6,14 @@ import torch
 from fairseq.data.data_utils import collate_tokens
 
 from ..search.content.sentence_choosing import SentenceChoice, choose_sentences, pad_probabilities
+from ..search.lengths import NO_LIMITS, SummaryLimits
 from ..text.alignment import align_tokens
-from ..text.words import SENTENCE_MARK
+from ..text.cleaning import join_to_one_line
+from ..text.words import CLOSERS, SENTENCE_ENDS, SENTENCE_MARK, split_sentences
 from .explanation import ChosenSentence, PickedSentence, Selection
 from .folder.loading import LoadedExtractor
 
+_ENDS = tuple(SENTENCE_ENDS + CLOSERS)
 GROUPS, STRENGTH = 4, 0.5
 """Maximum number of groups in diverse beam search, and strength of its diversity penalty."""
 
@@ -107,6 +110,7 @@ class SentencePicker:
         written: Sequence[str],
         most_words: Optional[int],
         readability: float = 0.0,
+        limits: SummaryLimits = NO_LIMITS,
     ) -> Tuple[SentenceChoice, List[Tuple[int, str]]]:
         """Choose the sentences of a summary with the content model.
 
@@ -115,22 +119,21 @@ class SentencePicker:
             written: texts of the hypotheses.
             most_words: maximum number of words in the summary. If None, the limit depends on the training summaries.
             readability: weight of the readability, if there are no hypotheses.
+            limits: limits that the user sets.
 
         Returns:
             The choice, and all sentences in the hypotheses, each with the index of its hypothesis.
         """
         assert self.content is not None, "the summariser has rejected the option"
-        parts: List[Tuple[int, str]] = []
-        words: List[List[str]] = []
-        for number, text in enumerate(written):
-            for sentence in self._tokenizer.split_into_sentences(" ".join(text.split())):
-                encoded = self._split_words(sentence)
-                if encoded:
-                    parts.append((number, sentence.strip()))
-                    words.append(encoded)
+        split = _split_hypotheses(self._tokenizer, written, limits.are_set)
+        found = [(number, text, self._split_words(text)) for number, one in enumerate(split) for text in one]
+        parts = [(number, text) for number, text, encoded in found if encoded]
+        words = [encoded for _, _, encoded in found if encoded]
         document = [sentence.words for sentence in every], [sentence.probability for sentence in every]
         texts = [sentence.text for sentence in every]
-        return choose_sentences(self.content, *document, words, most_words, texts, readability), parts
+        return choose_sentences(
+            self.content, *document, words, most_words, texts, readability, limits, [text for _, text in parts]
+        ), parts
 
     def _split_words(self, sentence: str) -> List[str]:
         """Return the words of a sentence without splitting them into subwords."""
@@ -175,29 +178,72 @@ def choose_summary_sentences(
     most_words: Optional[int],
     readability: float = 0.0,
     keeps_spelling: bool = False,
+    limits: SummaryLimits = NO_LIMITS,
 ) -> Tuple[List[SummarySentence], float]:
     """Choose the sentences of a summary from a :class:`Document` and its hypotheses, in descending order of score.
 
     Returns the sentences and the expected ROUGE score of the summary. There are no sentences if neither the document
-    nor the hypotheses contain words. ``texts`` is the :class:`DocumentTokenizer`, and ``most_words`` and
-    ``readability`` are as in :meth:`SentencePicker.choose`. With ``keeps_spelling``, the document's sentences are
-    spelled as in the document rather than by the model's tokens.
+    nor the hypotheses contain words. ``texts`` is the :class:`DocumentTokenizer`, and ``most_words``, ``readability``
+    and ``limits`` are as in :meth:`SentencePicker.choose`. With ``keeps_spelling``, the document's sentences are
+    spelled as in the document rather than by the model's tokens. Raises LimitError if no sentences are within limits.
     """
     assert texts.picker is not None
-    choice, parts = texts.picker.choose(document.every, [one.text for one in hypotheses], most_words, readability)
+    written = [one.text for one in hypotheses]
+    choice, parts = texts.picker.choose(document.every, written, most_words, readability, limits)
     found: List[SummarySentence] = []
     for candidate in choice.sentences:
         if candidate.number is not None:
             sentence = document.every[candidate.number]
-            tokens = texts.tokenize_sentence(sentence.text)
-            text = sentence.text if keeps_spelling else texts.join(tokens)
-            chosen = ChosenSentence(text, "document", candidate.number, sentence.start, sentence.end)
-            found.append(SummarySentence(chosen, tokens, list(range(len(tokens)))))
+            found.append(_make_document_sentence(texts, sentence, candidate.number, keeps_spelling))
         elif candidate.written is not None:
             number, text = parts[candidate.written]
             earlier = [part for which, part in parts[: candidate.written] if which == number]
             found.append(_make_hypothesis_sentence(texts, hypotheses[number], text, earlier))
     return found, choice.score
+
+
+def choose_within_limits(
+    texts: Any, document: Any, hypotheses: Sequence[DetokenizedHypothesis], limits: SummaryLimits
+) -> Optional[List[SummarySentence]]:
+    """Choose sentences of the hypotheses, from the best to the worst, that are within the limits of the user.
+
+    Returns None if the best hypothesis as a whole is. Raises LimitError if no sentences are within the limits.
+    """
+    written = _split_hypotheses(texts.tokenizer, [one.text for one in hypotheses], only_complete=True)
+    every = document.every
+    if limits.texts and not every:
+        language = texts.tokenizer.language
+        line = join_to_one_line(document.text, language)
+        split = [" ".join(one.split()) for part in line.split(SENTENCE_MARK) for one in split_sentences(part, language)]
+        every = [DocumentSentence(sentence, [], 0.0) for sentence in split]
+    chosen = limits.choose_among(written, [sentence.text for sentence in every] if limits.texts else [])
+    (whole,) = _split_hypotheses(texts.tokenizer, [hypotheses[0].text], only_complete=False)
+    if written[0] == whole and chosen == [(0, place) for place in range(len(whole))]:
+        return None
+    return [
+        _make_document_sentence(texts, every[place], place, keeps_spelling=False)
+        if number == len(written)
+        else _make_hypothesis_sentence(texts, hypotheses[number], written[number][place], written[number][:place])
+        for number, place in chosen
+    ]
+
+
+def _split_hypotheses(tokenizer: Any, texts: Sequence[str], only_complete: bool) -> List[List[str]]:
+    """Split hypotheses into sentences, without those that the maximum length cut if ``only_complete``."""
+    found = [[one.strip() for one in tokenizer.split_into_sentences(" ".join(text.split()))] for text in texts]
+    if only_complete and any(sentence.endswith(_ENDS) for sentences in found for sentence in sentences):
+        return [[sentence for sentence in sentences if sentence.endswith(_ENDS)] for sentences in found]
+    return found
+
+
+def _make_document_sentence(
+    texts: Any, sentence: DocumentSentence, number: int, keeps_spelling: bool
+) -> SummarySentence:
+    """Return a sentence of the document with the tokens that the model would generate for it."""
+    tokens = texts.tokenize_sentence(sentence.text)
+    text = sentence.text if keeps_spelling else texts.join(tokens)
+    chosen = ChosenSentence(text, "document", number, sentence.start, sentence.end)
+    return SummarySentence(chosen, tokens, list(range(len(tokens))))
 
 
 def _make_hypothesis_sentence(

@@ -23,7 +23,8 @@ from ..search.encoder_cache import EncodedBatch
 from ..search.generator import SummaryGenerator
 from ..search.hypotheses import BestHypothesis, Results
 from ..search.inference import InferenceModel
-from ..search.options import DecodingOptions, combine_options
+from ..search.lengths import LimitError, SummaryLimits
+from ..search.options import DecodingOptions, check_call, combine_options
 from ..text.alignment import Span
 from ..text.picking import FACTOR
 from .documents import Batch, Document, DocumentTokenizer, make_batches, split_into_chunks
@@ -33,7 +34,14 @@ from .folder.config import SHORTLIST, find_folder
 from .folder.loading import LoadedFolder, load_folder, load_run
 from .folder.run_files import RunFiles, find_run_files, is_run
 from .prepared_split import PreparedDocument, PreparedSplit, WordSelection
-from .sentences import STRENGTH, DetokenizedHypothesis, choose_group_count, choose_summary_sentences
+from .sentences import (
+    STRENGTH,
+    DetokenizedHypothesis,
+    SummarySentence,
+    choose_group_count,
+    choose_summary_sentences,
+    choose_within_limits,
+)
 from .summary import CopiedWord, OnPartialSummary, PartialSummary, Summary, Truncation
 
 READ_AHEAD = 256
@@ -49,6 +57,7 @@ class _Search(NamedTuple):
     """A generator, and the settings for processing its hypotheses."""
 
     generator: Optional[SummaryGenerator]  # None: only sentences of the document are chosen
+    options: DecodingOptions
     replaces_unknown: bool  # whether to replace unknown words with document words
     chooses: bool = False  # whether a content model chooses the sentences of the summary
     most_words: Optional[int] = None  # maximum number of words in the chosen sentences; None: as in training summaries
@@ -212,6 +221,7 @@ class Summarizer:
         if isinstance(texts, str):
             return self.summarize([texts], max_tokens=max_tokens, on_step=on_step, **decoding)[0]
         _check_summarize_arguments(texts, max_tokens)
+        check_call(self.config.decoding, decoding)
         search = self._get_search(decoding)._replace(on_step=on_step)
         return list(self._stream_summaries(texts, search, max_tokens, READ_AHEAD, keep=False))
 
@@ -246,6 +256,7 @@ class Summarizer:
         _check_summarize_arguments(texts, max_tokens, read_ahead)
         if errors not in ("raise", "keep"):
             raise InputError(f"errors {errors!r}: choose raise or keep")
+        check_call(self.config.decoding, decoding)
         search = self._get_search(decoding, copied, selection)
         if search.chooses and isinstance(texts, PreparedSplit):
             texts.open_sentences()
@@ -363,13 +374,14 @@ class Summarizer:
             raise InputError(f"--shortlist: {self.folder} has none; create it again with etads-export --shortlist FILE")
         most_words = options.choose_words or None
         if options.choose == "extract":
-            return _Search(None, False, True, most_words, options.readability, origins, selection=selection)
+            return _Search(None, options, False, True, most_words, options.readability, origins, selection=selection)
+        has_limits = SummaryLimits.for_document(options, "").are_set
         options = replace(
             options,
             copied_positions=self._has_pointer and origins,
             keep_attention=options.replace_unknown,
             max_len_per_document=True,
-            nbest=1 if options.choose == "none" else options.beam,
+            nbest=1 if options.choose == "none" and not has_limits else options.beam,
         )
         if selection is not None:
             options.selection_threshold, options.selection_factor = selection.threshold, selection.factor
@@ -406,7 +418,9 @@ class Summarizer:
         except ValueError as error:
             raise InputError(str(error)) from None
         origins = options.copied_positions or not self._has_pointer
-        return _Search(generator, options.replace_unknown, chooses, most_words, 0.0, origins, reranker, selection)
+        return _Search(
+            generator, options, options.replace_unknown, chooses, most_words, 0.0, origins, reranker, selection
+        )
 
     def _stream_summaries(
         self, texts: Iterable[str], search: _Search, max_tokens: int, read_ahead: int, keep: bool
@@ -486,7 +500,14 @@ class Summarizer:
         if search.generator is not None:
             results = self._search_batch(batch, search, encoded)
         make = self._make_chosen_summary if search.chooses else self._make_best_summary
-        return [make(row, result, batch, search) for row, result in enumerate(results)]
+        found: List[Summary] = []
+        for row, result in enumerate(results):
+            try:
+                found.append(make(row, result, batch, search))
+            except LimitError as error:
+                document = batch.documents[row]
+                found.append(_make_failed_summary(error, Truncation(len(document.tokens), document.left_out)))
+        return found
 
     def _rate(self, documents: List[Document]) -> List[Document]:
         """Return raw documents with the probabilities of their sentences, and documents of a split unchanged."""
@@ -524,11 +545,21 @@ class Summarizer:
         return PartialSummary(document.number, text, tuple(tokens), best.score, ended, spans, *read)
 
     def _make_best_summary(self, row: int, hypotheses: List[Dict[str, Any]], batch: Batch, search: _Search) -> Summary:
-        best = hypotheses[0]
+        document = batch.documents[row]
         if search.reranker is not None:
             spelled = [self._detokenize_hypothesis(row, one, batch, search)[0].tokens for one in hypotheses]
-            best = search.reranker.rank_hypotheses(batch.documents[row].tokens, spelled, hypotheses)[0]
-        return self._make_summary(row, best, batch, search)
+            hypotheses = search.reranker.rank_hypotheses(document.tokens, spelled, hypotheses)
+        if (limits := self._get_limits(document, search)).are_set:
+            there = [one for one in hypotheses if one["score"].isfinite()]
+            written = [self._detokenize_hypothesis(row, one, batch, search)[0] for one in there]
+            sentences = choose_within_limits(self._texts, document, written, limits)
+            if sentences is not None:
+                return self._join_sentences(document, sentences, float(hypotheses[0]["score"]), search)
+        return self._make_summary(row, hypotheses[0], batch, search)
+
+    def _get_limits(self, document: Document, search: _Search) -> SummaryLimits:
+        text = document.text if document.prepared is None else str(document.prepared)
+        return SummaryLimits.for_document(search.options, text)
 
     def _detokenize_hypothesis(
         self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search
@@ -575,10 +606,11 @@ class Summarizer:
         copied: Tuple[CopiedWord, ...],
         chosen: Optional[Tuple[ChosenSentence, ...]] = None,
     ) -> Summary:
-        """Make a summary, to which the document's details are added."""
+        """Make a summary, to which its readable sentences and the document's details are added."""
         truncation = Truncation(len(document.tokens), document.left_out)
         surprisal = self._texts.measure_surprisal(document)
-        summary = Summary(text, score, tokens, copied, truncation, "", document.picked, surprisal, chosen)
+        sentences = self._texts.make_readable(document, text, chosen)
+        summary = Summary(text, score, tokens, copied, truncation, "", document.picked, surprisal, chosen, sentences)
         return self._explain_later(summary, document, written)
 
     def _make_chosen_summary(
@@ -592,13 +624,22 @@ class Summarizer:
         spelled = [
             self._detokenize_hypothesis(row, one, batch, search)[0] for one in hypotheses if one["score"].isfinite()
         ]
+        limits = self._get_limits(document, search)
         sentences, score = choose_summary_sentences(
-            texts, document, spelled, search.most_words, search.readability, search.generator is None
+            texts, document, spelled, search.most_words, search.readability, search.generator is None, limits
         )
         if not sentences and search.generator is None:
+            limits.choose_required(())
             return self._complete_summary(document, None, "", 0.0, (), ())
         if not sentences:
-            return self._make_summary(row, hypotheses[0], batch, search)
+            return self._make_best_summary(row, hypotheses, batch, search)
+        return self._join_sentences(document, sentences, score, search)
+
+    def _join_sentences(
+        self, document: Document, sentences: List[SummarySentence], score: float, search: _Search
+    ) -> Summary:
+        """Make a summary of sentences from the document and from hypotheses."""
+        texts = self._texts
         copied: List[CopiedWord] = []
         first = 0
         for sentence in sentences:
@@ -621,7 +662,9 @@ class Summarizer:
             explainer = self._get_explainer()
             tokens = explainer.tokenize_given_summary(summary.text) if written is None else written
             score = None if written is None else summary.score
-            return replace(explainer.explain(document.text, tokens, summary.text, score), chosen=summary.chosen)
+            return replace(
+                explainer.explain(document.text, tokens, " ".join(summary.sentences), score), chosen=summary.chosen
+            )
 
         if document.prepared is None:
             object.__setattr__(summary, "_make_explanation", explain)

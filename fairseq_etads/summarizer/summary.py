@@ -7,7 +7,6 @@ from typing import Any, Callable, ClassVar, Dict, List, Optional, Tuple
 from ..evaluation.evidence import Evidence, find_evidence
 from ..evaluation.summaries import split_summary_into_sentences
 from ..text.alignment import Span
-from ..text.words import SENTENCE_MARK
 from .explanation import ChosenSentence, Explanation, Selection
 from .surprisal import Surprisal
 
@@ -53,8 +52,8 @@ class Summary:
     """A summary of a document with its score and details.
 
     Attributes:
-        text: text of the summary. If the model was trained to mark sentences, they are separated by "<q>"; see
-            :attr:`sentences`.
+        text: text of the summary, as the model writes it. If the model was trained to mark sentences, they are
+            separated by "<q>".
         score: normalised log-probability of the summary, minus penalties. If a content model chose the sentences, the
             score is the expected ROUGE-1 plus twice the expected ROUGE-2, both on a scale from 0 to 1. Scores are
             comparable only if they are of the same type and belong to the same document.
@@ -68,7 +67,9 @@ class Summary:
         surprisal: surprisal of the document compared with the training documents. None if the document is too short, or
             if the model folder does not contain the surprisals of the training documents.
         chosen: sentences of the summary, if a content model chose them from the document and all hypotheses
-            (``choose="content"``). None if the summary is a hypothesis of the model.
+            (``choose="content"``), or if a limit such as ``words`` did. None if the summary is a hypothesis of the
+            model.
+        sentences: sentences of the summary, with the case and spacing of the document's words.
     """
 
     text: str
@@ -80,6 +81,7 @@ class Summary:
     picked: Optional[Selection] = None
     surprisal: Optional[Surprisal] = None
     chosen: Optional[Tuple[ChosenSentence, ...]] = None
+    sentences: Tuple[str, ...] = ()
 
     # The summariser sets this attribute on each instance. It is not a field, so that copies and pickles of a summary
     # contain only data.
@@ -124,18 +126,11 @@ class Summary:
         chosen = None if self.chosen is None else [sentence.text for sentence in self.chosen]
         return find_evidence(self._document, split_summary_into_sentences(self.text) if chosen is None else chosen)
 
-    @property
-    def sentences(self) -> Tuple[str, ...]:
-        """Return the sentences of the summary. If the model does not mark sentences, the whole text is one sentence."""
-        if self.chosen is not None:
-            return tuple(sentence.text for sentence in self.chosen)
-        parts = (part.strip() for part in self.text.split(SENTENCE_MARK))
-        return tuple(part for part in parts if part)
-
     def to_dict(self) -> Dict[str, Any]:
         """Convert the summary to a dictionary of JSON types."""
         return {
             "summary": self.text,
+            "sentences": list(self.sentences),
             "score": self.score if math.isfinite(self.score) else None,
             "copied": [{"word": c.word, "start": c.start, "end": c.end} for c in self.copied],
             "read": self.truncation.read,

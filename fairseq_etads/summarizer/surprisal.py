@@ -42,6 +42,13 @@ class Surprisal:
         """Return whether the document is more surprising than :data:`UNUSUAL` per cent of the training documents."""
         return self.percentile > UNUSUAL
 
+    def describe(self) -> str:
+        """Return the warning about an unusual document."""
+        return (
+            f"unlike the documents used to train the model ({self.unknown:.0%} of its tokens are unknown, "
+            f"{self.bits:.1f} bits per token, more than in {UNUSUAL} % of them): do not rely on its summary"
+        )
+
     def to_dict(self) -> Dict[str, float]:
         """Convert the surprisal to a dictionary of rounded numbers."""
         return {name: round(value, 4) for name, value in asdict(self).items()}

@@ -16,6 +16,7 @@ WORD = (
     rf"[[\p{{L}}\p{{N}}]--[{_UNSPACED}]][[\p{{L}}\p{{M}}\p{{N}}\p{{Join_Control}}]--[{_UNSPACED}]]*"
 )
 """Pattern of a word in any script, for the package regex."""
+_UNSPACED_LETTER = regex.compile(rf"[{_UNSPACED}]")
 LATIN = "a-z0-9"
 
 TOKENS: Dict[str, Callable[[str], List[str]]] = {
@@ -37,6 +38,13 @@ def find_words(text: str, tokens: str = "words") -> List[str]:
     if text.isascii():
         return TOKENS[LATIN if tokens == "words" else tokens](text)
     return TOKENS[tokens](unicodedata.normalize("NFC", text) if tokens != LATIN else text)
+
+
+def count_words(text: str) -> int:
+    """Count the words between white space. Each letter of a script without spaces counts as a word."""
+    if text.isascii():
+        return len(text.split())
+    return sum(max(len(_UNSPACED_LETTER.findall(word)), 1) for word in text.split())
 
 
 def has_uncounted_letters(text: str, tokens: str = LATIN) -> bool:

@@ -116,7 +116,7 @@ def describe_document_unit(kind: str, files: Sequence[str], given: Optional[str]
     if kind == "lines":
         return f"{said}; --input-format file reads a whole file as one document"
     if len(files) == 1 and not is_read_once(Path(files[0])) and _has_multiple_lines(Path(files[0])):
-        said = f"{files[0]} is one document with all its lines (up to version 0.1, every line was one)"
+        said = f"{files[0]} is one document with all its lines"
     return f"{said}; --lines reads every line as one document"
 
 
@@ -150,6 +150,8 @@ def _detect_file_format(path: Path) -> str:
     """Return the format of an input file or of standard input, or an empty string for plain text."""
     if str(path) == STANDARD_INPUT and (sys.stdin is None or sys.stdin.isatty()):
         return ""  # the reader explains the problem, or reads what is typed line by line
+    if not path.is_dir() and {".source", ".target"} & set(path.suffixes):  # text that etads-corpus has written
+        return "lines"
     return "folder" if path.is_dir() else {"tsv": "csv"}.get(found := detect_record_format(path), found)
 
 

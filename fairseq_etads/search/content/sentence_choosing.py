@@ -9,7 +9,9 @@ from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from ...text.counted_words import count_words
 from ...text.subsequences import iterate_ngrams
+from ..lengths import NO_LIMITS, SummaryLimits
 from .features import MOST_COUNTED, Item
 from .model import ContentModel, stem_words
 from .readability import Readability, count_common_words, find_flaws
@@ -106,6 +108,8 @@ def choose_sentence_set(
     most_words: float,
     readability: Optional[Readability] = None,
     weight: float = 0.0,
+    limits: SummaryLimits = NO_LIMITS,
+    written: Sequence[str] = (),
 ) -> List[int]:
     """Choose the set of sentences with the highest score, using beam search over sets of increasing size.
 
@@ -117,19 +121,26 @@ def choose_sentence_set(
         most_words: the maximum number of words in a summary. If every candidate is longer, only the best is chosen.
         readability: the predictor of readability, if the candidates are the document's sentences.
         weight: the weight of the readability.
+        limits: limits that the user sets. With a number of sentences, as many as that are chosen, if there are so many.
+        written: the text of each candidate sentence, to which the limits apply.
 
     Returns:
         The indices of the chosen sentences in ascending order, none if no candidate contains words.
+
+    Raises:
+        LimitError: no candidate is within the limits.
     """
     scorer = _SetScorer(sentences, expectation)
-    usable = scorer.lengths >= FEWEST_WORDS
-    usable = usable if usable.any() else scorer.lengths > 0
+    sizes = np.array(list(map(count_words, written))) if limits.are_set else scorer.lengths
+    fits = (sizes <= limits.words) & (scorer.lengths > 0)
+    usable = fits & (scorer.lengths >= FEWEST_WORDS)
+    usable = usable if usable.any() else fits
     common, least = count_common_words(sentences)
     excluded = (common > SAME * least) | np.eye(len(sentences), dtype=bool)
-    best: Tuple[int, ...] = ()
-    best_score = -math.inf if readability is not None else 0.0
-    beam: List[Tuple[int, ...]] = [()]
-    while beam and len(beam[0]) < len(best) + PATIENCE:
+    best = tuple(limits.choose_required(written))
+    best_score = -math.inf if readability is not None or best else 0.0
+    beam: List[Tuple[int, ...]] = [best]
+    while beam and len(beam[0]) < min(len(best) + PATIENCE, limits.sentences):
         taken = np.zeros((len(beam), len(sentences)), dtype=bool)
         for row, kept in zip(taken, beam):
             row[list(kept)] = True
@@ -137,6 +148,7 @@ def choose_sentence_set(
         if readability is not None:
             scores += weight * readability.score_extensions(taken)
         too_long = (taken @ scorer.lengths)[:, None] + scorer.lengths > most_words
+        too_long |= (taken @ sizes)[:, None] + sizes > limits.words
         scores[too_long | ~usable | (taken @ excluded)] = -math.inf
         found: Dict[Tuple[int, ...], float] = {}
         for place in np.argsort(-scores, axis=None, kind="stable").tolist():
@@ -146,11 +158,13 @@ def choose_sentence_set(
                 break
             found.setdefault(tuple(sorted((*kept, number))), score)
         beam = list(found)
-        if beam and found[beam[0]] > best_score:
+        if beam and (found[beam[0]] > best_score or limits.sentences < math.inf):
             best, best_score = beam[0], found[beam[0]]
     if not best and usable.any():
         alone = scorer.score_extensions(np.zeros((1, len(sentences)), dtype=bool))[0]
         return [int(np.where(usable, alone, -math.inf).argmax())]
+    if not best and limits.are_set:
+        raise limits.make_error(written)
     return list(best)
 
 
@@ -182,6 +196,8 @@ def choose_sentences(
     most_words: Optional[int] = None,
     texts: Sequence[str] = (),
     readability: float = 0.0,
+    limits: SummaryLimits = NO_LIMITS,
+    written_texts: Sequence[str] = (),
 ) -> SentenceChoice:
     """Choose the set of sentences with the highest expected ROUGE and readability.
 
@@ -192,8 +208,10 @@ def choose_sentences(
         written: the words of additional candidate sentences, such as the sentences of all hypotheses.
         most_words: the maximum number of words in the summary. By default, this is :data:`LONGEST` times the mean
             length of the training summaries.
-        texts: the raw text of each sentence in the document, for the readability.
+        texts: the raw text of each sentence in the document, for the readability and the limits.
         readability: the weight of the readability, which needs candidates from the document alone.
+        limits: limits that the user sets, which replace the default of ``most_words``.
+        written_texts: the text of each additional sentence, for the limits.
 
     Returns:
         The chosen sentences and their expected ROUGE. The list is empty if no candidate contains words.
@@ -201,13 +219,20 @@ def choose_sentences(
     document = model.stem_document(sentences)
     if not any(document):
         return SentenceChoice([], 0.0)
+    length = limits.words if limits.words < math.inf else model.length
     expected = ExpectedNgrams(
-        model.predict_ngram_probabilities(document, pad_probabilities(probabilities, len(sentences))), model.length
+        model.predict_ngram_probabilities(document, pad_probabilities(probabilities, len(sentences))), length
     )
     candidates = merge_sentences(sentences, document, written, model.tokens) if written else []
     words = [stem_words(candidate.words, model.tokens) for candidate in candidates] or document
     reading = Readability(find_flaws(texts, document), np.array(list(map(len, document)))) if readability else None
-    chosen = choose_sentence_set(words, expected, most_words or LONGEST * model.length, reading, readability)
+    shown = [
+        texts[each.number] if each.number is not None else written_texts[each.written or 0]
+        for each in (candidates if limits.are_set else ())
+    ] or texts
+    has_length = limits.sentences < math.inf or limits.words < math.inf
+    longest = most_words or (math.inf if has_length else LONGEST * model.length)
+    chosen = choose_sentence_set(words, expected, longest, reading, readability, limits, shown)
     score = expected.compute_expected_rouge([words[place] for place in chosen])
     return SentenceChoice(
         [candidates[place] if written else Candidate(sentences[place], place, None) for place in chosen], score

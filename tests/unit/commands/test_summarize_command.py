@@ -27,9 +27,9 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def wanted(folder):
-    """The summaries of TEXTS, and their text by text."""
+    """The summaries of TEXTS, as text output has them."""
     found = Summarizer.load(folder, "cpu").summarize(TEXTS)
-    return [summary.text for summary in found]
+    return [" ".join(summary.sentences) for summary in found]
 
 
 @pytest.fixture
@@ -56,6 +56,18 @@ def test_every_line_of_standard_input_has_a_summary(summarize, wanted):
     status, lines, said = summarize(stdin="\n".join(TEXTS).encode())
     assert (status, lines) == (0, wanted) and "5 documents in " in said and "; 1 are empty" in said
     assert summarize(stdin=b"")[:2] == (0, [])
+
+
+def test_text_is_spelled_as_in_the_document_unless_marks_are_wanted_and_limits_hold(summarize, folder):
+    text = "Yak W5 w6 W7 w8. Zebra w3 w4!"
+    for options in ((), ("--sentence-marks",), ("--sentences", "1", "--must-include", "zebra")):
+        decoding = {"sentences": 1, "must_include": "zebra"} if len(options) > 1 else {}
+        summary = Summarizer.load(folder, "cpu").summarize(text, **decoding)
+        shown = summary.text if options == ("--sentence-marks",) else " ".join(summary.sentences)
+        assert summarize(*options, stdin=text.encode())[1] == [shown]
+    assert len(summary.sentences) == 1 and "Zebra" in shown
+    status, lines, said = summarize("--must-include", "nowhere", stdin=text.encode())
+    assert (status, lines) == (1, [""]) and '--must-include "nowhere": neither the summaries' in said
 
 
 def test_escaped_lone_surrogates_of_json_are_no_bad_bytes(summarize, tmp_path):
@@ -98,7 +110,7 @@ def test_documents_that_cannot_be_read_do_not_stop_the_rest(summarize, wanted, t
     path.write_bytes(b'{"text": "w1 w2 Zebra w3"}\n{"text": 3}\nno json\n\n{"text": "w20 w21"}\n')
     assert summarize(path, "--output", tmp_path / "out.jsonl")[0] == 1
     found = list(map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines()))
-    assert [record["summary"] for record in found] == [wanted[0], "", "", wanted[4]]
+    assert [" ".join(record.get("sentences", ())) for record in found] == [wanted[0], "", "", wanted[4]]
     assert "neither a text nor a list" in found[1]["problem"] and "not JSON" in found[2]["problem"]
     assert "problem" not in found[0]
 
@@ -106,10 +118,10 @@ def test_documents_that_cannot_be_read_do_not_stop_the_rest(summarize, wanted, t
 def test_an_error_in_the_search_does_not_stop_the_rest(summarize, wanted, monkeypatch):
     plain = DocumentTokenizer.tokenize_document
 
-    def read(self, number, text):
+    def read(self, number, text, *more):
         if "yak" in text:
             raise MemoryError
-        return plain(self, number, text)
+        return plain(self, number, text, *more)
 
     monkeypatch.setattr(DocumentTokenizer, "tokenize_document", read)
     status, lines, said = summarize(stdin="\n".join(TEXTS).encode())
@@ -132,11 +144,11 @@ def test_an_interrupted_run_goes_on_unless_options_changed(summarize, folder, wa
     arguments = [tmp_path / "in", "--lines", "--output", tmp_path / "out", "--read-ahead", "2"]
     plain, asked = summarize_command._format_summary_line, []
 
-    def ends(document, summary, output_format):
+    def ends(document, summary, *how):
         asked.append(document.name)
         if len(asked) > 3:
             raise EndedError
-        return plain(document, summary, output_format)
+        return plain(document, summary, *how)
 
     monkeypatch.setattr(summarize_command, "_format_summary_line", ends)
     with pytest.raises(EndedError):

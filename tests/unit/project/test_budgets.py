@@ -11,17 +11,17 @@ BUDGETS = {
     "fairseq_etads/attention.py fairseq_etads/models fairseq_etads/layers fairseq_etads/kernels": 8_866,
     "fairseq_etads/data fairseq_etads/vocabulary": 3_205,
     "fairseq_etads/training": 2_869,
-    "fairseq_etads/search": 4_693,
+    "fairseq_etads/search": 4_886,
     "fairseq_etads/systems": 3_149,
-    "fairseq_etads/commands fairseq_etads/tuning": 7_943,
+    "fairseq_etads/commands fairseq_etads/tuning": 7_957,
     "fairseq_etads/pipeline fairseq_etads/recipes": 4_334,
-    "fairseq_etads/summarizer fairseq_etads/demo": 5_675,
-    "fairseq_etads/text fairseq_etads/files": 3_507,
-    "fairseq_etads/evaluation": 2_715,
+    "fairseq_etads/summarizer fairseq_etads/demo": 5_795,
+    "fairseq_etads/text fairseq_etads/files": 3_612,
+    "fairseq_etads/evaluation": 2_718,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_948,
     "preprocess": 5_168,
     "scripts benchmarks": 1_867,
-    "tests": 46_859,
+    "tests": 47_020,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 

@@ -22,7 +22,19 @@ from fairseq_etads.training.options import SummarizationConfig
 
 TASK = {field.name for field in fields(SummarizationConfig)}
 OF_FAIRSEQ = {field.name: field.default for field in fields(GenerationConfig)}
-KINDS = {"help", "of", "call", "bounds", "choices", "needs", "without", "excludes", "fairseq", "folder"}
+KINDS = {
+    "help",
+    "of",
+    "call",
+    "bounds",
+    "choices",
+    "needs",
+    "without",
+    "excludes",
+    "fairseq",
+    "folder",
+    "of_hypotheses",
+}
 
 
 def command(has_pointer=False, **given):

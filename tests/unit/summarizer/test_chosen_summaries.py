@@ -9,9 +9,11 @@ import shutil
 import zipfile
 from dataclasses import replace
 
+import hypothesis
 import numpy as np
 import pytest
 from folders import DECODING, TEXT
+from hypothesis import strategies as st
 from selection_data import random_networks
 from test_content_choice import text as made_text
 from test_long_documents import EXTRACTOR_TEXT, LONG, make_long_folder, source_of
@@ -64,8 +66,9 @@ def test_a_folder_with_a_content_model_uses_it_unless_told_otherwise(summarizer)
     assert summarizer.has_content_model
     assert (summarizer.config.decoding["choose"], summarizer.config.decoding["beam"]) == ("content", 12)
     summary = summarizer.summarize(LONG)
-    assert summary.chosen and summary.sentences == tuple(one.text for one in summary.chosen)
-    assert summary.text == " ".join(summary.sentences) and summary.tokens == tuple(summary.text.split())
+    assert [one.text for one in summary.chosen] == [one.lower() for one in summary.sentences]
+    assert all(one in LONG for one in summary.sentences if LONG.lower().count(one.lower()))  # spelled as there
+    assert summary.text == " ".join(summary.sentences).lower() and summary.tokens == tuple(summary.text.split())
     assert summary == summarizer.summarize(LONG, choose="content")
     assert sum(map(len, map(str.split, summary.sentences))) <= 1.15 * 12 + 4 * len(summary.sentences)
     short = summarizer.summarize(LONG, choose_words=6)
@@ -166,7 +169,7 @@ def test_an_error_costs_one_document(summarizer, monkeypatch):
 def test_a_document_without_words_to_compare_has_the_best_hypothesis(summarizer, monkeypatch):
     """Stems are letters and digits, so a document of other characters has none."""
     text = "… — … . – ! …"
-    summary = summarizer.summarize(text, max_len=3, min_len=1)
+    summary = summarizer.summarize(text)
     assert summary.problem == "" and summary.truncation.read > 0
     if summary.chosen is not None:
         assert all(sentence.source == "model" for sentence in summary.chosen)
@@ -174,10 +177,36 @@ def test_a_document_without_words_to_compare_has_the_best_hypothesis(summarizer,
     assert summarizer.summarize(LONG).chosen is None and summarizer.summarize(LONG).tokens
 
 
+@hypothesis.settings(max_examples=25, deadline=None)
+@hypothesis.given(
+    st.sampled_from([LONG, LONG[:500], TEXTS[4]]),
+    st.sampled_from(["content", "extract", "none"]),
+    st.integers(0, 3),
+    st.integers(0, 20),
+    st.sampled_from([None, "w5", "nowhere"]),
+)
+def test_limits_hold_or_the_problem_says_why_not(summarizer, text, choose, sentences, words, included):
+    given = {"must_include": included} if included else {}
+    summary = summarizer.summarize(text, choose=choose, sentences=sentences, words=words, **given)
+    if summary.problem:
+        assert not summary.text and ("words" in summary.problem or included in summary.problem)
+        return
+    assert not sentences or len(summary.sentences) <= sentences
+    assert not words or sum(len(one.split()) for one in summary.sentences) <= words
+    assert not included or included in " ".join(summary.sentences).lower()
+
+
+def test_lengths_that_limit_only_hypotheses_are_refused_where_sentences_are_chosen(summarizer):
+    for given in ({"max_len": 3}, {"exact_length": 2}, {"min_len": 5}, {"max_len_a": 1.0}):
+        with pytest.raises(InputError, match="has no effect on the sentences that --choose content chooses"):
+            summarizer.summarize(LONG, **given)
+        assert summarizer.summarize(LONG, choose="none", **given).tokens
+
+
 def test_records_and_explanations_say_that_sentences_were_chosen(summarizer):
     summary = summarizer.summarize(TEXTS[4])
     record = json.loads(json.dumps(summary.to_dict()))
-    assert [one["text"] for one in record["chosen"]] == list(summary.sentences)
+    assert [one["text"] for one in record["chosen"]] == [one.lower() for one in summary.sentences]
     assert {one["source"] for one in record["chosen"]} <= {"document", "model"}
     assert "chosen" not in summarizer.summarize(TEXTS[4], choose="none").to_dict()
     explanation = summary.explain()

@@ -58,7 +58,7 @@ def test_the_pass_gives_the_search_s_own_scores(run, tmp_path):
         assert found.log_probability == pytest.approx(summary.score * len(found.tokens), rel=1e-4, abs=1e-3)
         assert tuple(token.text for token in written) == summary.tokens
         assert (found.summary, found.score, found.left_out) == (
-            summary.text,
+            " ".join(summary.sentences),
             summary.score,
             summary.truncation.left_out,
         )
@@ -280,7 +280,7 @@ def test_threads_explain_while_others_summarise(summarizer):
             pool.map(lambda n: (summarizer.explain(texts[n % 8]), summarizer.summarize(texts[n % 8])), range(24))
         )
     assert [e for e, _ in found] == alone * 3
-    assert [e.summary for e, _ in found] == [s.text for _, s in found]
+    assert [e.summary for e, _ in found] == [" ".join(s.sentences) for _, s in found]
 
 
 def test_the_model_itself_is_left_alone(summarizer):

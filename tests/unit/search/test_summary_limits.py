@@ -1,0 +1,96 @@
+"""Limits of summaries: random ones hold for every choice of sentences, or the message says why not."""
+
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fairseq_etads.search.content.sentence_choosing import ExpectedNgrams, choose_sentence_set
+from fairseq_etads.search.lengths import LimitError, SummaryLimits
+from fairseq_etads.text.counted_words import count_words
+
+SENTENCES = st.lists(st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=6).map(" ".join), min_size=1, max_size=7)
+OPTIONS = st.builds(
+    SimpleNamespace,
+    sentences=st.integers(0, 3),
+    words=st.integers(0, 12),
+    percent=st.sampled_from([0.0, 20.0, 60.0]),
+    must_include=st.lists(st.sampled_from(["a b", "C", "g", "x"]), max_size=2),
+)
+
+
+def check(chosen, candidates, options):
+    """The limits hold, as counted here."""
+    words = sum(len(one.split()) for one in chosen)
+    assert not options.sentences or len(chosen) <= options.sentences
+    assert not options.words or words <= options.words
+    assert not options.percent or words <= options.percent / 100 * sum(len(one.split()) for one in candidates)
+    for text in options.must_include:
+        assert any(f" {text.lower()} " in f" {one} " for one in chosen)
+    assert all(one in candidates for one in chosen)  # no sentence is cut
+
+
+def check_refusal(error, candidates, options):
+    """The message is about a limit that cannot hold."""
+    lengths = [len(one.split()) for one in candidates]
+    if "neither" in str(error):
+        missing = [
+            text for text in options.must_include if not any(f" {text.lower()} " in f" {one} " for one in candidates)
+        ]
+        assert missing and missing[0] in str(error)
+    elif "shortest sentences that contain" in str(error):
+        assert options.must_include
+    else:
+        limit = min(options.words or 99, int(sum(lengths) * options.percent / 100) if options.percent else 99)
+        assert min(lengths) > limit and f"the shortest has {min(lengths)} words" in str(error)
+
+
+@given(SENTENCES, st.lists(SENTENCES, min_size=1, max_size=3), OPTIONS)
+def test_sentences_of_hypotheses_keep_to_the_limits(document, hypotheses, options):
+    limits = SummaryLimits.for_document(options, " ".join(document))
+    try:
+        places = limits.choose_among(hypotheses, document)
+    except LimitError as error:
+        written = [one for sentences in hypotheses for one in sentences]
+        if "no sentence is short enough" in str(error):
+            assert min(len(one.split()) for one in written) > limits.words
+        else:
+            check_refusal(error, [*written, *document], options)
+        return
+    chosen = [[*hypotheses, document][number][place] for number, place in places]
+    words = sum(len(one.split()) for one in chosen)
+    assert words <= limits.words and len(chosen) <= limits.sentences
+    assert not limits.list_missing(chosen) and places == sorted(places)
+
+
+@given(SENTENCES, OPTIONS)
+def test_sentences_that_a_content_model_chooses_keep_to_the_limits(document, options):
+    limits = SummaryLimits.for_document(options, " ".join(document))
+    expected = ExpectedNgrams({(("a",), 1): 0.9, (("b", "c"), 1): 0.5, (("d",), 1): 0.2}, 5.0)
+    try:
+        chosen = choose_sentence_set([one.split() for one in document], expected, 1e9, limits=limits, written=document)
+    except LimitError as error:
+        check_refusal(error, document, options)
+    else:
+        assert chosen == sorted(set(chosen)) and chosen
+        check([document[number] for number in chosen], document, options)
+
+
+def test_as_many_sentences_as_wanted_are_chosen_even_if_fewer_would_score_better():
+    document = ["a b c", "x y z", "u v w"]
+    expected = ExpectedNgrams({(("a",), 1): 1.0}, 3.0)
+    words = [one.split() for one in document]
+    assert choose_sentence_set(words, expected, 1e9, limits=SummaryLimits(), written=document) == [0]
+    assert len(choose_sentence_set(words, expected, 1e9, limits=SummaryLimits(sentences=3), written=document)) == 3
+
+
+def test_words_of_scripts_without_spaces_are_counted():
+    assert (count_words("don't stop – now"), count_words("地铁 2024 明年 open"), count_words("")) == (4, 6, 0)
+
+
+def test_a_text_is_found_as_whole_words_in_any_case():
+    limits = SummaryLimits(texts=("New  York", "art"))
+    assert limits.list_missing(["a party in new york"]) == ["art"]
+    with pytest.raises(LimitError, match='--must-include "art": neither'):
+        limits.choose_required(["a party in new york"])
