@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from programs import in_forks
 from selection_data import write_data
 
 from fairseq_etads.platform.deferred_imports import defer_statistics
@@ -49,21 +50,22 @@ def test_imports_are_light_in_every_program(program):
     )
 
 
-@pytest.mark.parametrize(
-    "imports",
-    [
-        "import fairseq\nimport fairseq_etads",
-        "import fairseq_etads\nfrom fairseq import checkpoint_utils",
-        "from fairseq_etads import Summarizer",
-        "from fairseq_etads.generation import SummaryGenerator",
-        "import etads_preprocess.dictionary",
-        "import torch\nimport fairseq_etads\ndef late():\n    import fairseq\nlate()",
-        "from fairseq.utils import import_user_module\n"
-        "from argparse import Namespace\nimport_user_module(Namespace(user_dir='fairseq_etads'))",
-    ],
-)
-def test_the_plugin_is_registered_whoever_imports_fairseq(imports):
-    run(imports + REGISTERED)
+IMPORTS = [
+    "import fairseq\nimport fairseq_etads",
+    "import fairseq_etads\nfrom fairseq import checkpoint_utils",
+    "from fairseq_etads import Summarizer",
+    "from fairseq_etads.generation import SummaryGenerator",
+    "import etads_preprocess.dictionary",
+    "import torch\nimport fairseq_etads\ndef late():\n    import fairseq\nlate()",
+    "from fairseq.utils import import_user_module\n"
+    "from argparse import Namespace\nimport_user_module(Namespace(user_dir='fairseq_etads'))",
+]
+
+
+def test_the_plugin_is_registered_whoever_imports_fairseq(tmp_path):
+    found = in_forks([(tmp_path, f"import sys\n{imports}{REGISTERED}", ()) for imports in IMPORTS], ["torch", "hydra"])
+    assert [(status, imports, said) for imports, (status, said) in zip(IMPORTS, found) if status] == []
+    assert len(found) == len(IMPORTS)
 
 
 def test_fairseq_train_is_extended_if_it_is_imported_after_the_plugin(tmp_path):

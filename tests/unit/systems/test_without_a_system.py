@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from programs import in_forks
 
 from fairseq_etads.platform.optional_parts import BROUGHT
 
 TESTS = Path(__file__).parents[2]
 PACKAGE = TESTS.parent / "fairseq_etads"
-CORE = """
-import sys
+CORE = f"import sys; sys.path.append({str(TESTS)!r})"
+CORE += """
 import fairseq_etads
 from fairseq_etads import systems
 from fairseq_etads.platform.optional_parts import BROUGHT, explain_missing_system
@@ -51,53 +52,62 @@ for what in BROUGHT[name]:
     assert value not in PRESETS
 print("told:", *told, sep="\\n")
 """
-OPTIONS = {name: [what for what in brought if what.startswith("--")] for name, brought in BROUGHT.items()}
 
 
-@pytest.fixture(params=sorted(BROUGHT))
-def without(request, tmp_path):
-    """A copy of the package in tmp_path without one system; its name."""
-    copy = tmp_path / "fairseq_etads"
-    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "bundled"))
-    shutil.rmtree(copy / "systems" / request.param)
-    for what in BROUGHT[request.param]:
-        if what.startswith("fairseq_etads."):
-            (tmp_path / f"{what.replace('.', '/')}.py").unlink()
-    return request.param
+COMMAND = "import sys; from fairseq_etads.platform.console import run_command; "
+COMMAND += "sys.exit(run_command('etads', lambda: __import__(sys.argv[1])))"
+
+
+def jobs_of(name):
+    """Modules of this package that only serve one system."""
+    return [what for what in BROUGHT[name] if what.startswith("fairseq_etads.")]
+
+
+@pytest.fixture(scope="module")
+def without(tmp_path_factory):
+    """For each system, what the core says in a copy without it, and what each of its modules says there."""
+    cases, jobs = [], []
+    for name in sorted(BROUGHT):
+        root = tmp_path_factory.mktemp(name)
+        copy_package(root, name)
+        for module in jobs_of(name):
+            (root / f"{module.replace('.', '/')}.py").unlink()
+        jobs.append((root, CORE, [str(root), name]))
+        jobs += [(root, COMMAND, [module]) for module in jobs_of(name)]
+        cases += [(name, module) for module in ("", *jobs_of(name))]
+    return dict(zip(cases, in_forks(jobs, ["torch", "fairseq.models", "fairseq.tasks", "fairseq.criterions"])))
+
+
+def copy_package(folder, name):
+    shutil.copytree(PACKAGE, folder / "fairseq_etads", ignore=shutil.ignore_patterns("__pycache__", "bundled"))
+    shutil.rmtree(folder / "fairseq_etads" / "systems" / name)
+
+
+@pytest.mark.parametrize("name", sorted(BROUGHT))
+def test_the_core_does_without_it(without, name):
+    status, said = without[name, ""]
+    assert status == 0, said[-3000:]
+    told = said.partition("told:")[2].split("\n")[1:-1]
+    registered = ("--arch", "--criterion", "--auxiliary-task")
+    assert told == [what for what in BROUGHT[name] if what.split()[0] in registered]
+    for module in jobs_of(name):
+        status, said = without[name, module]
+        assert status == 2, said[-2000:]
+        assert f"etads: this belongs to the system in fairseq_etads/systems/{name}, which is" in said
 
 
 def python(folder, *arguments):
-    path = os.pathsep.join(map(str, (folder, TESTS)))
     command = [sys.executable, "-W", "ignore", *arguments]
-    return subprocess.run(
-        command, cwd=folder, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False
-    )
-
-
-def test_the_core_does_without_it(without, tmp_path):
-    result = python(tmp_path, "-c", CORE, str(tmp_path), without)
-    assert result.returncode == 0, result.stderr[-3000:]
-    told = result.stdout.partition("told:")[2].split("\n")[1:-1]
-    assert told == [
-        what for what in OPTIONS[without] if what.split()[0] in ("--arch", "--criterion", "--auxiliary-task")
-    ]
-    for job in BROUGHT[without]:
-        if job.startswith("fairseq_etads."):
-            code = "import sys; from fairseq_etads.platform.console import run_command; "
-            code += f"sys.exit(run_command('etads', lambda: __import__('{job}')))"
-            result = python(tmp_path, "-c", code)
-            assert result.returncode == 2, result.stderr[-2000:]
-            assert f"etads: this belongs to the system in fairseq_etads/systems/{without}, which is" in result.stderr
+    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
 def test_a_command_of_a_missing_system_says_so_in_one_line(tmp_path):
-    shutil.copytree(PACKAGE, tmp_path / "fairseq_etads", ignore=shutil.ignore_patterns("__pycache__", "bundled"))
-    shutil.rmtree(tmp_path / "fairseq_etads" / "systems" / "entailment")
+    copy_package(tmp_path, "entailment")
     (tmp_path / "pairs.tsv").write_text("a\tb\tentailment\n")
     result = python(tmp_path, "-m", "fairseq_etads.commands.nli", "score", ".", "pairs.tsv", "out")
     assert (result.returncode, result.stdout) == (2, "")
     assert "etads-nli: this belongs to the system in fairseq_etads/systems/entailment" in result.stderr
-    assert python(tmp_path, "-m", "fairseq_etads.commands.nli", "--help").returncode == 0
 
 
 def test_a_broken_system_is_not_taken_for_a_missing_one(tmp_path):

@@ -38,7 +38,7 @@ from fairseq_etads.systems.rewards.augmented import EditedReferences
 from fairseq_etads.systems.rewriting import criterion as extractor_rl
 
 EXAMPLES = {"transformers": 18, "recurrent": 32, "convolutions": 9, "language models": 8, "selectors": 12}
-EXAMPLES.update(summarization_rl=8, summarization_raml=8, entailment=8, extractor_rl=4)
+EXAMPLES.update(summarization_rl=4, summarization_raml=8, entailment=8, extractor_rl=4)
 """Valid combinations of each family: every architecture several times."""
 MOST_REFUSED = 0.9
 """Largest share of refused combinations."""
