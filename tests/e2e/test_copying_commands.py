@@ -80,8 +80,8 @@ def answered(output, riddles):
     return sum(found[number] == answer for number, answer in enumerate(expected)), len(expected)
 
 
-@pytest.mark.parametrize("pointer", ["soft", "switch"])
-def test_words_never_seen_are_copied(riddles, pointer):
+def test_words_never_seen_are_copied(riddles):
+    pointer = "soft"
     log = train(riddles, pointer, "--eval-rouge", "--eval-rouge-samples", "40", *BEST)
     assert "p_gen=" in log and "copied=" in log
     # The answers' words are only in the dictionary's copy tail. In validation, too, they must be written as words.

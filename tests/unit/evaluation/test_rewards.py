@@ -8,7 +8,7 @@ from rouge_score import rouge_scorer, scoring
 from seeds import shifted
 
 from fairseq_etads.evaluation.rewards import REWARDS, EntailmentReward, RougeSalReward, create_reward, rouge_sal
-from fairseq_etads.text.subsequences import rouge_l, rouge_n, split_sentences
+from fairseq_etads.text.subsequences import rouge_l, rouge_n
 
 
 def random_text(generator, words, most):
@@ -98,11 +98,6 @@ def test_entailment_of_each_sentence_by_the_whole_reference():
     expected[3] *= 2
     assert EntailmentReward(score, None)(hypotheses, references, None) == pytest.approx(expected)
     assert EntailmentReward(score)([[]], [reference], None) == [0]
-
-
-def test_sentences_end_at_the_mark():
-    assert split_sentences(["a", "b", "<q>", "c", "<q>"], "<q>") == [["a", "b"], ["c"]]
-    assert split_sentences([], "<q>") == split_sentences(["<q>"], "<q>") == []
 
 
 class Length:

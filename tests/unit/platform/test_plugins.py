@@ -93,11 +93,6 @@ def test_a_language_model_with_other_words_is_refused():
         generator.generate(None, sample_of(model, [[5, 6]]))
 
 
-def test_summaries_are_not_longer_than_the_language_model_reads():
-    language_model = scripted_language_model(make_dictionary(mark=True))
-    assert SummaryGenerator([copying(0)], DICTIONARY, lm_model=language_model).options.positions == 60
-
-
 @pytest.mark.parametrize("trick", [0, 25])
 def test_allowed_words_are_words_of_the_dictionary(trick):
     """A function that allows words only in ascending order; some documents lack some of them."""
@@ -156,24 +151,6 @@ def test_required_words_are_used_however_wide_the_beam_and_short_the_summary():
         found = generator.generate(None, sample_of(model, DOCUMENTS), constraints=constraints)
         assert found[0][0]["tokens"].tolist() == [45, 9, EOS]
         assert sorted(found[2][0]["tokens"].tolist()) == [EOS, 9, 51]
-
-
-@pytest.mark.parametrize("beam", [1, 4, 60])
-def test_other_searches_take_beams_that_are_wider_than_the_vocabulary(beam):
-    model = copying(25)
-    for strategy in (
-        search.DiverseSiblingsSearch(DICTIONARY, 0.5),
-        search.DiverseBeamSearch(DICTIONARY, beam, 0.5),
-        search.Sampling(DICTIONARY, 44),
-        search.Sampling(DICTIONARY, -1, 1.0),
-    ):
-        options = {"beam_size": beam, "max_len_b": 3, "search_strategy": strategy}
-        if beam == 60 and isinstance(strategy, search.DiverseBeamSearch):
-            with pytest.raises(ValueError, match="--diverse-beam-groups 60: choose a divisor of --beam, 52"):
-                SummaryGenerator([model], DICTIONARY, **options)
-            continue
-        for row in SummaryGenerator([model], DICTIONARY, **options).generate(None, sample_of(model, DOCUMENTS)):
-            assert row[0]["score"].isfinite()
 
 
 def test_documents_without_a_possible_summary_are_counted(caplog):

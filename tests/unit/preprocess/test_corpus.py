@@ -52,33 +52,6 @@ def test_broken_records_stop_the_command_or_are_counted(tmp_path, capsys):
     assert about["changed"] == {"blank lines between records": 1}
 
 
-@pytest.mark.parametrize(
-    "name,content,words",
-    [
-        ("a.csv", b'source,target\n"never closed,x\n', ["a.csv, line 2: not CSV", "--no-quotes"]),
-        ("a.csv", b"source,target\na,b,c\n", ["record 2: 3 cells, but the header has 2"]),
-        ("a.csv", b"source,target\n", ["no document is left (the input is empty)"]),
-        ("a.csv", b"\n\n", ["--source-column and --target-column are needed", "it has none"]),
-        ("a.csv", b"source,target\n\xff,b\n", ["a.csv, line 2: not UTF-8"]),
-        ("a.csv", b"\xff\xfes\0\n", ["a.csv: not UTF-16, as its byte order mark says"]),
-        (
-            "a.json",
-            b'[\n{"source": "a"}]',
-            ["a.json, line 1: not JSON lines", "jq -c '.[]' FILE"],
-        ),
-        ("a.jsonl", b"", ["a.jsonl: empty"]),
-        ("a.jsonl.gz", b"not gzip", ["a.jsonl.gz: cannot be read"]),
-        ("a.parquet", b"not parquet", ["a.parquet: not Parquet"]),
-        ("a.doc", b"x", ["a.doc: unknown format; choose", ".jsonl, .json, .csv, .tsv, .parquet"]),
-    ],
-)
-def test_damaged_files_are_named(tmp_path, capsys, name, content, words):
-    (tmp_path / name).write_bytes(content)
-    error = refused(tmp_path, capsys, "table", "--train", tmp_path / name)
-    for word in words:
-        assert word in error
-
-
 def test_other_encodings_are_read_if_asked_and_counted(tmp_path, capsys):
     path = tmp_path / "train.csv"
     path.write_bytes("source,target\r\ncaf\xe9 €,b\r\n".encode("cp1252") + "naïve,b\r\n".encode())

@@ -225,18 +225,6 @@ def test_sumpubmed_and_scitldr_as_json_lines(tmp_path):
     )
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "csv", "tsv", "parquet"])
-def test_tables_with_known_columns(tmp_path, suffix):
-    if suffix == "parquet":
-        pytest.importorskip("pyarrow")
-    path = corpora.table(tmp_path / f"train.{suffix}", corpora.rows(3))
-    out, report = run(tmp_path, "table", "--train", path)
-    assert lines(out / "train.target") == [f"Library {i} is fast. <q> It plays." for i in range(3)]
-    first = "The audio library no. 0 doesn't play files. <q> Dr. Smith, of the U.S. team, said: \"It's fast.\""
-    assert lines(out / "train.source")[0] == first
-    assert report["splits"]["train"]["documents"] == 3
-
-
 def test_broken_first_records_do_not_tell_the_columns_if_bad_ones_are_skipped(tmp_path, capsys):
     good = json.dumps({"source": "a b", "target": "c"})
     path = corpora.write(tmp_path / "a.jsonl", "\n".join(['{"source"', '{"x": 1}', good]) + "\n")
@@ -256,18 +244,6 @@ def test_a_missing_abstract_is_a_bad_record(tmp_path, capsys):
     assert "text_7.txt: no abstract; --skip-bad" in error
     _, report = run(tmp_path, *arguments, "--skip-bad", "--force")
     assert "no abstract" in {reason for about in report["splits"].values() for reason in about["dropped"]}
-
-
-def test_carriage_returns_and_blank_lines_of_csv(tmp_path, capsys):
-    path = tmp_path / "a.csv"
-    path.write_bytes(b'\r\n\nsource,target\r\na\rb,c\r\n\n"d\re",f\r\n')
-    for more in ([], ["--no-quotes"]):
-        out, report = run(tmp_path / str(len(more)), "table", "--train", path, *more)
-        assert lines(out / "train.source") == ["a b", "d e" if not more else '"d e"']
-        counts = {"blank lines between records": 3, "carriage returns replaced by spaces": 2}
-        assert report["splits"]["train"]["changed"] == counts
-    path.write_bytes(b"source,target\ra,b\r")
-    assert "a.csv, line 1: a carriage return inside" in refused(tmp_path, capsys, "table", "--train", path)
 
 
 def test_parallel_text(tmp_path, capsys):

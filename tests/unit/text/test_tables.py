@@ -13,7 +13,6 @@ from test_readers import lines, refused, run
 from fairseq_etads.files import inputs
 from fairseq_etads.files.inputs import read_lines
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.documents import count_suspicious_content, strip_html
 
 SPLITS = ("train", "valid", "test")
 
@@ -126,27 +125,6 @@ def test_columns_are_found_in_any_case_and_listed_if_none_fits(tmp_path, capsys)
     assert "--target-column sort: no such column" in refused(tmp_path / "x", capsys, "table", "--train", path, *asked)
 
 
-def test_records_that_are_not_utf8_are_skipped_with_the_bad_ones(tmp_path, capsys):
-    path = tmp_path / "a.csv"
-    path.write_bytes(b'id,source,target\n1,a,b\n2,"c\nd\xff",e\n3,f,g\n\xff4,h,i\n5,j\n')
-    out, report = run(tmp_path, "table", "--train", path, "--skip-bad")
-    assert lines(out / "train.source") == ["a", "f"], "a broken cell of several lines takes its row with it, not more"
-    about = report["splits"]["train"]
-    assert about["dropped"] == {"2 cells, but the header has 3": 1, "not UTF-8": 2} and about["changed"] == {}
-    assert about["dropped, the first"][0] == f"{path}, record 3: not UTF-8"
-    out, report = run(tmp_path / "cp", "table", "--train", path, "--skip-bad", "--fallback-encoding", "cp1252")
-    assert lines(out / "train.source")[1] == "c <q> dÿ", "an encoding that is given comes first"
-
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    texts = pyarrow.array([b"a", b"\xff", b"c"], pyarrow.binary()).cast(pyarrow.string(), safe=False)
-    parquet.write_table(pyarrow.table({"source": texts, "target": ["1", "2", "3"]}), tmp_path / "a.parquet")
-    error = refused(tmp_path / "q", capsys, "table", "--train", tmp_path / "a.parquet")
-    assert "a.parquet, record 2: not UTF-8; --skip-bad" in error
-    out, _ = run(tmp_path / "q", "table", "--train", tmp_path / "a.parquet", "--skip-bad")
-    assert lines(out / "train.source") == ["a", "c"]
-
-
 def test_the_header_of_a_second_file_is_no_document(tmp_path):
     table = "\ufeffsource,target\na,b\n\ufeffsource,target\nc,d\n"
     out, report = run(tmp_path, "table", "--format", "csv", "--train", corpora.write(tmp_path / "a.txt", table))
@@ -226,24 +204,3 @@ def test_html_and_invisible_characters_are_warned_of_or_taken_out(tmp_path):
         3,
         6,
     ]
-
-
-def test_html_is_found_by_its_names():
-    from collections import Counter
-
-    for text in ("<q> <cit> a<b c>d 3 < 5 > 2", "AT&T; R&D &unknown;", "<!- x -> <12> <é>"):
-        assert not +count_suspicious_content(text)
-        assert strip_html(text, Counter()) == text
-    page = "<html><style>p { x }</style><p class='a'>One</p><SCRIPT>if (a<b) 1</SCRIPT ><li>Two<li>T<i>hr</i>ee<script>"
-    assert strip_html(page, Counter()).split() == ["One", "Two", "Three"]
-
-
-def test_a_document_of_ten_megabytes_in_one_line(tmp_path):
-    """No step is quadratic in the text's length: words, quotes, unclosed tags, and 9 MB without a sentence end."""
-    text = 'It is <b so, "he said". ' * 5_000 + "word &amp <!-- <script> " * 400_000
-    path = tmp_path / "a.csv"
-    path.write_text('source,target\n"' + text.replace('"', '""') + '",x\n')
-    _, report = run(tmp_path, "table", "--train", path, "--strip-html")
-    about = report["splits"]["train"]
-    assert about["source"]["max words"] == 5_000 * 6 + 400_000 * 2 and about["source"]["mean sentences"] > 5_000
-    assert about["changed"] == {"HTML tags, comments and scripts taken out": 800_000}
