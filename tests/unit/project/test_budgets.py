@@ -21,7 +21,7 @@ BUDGETS = {
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_948,
     "preprocess": 5_168,
     "scripts benchmarks": 1_867,
-    "tests": 46_833,
+    "tests": 46_829,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
