@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator
 
 from fairseq_etads.files.inputs import STANDARD_INPUT, is_read_once, open_binary
+from fairseq_etads.files.outputs import check_no_colon
 from fairseq_etads.platform.console import add_jobs_option, check_positive_options
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.words import LANGUAGES
@@ -146,6 +147,7 @@ def check_options(args: argparse.Namespace) -> None:
     for name in ("source_sentences", "source_words", "short_lead"):
         if getattr(args, name) < 0:
             raise InputError(f"--{name.replace('_', '-')} {getattr(args, name)}: choose 0 (no limit) or more")
+    check_no_colon("--prepare", args.prepare)
     if args.short_lead and not args.source_sentences:
         raise InputError(f"--short-lead {args.short_lead} has no effect without --source-sentences")
     if args.fallback_encoding not in ("", "replace"):

@@ -24,7 +24,7 @@ from fairseq_etads.data.preparation import (
 from fairseq_etads.files import SIDES, SPLITS
 from fairseq_etads.files.checksums import Checksums, compute_checksum_and_line_count, compute_sha256
 from fairseq_etads.files.inputs import read_json
-from fairseq_etads.files.outputs import copy_file, lock_output, write_json
+from fairseq_etads.files.outputs import check_no_colon, copy_file, lock_output, write_json
 from fairseq_etads.files.shards import Shard
 from fairseq_etads.platform.console import Parser, add_jobs_option, check_positive_options, command
 from fairseq_etads.platform.errors import InputError
@@ -172,6 +172,7 @@ def prepare_data(
         raise InputError(
             "OUT has a line break in its path, which commands that read the options cannot handle: rename it"
         )
+    check_no_colon("OUT", out)
     if os.path.realpath(text) == os.path.realpath(out):
         raise InputError(
             f"OUT {out} is the same folder as TEXT, so its checksums would be overwritten: name another folder"

@@ -47,6 +47,7 @@ class AnalyseOptions(ScoringOptions):
     """Options of ``etads-analyse``."""
 
     source: str = option(None, "file containing the documents, one per line", metavar="FILE", required=True)
+    source_column: str = option("", "column of --source, if it is a table (default: found by its name)", metavar="NAME")
     reference: List[str] = option(
         None,
         "file containing the reference summaries, one per line; give one file for each set of references",
@@ -102,11 +103,11 @@ def analyse_files(args: AnalyseOptions) -> Dict[str, Any]:
     """Analyse the summaries of all systems, and return the report as a dictionary of JSON types."""
     settings = make_rouge_settings(args)
     files = parse_named_files(args.system, REFERENCE)
-    names = [args.source, *args.reference, *files.values()]
-    sources, *texts = read_summaries(names)
+    names = [*args.reference, *files.values()]
+    *texts, sources = read_summaries(names, args.target_column, args.source, args.source_column)
     references, outputs = texts[: len(args.reference)], dict(zip(files, texts[len(args.reference) :]))
     if not args.quiet:
-        for name, lines in zip(names[1:], texts):
+        for name, lines in zip(names, texts):
             print_warnings("etads-analyse", find_text_warnings(name, lines, settings.sentence_mark, settings.tokens))
     mark = settings.sentence_mark
     systems = {

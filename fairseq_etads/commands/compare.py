@@ -21,7 +21,7 @@ from ..evaluation.resampling import (
 )
 from ..evaluation.rouge import FIGURES, align_columns, format_interval, score_pairs
 from ..evaluation.text_warnings import find_text_warnings
-from ..files.inputs import STANDARD_INPUT
+from ..files.inputs import STANDARD_INPUT, read_lines
 from ..files.outputs import check_output_paths, write_text
 from ..platform.command_options import argument, option, options_command
 from ..platform.errors import InputError
@@ -146,7 +146,7 @@ def _load_family_indices(args: CompareOptions, documents: int) -> Optional[np.nd
     """Return the family index of each document, shape (documents,), or None without ``--families``."""
     if not args.families:
         return None
-    (lines,) = read_summaries([args.families])
+    lines = list(read_lines(Path(args.families)))
     if len(lines) != documents:
         raise InputError(f"--families {args.families} has {len(lines)} lines, but there are {documents} documents")
     return assign_family_indices([line.split("\t")[0] for line in lines])
@@ -220,7 +220,7 @@ def compare_files(args: CompareOptions, given: _InputFiles) -> Dict[str, Any]:
     settings = make_rouge_settings(args)
     other_scores.check_score_options(args)
     names = [*given.first, *given.second, *given.references]
-    texts = read_summaries(names)
+    texts = read_summaries(names, args.target_column)
     if not args.quiet:
         for name, lines in zip(names, texts):
             print_warnings("etads-compare", find_text_warnings(name, lines, settings.sentence_mark, settings.tokens))

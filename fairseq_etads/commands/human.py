@@ -382,13 +382,14 @@ def aggregate_ratings(ratings: Sequence[Rating], systems: Sequence[str], bootstr
 
 def _make_sheets(args: MakeOptions) -> None:
     files = parse_named_files(args.system)
-    lines = read_summaries([args.source, *files.values()])
-    for name, summaries in zip(() if args.quiet else files.values(), lines[1:]):
+    *lines, documents = read_summaries([*files.values()], documents=args.source)
+    for name, summaries in zip(() if args.quiet else files.values(), lines):
         print_warnings("etads-human", find_text_warnings(name, summaries, args.sentence_mark))
     # The sentences are not on separate lines, because raters could then recognise systems that mark sentences.
     mark = args.sentence_mark
     sources, *texts = (
-        [" ".join(split_summary_into_sentences(line, mark, split_sentences=False)) for line in part] for part in lines
+        [" ".join(split_summary_into_sentences(line, mark, split_sentences=False)) for line in part]
+        for part in (documents, *lines)
     )
     key_path = args.key.resolve()
     if args.out.resolve() in (key_path, *key_path.parents):

@@ -10,6 +10,7 @@ from ..evaluation import other_scores
 from ..evaluation.analysis import make_baseline_extract
 from ..evaluation.other_scores import ScoreOptions
 from ..evaluation.rouge import FIGURES, RESAMPLES, make_report, score_pairs
+from ..evaluation.summaries import SENTENCE_MARK
 from ..evaluation.text_warnings import find_swapped_hypotheses_and_references, find_text_warnings
 from ..files.outputs import check_output_paths, write_text
 from ..platform.command_options import argument, option, options_command
@@ -58,6 +59,12 @@ class RougeOptions(ScoringOptions, ScoreOptions):
     )
     bootstrap: int = option(RESAMPLES, "number of bootstrap resamples; 0: no intervals", bounds=NOT_NEGATIVE)
     documents: Optional[str] = option(None, "file containing the documents, one per line", metavar="FILE")
+    source_column: str = option(
+        "",
+        "column of --documents, if it is a table (default: found by its name)",
+        metavar="NAME",
+        needs=("--documents",),
+    )
     lead_words: Optional[int] = option(
         None, "also score the first N words of each line of --documents", bounds=SIZE, needs=("--documents",)
     )
@@ -87,7 +94,7 @@ examples:
   A line without a mark is split wherever ".", "!" or "?" is followed by white space, as in "a b . c d .". Such a line
   is also split after abbreviations, so marks are more reliable. Publish the signature together with the scores, because
   it names everything on which they depend. Use - as a file name to read standard input. Files may be compressed (.gz,
-  .xz, .bz2, .zst).""",
+  .xz, .bz2, .zst), and may be tables: JSON lines, CSV, TSV or Parquet.""",
 )
 def main(args: RougeOptions) -> None:
     """Run the command ``etads-rouge``."""
@@ -109,7 +116,7 @@ def main(args: RougeOptions) -> None:
     settings = make_rouge_settings(args)
     other_scores.check_score_options(args)
     names = [args.hypothesis, *args.references]
-    texts = read_summaries([*names, *([args.documents] if args.documents else [])])
+    texts = read_summaries(names, args.target_column, args.documents, args.source_column)
     documents = texts.pop() if args.documents else []
     if not args.quiet:
         print_warnings("etads-rouge", find_swapped_hypotheses_and_references(args.hypothesis, args.references, texts))
@@ -124,7 +131,7 @@ def main(args: RougeOptions) -> None:
     baseline = None
     if args.lead_words is not None:
         extracts = [make_baseline_extract("lead-words", args.lead_words, text, [], settings) for text in documents]
-        leads = [f" {settings.sentence_mark} ".join(sentences) for sentences in extracts]
+        leads = [(f" {SENTENCE_MARK} " if settings.sentence_mark else " ").join(sentences) for sentences in extracts]
         scores = score_pairs(leads, texts[1:], settings, args.jobs, progress=True)
         baseline = make_report(scores, leads, len(texts) - 1, settings, args.bootstrap, args.seed)
     also = other_scores.make_score_report(heads, figures, signatures, args.bootstrap, args.seed) if others else None

@@ -13,6 +13,7 @@ from ..platform.command_options import option
 from ..platform.console import escape_unprintable
 from ..platform.option_checks import NOT_NEGATIVE, SIZE
 from ..text.counted_words import LATIN, TOKENS
+from ..text.records import SOURCE
 from .run_options import silence_info_logs
 
 
@@ -49,6 +50,11 @@ class ScoringOptions:
         f"separator between sentences within a line, in addition to {SENTENCE_MARK}; may be repeated if the files have "
         f"different ones; '' for no separator (default: {SENTENCE_MARK})",
         metavar="MARK",
+    )
+    target_column: str = option(
+        "",
+        "column that contains the summaries in files of JSON lines, CSV, TSV or Parquet (default: found by its name)",
+        metavar="NAME",
     )
     no_sentence_split: bool = option(False, "treat each line as a single sentence, and remove sentence marks")
     backend: str = option(
@@ -98,13 +104,23 @@ def make_rouge_settings(args: ScoringOptions) -> RougeSettings:
     )
 
 
-def read_summaries(names: Sequence[str]) -> List[List[str]]:
-    """Read several files with the same number of lines. Line i of each file belongs to example i.
+def read_summaries(
+    names: Sequence[str], column: str = "", documents: Optional[str] = None, source_column: str = ""
+) -> List[List[str]]:
+    """Read several files with the same number of lines or records. Number i of each file belongs to example i.
+
+    Args:
+        names: names of the files with summaries.
+        column: name of the column of tables that contains the summaries, or an empty string to find it.
+        documents: name of the file with the documents, if any, whose texts are returned last.
+        source_column: name of the column of tables that contains the documents, or an empty string to find it.
 
     Raises:
         ValueError: a file cannot be read, is empty or is not encoded in UTF-8, or the numbers of lines differ.
     """
-    texts = [read_lines(name) for name in names]
+    texts = [read_lines(name, column) for name in names]
+    if documents is not None:
+        names, texts = [*names, documents], [*texts, read_lines(documents, source_column, SOURCE)]
     check_line_counts(names, texts)
     return texts
 

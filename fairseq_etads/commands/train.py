@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import List, Optional
 
 from ..files.inputs import is_read_once
+from ..files.outputs import check_no_colon
 from ..pipeline import training_settings
 from ..pipeline.long_documents import plan_shortening, shorten_documents
 from ..pipeline.steps import Step, run_command
@@ -188,9 +189,8 @@ def _check_options(args: TrainOptions) -> None:
         limit = getattr(args, f"truncate_{side}")
         if args.max_tokens and limit and args.max_tokens < limit:
             raise InputError(f"--max-tokens {args.max_tokens} is below --truncate-{side} {limit}: raise it")
-    for name in ("out", "prepared"):
-        if ":" in str(getattr(args, name) or ""):
-            raise InputError(f"--{name} {getattr(args, name)}: contains a colon, by which fairseq separates folders")
+    check_no_colon("--out", args.out)
+    check_no_colon("--prepared", args.prepared)
     table = _list_table_options(args)
     if args.text is not None and not args.text.exists():
         raise InputError(f"--text {args.text}: no such file or folder")

@@ -20,8 +20,8 @@ from ..platform.console import (
 from ..platform.errors import InputError
 from ..platform.option_checks import NOT_NEGATIVE, SIZE
 from ..summarizer.folder.config import find_folder, read_config
-from ..text.input_records import ReadingOptions, guess_input_format, read_documents
-from ..text.records import OPTIONS, SOURCE, TARGET
+from ..text.input_records import guess_input_format, read_texts
+from ..text.records import SOURCE, TARGET
 from ..text.words import SENTENCE_MARK
 from ..tuning import (
     MERT_METRICS,
@@ -144,14 +144,7 @@ def _read_texts(path: Path, option: str, asked: str, side: int) -> List[str]:
         raise InputError(f"{option} -: must be a file, because it is read again when tuning is resumed")
     if not path.is_file():
         raise InputError(f"{option} {path}: {'is a folder; give a file' if path.is_dir() else 'no such file'}")
-    kind = guess_input_format([path], text="lines")
-    if asked and kind == "lines":
-        raise InputError(f"{OPTIONS[side]} {asked}: {path} has plain lines, without fields")
-    texts = []
-    for document in read_documents([path], kind, ReadingOptions("", asked, side=side)):
-        if document.problem:
-            raise InputError(document.problem)
-        texts.append(document.text)
+    texts = read_texts(path, side, asked)
     if not texts:
         raise InputError(f"{option} {path}: empty")
     return texts

@@ -20,14 +20,15 @@ import numpy as np
 
 from ..data.labels.labels import compute_idf
 from ..files.checksums import compute_sha256
-from ..files.inputs import read_lines
 from ..platform.command_options import option
 from ..text.counted_words import LATIN, find_words
+from ..text.records import SOURCE
 from ..text.words import SENTENCE_MARK
 from ..version import get_version
 from .resampling import bootstrap_intervals
 from .rewards import EntailmentReward, Reward, RougeSalReward, Text
 from .rouge import RougeSettings, align_columns, format_interval
+from .summaries import read_lines
 
 Sentences = Sequence[str]
 """Sentences of a summary or reference, as strings."""
@@ -288,7 +289,7 @@ def make_rougesal_scorer(documents: str, tokens: str = LATIN) -> Scorer:
     Raises:
         ValueError: the file cannot be read or contains no words.
     """
-    lines = [line.replace(SENTENCE_MARK, " ") for line in read_lines(Path(documents))]
+    lines = [line.replace(SENTENCE_MARK, " ") for line in read_lines(documents, side=SOURCE)]
     split_words = functools.partial(find_words, tokens=tokens)
     idf, unseen = compute_idf(map(split_words, lines))
     if not idf:

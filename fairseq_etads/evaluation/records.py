@@ -11,10 +11,10 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 from tqdm import tqdm
 
+from ..files.inputs import read_lines
 from ..platform.errors import InputError
 from .resampling import assign_family_indices, bootstrap_intervals, compare_systems_over_runs, correct_p_values
 from .rouge import METRICS, RESAMPLES, SEED
-from .summaries import read_lines
 
 LEVEL = 0.05
 LEAST_RUNS = 3
@@ -156,7 +156,7 @@ def read_corpora(results: Path, names: Sequence[str]) -> Dict[str, Corpus]:
         families, counts = np.arange(documents), np.ones(documents, dtype=bool)
         path = results / f"{name}-families.tsv"
         if systems and path.is_file():
-            lines = [line.split("\t") for line in read_lines(str(path))]
+            lines = [line.split("\t") for line in read_lines(path)]
             if len(lines) != documents:
                 raise InputError(f"{path} has {len(lines)} lines, but there are {documents} documents")
             families = assign_family_indices([line[0] for line in lines])

@@ -4,24 +4,31 @@ import functools
 from pathlib import Path
 from typing import Any, List, Optional, Sequence, Union
 
-from ..files import inputs
 from ..platform.deferred_imports import defer_statistics
+from ..text.input_records import read_texts
+from ..text.records import TARGET
 from ..text.words import SENTENCE_MARK, replace_sentence_marks, split_sentences_in_blocks
 
 SentenceMark = Union[str, Sequence[str]]
 """A mark between two sentences, or several marks. :data:`SENTENCE_MARK` is also one, unless this is an empty string."""
 
 
-def read_lines(path: str) -> List[str]:
-    """Read a plain or compressed UTF-8 file. Returns its lines without line endings.
+def read_lines(path: str, column: str = "", side: int = TARGET) -> List[str]:
+    """Read the summaries (or, with ``side`` SOURCE, the documents) in a plain or compressed UTF-8 file.
 
     Args:
-        path: path of the file, or ``-`` for standard input, which can be read only once.
+        path: path of a file with one text per line or of a table, or ``-`` for standard input, which can be read only
+            once.
+        column: name of the column of a table, or an empty string to find it.
+
+    Returns:
+        The lines without line endings, or the values of the column, in which lines and listed sentences are separated
+        by :data:`SENTENCE_MARK`.
 
     Raises:
         ValueError: the file cannot be read, or a line is not valid UTF-8. The message contains the line number.
     """
-    return list(inputs.read_lines(Path(path)))
+    return [text.replace("\n", f" {SENTENCE_MARK} ") for text in read_texts(Path(path), side, column)]
 
 
 def check_line_counts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> None:

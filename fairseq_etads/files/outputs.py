@@ -157,6 +157,12 @@ def _delete_stale_locks(folder: Path) -> None:
                         stale.release()
 
 
+def check_no_colon(option: str, path: Optional[Path]) -> None:
+    """Raise InputError if the path of a folder for fairseq contains a colon, by which fairseq separates folders."""
+    if ":" in str(path or ""):
+        raise InputError(f"{option} {path}: contains a colon, by which fairseq separates folders; choose another name")
+
+
 @contextlib.contextmanager
 def make_temporary_output(path: Union[str, Path], expected_lines: Optional[Callable[[], int]] = None) -> Iterator[Path]:
     """Yield the path of a temporary file that replaces ``path`` on exit, unless an error is raised inside the context.

@@ -200,6 +200,9 @@ class ResumableWriter:
             if file is not None:
                 with name_file_in_errors(Path(file.name)):
                     file.close()
+        if self._file is not None and not self.progress.documents:  # nothing to continue
+            for path in (self.partial, self.journal):
+                path.unlink(missing_ok=True)
         self._lock.close()
 
     def finish(self) -> None:

@@ -128,9 +128,9 @@ def describe_expected_value(value: Any, metadata: Mapping[str, Any], kind: Any =
         metadata: the metadata of the option.
         kind: the type of the option. Types other than int, float, bool and str are not checked.
     """
-    choices, bounds = metadata.get("choices"), metadata.get("bounds")
+    choices, bounds, value = metadata.get("choices"), metadata.get("bounds"), _unwrap_enum(value)
     if choices:
-        return "" if _unwrap_enum(value) in choices else join_choices(choices)
+        return "" if value in choices else join_choices(choices)
     is_number = isinstance(value, Real) and not isinstance(value, bool) and value == value  # false for NaN
     fits = is_number if kind in (int, float) else kind not in _KINDS or isinstance(value, kind)
     if not fits or (kind is int and not isinstance(value, Integral)):
@@ -273,4 +273,7 @@ def _is_given(cfg: Any, name: str, default: Any) -> bool:
 
 
 def _unwrap_enum(value: Any) -> Any:
+    """Return the value of a member of an enumeration, or of NumPy's boolean as one of Python."""
+    if type(value).__name__ in ("bool", "bool_"):  # its name in NumPy 2 and 1
+        return bool(value)
     return value.value if isinstance(value, Enum) else value

@@ -75,14 +75,18 @@ class BeamSearch:
         self.options, self.scoring, self.on_step = options, generator.scoring, on_step
         self.source = SourceLengths.from_net_input(net_input, special.eos, special.pad)
         self.documents, self.device = len(self.source.lengths), self.source.lengths.device
-        limits = self._compute_length_limits()
+        limits = self._compute_length_limits(special, prefix_tokens)
         self.longest = torch.tensor(limits, dtype=torch.long, device=self.device)  # (B,), without the end symbol
         self.limits = limits = limits or [0]
         self.max_len, self.same_length = max(limits), len(set(limits)) == 1
         if not (options.exact_length or options.match_source_len):
             # If each document has its own limit, this limit takes precedence over the minimum length.
-            depends = options.max_len_per_document and options.max_len_a
-            check_minimum_length(options.min_len, options.positions - 1 if depends else min(limits))
+            longest = options.positions - 1
+            if not options.max_len_per_document:
+                longest = min(limits)
+            elif not options.max_len_a:
+                longest = min(longest, options.max_len)
+            check_minimum_length(options.min_len, longest)
         start = special.eos if bos_token is None else bos_token
         self.candidates: Optional[CandidateWords] = None
         self.special, self.start = special, start
@@ -142,8 +146,11 @@ class BeamSearch:
             unknown_allowed=self.options.unkpen < math.inf,
         )
 
-    def _compute_length_limits(self) -> List[int]:
-        """Return the maximum number of tokens in each summary, not counting the end symbol."""
+    def _compute_length_limits(self, special: SpecialTokens, prefix: Optional[Tensor]) -> List[int]:
+        """Return the maximum number of tokens in each summary, not counting the end symbol.
+
+        With ``max_len_per_document``, it is at most that of the document, unless the summary's prefix is longer.
+        """
         options = self.options
         if options.exact_length:
             return [options.exact_length] * self.documents
@@ -157,11 +164,15 @@ class BeamSearch:
             # As in fairseq, the limit is the same for all documents. The rule limit_to_source_length ends each summary
             # at the length of its source document.
             return [longest] * self.documents
-        if options.max_len_per_document and options.max_len_a:
+        if options.max_len_per_document:
             tokens = self.source.count_tokens().tolist()
+            begun = [1] * self.documents
+            if prefix is not None:
+                begun = (prefix.ne(special.pad) & prefix.ne(special.eos)).sum(1).clamp(min=1).tolist()
+            most = [min(max(n - 1, begin), options.positions - 1) for n, begin in zip(tokens, begun)]
         else:
-            tokens = [self.source.width] * self.documents
-        return [min(int(options.max_len_a * n + options.max_len), options.positions - 1) for n in tokens]
+            tokens, most = [self.source.width] * self.documents, [options.positions - 1] * self.documents
+        return [min(int(options.max_len_a * n + options.max_len), limit) for n, limit in zip(tokens, most)]
 
     def _convert_prefix(self, prefix: Tensor) -> Tensor:
         """Convert summary prefixes (B, T) to search ids, and check their lengths."""

@@ -9,27 +9,30 @@ import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence
 
 from ..files.inputs import ESCAPE_INVALID, STANDARD_INPUT, get_display_name, is_read_once, is_valid_utf8, read_lines
 from ..platform.command_options import option
 from ..platform.console import print_message
 from ..platform.errors import InputError
-from .documents import BadDocumentError, ExcludedDocumentError, parse_json_record
+from .documents import BadDocumentError, ExcludedDocumentError
 from .records import (
     NO_QUOTES_HELP,
     OPTIONS,
     SOURCE,
+    TableOptions,
     choose_columns,
-    choose_json_columns,
     describe_columns,
     detect_record_format,
     find_columns,
-    open_table,
-    read_json_lines,
+    get_value,
+    list_pieces,
+    open_records,
+    parse_record,
 )
 
-FORMATS = ("lines", "jsonl", "csv", "folder", "file")
+TABLES = ("jsonl", "csv", "parquet")
+FORMATS = ("lines", *TABLES, "folder", "file")
 
 
 class InputDocument(NamedTuple):
@@ -79,8 +82,8 @@ class InputFormatOptions:
     input_format: Optional[str] = option(
         None,
         "format of the input, which determines what counts as one document: each line (lines), each record (jsonl, "
-        "csv), each file in a folder (folder) or each input file (file) (default: detected from the file names and the "
-        "first line; a text file is one document, and standard input contains one document per line)",
+        "csv, parquet), each file in a folder (folder) or each input file (file) (default: detected from the file "
+        "names and the first line; a text file is one document, and standard input contains one document per line)",
         choices=FORMATS,
     )
     lines: bool = option(
@@ -172,16 +175,21 @@ class ReadingOptions(NamedTuple):
     side: int = SOURCE
 
     def make_chooser(self, path: Path) -> Callable[[List[str]], List[str]]:
-        """Return a function that chooses the column by the names in a file, and says so if others are known too."""
+        """Return a function that chooses the columns of the text and, if there is one, of the id.
+
+        It prints a message if other columns of documents are known too.
+        """
         where = get_display_name(path)
 
         def choose(names: List[str]) -> List[str]:
             asked = ("", self.column) if self.side else (self.column, "")
             chosen = choose_columns(names, where, asked, [self.side])
+            if chosen == ["references"]:
+                raise InputError(f"{where}: has lists of references; etads-corpus table makes a file of each")
             said = "" if self.side else describe_columns(names, chosen, self.column, where)
             if said:
                 print_message(said)
-            return chosen
+            return [*chosen, *find_columns("id", names)[:1]]
 
         return choose
 
@@ -200,7 +208,7 @@ def read_documents(paths: Sequence[Path], kind: str, options: ReadingOptions) ->
         InputError: one of the input files cannot be read.
     """
     unit = f"but here every {get_document_unit_name(kind)} is a document"
-    if options.column and kind not in ("jsonl", "csv"):
+    if options.column and kind not in TABLES:
         raise InputError(f"{OPTIONS[options.side]} {options.column}: applies only to JSON lines and CSV, {unit}")
     if not options.quotes and kind != "csv":
         raise InputError(f"--no-quotes: applies only to CSV and TSV, {unit}")
@@ -210,10 +218,8 @@ def read_documents(paths: Sequence[Path], kind: str, options: ReadingOptions) ->
             for number, line in enumerate(read_lines(path, options.fallback), 1):
                 name, where = f"{prefix}{number}", f"{get_display_name(path)}, line {number}"
                 yield _check_utf8(InputDocument(name, line), where)
-        elif kind == "jsonl":
-            yield from _read_json_documents(path, options, prefix)
-        elif kind == "csv":
-            yield from _read_csv_documents(path, options, prefix)
+        elif kind in TABLES:
+            yield from _read_table(path, kind, options, prefix)
         else:
             for file in _list_files(path) if kind == "folder" else [path]:
                 is_name_enough = kind == "folder" and len(paths) == 1
@@ -222,7 +228,7 @@ def read_documents(paths: Sequence[Path], kind: str, options: ReadingOptions) ->
 
 def get_document_unit_name(kind: str) -> str:
     """Return the name of the unit that is read as one document in a format, such as "line" or "record"."""
-    return {"lines": "line", "jsonl": "record", "csv": "row"}.get(kind, "file")
+    return {"lines": "line", "jsonl": "record", "csv": "row", "parquet": "row"}.get(kind, "file")
 
 
 def _check_utf8(document: InputDocument, where: str, other_name: Optional[str] = None) -> InputDocument:
@@ -253,48 +259,47 @@ def _list_files(folder: Path) -> List[Path]:
     return files
 
 
-def _read_json_documents(path: Path, options: ReadingOptions, prefix: str) -> Iterator[InputDocument]:
-    lines = read_json_lines(read_lines(path, options.fallback), path, Counter())
-    columns, read = choose_json_columns(lines, path, options.make_chooser(path), skip_bad=True)
-    for number, line in itertools.chain(read, lines):
+def _read_table(path: Path, kind: str, options: ReadingOptions, prefix: str) -> Iterator[InputDocument]:
+    """Yield a document for each record. It is named by its id, or by the number of its line or row."""
+    tabs = kind == "csv" and detect_record_format(path) == "tsv"
+    reading = TableOptions(options.fallback, quotes=options.quotes, skip_bad=True)
+    opened = open_records(path, "tsv" if tabs else kind, options.make_chooser(path), reading, Counter(), print_message)
+    rows = ((number, record) for number, record in opened.rows if not isinstance(record, ExcludedDocumentError))
+    for row, (line, record) in enumerate(rows, 1):
+        unit, number = ("line", line) if kind == "jsonl" else ("row", row)
         numbered = name = f"{prefix}{number}"
-        where = f"{get_display_name(path)}, line {number}"
+        where = f"{get_display_name(path)}, {unit} {number}"
         try:
-            record = parse_json_record(line)
-            if isinstance(record.get("id"), (str, int)):
-                name = str(record["id"])
-            document = InputDocument(name, "\n".join(_get_paragraphs_or_sentences(record, columns[0])))
+            values = parse_record(record)
+            known = values.get((*opened.columns, "id")[1])
+            name = str(known) if isinstance(known, (str, int)) else numbered
+            text = get_value(values, opened.columns[0])
+            text = text if isinstance(text, str) else "\n".join(list_pieces(text, "document"))
             # In a valid line, "\\udc80" is an escape that stands for a lone surrogate, which cleaning replaces later.
-            is_escaped = options.fallback != ESCAPE_INVALID or is_valid_utf8(line)
+            is_escaped = isinstance(record, str) and (options.fallback != ESCAPE_INVALID or is_valid_utf8(record))
+            document = InputDocument(name, text)
             yield document if is_escaped else _check_utf8(document, where, numbered)
         except BadDocumentError as error:
             yield InputDocument(name, "", f"{where}: {error}")
 
 
-def _read_csv_documents(path: Path, options: ReadingOptions, prefix: str) -> Iterator[InputDocument]:
-    """Yield a document for each row of a CSV file. The first row contains the column names in upper or lower case."""
-    lines, choose = read_lines(path, options.fallback, ends=True), options.make_chooser(path)
-    tabs = detect_record_format(path) == "tsv"
-    table = open_table(lines, path, choose, Counter(), print_message, tabs, quotes=options.quotes)
-    place, ids = table.names.index(table.columns[0]), find_columns("id", table.names)
-    has_blank_rows = len(table.names) == 1  # in a table with one column, a blank line represents an empty cell
-    rows = (row or [""] for _, row in table.rows if not isinstance(row, ExcludedDocumentError))
-    for number, row in enumerate((row for row in rows if row != [""] or has_blank_rows), 1):
-        numbered, where = f"{prefix}{number}", f"{get_display_name(path)}, row {number}"
-        if isinstance(row, BadDocumentError):
-            yield InputDocument(numbered, "", f"{where}: {row}")
-        else:
-            name = row[table.names.index(ids[0])] if ids else numbered
-            yield _check_utf8(InputDocument(name, row[place]), where, numbered)
+def read_texts(path: Path, side: int, column: str = "") -> List[str]:
+    """Read all documents or summaries in a table or a file with one text per line.
 
+    Args:
+        path: path of the file, or ``-`` for standard input.
+        side: SOURCE to read documents, TARGET to read summaries.
+        column: name of the column, or an empty string to find it.
 
-def _get_paragraphs_or_sentences(record: Dict[str, Any], column: str) -> List[str]:
-    """Return the paragraphs of a string or the sentences in a list. Raises BadDocumentError for other types."""
-    if column not in record:
-        raise BadDocumentError(f'no field "{column}"')
-    value = record[column]
-    if value is None or isinstance(value, str):
-        return (value or "").split("\n")
-    if isinstance(value, list) and all(isinstance(piece, str) for piece in value):
-        return value
-    raise BadDocumentError(f'"{column}" is neither a text nor a list of texts')
+    Raises:
+        InputError: the file or a record cannot be read.
+    """
+    kind = guess_input_format([path], "lines")
+    if kind == "folder":
+        raise InputError(f"{path}: is a folder; give a file")
+    texts = []
+    for document in read_documents([path], kind, ReadingOptions("", column, side=side)):
+        if document.problem:
+            raise InputError(document.problem)
+        texts.append(document.text)
+    return texts

@@ -1,13 +1,22 @@
-"""Read records from JSON lines, CSV and TSV files, for all commands that read documents or pairs."""
+"""Read records from JSON lines, CSV, TSV and Parquet files, for all commands that read documents or pairs."""
 
 import csv
 import itertools
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
-from ..files.inputs import BOM, DECOMPRESSORS, get_display_name, is_valid_utf8, read_beginning
+from ..files.inputs import (
+    BOM,
+    DECOMPRESSORS,
+    get_display_name,
+    is_read_once,
+    is_valid_utf8,
+    open_binary,
+    read_beginning,
+    read_lines,
+)
 from ..platform.errors import InputError
 from .cleaning import REPLACED_CONTROLS
 from .documents import BadDocumentError, ExcludedDocumentError, parse_json_record
@@ -45,6 +54,8 @@ NO_QUOTES_HELP = "treat quotation marks in CSV and TSV files as ordinary charact
 
 _RECORDS_SEARCHED = 100
 """Maximum number of records to search for known names, if unreadable ones are allowed."""
+_SENTENCE = re.compile(r"\s*<S>\s*(.*?)\s*</S>\s*", re.DOTALL)
+"""A sentence in the abstracts of arXiv and PubMed (Cohan et al. 2018)."""
 _LONE_CR = re.compile(r"\r(?!\n)")
 _JSON = re.compile(r"""[\s\ufeff]*(\{\s*(["'}]|$)|\[\s*(\{|$))""", re.MULTILINE)
 _BY_RECORDS = "jq -c 'map_values([.[]]) | range(first(.[]) | length) as $i | map_values(.[$i])'"
@@ -230,60 +241,124 @@ def _replace_unreadable_characters(lines: Iterator[str], path: Path, counts: Cou
         yield line
 
 
-Row = Union[List[str], BadDocumentError]
-"""Cells of a row, an empty list for a blank line, or the reason why the row is no record."""
+Record = Union[str, Dict[str, Any], BadDocumentError]
+"""A line of JSON, the values of a row by column, or the reason why there are none. :func:`parse_record` parses it."""
 
 
-class Table(NamedTuple):
-    """A CSV or TSV file whose header has been read.
+class Records(NamedTuple):
+    """A table of records whose header, or first record, has been read.
 
     Attributes:
-        names: names of the columns.
-        columns: names of the columns that have been chosen.
-        delimiter: separator of the cells.
-        rows: iterator over the number of each row after the header, counted from 1 for the first line, and the row.
+        columns: names of the columns that have been chosen, or an empty list if there is no record.
+        rows: iterator over the records and their numbers: those of lines of JSON, of rows (the header of CSV is row 1).
+        size: number of records, if known.
+        delimiter: separator of the cells in CSV and TSV.
     """
 
-    names: List[str]
     columns: List[str]
-    delimiter: str
-    rows: Iterator[Tuple[int, Row]]
+    rows: Iterator[Tuple[int, Record]]
+    size: Optional[int] = None
+    delimiter: str = ""
 
 
-def open_table(
-    lines: Iterable[str],
+class TableOptions(NamedTuple):
+    """Options for reading records.
+
+    Attributes:
+        fallback: treatment of lines that are not valid UTF-8 (see :func:`read_lines`).
+        delimiter: separator of the cells in CSV and TSV, or an empty string to try those in DELIMITERS.
+        quotes: whether cells can be enclosed in quotation marks.
+        skip_bad: whether the first records may be unreadable.
+        checks_rows: whether a row of cells is unreadable if any cell is not valid UTF-8.
+    """
+
+    fallback: str = ""
+    delimiter: str = ""
+    quotes: bool = True
+    skip_bad: bool = False
+    checks_rows: bool = False
+
+
+def open_records(
+    path: Path,
+    kind: str,
+    choose: Callable[[List[str]], List[str]],
+    options: TableOptions,
+    counts: Counter,
+    warn: Callable[[str], Any],
+) -> Records:
+    """Open a table, read its header or first records, and choose its columns.
+
+    Args:
+        path: path of the table, which is read once.
+        kind: format of the table, one of the values of SUFFIXES.
+        choose: function that chooses columns from all names, and raises InputError if there are none.
+        counts: counter to which the numbers of blank lines, replaced characters and replaced lines are added.
+        warn: function that is called with a message about another separator, and about quotes that hold whole rows.
+
+    Raises:
+        InputError: there are no suitable columns, or the file is damaged or of another format.
+    """
+    if kind == "parquet":
+        return _open_parquet(path, choose)
+    lines = read_lines(path, options.fallback, counts, ends=kind != "jsonl")
+    if kind != "jsonl":
+        return _open_table(lines, path, choose, counts, warn, kind == "tsv", options)
+    numbered = read_json_lines(lines, path, counts)
+    columns, read = choose_json_columns(numbered, path, choose, options.skip_bad)
+    return Records(columns, itertools.chain(read, numbered))
+
+
+def parse_record(record: Record) -> Dict[str, Any]:
+    """Return the values of a record by column. Raises BadDocumentError if it has none."""
+    if isinstance(record, BadDocumentError):
+        raise record
+    return parse_json_record(record) if isinstance(record, str) else record
+
+
+def get_value(values: Dict[str, Any], column: str) -> Any:
+    """Return the value of a record in a column. Raises BadDocumentError if it is missing."""
+    if column not in values:
+        raise BadDocumentError(f'no "{column}"')
+    return values[column]
+
+
+def list_pieces(value: Any, what: str) -> List[str]:
+    """Return the non-blank sentences in a list, or the non-blank lines of a string.
+
+    Raises BadDocumentError, which names ``what`` the value is, for other types.
+    """
+    if isinstance(value, str):
+        value = value.replace("\r\n", "\n").split("\n")
+    if value is None or (isinstance(value, list) and all(isinstance(piece, str) for piece in value)):
+        return [_SENTENCE.sub(r"\1", piece) for piece in value or () if piece.strip()]
+    if isinstance(value, list):
+        raise BadDocumentError(f"{what} is a list that contains something other than texts")
+    raise BadDocumentError(f"{what} is of type {type(value).__name__}")
+
+
+def _open_table(
+    lines: Iterator[str],
     path: Path,
     choose: Callable[[List[str]], List[str]],
     counts: Counter,
     warn: Callable[[str], Any],
     tabs: bool,
-    delimiter: str = "",
-    quotes: bool = True,
-) -> Table:
+    options: TableOptions,
+) -> Records:
     """Read the header of a CSV or TSV file, and choose its separator and its columns.
-
-    Args:
-        lines: lines of the file, including their line endings. They are read once.
-        path: path of the file, for messages.
-        choose: function that chooses columns from the names in the header, and raises InputError if there are none.
-        counts: counter to which the numbers of blank lines and replaced characters are added.
-        warn: function that is called with a message about another separator, and about quotes that hold whole rows.
-        tabs: whether tabs are the usual separator, as in TSV, rather than commas.
-        delimiter: separator of the cells, or an empty string to try those in DELIMITERS.
-        quotes: whether cells can be enclosed in quotation marks.
 
     Raises:
         InputError: there are no suitable columns with any separator. The error is that of the most probable separator.
     """
     head: List[str] = []
-    lines = iter(lines)
-    usual = "\t" if tabs else ","
+    usual, quotes, delimiter = "\t" if tabs else ",", options.quotes, options.delimiter
     failures: List[Tuple[int, InputError]] = []
     for candidate in [delimiter] if delimiter else sorted(DELIMITERS, key=lambda known: known != usual):
         names: List[str] = []
         try:
-            rows = read_rows(itertools.chain(head[:], _record(lines, head)), path, candidate, quotes, Counter())
-            names = next(filter(None, rows), [])
+            cells = read_rows(itertools.chain(head[:], _record(lines, head)), path, candidate, quotes, Counter())
+            names = next(filter(None, cells), [])
             columns = choose(names)
         except InputError as error:
             failures.append((-len(names), error))
@@ -293,7 +368,9 @@ def open_table(
         numbered = enumerate(read_rows(itertools.chain(head, lines), path, candidate, quotes, counts), 1)
         header = next(number for number, row in numbered if row)
         counts[BLANK] += header - 1
-        return Table(names, columns, candidate, _check_rows(numbered, names, path, candidate, quotes, warn))
+        where = get_display_name(path)
+        rows = _check_rows(numbered, names, columns, where, candidate, options, counts, warn)
+        return Records(columns, rows, delimiter=candidate)
     raise min(failures, key=lambda failure: failure[0])[1]
 
 
@@ -306,29 +383,38 @@ def _record(lines: Iterator[str], read: List[str]) -> Iterator[str]:
 def _check_rows(
     rows: Iterable[Tuple[int, List[str]]],
     names: List[str],
-    path: Path,
+    columns: List[str],
+    where: str,
     delimiter: str,
-    quotes: bool,
+    options: TableOptions,
+    counts: Counter,
     warn: Callable[[str], Any],
-) -> Iterator[Tuple[int, Row]]:
-    """Yield each row, or the reason why it is no record. The first quoted cell that holds whole rows is warned of."""
-    checked: Row
+) -> Iterator[Tuple[int, Record]]:
+    """Yield each row as a record. The first quoted cell that holds whole rows is warned of.
+
+    A blank line is counted or, in a table with one column, is an empty cell.
+    """
+    places = [(column, names.index(column)) for column in columns]
+    quotes = options.quotes
     for number, row in rows:
-        checked = row
-        if row and len(row) != len(names):
-            checked = BadDocumentError(f"{len(row)} cells, but the header has {len(names)}")
+        if not row:
+            if len(names) == 1:
+                yield number, {names[0]: ""}
+            else:
+                counts[BLANK] += 1
+            continue
+        if len(row) != len(names):
+            yield number, BadDocumentError(f"{len(row)} cells, but the header has {len(names)}")
         elif row == names:  # if several tables were concatenated, the header occurs several times
-            checked = ExcludedDocumentError("the header again")
-        elif quotes:
-            for place, cell in enumerate(row):
-                if "\n" in cell and _holds_rows(cell, place, len(names), delimiter):
-                    quotes = False  # one warning is enough
-                    where = f"{get_display_name(path)}, record {number}"
-                    name = DELIMITERS.get(delimiter, delimiter)
-                    warn(
-                        f"{where}: a quoted cell holds line breaks and {name}, as if it were several rows; {NO_QUOTES}"
-                    )
-        yield number, checked
+            yield number, ExcludedDocumentError("the header again")
+        elif options.checks_rows and not all(map(is_valid_utf8, row)):
+            yield number, BadDocumentError("not UTF-8")
+        else:
+            if quotes and any("\n" in cell and _holds_rows(cell, row.index(cell), len(row), delimiter) for cell in row):
+                quotes = False  # one warning is enough
+                held = f"line breaks and {DELIMITERS.get(delimiter, delimiter)}, as if it were several rows"
+                warn(f"{where}, record {number}: a quoted cell holds {held}; {NO_QUOTES}")
+            yield number, {column: row[place] for column, place in places}
 
 
 def _holds_rows(cell: str, place: int, width: int, delimiter: str) -> bool:
@@ -337,3 +423,44 @@ def _holds_rows(cell: str, place: int, width: int, delimiter: str) -> bool:
         return False
     found = [line.count(delimiter) for line in cell.split("\n") if line.strip()]
     return width > 1 and len(found) > 1 and found == [width - 1 - place, *[width - 1] * (len(found) - 2), place]
+
+
+def _open_parquet(path: Path, choose: Callable[[List[str]], List[str]]) -> Records:
+    """Open a Parquet file with pyarrow. Raises InputError if the file is invalid or pyarrow is not installed."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise InputError(f"{get_display_name(path)}: Parquet needs pyarrow: pip install pyarrow") from None
+    try:
+        if is_read_once(path):
+            with open_binary(path) as pipe:
+                file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(pipe.read()))
+        else:
+            file = pyarrow.parquet.ParquetFile(path)
+    except (OSError, pyarrow.ArrowException) as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise InputError(f"{get_display_name(path)}: not Parquet ({reason})") from None
+    columns = choose(list(file.schema_arrow.names))
+    return Records(columns, enumerate(_read_parquet_rows(file, path, columns), 1), int(file.metadata.num_rows))
+
+
+def _read_parquet_rows(file: Any, path: Path, columns: List[str]) -> Iterator[Record]:
+    from pyarrow import ArrowException
+
+    try:
+        for batch in file.iter_batches(batch_size=256, columns=columns):
+            try:
+                yield from batch.to_pylist()
+            except UnicodeDecodeError:
+                yield from (_read_parquet_row(batch.slice(number, 1)) for number in range(batch.num_rows))
+    except (OSError, ValueError, KeyError, OverflowError, ArrowException) as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise InputError(f"{get_display_name(path)}: damaged Parquet ({reason})") from None
+
+
+def _read_parquet_row(batch: Any) -> Record:
+    try:
+        return dict(batch.to_pylist()[0])
+    except UnicodeDecodeError:
+        return BadDocumentError("not UTF-8")

@@ -46,7 +46,7 @@ set without splits is divided according to --split."""
         self.paths = {key: Path(f"{self._data}, {name or 'data set'}") for key, name in self._names.items()}
         self.formats = dict.fromkeys(self._names, "arrow")
         tables = {key: found[name] if name else found for key, name in self._names.items()}
-        self._sizes = {key: table.num_rows for key, table in tables.items()}
+        self.sizes = {key: table.num_rows for key, table in tables.items()}
         self.files = {key: [Path(file["filename"]) for file in table.cache_files] for key, table in tables.items()}
         self.columns = {key: self._choose_columns(self.paths[key], table.column_names) for key, table in tables.items()}
 
@@ -89,9 +89,6 @@ set without splits is divided according to --split."""
         add_split_seed_option(parser)
         add_column_options(parser)
 
-    def count_raw_documents(self, split: str) -> Optional[int]:
-        return self._sizes["input" if self.shares else split]
-
     def iterate_raw_documents(self, split: str) -> Iterator[Item]:
         key = "input" if self.shares else split
         # Load the dataset again, because the reader is copied to other processes and must not contain open files.
@@ -102,7 +99,7 @@ set without splits is divided according to --split."""
             for batch in table.select_columns(list(self.columns[key])).iter(batch_size=ROWS_AT_A_TIME):
                 for row in zip(*(batch[column] for column in self.columns[key])):
                     number += 1
-                    yield key, number, row
+                    yield key, number, dict(zip(self.columns[key], row))
         except (OSError, ValueError) as error:  # pyarrow's errors are subclasses of these
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise InputError(f"{self.paths[key]}: damaged after record {number} ({reason})") from None

@@ -2,37 +2,36 @@
 
 import argparse
 import functools
-import re
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from fairseq_etads.files import SPLITS
-from fairseq_etads.files.inputs import get_display_name
+from fairseq_etads.files.inputs import ESCAPE_INVALID, get_display_name
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.documents import BadDocumentError, Document, parse_json_record
+from fairseq_etads.text.documents import Document
 from fairseq_etads.text.records import (
-    BLANK,
     COLUMNS,
     NO_QUOTES_HELP,
     SUFFIXES,
-    Table,
+    Record,
+    Records,
+    TableOptions,
     choose_columns,
-    choose_json_columns,
     describe_columns,
     detect_record_format,
-    open_table,
+    get_value,
+    list_pieces,
+    open_records,
     parse_delimiter,
-    read_json_lines,
+    parse_record,
 )
 
 from .base import Reader, check_path_exists, find_first_existing
 from .split_shares import add_input_options, parse_input_options
 
 FORMATS = ("jsonl", "csv", "tsv", "parquet")
-_SENTENCE = re.compile(r"\s*<S>\s*(.*?)\s*</S>\s*", re.DOTALL)
-"""A sentence in the abstracts of arXiv and PubMed (Cohan et al. 2018)."""
-Item = Tuple[str, int, Any]
-"""Key in TableReader.paths, number of the line or record, and a line of JSON, a pair of cells or a BadDocumentError."""
+Item = Tuple[str, int, Record]
+"""Key in TableReader.paths, number of the line or record, and the record."""
 
 
 def find_jsonl_files(folder: Path) -> Dict[str, Path]:
@@ -112,7 +111,12 @@ each line is a sentence."""
             if given and not {"csv", "tsv"}.intersection(self.formats.values()):
                 raise InputError(f"{option}: applies only to CSV and TSV")
         self.delimiters: Dict[str, str] = {}
-        self.columns = {key: self._find_columns(key) for key in self.paths}
+        self.sizes: Dict[str, Optional[int]] = {}
+        for key, path in self.paths.items():
+            opened = self._open(key)
+            if not opened.columns:
+                raise InputError(f"{get_display_name(path)}: empty")
+            self.columns[key], self.sizes[key], self.delimiters[key] = opened.columns, opened.size, opened.delimiter
         self.counts.clear()  # these lines will be read, counted and warned of again later
 
     @staticmethod
@@ -131,26 +135,13 @@ each line is a sentence."""
         )
         add("--no-quotes", action="store_true", help=NO_QUOTES_HELP)
 
-    def _find_columns(self, key: str) -> List[str]:
-        """Return the names of the document and summary columns, based on the header or first record of a file."""
+    def _open(self, key: str) -> Records:
+        """Open a file. Its columns, based on the header or first record, are those of the documents and summaries."""
         path = self.paths[key]
-        if self.formats[key] == "parquet":
-            return self._choose_columns(path, list(_open_parquet(path).schema_arrow.names))
-        if self.formats[key] in ("csv", "tsv"):
-            table = self._open_table(key)
-            self.delimiters[key] = table.delimiter
-            return table.columns
-        lines = read_json_lines(self.iterate_lines(path), path, self.counts)
-        columns, _ = choose_json_columns(lines, path, functools.partial(self._choose_columns, path), self.skip_bad)
-        if not columns:
-            raise InputError(f"{get_display_name(path)}: empty")
-        return columns
-
-    def _open_table(self, key: str) -> Table:
-        path = self.paths[key]
-        lines, choose = self.iterate_lines(path, ends=True), functools.partial(self._choose_columns, path)
-        delimiter, tabs = self.delimiters.get(key, self.delimiter), self.formats[key] == "tsv"
-        return open_table(lines, path, choose, self.counts, self._note, tabs, delimiter, self.quotes)
+        delimiter, strict = self.delimiters.get(key, self.delimiter), self.fallback == ESCAPE_INVALID
+        options = TableOptions(self.fallback, delimiter, self.quotes, self.skip_bad, checks_rows=strict)
+        choose = functools.partial(self._choose_columns, path)
+        return open_records(path, self.formats[key], choose, options, self.counts, self._note)
 
     def _note(self, text: str) -> None:
         """Add a message to the report, unless an earlier reading of the same file has added it."""
@@ -167,107 +158,30 @@ each line is a sentence."""
         return chosen
 
     def count_raw_documents(self, split: str) -> Optional[int]:
-        key = "input" if self.shares else split
-        return int(_open_parquet(self.paths[key]).metadata.num_rows) if self.formats[key] == "parquet" else None
+        return self.sizes["input" if self.shares else split]
 
     def iterate_raw_documents(self, split: str) -> Iterator[Item]:
         key = "input" if self.shares else split
-        path = self.paths[key]
-        if self.formats[key] == "parquet":
-            rows = _read_parquet_rows(path, list(self.columns[key]))
-            yield from ((key, number, row) for number, row in enumerate(rows, 1))
-        elif self.formats[key] == "jsonl":
-            lines = read_json_lines(self.iterate_lines(path), path, self.counts)
-            yield from ((key, number, line) for number, line in lines)
-        else:
-            table = self._open_table(key)
-            places = [table.names.index(column) for column in self.columns[key]]
-            for number, cells in table.rows:
-                if isinstance(cells, BadDocumentError):
-                    yield key, number, cells
-                elif cells:
-                    try:
-                        self.check_utf8(*cells)
-                        yield key, number, tuple(cells[place] for place in places)
-                    except BadDocumentError as error:
-                        yield key, number, error
-                else:
-                    self.counts[BLANK] += 1
+        for number, record in self._open(key).rows:
+            yield key, number, record
 
     def describe_location(self, item: Item) -> str:
         key, number, _ = item
         return f"{get_display_name(self.paths[key])}, {'line' if self.formats[key] == 'jsonl' else 'record'} {number}"
 
     def parse(self, item: Item) -> Document:
-        key, _, content = item
-        if isinstance(content, BadDocumentError):
-            raise content
-        if isinstance(content, str):
-            self.check_utf8(content)
-            record = parse_json_record(content)
-            for column in self.columns[key]:
-                if column not in record:
-                    raise BadDocumentError(f'no "{column}"')
-            content = tuple(record[column] for column in self.columns[key])
-        source, target = content
+        key, _, record = item
+        if isinstance(record, str):
+            self.check_utf8(record)
+        values = parse_record(record)
+        source, target = (get_value(values, column) for column in self.columns[key])
         are_references = self.lists_are_references or self.columns[key][1] == "references"
         are_references = are_references and isinstance(target, list)
-        references = [_list_pieces(reference, "summary") for reference in (target if are_references else [target])]
+        references = [list_pieces(reference, "summary") for reference in (target if are_references else [target])]
         # A summary with several lines is treated as a list that has already been split into sentences.
         is_list = isinstance(target, list) and not are_references
         in_sentences = is_list or all(len(reference) > 1 for reference in references)
-        return Document(_list_pieces(source, "document"), references, isinstance(source, list), in_sentences)
-
-
-def _list_pieces(value: Any, what: str) -> List[str]:
-    """Return the non-blank sentences in a list, or the non-blank lines of a string."""
-    if isinstance(value, str):
-        value = value.replace("\r\n", "\n").split("\n")
-    if value is None or (isinstance(value, list) and all(isinstance(piece, str) for piece in value)):
-        return [_SENTENCE.sub(r"\1", piece) for piece in value or () if piece.strip()]
-    if isinstance(value, list):
-        raise BadDocumentError(f"{what} is a list that contains something other than texts")
-    raise BadDocumentError(f"{what} is of type {type(value).__name__}")
-
-
-def _open_parquet(path: Path) -> Any:
-    """Open a Parquet file with pyarrow. Raises InputError if the file is invalid or pyarrow is not installed."""
-    try:
-        import pyarrow
-        import pyarrow.parquet
-    except ImportError:
-        raise InputError(f"{get_display_name(path)}: Parquet needs pyarrow: pip install pyarrow") from None
-    try:
-        return pyarrow.parquet.ParquetFile(path)
-    except (OSError, pyarrow.ArrowException) as error:
-        reason = (str(error).splitlines() or [""])[0]
-        raise InputError(f"{get_display_name(path)}: not Parquet ({reason})") from None
-
-
-def _read_parquet_rows(path: Path, columns: List[str]) -> Iterator[Union[Tuple[Any, ...], BadDocumentError]]:
-    """Yield the values in the given columns for each row, or an exception for rows that cannot be decoded."""
-    from pyarrow import ArrowException
-
-    file = _open_parquet(path)
-    try:
-        for batch in file.iter_batches(batch_size=256, columns=columns):
-            try:
-                rows = batch.to_pylist()
-            except UnicodeDecodeError:
-                rows = [_read_parquet_row(batch.slice(number, 1)) for number in range(batch.num_rows)]
-            for row in rows:
-                yield row if isinstance(row, BadDocumentError) else tuple(row[column] for column in columns)
-    except (OSError, ValueError, KeyError, OverflowError, ArrowException) as error:
-        reason = (str(error).splitlines() or [""])[0]
-        raise InputError(f"{get_display_name(path)}: damaged Parquet ({reason})") from None
-
-
-def _read_parquet_row(batch: Any) -> Any:
-    """Return the only row in a batch, or an exception if the row cannot be decoded."""
-    try:
-        return batch.to_pylist()[0]
-    except UnicodeDecodeError:
-        return BadDocumentError("not UTF-8")
+        return Document(list_pieces(source, "document"), references, isinstance(source, list), in_sentences)
 
 
 class SciTldrReader(TableReader):

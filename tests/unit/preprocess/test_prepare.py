@@ -206,6 +206,11 @@ def test_other_options_or_another_text_are_not_mixed_in(text, tmp_path):
         prepare(text, out, "word", 30, lowercase=True, jobs=1)
 
 
+def test_a_folder_that_fairseq_would_split_is_refused_before_any_work(text, refused, tmp_path):
+    assert "OUT " in (said := refused(text, tmp_path / "a:b")) and "a:b: contains a colon" in said
+    assert not (tmp_path / "a:b").exists()
+
+
 def test_after_a_size_that_is_refused_another_can_be_chosen(text, tmp_path):
     out = tmp_path / "out"
     with pytest.raises(InputError, match="--size 99999"):

@@ -9,6 +9,7 @@ import threading
 import unicodedata
 from concurrent.futures import ThreadPoolExecutor
 
+import numpy as np
 import pytest
 import torch
 from fairseq import checkpoint_utils
@@ -179,6 +180,13 @@ def test_a_document_of_100_000_words(summarizer):
     assert summary.tokens and summary.truncation == Truncation(60, 99_940)
 
 
+@pytest.mark.parametrize("text, most", [("w1", 1), ("w1 w2", 2), ("w1 w2 w3", 3)])
+def test_a_summary_is_not_longer_than_its_document(summarizer, text, most):
+    alone = summarizer.summarize(text, min_len=5, max_len=9)
+    assert 0 < len(alone.tokens) <= most
+    assert summarizer.summarize([text, TEXTS[0]], min_len=5, max_len=9)[0].tokens == alone.tokens
+
+
 def test_copied_words_have_their_place_in_the_raw_text(summarizer):
     text = "Zebra  cafe\u0301\r\n“W5” 😀 YAK"
     summary = summarizer.summarize(text, min_len=4, max_len=9)
@@ -241,7 +249,7 @@ def test_unknown_words_can_be_replaced(tmp_path):
     assert "<unk>" in want[0]
     plain = summarizer.summarize(TEXTS[0], beam=2, max_len=5, unkpen=-30.0, no_repeat_ngram_size=0)
     replaced = summarizer.summarize(
-        TEXTS[0], beam=2, max_len=5, unkpen=-30.0, no_repeat_ngram_size=0, replace_unknown=True
+        TEXTS[0], beam=2, max_len=5, unkpen=-30.0, no_repeat_ngram_size=0, replace_unknown=np.bool_(True)
     )
     assert list(plain.tokens) == want[0] and not plain.copied
     assert "<unk>" not in replaced.tokens and set(replaced.tokens) <= {*TEXTS[0].lower().split(), *plain.tokens}
@@ -311,7 +319,7 @@ def test_a_summary_vocabulary_can_be_larger_than_that_of_documents(tmp_path):
     torch.manual_seed(1)
     folder, _ = make_folder(tmp_path, arch="etads_basic", task=task, share_all_embeddings=False)
     found = Summarizer.load(folder, "cpu")
-    for text in ("s1 s2 s3", "s1 s2 " + " ".join(f"new{number}" for number in range(60))):
+    for text in ("s1 s2 s3 s4 s5", "s1 s2 " + " ".join(f"new{number}" for number in range(60))):
         summary = found.summarize(text, min_len=5)
         assert len(summary.tokens) >= 5 and all(token in summaries.indices for token in summary.tokens)
         probabilities = {

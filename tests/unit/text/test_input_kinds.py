@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 import os
 import subprocess
 import sys
@@ -9,10 +10,12 @@ import threading
 from pathlib import Path
 from types import SimpleNamespace
 
+import corpora
 import pytest
 from etads_preprocess.corpus import main
 from test_readers import refused
 
+from fairseq_etads.evaluation import read_lines
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.input_records import ReadingOptions, choose_input_format, read_documents
 
@@ -51,11 +54,19 @@ def shown(capsys, path, *options):
         ("a.csv", b"article;text;summary\nx;A b.;a\n", ["A b."]),
         ("a.csv", b"text|summary\nA b.|a\ntext|summary\nC d.|c\n", BOTH),
         ("pipe", f"\n{A}{B}".encode(), BOTH),
+        ("a.parquet", b"", BOTH),
     ],
 )
 def test_all_commands_understand_the_same(name, content, found, tmp_path, capsys):
-    (tmp_path / name).write_bytes(content)
-    assert documents(tmp_path / name) == found == shown(capsys, tmp_path / name)[0]
+    path = tmp_path / name
+    path.write_bytes(content)
+    if name == "a.parquet":
+        pytest.importorskip("pyarrow")
+        corpora.table(path, [json.loads(A), json.loads(B)])
+    seen, out = shown(capsys, path)
+    assert documents(path) == found == seen
+    summaries = [line[11:] for line in out if line.startswith("  summary: ")]
+    assert read_lines(str(path)) == summaries, "what etads-rouge scores"
 
 
 @pytest.mark.parametrize(

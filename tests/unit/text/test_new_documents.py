@@ -82,8 +82,8 @@ def test_rows_of_tables_are_documents(tmp_path):
 @pytest.mark.parametrize(
     "line, reason",
     [
-        (b'{"text": 5}', 'line 2: "text" is neither a text nor a list of texts'),
-        (b'{"texts": "a"}', 'line 2: no field "text"'),
+        (b'{"text": 5}', "line 2: document is of type int"),
+        (b'{"texts": "a"}', 'line 2: no "text"'),
         (b'{"text": "\xff"}', "line 2: not UTF-8"),
     ],
 )
