@@ -232,12 +232,13 @@ def _replace_unreadable_characters(lines: Iterator[str], path: Path, counts: Cou
     """Replace characters that the csv module cannot read."""
     for number, line in enumerate(lines, 1):
         line = line[line.startswith(BOM) :]  # if several files were concatenated, each may begin with a mark
-        counts[REPLACED_CONTROLS] += line.count("\0")
-        line, found = _LONE_CR.subn(" ", line.replace("\0", " "))
-        if found and number == 1:
-            reason = "a carriage return inside the header; lines must end in newlines"
-            raise InputError(f"{get_display_name(path)}, line 1: {reason}")
-        counts["carriage returns replaced by spaces"] += found
+        if "\0" in line or "\r" in line:
+            counts[REPLACED_CONTROLS] += line.count("\0")
+            line, found = _LONE_CR.subn(" ", line.replace("\0", " "))
+            if found and number == 1:
+                reason = "a carriage return inside the header; lines must end in newlines"
+                raise InputError(f"{get_display_name(path)}, line 1: {reason}")
+            counts["carriage returns replaced by spaces"] += found
         yield line
 
 
@@ -329,12 +330,12 @@ def list_pieces(value: Any, what: str) -> List[str]:
     Raises BadDocumentError, which names ``what`` the value is, for other types.
     """
     if isinstance(value, str):
-        value = value.replace("\r\n", "\n").split("\n")
-    if value is None or (isinstance(value, list) and all(isinstance(piece, str) for piece in value)):
-        return [_SENTENCE.sub(r"\1", piece) for piece in value or () if piece.strip()]
-    if isinstance(value, list):
+        value = value.replace("\r\n", "\n").split("\n") if "\n" in value else [value]
+    elif not isinstance(value, (list, type(None))):
+        raise BadDocumentError(f"{what} is of type {type(value).__name__}")
+    elif not all(isinstance(piece, str) for piece in value or ()):
         raise BadDocumentError(f"{what} is a list that contains something other than texts")
-    raise BadDocumentError(f"{what} is of type {type(value).__name__}")
+    return [_SENTENCE.sub(r"\1", piece) if "<S>" in piece else piece for piece in value or () if piece.strip()]
 
 
 def _open_table(
@@ -410,10 +411,11 @@ def _check_rows(
         elif options.checks_rows and not all(map(is_valid_utf8, row)):
             yield number, BadDocumentError("not UTF-8")
         else:
-            if quotes and any("\n" in cell and _holds_rows(cell, row.index(cell), len(row), delimiter) for cell in row):
-                quotes = False  # one warning is enough
-                held = f"line breaks and {DELIMITERS.get(delimiter, delimiter)}, as if it were several rows"
-                warn(f"{where}, record {number}: a quoted cell holds {held}; {NO_QUOTES}")
+            for cell in row if quotes else ():
+                if "\n" in cell and _holds_rows(cell, row.index(cell), len(row), delimiter):
+                    quotes = False  # one warning is enough
+                    held = f"line breaks and {DELIMITERS.get(delimiter, delimiter)}, as if it were several rows"
+                    warn(f"{where}, record {number}: a quoted cell holds {held}; {NO_QUOTES}")
             yield number, {column: row[place] for column, place in places}
 
 
