@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from argparse import Namespace
 from dataclasses import dataclass
 
 import torch
@@ -31,6 +32,12 @@ def sharpen(model, seed=1):
 def make_sample(documents, **options):
     tokens = make_batch(documents, **options)
     return {"net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}, "id": torch.arange(len(tokens))}
+
+
+def options(**changes):
+    """Options that fairseq's commands pass to ``build_generator``."""
+    values = {"beam": 3, "max_len_b": 6, "max_len_a": 0, "replace_unk": None, "print_alignment": None}
+    return Namespace(**{**values, "constraints": None, **changes})
 
 
 def generate(cls, models, sample, options, seed=0, **arguments):

@@ -6,8 +6,9 @@ import pytest
 import reference
 import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
-from helpers import EOS, PAD, make_batch, make_task, model_config
+from helpers import EOS, make_task, model_config
 from recurrent import inputs, log_probs, recurrent, recurrent_task
+from test_criterions import make_sample
 
 from fairseq_etads.training.losses import SummarizationNLL
 
@@ -29,17 +30,6 @@ def loss_of(weight=GAMMA):
     return SummarizationNLL(TASK, **{**PLAIN, "closed_book_weight": weight})
 
 
-def sample_of(model, documents=DOCUMENTS, summaries=SUMMARIES, left=False):
-    target = make_batch(summaries, left=left)
-    previous = torch.full_like(target, PAD)
-    for row, summary in enumerate(summaries):
-        start = target.shape[1] - len(summary) - 1 if left else 0
-        previous[row, start : start + len(summary) + 1] = torch.tensor([EOS, *summary])
-    net_input = {**inputs(model, make_batch(documents, left=left)), "prev_output_tokens": previous}
-    words = int(target.ne(PAD).sum())
-    return {"id": torch.arange(len(target)), "net_input": net_input, "target": target, "ntokens": words}
-
-
 def gradients(model, criterion, sample):
     model.zero_grad()
     criterion(model, sample)[0].backward()
@@ -49,7 +39,7 @@ def gradients(model, criterion, sample):
 def test_the_distribution_and_the_loss_equal_loops():
     """Unknown words count as the unknown word; the loss mixes the two decoders' likelihoods."""
     model, unk = model_of(), TASK.target_dictionary.unk()
-    sample = sample_of(model)
+    sample = make_sample(DOCUMENTS, SUMMARIES)
     encoded = model.encoder(**inputs(model, sample["net_input"]["src_tokens"]))
     decoder = model.decoder.closed_book
     lstm = (*(getattr(decoder.network, f"weight_{name}_l0") for name in ("ih", "hh")),)
@@ -71,7 +61,7 @@ def test_the_distribution_and_the_loss_equal_loops():
 @pytest.mark.parametrize("arch", ARCHS)
 def test_with_weight_0_it_is_the_model_without_to_the_bit(arch):
     model = model_of(arch)
-    sample = sample_of(model)
+    sample = make_sample(DOCUMENTS, SUMMARIES)
     with_it = gradients(model, loss_of(0.0), sample)
     model.decoder.closed_book = None
     assert not any("closed_book" in name for name in with_it)
@@ -83,7 +73,7 @@ def test_with_weight_0_it_is_the_model_without_to_the_bit(arch):
 @pytest.mark.parametrize("arch", ARCHS)
 def test_it_reads_the_last_state_and_nothing_else_of_the_encoder(arch):
     model = model_of(arch)
-    sample = sample_of(model)
+    sample = make_sample(DOCUMENTS, SUMMARIES)
     encoded = model.encoder(**inputs(model, sample["net_input"]["src_tokens"]))
 
     def logits(**changes):
@@ -96,10 +86,10 @@ def test_it_reads_the_last_state_and_nothing_else_of_the_encoder(arch):
 
 
 def test_every_parameter_gets_gradient_and_the_encoder_another_one_unless_it_is_cut():
-    plain = gradients(model_of(), loss_of(0.0), sample_of(model_of()))
+    plain = gradients(model_of(), loss_of(0.0), make_sample(DOCUMENTS, SUMMARIES))
     for cut in (False, True):
         model = model_of(closed_book_cut=cut)
-        found = gradients(model, loss_of(), sample_of(model))
+        found = gradients(model, loss_of(), make_sample(DOCUMENTS, SUMMARIES))
         assert {name for name, _ in model.named_parameters()} == found.keys()
         assert all(value.abs().max() > 0 for value in found.values())
         of_encoder = [
@@ -115,7 +105,7 @@ def test_every_parameter_gets_gradient_and_the_encoder_another_one_unless_it_is_
 def test_validation_and_generation_are_those_without_it(arch):
     """A model loaded for generation does not have it; checkpoints without it, including old ones, load, too."""
     trained = model_of(arch)
-    sample = sample_of(trained)
+    sample = make_sample(DOCUMENTS, SUMMARIES)
     with mock.patch.object(type(TASK), "is_loading", True):
         loaded = recurrent(arch, TASK, closed_book_decoder=True)
     assert loaded.decoder.closed_book is None
@@ -208,7 +198,7 @@ def test_a_checkpoint_with_two_biases_loads():
 def test_it_trains_with_autocast_on_a_cpu(arch):
     """torch has no LSTM in bfloat16 that can be trained on every processor."""
     model, criterion = model_of(arch), loss_of()
-    sample = sample_of(model)
+    sample = make_sample(DOCUMENTS, SUMMARIES)
     expected = criterion(model, sample)[0]
     with torch.autocast("cpu", dtype=torch.bfloat16):
         loss = criterion(model, sample)[0]

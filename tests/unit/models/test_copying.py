@@ -1,9 +1,8 @@
 """Copying through beam search: extended ids inside, words outside."""
 
-import argparse
-
 import pytest
 import torch
+from decoding import options
 from fairseq.token_generation_constraints import pack_constraints
 from helpers import EOS, PAD, make_batch, make_model, make_task
 
@@ -12,12 +11,6 @@ from fairseq_etads.layers.decoder_output import DecoderOutput
 
 TAIL = 30
 DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [3, 8, 45, 3, 60, 62, 63], [70, 71, 70], [52]]
-
-
-def options(**changes):
-    values = {"beam": 3, "max_len_b": 6, "max_len_a": 0, "replace_unk": None, "print_alignment": None}
-    values["constraints"] = None
-    return argparse.Namespace(**{**values, **changes})
 
 
 def copying(task, logit=-1e4, kind="soft", **changes):

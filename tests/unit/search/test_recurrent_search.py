@@ -1,20 +1,14 @@
 """The recurrent family in search: copied words, prefixes, references, copies for inference."""
 
-from argparse import Namespace
-
 import pytest
 import torch
+from decoding import options
 from fairseq.token_generation_constraints import pack_constraints
 from helpers import EOS, PAD, make_batch
 from recurrent import inputs, log_probs, recurrent, recurrent_task
 
 from fairseq_etads.kernels.packed_weights import BlockedOutputProjection
 from fairseq_etads.search.inference import InferenceModel
-
-
-def options(**changes):
-    values = {"beam": 3, "max_len_b": 6, "max_len_a": 0, "replace_unk": None, "print_alignment": None}
-    return Namespace(**{**values, "constraints": None, **changes})
 
 
 @pytest.mark.parametrize("arch", ["words_lvt2k", "pg_coverage"])

@@ -8,6 +8,7 @@ import reference
 import torch
 from helpers import EOS, PAD, make_batch, make_dictionary, make_model, make_task
 from recurrent import recurrent
+from test_criterions import make_sample
 
 from fairseq_etads.training.losses import SummarizationNLL
 from fairseq_etads.training.options import SummarizationConfig
@@ -39,21 +40,6 @@ def build(name, task, **options):
     return make(arch, task=task, **{**MODELS[name], **options})
 
 
-def net_input(documents, summaries, left=False):
-    tokens, target = make_batch(documents, left=left), make_batch(summaries, left=left)
-    previous = torch.full_like(target, PAD)
-    for row, summary in enumerate(summaries):
-        start = target.shape[1] - len(summary) - 1 if left else 0
-        previous[row, start : start + len(summary) + 1] = torch.tensor([EOS, *summary])
-    return {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1), "prev_output_tokens": previous}, target
-
-
-def make_sample(documents=DOCUMENTS, summaries=SUMMARIES, left=False):
-    inputs, target = net_input(documents, summaries, left)
-    words = int(target.ne(PAD).sum())
-    return {"id": torch.arange(len(target)), "net_input": inputs, "target": target, "ntokens": words}
-
-
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("pointer", ["soft", "switch"])
 @pytest.mark.parametrize("name,trick", [*((name, 0) for name in MODELS), ("gru_seq2seq", 9), ("gru_seq2seq shared", 9)])
@@ -61,7 +47,7 @@ def test_losses_are_those_of_a_loop(name, pointer, smoothing, trick):
     """The loss of the mixture or supervised switch is over words that can be generated and the document's others."""
     task = bounded_task()
     model = build(name, task, pointer=pointer, **({"large_vocabulary_trick": trick} if trick else {}))
-    sample = make_sample()
+    sample = make_sample(DOCUMENTS, SUMMARIES)
     loss, _, logs = SummarizationNLL(task, False, smoothing, 0.0, 0, 0, 2.0)(model, sample)
     with torch.no_grad():
         logits, extra = model(**sample["net_input"])

@@ -1,11 +1,9 @@
 """The convolutional family in search: fairseq's results, copied words, copies for inference, model folders."""
 
-from argparse import Namespace
-
 import pytest
 import torch
 from convolutional import DOCUMENTS, KINDS, SIZES, V, conv, conv_task, inputs, log_probs
-from decoding import assert_same
+from decoding import assert_same, options
 from fairseq.modules import BeamableMM, LinearizedConvolution
 from fairseq.sequence_generator import SequenceGenerator
 from folders import make_folder
@@ -23,11 +21,6 @@ from fairseq_etads.summarizer.folder.loading import load_folder
 from fairseq_etads.summarizer.folder.model_options import check_model_options
 
 TEXTS = [document for document in DOCUMENTS if document]
-
-
-def options(**changes):
-    values = {"beam": 3, "max_len_b": 7, "max_len_a": 0, "replace_unk": None, "print_alignment": None}
-    return Namespace(**{**values, "constraints": None, **changes})
 
 
 def sample_of(documents, left=False):
