@@ -199,7 +199,7 @@ def test_folders_with_other_ids_for_their_words_are_refused(words, message, tmp_
 def test_a_missing_split_is_named_with_those_that_exist(tmp_path):
     (tmp_path / "train.source-target.source.idx").touch()
     task = make_task(data=str(tmp_path), source_lang="source", target_lang="target")
-    with pytest.raises(FileNotFoundError, match=r'no split "tset".*it has: train'):
+    with pytest.raises(FileNotFoundError, match=r'no split "tset".*it has: train$'):
         task.load_dataset("tset")
 
 
