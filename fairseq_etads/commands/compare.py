@@ -65,6 +65,7 @@ class CompareOptions(ScoringOptions, ScoreOptions):
         "folders of this system",
         metavar="A",
         nargs="+",
+        requires={"--b": "give both or neither"},
     )
     b: List[str] = option(
         [],
@@ -72,6 +73,7 @@ class CompareOptions(ScoringOptions, ScoreOptions):
         "folders of this system",
         metavar="B",
         nargs="+",
+        requires={"--a": "give both or neither"},
     )
     figure: str = option("f1", "type of ROUGE score to compare", choices=tuple(FIGURES))
     families: Optional[str] = option(
@@ -119,8 +121,6 @@ class _InputFiles(NamedTuple):
 
 def _assign_files_to_systems(args: CompareOptions) -> _InputFiles:
     """Divide the arguments into files of system A, files of system B, and reference files."""
-    if bool(args.a) != bool(args.b):
-        raise InputError("--a and --b: give both or neither")
     first, second, rest = (args.a, args.b, args.files) if args.a else (args.files[:1], args.files[1:2], args.files[2:])
     if not second:
         raise InputError(

@@ -10,7 +10,7 @@ from tabulate import tabulate
 
 from ..platform.command_options import argument, option, options_command
 from ..platform.errors import InputError
-from ..platform.option_checks import Bounds, format_option
+from ..platform.option_checks import Bounds
 
 EXAMPLES = """\
 examples:
@@ -21,6 +21,7 @@ examples:
 
 VOCABULARY = 50_000
 """Default number of words in the dictionary (--vocabulary)."""
+_OF_ALL = {"--configs": "", "--arch": ""}  # these options are for the list of all architectures
 
 
 @dataclass
@@ -29,17 +30,20 @@ class ModelsOptions:
 
     arch: Optional[str] = argument("ARCH", "architecture for which to show the options", nargs="?")
     vocabulary: Optional[int] = option(
-        None, f"size of the source dictionary (default: {VOCABULARY})", bounds=Bounds(5), excludes={"--configs": ""}
+        None, f"size of the source dictionary (default: {VOCABULARY})", bounds=Bounds(5), excludes=_OF_ALL
     )
     target_vocabulary: Optional[int] = option(
         None,
         "size of the target dictionary; with a shared dictionary, the number of its words that summaries can "
         "contain (default: the size of the source dictionary)",
         bounds=Bounds(5),
-        excludes={"--configs": ""},
+        excludes=_OF_ALL,
     )
     configs: Optional[Path] = option(
-        None, "write a fairseq-hydra-train configuration for every architecture to DIR/ARCH.yaml", metavar="DIR"
+        None,
+        "write a fairseq-hydra-train configuration for every architecture to DIR/ARCH.yaml",
+        metavar="DIR",
+        excludes={"--arch": "it writes configurations of all architectures"},
     )
 
 
@@ -52,16 +56,6 @@ class ModelsOptions:
 )
 def main(args: ModelsOptions) -> None:
     """Run the command ``etads-models``."""
-    if args.arch and args.configs:
-        raise InputError(
-            f"--configs {args.configs}: cannot be used with ARCH {args.arch}; it writes configurations "
-            "of all architectures"
-        )
-    for name, size in (("vocabulary", args.vocabulary), ("target_vocabulary", args.target_vocabulary)):
-        if args.arch and size:
-            raise InputError(
-                f"{format_option(name, size)} has no effect with ARCH {args.arch}: it is for the list of all"
-            )
     warnings.simplefilter("ignore")  # Hydra warns about how fairseq calls it
     logging.getLogger("hydra").setLevel(logging.WARNING)  # Hydra logs a debug message for each model
     from ..pipeline.architectures import PRESETS, describe_architectures, make_options_parser, write_configurations

@@ -30,9 +30,13 @@ class ResultsOptions:
     """Options of ``etads-results``."""
 
     results: Path = argument("RESULTS", "folder containing a folder of records for each corpus")
-    corpus: Optional[str] = option(None, "print only the tables of this corpus", metavar="NAME")
+    corpus: Optional[str] = option(
+        None, "print only the tables of this corpus", metavar="NAME", excludes={"--page": "", "--check": ""}
+    )
     claims: Optional[Path] = option(None, "file containing the claims (default: RESULTS/claims.json)")
-    page: Optional[Path] = option(None, "write the tables to this Markdown page, and keep its other text")
+    page: Optional[Path] = option(
+        None, "write the tables to this Markdown page, and keep its other text", excludes={"--check": ""}
+    )
     check: Optional[Path] = option(None, "check that this page contains the tables of the records")
     bootstrap: int = option(10_000, "number of bootstrap resamples per test", bounds=SIZE)
 
@@ -126,8 +130,6 @@ examples:
 )
 def main(args: ResultsOptions) -> None:
     """Run the command ``etads-results``."""
-    if [args.page, args.check, args.corpus].count(None) < 2:
-        raise InputError("--page, --check and --corpus: choose one")
     if not args.results.is_dir():
         raise InputError(f"RESULTS {args.results}: no such folder")
     path = args.claims or args.results / "claims.json"

@@ -192,7 +192,7 @@ def test_families_of_documents_are_drawn_together(tmp_path, capsys):
         ("--likelihood a", "RUN_A, RUN_B"),
         ("--likelihood a b --bytes 3", "--bytes has no effect with --likelihood"),
         ("a b", "REF"),
-        ("ref --a x", "--a and --b: give both or neither"),
+        ("ref --a x", "--a x needs --b: give both or neither"),
         ("ref --a x ./x --b y z", "--a x is given twice"),
         ("--likelihood --a x --b y y/", "--b y is given twice"),
         ("a b ref --bootstrap 0", "--bootstrap 0"),
