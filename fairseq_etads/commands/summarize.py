@@ -35,7 +35,15 @@ from ..platform.console import (
 from ..platform.errors import InputError
 from ..platform.option_checks import SIZE, format_option_name
 from ..search.options import check_call, decoding_options
-from ..summarizer.folder.config import CONFIG, WEIGHTS, folder_argument, read_config
+from ..summarizer.folder.config import (
+    BASELINES,
+    CONFIG,
+    DEFAULT,
+    WEIGHTS,
+    find_default_folder,
+    folder_argument,
+    read_config,
+)
 from ..summarizer.folder.run_files import find_run_files, is_run
 from ..text.input_records import (
     InputDocument,
@@ -49,6 +57,8 @@ from ..text.input_records import (
 EXAMPLES = """\
 examples:
   echo "Vim is an almost compatible version of the UNIX editor Vi." | etads-summarize debian
+  etads-summarize article.txt --sentences 3                     by the included model for news
+  etads-summarize textrank article.txt --words 60               sentences of the document, without a model
   etads-summarize model article.txt                             the file is one document; print its summary
   etads-summarize model new-documents.txt --lines               every line is a document
   etads-summarize model articles/ --output summaries.jsonl      every file in the folder is a document; write JSON Lines
@@ -82,7 +92,10 @@ _OF_RUN = "for a training run (output folder of etads-train)"
 class SummarizeOptions(InputFormatOptions, DeviceOption, MaxTokensOption):
     """Options of ``etads-summarize``."""
 
-    folder: Path = folder_argument()
+    folder: Path = folder_argument(
+        f"; {' or '.join(BASELINES)}: sentences of the document, without a model (default: {DEFAULT}, if included)",
+        nargs="?",
+    )
     files: List[str] = argument(
         "FILE",
         "files or folders containing documents, optionally compressed; - reads standard input (default)",
@@ -177,7 +190,9 @@ class SummarizeOptions(InputFormatOptions, DeviceOption, MaxTokensOption):
 
 def _collect_output_settings(args: SummarizeOptions, kind: str, output_format: str) -> Dict[str, Any]:
     """Return all settings that affect the output, except for the documents."""
-    if args.run is not None:
+    if _is_baseline(args):
+        model, selection = str(args.folder), {}
+    elif args.run is not None:
         model = args.run.compute_fingerprint()
         selection = {
             name: str(getattr(args, name)) for name in ("selection", "selection_threshold", "selection_factor")
@@ -303,6 +318,11 @@ class _Documents:
         """Return the summariser, which is loaded once."""
         args = self._args
         if self._summarizer is None:
+            if _is_baseline(args):
+                from ..summarizer.baselines import BaselineSummarizer
+
+                self._summarizer = BaselineSummarizer(str(args.folder))
+                return self._summarizer
             limit_matrix_kernel_caches()
             from ..summarizer import Summarizer
 
@@ -404,6 +424,8 @@ def _write_to_file(args: SummarizeOptions, documents: _Documents, kind: str, rep
 
 def _list_model_files(args: SummarizeOptions) -> List[Path]:
     """Return the files of the model, which must not be overwritten."""
+    if _is_baseline(args):
+        return []
     return [args.folder / CONFIG, args.folder / WEIGHTS] if args.run is None else args.run.list_all()
 
 
@@ -467,20 +489,28 @@ def _write_summaries(
     return output.progress.failed
 
 
+def _is_baseline(args: SummarizeOptions) -> bool:
+    return str(args.folder) in BASELINES and not args.folder.is_dir()
+
+
 def _check_arguments(args: SummarizeOptions) -> None:
     """Check the options, and add the files of a run (``args.run``), or None for a model folder."""
     args.run = None
+    first = "" if args.folder is None else str(args.folder)
+    if args.folder is None or first == STANDARD_INPUT or (args.folder.is_file() and first not in BASELINES):
+        args.files = [*([first] if first else []), *args.files]
+        args.folder = find_default_folder()
     if is_run(args.folder):
         args.run = find_run_files(args.folder, args.checkpoint, args.prepared, args.extractor, args.content)
         if args.shortlist_file is not None and not args.shortlist_file.is_file():
             raise InputError(f"--shortlist-file {args.shortlist_file}: no such file; etads-shortlist creates it")
     else:
-        config = read_config(args.folder)
+        decoding = {} if _is_baseline(args) else read_config(args.folder).decoding
         for name in ("split", "checkpoint", "prepared", "extractor", "content", "shortlist_file"):
             if getattr(args, name) is not None:
                 option = f"{format_option_name(name)} {getattr(args, name)}"
                 raise InputError(f"{option}: FOLDER {args.folder} is not a training run, which this option needs")
-        check_call(config.decoding, args.decoding)
+        check_call(decoding, args.decoding)
     if args.split is not None:
         for option, value in (("FILE", args.files), ("--input-format", args.format)):
             if value:

@@ -24,6 +24,10 @@ _Entries = Dict[str, Tuple[Callable[[Any], bool], str]]
 """Type that maps each entry name to a pair of a function that checks the value and a description of valid values."""
 BUNDLED = Path(__file__).parents[2] / "bundled"
 DICTIONARIES = ("dict.source.txt", "dict.target.txt")
+DEFAULT = "news"
+"""Bundled model that commands use if no model is named."""
+BASELINES = ("lead", "textrank")
+"""Names that stand for a choice of sentences without a model; see :mod:`fairseq_etads.summarizer.baselines`."""
 FORMAT = "fairseq-etads model folder"
 SCHEMA_VERSION = 1
 """Version of the folder format. It is increased whenever older versions of this package cannot read new folders."""
@@ -83,13 +87,19 @@ def list_bundled_models() -> List[str]:
     return sorted(path.parent.name for path in BUNDLED.glob(f"*/{CONFIG}"))
 
 
-def folder_argument() -> Any:
-    """Declare the argument FOLDER of a command. The value is converted with :func:`find_folder`."""
-    return argument(
-        "FOLDER",
-        "path of a model folder or training run, or name of a model included in the package: debian or paper",
-        parse=find_folder,
-    )
+def folder_argument(more: str = "", **metadata: Any) -> Any:
+    """Declare the argument FOLDER of a command, whose help may end in ``more``. :func:`find_folder` converts it."""
+    names = ", ".join(list_bundled_models())
+    about = f"path of a model folder or training run, or name of a model included in the package ({names}){more}"
+    return argument("FOLDER", about, parse=find_folder, **metadata)
+
+
+def find_default_folder() -> Path:
+    """Return the folder of the bundled model for texts of any kind. Raises InputError if it is not included."""
+    if DEFAULT not in list_bundled_models():
+        names = ", ".join([*list_bundled_models(), *BASELINES])
+        raise InputError(f"FOLDER is missing: name a model folder or one of {names}, as in etads-summarize lead FILE")
+    return BUNDLED / DEFAULT
 
 
 def find_folder(name: Union[str, "os.PathLike[str]"]) -> Path:

@@ -1,0 +1,83 @@
+"""Extracts without a trained model: the first sentences of a document, or those that TextRank chooses.
+
+This module imports neither torch nor fairseq.
+"""
+
+import math
+from typing import Any, Iterable, Iterator, List, Sequence
+
+import numpy as np
+
+from ..platform.errors import InputError
+from ..search.lengths import LimitError, SummaryLimits
+from ..search.options import DECLARED, combine_options
+from ..text.cleaning import join_to_one_line
+from ..text.counted_words import find_words
+from ..text.words import SENTENCE_MARK, split_sentences
+from .explanation import ChosenSentence
+from .summary import Summary, Truncation
+
+SENTENCES = 3
+"""Number of sentences in an extract without a given length."""
+_LIMITS = ("sentences", "words", "percent", "must_include")
+_DAMPING, _STEPS = 0.85, 50
+
+
+def rank_sentences(sentences: Sequence[str]) -> List[int]:
+    """Return the indices of sentences in descending order of their TextRank (Mihalcea and Tarau 2004, section 4).
+
+    The similarity of two sentences is the number of words in common, divided by the sum of the logarithms of their
+    lengths. The rank is the stationary distribution of a random walk over similar sentences.
+    """
+    words = [set(find_words(sentence)) for sentence in sentences]
+    weights = np.zeros((len(words), len(words)))
+    for i, one in enumerate(words):
+        for j, other in enumerate(words[:i]):
+            if len(one) > 1 and len(other) > 1:
+                weights[i, j] = weights[j, i] = len(one & other) / (math.log(len(one)) + math.log(len(other)))
+    totals = weights.sum(0)
+    moves = np.divide(weights, totals, out=np.zeros_like(weights), where=totals > 0)
+    ranks = np.ones(len(words))
+    for _ in range(_STEPS):
+        ranks = 1 - _DAMPING + _DAMPING * moves @ ranks
+    return sorted(range(len(words)), key=lambda number: (-ranks[number], number))
+
+
+class BaselineSummarizer:
+    """Summariser without a model, with the interface that ``etads-summarize`` uses."""
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def check_reads_raw_text(self) -> None:
+        """Do nothing, as baselines read raw text."""
+
+    def stream(self, texts: Iterable[str], errors: str = "raise", **given: Any) -> Iterator[Summary]:
+        """Yield the extract of each text in the order of the texts. Options of models are ignored or refused."""
+        decoding = {name: value for name, value in given.items() if name in DECLARED}
+        for name in decoding:
+            if name not in _LIMITS:
+                raise InputError(f"--{name.replace('_', '-')} has no effect without a model; {self.name} is none")
+        options = combine_options({}, decoding)
+        if not (options.sentences or options.words or options.percent):
+            options.sentences = SENTENCES
+        return (self._extract(text, options) for text in texts)
+
+    def _extract(self, text: str, options: Any) -> Summary:
+        parts = join_to_one_line(text).split(SENTENCE_MARK)
+        sentences = [" ".join(one.split()) for part in parts for one in split_sentences(part)]
+        limits, read = SummaryLimits.for_document(options, text), Truncation(len(text.split()), 0)
+        try:
+            chosen = limits.choose_required(sentences)
+            for number in range(len(sentences)) if self.name == "lead" else rank_sentences(sentences):
+                if number not in chosen and limits.allow([sentences[one] for one in (*chosen, number)]):
+                    chosen.append(number)
+                elif self.name == "lead" and number not in chosen:
+                    break
+            if sentences and not chosen:
+                raise limits.make_error(sentences if self.name == "textrank" else sentences[:1])
+        except LimitError as error:
+            return Summary("", 0.0, (), (), read, str(error))
+        found = tuple(ChosenSentence(sentences[number], "document", number) for number in sorted(chosen))
+        spelled = tuple(one.text for one in found)
+        return Summary(f" {SENTENCE_MARK} ".join(spelled), 0.0, (), (), read, chosen=found, sentences=spelled)
