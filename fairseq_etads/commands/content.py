@@ -28,7 +28,7 @@ class ContentOptions:
     run: Path = argument(
         "RUN",
         "run folder created by etads-train, or run folder of an extractor, such as OUT/extractor from "
-        "scripts/shorten.sh",
+        "etads-train --long",
     )
     prepared: Optional[Path] = option(
         None,

@@ -87,6 +87,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if name not in find_commands():
         near = OTHER_NAMES.get(name) or find_closest_word(name, find_commands())
         advice = f"; did you mean {near}?" if near else ""
-        print(f"etads: no command {escape_unprintable(name)}{advice} (etads lists all commands)", file=sys.stderr)
+        print(f"etads: no command {escape_unprintable(name)}{advice}", file=sys.stderr)
+        print(f"choose from {', '.join(find_commands())}", file=sys.stderr)
         return USER_ERROR
     return load_main(name)(words[1:])

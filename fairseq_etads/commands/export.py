@@ -39,7 +39,7 @@ Summarising then needs only the folder:
 class ExportOptions:
     """Options of ``etads-export``."""
 
-    run: Path = argument("RUN", "run folder created by etads-train or scripts/quickstart.sh")
+    run: Path = argument("RUN", "run folder created by etads-train")
     folder: Path = argument("FOLDER", "output folder, which must be empty or must not exist yet")
     checkpoint: Optional[str] = option(
         None, "checkpoint to export: a file, best or last (default: the best one, or else the last one)", metavar="FILE"
@@ -53,8 +53,8 @@ class ExportOptions:
     shortlist: Optional[Path] = option(None, "file containing a decoding shortlist, written by etads-shortlist")
     extractor: Optional[str] = option(
         None,
-        "run folder of the sentence extractor that shortened the training documents (etads-train --long, "
-        "scripts/shorten.sh or etads-shorten); the exported model then shortens long documents with this extractor "
+        "run folder of the sentence extractor that shortened the training documents (etads-train --long "
+        "or etads-shorten); the exported model then shortens long documents with this extractor "
         "(default: the extractor in RUN or next to its prepared data, if any; none: no extractor)",
         metavar="RUN",
     )

@@ -16,7 +16,7 @@ from .run_options import RunOptions, find_checkpoint_and_data, silence_info_logs
 class LikelihoodOptions(RunOptions):
     """Options of ``etads-likelihood``."""
 
-    run: Path = argument("RUN", "run folder created by etads-train or scripts/quickstart.sh")
+    run: Path = argument("RUN", "run folder created by etads-train")
     subset: str = option("test", "split to score: train, valid or test", metavar="NAME")
 
 

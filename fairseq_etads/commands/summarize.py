@@ -290,7 +290,8 @@ class _ProgressReport:
                 f"truncated to their first {self._read:,} tokens"
             )
         if failed:
-            print(f"etads-summarize: {failed:,} documents have no summary, for the reasons above", file=sys.stderr)
+            have = "document has" if failed == 1 else "documents have"
+            print(f"etads-summarize: {failed:,} {have} no summary, for the reasons above", file=sys.stderr)
 
 
 def _format_summary_line(document: InputDocument, summary: Any, output_format: str, marks: bool) -> str:

@@ -105,13 +105,13 @@ def test_documents_of_several_inputs_have_names_of_their_own(summarize, tmp_path
 def test_documents_that_cannot_be_read_do_not_stop_the_rest(summarize, wanted, tmp_path):
     status, lines, said = summarize(stdin=b"w1 w2 Zebra w3\nnot \xff utf-8\nw20 w21\n")
     assert (status, lines) == (1, [wanted[0], "", wanted[4]])
-    assert "document 2: standard input, line 2: not UTF-8" in said and "1 documents have no summary" in said
+    assert "document 2: standard input, line 2: not UTF-8" in said and "1 document has no summary" in said
     path = tmp_path / "in.jsonl"
     path.write_bytes(b'{"text": "w1 w2 Zebra w3"}\n{"text": 3}\nno json\n\n{"text": "w20 w21"}\n')
     assert summarize(path, "--output", tmp_path / "out.jsonl")[0] == 1
     found = list(map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines()))
     assert [" ".join(record.get("sentences", ())) for record in found] == [wanted[0], "", "", wanted[4]]
-    assert "neither a text nor a list" in found[1]["problem"] and "not JSON" in found[2]["problem"]
+    assert "document is of type int" in found[1]["problem"] and "not JSON" in found[2]["problem"]
     assert "problem" not in found[0]
 
 
