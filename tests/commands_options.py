@@ -58,6 +58,7 @@ the cat sat on the mat . it was running home . the end came
 a dog barked at night . nobody heard the dog . it went away
 rain fell over the old town . children ran home . all were wet
 """
+RATED = {name: {"good": number} for number, name in enumerate("abc")}
 INPUTS: Dict[str, Union[str, bytes]] = {
     "documents": DOCUMENTS,
     "reference": "the cat runs home\na dogs barking . <q> nobody heard\nchildren ran\n",
@@ -66,6 +67,13 @@ INPUTS: Dict[str, Union[str, bytes]] = {
     "system2": "a cat\nthe dog went away\nrain fell . children ran home\n",
     "families": "x\nx\ny\n",
     "german": "Er kam am 3. Mai. Sie rief bzw. sang.\n",
+    "rated.jsonl": "".join(
+        json.dumps(
+            {"reference": reference, "systems": {"a": "a cat", "b": "the <t> cat ran", "c": "rain"}, "human": RATED}
+        )
+        + "\n"
+        for reference in ("a cat", "the rain", "a cat ran")
+    ),
     "invisible": DOCUMENTS.replace("cat", "c\u200dat"),
 }
 SCORING = {
@@ -90,6 +98,7 @@ FURTHER = {
 }
 ENTRIES["etads-rouge"] = entries(
     "in/system in/reference",
+    system="=in/reference in/reference2 --bootstrap 20 :: --system a=in/system --system b=in/system2",
     duc75="--duc75",
     **SCORING,
     multi="in/reference2 :: --multi average",
@@ -141,6 +150,17 @@ ENTRIES["etads-analyse"] = entries(
     seed="--bootstrap 30 :: --seed 7",
     json="--json out.json",
     quiet="--system b=in/leftovers :: --quiet",
+)
+ENTRIES["etads-correlate"] = entries(
+    "in/rated.jsonl --bootstrap 5",
+    ratings="--ratings other !! other",
+    figure="--figure recall",
+    **{**SCORING, "metrics": "--metrics 1"},
+    multi="--multi average",
+    bootstrap="=in/rated.jsonl --bootstrap 7 :: --quiet",
+    seed="--seed 7",
+    json="--json out.json",
+    quiet="--quiet",
 )
 ENTRIES["etads-evidence"] = entries(
     "--source in/documents --system a=in/system",

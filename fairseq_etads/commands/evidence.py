@@ -1,4 +1,4 @@
-"""The command ``etads-evidence`` (evaluate): show from where in its document each sentence was copied."""
+"""The command ``etads-evidence`` (evaluate): show from where in its document each sentence of a summary was copied."""
 
 import contextlib
 import json

@@ -2,14 +2,23 @@
 
 import json
 from dataclasses import dataclass
-from typing import List, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 import numpy as np
 
 from ..evaluation import other_scores
 from ..evaluation.analysis import make_baseline_extract
 from ..evaluation.other_scores import ScoreOptions
-from ..evaluation.rouge import FIGURES, RESAMPLES, make_report, score_pairs
+from ..evaluation.resampling import compare_pairs, correct_p_values
+from ..evaluation.rouge import (
+    FIGURES,
+    RESAMPLES,
+    RougeSettings,
+    align_columns,
+    format_interval,
+    make_report,
+    score_pairs,
+)
 from ..evaluation.summaries import SENTENCE_MARK
 from ..evaluation.text_warnings import find_swapped_hypotheses_and_references, find_text_warnings
 from ..files.outputs import check_output_paths, write_text
@@ -20,6 +29,7 @@ from .scoring_options import (
     check_writable,
     load_scorers,
     make_rouge_settings,
+    parse_named_files,
     print_warnings,
     read_summaries,
 )
@@ -52,8 +62,16 @@ def write_scores_per_example(
 class RougeOptions(ScoringOptions, ScoreOptions):
     """Options of ``etads-rouge``."""
 
-    hypothesis: str = argument("HYP", "file containing the system's summaries, one per line")
-    references: List[str] = argument("REF", "file containing the reference summaries, one per line", nargs="+")
+    hypothesis: str = argument(
+        "HYP", "file containing the system's summaries, one per line; with --system, another REF"
+    )
+    references: List[str] = argument("REF", "file containing the reference summaries, one per line", nargs="*")
+    system: List[str] = option(
+        [],
+        "score the summaries of several systems instead of HYP, and test each against the first; may be repeated",
+        metavar="NAME=FILE",
+        excludes=dict.fromkeys(("--duc75", "--also", "--per-example", "--lead-words", "--show"), ""),
+    )
     duc75: bool = option(
         False, "compute scores as in DUC-2004 (--bytes 75 --multi average), with a confidence interval for recall"
     )
@@ -75,6 +93,60 @@ class RougeOptions(ScoringOptions, ScoreOptions):
     format: str = option("table", "output format of the scores", choices=("table", "json"))
 
 
+def score_systems(
+    files: Mapping[str, str], references: Sequence[str], settings: RougeSettings, args: RougeOptions
+) -> Dict[str, Any]:
+    """Score the summaries of several systems, and compare each with the first.
+
+    Args:
+        files: the file of each system, by its name.
+        references: the reference files.
+
+    Returns:
+        The report as a dictionary of JSON types. Its p-values are from paired approximate randomisation, corrected by
+        Holm's method for all systems and metrics.
+    """
+    texts = read_summaries([*files.values(), *references])
+    if not args.quiet:
+        for name, lines in zip([*files.values(), *references], texts):
+            print_warnings("etads-rouge", find_text_warnings(name, lines, settings.sentence_mark, settings.tokens))
+    outputs, wanted = texts[: len(files)], texts[len(files) :]
+    scores = [score_pairs(lines, wanted, settings, args.jobs, progress=True) for lines in outputs]
+    reports = [
+        make_report(each, lines, len(wanted), settings, args.bootstrap, args.seed)
+        for each, lines in zip(scores, outputs)
+    ]
+    tests = [
+        compare_pairs(each[:, :, 0], scores[0][:, :, 0], args.bootstrap, args.seed)
+        for each in scores[1:]
+        if args.bootstrap
+    ]
+    found = np.array([test["p_randomisation"] for test in tests])  # (systems - 1, metrics)
+    p_values = correct_p_values(found.reshape(-1).tolist()).reshape(found.shape).tolist() if tests else []
+    return {
+        "systems": {
+            name: {"file": file, **report.to_dict(), "p": dict(zip(settings.metrics, p)) if p else None}
+            for (name, file), report, p in zip(files.items(), reports, [None, *p_values])
+        },
+        "reference_files": list(references),
+        "tests": f"approximate-randomisation against {next(iter(files))}|holm:{found.size}|resamples:{args.bootstrap}",
+    }
+
+
+def format_systems(report: Dict[str, Any], settings: RougeSettings) -> str:
+    """Format the report of :func:`score_systems` as a table with a row for each system."""
+    rows = []
+    for name, system in report["systems"].items():
+        row = [name]
+        for metric in settings.metrics:
+            score, p = system["scores"][metric], system["p"]
+            row += [f"{score['f1']:.2f}", format_interval(score["f1_interval"]), f"{p[metric]:.4f}" if p else "-"]
+        rows.append(row)
+    heads = [head for metric in settings.metrics for head in (f"R-{metric[5:]}", "95 % interval", "p")]
+    signature = next(iter(report["systems"].values()))["signature"]
+    return "\n".join([align_columns(["system", *heads], rows), "", signature, report["tests"]])
+
+
 @options_command(
     "etads-rouge",
     RougeOptions,
@@ -86,6 +158,7 @@ examples:
   etads-rouge output.txt test.target
   etads-rouge output.txt reference1.txt reference2.txt --json scores.json
   etads-rouge headlines.txt task1_ref*.txt --duc75
+  etads-rouge test.target --system basic=basic.txt --system etads=etads.txt
   etads-rouge output.txt test.target --documents test.source --lead-words 8 --show 3
 
   HYP contains the system's summaries, one per line. Line i of each file belongs to the same document. With several
@@ -102,6 +175,9 @@ def main(args: RougeOptions) -> None:
         if args.bytes not in (None, 75):
             raise ValueError(f"--duc75 and --bytes {args.bytes} cannot be combined")
         args.bytes, args.multi = 75, args.multi or "average"
+    systems = parse_named_files(args.system)
+    if not systems and not args.references:
+        raise ValueError("the following arguments are required: REF")
     check_writable("--per-example", args.per_example, ".jsonl", ".tsv")
     check_writable("--json", args.json)
     check_output_paths(
@@ -109,12 +185,20 @@ def main(args: RougeOptions) -> None:
         {
             "HYP": args.hypothesis,
             "REF": args.references,
+            "--system": systems.values(),
             "--documents": args.documents,
             **other_scores.list_score_inputs(args),
         },
     )
     settings = make_rouge_settings(args)
     other_scores.check_score_options(args)
+    if systems:
+        found = score_systems(systems, [args.hypothesis, *args.references], settings, args)
+        as_json = json.dumps(found, indent=2)
+        print(as_json if args.format == "json" else format_systems(found, settings))
+        if args.json:
+            write_text(args.json, as_json + "\n")
+        return
     names = [args.hypothesis, *args.references]
     texts = read_summaries(names, args.target_column, args.documents, args.source_column)
     documents = texts.pop() if args.documents else []

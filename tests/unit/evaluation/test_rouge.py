@@ -1,5 +1,6 @@
 """ROUGE against hand-computed values, loops and the official scorer; any text; signatures and reports."""
 
+import json
 import re
 
 import numpy as np
@@ -10,8 +11,10 @@ from mapped import killed_at_seventy
 from rouge_score import rouge_scorer
 from test_perl import needs_perl
 
+from fairseq_etads.commands.rouge import main
 from fairseq_etads.commands.scoring_options import parse_metrics
 from fairseq_etads.evaluation import RougeSettings, rouge, score_pairs
+from fairseq_etads.evaluation.resampling import compare_pairs, correct_p_values
 from fairseq_etads.evaluation.rouge import _map_in_processes
 
 METRICS = ("rouge1", "rouge2", "rougeL")
@@ -212,3 +215,24 @@ def test_a_killed_process_ends_the_work_with_an_error():
     with pytest.raises(ValueError, match="a process was killed from outside"):
         list(_map_in_processes(killed_at_seventy, range(200), 2))
     assert list(_map_in_processes(killed_at_seventy, range(70), 2)) == list(range(70))
+
+
+def test_systems_are_scored_in_one_table_and_tested_against_the_first(tmp_path, capsys):
+    texts = {"ref.txt": REFERENCES, "one.txt": HYPOTHESES, "two.txt": REFERENCES[::-1], "same.txt": HYPOTHESES}
+    for name, lines in texts.items():
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    systems = [word for name in ("one", "two", "same") for word in ("--system", f"{name}={tmp_path / name}.txt")]
+    assert main([str(tmp_path / "ref.txt"), *systems, "--json", str(tmp_path / "out.json")]) == 0
+    found = json.loads((tmp_path / "out.json").read_text())["systems"]
+    expected = rouge(HYPOTHESES, REFERENCES)
+    assert found["one"]["scores"]["rouge2"]["f1"] == pytest.approx(expected.scores["rouge2"].f1)
+    scores = score_pairs(REFERENCES[::-1], [REFERENCES], RougeSettings())[:, :, 0]
+    tests = compare_pairs(scores, score_pairs(HYPOTHESES, [REFERENCES], RougeSettings())[:, :, 0], 1000, 12345)
+    p_values = [*tests["p_randomisation"], 1, 1, 1]
+    assert list(found["two"]["p"].values()) == pytest.approx(correct_p_values(p_values)[:3])
+    assert found["one"]["p"] is None and set(found["same"]["p"].values()) == {1}
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:4]] == ["one", "two", "same"]
+    assert main([str(tmp_path / "ref.txt")]) != 0 and "REF" in capsys.readouterr().err
+    names = [str(tmp_path / name) for name in ("one.txt", "two.txt", "ref.txt")]
+    assert main([*names, "--bootstrap", "0"]) == 0
+    assert f"{names[1]} may not be references" in capsys.readouterr().err

@@ -52,6 +52,7 @@ WRONG = {
     "etads-rouge": ["missing", "missing"],
     "etads-compare": ["missing", "missing", "missing"],
     "etads-analyse": ["--source", "missing", "--reference", "missing"],
+    "etads-correlate": ["missing"],
     "etads-evidence": ["--source", "missing", "--system", "a=missing"],
     "etads-human": ["make", "--source", "missing", "--system", "a=missing", "--out", "out", "--key", "key"],
     "etads-corpus": ["table", "--train", "missing", "--out", "out"],

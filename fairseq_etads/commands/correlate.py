@@ -1,0 +1,110 @@
+"""The command ``etads-correlate`` (evaluate): compare ROUGE with people's ratings of the same summaries."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List
+
+import numpy as np
+
+from ..evaluation.correlation import CORRELATIONS, correlate
+from ..evaluation.rouge import FIGURES, align_columns, format_interval, score_pairs
+from ..evaluation.text_warnings import find_text_warnings
+from ..files import inputs
+from ..files.outputs import check_output_paths, write_text
+from ..platform.command_options import argument, option, options_command
+from ..version import get_version
+from .scoring_options import ScoringOptions, check_writable, make_rouge_settings, print_warnings
+
+
+@dataclass
+class CorrelateOptions(ScoringOptions):
+    """Options of ``etads-correlate``."""
+
+    file: str = argument("FILE", "JSON lines, one document per line")
+    ratings: str = option("human", "key of the ratings in each line", metavar="KEY")
+    figure: str = option("f1", "value of each metric to correlate", choices=tuple(FIGURES))
+
+
+def _read_rows(args: CorrelateOptions) -> List[Dict[str, Any]]:
+    """Read the lines of the file. Raises ValueError if one has no references, or other systems or scales."""
+    rows: List[Dict[str, Any]] = []
+    for number, line in enumerate(inputs.read_lines(Path(args.file)), 1):
+        where = f"{args.file}, line {number}"
+        try:
+            row = json.loads(line)
+            references = row["references"] if "references" in row else [row["reference"]]
+            texts = {name: str(row["systems"][name]) for name in sorted(row["systems"])}
+            scales = sorted(next(iter(row[args.ratings].values())))
+            ratings = [[float(row[args.ratings][name][scale]) for scale in scales] for name in texts]
+        except (ValueError, TypeError, KeyError, AttributeError, StopIteration) as error:
+            raise ValueError(
+                f'{where}: must have "systems" (texts by name), "references" (texts) and "{args.ratings}" (numbers by '
+                f"name and scale): {type(error).__name__} {error}"
+            ) from None
+        rows.append({"texts": texts, "references": references, "ratings": ratings, "scales": scales})
+        kinds = [(list(each["texts"]), each["scales"], len(each["references"])) for each in (rows[0], rows[-1])]
+        if kinds[0] != kinds[1] or not references:
+            raise ValueError(f"{where}: its systems, scales or number of references differ from those of line 1")
+    if len(rows) < 2 or len(rows[0]["texts"]) < 3:
+        raise ValueError(f"{args.file}: correlations need two documents and three systems, or more")
+    return rows
+
+
+@options_command(
+    "etads-correlate",
+    CorrelateOptions,
+    ValueError,
+    RuntimeError,
+    description="Correlate ROUGE with people's ratings of the same summaries, with 95 % bootstrap intervals over the "
+    "documents.",
+    epilog="""\
+example:
+  etads-correlate summeval.jsonl
+
+  Each line of FILE belongs to a document: {"references": [text, ...], "systems": {"A": text, ...}, "human": {"A":
+  {"coherence": 3.7, ...}, ...}}. A summary's score is the mean over its references. "summary" is the correlation
+  between the systems' summaries of one document, averaged over the documents; "system" is the correlation between the
+  means of the systems. Kendall's tau is tau-b.""",
+)
+def main(args: CorrelateOptions) -> None:
+    """Run the command ``etads-correlate``."""
+    check_writable("--json", args.json)
+    check_output_paths({"--json": args.json}, {"FILE": args.file})
+    rows, settings = _read_rows(args), make_rouge_settings(args)
+    names, scales = list(rows[0]["texts"]), rows[0]["scales"]
+    texts = [text for row in rows for text in row["texts"].values()]
+    if not args.quiet:
+        print_warnings("etads-correlate", find_text_warnings(args.file, texts, settings.sentence_mark, settings.tokens))
+    figure, count = list(FIGURES).index(args.figure), len(rows[0]["references"])
+    by_reference = [
+        score_pairs(texts, [[row["references"][k] for row in rows for _ in names]], settings, args.jobs, progress=True)
+        for k in range(count)
+    ]
+    scores = np.mean(by_reference, axis=0)[:, :, figure].reshape(len(rows), len(names), -1)
+    ratings = np.array([row["ratings"] for row in rows])
+    found = {
+        metric: {
+            scale: correlate(scores[:, :, m], ratings[:, :, s], args.bootstrap, args.seed)
+            for s, scale in enumerate(scales)
+        }
+        for m, metric in enumerate(settings.metrics)
+    }
+    signature = (
+        f"CORRELATION|ROUGE|{settings.signature(1)}|figure:{args.figure}|mean-of-references:{count}|documents:{len(rows)}"
+        f"|systems:{len(names)}|bootstrap:{args.bootstrap}|seed:{args.seed}|v:{get_version()}"
+    )
+    heads = ["metric", "rating", *(f"{name}, {level}" for level in ("summary", "system") for name in CORRELATIONS)]
+    table = [
+        [metric.replace("rouge", "ROUGE-"), scale]
+        + [
+            f"{each[name][level][0]:.3f} {format_interval(each[name][level][1:])}"
+            for level in ("summary", "system")
+            for name in CORRELATIONS
+        ]
+        for metric, by_scale in found.items()
+        for scale, each in by_scale.items()
+    ]
+    print(align_columns(heads, table), signature, sep="\n\n")
+    if args.json:
+        write_text(args.json, json.dumps({"correlations": found, "signature": signature}, indent=2) + "\n")
