@@ -58,7 +58,14 @@ the cat sat on the mat . it was running home . the end came
 a dog barked at night . nobody heard the dog . it went away
 rain fell over the old town . children ran home . all were wet
 """
-RATED = {name: {"good": number} for number, name in enumerate("abc")}
+RATED = [
+    {"references": references, "systems": dict(zip("abc", systems)), "human": {s: {"good": ord(s) % 3} for s in "abc"}}
+    for references, systems in (
+        (["the cats ran home .", "a cat runs"], ["a cat ran", "the <t> children ran .", "cats . home ."]),
+        (["the child runs .", "children run"], ["a dog", "two children running .", "the child is home"]),
+        (["it rained over the town", "rain in towns"], ["raining on a town .", "over . rain it", "cats"]),
+    )
+]
 INPUTS: Dict[str, Union[str, bytes]] = {
     "documents": DOCUMENTS,
     "reference": "the cat runs home\na dogs barking . <q> nobody heard\nchildren ran\n",
@@ -67,13 +74,7 @@ INPUTS: Dict[str, Union[str, bytes]] = {
     "system2": "a cat\nthe dog went away\nrain fell . children ran home\n",
     "families": "x\nx\ny\n",
     "german": "Er kam am 3. Mai. Sie rief bzw. sang.\n",
-    "rated.jsonl": "".join(
-        json.dumps(
-            {"reference": reference, "systems": {"a": "a cat", "b": "the <t> cat ran", "c": "rain"}, "human": RATED}
-        )
-        + "\n"
-        for reference in ("a cat", "the rain", "a cat ran")
-    ),
+    "rated.jsonl": "".join(json.dumps(row) + "\n" for row in RATED),
     "invisible": DOCUMENTS.replace("cat", "c\u200dat"),
 }
 SCORING = {
@@ -157,7 +158,7 @@ ENTRIES["etads-correlate"] = entries(
     figure="--figure recall",
     **{**SCORING, "metrics": "--metrics 1"},
     multi="--multi average",
-    bootstrap="=in/rated.jsonl --bootstrap 7 :: --quiet",
+    bootstrap="=in/rated.jsonl :: --bootstrap 7",
     seed="--seed 7",
     json="--json out.json",
     quiet="--quiet",

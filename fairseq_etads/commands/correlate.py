@@ -63,7 +63,8 @@ example:
   etads-correlate summeval.jsonl
 
   Each line of FILE belongs to a document: {"references": [text, ...], "systems": {"A": text, ...}, "human": {"A":
-  {"coherence": 3.7, ...}, ...}}. A summary's score is the mean over its references. "summary" is the correlation
+  {"coherence": 3.7, ...}, ...}}. Without --multi, a summary's score is the mean over its
+  references. "summary" is the correlation
   between the systems' summaries of one document, averaged over the documents; "system" is the correlation between the
   means of the systems. Kendall's tau is tau-b.""",
 )
@@ -76,12 +77,11 @@ def main(args: CorrelateOptions) -> None:
     texts = [text for row in rows for text in row["texts"].values()]
     if not args.quiet:
         print_warnings("etads-correlate", find_text_warnings(args.file, texts, settings.sentence_mark, settings.tokens))
-    figure, count = list(FIGURES).index(args.figure), len(rows[0]["references"])
-    by_reference = [
-        score_pairs(texts, [[row["references"][k] for row in rows for _ in names]], settings, args.jobs, progress=True)
-        for k in range(count)
-    ]
-    scores = np.mean(by_reference, axis=0)[:, :, figure].reshape(len(rows), len(names), -1)
+    references = [[row["references"][k] for row in rows for _ in names] for k in range(len(rows[0]["references"]))]
+    # without --multi, a summary's score is the mean over its references
+    sets = [references] if args.multi else [[each] for each in references]
+    every = np.mean([score_pairs(texts, each, settings, args.jobs, progress=True) for each in sets], axis=0)
+    scores = every[:, :, list(FIGURES).index(args.figure)].reshape(len(rows), len(names), -1)
     ratings = np.array([row["ratings"] for row in rows])
     found = {
         metric: {
@@ -91,7 +91,7 @@ def main(args: CorrelateOptions) -> None:
         for m, metric in enumerate(settings.metrics)
     }
     signature = (
-        f"CORRELATION|ROUGE|{settings.signature(1)}|figure:{args.figure}|mean-of-references:{count}|documents:{len(rows)}"
+        f"CORRELATION|ROUGE|{settings.signature(len(sets[0]))}|figure:{args.figure}|mean-of:{len(sets)}|documents:{len(rows)}"
         f"|systems:{len(names)}|bootstrap:{args.bootstrap}|seed:{args.seed}|v:{get_version()}"
     )
     heads = ["metric", "rating", *(f"{name}, {level}" for level in ("summary", "system") for name in CORRELATIONS)]

@@ -54,7 +54,7 @@ def test_the_command_reads_ratings(tmp_path, capsys):
     path = tmp_path / "rated.jsonl"
     path.write_text(f"{json.dumps(row)}\n" * 2)
     assert main([str(path), "--bootstrap", "5", "--metrics", "1", "--json", str(tmp_path / "out.json")]) == 0
-    assert "mean-of-references:2" in capsys.readouterr().out
+    assert "mean-of:2" in capsys.readouterr().out
     found = json.loads((tmp_path / "out.json").read_text())["correlations"]["rouge1"]["good"]
     assert found["kendall"] == {"summary": [1.0] * 3, "system": [1.0] * 3}
     path.write_text(json.dumps(row) + "\n" + json.dumps({**row, "systems": {"a": "x"}}) + "\n")
