@@ -35,8 +35,7 @@ command -v c++ >/dev/null || command -v g++ >/dev/null ||
 [ -x "$VENV/bin/python" ] || { say "making $VENV"; "$python" -m venv "$VENV"; }
 pip=("$VENV/bin/python" -m pip --disable-pip-version-check --quiet)
 
-# An editable installation must be repeated only if the metadata change: commands, requirements, or version.
-editable=""
+editable=""  # an editable installation must be repeated only if the metadata change: commands, requirements or version
 [ -z "$extras" ] || [ -n "$wheel" ] || editable=$ROOT
 sources=(setup.py pyproject.toml MANIFEST.in README.md LICENSE)
 if [ -n "$editable" ]; then sources+=(fairseq_etads/version.py); else sources+=(fairseq_etads preprocess); fi
@@ -48,7 +47,8 @@ cp "$ROOT/constraints.txt" ${wheel:+"$wheel"} "$copy"
 [ -n "$wheel" ] || tar -C "$ROOT" --exclude=__pycache__ -cf - "${sources[@]}" | tar -C "$copy" -xf -
 # The copy does not contain .git, so the version cannot be determined from it.
 [ -n "$wheel" ] || printf 'Version: %s\n' "$("$VENV/bin/python" "$ROOT/fairseq_etads/version.py")" > "$copy/PKG-INFO"
-wanted=$(cd "$copy" && { find . -type f -exec cksum {} + | LC_ALL=C sort; echo "$extras$editable"; } | cksum)
+commands=$(cd "$ROOT" && echo fairseq_etads/commands/*.py preprocess/*.py)
+wanted=$(cd "$copy" && { find . -type f -exec cksum {} + | LC_ALL=C sort; echo "$extras$editable$commands"; } | cksum)
 stamp=$VENV/.fairseq-etads
 [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ] || { say "up to date: $VENV"; exit; }
 
