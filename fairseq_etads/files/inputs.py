@@ -250,8 +250,15 @@ def _is_begun(path: Path) -> bool:
 
 
 def _decode_beginning(beginning: bytes) -> str:
-    encoding = "utf-16" if beginning.startswith(_UTF16) else "utf-8"
-    return beginning.decode(encoding, "ignore").lstrip(BOM)
+    return beginning.decode(_find_encoding(beginning), "ignore").lstrip(BOM)
+
+
+def _find_encoding(beginning: bytes) -> str:
+    """Return the encoding of a file: UTF-16 with a byte order mark or an ASCII character in two bytes, or UTF-8."""
+    if beginning.startswith(_UTF16):
+        return "utf-16"
+    first, second = [*beginning[:2], 1, 1][:2]
+    return "utf-8" if bool(first) == bool(second) else "utf-16-le" if first else "utf-16-be"
 
 
 def is_valid_utf8(text: str) -> bool:
@@ -267,7 +274,7 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
 
     Args:
         path: path of a plain or compressed file, or ``-`` for standard input. A byte order mark at the beginning is
-            skipped. If it is the mark of UTF-16, the file is read as UTF-16.
+            skipped. A file that begins with that of UTF-16, or with a letter of UTF-16, is read as UTF-16.
         fallback: treatment of lines that are not valid UTF-8. If it is the name of another encoding, these lines are
             decoded with that encoding. "replace" replaces invalid bytes with U+FFFD. ESCAPE_INVALID allows the caller
             to detect invalid lines. If it is empty, an error is raised.
@@ -281,8 +288,8 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
     """
     with open_binary(path) as file:
         for number, line in enumerate(file, 1):
-            if number == 1 and line.startswith(_UTF16):
-                for text in _decode_utf16(itertools.chain([line], file), path):
+            if number == 1 and (encoding := _find_encoding(line)) != "utf-8":
+                for text in _decode_utf16(itertools.chain([line], file), encoding, path):
                     yield text if ends else text.rstrip("\r\n")
                 return
             if number == 1 and line.startswith(codecs.BOM_UTF8):
@@ -296,17 +303,15 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
             yield text if ends else text.rstrip("\r\n")
 
 
-def _decode_utf16(blocks: Iterable[bytes], path: Path) -> Iterator[str]:
+def _decode_utf16(blocks: Iterable[bytes], encoding: str, path: Path) -> Iterator[str]:
     """Yield the lines of a UTF-16 file with their endings, given its bytes in blocks of any size."""
     rest = ""
     try:
-        for text in codecs.iterdecode(blocks, "utf-16"):
+        for text in codecs.iterdecode(blocks, encoding):
             *lines, rest = (rest + text).split("\n")
             yield from (f"{line}\n" for line in lines)
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{get_display_name(path)}: not UTF-16, as its byte order mark says ({error.reason})"
-        ) from None
+        raise InputError(f"{get_display_name(path)}: not UTF-16, as its beginning says ({error.reason})") from None
     if rest:
         yield rest
 

@@ -58,6 +58,8 @@ _SENTENCE = re.compile(r"\s*<S>\s*(.*?)\s*</S>\s*", re.DOTALL)
 """A sentence in the abstracts of arXiv and PubMed (Cohan et al. 2018)."""
 _LONE_CR = re.compile(r"\r(?!\n)")
 _JSON = re.compile(r"""[\s\ufeff]*(\{\s*(["'}]|$)|\[\s*(\{|$))""", re.MULTILINE)
+_WRAPPED = re.compile(r'\{\s*"([^"\\]*)"\s*:\s*\[\s*\{.*\}\s*\]\s*\}$')
+"""A JSON object that holds nothing but a list of records."""
 _BY_RECORDS = "jq -c 'map_values([.[]]) | range(first(.[]) | length) as $i | map_values(.[$i])'"
 
 
@@ -133,10 +135,14 @@ def read_json_lines(lines: Iterable[str], path: Path, counts: Counter) -> Iterat
         text = line.lstrip(BOM).strip()
         following = list(itertools.islice(numbered, 1)) if (by_columns := _is_table_by_columns(text)) else []
         jq = ""
-        if text.startswith("[") or (text.startswith("{") and text.endswith(("{", "[", ",", ":"))):
+        if text.endswith("},"):
+            jq = "sed 's/},$/}/'"
+        elif text.startswith("[") or (text.startswith("{") and text.endswith(("{", "[", ",", ":"))):
             jq = "jq -c '.[]'" if text.startswith("[") else "jq -c ."
         elif by_columns and not following:
             jq = _BY_RECORDS
+        elif found := _WRAPPED.match(text):
+            jq = f"jq -c '.[\"{found.group(1)}\"][]'"
         if jq:
             what = "a table by columns" if by_columns else "not JSON lines"
             where = f"{get_display_name(path)}, line {number}"
