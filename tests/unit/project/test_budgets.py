@@ -16,12 +16,12 @@ BUDGETS = {
     "fairseq_etads/commands fairseq_etads/tuning": 8_197,
     "fairseq_etads/pipeline fairseq_etads/recipes": 4_334,
     "fairseq_etads/summarizer fairseq_etads/demo": 5_888,
-    "fairseq_etads/text fairseq_etads/files": 3_755,
+    "fairseq_etads/text fairseq_etads/files": 3_766,
     "fairseq_etads/evaluation": 2_799,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_951,
     "preprocess": 5_082,
     "scripts benchmarks": 1_867,
-    "tests": 47_001,
+    "tests": 47_005,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
