@@ -1,12 +1,15 @@
 """The command ``etads-dictionary`` (prepare data): build only a dictionary."""
 
-import argparse
+import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import List
 
 from fairseq_etads.files.outputs import check_output_paths
-from fairseq_etads.platform.console import Parser, add_jobs_option, check_positive_options, command
+from fairseq_etads.platform.command_options import argument, option, options_command
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.platform.option_checks import SIZE
 
 DESCRIPTION = """\
 Build one dictionary for documents and summaries, so that pointer models can copy rare words (--pointer).
@@ -26,52 +29,29 @@ words of --train, which the model learns to read. The second dictionary contains
 that are only read. etads-prepare creates these dictionaries automatically."""
 
 
-def build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="etads-dictionary", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+@dataclass
+class DictionaryOptions:
+    """Options of ``etads-dictionary``."""
+
+    out: Path = argument("OUT", "output file for the dictionary")
+    train: List[Path] = option(None, "text files containing the words that the model learns", nargs="+", required=True)
+    documents: List[Path] = option([], "text files containing additional words that the model can only copy", nargs="*")
+    size: int = option(50000, "number of words that the model learns; -1 for all words")
+    target_size: int = option(
+        None, "number of words that the model can generate, out of the --size words that it learns (default: all)"
     )
-    parser.add_argument("out", metavar="OUT", type=Path, help="output file for the dictionary")
-    parser.add_argument(
-        "--train",
-        metavar="FILE",
-        type=Path,
-        nargs="+",
-        required=True,
-        help="text files containing the words that the model learns",
+    summaries: List[Path] = option(
+        None, "text files containing the summaries, which determine the words that the model can generate", nargs="+"
     )
-    parser.add_argument(
-        "--documents",
-        metavar="FILE",
-        type=Path,
-        nargs="*",
-        default=[],
-        help="text files containing additional words that the model can only copy",
+    target_dictionary: Path = option(None, "output file for the target dictionary")
+    jobs: int = option(
+        os.cpu_count() or 1,
+        "number of parallel processes (default: the number of processors, %(default)s)",
+        bounds=SIZE,
     )
-    parser.add_argument(
-        "--size",
-        type=int,
-        default=50000,
-        help="number of words that the model learns; -1 for all words (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--target-size",
-        type=int,
-        metavar="N",
-        help="number of words that the model can generate, out of the --size words that it learns (default: all)",
-    )
-    parser.add_argument(
-        "--summaries",
-        metavar="FILE",
-        type=Path,
-        nargs="+",
-        help="text files containing the summaries, which determine the words that the model can generate",
-    )
-    parser.add_argument("--target-dictionary", metavar="FILE", type=Path, help="output file for the target dictionary")
-    add_jobs_option(parser)
-    return parser
 
 
-def _check_options(args: argparse.Namespace) -> None:
+def _check_options(args: DictionaryOptions) -> None:
     """Raise InputError if a size is invalid, a file is missing, or the options for summaries are incomplete."""
     if args.size == 0 or args.size < -1:
         raise InputError(f"--size {args.size}: choose 1 or more, or -1 for all words")
@@ -95,15 +75,14 @@ def _check_options(args: argparse.Namespace) -> None:
         raise InputError(f"--target-size {args.target_size}: choose 1 or more{most}")
 
 
-@command(build_parser)
-def main(args: argparse.Namespace) -> None:
+@options_command("etads-dictionary", DictionaryOptions, description=DESCRIPTION)
+def main(args: DictionaryOptions) -> None:
     """Run the command ``etads-dictionary``."""
     _check_options(args)
     from fairseq_etads.vocabulary.dictionary import count_known_words
 
     from .dictionary import build_bounded_dictionaries, build_dictionary, write_dictionary
 
-    check_positive_options(jobs=args.jobs)
     if args.target_size:
         both = build_bounded_dictionaries(
             args.train, args.summaries, args.documents, args.size, args.target_size, args.jobs
