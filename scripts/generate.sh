@@ -21,9 +21,9 @@ mkdir -p "$(dirname "$output")"
 [ -z "$cpu" ] || { export CUDA_VISIBLE_DEVICES=""; more+=(--device cpu); }
 [ ${#input[@]} -gt 0 ] || subset=${subset:-test} content=${content:-$([ -f "$run/content.npz" ] && echo "$run" || echo none)}
 [ ! -f "$content/probabilities.sentences.train" ] || more+=(--extractor "$content")
-case " ${more[*]} " in  # these were the defaults for runs without a recipe
+case " ${more[*]} " in  # these were the defaults for runs without a recipe; they do not limit chosen sentences
     *" --exact-length"* | *" --max-len-a"*) ;;
-    *) [ -f "$run/recipe.json" ] || more=(--min-len 1 --max-len 100 "${more[@]}") ;;
+    *) [ -f "$run/recipe.json" ] || [ -f "$content/probabilities.sentences.train" ] || more=(--min-len 1 --max-len 100 "${more[@]}") ;;
 esac
 use_environment
 supervise etads-summarize "$run" "${input[@]}" --output "$output" ${subset:+--split "$subset"} ${content:+--content "$content"} \

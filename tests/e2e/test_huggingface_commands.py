@@ -35,6 +35,9 @@ def test_raw_text_becomes_summaries_as_raw_text(tmp_path):
     assert found == ["The Ant isn't"] * 3
 
     run_command(["etads-export", "run", "model"], cwd=tmp_path)
-    run_command(["etads-summarize", "model", "text/test.source", "--lines", "--output", "again.txt"], cwd=tmp_path)
+    run_command(
+        ["etads-summarize", "model", "text/test.source", "--lines", "--sentence-marks", "--output", "again.txt"],
+        cwd=tmp_path,
+    )
     assert (tmp_path / "again.txt").read_text().splitlines() == found
     assert "tokens are pieces of a Hugging Face tokeniser" in (tmp_path / "model" / "README.md").read_text()

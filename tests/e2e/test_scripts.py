@@ -139,7 +139,8 @@ def check_model_folder(run, tmp_path):
     documents = (run / "text" / "test.source").read_text().splitlines(keepends=True)[:100]
     (tmp_path / "documents").write_text("".join(documents))
 
-    command = ["etads-summarize", "model", "documents", "--lines", "--output", "out.txt", "--read-ahead", "10"]
+    command = ["etads-summarize", "model", "documents", "--lines", "--sentence-marks", "--output", "out.txt"]
+    command += ["--read-ahead", "10"]
     process = subprocess.Popen(command, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True)
     while process.poll() is None and not (
         (tmp_path / "out.txt.partial").exists() and (tmp_path / "out.txt.partial").stat().st_size
