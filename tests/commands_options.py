@@ -407,8 +407,8 @@ DECODING = {
     "shortlist": "--shortlist !! shortlist",
     "choose": "--choose none",
     "choose_words": "--choose-words 5 !! --choose-words 5 has no effect without --choose content",
-    "words": "--words 4",
-    "percent": "--percent 20",
+    "words": "--words 4 !! choose more than --words 4",
+    "percent": "--percent 20 !! choose more than --percent 20, 3 of 17 words",
     "must_include": "--must-include nowhere !! --must-include",
     "content_weight": "--content-weight 50",
 }
