@@ -23,6 +23,7 @@ class EvidenceOptions:
     """Options of ``etads-evidence``."""
 
     source: str = option(None, "file containing the documents, one per line", metavar="FILE", required=True)
+    source_column: str = option("", "column of --source, if it is a table (default: found by its name)", metavar="NAME")
     system: List[str] = option(
         None,
         "name of a system and path of the file with its summaries, one per line; may be repeated",
@@ -46,7 +47,7 @@ class EvidenceOptions:
 def find_evidence_of_systems(args: EvidenceOptions) -> Iterator[Dict[str, Any]]:
     """Yield the evidence of all systems for each document, as a dictionary of JSON types."""
     files = parse_named_files(args.system)
-    documents, *outputs = read_summaries([args.source, *files.values()])
+    *outputs, documents = read_summaries([*files.values()], "", args.source, args.source_column)
     mark = [SENTENCE_MARK, *(args.sentence_mark or ())]
     progress = tqdm(documents, desc="evidence", unit=" documents", disable=None)
     for number, (document, *summaries) in enumerate(zip(progress, *outputs), 1):

@@ -106,7 +106,7 @@ def score_systems(
         The report as a dictionary of JSON types. Its p-values are from paired approximate randomisation, corrected by
         Holm's method for all systems and metrics.
     """
-    texts = read_summaries([*files.values(), *references])
+    texts = read_summaries([*files.values(), *references], args.target_column)
     if not args.quiet:
         for name, lines in zip([*files.values(), *references], texts):
             print_warnings("etads-rouge", find_text_warnings(name, lines, settings.sentence_mark, settings.tokens))

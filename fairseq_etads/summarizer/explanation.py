@@ -14,11 +14,12 @@ import urllib.parse
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from string import Template
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
 
-from ..evaluation.evidence import NOTICE, Evidence, find_evidence
-from ..evaluation.summaries import split_summary_into_sentences
 from .surprisal import Surprisal
+
+if TYPE_CHECKING:
+    from ..evaluation.evidence import Evidence
 
 Row = Tuple[float, ...]
 Matrix = Tuple[Row, ...]
@@ -233,10 +234,9 @@ class Explanation:
     chosen: Optional[Tuple[ChosenSentence, ...]] = None
 
     @property
-    def evidence(self) -> List[Evidence]:
+    def evidence(self) -> "List[Evidence]":
         """Return the evidence in the document for each sentence of the summary."""
-        chosen = None if self.chosen is None else [sentence.text for sentence in self.chosen]
-        return find_evidence(self.document, split_summary_into_sentences(self.summary) if chosen is None else chosen)
+        return find_evidence_of_summary(self.document, self.summary, self.chosen)
 
     @property
     def log_probability(self) -> float:
@@ -336,6 +336,18 @@ class Explanation:
         )
 
 
+def find_evidence_of_summary(
+    document: str, summary: str, chosen: Optional[Sequence[ChosenSentence]]
+) -> "List[Evidence]":
+    """Find the evidence in a raw document for the sentences of a summary, which may have been chosen one by one."""
+    # imported here because the help of commands does not need numpy
+    from ..evaluation.evidence import find_evidence
+    from ..evaluation.summaries import split_summary_into_sentences
+
+    sentences = split_summary_into_sentences(summary) if chosen is None else [sentence.text for sentence in chosen]
+    return find_evidence(document, sentences)
+
+
 def _sum_rows(rows: Matrix) -> Row:
     return tuple(math.fsum(column) for column in zip(*rows))
 
@@ -381,7 +393,6 @@ def make_page(data: Dict[str, Any], title: str = "") -> str:
         title=f"Why this summary: {title or data['summary'][:60] or 'nothing'}",
         summary=data["summary"],
         document=data["document"],
-        notice=NOTICE,
     )
 
 
@@ -392,11 +403,13 @@ def make_evidence_page(rows: Sequence[Dict[str, Any]]) -> str:
         rows: for each document, a dictionary with "line", "document" and "systems", which maps the name of each system
             to the list of its :meth:`Evidence.to_dict`.
     """
-    return _fill_page("evidence", {"rows": list(rows)}, notice=NOTICE)
+    return _fill_page("evidence", {"rows": list(rows)})
 
 
 def _fill_page(name: str, data: Dict[str, Any], **texts: str) -> str:
     """Fill the page NAME.html, which runs evidence.js and, if there is one, NAME.js."""
+    from ..evaluation.evidence import NOTICE
+
     style = (PAGE / "explanation.css").read_text(encoding="utf-8")
     scripts = [PAGE / each for each in dict.fromkeys(["evidence.js", f"{name}.js"])]
     script = "\n".join(path.read_text(encoding="utf-8") for path in scripts)
@@ -410,7 +423,7 @@ def _fill_page(name: str, data: Dict[str, Any], **texts: str) -> str:
         style=style,
         data=format_embedded_json(data),
         script=script,
-        **{key: escape_html(text) for key, text in texts.items()},
+        **{key: escape_html(text) for key, text in {**texts, "notice": NOTICE}.items()},
     )
 
 

@@ -2,13 +2,14 @@
 
 import math
 from dataclasses import asdict, dataclass
-from typing import Any, Callable, ClassVar, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, List, Optional, Tuple
 
-from ..evaluation.evidence import Evidence, find_evidence
-from ..evaluation.summaries import split_summary_into_sentences
 from ..text.alignment import Span
-from .explanation import ChosenSentence, Explanation, Selection
+from .explanation import ChosenSentence, Explanation, Selection, find_evidence_of_summary
 from .surprisal import Surprisal
+
+if TYPE_CHECKING:
+    from ..evaluation.evidence import Evidence
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class Summary:
         return {name: value for name, value in vars(self).items() if name not in ("_make_explanation", "_document")}
 
     @property
-    def evidence(self) -> List[Evidence]:
+    def evidence(self) -> "List[Evidence]":
         """Return what in the document supports each sentence, with positions in the raw document.
 
         It says how directly a sentence is copied, not whether it is true. Computing it takes some milliseconds.
@@ -123,8 +124,7 @@ class Summary:
         """
         if self._document is None:
             raise ValueError("this summary has no reference to its document: call find_evidence(document, sentences)")
-        chosen = None if self.chosen is None else [sentence.text for sentence in self.chosen]
-        return find_evidence(self._document, split_summary_into_sentences(self.text) if chosen is None else chosen)
+        return find_evidence_of_summary(self._document, self.text, self.chosen)
 
     def to_dict(self) -> Dict[str, Any]:
         """Convert the summary to a dictionary of JSON types."""
