@@ -321,7 +321,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
             "docs/long.md, readability",
             "readability",
             "search.content.readability.Readability",
-            "search/test_content_choice.py::test_the_chosen_set_is_the_best_of_all",
+            "search/test_content_choice.py::test_readability_is_that_of_the_loops",
         ),
     ],
     "Pointer-generator, See et al. 2017": [

@@ -65,26 +65,26 @@ class _SetScorer:
     """
 
     def __init__(self, sentences: Sequence[Sequence[str]], expectation: ExpectedNgrams):
-        self.lengths = np.array([len(sentence) for sentence in sentences])
+        self.lengths = np.array([len(sentence) for sentence in sentences], dtype=int)
         self._expected = expectation.length
         self._orders = []
         for order, most in MOST_COUNTED.items():
             columns: Dict[Tuple[str, ...], int] = {}
-            rows = [Counter(iterate_ngrams(sentence, order)) for sentence in sentences]
-            places = np.array([columns.setdefault(gram, len(columns)) for row in rows for gram in row], dtype=int)
-            counts = np.array([number for row in rows for number in row.values()], dtype=int)
-            bounds = np.cumsum([0, *map(len, rows)])
-            table = np.zeros((len(rows), len(columns)), dtype=np.float32)
-            table[np.repeat(np.arange(len(rows)), np.diff(bounds)), places] = counts
+            grams = [
+                columns.setdefault(gram, len(columns))
+                for sentence in sentences
+                for gram in zip(*(sentence[start:] for start in range(order)))
+            ]
+            numbers = np.repeat(np.arange(len(sentences)), np.maximum(self.lengths - order + 1, 0))
+            pairs, counts = np.unique(numbers * len(columns) + np.array(grams, dtype=int), return_counts=True)
+            numbers, places = np.divmod(pairs, max(len(columns), 1))
+            bounds = np.searchsorted(numbers, np.arange(len(sentences) + 1))
+            table = np.zeros((len(sentences), len(columns)), dtype=np.float32)
+            table[numbers, places] = counts
             # the expected number of common grams, by how often a set contains the gram
-            common = np.zeros((len(columns), most + 1))
-            for gram, column in columns.items():
-                for count in range(1, most + 1):
-                    probability = expectation.items.get((gram, count))
-                    if probability is None:
-                        common[column, count:] = common[column, count - 1]
-                        break
-                    common[column, count] = common[column, count - 1] + probability
+            items, several = expectation.items, range(1, most + 1)
+            probabilities = np.array([items.get((gram, count), 0.0) for gram in columns for count in several])
+            common = np.pad(probabilities.reshape(-1, most).cumsum(1), ((0, 0), (1, 0)))
             self._orders.append((order, most, places, counts, bounds, table, common))
 
     def score_extensions(self, taken: np.ndarray) -> np.ndarray:

@@ -114,8 +114,15 @@ def _format_texts_section(config: FolderConfig, words: Dict[str, int], info: Mod
             f"Documents may have any length. An extractor picks the most probable sentences, {info.picked_words:,} "
             f"words at most, and the first {source:,} tokens of these sentences are read."
         )
+    trained = f" In training, summaries were read up to {target:,} tokens."
     choice = config.decoding.get("choose", "none")
-    if choice == "hypothesis":
+    if choice == "extract":
+        read = (
+            "Documents may have any length. An extractor and a content model choose whole sentences of the document, "
+            "which are spelled as in the document."
+        )
+        trained = ""
+    elif choice == "hypothesis":
         read += (
             " A content model chooses among the hypotheses in the beam (`--choose hypothesis`); `--choose none` "
             "returns the hypothesis with the best score."
@@ -128,7 +135,7 @@ def _format_texts_section(config: FolderConfig, words: Dict[str, int], info: Mod
     return f"""\
 ## Texts
 
-- {read} In training, summaries were read up to {target:,} tokens.
+- {read}{trained}
 - Words follow the rules "{text["words"]}" (language {text["language"]}), case {case}; tokens are {subwords}.
 - Known tokens: {known}. {SENTENCE_MARK} separates the sentences of a summary, if the training summaries contained it.
 """

@@ -56,21 +56,37 @@ def test_expected_rouge_of_a_known_reference_is_its_rouge():
         compared += 1
 
 
-@pytest.mark.parametrize("weight", [0.0, 0.1, 1.0])
-@pytest.mark.parametrize("seed", range(12))
-def test_the_chosen_set_is_the_best_of_all(seed, weight):
-    """Five sentences have at most ten sets of each size, and the search keeps all of them."""
-    r = random.Random(seed)
+@pytest.fixture(params=range(12))
+def drawn(request):
+    """Five sentences as words and as texts, with words of the rules, and the expected content of a summary."""
+    r = random.Random(request.param)
     sentences = text(r, 5, 30)
     items = {(gram, 1): r.random() for order in (1, 2) for gram in count_summary_ngrams(sentences, order)}
     items.update({((f"w{n}",), 2): r.random() / 2 for n in range(30)})
-    expectation, most = ExpectedNgrams(items, 9.0), 16
-    for sentence in sentences:  # words of the rules, and a word of four letters in several sentences
+    for sentence in sentences:
         sentence[r.randint(0, 1)] = r.choice(["he", "but", "she", "i", "pictured", "said", "word", "well"])
         sentence[-1] = r.choice(["long", "word", "w1"])
     texts = [" ".join(sentence) + r.choice([".", ".", ""]) for sentence in sentences]
-    flaws = find_flaws(texts, sentences)
-    reading = Readability(flaws, np.array(list(map(len, sentences)))) if weight else None
+    return sentences, texts, ExpectedNgrams(items, 9.0)
+
+
+def test_readability_is_that_of_the_loops(drawn):
+    sentences, texts, _ = drawn
+    reading = Readability(find_flaws(texts, sentences), np.array(list(map(len, sentences))))
+    for size in range(5):
+        for before in itertools.combinations(range(5), size):
+            found = reading.score_extensions(np.array([[number in before for number in range(5)]]))[0]
+            for number in set(range(5)).difference(before):
+                wanted = reference.readability(sorted((*before, number)), texts, sentences)
+                assert found[number] == pytest.approx(wanted, abs=1e-5)
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.1, 1.0])
+def test_the_chosen_set_is_the_best_of_all(drawn, weight):
+    """Five sentences have at most ten sets of each size, and the search keeps all of them."""
+    sentences, texts, expectation = drawn
+    most = 16
+    reading = Readability(find_flaws(texts, sentences), np.array(list(map(len, sentences)))) if weight else None
 
     def allowed(numbers):
         pairs = itertools.combinations([set(sentences[number]) for number in numbers], 2)
@@ -79,7 +95,7 @@ def test_the_chosen_set_is_the_best_of_all(seed, weight):
         )
 
     def score(numbers):
-        found = reference.expected_rouge([sentences[number] for number in numbers], items, 9.0)
+        found = reference.expected_rouge([sentences[number] for number in numbers], *expectation)
         return found + weight * reference.readability(numbers, texts, sentences)
 
     sets = [numbers for size in range(1, 6) for numbers in itertools.combinations(range(5), size) if allowed(numbers)]

@@ -10,6 +10,7 @@ from helpers import run_command
 
 from fairseq_etads import Summarizer
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.search.content.model import ContentModel
 from fairseq_etads.summarizer.folder import config
 from fairseq_etads.summarizer.folder.config import find_folder
 
@@ -60,7 +61,7 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 def test_a_name_finds_the_bundled_model_and_a_path_does_not(elsewhere):
-    assert config.list_bundled_models() == ["debian", "paper"]
+    assert config.list_bundled_models() == ["debian", "news", "paper"]
     assert find_folder("debian") == find_folder(Path("debian")) == DEBIAN
     for path in ("./debian", "other", str(elsewhere / "debian"), "debian/"):
         assert find_folder(path) == Path(path)
@@ -74,7 +75,7 @@ def test_a_folder_that_is_no_model_does_not_hide_it_but_a_model_folder_does(else
 
 
 def test_an_unknown_name_is_answered_with_the_names_there_are(elsewhere):
-    with pytest.raises(InputError, match=r"debain: no such folder; .* comes with the package \(debian, paper\)"):
+    with pytest.raises(InputError, match=r"debain: no such folder; .* comes with the package \(debian, news, paper\)"):
         Summarizer.load("debain")
 
 
@@ -143,3 +144,40 @@ def test_it_knows_an_article_from_the_description_of_a_package(paper):
         "configuration files for debhelper builds, with plugins for Perl and Lua scripting, and daemon scripts."
     )
     assert paper.summarize(package).surprisal.is_unusual
+
+
+NEWS = """\
+The city council of Northfield voted on Tuesday to close its last coal-fired power station by the end of next year,
+three years earlier than planned. The plant, which opened in 1968, once supplied electricity to half of the region.
+
+"This is the right decision for our children," Mayor Ellen Hart told reporters after the vote. "We could not wait any
+longer." But she admitted that it had been a hard one.
+
+The station employs 240 people. The council promised that none of them would lose a job before a place at another plant
+or a paid training was found, and set aside 12 million pounds for the purpose. Unions welcomed the money but said that
+the timetable was too tight. Scroll down for video
+
+Northfield wants to replace the electricity with wind turbines at sea, the first of which began to turn in March, and
+with a cable to a hydroelectric plant in Norway. Critics doubt that this will be enough on windless winter days.
+"""
+
+
+def test_the_model_of_news_is_small_and_contains_no_text():
+    """Its content model has single words and pairs of words, without any sequence of three."""
+    folder = config.BUNDLED / "news"
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 16e6
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    for words in ("bundled_news", "CNN", "no licence", "Scores and weights", "--readability"):
+        assert words in card
+    content = ContentModel.load(folder / "content.npz", "")
+    assert {len(gram) for gram, _ in content.priors.counts} == {1, 2} and content.of_extractor
+
+
+def test_it_chooses_whole_sentences_of_news_as_they_are_written():
+    model = Summarizer.load("news", device="cpu")
+    summary = model.summarize(NEWS)
+    assert summary.chosen and summary.sentences[0].startswith("The city council of Northfield voted on Tuesday")
+    for one in summary.chosen:
+        assert one.text == " ".join(NEWS[one.start : one.end].split()) and one.text.endswith((".", '."'))
+        assert not one.text.startswith(("But ", "Scroll"))
+    assert 30 <= sum(len(one.text.split()) for one in summary.chosen) <= 80
