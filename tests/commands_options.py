@@ -99,6 +99,8 @@ FURTHER = {
 }
 ENTRIES["etads-rouge"] = entries(
     "in/system in/reference",
+    source_column="=in/system in/reference --show 1 --documents in/table.csv :: --source-column other",
+    target_column="=in/table.csv in/table.csv --bootstrap 20 :: --target-column document",
     system="=in/reference in/reference2 --bootstrap 20 :: --system a=in/system --system b=in/system2",
     duc75="--duc75",
     **SCORING,
@@ -119,6 +121,7 @@ ENTRIES["etads-compare"] = {
         "in/system in/system2 in/reference --bootstrap 50",
         a="=in/reference --b in/system2 --bootstrap 50 --a in/system in/system2 :: --a in/system in/reference",
         b="=in/reference --a in/system in/system2 --bootstrap 50 --b in/system2 :: --b in/system2 in/system",
+        target_column="=in/table.csv in/pair in/pair --bootstrap 20 :: --target-column document",
         figure="--figure recall",
         families="--families in/families",
         likelihood="--likelihood !! --likelihood",
@@ -136,6 +139,8 @@ ENTRIES["etads-compare"] = {
 }
 ENTRIES["etads-analyse"] = entries(
     "--source in/documents --reference in/reference --system a=in/system",
+    source_column="=--source in/table.csv --reference in/pair --system a=in/pair :: --source-column other",
+    target_column="=--source in/pair --reference in/table.csv --system a=in/pair :: --target-column document",
     source="--source in/documents3",
     reference="--reference in/reference2",
     system="--system b=in/system2",
@@ -155,6 +160,7 @@ ENTRIES["etads-analyse"] = entries(
 ENTRIES["etads-correlate"] = entries(
     "in/rated.jsonl --bootstrap 5",
     ratings="--ratings other !! other",
+    target_column="--target-column other !! --target-column other",
     figure="--figure recall",
     **{**SCORING, "metrics": "--metrics 1"},
     multi="--multi average",
@@ -165,6 +171,7 @@ ENTRIES["etads-correlate"] = entries(
 )
 ENTRIES["etads-evidence"] = entries(
     "--source in/documents --system a=in/system",
+    source_column="=--source in/table.csv --system a=in/pair :: --source-column other",
     source="--source in/documents3",
     system="--system b=in/system2",
     sentence_mark="--sentence-mark run",
@@ -206,6 +213,7 @@ CORPUS = {
     "full_stops": "--full-stops",
     "language": "=--train in/german in/german --sentences --out text :: --language de",
     "sentence_mark": "--sentence-mark mat",
+    "join_tokens": "--join-tokens",
     "strip_html": "--strip-html",
     "strip_invisible": f"={INVISIBLE} :: --strip-invisible",
     "source_sentences": "--sentences :: --source-sentences 1",
@@ -292,6 +300,7 @@ INPUTS["many.csv"] = "document,summary\n" + "".join(f"document number {n} of man
 INPUTS["table.csv"] = (
     'document,summary,other\n"a dog, barked . it ran away . all slept",the dog,x y\n"rain ""fell""",rain,y z\n'
 )
+INPUTS["pair"] = "a dog y\nrain z\n"
 INPUTS["quotes.tsv"] = 'text\tsummary\n"Vim is an editor"\ta\n'
 INPUTS["table2.csv"] = "document,summary,other\nthe cat sat,the cat,x\n"
 INPUTS["lists.jsonl"] = "".join(
@@ -408,6 +417,7 @@ DECODING = {
     "choose": "--choose none",
     "choose_words": "--choose-words 5 !! --choose-words 5 has no effect without --choose content",
     "words": "--words 4 !! choose more than --words 4",
+    "readability": "--readability 1 !! --readability",
     "percent": "--percent 20 !! choose more than --percent 20, 3 of 17 words",
     "must_include": "--must-include nowhere !! --must-include",
     "content_weight": "--content-weight 50",
@@ -515,6 +525,7 @@ for _kind, _file, _options in (
     ("scitldr", "test_readers.py", "data"),
     ("squad", "test_squad.py", "data squad-version"),
     ("hf", "test_hugging_face.py", "data config split source-column target-column target-list"),
+    ("cnndm", "test_readers.py", "chunks"),
     ("hf", "test_nothing_ignored.py", "split-seed"),
 ):
     _found = ENTRIES.setdefault(f"etads-corpus {_kind}", same(PARALLEL, *SHARED))
@@ -575,6 +586,8 @@ ENTRIES["etads-select"].update(entries("in", max_tokens="--max-tokens 0 !! --max
 ENTRIES["etads-tune"].update(
     entries("debian in/documents in/reference", starting_points="--starting-points 3 !! no effect without --mert")
 )
+for _command in ("etads-explain", "etads-export"):
+    ENTRIES[_command].update(same("etads-summarize", "--sentences"))
 _DECODING = [f"--{name.replace('_', '-')}" for name in DECODING if name not in ("beam", "min_len", "shortlist")]
 ENTRIES["etads-export"].update(same("etads-summarize", *_DECODING))
 

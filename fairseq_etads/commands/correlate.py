@@ -70,6 +70,8 @@ example:
 )
 def main(args: CorrelateOptions) -> None:
     """Run the command ``etads-correlate``."""
+    if args.target_column:
+        raise ValueError(f"--target-column {args.target_column} has no effect: FILE has texts of several systems")
     check_writable("--json", args.json)
     check_output_paths({"--json": args.json}, {"FILE": args.file})
     rows, settings = _read_rows(args), make_rouge_settings(args)
