@@ -99,7 +99,7 @@ FURTHER = {
 }
 ENTRIES["etads-rouge"] = entries(
     "in/system in/reference",
-    source_column="=in/system in/reference --show 1 --documents in/table.csv :: --source-column other",
+    source_column="=in/pair in/pair --show 1 --documents in/table.csv :: --source-column other",
     target_column="=in/table.csv in/table.csv --bootstrap 20 :: --target-column document",
     system="=in/reference in/reference2 --bootstrap 20 :: --system a=in/system --system b=in/system2",
     duc75="--duc75",
@@ -121,7 +121,7 @@ ENTRIES["etads-compare"] = {
         "in/system in/system2 in/reference --bootstrap 50",
         a="=in/reference --b in/system2 --bootstrap 50 --a in/system in/system2 :: --a in/system in/reference",
         b="=in/reference --a in/system in/system2 --bootstrap 50 --b in/system2 :: --b in/system2 in/system",
-        target_column="=in/table.csv in/pair in/pair --bootstrap 20 :: --target-column document",
+        target_column="=in/table.csv in/table.csv in/pair.csv --bootstrap 20 :: --target-column document",
         figure="--figure recall",
         families="--families in/families",
         likelihood="--likelihood !! --likelihood",
@@ -140,7 +140,7 @@ ENTRIES["etads-compare"] = {
 ENTRIES["etads-analyse"] = entries(
     "--source in/documents --reference in/reference --system a=in/system",
     source_column="=--source in/table.csv --reference in/pair --system a=in/pair :: --source-column other",
-    target_column="=--source in/pair --reference in/table.csv --system a=in/pair :: --target-column document",
+    target_column="=--source in/pair --reference in/table.csv --system a=in/pair.csv :: --target-column document",
     source="--source in/documents3",
     reference="--reference in/reference2",
     system="--system b=in/system2",
@@ -300,6 +300,7 @@ INPUTS["many.csv"] = "document,summary\n" + "".join(f"document number {n} of man
 INPUTS["table.csv"] = (
     'document,summary,other\n"a dog, barked . it ran away . all slept",the dog,x y\n"rain ""fell""",rain,y z\n'
 )
+INPUTS["pair.csv"] = "document,summary\nthe dogs ran,the dogs\nit rained,rain\n"
 INPUTS["pair"] = "a dog y\nrain z\n"
 INPUTS["quotes.tsv"] = 'text\tsummary\n"Vim is an editor"\ta\n'
 INPUTS["table2.csv"] = "document,summary,other\nthe cat sat,the cat,x\n"
