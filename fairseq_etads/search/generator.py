@@ -34,18 +34,8 @@ from .terms import LanguageModelTerm, SearchTerm, make_option_terms
 
 logger = logging.getLogger(__name__)
 
-_OF_FAIRSEQ = [
-    "beam",
-    "max_len",
-    "max_len_a",
-    "positions",
-    "min_len",
-    "unnormalized",
-    "lenpen",
-    "unkpen",
-    "temperature",
-]
-_OF_FAIRSEQ += ["match_source_len", "no_repeat_ngram_size", "lm_weight", "tokens_to_suppress", "replace_unknown"]
+_OF_FAIRSEQ = ["beam", "max_len", "max_len_a", "positions", "min_len", "unnormalized", "lenpen", "unkpen", "lm_weight"]
+_OF_FAIRSEQ += ["temperature", "match_source_len", "no_repeat_ngram_size", "tokens_to_suppress", "replace_unknown"]
 _OF_CALLERS = ["shortlist", "selection", "choose", "choose_words", "readability", "content_model", "content_weight"]
 _OF_CALLERS += ["sentences", "words", "percent", "must_include"]
 OWN_OPTIONS = tuple(name for name in DECLARED if name not in (*_OF_FAIRSEQ, *_OF_CALLERS))
