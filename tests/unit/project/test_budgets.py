@@ -11,7 +11,7 @@ BUDGETS = {
     "fairseq_etads/attention.py fairseq_etads/models fairseq_etads/layers fairseq_etads/kernels": 8_866,
     "fairseq_etads/data fairseq_etads/vocabulary": 3_205,
     "fairseq_etads/training": 2_869,
-    "fairseq_etads/search": 4_914,
+    "fairseq_etads/search": 4_904,
     "fairseq_etads/systems": 3_149,
     "fairseq_etads/commands fairseq_etads/tuning": 8_200,
     "fairseq_etads/pipeline fairseq_etads/recipes": 4_357,
