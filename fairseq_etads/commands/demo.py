@@ -15,13 +15,14 @@ from ..platform.console import limit_matrix_kernel_caches
 from ..platform.errors import InputError
 from ..platform.option_checks import Bounds
 from ..platform.optional_parts import format_install_command
-from ..summarizer.folder.config import folder_argument, read_config
+from ..summarizer.folder.config import DEFAULT, find_default_folder, folder_argument, read_config
 from ..summarizer.folder.run_files import is_run
 
 LOOPBACK = "127.0.0.1"
 PORT = 8000
 EXAMPLES = """\
 examples:
+  etads-demo                        by the included model for news; then open http://127.0.0.1:8000/
   etads-demo model                  then open http://127.0.0.1:8000/
   etads-demo model --open           open the page in the browser
   etads-demo model --port 0         use any free port, and print its number
@@ -36,7 +37,7 @@ needs the extra "demo"; etads doctor prints the command that installs it.
 class DemoOptions(DeviceOption):
     """Options of ``etads-demo``."""
 
-    folder: Path = folder_argument()
+    folder: Path = folder_argument(f" (default: {DEFAULT})", nargs="?")
     port: int = option(
         PORT,
         "port to listen on; 0 selects any free port",
@@ -57,6 +58,7 @@ def _check_options(args: DemoOptions) -> None:
             f"--host {args.host}: the page has no passwords, so only this computer may open it: choose {LOOPBACK}. "
             f"From another computer, use ssh -L {args.port or PORT}:{LOOPBACK}:{args.port or PORT}"
         )
+    args.folder = args.folder or find_default_folder()
     if not is_run(args.folder):
         read_config(args.folder)
     try:

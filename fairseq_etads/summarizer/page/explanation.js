@@ -28,7 +28,7 @@
 
   /* ---- the parts of the page that this explanation has; textContent never becomes markup ---- */
   const has = {
-    evidence: data.evidence.length > 0, source: length > 0, empty: !length, tokens: steps > 0, chosen: Boolean(data.chosen), picked: Boolean(data.picked),
+    evidence: data.evidence.length > 0, source: length > 0, empty: !length && !data.chosen, tokens: steps > 0, chosen: Boolean(data.chosen), picked: Boolean(data.picked),
     left_out: data.left_out > 0, pointer: data.pointer !== "none", saliency: data.saliency_gate !== null,
     sigmoid: data.saliency_gate === "sigmoid", scaled: data.saliency_gate !== "sigmoid", focus: data.focus_layers.length > 0,
   };

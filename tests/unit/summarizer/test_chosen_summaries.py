@@ -243,8 +243,10 @@ def test_extracts_are_sentences_of_the_document_as_it_spells_them(summarizer, ex
     assert next(iter(alone.stream(TEXTS, copied=False))).copied == ()
     with pytest.raises(InputError, match=r"--choose none: .*choose extract"):
         alone.summarize(LONG, choose="none")
+    explanation = alone.explain(LONG)
+    assert explanation.chosen == together[0].chosen and not explanation.tokens and "<html" in explanation.to_html()
     with pytest.raises(InputError, match="whole sentences"):
-        alone.explain(LONG)
+        alone.explain(LONG, summary="w1 w2")
     with pytest.raises(InputError, match=r"--readability 1\.0 has no effect without --choose extract"):
         summarizer.summarize(LONG, readability=1.0)
 
