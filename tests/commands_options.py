@@ -432,6 +432,7 @@ ENTRIES["etads-summarize"] = entries(
     no_quotes="=debian in/quotes.tsv --source-column text --device cpu --quiet :: --no-quotes",
     output="--output out.txt",
     output_format="=debian in/packages --lines --device cpu --quiet :: --output-format jsonl",
+    evidence="--evidence",
     device="--device cuda:0 !! cuda",
     max_tokens="--max-tokens 0 !! --max-tokens 0",
     read_ahead="--read-ahead 0 !! --read-ahead 0",

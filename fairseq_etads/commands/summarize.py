@@ -162,6 +162,11 @@ class SummarizeOptions(InputFormatOptions, DeviceOption, MaxTokensOption):
         "in text, keep the marks <q> between the sentences and the words as the model writes them, as etads-rouge "
         "scores them (default: only with --split)",
     )
+    evidence: bool = option(
+        False,
+        "in jsonl, add from where in the document each sentence was copied, and which of its words are new",
+        excludes={"--split": "etads-evidence reads the summaries and the split"},
+    )
     shard: Any = option(
         None,
         "summarise only the I-th of N shards, and join all shards once they are complete",
@@ -209,6 +214,7 @@ def _collect_output_settings(args: SummarizeOptions, kind: str, output_format: s
         **({"--no-quotes": True} if args.no_quotes else {}),
         "--output-format": output_format,
         "--sentence-marks": args.keeps_marks,
+        **({"--evidence": True} if args.evidence else {}),
         **{format_option_name(name): value for name, value in args.decoding.items()},
     }
 
@@ -294,12 +300,16 @@ class _ProgressReport:
             print(f"etads-summarize: {failed:,} {have} no summary, for the reasons above", file=sys.stderr)
 
 
-def _format_summary_line(document: InputDocument, summary: Any, output_format: str, marks: bool) -> str:
+def _format_summary_line(document: InputDocument, summary: Any, args: SummarizeOptions) -> str:
     """Format a summary as one line of the output."""
-    if output_format == "text":
-        return " ".join((summary.text if marks else " ".join(summary.sentences)).split())
+    if _choose_output_format(args) == "text":
+        return " ".join((summary.text if args.keeps_marks else " ".join(summary.sentences)).split())
     problem = document.problem or summary.problem
     record = {"document": document.name, **summary.to_dict(), **({"problem": problem} if problem else {})}
+    if args.evidence:
+        from ..evaluation.evidence import find_evidence
+
+        record["evidence"] = [one.to_dict() for one in find_evidence(document.text, summary.sentences)]
     return json.dumps(record, ensure_ascii=False, allow_nan=False)
 
 
@@ -384,7 +394,7 @@ def _write_to_stream(args: SummarizeOptions, documents: _Documents, report: _Pro
     output_format = _choose_output_format(args)
     report.start_progress_bar()
     for document, summary in documents.summarise(documents.read(), output_format == "jsonl"):
-        line = _format_summary_line(document, summary, output_format, args.keeps_marks)
+        line = _format_summary_line(document, summary, args)
         if stream is sys.stdout and stream.isatty():
             print(line, flush=True)
         else:
@@ -473,7 +483,7 @@ def _write_summaries(
             if shard is not None and not output.progress.documents:
                 output.write(next(wanted), format_shard_header(settings), False)
             for document, summary in documents.summarise(wanted, output_format == "jsonl"):
-                line = _format_summary_line(document, summary, output_format, args.keeps_marks)
+                line = _format_summary_line(document, summary, args)
                 if shard is not None:
                     done = output.progress.documents - 1  # without the header
                     line = format_shard_line(shard.number - 1 + done * shard.shares, line)
@@ -497,6 +507,8 @@ def _is_baseline(args: SummarizeOptions) -> bool:
 def _check_arguments(args: SummarizeOptions) -> None:
     """Check the options, and add the files of a run (``args.run``), or None for a model folder."""
     args.run = None
+    if args.evidence and _choose_output_format(args) != "jsonl":
+        raise InputError("--evidence has no effect on text: choose --output-format jsonl")
     first = "" if args.folder is None else str(args.folder)
     if args.folder is None or first == STANDARD_INPUT or (args.folder.is_file() and first not in BASELINES):
         args.files = [*([first] if first else []), *args.files]

@@ -236,7 +236,12 @@ class Explanation:
     @property
     def evidence(self) -> "List[Evidence]":
         """Return the evidence in the document for each sentence of the summary."""
-        return find_evidence_of_summary(self.document, self.summary, self.chosen)
+        # imported here because the help of commands does not need numpy
+        from ..evaluation.evidence import find_evidence
+        from ..evaluation.summaries import split_summary_into_sentences
+
+        chosen = None if self.chosen is None else [sentence.text for sentence in self.chosen]
+        return find_evidence(self.document, split_summary_into_sentences(self.summary) if chosen is None else chosen)
 
     @property
     def log_probability(self) -> float:
@@ -334,18 +339,6 @@ class Explanation:
             f'<iframe sandbox="allow-scripts" title="Why this summary" srcdoc="{page}" '
             'style="width: 100%; height: 720px; border: 0; resize: vertical"></iframe>'
         )
-
-
-def find_evidence_of_summary(
-    document: str, summary: str, chosen: Optional[Sequence[ChosenSentence]]
-) -> "List[Evidence]":
-    """Find the evidence in a raw document for the sentences of a summary, which may have been chosen one by one."""
-    # imported here because the help of commands does not need numpy
-    from ..evaluation.evidence import find_evidence
-    from ..evaluation.summaries import split_summary_into_sentences
-
-    sentences = split_summary_into_sentences(summary) if chosen is None else [sentence.text for sentence in chosen]
-    return find_evidence(document, sentences)
 
 
 def _sum_rows(rows: Matrix) -> Row:

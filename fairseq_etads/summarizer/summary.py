@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, List, Optional, Tuple
 
 from ..text.alignment import Span
-from .explanation import ChosenSentence, Explanation, Selection, find_evidence_of_summary
+from .explanation import ChosenSentence, Explanation, Selection
 from .surprisal import Surprisal
 
 if TYPE_CHECKING:
@@ -124,7 +124,9 @@ class Summary:
         """
         if self._document is None:
             raise ValueError("this summary has no reference to its document: call find_evidence(document, sentences)")
-        return find_evidence_of_summary(self._document, self.text, self.chosen)
+        from ..evaluation.evidence import find_evidence  # numpy is imported here because --help does not need it
+
+        return find_evidence(self._document, self.sentences)
 
     def to_dict(self) -> Dict[str, Any]:
         """Convert the summary to a dictionary of JSON types."""
