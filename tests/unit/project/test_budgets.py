@@ -13,15 +13,15 @@ BUDGETS = {
     "fairseq_etads/training": 2_869,
     "fairseq_etads/search": 4_904,
     "fairseq_etads/systems": 3_149,
-    "fairseq_etads/commands fairseq_etads/tuning": 8_202,
+    "fairseq_etads/commands fairseq_etads/tuning": 8_214,
     "fairseq_etads/pipeline fairseq_etads/recipes": 4_357,
-    "fairseq_etads/summarizer fairseq_etads/demo": 5_914,
+    "fairseq_etads/summarizer fairseq_etads/demo": 5_909,
     "fairseq_etads/text fairseq_etads/files": 3_766,
     "fairseq_etads/evaluation": 2_799,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_951,
     "preprocess": 5_061,
     "scripts benchmarks": 1_867,
-    "tests": 47_080,
+    "tests": 47_081,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
