@@ -62,7 +62,7 @@ class ExtractOptions:
     words: Optional[int] = option(
         None,
         "maximum number of words per summary. With --by selector or tagger, this limit replaces --sentences; "
-        "with --by content, the default is 1.15 times the mean length of the training summaries",
+        "with --by content, the default is 1.7 times the mean length of the training summaries",
         bounds=SIZE,
         needs=("--by selector", "--by tagger", "--by content"),
         excludes={"--sentences": "choose one", "--threshold": "choose one"},

@@ -241,8 +241,8 @@ class DecodingOptions:
     )
     choose_words: int = _option(
         0,
-        "maximum total number of words in the sentences that --choose content or extract selects (0: 1.15 times the "
-        "mean length of the training summaries)",
+        "maximum total number of words in the sentences that --choose content or extract selects (0: 1.15 or, with "
+        "extract, 1.7 times the mean length of the training summaries)",
         of="",
         bounds=Bounds(0, what="(0: by the training summaries)"),
         needs=("--choose content", "--choose extract"),

@@ -659,9 +659,7 @@ class Summarizer:
         """Let a summary of a raw text explain its tokens, or its text like a given one if ``written`` is None."""
 
         def explain() -> Explanation:
-            if isinstance(
-                self._model, SentenceExtractor
-            ):  # which writes no words
+            if isinstance(self._model, SentenceExtractor):  # which writes no words
                 about = document.text, (), 0, " ".join(summary.sentences), (), summary.score, self.config.architecture
                 nothing = None, None, None, None, None
                 return Explanation(*about, "none", *nothing, surprisal=summary.surprisal, chosen=summary.chosen)

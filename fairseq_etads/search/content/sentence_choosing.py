@@ -18,8 +18,9 @@ from .readability import Readability, count_common_words, find_flaws
 
 BIGRAM_WEIGHT = 2.0
 """Weight of the expected ROUGE-2 relative to ROUGE-1."""
-LONGEST = 1.15
-"""Maximum number of words in a summary, as a multiple of the mean length of the training summaries."""
+LONGEST, LONGEST_EXTRACT = 1.15, 1.7
+"""Maximum number of words in a summary with generated sentences or of the document's alone, as a multiple of the mean
+length of the training summaries."""
 FEWEST_WORDS = 3
 """Minimum number of words in a chosen sentence."""
 SAME = 0.6
@@ -206,8 +207,8 @@ def choose_sentences(
         sentences: the words of each sentence in the document.
         probabilities: the selection probability of each sentence in the document. Missing probabilities are 0.
         written: the words of additional candidate sentences, such as the sentences of all hypotheses.
-        most_words: the maximum number of words in the summary. By default, this is :data:`LONGEST` times the mean
-            length of the training summaries.
+        most_words: the maximum number of words in the summary. By default, this is :data:`LONGEST` or, without
+            ``written``, :data:`LONGEST_EXTRACT` times the mean length of the training summaries.
         texts: the raw text of each sentence in the document, for the readability and the limits.
         readability: the weight of the readability, which needs candidates from the document alone.
         limits: limits that the user sets, which replace the default of ``most_words``.
@@ -231,7 +232,7 @@ def choose_sentences(
         for each in (candidates if limits.are_set else ())
     ] or texts
     has_length = limits.sentences < math.inf or limits.words < math.inf
-    longest = most_words or (math.inf if has_length else LONGEST * model.length)
+    longest = most_words or (math.inf if has_length else (LONGEST if written else LONGEST_EXTRACT) * model.length)
     chosen = choose_sentence_set(words, expected, longest, reading, readability, limits, shown)
     score = expected.compute_expected_rouge([words[place] for place in chosen])
     return SentenceChoice(
