@@ -28,10 +28,11 @@ parse_options "--out --text --data --size --steps --seed --" "$@"
 use_environment
 
 if [ "$model" = debian ]; then
-    corpus=(etads-debian) decoding=()
+    corpus=(etads-debian) decoding=() lengths=()
     training=(--keep-case --truncate-source 150 --size "${size:-6000}" --max-update "${steps:-9000}")
 else
-    corpus=(etads-corpus sumpubmed --data "$data") decoding=(--min-len 85 --max-len 128 --no-repeat-ngram-size 3)
+    corpus=(etads-corpus sumpubmed --data "$data") decoding=(--no-repeat-ngram-size 3)
+    lengths=(--min-len 85 --max-len 128) # of the hypotheses, when the model folder is used without its content model
     training=(--long --text-words ptb --size "${size:-8000}" --max-update "${steps:-9017}")
 fi
 [ -n "$text" ] || { text=$out/text; supervise "${corpus[@]}" --out "$text"; }
@@ -42,6 +43,6 @@ supervise python -m fairseq_etads.pipeline.steps --makes "$out/summaries.txt" \
     etads-summarize "$out" --split test --output "$out/summaries.txt" --restart --device cpu "${decoding[@]}"
 etads-rouge "$out/summaries.txt" "$text/test.target" --json "$out/rouge.json"
 rm -rf "$out/model"
-supervise etads-export "$out" "$out/model" --dtype fp16 --title "$model" --language en "${decoding[@]}"
+supervise etads-export "$out" "$out/model" --dtype fp16 --title "$model" --language en "${decoding[@]}" "${lengths[@]}"
 # The model card ends like that of the included model, except for its own training.
 sed -n '/^## Origin/,$p' "$ROOT/fairseq_etads/bundled/$model/README.md" | sed '/^It is the best checkpoint/,$d' >> "$out/model/README.md"
