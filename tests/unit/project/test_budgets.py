@@ -20,7 +20,7 @@ BUDGETS = {
     "fairseq_etads/evaluation": 2_799,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_951,
     "preprocess": 5_061,
-    "scripts benchmarks": 1_867,
+    "scripts benchmarks": 1_868,
     "tests": 47_081,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
