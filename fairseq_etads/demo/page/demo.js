@@ -55,7 +55,8 @@ function valueOf(option) {
   const input = $(`option-${option.name}`);
   if (option.kind === "bool") return input.checked;
   if (option.kind === "choice") return input.value === "" ? null : input.value;
-  return option.kind === "str" ? input.value : Number(input.value);
+  if (option.kind === "str") return input.value === "" ? option.default : input.value;
+  return Number(input.value);
 }
 
 // Send only values that differ from the model's own values.

@@ -62,7 +62,10 @@ def most_words(options, document):
         return options["exact_length"]
     if options["match_source_len"]:
         return len(document) + 1
-    return int(options["max_len_a"] * (len(document) + 1) + LONGEST - (options["max_len_a"] > 0))
+    if not options["max_len_a"]:
+        return LONGEST
+    # with max_len_per_document, where a summary is no longer than its document
+    return min(int(options["max_len_a"] * (len(document) + 1) + LONGEST - 1), max(len(document), 1))
 
 
 def repeats(words, size):
