@@ -15,13 +15,13 @@ BUDGETS = {
     "fairseq_etads/systems": 3_149,
     "fairseq_etads/commands fairseq_etads/tuning": 8_214,
     "fairseq_etads/pipeline fairseq_etads/recipes": 4_357,
-    "fairseq_etads/summarizer fairseq_etads/demo": 5_907,
+    "fairseq_etads/summarizer fairseq_etads/demo": 5_908,
     "fairseq_etads/text fairseq_etads/files": 3_766,
     "fairseq_etads/evaluation": 2_799,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_951,
     "preprocess": 5_061,
     "scripts benchmarks": 1_868,
-    "tests": 47_082,
+    "tests": 47_085,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
