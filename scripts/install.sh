@@ -47,7 +47,7 @@ cp "$ROOT/constraints.txt" ${wheel:+"$wheel"} "$copy"
 [ -n "$wheel" ] || tar -C "$ROOT" --exclude=__pycache__ -cf - "${sources[@]}" | tar -C "$copy" -xf -
 # The copy does not contain .git, so the version cannot be determined from it.
 [ -n "$wheel" ] || printf 'Version: %s\n' "$("$VENV/bin/python" "$ROOT/fairseq_etads/version.py")" > "$copy/PKG-INFO"
-commands=$(cd "$ROOT" && echo fairseq_etads/commands/*.py preprocess/*.py)
+commands=$(cd "$ROOT" && grep -l '^"""The command ``etads' fairseq_etads/commands/*.py preprocess/*.py)
 wanted=$(cd "$copy" && { find . -type f -exec cksum {} + | LC_ALL=C sort; echo "$extras$editable$commands"; } | cksum)
 stamp=$VENV/.fairseq-etads
 [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ] || { say "up to date: $VENV"; exit; }
