@@ -75,12 +75,15 @@ def test_the_same_as_fairseqs_own_generator(trained, corpus, tmp_path):
         "    return build(self, models, args, seq_gen_cls=SequenceGenerator, **kwargs)\n"
         "SummarizationTask.build_generator = plain\n"
     )
-    # no longer than the shortest document, as only ours ends a summary there
     common = ["--nbest", "3", "--batch-size", "7", "--prefix-size", "1", "--max-len-b", "3"]
     checkpoint = trained / "checkpoint_best.pt"
     ours = hypotheses(generate(corpus / "bin", checkpoint, *common).stdout)
     theirs = hypotheses(generate(corpus / "bin", checkpoint, *common, "--user-dir", str(tmp_path / "plain")).stdout)
     assert sorted(ours) == sorted(theirs)
+    # only ours ends a summary at the length of its document
+    documents = (corpus / "text" / "test.source").read_text().splitlines()
+    ours = {number: rows for number, rows in ours.items() if len(documents[number].split()) > 3}
+    assert len(ours) >= len(documents) / 2
     for number, rows in ours.items():
         assert [score for score, _ in rows] == pytest.approx([score for score, _ in theirs[number]], abs=1e-3)
     same = sum([words for _, words in rows] == [words for _, words in theirs[number]] for number, rows in ours.items())
