@@ -396,11 +396,11 @@ def make_evidence_page(rows: Sequence[Dict[str, Any]]) -> str:
         rows: for each document, a dictionary with "line", "document" and "systems", which maps the name of each system
             to the list of its :meth:`Evidence.to_dict`.
     """
-    return _fill_page("evidence", {"rows": list(rows)})
+    return _fill_page("evidence", {"rows": list(rows)}, title="Where these summaries come from")
 
 
 def _fill_page(name: str, data: Dict[str, Any], **texts: str) -> str:
-    """Fill the page NAME.html, which runs evidence.js and, if there is one, NAME.js."""
+    """Fill the page NAME.html, which begins with head.html and runs evidence.js and, if there is one, NAME.js."""
     from ..evaluation.evidence import NOTICE
 
     style = (PAGE / "explanation.css").read_text(encoding="utf-8")
@@ -410,13 +410,13 @@ def _fill_page(name: str, data: Dict[str, Any], **texts: str) -> str:
         f"default-src 'none'; style-src '{_compute_csp_hash(style)}'; script-src '{_compute_csp_hash(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
-    return Template((PAGE / f"{name}.html").read_text(encoding="utf-8")).substitute(
-        policy=policy,
-        generator=GENERATOR,
-        style=style,
+    escaped = {key: escape_html(text) for key, text in {**texts, "notice": NOTICE}.items()}
+    head, page = (Template((PAGE / each).read_text(encoding="utf-8")) for each in ("head.html", f"{name}.html"))
+    return page.substitute(
+        head=head.substitute(policy=policy, generator=GENERATOR, style=style, **escaped),
         data=format_embedded_json(data),
         script=script,
-        **{key: escape_html(text) for key, text in {**texts, "notice": NOTICE}.items()},
+        **escaped,
     )
 
 
