@@ -9,11 +9,12 @@ from typing import Any, Iterable, Iterator, List, Sequence
 import numpy as np
 
 from ..platform.errors import InputError
+from ..platform.option_checks import format_option_name
 from ..search.lengths import LimitError, SummaryLimits
 from ..search.options import DECLARED, combine_options
-from ..text.cleaning import join_to_one_line
+from ..text.cleaning import split_raw_document
 from ..text.counted_words import find_words
-from ..text.words import SENTENCE_MARK, split_sentences
+from ..text.words import SENTENCE_MARK
 from .explanation import ChosenSentence
 from .summary import Summary, Truncation
 
@@ -57,15 +58,14 @@ class BaselineSummarizer:
         decoding = {name: value for name, value in given.items() if name in DECLARED}
         for name in decoding:
             if name not in _LIMITS:
-                raise InputError(f"--{name.replace('_', '-')} has no effect without a model; {self.name} is none")
+                raise InputError(f"{format_option_name(name)} has no effect without a model; {self.name} is none")
         options = combine_options({}, decoding)
         if not (options.sentences or options.words or options.percent):
             options.sentences = SENTENCES
         return (self._extract(text, options) for text in texts)
 
     def _extract(self, text: str, options: Any) -> Summary:
-        parts = join_to_one_line(text).split(SENTENCE_MARK)
-        sentences = [" ".join(one.split()) for part in parts for one in split_sentences(part)]
+        sentences = split_raw_document(text)
         limits, read = SummaryLimits.for_document(options, text), Truncation(len(text.split()), 0)
         try:
             chosen = limits.choose_required(sentences)

@@ -8,8 +8,8 @@ from fairseq.data.data_utils import collate_tokens
 from ..search.content.sentence_choosing import SentenceChoice, choose_sentences, pad_probabilities
 from ..search.lengths import NO_LIMITS, SummaryLimits
 from ..text.alignment import align_tokens
-from ..text.cleaning import join_to_one_line
-from ..text.words import CLOSERS, SENTENCE_ENDS, SENTENCE_MARK, split_sentences
+from ..text.cleaning import split_raw_document
+from ..text.words import CLOSERS, SENTENCE_ENDS, SENTENCE_MARK
 from .explanation import ChosenSentence, PickedSentence, Selection
 from .folder.loading import LoadedExtractor
 
@@ -212,10 +212,8 @@ def choose_within_limits(
     written = _split_hypotheses(texts.tokenizer, [one.text for one in hypotheses], only_complete=True)
     every = document.every
     if limits.texts and not every:
-        language = texts.tokenizer.language
-        line = join_to_one_line(document.text, language)
-        split = [" ".join(one.split()) for part in line.split(SENTENCE_MARK) for one in split_sentences(part, language)]
-        every = [DocumentSentence(sentence, [], 0.0) for sentence in split]
+        sentences = split_raw_document(document.text, texts.tokenizer.language)
+        every = [DocumentSentence(sentence, [], 0.0) for sentence in sentences]
     chosen = limits.choose_among(written, [sentence.text for sentence in every] if limits.texts else [])
     (whole,) = _split_hypotheses(texts.tokenizer, [hypotheses[0].text], only_complete=False)
     if written[0] == whole and chosen == [(0, place) for place in range(len(whole))]:

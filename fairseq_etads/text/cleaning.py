@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import Counter
-from typing import Tuple
+from typing import List, Tuple
 
 from .words import SENTENCE_MARK, split_sentences
 
@@ -63,3 +63,9 @@ def join_to_one_line(text: str, language: str = "en") -> str:
     if len(cleaned) < 2:
         return "".join(cleaned)
     return f" {SENTENCE_MARK} ".join(sentence for piece in cleaned for sentence in split_sentences(piece, language))
+
+
+def split_raw_document(text: str, language: str = "en") -> List[str]:
+    """Split a raw document into its sentences, at paragraphs as :func:`join_to_one_line` does."""
+    parts = join_to_one_line(text, language).split(SENTENCE_MARK)
+    return [" ".join(sentence.split()) for part in parts for sentence in split_sentences(part, language)]
