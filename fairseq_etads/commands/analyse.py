@@ -11,7 +11,6 @@ from ..evaluation.analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, analyse_
 from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib, draw_summary_analysis
 from ..evaluation.rouge import RougeReport, RougeSettings, make_report, score_pairs
 from ..evaluation.summaries import SENTENCE_MARK, split_summary_into_sentences
-from ..evaluation.text_warnings import find_text_warnings
 from ..files.outputs import check_output_paths, write_text
 from ..platform.command_options import option, options_command
 from ..platform.option_checks import SIZE
@@ -21,7 +20,7 @@ from .scoring_options import (
     check_writable,
     make_rouge_settings,
     parse_named_files,
-    print_warnings,
+    print_text_warnings,
     read_summaries,
 )
 
@@ -106,9 +105,7 @@ def analyse_files(args: AnalyseOptions) -> Dict[str, Any]:
     names = [*args.reference, *files.values()]
     *texts, sources = read_summaries(names, args.target_column, args.source, args.source_column)
     references, outputs = texts[: len(args.reference)], dict(zip(files, texts[len(args.reference) :]))
-    if not args.quiet:
-        for name, lines in zip(names, texts):
-            print_warnings("etads-analyse", find_text_warnings(name, lines, settings.sentence_mark, settings.tokens))
+    print_text_warnings("etads-analyse", args, settings, names, texts)
     mark = settings.sentence_mark
     systems = {
         name: [split_summary_into_sentences(line, mark, settings.split_sentences) for line in lines]

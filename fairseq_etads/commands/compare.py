@@ -20,7 +20,6 @@ from ..evaluation.resampling import (
     count_resampling_units,
 )
 from ..evaluation.rouge import FIGURES, align_columns, format_interval, score_pairs
-from ..evaluation.text_warnings import find_text_warnings
 from ..files.inputs import STANDARD_INPUT, read_lines
 from ..files.outputs import check_output_paths, write_text
 from ..platform.command_options import argument, option, options_command
@@ -34,6 +33,7 @@ from .scoring_options import (
     check_writable,
     load_scorers,
     make_rouge_settings,
+    print_text_warnings,
     print_warnings,
     read_summaries,
 )
@@ -221,9 +221,7 @@ def compare_files(args: CompareOptions, given: _InputFiles) -> Dict[str, Any]:
     other_scores.check_score_options(args)
     names = [*given.first, *given.second, *given.references]
     texts = read_summaries(names, args.target_column)
-    if not args.quiet:
-        for name, lines in zip(names, texts):
-            print_warnings("etads-compare", find_text_warnings(name, lines, settings.sentence_mark, settings.tokens))
+    print_text_warnings("etads-compare", args, settings, names, texts)
     figure = list(FIGURES).index(args.figure)
     others = load_scorers(args)
     systems = len(given.first) + len(given.second)

@@ -9,12 +9,11 @@ import numpy as np
 
 from ..evaluation.correlation import CORRELATIONS, correlate
 from ..evaluation.rouge import FIGURES, align_columns, format_interval, score_pairs
-from ..evaluation.text_warnings import find_text_warnings
 from ..files import inputs
 from ..files.outputs import check_output_paths, write_text
 from ..platform.command_options import argument, option, options_command
 from ..version import get_version
-from .scoring_options import ScoringOptions, check_writable, make_rouge_settings, print_warnings
+from .scoring_options import ScoringOptions, check_writable, make_rouge_settings, print_text_warnings
 
 
 @dataclass
@@ -63,10 +62,9 @@ example:
   etads-correlate summeval.jsonl
 
   Each line of FILE belongs to a document: {"references": [text, ...], "systems": {"A": text, ...}, "human": {"A":
-  {"coherence": 3.7, ...}, ...}}. Without --multi, a summary's score is the mean over its
-  references. "summary" is the correlation
-  between the systems' summaries of one document, averaged over the documents; "system" is the correlation between the
-  means of the systems. Kendall's tau is tau-b.""",
+  {"coherence": 3.7, ...}, ...}}. Without --multi, a summary's score is the mean over its references. "summary" is the
+  correlation between the systems' summaries of one document, averaged over the documents; "system" is the correlation
+  between the means of the systems. Kendall's tau is tau-b.""",
 )
 def main(args: CorrelateOptions) -> None:
     """Run the command ``etads-correlate``."""
@@ -77,8 +75,7 @@ def main(args: CorrelateOptions) -> None:
     rows, settings = _read_rows(args), make_rouge_settings(args)
     names, scales = list(rows[0]["texts"]), rows[0]["scales"]
     texts = [text for row in rows for text in row["texts"].values()]
-    if not args.quiet:
-        print_warnings("etads-correlate", find_text_warnings(args.file, texts, settings.sentence_mark, settings.tokens))
+    print_text_warnings("etads-correlate", args, settings, [args.file], [texts])
     references = [[row["references"][k] for row in rows for _ in names] for k in range(len(rows[0]["references"]))]
     # without --multi, a summary's score is the mean over its references
     sets = [references] if args.multi else [[each] for each in references]

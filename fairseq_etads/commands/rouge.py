@@ -20,7 +20,7 @@ from ..evaluation.rouge import (
     score_pairs,
 )
 from ..evaluation.summaries import SENTENCE_MARK
-from ..evaluation.text_warnings import find_swapped_hypotheses_and_references, find_text_warnings
+from ..evaluation.text_warnings import find_swapped_hypotheses_and_references
 from ..files.outputs import check_output_paths, write_text
 from ..platform.command_options import argument, option, options_command
 from ..platform.option_checks import NOT_NEGATIVE, SIZE
@@ -30,6 +30,7 @@ from .scoring_options import (
     load_scorers,
     make_rouge_settings,
     parse_named_files,
+    print_text_warnings,
     print_warnings,
     read_summaries,
 )
@@ -106,10 +107,9 @@ def score_systems(
         The report as a dictionary of JSON types. Its p-values are from paired approximate randomisation, corrected by
         Holm's method for all systems and metrics.
     """
-    texts = read_summaries([*files.values(), *references], args.target_column)
-    if not args.quiet:
-        for name, lines in zip([*files.values(), *references], texts):
-            print_warnings("etads-rouge", find_text_warnings(name, lines, settings.sentence_mark, settings.tokens))
+    names = [*files.values(), *references]
+    texts = read_summaries(names, args.target_column)
+    print_text_warnings("etads-rouge", args, settings, names, texts)
     outputs, wanted = texts[: len(files)], texts[len(files) :]
     scores = [score_pairs(lines, wanted, settings, args.jobs, progress=True) for lines in outputs]
     reports = [
@@ -204,8 +204,7 @@ def main(args: RougeOptions) -> None:
     documents = texts.pop() if args.documents else []
     if not args.quiet:
         print_warnings("etads-rouge", find_swapped_hypotheses_and_references(args.hypothesis, args.references, texts))
-        for name, lines in zip(names, texts):
-            print_warnings("etads-rouge", find_text_warnings(name, lines, settings.sentence_mark, settings.tokens))
+    print_text_warnings("etads-rouge", args, settings, names, texts)
     others = load_scorers(args)
     scores = score_pairs(texts[0], texts[1:], settings, args.jobs, progress=True)
     heads, figures, signatures = other_scores.compute_scores(others, texts[0], texts[1:], settings)

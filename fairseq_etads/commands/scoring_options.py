@@ -9,6 +9,7 @@ from typing import Dict, Iterable, List, Optional, Sequence
 from ..evaluation import other_scores
 from ..evaluation.rouge import BACKENDS, METRICS, MULTI_CHOICES, RESAMPLES, SEED, RougeSettings
 from ..evaluation.summaries import SENTENCE_MARK, check_line_counts, read_lines
+from ..evaluation.text_warnings import find_text_warnings
 from ..platform.command_options import option
 from ..platform.console import escape_unprintable
 from ..platform.option_checks import NOT_NEGATIVE, SIZE
@@ -140,6 +141,14 @@ def parse_named_files(systems: Sequence[str], *taken: str) -> Dict[str, str]:
             raise ValueError(f'--system "{text}": the name {name} is already used')
         files[name] = path
     return files
+
+
+def print_text_warnings(
+    prog: str, args: ScoringOptions, settings: RougeSettings, names: Sequence[str], texts: Sequence[Sequence[str]]
+) -> None:
+    """Print what a score would treat wrongly in the texts of each file, unless the user wants no warnings."""
+    for name, lines in zip(() if args.quiet else names, texts):
+        print_warnings(prog, find_text_warnings(name, lines, settings.sentence_mark, settings.tokens))
 
 
 def print_warnings(prog: str, warnings: Iterable[str]) -> None:
