@@ -187,13 +187,13 @@ class SummarizeOptions(InputFormatOptions, DeviceOption, MaxTokensOption):
 
     @property
     def keeps_marks(self) -> bool:
-        """Whether text output keeps sentence marks."""
+        """Return whether text output keeps sentence marks."""
         return self.split is not None if self.sentence_marks is None else self.sentence_marks
 
     decoding: Dict[str, Any] = decoding_options("decoding (defaults: the folder's)")
 
 
-def _collect_output_settings(args: SummarizeOptions, kind: str, output_format: str) -> Dict[str, Any]:
+def _collect_output_settings(args: SummarizeOptions, kind: str) -> Dict[str, Any]:
     """Return all settings that affect the output, except for the documents."""
     if _is_baseline(args):
         model, selection = str(args.folder), {}
@@ -212,7 +212,7 @@ def _collect_output_settings(args: SummarizeOptions, kind: str, output_format: s
         "--input-format": kind,
         "--source-column": args.source_column,
         **({"--no-quotes": True} if args.no_quotes else {}),
-        "--output-format": output_format,
+        "--output-format": args.output_format,
         "--sentence-marks": args.keeps_marks,
         **({"--evidence": True} if args.evidence else {}),
         **{format_option_name(name): value for name, value in args.decoding.items()},
@@ -302,7 +302,7 @@ class _ProgressReport:
 
 def _format_summary_line(document: InputDocument, summary: Any, args: SummarizeOptions) -> str:
     """Format a summary as one line of the output."""
-    if _choose_output_format(args) == "text":
+    if args.output_format == "text":
         return " ".join((summary.text if args.keeps_marks else " ".join(summary.sentences)).split())
     problem = document.problem or summary.problem
     record = {"document": document.name, **summary.to_dict(), **({"problem": problem} if problem else {})}
@@ -311,10 +311,6 @@ def _format_summary_line(document: InputDocument, summary: Any, args: SummarizeO
 
         record["evidence"] = [one.to_dict() for one in find_evidence(document.text, summary.sentences)]
     return json.dumps(record, ensure_ascii=False, allow_nan=False)
-
-
-def _choose_output_format(args: SummarizeOptions) -> str:
-    return str(args.output_format or ("jsonl" if Path(args.output or "").suffix in (".jsonl", ".json") else "text"))
 
 
 class _Documents:
@@ -391,9 +387,8 @@ class _Documents:
 def _write_to_stream(args: SummarizeOptions, documents: _Documents, report: _ProgressReport, stream: Any) -> int:
     """Write summaries to standard output or a pipe one by one. Returns the number of documents without a summary."""
     documents.load_summarizer()
-    output_format = _choose_output_format(args)
     report.start_progress_bar()
-    for document, summary in documents.summarise(documents.read(), output_format == "jsonl"):
+    for document, summary in documents.summarise(documents.read(), args.output_format == "jsonl"):
         line = _format_summary_line(document, summary, args)
         if stream is sys.stdout and stream.isatty():
             print(line, flush=True)
@@ -412,11 +407,10 @@ def _write_to_file(args: SummarizeOptions, documents: _Documents, kind: str, rep
     for name in args.files:
         if Path(name).is_dir() and path.parent.resolve() == Path(name).resolve():
             raise InputError(f"--output {path}: FILE {name} is this folder, so its files are documents; name another")
-    output_format = _choose_output_format(args)
     inside = [path for name in args.files if Path(name).is_dir() for path in Path(name).iterdir()]
     written = {"--output": ResumableWriter.list_files(path)}
     check_output_paths(written, {"FILE": [*args.files, *inside], "FOLDER": _list_model_files(args)})
-    settings = _collect_output_settings(args, kind, output_format)
+    settings = _collect_output_settings(args, kind)
     if args.split or args.shard is not None:
         settings["inputs"] = [compute_sha256(file) for file in _list_input_files(args) if file.is_file()]
     if args.shard is None:
@@ -455,7 +449,6 @@ def _write_summaries(
 ) -> int:
     """Write the summaries of all documents, or of one shard, to a file. Continue the file of an interrupted run."""
     shard: Optional[Shard] = args.shard
-    output_format = _choose_output_format(args)
     output = ResumableWriter(path, settings, args.restart or shard is not None)
     with contextlib.closing(output):
         wanted = documents.read()
@@ -482,7 +475,7 @@ def _write_summaries(
         try:
             if shard is not None and not output.progress.documents:
                 output.write(next(wanted), format_shard_header(settings), False)
-            for document, summary in documents.summarise(wanted, output_format == "jsonl"):
+            for document, summary in documents.summarise(wanted, args.output_format == "jsonl"):
                 line = _format_summary_line(document, summary, args)
                 if shard is not None:
                     done = output.progress.documents - 1  # without the header
@@ -507,7 +500,9 @@ def _is_baseline(args: SummarizeOptions) -> bool:
 def _check_arguments(args: SummarizeOptions) -> None:
     """Check the options, and add the files of a run (``args.run``), or None for a model folder."""
     args.run = None
-    if args.evidence and _choose_output_format(args) != "jsonl":
+    suffix = Path(args.output or "").suffix
+    args.output_format = args.output_format or ("jsonl" if suffix in (".jsonl", ".json") else "text")
+    if args.evidence and args.output_format != "jsonl":
         raise InputError("--evidence has no effect on text: choose --output-format jsonl")
     first = "" if args.folder is None else str(args.folder)
     if args.folder is None or first == STANDARD_INPUT or (args.folder.is_file() and first not in BASELINES):
