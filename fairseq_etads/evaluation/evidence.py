@@ -103,7 +103,7 @@ class NewWord:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What in the document supports a sentence of a summary.
+    """Evidence in the document for a sentence of a summary.
 
     Attributes:
         sentence: the sentence of the summary.
@@ -120,7 +120,7 @@ class Evidence:
 
     @property
     def joined(self) -> bool:
-        """Whether the sentence joins words of several sentences of the document."""
+        """Return whether the sentence joins words from several sentences of the document."""
         return len(self.sources) > 1
 
     def to_dict(self) -> Dict[str, Any]:

@@ -274,7 +274,7 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
 
     Args:
         path: path of a plain or compressed file, or ``-`` for standard input. A byte order mark at the beginning is
-            skipped. A file that begins with that of UTF-16, or with a letter of UTF-16, is read as UTF-16.
+            skipped. A file that begins with UTF-16's mark, or with a letter in UTF-16, is read as UTF-16.
         fallback: treatment of lines that are not valid UTF-8. If it is the name of another encoding, these lines are
             decoded with that encoding. "replace" replaces invalid bytes with U+FFFD. ESCAPE_INVALID allows the caller
             to detect invalid lines. If it is empty, an error is raised.

@@ -149,7 +149,7 @@ class BeamSearch:
     def _compute_length_limits(self, special: SpecialTokens, prefix: Optional[Tensor]) -> List[int]:
         """Return the maximum number of tokens in each summary, not counting the end symbol.
 
-        With ``max_len_per_document``, it is at most that of the document, unless the summary's prefix is longer.
+        With ``max_len_per_document``, a summary is at most as long as its document, unless its prefix is longer.
         """
         options = self.options
         if options.exact_length:

@@ -114,7 +114,7 @@ class Summary:
 
     @property
     def evidence(self) -> "List[Evidence]":
-        """Return what in the document supports each sentence, with positions in the raw document.
+        """Return the evidence for each sentence, with positions in the raw document.
 
         It says how directly a sentence is copied, not whether it is true. Computing it takes some milliseconds.
 
