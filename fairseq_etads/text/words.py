@@ -33,8 +33,10 @@ LONGEST_CHUNK = 200
 Longer chunks are split, because the running time of the rules for quotes is quadratic in the length of the chunk.
 """
 
-_JOINER = "\u200d"
-"""Zero-width joiner, which combines emoji into one."""
+_JOINERS = ("\u200c", "\u200d")
+"""Characters inside words of Persian and Indic scripts, and inside emoji."""
+_SPACE = "▁"
+"""Token of CharacterTokenizer for a space next to Korean, which alone among its scripts has spaces between words."""
 
 BLOCK = 20_000
 """Approximate number of characters to process at a time when text is split into sentences."""
@@ -335,12 +337,13 @@ class CharacterTokenizer:
     """Split Chinese, Japanese and Korean text into single characters.
 
     Sequences of other letters and digits are not split. Any other character is a separate token, such as the point in
-    12.5 or the accent in a decomposed é.
+    12.5 or the accent in a decomposed é, and so is a space next to Korean (▁).
     """
 
     _wide = "\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
     wide = re.compile(f"[{_wide}]")
     _token = re.compile(rf"<unk>|[{_wide}]|[^\W{_wide}]+|\S")
+    _korean_gap = re.compile(f"(?<={_HANGUL.pattern}) | (?={_HANGUL.pattern})")
     _narrow_gap = re.compile(rf"(?<=[{_wide}]) (?=\S)|(?<=\S) (?=[{_wide}])")
     # A comma may also separate two numbers, so spaces around it are removed only before a group of three digits.
     _in_number = re.compile(r"(?<=\d) ([.:]|,(?= \d{3}(?!\d))) (?=\d)|(?<=\d) (?=[%‰])")
@@ -350,7 +353,8 @@ class CharacterTokenizer:
 
         The string contains the tokens, separated by spaces.
         """
-        chunks = (sentence if keep_case else sentence.lower()).split()
+        sentence = " ".join((sentence if keep_case else sentence.lower()).split())
+        chunks = self._korean_gap.sub(f"{_SPACE} ", sentence).split()
         return [" ".join(self._token.findall(chunk)) for chunk in chunks]
 
     def decode(self, tokens: List[str]) -> str:
@@ -360,18 +364,19 @@ class CharacterTokenizer:
         """
         pieces: List[str] = []
         for token in tokens:
-            if pieces and (_modifies_previous_character(token) or pieces[-1].endswith(_JOINER)):
+            if pieces and (_modifies_previous_character(token) or pieces[-1].endswith(_JOINERS)):
                 pieces[-1] += token
             else:
                 pieces.append(token)
         text = self._narrow_gap.sub("", " ".join(pieces))
+        text = re.sub(f" ?{_SPACE} ?", " ", text).strip()
         return self._in_number.sub(lambda found: found[1] or "", text)
 
 
 def _modifies_previous_character(token: str) -> bool:
     """Return whether a token modifies the character before it, like an accent, a skin tone or the joiner of emoji."""
     first = token[:1] or " "
-    is_mark = first == _JOINER or "\U0001f3fb" <= first <= "\U0001f3ff"
+    is_mark = first in _JOINERS or "\U0001f3fb" <= first <= "\U0001f3ff"
     return not first.isascii() and (is_mark or unicodedata.category(first).startswith("M"))
 
 

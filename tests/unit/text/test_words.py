@@ -107,6 +107,8 @@ def test_chinese_sentences_and_characters():
         "cafe\u0301",
         "我👨‍👩‍👧‍👦你👍🏽",
         "か\u3099",
+        "한국은행은 2024년 3월 samsung 전자와 (서울) 만났다. \"좋다\"고",
+        "می\u200cخواهم کتاب\u200cها",
     ],
 )
 def test_what_characters_split_within_numbers_and_signs_is_joined_again(text):
