@@ -55,9 +55,12 @@ class _LockFile:
         """Lock the file, and create it if necessary. Returns False if another process holds the lock.
 
         If locks are not supported, as on Windows and some network file systems, the result is always True.
+
+        Raises:
+            InputError: this program did not write the file.
         """
         while True:
-            file = open(self.path, "a+", encoding="utf-8")  # noqa: SIM115  # closed by release()
+            file = open(self.path, "a+", encoding="utf-8", errors="replace")  # noqa: SIM115  # closed by release()
             try:
                 if fcntl is not None:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -71,6 +74,10 @@ class _LockFile:
                 if os.path.samestat(os.fstat(file.fileno()), self.path.stat()):
                     break
             file.close()
+        file.seek(0)
+        if file.read(7) not in ("", '{"pid":'):
+            file.close()
+            raise InputError(f"{self.path}: is not a lock file of this program; move it away")
         file.truncate(0)
         program, started = argparse.ArgumentParser().prog or "python", time.strftime("%Y-%m-%d %H:%M:%S")
         json.dump({"pid": os.getpid(), "host": socket.gethostname(), "command": program, "started": started}, file)
@@ -152,7 +159,7 @@ def _delete_stale_locks(folder: Path) -> None:
         for path in folder.glob(pattern):
             if str(path) not in _held:
                 stale = _LockFile(path)
-                with contextlib.suppress(OSError):  # the file is kept if the user has no permission to delete it
+                with contextlib.suppress(OSError, InputError):  # kept if it is not the user's or not this program's
                     if stale.acquire():
                         stale.release()
 

@@ -67,7 +67,7 @@ def run(tmp_path, monkeypatch, capsys):
     """Runs a command in a new folder, with the inputs in ``in``."""
     count = 0
 
-    def run(name, words, make=None) -> Ran:
+    def run(name, words, make=None, before=lambda: None) -> Ran:
         nonlocal count
         count += 1
         folder = tmp_path / str(count)
@@ -81,6 +81,7 @@ def run(tmp_path, monkeypatch, capsys):
         for line in make or ():
             other, *arguments = shlex.split(line)
             assert call(other, arguments) == 0, line
+        before()
         capsys.readouterr()
         status = call(program, [*subcommand, *words])
         said = capsys.readouterr()
@@ -168,3 +169,51 @@ def test_a_command_run_twice_has_the_same_result(name, run):
     entry = next(entry for entry in ENTRIES[name].values() if entry.run)
     first, second = (run(name, shlex.split(entry.base), entry.make) for _ in range(2))
     assert first == second
+
+
+def list_writing_runs():
+    """The base of each command, and a run with each option that names a file which is not among the inputs."""
+    for name, entries in ENTRIES.items():
+        first = next((entry for entry in entries.values() if entry.run), None)
+        runs = {} if first is None else {first.base: ("", first.make)}
+        for option, entry in entries.items():
+            names_file = OPTIONS[name][option].metavar in ("FILE", "PAGE", "DIR", "OUT")
+            if names_file and entry.run and not entry.refused and " in/" not in entry.run:
+                runs[f"{entry.base} {entry.run}"] = option, entry.make
+        for words, (option, make) in runs.items():
+            yield pytest.param(name, words, make, id=f"{name} {option}".strip())
+
+
+@pytest.mark.parametrize("name, words, make", list_writing_runs())
+def test_neither_an_input_nor_a_file_of_others_is_replaced(name, words, make, run):
+    """Each output is named like each input in turn, and files of others lie beside the outputs."""
+    words = shlex.split(words)
+    names = list(dict.fromkeys(word.rpartition("=")[2] for word in words if not word.startswith("-")))
+    kept, there = {}, {}
+
+    def take_note(*more):
+        for path in more:
+            path.write_text("jane", encoding="utf-8")
+        kept.clear()
+        kept.update({path: path.read_bytes() for path in Path().rglob("*") if path.is_file()})
+        there.update({word: Path(word).exists() for word in names})
+
+    def changed():
+        return [path for path, content in kept.items() if not path.is_file() or path.read_bytes() != content]
+
+    result = run(name, words, make, take_note)
+    outputs = [word for word in names if Path(word).exists() and not there[word]]
+    inputs = [word for word in names if there[word]]
+    assert not changed(), result.said
+    for output in map(Path, outputs):
+        is_folder = output.is_dir()
+        others = [output.with_name(f"{output.name}.{end}") for end in ("partial", "resume", "resume.new", "shards")]
+        others += [output.with_name(f".{output.name}.lock"), output.with_name("notes")]
+        result = run(name, words, make, lambda: take_note(*others))  # noqa: B023
+        assert not changed(), (result, changed())
+        for used in inputs:
+            found = [path for path in [Path(used), *sorted(Path(used).rglob("*"))] if path.is_file()][:2]
+            for path in [found[0].parent] if is_folder else found:
+                again = [str(path) if word == str(output) else word for word in words]
+                result = run(name, again, make, take_note)
+                assert not changed(), (again, result.said, changed())

@@ -118,7 +118,7 @@ def test_lock_files_of_killed_processes_are_deleted_from_a_folder(tmp_path, othe
     out = tmp_path / "out"
     (out / "bin").mkdir(parents=True)
     for stale in (out / ".sums.lock", out / "bin" / ".sums.lock"):
-        stale.write_text("{}")
+        stale.write_text('{"pid": 1}')
     other(out / "text", "file")
     with open_output(out / "mine"), lock_output(out, "--out", folder=True):
         assert ".mine.lock" in names(out), "this process holds it"
