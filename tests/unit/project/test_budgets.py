@@ -16,12 +16,12 @@ BUDGETS = {
     "fairseq_etads/commands fairseq_etads/tuning": 8_209,
     "fairseq_etads/pipeline fairseq_etads/recipes": 4_357,
     "fairseq_etads/summarizer fairseq_etads/demo": 5_894,
-    "fairseq_etads/text fairseq_etads/files": 3_772,
+    "fairseq_etads/text fairseq_etads/files": 3_784,
     "fairseq_etads/evaluation": 2_799,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_951,
     "preprocess": 5_061,
     "scripts benchmarks": 1_868,
-    "tests": 47_090,
+    "tests": 47_144,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
