@@ -2,9 +2,11 @@
 
 import functools
 import re
+from pathlib import Path
 from typing import Any, Dict, Iterable, Sequence, Tuple
 from unittest import mock
 
+import yaml
 from documented import parser_of, project_commands
 from fairseq import options, utils
 
@@ -18,63 +20,8 @@ MODEL = (
     *("hierarchical_attention", "source_factors", "pointer_continue", "closed_book_decoder"),
 )
 """Model options that papers specify; the architecture's preset has most of them."""
-_PLAIN = "large_vocabulary_trick=2000 temporal_attention=False hierarchical_attention=False source_factors=none"
-MECHANISMS = {
-    "etads_cnndm": {
-        "basic": "focus_layers=none saliency_layers=none encoder_layers=4 decoder_layers=4 output_bias=True",
-        "focus": "focus_layers=all saliency_layers=none",
-        "saliency": "focus_layers=none saliency_layers=all",
-        "encoder-6": "focus_layers=none saliency_layers=none encoder_layers=6 decoder_layers=4",
-        "decoder-2": "focus_layers=none saliency_layers=none encoder_layers=4 decoder_layers=2",
-        "decoder-6": "focus_layers=none saliency_layers=none encoder_layers=4 decoder_layers=6",
-        "saliency-1-2": "focus_layers=none saliency_layers=1-2",
-        "saliency-3-4": "focus_layers=none saliency_layers=3-4",
-        "focus-1-2": "focus_layers=1-2 saliency_layers=none",
-        "focus-3-4": "focus_layers=3-4 saliency_layers=none",
-    },
-    "aggregation_cnndm": {
-        "m1": "aggregation=none pointer=soft",
-        "m2": "aggregation=add aggregation_layers=1 pointer=soft",
-        "m4": "aggregation=proj aggregation_layers=1 pointer=soft",
-        "m6": "aggregation=attn aggregation_layers=1 pointer=soft",
-        "e4d3": "aggregation=none encoder_layers=4 decoder_layers=3",
-        "e4d2": "aggregation=none encoder_layers=4 decoder_layers=2",
-        "e3d4": "aggregation=none encoder_layers=3 decoder_layers=4",
-    },
-    "bart_cnndm": {"etads": "focus_layers=all saliency_layers=all pointer=none"},
-    "nallapati_gigaword": {
-        "words-lvt5k-1sent": _PLAIN.replace("2000", "5000"),
-        "words-lvt2k-2sent": _PLAIN,
-        "feats-lvt2k-2sent": _PLAIN.replace("none", "pos:20,ner:15,tf:10,idf:10") + " pointer=none",
-    },
-    "nallapati_cnndm": {
-        "words_lvt2k": _PLAIN,
-        "words_lvt2k_temp_att": _PLAIN.replace("temporal_attention=False", "temporal_attention=True"),
-    },
-    "debian_headlines": {
-        "gru_seq2seq": _PLAIN.replace("2000", "0"),
-        "words_lvt2k": _PLAIN,
-        "words_lvt5k": _PLAIN.replace("2000", "5000"),
-        "words_lvt2k_hieratt": _PLAIN.replace("hierarchical_attention=False", "hierarchical_attention=True"),
-        "feats_lvt2k": _PLAIN.replace("none", "tf:10,idf:10") + " pointer=none",
-        "words_lvt2k_temp_att": _PLAIN.replace("temporal_attention=False", "temporal_attention=True"),
-        "ras_elman": "arch=ras_elman rnn_cell=elman",
-        "transformer": "share_encoder_decoder_layers=False encoder_gate=False focus_layers=none saliency_layers=none",
-        "es_transformer": "share_encoder_decoder_layers=True encoder_gate=False focus_layers=none saliency_layers=none",
-    },
-    "debian_pointer": {"none": "focus_layers=all pointer=none", "switch": "focus_layers=all pointer=switch"},
-    "gated_gigaword": {
-        "transformer": "share_encoder_decoder_layers=False encoder_gate=False output_bias=True",
-        "es_transformer": "share_encoder_decoder_layers=True encoder_gate=False output_bias=True",
-    },
-    "ras_gigaword": {"ras_elman": "arch=ras_elman rnn_cell=elman lr=0.5"},
-    "closedbook_cnndm": {"rl": "coverage=True closed_book_decoder=False pointer=soft criterion=summarization_rl"},
-    "sumpubmed_temporal": {"plain": "large_vocabulary_trick=2000 temporal_attention=False"},
-    "sumpubmed_continue": {"without": "focus_layers=all pointer=soft pointer_continue=False"},
-    "convs2s_xsum": {"convs2s": "arch=convs2s pointer=none"},
-    "convs2s_gigaword": {"convs2s-pointer": "arch=convs2s_gigaword pointer=soft"},
-}
-"""Recipe -> rows that differ only by options from one that tests/e2e/test_recipes.py runs, and these options."""
+MECHANISMS = yaml.safe_load(Path(__file__).with_name("mechanisms.yaml").read_text(encoding="utf-8"))
+"""Recipe -> training -> options, see the file."""
 DECIDING = {
     "training": (
         *("optimizer", "initial_accumulator", "momentum", "weight_decay", "lr", "lr_scheduler", "warmup_updates"),

@@ -4,7 +4,7 @@ import json
 
 import corpora
 import pytest
-from recipes import Workshop, debian
+from test_recipes import Workshop, debian
 
 from fairseq_etads import Summarizer
 

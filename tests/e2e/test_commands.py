@@ -6,15 +6,12 @@ Each command is started at least once as users start it; command_server.py runs 
 import os
 import random
 import re
-import signal
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
 import torch
-from helpers import environment, run_command
-from toy import PLUGIN, PREPROCESS, SMALL_MODEL, WORDS, hypotheses, summaries, write_pairs
+from helpers import run_command
+from toy import PLUGIN, PREPROCESS, WORDS, hypotheses, summaries, write_pairs
 
 
 def generate(data, checkpoint, *options, check=True, command="fairseq-generate", **kwargs):
@@ -107,53 +104,6 @@ checkpoint: {{save_dir: {tmp_path / "checkpoints"}, no_epoch_checkpoints: true}}
     assert output.count("FocusEncoderLayer(") == 1 and "gate_q_proj" not in output
     found = summaries(generate(corpus / "bin", tmp_path / "checkpoints" / "checkpoint_last.pt").stdout)
     assert len(found) == 37
-
-
-def train_command(corpus, save, *options):
-    return [
-        *("fairseq-train", str(corpus / "bin"), *PLUGIN, "--arch", "etads", *SMALL_MODEL, "--dropout", "0.3"),
-        *("--lr", "1e-3", "--save-dir", str(save), "--save-interval-updates", "7", "--no-epoch-checkpoints"),
-        *("--keep-interval-updates", "1", "--disable-validation", *options),
-    ]
-
-
-def parameters(save):
-    return torch.load(save / "checkpoint_last.pt", weights_only=True)["model"]
-
-
-def test_training_killed_and_started_again_ends_with_the_same_parameters(corpus, tmp_path):
-    """The process is killed in the middle of an epoch, with dropout. An uninterrupted training must give the same
-    result, bit for bit.
-    """
-    updates = ("--max-update", "45")
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    run_command(train_command(corpus, whole, *updates), cwd=tmp_path)
-
-    with open(tmp_path / "log", "w") as log:
-        # The number of updates is so large that the training cannot end before the kill.
-        process = subprocess.Popen(
-            train_command(corpus, killed, "--max-update", "100000"),
-            cwd=tmp_path,
-            env=environment(anew=True),
-            stdout=log,
-            stderr=log,
-        )
-        deadline = time.monotonic() + 120
-        while not (killed / "checkpoint_last.pt").exists():
-            assert process.poll() is None and time.monotonic() < deadline, (tmp_path / "log").read_text()[-2000:]
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    survived = torch.load(killed / "checkpoint_last.pt", weights_only=True)
-    reached = survived["optimizer_history"][-1]["num_updates"]
-    assert 0 < reached < 45, f"killed too late to show anything: {reached} updates"
-
-    output = run_command(train_command(corpus, killed, *updates), cwd=tmp_path).stdout
-    assert f"@ {reached} updates" in output
-    expected, resumed = parameters(whole), parameters(killed)
-    assert expected.keys() == resumed.keys()
-    for name, value in expected.items():
-        assert torch.equal(value, resumed[name]), f"{name} differs after resuming"
 
 
 @pytest.mark.parametrize(

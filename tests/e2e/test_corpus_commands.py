@@ -21,19 +21,6 @@ def sizes(out, split, side="source"):
     return dataset.sizes.tolist()
 
 
-def test_cnn_daily_mail_with_factors_for_hierarchical_models(tmp_path):
-    folder, out = corpora.cnndm(tmp_path / "raw"), tmp_path / "out"
-    stories = ["--stories", folder / "cnn/stories", folder / "dailymail/stories", "--urls", folder / "url_lists"]
-    more = ["--", "--source-sentence-marks", "--factors", "tf", "idf", "--size", "20"]
-    prepare("cnndm", out, *stories, "--expect", "5,2,2", *more)
-    tokens = (out / "prepared/tokens/test.source").read_text().splitlines()[0]
-    assert "does n't play files . <q> dr. smith , of the u.s. team" in tokens and "-lrb- cnn -rrb-" in tokens
-    assert (out / "prepared/tokens/test.target").read_text().splitlines()[0].count("<q>") == 1
-    assert sizes(out, "test")[0] == len(tokens.split()) + 1
-    factors = indexed_dataset.make_dataset(str(out / "prepared/bin/test.factor-idf"), "mmap")
-    assert list(factors.sizes) == sizes(out, "test")
-
-
 def test_gigaword_with_two_dictionaries_and_duc_for_its_model(tmp_path):
     gigaword, duc = tmp_path / "gigaword", tmp_path / "duc"
     more = ["--", "--separate-dictionaries", "--source-size", "12", "--target-size", "8"]

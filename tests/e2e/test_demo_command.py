@@ -210,8 +210,7 @@ def test_wrong_options_are_said_and_a_search_can_be_stopped(page, browser):
     assert refused == []
 
 
-@pytest.mark.parametrize("width", [1200, 400, 320])
-@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width,dark", [(1200, False), (320, True)])
 def test_it_fits_the_screen_and_its_colours(page, browser, width, dark):
     browser.open(page, width=width, dark=dark)
     until(lambda: browser.find("#about").text)

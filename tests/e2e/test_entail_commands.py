@@ -6,7 +6,7 @@ import pytest
 import torch
 from helpers import run_command
 from seeds import shifted
-from toy import PLUGIN, summaries, write_labelled_pairs
+from toy import PLUGIN, write_labelled_pairs
 
 SIZES = ["--encoder-embed-dim", "16", "--encoder-hidden-size", "16", "--readout-dim", "16", "--num-workers", "0"]
 TRAIN = ["--optimizer", "adam", "--lr", "1e-2", "--clip-norm", "5", "--batch-size", "60", "--sentence-avg"]
@@ -51,21 +51,3 @@ def test_training_on_pairs_goes_on_as_if_uninterrupted(beside):
     logged = [line for line in output.splitlines() if "train_inner" in line]
     assert len(logged) == 13, "an update on pairs was counted"
     assert re.search(r"auxiliary_accuracy=[\d.]+", logged[3]) and "auxiliary" not in logged[2]
-
-
-def test_edited_references_go_on_from_it_and_resume(beside, corpus, tmp_path):
-    first = str(beside[0] / "whole" / "checkpoint_last.pt")
-    options = ["--finetune-from-model", first, "--criterion", "summarization_raml", "--raml-temperature", "1.5"]
-    output, whole = train(corpus, tmp_path / "whole", 6, *options)
-    assert all(re.search(rf"\b{figure}=[\d.]+", output) for figure in ("raml_reward", "raml_edits", "nll_loss"))
-    assert not any(name.startswith("pair_classifier.") for name in whole)
-    train(corpus, tmp_path / "parts", 3, *options)
-    output, parts = train(corpus, tmp_path / "parts", 6, *options)
-    assert "@ 3 updates" in output
-    assert all(torch.equal(value, parts[name]) for name, value in whole.items())
-
-
-def test_the_search_leaves_the_classifier_out(beside, corpus):
-    command = ["fairseq-generate", str(corpus / "bin"), *PLUGIN, "--path", str(beside[0] / "whole/checkpoint_last.pt")]
-    output = run_command([*command, "--beam", "3", "--max-len-b", "5", "--unnormalized", "--cpu"], cwd=corpus).stdout
-    assert len(summaries(output)) == 37

@@ -1,12 +1,11 @@
 """ROUGE during training by fairseq-train: alone and with two workers, as the figure for choosing checkpoints."""
 
-import json
 import re
 
 import pytest
 import torch
 from helpers import run_command
-from toy import PLUGIN, SMALL_MODEL, by_two_workers, summaries, write_pairs
+from toy import PLUGIN, SMALL_MODEL, by_two_workers, summaries
 
 from fairseq_etads.evaluation import rouge
 
@@ -88,42 +87,6 @@ def test_two_workers_log_the_same_figures(corpus, tmp_path):
     assert len(texts[0]) == 3 * 20 and set(texts[0]) == {*texts[1], *texts[2]} != set(texts[1]), "each shows its own"
 
 
-def test_subwords_are_joined(tmp_path):
-    (tmp_path / "text").mkdir()
-    for seed, (split, count) in enumerate((("train", 400), ("valid", 30), ("test", 5))):
-        words = [f"{stem}{end}" for stem in ("wal", "tal", "jum", "loo") for end in ("king", "ked", "ker", "kable")]
-        write_pairs(tmp_path / "text", split, count, seed, words=words)
-    run_command(["etads-prepare", "text", "run", "--tokens", "bpe", "--size", "20", "--jobs", "1"], cwd=tmp_path)
-    assert any("@@" in line for line in (tmp_path / "run" / "bin" / "dict.target.txt").read_text().splitlines())
-    log = train(
-        tmp_path / "run" / "bin",
-        tmp_path / "save",
-        "--dropout",
-        "0",
-        "--max-update",
-        "40",
-        "--eval-rouge",
-        "--eval-rouge-print-samples",
-        "5",
-        "--truncate-target",
-        "20",
-        "--eval-rouge-detok",
-        "etads",
-        "--eval-rouge-detok-args",
-        json.dumps({"text_words": "moses", "text_keep_case": False, "text_language": "en"}),
-    )
-    assert "subwords: subword_nmt" in log
-    references = (tmp_path / "text" / "valid.target").read_text().splitlines()[:5]
-    for number, reference in enumerate(references):
-        assert f"validation sample {number} reference: {reference}\n" in log
-    assert "@@" not in "".join(line for line in log.splitlines() if "validation sample" in line)
-
-
-def test_a_metric_that_is_not_computed_is_refused_before_training(corpus, tmp_path):
-    last = train(corpus / "bin", tmp_path, *BEST, check=False).strip().splitlines()[-1]
-    assert "--best-checkpoint-metric rouge2: add --eval-rouge" in last
-
-
 @pytest.mark.parametrize(
     "metric, options, choices",
     [
@@ -138,9 +101,3 @@ def test_an_unknown_metric_is_refused_before_training(corpus, tmp_path, metric, 
     last = log.strip().splitlines()[-1]
     assert f"--best-checkpoint-metric {metric}: not reported by the validation" in last
     assert choices in last and "begin validation" not in log and "sample 0" not in log
-
-
-def test_a_metric_of_the_criterion_is_accepted(corpus, tmp_path):
-    train(corpus / "bin", tmp_path / "save", "--best-checkpoint-metric", "ppl", "--max-update", "2")
-    state = torch.load(tmp_path / "save" / "checkpoint_best.pt", weights_only=True)["extra_state"]
-    assert state["best"] == state["val_loss"] > 1

@@ -52,9 +52,11 @@ def check_same(found, expected, folder):
         torch.testing.assert_close(model[name], values, atol=1e-5, rtol=1e-4)
 
 
-@pytest.mark.parametrize("backend", ["pytorch_ddp", "legacy_ddp"])
-@pytest.mark.parametrize("options", [POINTER, RECURRENT], ids=["pointer", "recurrent"])
-@pytest.mark.parametrize("freq", [1, 2])
+@pytest.mark.parametrize(
+    "freq, options, backend",
+    [(1, POINTER, "legacy_ddp"), (2, POINTER, "pytorch_ddp"), (2, RECURRENT, "legacy_ddp")],
+    ids=["pointer", "pointer, torch's backend", "recurrent"],
+)
 def test_two_workers_learn_what_one_learns_with_twice_the_batches(freq, options, backend, parts, tmp_path):
     """Two folders of data: an odd number of batches leaves the second worker without one at the end of an epoch.
 
@@ -84,7 +86,7 @@ def test_two_workers_move_the_same_rows_of_word_vectors_as_one(parts, tmp_path):
     check_same("two", "one", tmp_path)
 
 
-@pytest.mark.parametrize("first, then", [((2, 1), (1, 2)), ((1, 2), (2, 1)), ((1, 1), (2, 1))])
+@pytest.mark.parametrize("first, then", [((2, 1), (1, 2)), ((1, 1), (2, 1))])
 def test_another_number_of_workers_continues_in_the_middle_of_an_epoch(first, then, parts, tmp_path):
     """fairseq read some batches twice, or ran out of them ("please report this to the fairseq developers")."""
 

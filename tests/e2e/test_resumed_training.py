@@ -9,7 +9,7 @@ import time
 import pytest
 import torch
 from helpers import environment, run_command
-from toy import PLUGIN, SMALL_MODEL
+from toy import PLUGIN, SMALL_MODEL, summaries
 
 UPDATES = 30
 
@@ -145,3 +145,40 @@ def test_the_rate_falls_after_epochs_as_without_interruption(corpus, tmp_path):
     assert rates[0] == rates[1] == ["1e-06"] * 9 + ["5e-07"] * 3
     resumed = checkpoint(tmp_path / "save")["model"]
     assert all(torch.equal(value, resumed[name]) for name, value in checkpoint(tmp_path / "whole")["model"].items())
+
+
+def test_stages_go_on_as_if_unbroken(corpus, tmp_path):
+    """Weights and Adagrad's sums of two stages are those of one training (See et al. 2017)."""
+
+    def train(name, updates, *options):
+        command = ["fairseq-train", str(corpus / "bin"), *PLUGIN, "--arch", "pointer_generator", "--no-paper-init"]
+        command += ["--encoder-embed-dim", "16", "--encoder-hidden-size", "12", "--attention-dim", "10", "--cpu"]
+        command += ["--readout-dim", "12", "--criterion", "summarization_nll", "--length-normalised", "--no-end-if-cut"]
+        command += ["--optimizer", "lazy_adagrad", "--lr", "0.15", "--initial-accumulator", "0.1", "--clip-norm", "2"]
+        command += ["--truncate-source", "5", "--truncate-target", "2", "--batch-size", "8", "--sort-within", "10"]
+        command += ["--disable-validation", "--no-epoch-checkpoints", "--num-workers", "0", "--max-update", updates]
+        log = run_command([*command, "--save-dir", str(tmp_path / name), *options], cwd=tmp_path).stdout
+        state = checkpoint(tmp_path / name)
+        return log, [state["model"], [value["sum"] for value in state["last_optimizer_state"]["state"].values()]]
+
+    _, whole = train("whole", "4")
+    train("first", "2")
+    log, resumed = train("second", "4", "--continue-once", str(tmp_path / "first" / "checkpoint_last.pt"))
+    assert "@ 2 updates" in log and checkpoint(tmp_path / "second")["task_state"]["no_end_if_cut"]
+    torch.testing.assert_close(resumed, whole, rtol=1e-4, atol=1e-6)
+
+
+def test_shared_layers_survive_half_precision_resuming_and_averaging(corpus, tmp_path):
+    """Half precision as on a GPU, by the optimiser that also works without one."""
+    options = ["--arch", "gated_es_transformer", "--memory-efficient-fp16", "--fp16-init-scale", "4"]
+    options += ["--save-interval-updates", "2", "--disable-validation", "--max-update"]
+    run_command(train_command(corpus, tmp_path, *options, "2"), cwd=tmp_path)
+    assert "@ 2 updates" in run_command(train_command(corpus, tmp_path, *options, "6"), cwd=tmp_path).stdout
+    saved = sorted(map(str, tmp_path.glob("checkpoint_*_*.pt")))
+    assert len(saved) >= 2
+    run_command(["etads-average", "mean.pt", *saved], cwd=tmp_path)
+    found = run_command(
+        ["fairseq-generate", str(corpus / "bin"), *PLUGIN, "--path", "mean.pt", "--cpu", "--max-len-b", "6"],
+        cwd=tmp_path,
+    )
+    assert len(summaries(found.stdout)) == 37

@@ -4,7 +4,7 @@ import re
 
 import torch
 from helpers import run_command
-from toy import PLUGIN, SMALL_MODEL, by_two_workers
+from toy import PLUGIN, SMALL_MODEL
 
 
 def train(corpus, trained, save, *options):
@@ -48,8 +48,3 @@ def test_it_goes_on_from_a_model_and_resumes_bit_for_bit(corpus, trained, tmp_pa
     output, parts = train(corpus, trained, tmp_path / "parts", "--max-update", "12")
     assert "@ 5 updates" in output
     assert all(torch.equal(value, parts[name]) for name, value in whole.items())
-
-
-def test_by_two_workers(corpus, trained, tmp_path):
-    found = by_two_workers(train, corpus, trained, tmp_path / "two", "--max-update", "3")
-    assert any(re.search(r"reward_rouge1=[\d.]+", output) for output, _ in found)

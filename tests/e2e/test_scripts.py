@@ -40,18 +40,6 @@ def test_help_teaches_and_unknown_options_are_refused(name, tmp_path):
     assert result.returncode == 2 and f"{name}.sh: unknown option --colour" in result.stdout
 
 
-def test_the_mutation_script_teaches_and_refuses_in_words(tmp_path):
-    command = [sys.executable, str(SCRIPTS / "mutation_testing.py")]
-    output = run_command([*command, "--help"], cwd=tmp_path).stdout
-    assert "scripts/mutation_testing.py [options]" in output and "search/hypotheses" in output
-    for options, words in (
-        (["layers"], "layers: choose among attention,"),
-        (["--jobs", "0"], "--jobs 0: choose 1"),
-    ):
-        result = run_command([*command, *options], cwd=tmp_path, check=False)
-        assert result.returncode == 2 and f"mutation_testing.py: {words}" in result.stdout
-
-
 @pytest.mark.parametrize(
     "command,words",
     [

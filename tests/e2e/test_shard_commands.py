@@ -70,19 +70,6 @@ def test_shares_of_new_documents_are_joined_with_their_names(run, tmp_path):
     assert [json.loads(line)["document"] for line in lines(tmp_path / "out.jsonl")] == ["no. 0", "no. 1"]
 
 
-@pytest.mark.parametrize(
-    "options,words",
-    [
-        (["--shard", "5/4"], "--shard 5/4: choose I/N"),
-        (["--shard", "0/4"], "--shard 0/4: choose I/N"),
-        (["--shard", "two"], "--shard two: choose I/N"),
-        (["--shard", "1/2", "--input", "-"], "every shard would read all of standard input"),
-    ],
-)
-def test_impossible_shares_are_refused(options, words, run, tmp_path):
-    assert words in generate(run, tmp_path, "out", *options, status=2)
-
-
 def fairseq_generate(run, *options, anew=False, **variables):
     command = [
         "fairseq-generate",

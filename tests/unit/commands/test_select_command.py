@@ -50,7 +50,9 @@ def test_labels_judge_what_is_read(run, tmp_path, capsys):
     write_label_rows(
         tmp_path / f"labels.{model.unit}.test", {"documents": 5}, zip(map(compute_source_hash, texts), fields)
     )
+    (folder / "checkpoints/checkpoint_best.pt").rename(folder / "checkpoints/checkpoint_last.pt")
     report, places = tmp_path / "report.json", ["--labels", str(tmp_path), "--out", str(tmp_path / "out")]
+    places += ["--checkpoint", "last"]
     assert main([str(folder), "--subset", "test", *places, "--report", str(report), "--truncate-source", "3"]) == 0
     assert f"AUC {json.loads(report.read_text())['test']['auc']:.4f}" in capsys.readouterr().out
     header, first, *_ = (tmp_path / "out" / f"probabilities.{model.unit}.test").read_text().splitlines()

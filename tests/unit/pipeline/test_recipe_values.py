@@ -1,6 +1,8 @@
 """Recipes: their options have the values that real parsers see, and differ from the paper only with a reason."""
 
+import os
 import re
+from pathlib import Path
 
 import pytest
 from documented import complaint, parser_of, project_commands
@@ -74,12 +76,49 @@ def test_values_are_effective_and_differ_from_the_paper_with_a_reason(name, opti
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-def test_rows_that_are_not_run_have_the_options_of_their_mechanisms(name):
+@pytest.mark.parametrize("name", list_recipes())
+def test_each_training_has_the_options_of_its_mechanisms(name):
     effective = read_values(action.words for action in make_plan(name).actions)["training"]
-    for row, options in MECHANISMS[name].items():
+    trained = {run: values for run, values in effective.items() if "/stages/" not in run}
+    assert trained.keys() == MECHANISMS.get(name, {}).keys()
+    for run, options in MECHANISMS.get(name, {}).items():
         expected = dict(option.split("=") for option in options.split())
-        assert {option: str(effective[row][option]) for option in expected} == expected, row
+        assert {option: str(trained[run][option]) for option in expected} == expected, run
+
+
+def read_and_made(action, made):
+    """Paths that a command of a recipe reads or makes, and those that it makes; a folder stands for its contents."""
+    program, *words = action.words
+    paths = [word for word in words if word.startswith("out/")]
+    if program == "fairseq-train":
+        kinds = ("last",) if "--disable-validation" in words else ("best", "last")
+        files = ("train.log", "training.json", "finished.txt", *(f"checkpoints/checkpoint_{kind}.pt" for kind in kinds))
+        paths = [path for path in (str(action.prepared), *action.options) if path.startswith("out/")]
+        return paths, [f"{action.run_folder}/{file}" for file in files]
+    if program == "mkdir":
+        return [], [f"{words[-1]}/."]
+    if program == "ln":  # into a folder, or as another name of one
+        inside = any(path.startswith(f"{words[-1]}/") for path in made)
+        folder = words[-1] if inside else os.path.dirname(words[-1])
+        sources = [os.path.normpath(os.path.join(folder, source)) for source in words[1:-1]]
+        return (
+            [source for source in sources if source.startswith("out/")],
+            [f"{words[-1]}/{Path(source).name}" for source in sources] if inside else [words[-1]],
+        )
+    makes = [words[words.index(option) + 1] for option in ("--out", "--prepared") if option in words]
+    others = {"etads-prepare": words[1:2], "python": makes or words[-1:], "etads-train": makes}
+    return paths, [*map(str, action.makes), *others.get(program, [])]
+
+
+@pytest.mark.parametrize("name,options", CASES)
+def test_each_command_reads_what_earlier_ones_make(name, options):
+    made = set()
+    for action in make_plan(name, *options).actions:
+        paths, new = read_and_made(action, made)
+        made.update(new)
+        for path in paths:
+            known = any(f"{path}/".startswith(f"{one}/") or f"{one}/".startswith(f"{path}/") for one in made)
+            assert known, f"nothing makes {path}: {action.words}"
 
 
 @pytest.mark.parametrize("name", list_recipes())

@@ -80,7 +80,7 @@ def test_the_examples_pass_their_own_tests(changed):
 
 def test_the_examples_are_written_as_the_linters_want(changed):
     root, new = changed
-    files = [*map(str, new), *(str(root / name) for name in re.findall(r"^\+\+\+ (\S+)$", TEXT, re.MULTILINE))]
+    files = [*map(str, new), *(str(root / name) for name in re.findall(r"^\+\+\+ (\S+\.py)$", TEXT, re.MULTILINE))]
     run(["ruff", "check", "--no-cache", *files], root)
     run(["ruff", "format", "--no-cache", "--check", *files], root)
 
