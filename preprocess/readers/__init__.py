@@ -1,11 +1,13 @@
 """Readers for all corpus formats that :mod:`etads_preprocess.corpus` supports."""
 
+from .aeslc import AeslcReader
 from .base import Reader
 from .cnndm import CnnDailyMailReader
 from .duc import DucReader
 from .gigaword import GigawordReader
 from .hugging_face import HuggingFaceReader
 from .parallel import ParallelReader
+from .qmsum import QmsumReader
 from .squad import SquadReader
 from .sumpubmed import SumPubMedReader
 from .tables import SciTldrReader, TableReader
@@ -16,6 +18,8 @@ READERS = (
     DucReader,
     SumPubMedReader,
     SciTldrReader,
+    AeslcReader,
+    QmsumReader,
     SquadReader,
     TableReader,
     HuggingFaceReader,

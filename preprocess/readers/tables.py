@@ -47,11 +47,13 @@ def find_jsonl_files(folder: Path) -> Dict[str, Path]:
     return found
 
 
-def make_jsonl_options(args: argparse.Namespace, files: Dict[str, Path], target_list: str) -> argparse.Namespace:
-    """Return ``args`` with options for :class:`TableReader` to read JSON lines with the keys "source" and "target"."""
-    columns = {"source_column": "source", "target_column": "target", "target_list": target_list, "no_quotes": False}
+def make_jsonl_options(
+    args: argparse.Namespace, files: Dict[str, Path], target_list: str, columns: Tuple[str, str] = ("source", "target")
+) -> argparse.Namespace:
+    """Return ``args`` with options for :class:`TableReader` to read JSON lines with the given keys."""
+    known = {"source_column": columns[0], "target_column": columns[1], "target_list": target_list, "no_quotes": False}
     not_given = dict.fromkeys((*SPLITS, "input", "shares", "split_seed", "format", "delimiter"))
-    return argparse.Namespace(**{**vars(args), **not_given, **files, **columns})
+    return argparse.Namespace(**{**vars(args), **not_given, **files, **known})
 
 
 def detect_table_format(path: Path) -> str:

@@ -3,6 +3,7 @@
 import gzip
 import json
 import lzma
+import os
 
 import corpora
 import pytest
@@ -223,6 +224,70 @@ def test_sumpubmed_and_scitldr_as_json_lines(tmp_path):
         report["splits"]["train"]["documents"] == 7
         and lines(out / "train.source")[1:3] == ["We study video . <q> It works."] * 2
     )
+
+
+AESLC = "Please  read this.\n@home we wait.\n\n@subject\nRe: the plan\n"
+MEETING = {
+    "general_query_list": [{"query": "Summarize the meeting", "answer": "All agreed."}],
+    "specific_query_list": [
+        {"query": "What of the LCD?", "answer": "It is dear.", "relevant_text_span": [["1", "1"], ["3", "4"]]}
+    ],
+    "meeting_transcripts": [
+        {"speaker": who, "content": text}
+        for who, text in (
+            *(("Ann", "Hello {vocalsound} ."), ("Bob", "The L_C_D_ is dear .")),
+            *(("Ann", "Fine ."), ("Bob", "Dear . {gap}"), ("Ann", "Yes .")),
+        )
+    ],
+}
+
+
+def test_aeslc_from_its_folders_and_as_json_lines(tmp_path, capsys):
+    raw = tmp_path / "raw"
+    corpora.write(raw / "train" / "a.subject", AESLC)
+    corpora.write(raw / "dev" / "a.subject", AESLC + "\n@ann0\nplan to read\n\n@ann1\nthe plan\n\n@ann2\nread\n")
+    out, _ = run(tmp_path, "aeslc", "--data", raw)
+    assert lines(out / "train.source") == lines(out / "valid.source") == ["Please read this. <q> @home we wait."]
+    assert lines(out / "train.target") == lines(out / "valid.target") == ["Re: the plan"]
+    out, _ = run(tmp_path / "annotated", "aeslc", "--data", raw, "--annotated")
+    assert lines(out / "train.target") == ["Re: the plan"]
+    assert [lines(out / f"valid.target{n}")[0] for n in ("", ".1", ".2")] == ["plan to read", "the plan", "read"]
+
+    record = {"document": "Please  read this.\n@home we wait.", "summary": "Re: the plan", "annotated": ["a b", "c"]}
+    corpora.table(tmp_path / "json" / "dev.jsonl", [record])
+    out, _ = run(tmp_path / "j", "aeslc", "--data", tmp_path / "json", "--annotated")
+    assert lines(out / "valid.source") == ["Please read this. <q> @home we wait."]
+    assert lines(out / "valid.target") == ["a b"] and lines(out / "valid.target.1") == ["c"]
+    corpora.write(raw / "test" / "b.subject", "no subject\n")
+    assert "b.subject: no @subject; --skip-bad" in refused(tmp_path / "r", capsys, "aeslc", "--data", raw)
+
+
+def test_qmsum_as_meetings_and_as_spans(tmp_path, capsys):
+    raw = tmp_path / "raw"
+    corpora.write(raw / "train" / "m.json", json.dumps(MEETING, indent=1))
+    pair = {"query": "Summarize it", "gold_span": "Ann: Yes .", "summary": "All agreed.", "whole": True}
+    corpora.table(raw / "val.jsonl", [MEETING, pair])
+    out, report = run(tmp_path, "qmsum", "--data", raw)
+    turns = "Ann: Hello . <q> Bob: The LCD is dear . <q> Ann: Fine . <q> Bob: Dear . <q> Ann: Yes ."
+    whole = f"Summarize the meeting <q> {turns}"
+    span = "What of the LCD? <q> Bob: The LCD is dear . <q> Bob: Dear . <q> Ann: Yes ."
+    assert lines(out / "train.source") == [whole, span]
+    assert lines(out / "valid.source") == [whole, span, "Summarize it <q> Ann: Yes ."]
+    assert lines(out / "valid.target") == ["All agreed.", "It is dear.", "All agreed."]
+    assert report["splits"]["train"]["changed"]["marks of the transcription removed"] == 3
+    out, _ = run(tmp_path / "specific", "qmsum", "--data", raw, "--queries", "specific")
+    assert lines(out / "valid.source") == [span]
+    error = refused(tmp_path / "w", capsys, "qmsum", "--data", raw, "--whole-meetings")
+    assert "val.jsonl, line 2 has a gold span, but no meeting" in error
+    corpora.write(raw / "val.jsonl", '{"query": 1}\n')
+    assert "val.jsonl, line 1: neither a meeting nor" in refused(tmp_path / "b", capsys, "qmsum", "--data", raw)
+
+
+@pytest.mark.skipif("ETADS_CORPORA" not in os.environ, reason="ETADS_CORPORA names no folder with aeslc/ and qmsum/")
+@pytest.mark.parametrize("name, sizes", [("aeslc", (14436, 1960, 1906)), ("qmsum", (1257, 272))])
+def test_published_pairs(tmp_path, name, sizes):
+    _, report = run(tmp_path, name, "--data", os.path.join(os.environ["ETADS_CORPORA"], name))
+    assert tuple(split["documents"] for split in report["splits"].values()) == sizes
 
 
 def test_broken_first_records_do_not_tell_the_columns_if_bad_ones_are_skipped(tmp_path, capsys):

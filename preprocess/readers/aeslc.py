@@ -1,0 +1,78 @@
+"""Read AESLC (Zhang and Tetreault 2019): e-mails of the Enron corpus, and their subjects."""
+
+import argparse
+import re
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Optional
+
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.documents import BadDocumentError, Document
+from fairseq_etads.text.records import parse_record
+
+from .base import Reader, check_path_exists
+from .tables import TableReader, find_jsonl_files, make_jsonl_options
+
+FOLDERS = {"train": ["train"], "valid": ["dev", "valid"], "test": ["test"]}
+_FIELD = re.compile(r"\n@(subject|ann\d+)\n")
+
+
+class AeslcReader(TableReader):
+    name = "aeslc"
+    summary = "AESLC: e-mails and their subjects, as folders of .subject files, or train.jsonl, dev.jsonl, test.jsonl"
+    description = """\
+The folders train/, dev/ and test/ contain a file per e-mail: its text, a line "@subject" with the subject in the next
+line and, except in train/, "@ann0" to "@ann2" with the subjects that three people gave it. JSON lines have the keys
+"document", "summary" and, optionally, "annotated" (a list)."""
+
+    def __init__(self, args: argparse.Namespace):
+        data = check_path_exists("--data", args.data, directory=True)
+        self.annotated: bool = args.annotated
+        found = find_jsonl_files(data)
+        self.mails: Dict[str, List[Path]] = {}
+        if found:
+            super().__init__(make_jsonl_options(args, found, "references", ("document", "summary")))
+            return
+        Reader.__init__(self, args)
+        for split, names in FOLDERS.items():
+            paths = sorted(path for name in names for path in (data / name).glob("*.subject"))
+            if paths:
+                self.files[split] = self.mails[split] = paths
+        if not self.files:
+            raise InputError(
+                f"--data {data}: neither train/, dev/ or test/ with .subject files, nor train.jsonl, dev.jsonl or "
+                "test.jsonl"
+            )
+
+    @staticmethod
+    def add_options(parser: argparse.ArgumentParser) -> None:
+        add = parser.add_argument
+        add("--data", metavar="DIR", type=Path, required=True, help="folder containing train, dev and test")
+        add(
+            "--annotated",
+            action="store_true",
+            help="the references of dev and test are the annotators' subjects instead of the original ones",
+        )
+
+    def count_raw_documents(self, split: str) -> Optional[int]:
+        return len(self.mails[split]) if self.mails else super().count_raw_documents(split)
+
+    def iterate_raw_documents(self, split: str) -> Iterator[Any]:
+        return iter(self.mails[split]) if self.mails else super().iterate_raw_documents(split)
+
+    def describe_location(self, item: Any) -> str:
+        return str(item) if self.mails else super().describe_location(item)
+
+    def parse(self, item: Any) -> Document:
+        if self.mails:
+            text, *fields = _FIELD.split(f"\n{self.read_text(item)}")
+            subjects = [subject.strip() for subject in fields[1::2]]
+            if fields[:1] != ["subject"]:
+                raise BadDocumentError("no @subject")
+            document = Document(text.split("\n"), [subjects[:1]])
+            subjects = subjects[1:]
+        else:
+            document = super().parse(item)
+            subjects = parse_record(item[2]).get("annotated") or []
+        if self.annotated and subjects:
+            document.targets = [[subject] for subject in subjects]
+        return document
