@@ -181,10 +181,10 @@ def prepare_data(
         out = out.absolute()
     folder = get_shard_folder(out, shard) if shard else out
     with lock_output(folder, "OUT", folder=True):
-        splits: Sequence[str] = SPLITS
+        there = [split for split in SPLITS if any((text / f"{split}.{side}").is_file() for side in SIDES)]
+        splits: Sequence[str] = (there or SPLITS) if like else [*SPLITS[:2], *(["test"] if "test" in there else [])]
         if like:
             settings = read_preparation_settings(like, "--like")
-            splits = [split for split in SPLITS if (text / f"{split}.source").is_file()] or SPLITS
         settings.check()
         if not like:
             given.check(settings)
@@ -297,7 +297,12 @@ def build_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     # Options that are not set are None, so that any option combined with --like can be detected.
     flag: Any = {"action": "store_true", "default": None}
-    add("text", metavar="TEXT", type=Path, help="folder containing {train,valid,test}.{source,target}")
+    add(
+        "text",
+        metavar="TEXT",
+        type=Path,
+        help="folder containing {train,valid}.{source,target} and, optionally, test.{source,target}",
+    )
     add("out", metavar="OUT", type=Path, help="output folder for the prepared data")
     _add_token_options(add)
     add(

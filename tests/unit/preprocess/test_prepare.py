@@ -46,6 +46,16 @@ def test_each_kind_of_token_keeps_the_pairing_and_binarises(text, tmp_path, toke
         assert first.replace(" ", "").replace("▁", " ").strip() == "the audio library no. 0 doesn't play audio-files."
 
 
+def test_a_text_without_a_test_split_is_prepared(text, tmp_path):
+    for path in text.glob("test.*"):
+        path.unlink()
+    prepare(text, tmp_path / "out", "word", 30, lowercase=True, jobs=1)
+    assert sorted(path.name for path in (tmp_path / "out" / "tokens").glob("*.source")) == [
+        "train.source",
+        "valid.source",
+    ]
+
+
 @pytest.mark.parametrize("tokens,size", [("bpe", 40), ("sentencepiece", 60)])
 def test_new_text_is_treated_as_fairseq_interactive_would_with_the_printed_flags(text, tmp_path, tokens, size):
     from fairseq import options
