@@ -54,18 +54,20 @@ def clean_text(text: str, counts: Counter) -> str:
 def join_to_one_line(text: str, language: str = "en") -> str:
     """Convert a raw document to one line, in the same way as the documents in the training data.
 
-    Each line of the text is a paragraph. If the text contains several paragraphs or sentence marks, it is split into
-    sentences with sentence marks between them, as in ``etads-corpus``. Otherwise, the tokeniser splits the text into
-    sentences later if necessary.
+    Each line of the text is a paragraph or, if it contains sentence marks, a list of sentences. If the text contains
+    several of them, sentence marks are put between all its sentences, as in ``etads-corpus``. Otherwise, the tokeniser
+    splits the text into sentences later if necessary.
     """
-    pieces = [piece for line in text.split("\n") for piece in line.split(SENTENCE_MARK)]
-    cleaned = [piece for piece in (clean_text(piece, Counter()) for piece in pieces) if piece]
-    if len(cleaned) < 2:
-        return "".join(cleaned)
-    return f" {SENTENCE_MARK} ".join(sentence for piece in cleaned for sentence in split_sentences(piece, language))
+    lines = [[clean_text(piece, Counter()) for piece in line.split(SENTENCE_MARK)] for line in text.split("\n")]
+    lines = [kept for kept in (list(filter(None, line)) for line in lines) if kept]
+    if [len(line) for line in lines] == [1]:
+        return lines[0][0]
+    parts = (line if len(line) > 1 else split_sentences(line[0], language) for line in lines)
+    return f" {SENTENCE_MARK} ".join(sentence for part in parts for sentence in part)
 
 
 def split_raw_document(text: str, language: str = "en") -> List[str]:
-    """Split a raw document into its sentences, at paragraphs as :func:`join_to_one_line` does."""
-    parts = join_to_one_line(text, language).split(SENTENCE_MARK)
-    return [" ".join(sentence.split()) for part in parts for sentence in split_sentences(part, language)]
+    """Split a raw document into its sentences, at paragraphs and marks as :func:`join_to_one_line` does."""
+    line = join_to_one_line(text, language)
+    parts = line.split(SENTENCE_MARK) if SENTENCE_MARK in line else split_sentences(line, language)
+    return [" ".join(sentence.split()) for sentence in parts]

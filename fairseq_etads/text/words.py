@@ -61,7 +61,13 @@ _WITH_ORDINALS = ("cs", "de", "et", "fi", "hu", "is", "lv", "sk", "sl")
 _LEFT_POINTING = ("cs", "de", "hu", "sk", "sl")
 """Languages in which ``«``, ``‹`` and ``“`` close quotations."""
 _ABBREVIATIONS = re.findall(r"\S+", "al approx ca cf etc fig figs inc ltd pv resp spp subsp u.k u.n u.s")
-_NUMBER_FOLLOWS = re.compile(r"\b(?:no|nos|nr|art|pp|vol|sec)\.$", re.IGNORECASE)
+_DAYS = "(?:mon|tues|wednes|thurs|fri|satur|sun)day"
+_CONTINUES = re.compile(
+    r"\b(?:(?:no|nos|nr|art|pp|vol|sec|jan|feb|apr|aug|sept?|oct|nov|dec)\.\n\d"
+    rf"|[ap]\.m\.\n(?:on|{_DAYS}|[ecmp][sd]?t|gmt|bst)\b)",
+    re.IGNORECASE,
+)
+"""Abbreviations and, after a line break, what may follow so that no sentence ends between them."""
 _SPECIALS = re.compile(r"<(/?s|pad|q)>", re.IGNORECASE)
 _LANGUAGES = re.compile(r"(?<=[^\W\d_]) \+ \+(?![^\s,.;:!?)])|(?<=\b[CFcf]) #(?! ?\d)")
 """Suffixes of C++, g++ and C# that the Moses tokeniser has separated into tokens."""
@@ -113,7 +119,7 @@ def split_sentences(text: str, language: str = "en") -> List[str]:
     out: List[str] = []
     punkt = _make_punkt(language if language in LANGUAGES else "en")
     for sentence in (found.strip() for part in parts for found in split_sentences_in_blocks(punkt, part)):
-        if out and _NUMBER_FOLLOWS.search(out[-1]) and sentence[:1].isdigit():
+        if out and _CONTINUES.search(f"{out[-1][-6:]}\n{sentence[:10]}"):
             out[-1] += " " + sentence
         elif sentence:
             out.append(sentence)

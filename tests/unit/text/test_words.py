@@ -8,6 +8,7 @@ from hypothesis import example, given, settings
 from nltk.tokenize.destructive import NLTKWordTokenizer
 
 from fairseq_etads.text import words as module
+from fairseq_etads.text.cleaning import split_raw_document
 from fairseq_etads.text.tokenised import is_tokenised, split_tokenised_sentences
 from fairseq_etads.text.words import CharacterTokenizer, PennTreebankTokenizer, RawWordTokenizer, split_sentences
 
@@ -88,6 +89,21 @@ def test_abbreviations_do_not_end_sentences():
     assert split_sentences(text) == [first, '"It works!"', "he said.", "Is it so?", "Yes."]
     assert split_sentences("a b . c d .") == ["a b .", "c d ."]
     assert split_sentences(" \t ") == split_sentences("") == []
+
+
+def test_dates_and_times_are_not_split():
+    text = (
+        "It left at 10:15 p.m. Monday, on Sept. 3. At 9 a.m. ET it was back by 11 p.m. The crowd cheered on Oct. 4. He"
+    )
+    last = ["At 9 a.m. ET it was back by 11 p.m.", "The crowd cheered on Oct. 4.", "He"]
+    assert split_sentences(text) == ["It left at 10:15 p.m. Monday, on Sept. 3.", *last]
+
+
+def test_the_sentences_of_a_document_with_marks_are_kept():
+    assert split_raw_document("He left at 10 p.m. New day. <q> A b.") == ["He left at 10 p.m. New day.", "A b."]
+    assert split_raw_document("He left. A new day.\nIt ended. So did we.") == [
+        *("He left.", "A new day.", "It ended.", "So did we."),
+    ]
 
 
 def test_chinese_sentences_and_characters():
