@@ -2,7 +2,8 @@
 
 The prediction is a ridge regression of the experts' judgements in SummEval (Fabbri et al. 2021; the systems that were
 not pretrained) on properties of the summary. Rules of news text count what readers stumble over: an opening "he" or
-"but" without the sentence before, captions and other furniture of the page, statements in the first person, fragments.
+"but" without the sentence before, captions and other furniture of the page, statements in the first person, fragments,
+and two sentences without a full stop between them.
 """
 
 import re
@@ -26,7 +27,7 @@ SHARES = np.array([0.75, 0.25])
 """Shares of predicted coherence and relevance in the readability, chosen on validation pairs of CNN/Daily Mail."""
 CONSTANT = (0.719, 0.491)
 """Constant terms, with the share of copied words and of sentences in the document's order, which is 1 here."""
-FLAW = 0.5
+FLAW = 1.5
 """What a flaw costs, relative to a point of predicted coherence and relevance."""
 SHORT = 6
 ALIKE, REPETITION = 0.35, 3.0
@@ -52,6 +53,9 @@ _FURNITURE = (
 )
 """Parts of captions and of other furniture of a page, without spaces before colons and apostrophes."""
 _PLACE = re.compile(r"\( ?(?:left|right|above|below|inset|cent(?:re|er)|top|bottom)\b")
+
+_JOINED = re.compile(r"(?<!\S)[a-z0-9]\S*\w (?:The|An?|He|She|It|They|We|But|And|There|This|These|Their) [a-z]")
+"""A word that begins a sentence, within one: a caption or a heading without a full stop runs into the next sentence."""
 
 
 class SentenceFlaws(NamedTuple):
@@ -85,7 +89,7 @@ def find_flaws(texts: Sequence[str], stems: Sequence[Sequence[str]]) -> Sentence
         own.append(
             says_i
             + 1.5 * has_furniture
-            + 1.5 * (not ends)
+            + 1.5 * (not ends or _JOINED.search(text) is not None)
             + (len(words) < SHORT)
             + 0.5 * ((sentence.count('"') + (sentence.count("“") != sentence.count("”"))) % 2)
         )

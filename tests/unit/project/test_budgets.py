@@ -11,17 +11,17 @@ BUDGETS = {
     "fairseq_etads/attention.py fairseq_etads/models fairseq_etads/layers fairseq_etads/kernels": 8_866,
     "fairseq_etads/data fairseq_etads/vocabulary": 3_205,
     "fairseq_etads/training": 2_869,
-    "fairseq_etads/search": 4_905,
+    "fairseq_etads/search": 4_909,
     "fairseq_etads/systems": 3_149,
     "fairseq_etads/commands fairseq_etads/tuning": 8_209,
-    "fairseq_etads/pipeline fairseq_etads/recipes": 4_357,
+    "fairseq_etads/pipeline fairseq_etads/recipes": 4_375,
     "fairseq_etads/summarizer fairseq_etads/demo": 5_894,
-    "fairseq_etads/text fairseq_etads/files": 3_784,
+    "fairseq_etads/text fairseq_etads/files": 3_792,
     "fairseq_etads/evaluation": 2_799,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_951,
-    "preprocess": 5_061,
+    "preprocess": 5_258,
     "scripts benchmarks": 1_868,
-    "tests": 44_719,
+    "tests": 44_814,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
