@@ -20,7 +20,7 @@ def expected_rouge(sentences, items, length):
 
 
 def readability(chosen, texts, stems):
-    """Three quarters of predicted coherence and one of relevance of chosen sentences, minus half of their flaws."""
+    """Three quarters of predicted coherence and one of relevance of chosen sentences, minus 1.5 for each flaw."""
     openers, pronouns = {"he", "she", "but"}, {"he", "she"}  # those that the test draws
     flaws = 0.0
     for rank, number in enumerate(chosen):
@@ -31,7 +31,10 @@ def readability(chosen, texts, stems):
         elif not follows and pronouns & set(words[:5]):
             flaws += 0.5
         flaws += (number > 0 and "i" in words and "said" not in words) + 1.5 * ("pictured" in words)
-        flaws += 1.5 * (not texts[number].endswith(".")) + (len(words) < 6)
+        joins = any(
+            one.islower() and word == "The" and two.islower() for one, word, two in zip(words, words[1:], words[2:])
+        )
+        flaws += 1.5 * (joins or not texts[number].endswith(".")) + (len(words) < 6)
         for other in chosen[:rank]:
             one, two = ({stem for stem in stems[place] if len(stem) > 3} for place in (number, other))
             flaws += 3 * max(0.0, len(one & two) / max(1, min(len(one), len(two))) - 0.35)
@@ -47,4 +50,4 @@ def readability(chosen, texts, stems):
     relevance = -0.354 + 0.115 + 0.428 + 0.302 + 0.088 * neighbours - 0.072 * size + 0.961 * log_words - 0.113 * first
     coherence += -1.170 * short - 0.132 * depth
     relevance += -0.660 * short - 0.390 * depth
-    return 0.75 * coherence + 0.25 * relevance - 0.5 * flaws
+    return 0.75 * coherence + 0.25 * relevance - 1.5 * flaws

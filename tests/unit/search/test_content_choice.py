@@ -66,7 +66,12 @@ def drawn(request):
     for sentence in sentences:
         sentence[r.randint(0, 1)] = r.choice(["he", "but", "she", "i", "pictured", "said", "word", "well"])
         sentence[-1] = r.choice(["long", "word", "w1"])
-    texts = [" ".join(sentence) + r.choice([".", ".", ""]) for sentence in sentences]
+    begins = [r.choice([2, 3, 99]) for _ in sentences]  # the word that is spelled as if it began a sentence
+    texts = [
+        " ".join("The" if n == begin else word for n, word in enumerate(sentence))
+        for sentence, begin in zip(sentences, begins)
+    ]
+    texts = [text + r.choice([".", ".", ""]) for text in texts]
     return sentences, texts, ExpectedNgrams(items, 9.0)
 
 
