@@ -254,7 +254,7 @@ class Plan:
         self.cpu = self.cpu or bool(self.recipe.get("cpu"))
         defaults = {name: str(option.get("default") or "") for name, option in self.recipe["options"].items()}
         places = {place: self.recipe.get(place, f"{{data}}/{place}") for place in ("text", "prepared")}
-        self.names: Names = {"out": str(self.out), **places, **defaults, **self.given}
+        self.names: Names = {"out": str(self.out), "split": "test", **places, **defaults, **self.given}
         self._check_values()
         if self.names.get("stages"):
             self._read_stages()
@@ -485,28 +485,29 @@ class Plan:
             self._append(self._make_search(entry["search"], names, prepared, "summaries.txt"))
         if entry["score"] is not False:
             options = self.make_command(entry["score"], names).words
-            self._append(self._make_score(f"{run}/summaries.txt", text, f"{run}/rouge.json", options))
+            target = f"{text}/{names['split']}.target"
+            self._append(self._make_score(f"{run}/summaries.txt", target, f"{run}/rouge.json", options))
         if names.get("duc") and entry.get("duc") is not False:
             search = {**entry["search"], **entry["duc"]}
             self._append(self._make_search(search, names, f"{names['duc']}/prepared", "duc.txt"))
-            self._append(self._make_score(f"{run}/duc.txt", f"{names['duc']}/text", f"{run}/duc.json", ["--duc75"]))
+            target = f"{names['duc']}/text/test.target"
+            self._append(self._make_score(f"{run}/duc.txt", target, f"{run}/duc.json", ["--duc75"]))
 
     def _make_search(self, search: Mapping[str, Any], names: Names, prepared: str, output: str) -> Command:
         """Return the command that summarises the test split of prepared data."""
         lengths = {} if "exact-length" in search else {"min-len": "1", "max-len": "100"}
         path = f"{names['run']}/{output}"
-        places = {"split": "test", "prepared": prepared, "output": path, "restart": True}
+        places = {"split": names["split"], "prepared": prepared, "output": path, "restart": True}
         options = self.make_options({**places, **lengths, "content": "none", **search}, names)
         return Command(
             ("etads-summarize", names["run"], *options, *["--device", "cpu"] * self.cpu),
             (Path(path),),
         )
 
-    def _make_score(self, summaries: str, text: str, report: str, options: Sequence[str]) -> Command:
-        """Return the command that scores summaries against all references in a folder."""
-        several = sorted(str(path) for path in Path(text).glob("test.target.[0-9]*"))
-        words = ("etads-rouge", summaries, f"{text}/test.target", *several, *options, "--json", report)
-        return Command(words, (Path(report),))
+    def _make_score(self, summaries: str, target: str, report: str, options: Sequence[str]) -> Command:
+        """Return the command that scores summaries against a file of references, and those of further references."""
+        several = sorted(str(path) for path in Path(target).parent.glob(f"{Path(target).name}.[0-9]*"))
+        return Command(("etads-rouge", summaries, target, *several, *options, "--json", report), (Path(report),))
 
     def _read_stages(self) -> None:
         """Check the stages of lengths, and provide the lengths of the last one."""

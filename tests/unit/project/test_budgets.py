@@ -14,7 +14,7 @@ BUDGETS = {
     "fairseq_etads/search": 4_909,
     "fairseq_etads/systems": 3_149,
     "fairseq_etads/commands fairseq_etads/tuning": 8_209,
-    "fairseq_etads/pipeline fairseq_etads/recipes": 4_375,
+    "fairseq_etads/pipeline fairseq_etads/recipes": 4_395,
     "fairseq_etads/summarizer fairseq_etads/demo": 5_894,
     "fairseq_etads/text fairseq_etads/files": 3_792,
     "fairseq_etads/evaluation": 2_799,
