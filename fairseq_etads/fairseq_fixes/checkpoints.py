@@ -13,15 +13,12 @@ from unittest import mock
 
 import omegaconf
 import torch
+from fairseq import checkpoint_utils, file_io
+from fairseq.distributed import utils as distributed_utils
+from fairseq.logging import meters
 from omegaconf import base, nodes
 
-from ..platform.deferred_imports import defer_statistics
 from . import Original, replaces
-
-with defer_statistics():
-    from fairseq import checkpoint_utils, file_io
-    from fairseq.distributed import utils as distributed_utils
-    from fairseq.logging import meters
 
 torch.serialization.add_safe_globals(
     [
@@ -48,9 +45,8 @@ class UnsafeCheckpointError(RuntimeError):
 def load_checkpoint_safely(original: Original, path: str, *args: Any, **kwargs: Any) -> Any:
     """Load a checkpoint with ``weights_only=True``, regardless of torch's default and the environment.
 
-    Raises:
-        UnsafeCheckpointError: the file is damaged or contains other objects. torch's message, which this error
-            replaces, recommends to switch the protection off.
+    Raises UnsafeCheckpointError if the file is damaged or contains other objects. torch's own message recommends to
+    switch the protection off.
     """
     plain_load = torch.load
 

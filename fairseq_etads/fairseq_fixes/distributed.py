@@ -8,16 +8,13 @@ from typing import Any, Callable, List, NamedTuple, Optional
 from unittest import mock
 
 import torch
+from fairseq import utils
+from fairseq.dataclass.configs import DistributedTrainingConfig
+from fairseq.distributed import utils as distributed_utils
+from fairseq.models import distributed_fairseq_model
 from omegaconf import DictConfig
 
-from ..platform.deferred_imports import defer_statistics
 from . import Original, replaces
-
-with defer_statistics():
-    from fairseq import utils
-    from fairseq.dataclass.configs import DistributedTrainingConfig
-    from fairseq.distributed import utils as distributed_utils
-    from fairseq.models import distributed_fairseq_model
 
 
 def has_several_workers() -> bool:

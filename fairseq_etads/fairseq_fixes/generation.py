@@ -6,17 +6,14 @@ from argparse import Namespace
 from typing import Any, ClassVar
 
 import torch
+from fairseq import utils
+from fairseq.data.encoders.gpt2_bpe import GPT2BPE
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.logging.meters import StopwatchMeter
+from fairseq.tasks.fairseq_task import StatefulContainer
 
-from ..platform.deferred_imports import defer_statistics
 from . import Original, replaces
 from .distributed import LaunchedWorker
-
-with defer_statistics():
-    from fairseq import utils
-    from fairseq.data.encoders.gpt2_bpe import GPT2BPE
-    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-    from fairseq.logging.meters import StopwatchMeter
-    from fairseq.tasks.fairseq_task import StatefulContainer
 
 _PIECE = re.compile(r"\d+|<unk>|<mask>")
 StatefulContainer._state, StatefulContainer._factories = {}, {}  # until pickle has filled a new instance

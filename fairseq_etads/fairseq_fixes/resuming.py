@@ -5,13 +5,11 @@ import math
 from typing import Any, Dict, List, Optional
 from unittest import mock
 
-from ..platform.deferred_imports import defer_statistics
-from . import Original, replaces, training_loop
+from fairseq import checkpoint_utils
+from fairseq.data import iterators
+from fairseq.trainer import Trainer
 
-with defer_statistics():
-    from fairseq import checkpoint_utils
-    from fairseq.data import iterators
-    from fairseq.trainer import Trainer
+from . import Original, replaces, training_loop
 
 logger = logging.getLogger(__name__)
 

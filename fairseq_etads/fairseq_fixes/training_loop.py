@@ -10,12 +10,10 @@ import threading
 from types import SimpleNamespace
 from typing import Any, Dict, List, Optional, Tuple
 
-from ..platform.deferred_imports import defer_statistics
-from . import Original
+from fairseq import checkpoint_utils
+from fairseq.logging import metrics
 
-with defer_statistics():
-    from fairseq import checkpoint_utils
-    from fairseq.logging import metrics
+from . import Original
 
 logger = logging.getLogger(__name__)
 

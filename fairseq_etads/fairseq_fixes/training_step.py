@@ -9,19 +9,15 @@ from typing import Any, Dict, List
 from unittest import mock
 
 import torch
+from fairseq.data.iterators import BufferedIterator
+from fairseq.models.ema.ema import EMA
+from fairseq.nan_detector import NanDetector
+from fairseq.optim.amp_optimizer import AMPOptimizer
+from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin
+from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import ReduceLROnPlateauLRSchedule
+from fairseq.trainer import Trainer
 
-from ..platform.deferred_imports import defer_statistics
 from . import Original, replaces
-
-with defer_statistics():
-    from fairseq.data.iterators import BufferedIterator
-    from fairseq.models.ema.ema import EMA
-    from fairseq.nan_detector import NanDetector
-    from fairseq.optim.amp_optimizer import AMPOptimizer
-    from fairseq.optim.fp16_optimizer import _FP16OptimizerMixin
-    from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import ReduceLROnPlateauLRSchedule
-    from fairseq.trainer import Trainer
-
 
 _plain_train_step = Trainer.train_step
 

@@ -253,7 +253,7 @@ def write_text(path: Union[str, Path], text: str, errors: str = "strict") -> Non
         file.write(text)
 
 
-def write_json(path: Path, content: Dict[str, Any]) -> None:
+def write_json(path: Union[str, Path], content: Dict[str, Any]) -> None:
     """Write a dictionary to a JSON file. File names that are not valid UTF-8 are escaped, and restored by reading."""
     write_text(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n", "backslashreplace")
 

@@ -24,6 +24,7 @@ or fairseq.
 
 import argparse
 import functools
+import logging
 from dataclasses import Field, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple, Type, Union, get_type_hints
@@ -71,14 +72,10 @@ def iterate_options(config: type) -> Iterator[Tuple["Field[Any]", Any]]:
 
 
 def add_option(add: Callable[..., Any], name: str, kind: Any, default: Any, metadata: Mapping[str, Any]) -> None:
-    """Add an option to a parser.
+    """Add an option to a parser or group, whose method ``add_argument`` is ``add``.
 
-    Args:
-        add: the method ``add_argument`` of the parser or group.
-        name: the name of the option.
-        kind: the type of the option, such as ``Optional[int]`` or ``List[Path]``.
-        default: the default value, or None or SUPPRESS. A boolean option without one has --option and --no-option.
-        metadata: the metadata of the field.
+    ``kind`` is a type such as ``Optional[int]`` or ``List[Path]``, and ``metadata`` that of the field. The default
+    value can also be None or SUPPRESS. A boolean option without one has --option and --no-option.
     """
     is_list = False
     while getattr(kind, "__args__", ()):  # Optional[...] or List[...]
@@ -131,6 +128,8 @@ def options_command(
 ) -> Callable[[Callable[[Any], Any]], Callable[..., int]]:
     """Return a decorator that makes the ``main`` function of a command from a function of its options.
 
+    The command shows only warnings of fairseq's and this project's log messages.
+
     Args:
         prog: the name of the command.
         config: the dataclass of its options, or a mapping from its subcommands to their help and options.
@@ -154,6 +153,8 @@ def options_command(
         def run(args: argparse.Namespace) -> Any:
             options = make_options(config if isinstance(config, type) else config[args.command][1], args)
             check_command_options(options)
+            for name in ("fairseq", "fairseq_etads"):
+                logging.getLogger(name).setLevel(logging.WARNING)
             return work(options)
 
         return command(make, *more)(run)

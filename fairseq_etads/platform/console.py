@@ -34,16 +34,14 @@ class Parser(argparse.ArgumentParser):
             self.add_argument("--version", action=_VersionAction, nargs=0, help="show the version and exit", **hidden)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse the command line like argparse, but also accept file names that follow options.
-
-        The arguments are stored for error messages.
-        """
+        """Parse the command line like argparse, but also accept file names that follow options."""
         if self._is_intermixed:
             return super().parse_known_args(args, namespace)
-        self._words = list(sys.argv[1:] if args is None else args)
+        self._words = list(sys.argv[1:] if args is None else args)  # for error messages
         parsed, rest = super().parse_known_args(args, namespace)
-        # The rest may be file names that follow options.
-        if rest and namespace is None and self._allows_intermixed_arguments():
+        kinds = {action.nargs for action in self._get_positional_actions()}
+        # The rest may be file names that follow options, which argparse cannot parse in commands with subcommands.
+        if rest and namespace is None and kinds & {"*", "+", "?"} and not kinds & {argparse.PARSER, argparse.REMAINDER}:
             self._is_intermixed = True
             try:
                 return self.parse_known_intermixed_args(args)
@@ -51,22 +49,17 @@ class Parser(argparse.ArgumentParser):
                 self._is_intermixed = False
         return parsed, rest
 
-    def _allows_intermixed_arguments(self) -> bool:
-        """Return whether positional arguments can be mixed with options, which subcommands prevent in argparse."""
-        kinds = [action.nargs for action in self._get_positional_actions()]
-        return any(kind in ("*", "+", "?") for kind in kinds) and not {argparse.PARSER, argparse.REMAINDER} & {*kinds}
-
     def error(self, message: str) -> NoReturn:
         """Print the name of the command and the message, and exit with status 2."""
-        self.exit(
-            USER_ERROR, f"{self.prog}: {escape_unprintable(message)}{self._suggest_correction(message)} (see --help)\n"
-        )
+        text = escape_unprintable(message) + self._suggest_correction(message)
+        self.exit(USER_ERROR, f"{self.prog}: {text} (see --help)\n")
 
     def _suggest_correction(self, message: str) -> str:
         """Return a suggestion of what the user probably meant, or an empty string."""
         if message.startswith("unrecognized arguments: "):
+            known = [name for parser in self.list_parsers() for name in parser._option_string_actions]
             for word in message.partition(": ")[2].split():
-                near = find_closest_word(word.partition("=")[0], self._list_options()) if word.startswith("--") else ""
+                near = find_closest_word(word.partition("=")[0], known) if word.startswith("--") else ""
                 if near:
                     return f"; did you mean {near}?"
         without_value = re.match(r"argument (\S+): expected (?:one|at least one) argument", message)
@@ -77,14 +70,10 @@ class Parser(argparse.ArgumentParser):
                     return f"; write a value that begins with - as {names[0]}={escape_unprintable(value)}"
         return ""
 
-    def _list_options(self) -> List[str]:
-        """Return the long options of this parser and of its subcommands."""
-        options = [name for name in self._option_string_actions if name.startswith("--")]
-        for action in self._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                for parser in action.choices.values():
-                    options += [name for name in parser._option_string_actions if name.startswith("--")]
-        return options
+    def list_parsers(self) -> List[argparse.ArgumentParser]:
+        """Return this parser and the parsers of its subcommands."""
+        groups = [action for action in self._actions if isinstance(action, argparse._SubParsersAction)]
+        return [self, *(parser for action in groups for parser in action.choices.values())]
 
 
 class ForwardingParser(Parser):
@@ -125,9 +114,7 @@ _parse_integer.__name__ = "int"  # argparse uses this name in the message "inval
 def command(
     make_parser: Callable[[], argparse.ArgumentParser], *more: Type[Exception]
 ) -> Callable[[Callable[[argparse.Namespace], Any]], Callable[..., int]]:
-    """Return a decorator that converts a function to the ``main`` function of a command.
-
-    The decorated function receives the parsed options.
+    """Return a decorator that converts a function of parsed options to the ``main`` function of a command.
 
     ``main(argv)`` parses the options, calls the decorated function within :func:`report_errors_in_one_line`, and
     returns the exit status. Modules that require torch or fairseq should be imported inside the decorated function, so
@@ -135,8 +122,7 @@ def command(
     command is run at once, so the decorated function must be the last one in the module.
 
     Args:
-        make_parser: function that creates the argument parser. The ``prog`` of the parser must be the name of the
-            command.
+        make_parser: function that creates the argument parser, whose ``prog`` must be the name of the command.
         more: further exception classes that indicate user errors, in addition to InputError and OSError.
     """
 
@@ -166,28 +152,21 @@ def add_jobs_option(parser: argparse.ArgumentParser) -> None:
 
 
 def check_positive_options(**numbers: Optional[int]) -> None:
-    """Raise InputError if a number is less than 1.
-
-    Args:
-        numbers: values of options as keyword arguments, named after the options. The value is None if an option is not
-            set.
-    """
+    """Raise InputError if one of the options, given as keyword arguments, is less than 1. None is not checked."""
     for name, number in numbers.items():
         if number is not None and number < 1:
             raise InputError(f"--{name.replace('_', '-')} {number}: choose 1 or more")
 
 
 def escape_unprintable(text: str) -> str:
-    """Escape all characters in a text that cannot be printed or that control a terminal.
-
-    This is necessary because names in the input can contain any characters.
-    """
+    """Escape all characters, as in file names, that cannot be printed or that control a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
-def print_message(text: str) -> None:
-    """Print a message about the work in progress to standard error."""
-    print(f"== {escape_unprintable(text)}", file=sys.stderr)
+def print_message(text: str, quiet: bool = False) -> None:
+    """Print a message about the work in progress to standard error, unless the user wants no messages."""
+    if not quiet:
+        print(f"== {escape_unprintable(text)}", file=sys.stderr)
 
 
 _CONTROLS = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160)) if chr(number) not in "\t\n"}
@@ -204,18 +183,6 @@ class _EscapingStream:
 
     def write(self, text: str) -> int:
         return self._stream.write(text.translate(_CONTROLS))
-
-
-@contextlib.contextmanager
-def _escape_output() -> Iterator[None]:
-    """Context manager in which control characters are escaped if they are printed to a terminal, not a file or pipe."""
-    plain = sys.stdout
-    if plain is not None and plain.isatty():
-        sys.stdout = _EscapingStream(plain)
-    try:
-        yield
-    finally:
-        sys.stdout = plain
 
 
 def format_error(error: BaseException) -> str:
@@ -242,7 +209,9 @@ def report_errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[
     """
     expected: Tuple[Type[BaseException], ...] = (InputError, OSError, *more)
     _replace_closed_streams()
-    with _exit_on_signals(command), _escape_output():
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()  # files and pipes receive the text unchanged
+    output: Any = _EscapingStream(sys.stdout) if is_terminal else sys.stdout
+    with _exit_on_signals(command), contextlib.redirect_stdout(output):
         try:
             if sys.stdout is None:  # the parent process has closed standard output
                 raise InputError("standard output is closed; redirect it to a file, or to /dev/null")
@@ -287,17 +256,6 @@ def _replace_closed_streams() -> None:
             os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", closefd=False)
-
-
-def limit_matrix_kernel_caches() -> None:
-    """Limit the number of matrix shapes for which torch caches kernels. Call this function before importing torch.
-
-    By default, torch and oneDNN cache kernels for the last 1,024 shapes, but each batch of documents has new shapes, so
-    memory use grows by 170 MB over 2,600 documents. With a lower limit, memory use does not grow, and the speed does
-    not change.
-    """
-    os.environ.setdefault("LRU_CACHE_CAPACITY", "16")
-    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
 
 
 @contextlib.contextmanager

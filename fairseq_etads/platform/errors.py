@@ -2,7 +2,4 @@
 
 
 class InputError(ValueError):
-    """Exception raised if the input or an option contains an error that the user can correct.
-
-    Commands report this error in one line.
-    """
+    """Exception raised if the input or an option contains an error that the user can correct."""

@@ -84,10 +84,7 @@ class Bounds(NamedTuple):
 PROBABILITY = Bounds(0, 1, "a probability")
 """Bounds of a dropout probability or a fraction less than 1."""
 SIZE = Bounds(1)
-"""Bounds of a size or another number that must be at least 1."""
 NOT_NEGATIVE = Bounds(0)
-"""Bounds of a weight or another number that must not be negative."""
-
 
 _KINDS = {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}
 
@@ -123,10 +120,7 @@ def check_option_choice(option: str, value: str, choices: Tuple[str, ...]) -> st
 def describe_expected_value(value: Any, metadata: Mapping[str, Any], kind: Any = None) -> str:
     """Return a description of the valid values of an option, or an empty string if ``value`` is valid.
 
-    Args:
-        value: the value of the option, which can be a member of an enumeration.
-        metadata: the metadata of the option.
-        kind: the type of the option. Types other than int, float, bool and str are not checked.
+    The value can be a member of an enumeration. Types (``kind``) other than int, float, bool and str are not checked.
     """
     choices, bounds, value = metadata.get("choices"), metadata.get("bounds"), _unwrap_enum(value)
     if choices:
@@ -145,12 +139,7 @@ def format_value_error(name: str, value: Any, expected: str) -> str:
 
 
 def check_option_values(cfg: Any, config: Any) -> None:
-    """Raise ValueError if the value of an option, or one in a list, is outside its bounds or is not a valid choice.
-
-    Args:
-        cfg: values of the options.
-        config: dataclass that declares the options.
-    """
+    """Raise ValueError if a value in ``cfg`` is not within the bounds or choices that ``config`` declares."""
     for option in fields(config):
         for value in map(_unwrap_enum, _list_values(getattr(cfg, option.name, None))):
             expected = "" if value is None else describe_expected_value(value, option.metadata)
@@ -162,8 +151,7 @@ def check_options(cfg: Any, config: Any, has: Collection[str] = (), skip: Collec
     """Check the values of options and their combinations.
 
     Args:
-        cfg: values of the options.
-        config: dataclass that declares the options.
+        cfg, config: values of the options, and the dataclass that declares the options.
         has: mechanisms of the model, properties of the data, and options declared by other dataclasses, written as on
             the command line. Options in ``config`` need not be included.
         skip: names of options whose combinations are not checked.
@@ -190,13 +178,11 @@ def check_options(cfg: Any, config: Any, has: Collection[str] = (), skip: Collec
 def find_option_conflict(
     given: Mapping[str, Any], declared: Mapping[str, Mapping[str, Any]], there: Collection[str]
 ) -> str:
-    """Return a message about the first option that has no effect or cannot be combined with another option.
-
-    The message is empty if there are no conflicts.
+    """Return a message about the first option that has no effect or cannot be combined with another one, or nothing.
 
     Args:
-        given: options with non-default values, as a mapping from their names to these values.
-        declared: mapping from option names to the metadata of the options.
+        given: options with non-default values, by their names.
+        declared: metadata of the options, by their names.
         there: enabled options and mechanisms, written as on the command line; see :func:`list_enabled_options`.
     """
     for name, value in given.items():
@@ -246,14 +232,18 @@ def is_option_enabled(value: Any) -> bool:
 
 def get_given_options(cfg: Any, config: Any) -> Dict[str, Any]:
     """Return the names and values of all options whose values are not their defaults."""
-    return {name: getattr(cfg, name) for name, default in iterate_defaults(config) if _is_given(cfg, name, default)}
+    given = {}
+    for name, default in iterate_defaults(config):
+        value = getattr(cfg, name, default)
+        is_plain = isinstance(default, (bool, int, float)) or value is None or default is None
+        # Members of an enumeration are compared by their values.
+        if value != default if is_plain else str(_unwrap_enum(value)) != str(_unwrap_enum(default)):
+            given[name] = value
+    return given
 
 
 def iterate_defaults(config: Any) -> Iterator[Tuple[str, Any]]:
-    """Yield the name and the default value of each option.
-
-    Options that refer to other parts of fairseq's configuration are skipped.
-    """
+    """Yield the name and default of each option that does not refer to other parts of fairseq's configuration."""
     for option in fields(config):
         if not option.name.startswith("_") and not str(option.default).startswith("${"):
             yield option.name, get_default(option)
@@ -262,14 +252,6 @@ def iterate_defaults(config: Any) -> Iterator[Tuple[str, Any]]:
 def _format_option_with_value(other: str, there: Collection[str]) -> str:
     """Return an option together with its value, or only the option if its value is not known."""
     return next((shown for shown in sorted(there) if shown.startswith(f"{other} ")), other)
-
-
-def _is_given(cfg: Any, name: str, default: Any) -> bool:
-    value = getattr(cfg, name, default)
-    if isinstance(default, (bool, int, float)) or value is None or default is None:
-        return bool(value != default)
-    # members of an enumeration are compared by their values
-    return str(_unwrap_enum(value)) != str(_unwrap_enum(default))
 
 
 def _unwrap_enum(value: Any) -> Any:

@@ -7,28 +7,28 @@ import signal
 import threading
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, Callable, Iterator, Optional, Tuple
+from typing import Any, Callable, Iterator, Optional, Sequence, Tuple
 
 from .errors import InputError
 
+CHUNK = 64
+"""Number of items that a process receives at a time."""
+
 
 def _start_worker(start: Optional[Callable[..., None]], arguments: Tuple[Any, ...]) -> None:
-    """Ignore Ctrl-C in a worker process, and end the worker if its parent process is killed; then call ``start``.
-
-    A terminal sends Ctrl-C to all processes, but the parent process is responsible for stopping its workers.
-    """
+    """Ignore Ctrl-C, which a terminal sends to all processes, and end with the parent process; then call ``start``."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _terminate_worker)
-    parent = multiprocessing.parent_process()
+    parent: Any = multiprocessing.parent_process()
+
+    def terminate_with_parent() -> None:
+        parent.join()
+        _terminate_worker(signal.SIGTERM)
+
     if parent is not None:
-        threading.Thread(target=_terminate_with_parent, args=(parent,), daemon=True).start()
+        threading.Thread(target=terminate_with_parent, daemon=True).start()
     if start is not None:
         start(*arguments)
-
-
-def _terminate_with_parent(parent: Any) -> None:
-    parent.join()
-    _terminate_worker(signal.SIGTERM)
 
 
 def _terminate_worker(number: int, frame: Any = None) -> None:
@@ -45,14 +45,10 @@ def make_process_pool(
     arguments: Tuple[Any, ...] = (),
     context: Optional[Any] = None,
 ) -> Iterator[ProcessPoolExecutor]:
-    """Context manager that creates a pool of ``count`` processes.
+    """Context manager that creates a pool of ``count`` processes, which end with this one, even if a signal ends it.
 
-    All processes of the pool end when the current process ends, even if it is ended by a signal.
-
-    Args:
-        start: function that each process calls when it starts, after it has left signals to the current process.
-        arguments: positional arguments of ``start``.
-        context: ``multiprocessing`` context, or None for the default context.
+    Each process calls ``start`` with these ``arguments`` when it starts, after it has left signals to this process.
+    ``context`` is a ``multiprocessing`` context, or None for the default one.
 
     Raises:
         InputError: one of the processes was killed.
@@ -75,3 +71,19 @@ def make_process_pool(
             if thread is not None:
                 thread.join()  # wait here, because the reference to the thread is lost when the pool exits
             raise
+
+
+def map_in_processes(
+    function: Callable[[Any], Any], items: Sequence[Any], jobs: int, start: Any = None, arguments: Tuple[Any, ...] = ()
+) -> Iterator[Any]:
+    """Yield the results of ``map(function, items)`` in order, from ``jobs`` processes or, if it is 1, this one.
+
+    Each process first calls ``start`` with these ``arguments``.
+    """
+    if jobs > 1:
+        with make_process_pool(min(jobs, len(items) // CHUNK + 1), start, arguments) as pool:
+            yield from pool.map(function, items, chunksize=CHUNK)
+        return
+    if start is not None:
+        start(*arguments)
+    yield from map(function, items)
