@@ -24,11 +24,7 @@ WORD_SPLITTERS: Dict[str, Callable[[str], List[str]]] = {
     "space": str.split,
     "characters": functools.partial(find_words, tokens="characters"),
 }
-"""Mapping from values of the option ``--words`` to functions that split a text into words.
-
-"words" and "characters" are those of :data:`~fairseq_etads.text.counted_words.TOKENS`. "space": strings between white
-space.
-"""
+"""Functions that split a text into words, by values of ``--words``; :data:`.TOKENS` describes two of them."""
 
 
 class AnalysedDocument:
@@ -52,22 +48,16 @@ class AnalysedDocument:
     def compute_novel_ngram_share(self, words: Sequence[str], order: int) -> Optional[float]:
         """Compute the fraction of the summary's n-grams that do not occur in the document (See et al. 2017, figure 6).
 
-        For unigrams, the source copy rate of Nallapati et al. (2016), section 4, is 1 minus this fraction.
-
-        Returns:
-            The fraction of novel n-grams, or None if the summary contains no n-grams.
+        For unigrams, the source copy rate of Nallapati et al. (2016), section 4, is 1 minus this fraction. The result
+        is None if the summary contains no n-grams.
         """
         grams = list(iterate_ngrams(words, order))
         return sum(gram not in self._grams[order] for gram in grams) / len(grams) if grams else None
 
     def compute_novel_sentence_share(self, sentences: Sequence[Sequence[str]]) -> Optional[float]:
-        """Compute the fraction of the summary's sentences that do not occur verbatim in the document.
+        """Compute the fraction of the summary's sentences, lists of words, that do not occur verbatim in the document.
 
-        Args:
-            sentences: list of words in each sentence of the summary. Empty sentences are ignored.
-
-        Returns:
-            The fraction of novel sentences, or None if the summary contains no sentences.
+        Empty sentences are ignored. The result is None if there are no other sentences.
         """
         real = [sentence for sentence in sentences if sentence]
         return sum(" ".join(["", *s, ""]) not in self._joined for s in real) / len(real) if real else None
@@ -86,11 +76,7 @@ class AnalysedDocument:
 
 
 def compute_repeated_ngram_share(words: Sequence[str], order: int) -> Optional[float]:
-    """Compute the fraction of n-grams in a summary that repeat an earlier n-gram.
-
-    Returns:
-        The fraction of repeated n-grams, or None if the summary contains no n-grams.
-    """
+    """Compute the fraction of a summary's n-grams that repeat an earlier one, or None without n-grams."""
     grams = list(iterate_ngrams(words, order))
     return 1 - len(set(grams)) / len(grams) if grams else None
 
@@ -119,12 +105,9 @@ class SummaryAnalyser:
         self._tenths = np.zeros(TENTHS)
 
     def add(self, source: AnalysedDocument, sentences: Sequence[Sequence[str]], texts: Sequence[str] = ()) -> None:
-        """Add a summary to the statistics.
+        """Add a summary of a document to the statistics.
 
-        Args:
-            source: the document that was summarised.
-            sentences: list of words in each sentence of the summary.
-            texts: the same sentences as strings, for which evidence is searched.
+        ``sentences`` are lists of words, and ``texts`` the same sentences as strings, for which evidence is searched.
         """
         words = [word for sentence in sentences for word in sentence]
         novel_words = source.compute_novel_ngram_share(words, 1)
@@ -165,16 +148,13 @@ def analyse_systems(
     split_words: Callable[[str], List[str]] = WORD_SPLITTERS["words"],
     sentence_mark: SentenceMark = SENTENCE_MARK,
 ) -> Dict[str, Analysis]:
-    """Compute the statistics of several systems' summaries of the same documents.
+    """Compute the statistics of several systems' summaries of the same documents, by the names of systems.
 
     Args:
         documents: the documents as strings.
-        systems: a dictionary that maps the name of each system to its summaries, each a list of sentences.
+        systems: the summaries of each system, by its name; a summary is a list of sentences.
         split_words: a function that splits a text into words, such as a value of :data:`WORD_SPLITTERS`.
         sentence_mark: mark or marks between the sentences of a document, which are not words.
-
-    Returns:
-        A dictionary that maps the name of each system to its statistics.
     """
     analysers = {name: SummaryAnalyser() for name in systems}
     for number, document in enumerate(documents):
@@ -188,10 +168,7 @@ def analyse_systems(
 
 
 def take_lead_words(sentences: Sequence[str], count: int) -> List[str]:
-    """Return the first ``count`` words of a document, as a list of sentences.
-
-    Words are separated by white space. The last sentence may be incomplete.
-    """
+    """Return the first ``count`` words, between white space, of a document, as a list of sentences."""
     kept: List[str] = []
     for sentence in sentences:
         words = sentence.split()[:count]
@@ -201,34 +178,31 @@ def take_lead_words(sentences: Sequence[str], count: int) -> List[str]:
     return kept
 
 
-def _compute_ngram_f1(hypothesis: "Counter[Any]", reference: "Counter[Any]") -> float:
-    """Compute the F1 score of two multisets of n-grams."""
-    size = sum(hypothesis.values()) + sum(reference.values())
-    return 2 * sum((hypothesis & reference).values()) / size if size else 0.0
-
-
 def find_greedy_oracle(
     sentences: Sequence[Sequence[str]], references: Sequence[Sequence[str]], limit: int
 ) -> List[int]:
     """Search greedily for the document sentences that form the best summary (Nallapati et al. 2017, section 3).
 
     The score of a selection is the sum of its ROUGE-1 and ROUGE-2 F1 scores against the reference for which this sum is
-    largest. Each step adds the sentence that increases the score most. If several sentences are equally good, the first
-    of them is added. The search ends when no sentence increases the score or when ``limit`` sentences have been chosen.
+    largest. Each step adds the sentence that increases the score most, of equally good ones the first. The search ends
+    when no sentence increases the score or when ``limit`` sentences have been chosen.
 
     Args:
-        sentences: list of words in each sentence of the document.
-        references: list of words in each reference summary.
+        sentences, references: list of words in each sentence of the document, and in each reference summary.
 
     Returns:
         Indices of the chosen sentences, in the order of the document.
     """
     targets = [[Counter(iterate_ngrams(reference, order)) for order in (1, 2)] for reference in references]
 
+    def compute_f1(hypothesis: "Counter[Any]", reference: "Counter[Any]") -> float:
+        size = sum(hypothesis.values()) + sum(reference.values())
+        return 2 * sum((hypothesis & reference).values()) / size if size else 0.0
+
     def score_sentences(numbers: Sequence[int]) -> float:
         words = [word for number in sorted(numbers) for word in sentences[number]]
         counts = [Counter(iterate_ngrams(words, order)) for order in (1, 2)]
-        return max(sum(map(_compute_ngram_f1, counts, target)) for target in targets)
+        return max(sum(map(compute_f1, counts, target)) for target in targets)
 
     chosen: List[int] = []
     best = 0.0
@@ -242,32 +216,14 @@ def find_greedy_oracle(
     return sorted(chosen)
 
 
-def extract_oracle_sentences(
-    sentences: Sequence[str], references: Sequence[str], limit: int, tokenize: Callable[[str], List[str]]
-) -> List[str]:
-    """Return the document sentences that :func:`find_greedy_oracle` selects.
-
-    Args:
-        sentences: sentences of the document.
-        references: reference summaries of the document.
-        tokenize: function that splits a text into words for comparison, such as a ROUGE tokeniser.
-    """
-    words = [tokenize(sentence) for sentence in sentences]
-    chosen = find_greedy_oracle(words, [tokenize(reference) for reference in references], limit)
-    return [sentences[number] for number in chosen]
-
-
 def make_baseline_extract(
     kind: str, limit: int, document: str, references: Sequence[str], settings: RougeSettings
 ) -> List[str]:
     """Return an extract of a document as a list of sentences.
 
-    Args:
-        kind: type of extract. "lead" returns the first ``limit`` sentences. "lead-words" returns the first ``limit``
-            words. "oracle" returns at most ``limit`` sentences, which are chosen greedily for their overlap with the
-            references.
-        references: reference summaries of the document.
-        settings: ROUGE settings. Only the sentence mark and the tokeniser are used.
+    ``kind`` is "lead" (the first ``limit`` sentences), "lead-words" (the first ``limit`` words) or "oracle" (at most
+    ``limit`` sentences, which overlap most with the ``references``). Of the ROUGE settings, only the sentence mark and
+    the tokeniser are used.
     """
     # Documents are split into sentences even with --no-sentence-split, because an extract consists of sentences.
     sentences = split_summary_into_sentences(document, settings.sentence_mark)
@@ -276,4 +232,5 @@ def make_baseline_extract(
     if kind == "lead-words":
         return take_lead_words(sentences, limit)
     texts = [" ".join(split_summary_into_sentences(reference, settings.sentence_mark)) for reference in references]
-    return extract_oracle_sentences(sentences, texts, limit, settings.tokenizer.tokenize)
+    words, wanted = (list(map(settings.tokenizer.tokenize, each)) for each in (sentences, texts))
+    return [sentences[number] for number in find_greedy_oracle(words, wanted, limit)]

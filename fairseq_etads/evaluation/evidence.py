@@ -243,12 +243,6 @@ class EvidenceFinder:
 def find_evidence(
     document: str, sentences: Sequence[str], sentence_mark: SentenceMark = SENTENCE_MARK
 ) -> List[Evidence]:
-    """Find the evidence in a document for each sentence of its summary.
-
-    Args:
-        document: text of the document, in which sentences may be separated by sentence marks.
-        sentences: sentences of the summary.
-        sentence_mark: mark or marks between two sentences of the document.
-    """
+    """Find the evidence in a document for each sentence of its summary; see :class:`EvidenceFinder`."""
     finder = EvidenceFinder(document, sentence_mark)
     return [finder.find(sentence) for sentence in sentences]

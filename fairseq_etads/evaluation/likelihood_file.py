@@ -1,7 +1,4 @@
-"""Read and write the result files of ``etads-likelihood``.
-
-Each file contains the log-likelihoods of the reference summaries.
-"""
+"""Read and write the files of ``etads-likelihood`` with the log-likelihoods of reference summaries."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -59,11 +56,7 @@ class Likelihoods:
 
 
 def read_likelihoods(path: Path) -> Likelihoods:
-    """Read a file that was written by :meth:`Likelihoods.save`.
-
-    Raises:
-        InputError: the file is damaged or is not a likelihood file.
-    """
+    """Read a file of :meth:`Likelihoods.save`. Raises InputError if it is damaged or another kind of file."""
     advice = "delete it to compute it again"
     with report_damage(path, advice):
         content = read_json(path, advice)
@@ -78,13 +71,9 @@ def read_likelihoods(path: Path) -> Likelihoods:
 
 
 def check_comparable(first: Likelihoods, second: Likelihoods, names: List[str]) -> None:
-    """Raise InputError if the likelihoods of two models cannot be compared.
+    """Raise InputError if the likelihoods of two models, with these ``names``, cannot be compared.
 
-    A comparison is not possible if the summaries consist of different tokens or contain different numbers of unknown
-    tokens.
-
-    Args:
-        names: names of the two models, for the error message.
+    This is the case if the summaries consist of different tokens or contain different numbers of unknown tokens.
     """
     what = "their likelihoods belong to different words, so a difference between them is meaningless"
     if first.tokens != second.tokens:

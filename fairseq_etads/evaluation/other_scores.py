@@ -1,10 +1,8 @@
 """Compute scores other than ROUGE: METEOR, BERTScore and two rewards used in training.
 
-METEOR (Banerjee and Lavie 2005) is computed with nltk, which requires WordNet for synonyms. Without synonyms, the
-result would be a different metric. BERTScore (Zhang et al. 2020) is computed with the package bert-score and a model in
-a local folder. The rewards (:mod:`.rewards`) are computed from text, where training computes them from tokens, so the
-values may differ slightly. All required data and models must be provided by the user, because this module downloads
-nothing.
+METEOR (Banerjee and Lavie 2005) is computed with nltk and WordNet, without whose synonyms it would be another metric,
+and BERTScore (Zhang et al. 2020) with the package bert-score. The rewards (:mod:`.rewards`) are computed from text,
+where training computes them from tokens, so the values may differ slightly. Nothing is downloaded.
 """
 
 import functools
@@ -57,7 +55,7 @@ NO_WORDNET = (
 
 @dataclass
 class ScoreOptions:
-    """Options of the scores in addition to ROUGE."""
+    """Options of scores other than ROUGE."""
 
     also: List[str] = option(
         [],
@@ -125,14 +123,10 @@ def list_score_inputs(args: ScoreOptions) -> Dict[str, List[Path]]:
 
 
 def load_scorers(args: Any, load_entailment: Callable[[str], Predictor]) -> Dict[str, Scorer]:
-    """Load the data that the scores in --also require, and return a dictionary from score names to scorers.
+    """Load the data that the scores in --also require, and return the scorers by the names of scores.
 
-    Args:
-        load_entailment: function that loads the entailment model in a folder. This package cannot load it, because it
-            does not import torch.
-
-    Raises:
-        ValueError: required data or a required package is missing.
+    ``load_entailment`` loads the entailment model in a folder, for which this package would have to import torch.
+    Raises ValueError if required data or a required package is missing.
     """
     made: Dict[str, Scorer] = {}
     for name in dict.fromkeys(args.also):
@@ -159,17 +153,13 @@ def adapt_scorer_to_sentences(scorer: Callable[[List[str], List[List[str]]], Sco
 
 
 def find_wordnet(folder: Optional[str]) -> Any:
-    """Return nltk's reader for WordNet.
+    """Return nltk's reader for the WordNet files in a folder, or in nltk's corpus or the Debian package if it is None.
 
-    Args:
-        folder: path of a folder with the WordNet files. If None, nltk's corpus is used or, if it is missing, the files
-            from the Debian package.
-
-    Raises:
-        ValueError: WordNet is missing. The message explains how to install it.
+    Raises ValueError, which explains how to install WordNet, if it is missing.
     """
     import nltk.data
     from nltk.corpus import wordnet
+    from nltk.corpus.reader.wordnet import WordNetCorpusReader
 
     if folder is None:
         try:
@@ -184,14 +174,10 @@ def find_wordnet(folder: Optional[str]) -> Any:
     if missing:
         raise ValueError(f'--wordnet "{folder}": no {missing[0]} in it. {NO_WORDNET}')
     nltk.data.path.append(str(path))  # nltk reads only from folders in this list
-    return _make_wordnet_class()(str(path), None)
-
-
-def _make_wordnet_class() -> Any:
-    """Return a class that reads the English WordNet with nltk. Support for other languages is disabled."""
-    from nltk.corpus.reader.wordnet import WordNetCorpusReader
 
     class EnglishWordNetReader(WordNetCorpusReader):
+        """Reader of the English WordNet. Support for other languages is disabled."""
+
         def open(self, file: str) -> Any:
             if file == "lexnames":  # Debian's package does not contain this file
                 return io.StringIO("".join(f"{number:02} {number:02} 0\n" for number in range(45)))
@@ -200,19 +186,14 @@ def _make_wordnet_class() -> Any:
         def map_wn(self, version: str = "wordnet") -> Any:
             return None
 
-    return EnglishWordNetReader
+    return EnglishWordNetReader(str(path), None)
 
 
 def score_with_meteor(wordnet: Any, hypotheses: List[str], references: List[List[str]]) -> Scored:
-    """Compute the METEOR score of each hypothesis against the reference for which the score is highest.
+    """Compute the METEOR score of each hypothesis against the one of its references for which the score is highest.
 
     The score of an empty hypothesis is 0. nltk searches WordNet for synonyms of the stems of unmatched words. It finds
     no synonyms if the stem is not itself a word.
-
-    Args:
-        wordnet: nltk's reader for WordNet (see :func:`find_wordnet`).
-        hypotheses: list of n hypotheses.
-        references: list of reference texts for each of the n hypotheses.
     """
     from nltk.tokenize.destructive import NLTKWordTokenizer
     from nltk.translate.meteor_score import meteor_score
@@ -227,10 +208,7 @@ def score_with_meteor(wordnet: Any, hypotheses: List[str], references: List[List
 
 
 def load_bertscore(folder: str, layer: Optional[int]) -> Any:
-    """Create a scorer of the package bert-score that uses the model in a folder.
-
-    Raises ValueError if bert-score or the model cannot be loaded.
-    """
+    """Create bert-score's scorer for the model in a folder. Raises ValueError if one of them cannot be loaded."""
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
     try:
         from bert_score import BERTScorer
@@ -283,7 +261,7 @@ def make_rougesal_scorer(documents: str, tokens: str = LATIN) -> Scorer:
     """Return a scorer for ROUGESal in which the saliency of a word is its inverse document frequency (idf).
 
     Args:
-        documents: path of a file with one document per line, from which the inverse document frequencies are computed.
+        documents: file with one document per line, from which the inverse document frequencies are computed.
         tokens: kind of words, a key of :data:`~fairseq_etads.text.counted_words.TOKENS`.
 
     Raises:
@@ -306,21 +284,15 @@ def make_rougesal_scorer(documents: str, tokens: str = LATIN) -> Scorer:
 def make_entailment_scorer(folder: str, load: Callable[[str], Predictor]) -> Scorer:
     """Return a scorer for the reward ``entail`` (:class:`.rewards.EntailmentReward`) with a length ratio of at most 1.
 
-    Args:
-        folder: path of the folder that contains the entailment model.
-        load: function that loads the model in a folder. It is called when there are summaries to score.
+    ``load`` loads the entailment model in the folder when there are summaries to score.
     """
     weights = compute_sha256(Path(folder) / "model.safetensors")[:12]
 
     def predict_entailment(premises: Text, hypotheses: Text) -> List[float]:
         return load(folder)([" ".join(words) for words in premises], [" ".join(words) for words in hypotheses])
 
-    return functools.partial(
-        _score_best_reference,
-        EntailmentReward(predict_entailment),
-        str.split,
-        f"ENTAIL|model:sha256 {weights}|length-cap:1",
-    )
+    signature = f"ENTAIL|model:sha256 {weights}|length-cap:1"
+    return functools.partial(_score_best_reference, EntailmentReward(predict_entailment), str.split, signature)
 
 
 def _score_best_reference(
@@ -340,22 +312,18 @@ def _score_best_reference(
 
 
 def compute_scores(
-    names: Dict[str, Scorer],
-    hypotheses: Sequence[str],
-    references: Sequence[Sequence[str]],
-    settings: RougeSettings,
+    names: Dict[str, Scorer], hypotheses: Sequence[str], references: Sequence[Sequence[str]], settings: RougeSettings
 ) -> Tuple[List[str], np.ndarray, List[str]]:
     """Compute all values of the requested scores.
 
     Args:
-        names: mapping from score names to scorers, as returned by :func:`load_scorers`.
+        names: scorers by the names of scores, as returned by :func:`load_scorers`.
         hypotheses: n lines of text with one hypothesis each.
         references: one or more sets of n lines of text with one reference each.
         settings: ROUGE settings. Their sentence mark and byte limit also apply to these scores.
 
     Returns:
-        The names of the values, an array with the values, shape (n, values), and a list with the first part of each
-        score's signature.
+        The names of the values, the values, shape (n, values), and the first part of each score's signature.
     """
     texts = [[settings.prepare(line) for line in lines] for lines in (hypotheses, *references)]
     several = [list(found) for found in zip(*texts[1:])]
@@ -374,9 +342,7 @@ def make_score_report(
     heads: List[str], figures: np.ndarray, signatures: List[str], bootstrap: int, seed: int
 ) -> Dict[str, Any]:
     """Return means, 95 % intervals and signatures as JSON types. The intervals are None if ``bootstrap`` is 0."""
-    intervals: List[Any] = [None for _ in heads]
-    if bootstrap:
-        intervals = bootstrap_intervals(figures, bootstrap, seed).T.tolist()
+    intervals = bootstrap_intervals(figures, bootstrap, seed).T.tolist() if bootstrap else [None] * len(heads)
     means = figures.mean(axis=0).tolist()
     made = f"n:{len(figures)}|bootstrap:{bootstrap}|seed:{seed}|v:{get_version()}"
     return {

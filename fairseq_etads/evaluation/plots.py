@@ -10,8 +10,6 @@ from .analysis import NGRAM_ORDERS, TENTHS
 
 # The log level is set here, because another library may have lowered the level of the root logger.
 logging.getLogger("matplotlib").setLevel(logging.WARNING)
-
-
 PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 
 
@@ -33,22 +31,14 @@ def make_plots_reproducible() -> Iterator[None]:
 
 
 def save_figure(figure: Any, path: str) -> None:
-    """Write a figure to a file without a timestamp. The suffix of ``path`` determines the file format.
-
-    The file receives its final name only when it is complete.
-    """
+    """Write a figure to a file, whose suffix determines the format, without a timestamp and only when complete."""
     metadata = {"Date": None} if path.endswith(".svg") else {"CreationDate": None} if path.endswith(".pdf") else {}
     with make_temporary_output(path) as partial:
         figure.savefig(partial, format=Path(path).suffix[1:], metadata=metadata, dpi=150)
 
 
 def add_legend(figure: Any, labelled: Dict[str, Any], **style: Any) -> None:
-    """Add a legend below the panels of a figure.
-
-    Args:
-        labelled: mapping from labels to the lines that they describe.
-        style: options for matplotlib.
-    """
+    """Add a legend below the panels of a figure, with labels and their lines. ``style`` is for matplotlib."""
     # Some versions of matplotlib omit labels that begin with an underscore, so the labels are inserted afterwards.
     legend = figure.legend(list(labelled.values()), ["label"] * len(labelled), loc="outside lower center", **style)
     for text, label in zip(legend.get_texts(), labelled):
@@ -69,12 +59,8 @@ def _draw_bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title:
 def draw_summary_analysis(systems: Dict[str, Any], path: str) -> None:
     """Plot novel n-grams and sentences (Aggregation Transformer, figure 5), repetition, and origins of copied bigrams.
 
-    Identical values produce identical files.
-
-    Args:
-        systems: mapping from system names to dictionaries with the entries "figures" and "positions", as in
-            :class:`.analysis.Analysis`.
-        path: path of the output file. Its suffix determines the file format.
+    Identical values produce identical files. ``systems`` maps names to dictionaries with "figures" and "positions", as
+    in :class:`.analysis.Analysis`. The suffix of ``path`` determines the file format.
     """
     # pyplot is not used, because it has global state and may open windows.
     from matplotlib.figure import Figure

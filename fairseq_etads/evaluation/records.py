@@ -41,9 +41,7 @@ class Record(NamedTuple):
 class Corpus(NamedTuple):
     """Records of a corpus by system, in the order of the seeds, and its test documents.
 
-    Attributes:
-        families: family of each document, shape (documents,).
-        counts: mask of the documents that count in tests, shape (documents,).
+    ``families`` are the families of the documents, and ``counts`` marks those that count in tests, shape (documents,).
     """
 
     name: str
@@ -59,12 +57,10 @@ class Corpus(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A claim that the system ``first`` is better than ``second``.
+    """A claim of a paper, in a table or section, that the system ``first`` is better than ``second``.
 
-    Attributes:
-        paper, where: paper, and its table or section.
-        published: published difference in the mean of ROUGE-1, 2 and L.
-        corpora: corpora on which the systems are compared (default: those without planned comparisons).
+    ``published`` is the published difference in the mean of ROUGE-1, 2 and L. The systems are compared on ``corpora``
+    (default: those without planned comparisons).
     """
 
     paper: str

@@ -6,18 +6,9 @@ This module requires neither torch nor fairseq.
 from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 MOST_SENTENCES = 14
-"""Maximum number of sentences in a summary for which several candidates are considered.
-
-This limits the number of combinations to 16,384.
-"""
-
-
+"""Number of sentences of a summary with several candidates, so that there are at most 16,384 combinations."""
 LENGTHS = ("tokens", "words")
-"""Ways of measuring the length by which the score of a combination is divided.
-
-"tokens" includes the end symbol, which always contributes to the score. "words" does not include it, as in Chen and
-Bansal's code.
-"""
+"""Lengths by which a combination's score is divided: with its end symbols, or without, as in Chen and Bansal's code."""
 
 
 class RewriteCandidate(NamedTuple):
@@ -39,12 +30,8 @@ class RewriteCandidate(NamedTuple):
 def compute_candidate_limit(sentences: int) -> List[int]:
     """Return the number of candidates to consider for each sentence of a summary, as in Chen and Bansal's code.
 
-    Five candidates per sentence are considered if the summary has at most five sentences, four if it has six, three if
-    it has seven or eight, and two if it has more. From the fifteenth sentence on, only one candidate is considered.
-    Chen and Bansal's summaries are never that long.
-
-    Args:
-        sentences: number of sentences in the summary.
+    It is five for at most five ``sentences``, four for six, three for seven or eight, and two for more. From the
+    fifteenth sentence on, only one candidate is considered. Chen and Bansal's summaries are never that long.
     """
     most = 5 if sentences <= 5 else {6: 4, 7: 3, 8: 3}.get(sentences, 2)
     return [most if number < MOST_SENTENCES else 1 for number in range(sentences)]
@@ -53,20 +40,16 @@ def compute_candidate_limit(sentences: int) -> List[int]:
 def choose_least_repetitive_candidates(
     beams: Sequence[Sequence[RewriteCandidate]], length_kind: str = "tokens"
 ) -> List[int]:
-    """Choose a candidate for each sentence of a summary (Chen and Bansal 2018, section 2.3).
+    """Choose a candidate for each sentence of a summary (Chen and Bansal 2018, section 2.3), and return their indices.
 
-    All combinations of the best candidates are considered, and :func:`compute_candidate_limit` determines the number of
-    candidates per sentence. The function chooses the combination with the fewest repeated bigrams in the whole summary.
-    Ties are resolved by the highest score per token, Σ log_prob / Σ length, and then by order. A bigram that occurs n
-    times counts as n - 1 repetitions. Bigrams do not cross sentence boundaries.
+    Of all combinations of the best candidates (:func:`compute_candidate_limit`), the function chooses that with the
+    fewest repeated bigrams in the whole summary. Ties are resolved by the highest score per token, Σ log_prob / Σ
+    length, and then by order. A bigram that occurs n times counts as n - 1 repetitions. Bigrams do not cross sentence
+    boundaries.
 
     Args:
-        beams: candidates for each sentence, in order of decreasing quality. Each sentence must have at least one
-            candidate.
+        beams: candidates for each sentence, at least one, in order of decreasing quality.
         length_kind: way of measuring the length, one of the strings in :data:`LENGTHS`.
-
-    Returns:
-        The index of the chosen candidate for each sentence.
     """
     bits: Dict[Tuple[int, int], int] = {}  # index of the bit that represents each bigram
     # One entry for each way of choosing a candidate for every sentence processed so far: the bit set of distinct

@@ -1,23 +1,26 @@
 """Compute confidence intervals for means, and test differences between means for significance.
 
 The methods are the bootstrap, randomisation tests and Student's t-test. All functions use a given seed, so the same
-scores always produce the same intervals and p-values.
+scores always produce the same intervals and p-values. The power of a t-test on the mean scores of training runs, with
+the same number of runs of both systems, is computed from ``deviation``, the standard deviation of these scores.
 
 Documents may belong to families, such as near-duplicates or packages from the same source. Documents in the same family
 are not independent, so whole families should be drawn. For this purpose, pass an array ``families`` (n,) with the
 family index of each document.
 """
 
+import functools
+import math
 from typing import Any, Dict, Optional, Sequence, Tuple
 
 import numpy as np
 
+_STEPS = 4001
+"""Number of points at which integrals are evaluated, which need no random numbers."""
+
 
 def assign_family_indices(names: Sequence[str]) -> np.ndarray:
-    """Return the family index of each document as an array of shape (n,).
-
-    Indices are assigned to family names in alphabetical order.
-    """
+    """Return the family index of each document, shape (n,). Names are numbered in alphabetical order."""
     return np.unique(np.asarray(names), return_inverse=True)[1]
 
 
@@ -35,14 +38,10 @@ def _draw_bootstrap_document_counts(rng: np.random.Generator, n: int, families: 
 
 
 def bootstrap_means(scores: np.ndarray, resamples: int, seed: int, families: Optional[np.ndarray] = None) -> np.ndarray:
-    """Compute the means of bootstrap samples of the scores.
+    """Compute the means (resamples, ...) of bootstrap samples of the scores (n, ...).
 
-    Each sample consists of n rows that are drawn with replacement from ``scores`` (n, ...). The same rows are used for
-    all columns. Samples are drawn one at a time to save memory. If ``families`` (n,) is given, whole families are
-    drawn.
-
-    Returns:
-        The means of the bootstrap samples, shape (resamples, ...).
+    Each sample consists of n rows that are drawn with replacement, the same for all columns, or of whole families if
+    ``families`` (n,) is given. Samples are drawn one at a time to save memory.
     """
     rng = np.random.default_rng(seed)
     rows = scores.reshape(len(scores), -1)
@@ -54,13 +53,9 @@ def bootstrap_means(scores: np.ndarray, resamples: int, seed: int, families: Opt
 
 
 def bootstrap_intervals(scores: np.ndarray, resamples: int, seed: int) -> np.ndarray:
-    """Compute 95 % confidence intervals for the means of ``scores`` (n, ...) over axis 0.
+    """Compute 95 % confidence intervals (2, ...) for the means of ``scores`` (n, ...) over axis 0.
 
-    The method is the percentile bootstrap (Efron 1979). The bounds are the 2.5th and 97.5th percentiles of
-    :func:`bootstrap_means`.
-
-    Returns:
-        The lower and upper bounds of the confidence intervals, shape (2, ...).
+    The method is the percentile bootstrap (Efron 1979): the 2.5th and 97.5th percentiles of :func:`bootstrap_means`.
     """
     return np.percentile(bootstrap_means(scores, resamples, seed), [2.5, 97.5], axis=0)
 
@@ -206,10 +201,10 @@ def _withhold_undefined_results(found: Dict[str, Any], units: int) -> Dict[str, 
 
 
 def correct_p_values(p_values: Sequence[float]) -> np.ndarray:
-    """Correct the p-values of several tests for multiple testing (Holm 1979).
+    """Correct the p-values of several tests for multiple testing (Holm 1979), and return them in the same order.
 
-    The corrected p-values are returned in the original order. If they are compared with a significance level of 0.05,
-    the probability of rejecting at least one true null hypothesis is at most 0.05.
+    If they are compared with a significance level of 0.05, the probability of rejecting at least one true null
+    hypothesis is at most 0.05.
     """
     p = np.asarray(p_values, dtype=float)
     order = np.argsort(p)
@@ -217,3 +212,71 @@ def correct_p_values(p_values: Sequence[float]) -> np.ndarray:
     found = np.empty(len(p))
     found[order] = np.minimum(corrected, 1.0)
     return found
+
+
+def _integrate(values: np.ndarray, places: np.ndarray) -> float:
+    """Compute the integral of ``values`` over ``places`` with the trapezoidal rule."""
+    return float(((values[1:] + values[:-1]) / 2 * np.diff(places)).sum())
+
+
+@functools.cache
+def compute_critical_value(freedom: int, level: float) -> float:
+    """Compute the value that |t| exceeds with probability ``level``, with ``freedom`` degrees of freedom."""
+    scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
+
+    def compute_exceedance(t: float) -> float:
+        # The substitution x = tan(a) sqrt(freedom) maps the tail to a finite interval.
+        angles = np.linspace(math.atan(t / math.sqrt(freedom)), math.pi / 2, _STEPS)
+        return 2 * scale * math.sqrt(freedom) * _integrate(np.cos(angles) ** (freedom - 1), angles)
+
+    low, high = 0.0, 1.0
+    while compute_exceedance(high) > level:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if compute_exceedance(middle) > level else (low, middle)
+    return high
+
+
+def compute_power(difference: float, deviation: float, trainings: int, level: float = 0.05) -> float:
+    """Compute the probability that the test detects a true difference at the significance level ``level``.
+
+    ``deviation`` is assumed to be the same for both systems, each of which has ``trainings`` runs, at least 2.
+
+    Raises:
+        ValueError: the deviation is not positive, so the test is undefined.
+    """
+    if not deviation > 0:
+        raise ValueError(f"the standard deviation between runs is {deviation}, but must be greater than 0")
+    freedom = 2 * trainings - 2
+    shift = abs(difference) / (deviation * math.sqrt(2 / trainings))
+    limit = compute_critical_value(freedom, level)
+    # The estimated standard deviation is s times the true one, where s² * freedom follows a chi-squared distribution.
+    s = np.linspace(0, 1 + 12 / math.sqrt(2 * freedom), _STEPS)[1:]
+    log_density = (freedom - 1) * np.log(s) - freedom * s**2 / 2
+    log_density += math.log(2) + freedom / 2 * math.log(freedom / 2) - math.lgamma(freedom / 2)
+    error = np.vectorize(math.erf)
+    beyond = (2 + error((shift - limit * s) / math.sqrt(2)) + error((-shift - limit * s) / math.sqrt(2))) / 2
+    return _integrate(np.exp(log_density) * beyond, s)
+
+
+def trainings_needed(
+    difference: float, deviation: float, level: float = 0.05, wanted: float = 0.8, most: int = 1000
+) -> Optional[int]:
+    """Compute the number of runs per system needed to detect a true difference with the probability ``wanted``.
+
+    The number is at least three, or None if it is greater than ``most``.
+
+    Raises:
+        ValueError: the deviation is not positive, so the test is undefined.
+    """
+    low, high = 2, 3
+    while compute_power(difference, deviation, high, level) < wanted:
+        if high >= most:
+            return None
+        low, high = high, min(2 * high, most)
+    while high - low > 1:
+        middle = (low + high) // 2
+        enough = compute_power(difference, deviation, middle, level) >= wanted
+        low, high = (low, middle) if enough else (middle, high)
+    return high

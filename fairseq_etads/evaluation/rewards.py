@@ -25,12 +25,9 @@ def rouge_sal(hypothesis: Text, reference: Text, hypothesis_weights: Weights, re
     """Compute the F1 score of ROUGE-L with word weights, in [0, 1] (Pasunuru and Bansal 2018, "ROUGESal").
 
     Words are matched as in :func:`rouge_l`. Precision is the total weight of the matched words in the hypothesis,
-    divided by the total weight of all words in the hypothesis. Recall is defined in the same way for the reference. If
-    a word is matched n times, the weights of its first n occurrences in the hypothesis are used.
-
-    Args:
-        hypothesis_weights, reference_weights: non-negative weights of all words in each sentence. Scaling all weights
-            of a text does not change the result.
+    divided by the total weight of all its words; recall is that of the reference. If a word is matched n times, the
+    weights of its first n occurrences in the hypothesis are used. Weights are non-negative, and their scale in a text
+    has no effect.
     """
     hits = list(iterate_matches(hypothesis, reference))
     left = Counter(reference[number][index] for number, index in hits)
@@ -114,16 +111,9 @@ class EntailmentReward:
 
 
 def create_reward(name: str, makers: Mapping[str, Callable[[], Reward]] = MappingProxyType({})) -> Reward:
-    """Return the reward with the given name.
+    """Return the reward with a name of :data:`REWARDS` or ``makers``, or an instance of a class ``module:Class``.
 
-    The name is a key of :data:`REWARDS` or ``makers``. It can also be ``module:Class``, in which case an instance of
-    this class is returned.
-
-    Args:
-        makers: mapping from the names of rewards that require additional resources to functions that create them.
-
-    Raises:
-        ValueError: no reward has this name.
+    ``makers`` creates rewards that require additional resources. Raises ValueError if no reward has this name.
     """
     if name in REWARDS:
         return REWARDS[name]

@@ -2,22 +2,15 @@
 
 The metrics are defined in Lin, "ROUGE: a package for automatic evaluation of summaries" (2004), sections 2 and 3.2. The
 Python implementation uses the package rouge-score, which assigns the same scores to each pair as ROUGE-1.5.5.pl. In
-both implementations, text is lower-cased, and words are sequences of a-z and 0-9. All other characters separate words,
-including ``#`` in Gigaword and letters of other scripts, unless the setting ``tokens`` is "words" or "characters". "İ"
-(U+0130) and the Kelvin sign (U+212A) are exceptions: only rouge-score lower-cases them to i and k.
+both, text is lower-cased, and words are sequences of a-z and 0-9, unless the setting ``tokens`` is "words" or
+"characters". Only rouge-score lower-cases "İ" (U+0130) and the Kelvin sign (U+212A) to i and k.
 
-Only ROUGE-L depends on sentence boundaries. Each sentence of the reference is matched with each sentence of the
-hypothesis, and the union of the matches is counted. A summary is a line of text, which is split into sentences in one
-of two ways:
+Only ROUGE-L depends on sentence boundaries: each sentence of the reference is matched with each sentence of the
+hypothesis, and the union of the matches is counted. A line with sentence marks is split only at the marks, which are
+never scored. Any other line is split with the rules of nltk's Punkt without a trained model, wherever white space
+follows ``.``, ``!`` or ``?`` and closing quotes, even in "dr. smith came.", so marks are preferable.
 
-* If the line contains sentence marks, it is split only at the marks. Marks are never scored as words.
-* Otherwise, the line is split with the rules of nltk's Punkt, but without a trained model. A sentence ends after ``.``,
-  ``!`` or ``?`` and closing quotes, if white space follows. This also applies to tokenised text: "a b . c d ." contains
-  two sentences. Without a trained model, the only known abbreviations are initials, so "dr. smith came." is split into
-  two sentences. For this reason, sentence marks are preferable.
-
-rouge-score and nltk are imported inside the functions that use them. Importing them takes more than a second, because
-nltk imports scipy and scikit-learn if they are installed. This would slow down ``etads-rouge --help``.
+rouge-score and nltk are imported inside the functions that use them, because this takes more than a second.
 """
 
 import functools
@@ -25,13 +18,13 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 from tabulate import tabulate
 from tqdm import tqdm
 
-from ..platform.processes import make_process_pool
+from ..platform.processes import map_in_processes
 from ..text.counted_words import LATIN, TOKENS, find_words
 from ..version import get_version
 from .perl_rouge import find_perl_rouge, find_rouge_home, make_signature, read_irregular_forms, score_with_perl
@@ -51,19 +44,16 @@ _PYTHON_NAMES = {"rougeL": "rougeLsum", "rougeLjoined": "rougeL", **{f"rouge{n}"
 _PERL_METRICS = ("rougeL", "rougeSU4", *(f"rouge{n}" for n in range(1, 10)))
 
 
-def check_option_at_least(minimum: int, **numbers: int) -> None:
-    """Raise ValueError if a number is less than ``minimum``. The message names the option."""
-    for option, value in numbers.items():
-        if value < minimum:
-            raise ValueError(f"--{option} {value}: choose {minimum} or more")
+def _check_numbers(jobs: int = 1, bootstrap: int = 0, seed: int = 0) -> None:
+    """Raise ValueError if a number is too small. The message names the option."""
+    for option, value, least in (("jobs", jobs, 1), ("bootstrap", bootstrap, 0), ("seed", seed, 0)):
+        if value < least:
+            raise ValueError(f"--{option} {value}: choose {least} or more")
 
 
 @dataclass(frozen=True)
 class Score:
-    """Mean scores of a metric over all pairs, from 0 to 100, with 95 % confidence intervals (low, high).
-
-    The intervals are None if no bootstrap resamples are drawn.
-    """
+    """Mean scores of a metric, from 0 to 100, with 95 % confidence intervals (low, high), or None without resamples."""
 
     f1: float
     precision: float
@@ -107,8 +97,7 @@ class RougeReport:
     def format_table(self, interval: str = "f1") -> str:
         """Format the scores as a table, followed by the number of empty hypotheses and the signature.
 
-        Args:
-            interval: value for which to show the confidence interval, one of the keys of ``FIGURES``.
+        ``interval`` is the value whose confidence interval is shown, one of the keys of ``FIGURES``.
         """
         heads, rows = ["metric", "F1", "P", "R", f"95 % interval of {FIGURES[interval]}"], []
         for name, score in self.scores.items():
@@ -183,10 +172,7 @@ class RougeSettings:
 
     @property
     def tokenizer(self) -> "_StemCachingTokenizer":
-        """Tokeniser that splits text into words.
-
-        Each process creates only one tokeniser, because the tokeniser caches stems.
-        """
+        """Tokeniser that splits text into words. Each process creates only one, because it caches stems."""
         return _get_cached_tokenizer(self.stem, bool(self.irregular), self.rouge_home, self.tokens)
 
     def prepare(self, text: str) -> List[str]:
@@ -196,11 +182,7 @@ class RougeSettings:
         )
 
     def signature(self, references: int) -> str:
-        """Return a line that describes these settings and the versions of the software that computes the scores.
-
-        Args:
-            references: number of references per hypothesis.
-        """
+        """Return a line that describes these settings and the software, for ``references`` per hypothesis."""
         marks = [self.sentence_mark] if isinstance(self.sentence_mark, str) else self.sentence_mark
         mark = ",".join(dict.fromkeys([*marks, SENTENCE_MARK])) if self.sentence_mark else ""
         mark = mark.encode("unicode_escape").decode("ascii")
@@ -271,11 +253,8 @@ def _combine_reference_scores(scores: np.ndarray, sizes: np.ndarray, multi: str)
 def score_pair(texts: Sequence[Sequence[str]], settings: RougeSettings) -> np.ndarray:
     """Score a hypothesis against its references with the Python implementation.
 
-    Args:
-        texts: sentences of the hypothesis, followed by the sentences of each reference.
-
-    Returns:
-        An array with F1, precision and recall for each metric, shape (metrics, 3), in [0, 1].
+    ``texts`` contains the sentences of the hypothesis, followed by those of each reference. Returns F1, precision and
+    recall of each metric, shape (metrics, 3), in [0, 1].
     """
     hypothesis, *references = ("\n".join(sentences) for sentences in texts)
     scorer, names = _get_cached_scorer(settings), [_PYTHON_NAMES[name] for name in settings.metrics]
@@ -288,15 +267,6 @@ def score_pair(texts: Sequence[Sequence[str]], settings: RougeSettings) -> np.nd
             orders = [int(name[5:]) if name[5:].isdigit() else 1 for name in names]
             sizes.append([max(words - order + 1, 0) for order in orders])
     return _combine_reference_scores(np.array(scores), np.array(sizes), settings.multi)
-
-
-def _map_in_processes(function: Any, items: Sequence[Any], jobs: int) -> Iterator[Any]:
-    """Yield the results of ``map(function, items)`` in order, from ``jobs`` processes or, if it is 1, this one."""
-    if jobs == 1:
-        yield from map(function, items)
-        return
-    with make_process_pool(jobs) as pool:
-        yield from pool.map(function, items, chunksize=64)
 
 
 def _split_into_sentences(texts: Sequence[str], settings: RougeSettings) -> List[List[str]]:
@@ -320,8 +290,8 @@ def score_pairs(
 
     Args:
         hypotheses: n summaries to score.
-        references: one or more sets of n texts. An empty text is ignored if another set contains a non-empty text at
-            the same index.
+        references: one or more sets of n texts. An empty text is ignored if another set has a non-empty one at its
+            place.
         jobs: number of processes, which does not affect the result.
         progress: whether to show a progress bar if stderr is a terminal.
 
@@ -332,7 +302,7 @@ def score_pairs(
         ValueError: there are no texts, the numbers of texts differ, or a string is given instead of a sequence of
             texts.
     """
-    check_option_at_least(1, jobs=jobs)
+    _check_numbers(jobs)
     if any(isinstance(texts, str) for texts in [hypotheses, references, *references]):
         raise ValueError("hypotheses, and each set of references, must be a sequence of texts, not one text")
     check_line_counts(
@@ -349,7 +319,7 @@ def score_pairs(
     # Import the libraries before the worker processes are forked, so that they are not imported in each process.
     _get_cached_scorer(settings)
     score = functools.partial(_split_and_score_pair, settings=settings)
-    results: Iterable[Any] = _map_in_processes(score, pairs, jobs)
+    results: Iterable[Any] = map_in_processes(score, pairs, jobs)
     if progress:
         results = tqdm(results, total=len(pairs), desc="ROUGE", unit=" pairs", disable=None)
     return 100 * np.stack(list(results))
@@ -360,12 +330,9 @@ def make_report(
 ) -> RougeReport:
     """Create a report from the scores that :func:`score_pairs` has returned for ``hypotheses``, shape (n, metrics, 3).
 
-    Args:
-        references: number of references per hypothesis.
-        bootstrap: number of bootstrap resamples for the confidence intervals. 0 disables the intervals.
-        seed: seed of the random number generator for the resampling.
+    ``references`` is the number of references per hypothesis. With ``bootstrap`` 0, there are no confidence intervals.
     """
-    check_option_at_least(0, bootstrap=bootstrap, seed=seed)
+    _check_numbers(bootstrap=bootstrap, seed=seed)
     means = scores.mean(axis=0).tolist()
     intervals: List[Any] = [[] for _ in means]
     if bootstrap:
@@ -398,7 +365,6 @@ def rouge(
         references: n texts, or several sets of n texts, which are combined as specified by the setting ``multi``. An
             empty text means that the reference is missing. A summary without any reference receives a score of 0.
         bootstrap: number of bootstrap resamples for the confidence intervals. 0 disables the intervals.
-        seed: seed of the random number generator for the resampling.
         jobs: number of processes, which does not affect the result.
         progress: whether to show a progress bar if stderr is a terminal.
         settings: keyword arguments of :class:`RougeSettings`.
@@ -409,8 +375,7 @@ def rouge(
         TypeError: one of the settings does not exist.
     """
     chosen = RougeSettings(**settings)
-    check_option_at_least(1, jobs=jobs)
-    check_option_at_least(0, bootstrap=bootstrap, seed=seed)
+    _check_numbers(jobs, bootstrap, seed)
     sets: Any = [references] if all(isinstance(text, str) for text in references) else list(references)
     scores = score_pairs(hypotheses, sets, chosen, jobs, progress)
     return make_report(scores, hypotheses, len(sets), chosen, bootstrap, seed)

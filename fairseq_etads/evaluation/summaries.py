@@ -17,13 +17,13 @@ def read_lines(path: str, column: str = "", side: int = TARGET) -> List[str]:
     """Read the summaries (or, with ``side`` SOURCE, the documents) in a plain or compressed UTF-8 file.
 
     Args:
-        path: path of a file with one text per line or of a table, or ``-`` for standard input, which can be read only
-            once.
+        path: file with one text per line, or table, or ``-`` for standard input, which can be read only once.
         column: name of the column of a table, or an empty string to find it.
 
     Returns:
         The lines without line endings, or the values of the column, in which lines and listed sentences are separated
-        by :data:`SENTENCE_MARK`.
+            by
+        :data:`SENTENCE_MARK`.
 
     Raises:
         ValueError: the file cannot be read, or a line is not valid UTF-8. The message contains the line number.
@@ -32,11 +32,7 @@ def read_lines(path: str, column: str = "", side: int = TARGET) -> List[str]:
 
 
 def check_line_counts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
-    """Raise ValueError unless all ``texts`` contain the same number of lines and at least one line.
-
-    Args:
-        names: name of each text, for the error message.
-    """
+    """Raise ValueError, with the names of texts, unless all have the same number of lines, and at least one."""
     for name, lines in zip(names, texts):
         if not lines:
             raise ValueError(f"{name}: empty, so there is nothing to score")
@@ -67,12 +63,8 @@ def split_summary_into_sentences(
 ) -> List[str]:
     """Split a summary into sentences, and remove sentence marks, blank sentences and extra white space.
 
-    If the summary contains a sentence mark, it is split only at the marks. Otherwise, it is split with the rules of
-    Punkt (see :mod:`.rouge`).
-
-    Args:
-        sentence_mark: mark or marks between two sentences.
-        split_sentences: whether to split the summary. If False, the whole summary is treated as one sentence.
+    If the summary contains a sentence mark, one or several, it is split only at the marks. Otherwise, it is split with
+    the rules of Punkt (see :mod:`.rouge`). Without ``split_sentences``, the whole summary is one sentence.
     """
     text = unify_sentence_marks(text, sentence_mark)
     if not split_sentences:
@@ -86,11 +78,10 @@ def split_summary_into_sentences(
 
 
 def truncate_sentences(sentences: Sequence[str], limit: Optional[int]) -> List[str]:
-    """Truncate a summary to ``limit`` bytes in UTF-8. The summary is not truncated if ``limit`` is None.
+    """Truncate a summary to ``limit`` bytes in UTF-8, or not at all if ``limit`` is None.
 
-    As with ``ROUGE-1.5.5.pl -b`` for ROUGE-N, spaces between sentences are not counted. If the limit falls inside a
-    character, the whole character is removed. This does not affect ROUGE, which would not treat the remaining bytes as
-    part of a word.
+    As with ``ROUGE-1.5.5.pl -b`` for ROUGE-N, spaces between sentences are not counted. A character on the limit is
+    removed, which does not affect ROUGE: the remaining bytes would not be part of a word.
     """
     if limit is None:
         return list(sentences)

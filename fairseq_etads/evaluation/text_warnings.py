@@ -54,13 +54,9 @@ def find_text_warnings(
 def find_swapped_hypotheses_and_references(
     hypothesis: str, references: Sequence[str], texts: Sequence[Sequence[str]]
 ) -> Iterator[str]:
-    """Yield a warning if hypotheses and references seem to be swapped.
+    """Yield a warning if hypotheses and references, given by their files and lines, seem to be swapped.
 
     The hints are the file names, and symbols that occur only in the output of systems.
-
-    Args:
-        hypothesis, references: names of the hypothesis file and the reference files.
-        texts: lines of these files, in which the hypotheses come first.
     """
     names = [Path(name).name for name in (hypothesis, *references)]
     like_system = _SYSTEM_NAME.search(names[0]) or _PERHAPS_SYSTEM_NAME.search(names[0])
