@@ -10,19 +10,11 @@ MAIN = ("sentences", "words", "percent", "must_include", "beam", "lenpen")
 """Options that are always shown on the page. All other options are shown after a click."""
 
 MOST = {"beam": 50, "min_len": 1000, "max_len": 1000, "max_len_a": 10, "exact_length": 1000, "min_sentences": 100}
-"""Maximum values of options, which prevent a typing error from exhausting the memory.
-
-If the default value in the model folder is larger, it is used as the maximum instead.
-"""
+"""Maximum values, unless a folder's defaults are larger, so that a typing error does not exhaust the memory."""
 
 
 def get_default_options(decoding: Dict[str, Any]) -> Dict[str, Any]:
-    """Return a dictionary from option names to default values. A value is None if the default depends on the model.
-
-    Args:
-        decoding: default values in the model folder. The keys are names in
-            :data:`~fairseq_etads.search.CALL`.
-    """
+    """Return the defaults in a model folder by the names of options, or None if they depend on the model."""
     values = {name: get_value(name, decoding) for name in CALL}
     return {name: " ".join(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
@@ -40,16 +32,13 @@ def describe_fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:
         names = [name for name in names if not DECLARED[name].metadata.get("of_hypotheses")]
     found = []
     for name in names:
-        metadata, bounds = DECLARED[name].metadata, get_bounds(name)
+        metadata, bounds, type_ = DECLARED[name].metadata, get_bounds(name), get_type(name)
+        kind = "choice" if "choices" in metadata else "str" if type_ == List[str] else type_.__name__
         found.append(
             {
                 "name": name,
                 "label": name.replace("_", " "),
-                "kind": "choice"
-                if "choices" in metadata
-                else "str"
-                if get_type(name) == List[str]
-                else get_type(name).__name__,
+                "kind": kind,
                 "help": metadata.get("call_help", metadata["help"]),
                 "choices": metadata.get("choices", ()),
                 "least": None if bounds is None else bounds.at_least,
@@ -66,10 +55,7 @@ def _get_maximum_option_value(name: str, default: Any) -> float:
 
 
 def check_options(options: Dict[str, Any], decoding: Dict[str, Any]) -> None:
-    """Raise InputError if an option does not exist, or if its value is invalid or too large for the page.
-
-    The summariser later checks conditions that depend on the model.
-    """
+    """Raise InputError if an option does not exist, or its value is invalid or too large for the page."""
     check_call(decoding, options)
     values = get_default_options(decoding)
     for name in sorted(options.keys() & MOST.keys()):

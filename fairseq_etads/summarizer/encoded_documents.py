@@ -34,11 +34,7 @@ class EncodedDocuments:
     """
 
     def __init__(
-        self,
-        summarizer: Summarizer,
-        texts: Sequence[str],
-        max_tokens: int = MAX_TOKENS,
-        state_bytes: int = STATE_BYTES,
+        self, summarizer: Summarizer, texts: Sequence[str], max_tokens: int = MAX_TOKENS, state_bytes: int = STATE_BYTES
     ):
         self._summarizer, self._most_bytes, self.max_tokens = summarizer, state_bytes, max_tokens
         self._without_words: Dict[int, Summary] = {}

@@ -59,12 +59,9 @@ class PickedSentence:
 
 @dataclass(frozen=True)
 class Selection:
-    """Sentences that an extractor selected from a document.
+    """Sentences that an extractor selected, in the order of the document, which has ``total`` sentences.
 
-    Attributes:
-        sentences: selected sentences, in the order of the document.
-        total: number of sentences in the document.
-        words: number of words in the document, which are counted by splitting at white space.
+    ``words`` is the number of the document's words, which are counted by splitting at white space.
     """
 
     sentences: Tuple[PickedSentence, ...]
@@ -255,10 +252,7 @@ class Explanation:
 
     @property
     def copy_coverage(self) -> Optional[Row]:
-        """Return the sum of (1 - p_gen) a_j over the summary tokens for each document token, shape (S,).
-
-        The result measures how much each document token contributes to copying.
-        """
+        """Return how much each document token is copied: (1 - p_gen) a_j, summed over summary tokens, shape (S,)."""
         if self.copying is None:
             return None
         shares = (1.0 - (token.p_gen if token.p_gen is not None else 1.0) for token in self.tokens)
@@ -274,11 +268,8 @@ class Explanation:
     def to_dict(self, least: float = LEAST) -> Dict[str, Any]:
         """Convert the explanation to a dictionary of JSON types. Numbers are rounded to two to four decimal places.
 
-        Each row of "attention", "copying" and "selected" is a list of pairs [j, weight].
-
-        Args:
-            least: threshold below which weights are omitted from these rows. Sums such as "coverage" include all
-                weights.
+        Each row of "attention", "copying" and "selected" is a list of pairs [j, weight], without weights below
+        ``least``. Sums such as "coverage" include all weights.
         """
         sparse = {
             name: None if rows is None else [to_sparse_row(row, least) for row in rows]
@@ -325,11 +316,7 @@ class Explanation:
         return json.dumps(self.to_dict(least), separators=(",", ":"), allow_nan=False)
 
     def to_html(self, title: str = "") -> str:
-        """Convert the explanation to a self-contained HTML page that works offline (see docs/explain.md).
-
-        Args:
-            title: title of the page, such as the name of the document.
-        """
+        """Convert the explanation to a self-contained HTML page with this title (see docs/explain.md)."""
         return make_page(self.to_dict(), title)
 
     def _repr_html_(self) -> str:
@@ -370,14 +357,10 @@ def _token_to_dict(token: SummaryToken) -> Dict[str, Any]:
 
 
 def make_page(data: Dict[str, Any], title: str = "") -> str:
-    """Create the self-contained HTML page for an explanation.
+    """Create the self-contained HTML page with this title for an explanation, given as a dictionary.
 
     The page contains ``data`` as JSON, which its script renders. Without JavaScript, the summary and the document are
     readable. The Content-Security-Policy allows only the page's own style and script.
-
-    Args:
-        data: dictionary returned by :meth:`Explanation.to_dict`.
-        title: title of the page, such as the name of the document.
     """
     unusual = bool(data.get("surprisal")) and Surprisal(**data["surprisal"]).is_unusual
     return _fill_page(
@@ -392,9 +375,7 @@ def make_page(data: Dict[str, Any], title: str = "") -> str:
 def make_evidence_page(rows: Sequence[Dict[str, Any]]) -> str:
     """Create the self-contained HTML page that shows the sources of each sentence of summaries.
 
-    Args:
-        rows: for each document, a dictionary with "line", "document" and "systems", which maps the name of each system
-            to the list of its :meth:`Evidence.to_dict`.
+    Each of ``rows`` has "line", "document" and "systems": a list of :meth:`Evidence.to_dict` by the names of systems.
     """
     return _fill_page("evidence", {"rows": list(rows)}, title="Where these summaries come from")
 

@@ -43,13 +43,10 @@ class PreparedDocument(NamedTuple):
 
 
 class PreparedSplit(Sequence[PreparedDocument]):
-    """The documents in a split of the prepared data, in order.
+    """The documents in a split of the prepared data, in order. Its name is, for example, "test".
 
-    Args:
-        task: the task of the model, whose data folder contains the split.
-        name: name of the split, such as "test".
-        extractor: extractor with a content model that chooses sentences, or None.
-        extractor_run: run folder of the extractor, or None.
+    The data folder of the ``task`` contains the split. ``extractor`` has a content model that chooses sentences, or is
+    None, and ``extractor_run`` is its run folder.
 
     Raises:
         InputError: the data does not contain the split, or the split is damaged.

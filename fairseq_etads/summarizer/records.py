@@ -29,18 +29,11 @@ class RecordSummarizer:
         self.summarizer.stream([], **options)  # raise an error about an invalid option before the first batch
 
     def __call__(self, batch: Mapping[str, Any]) -> Dict[str, Any]:
-        """Summarise the texts in a batch, and add the results as three columns.
+        """Summarise the texts in a batch, columns of equal length in a dictionary of arrays or a pandas DataFrame.
 
-        Args:
-            batch: columns of equal length, as a dictionary of arrays or a pandas DataFrame.
-
-        Returns:
-            ``batch`` with the additional columns "summary", "score" and "problem". "problem" contains the reason if a
-            text cannot be summarised, and an empty string otherwise. A problem with one text does not affect other
-            texts.
-
-        Raises:
-            KeyError: the batch does not contain the column of texts.
+        Returns ``batch`` with the additional columns "summary", "score" and "problem", the reason if a text cannot be
+        summarised, or an empty string. A problem with one text does not affect other texts. Raises KeyError if the
+        batch does not contain the column of texts.
         """
         if self.column not in batch:
             raise KeyError(f"no column {self.column!r} with texts; choose from: {', '.join(map(repr, batch))}")

@@ -49,15 +49,10 @@ class SentencePicker:
         self._limit = loaded.task.truncate_source
 
     def pick(self, text: str, line: str) -> Tuple[Selection, Tuple[str, ...], Tuple[DocumentSentence, ...]]:
-        """Select the sentences of a document that the summariser will read.
+        """Select the sentences of a raw text that the summariser will read.
 
-        Args:
-            text: raw text of the document.
-            line: cleaned text as a single line, which may contain sentence marks.
-
-        Returns:
-            The selected sentences, the salience level of each of them, and all sentences of the document, from which a
-            content model chooses. The last tuple is empty without a content model.
+        ``line`` is the cleaned text as a single line, which may contain sentence marks. Returns the selected sentences,
+        the salience level of each, and all sentences, from which a content model chooses, or none without one.
         """
         assert self.picking is not None, "the summariser has rejected raw texts"
         (every,) = self.rate([self.split(text, line)])
@@ -115,8 +110,7 @@ class SentencePicker:
         """Choose the sentences of a summary with the content model.
 
         Args:
-            every: all sentences of the document.
-            written: texts of the hypotheses.
+            every, written: all sentences of the document, and the texts of the hypotheses.
             most_words: maximum number of words in the summary. If None, the limit depends on the training summaries.
             readability: weight of the readability, if there are no hypotheses.
             limits: limits that the user sets.

@@ -676,11 +676,7 @@ class Summarizer:
         return summary
 
     def _find_copied_words(
-        self,
-        document: Document,
-        tokens: List[str],
-        origins: List[int],
-        spans: Optional[List[Optional[Span]]] = None,
+        self, document: Document, tokens: List[str], origins: List[int], spans: Optional[List[Optional[Span]]] = None
     ) -> Tuple[CopiedWord, ...]:
         """Find the copied words of a summary. Subwords are joined if they are also adjacent in the document."""
         # ``spans`` are the positions to which ``origins`` refer: those of the tokens that the model read, or others

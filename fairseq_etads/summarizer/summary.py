@@ -38,10 +38,7 @@ class CopiedWord:
 class Truncation:
     """Numbers of document tokens that the model read and did not read.
 
-    Attributes:
-        read: number of document tokens that the model read.
-        left_out: number of document tokens that the model did not read. With an extractor, only the tokens of
-            selected sentences are counted.
+    With an extractor, only the tokens of selected sentences are counted as ``left_out``.
     """
 
     read: int

@@ -83,14 +83,8 @@ class WordFrequencies:
 def compute_surprisal_percentiles(path: Path, frequencies: WordFrequencies, longest: int) -> Optional[Dict[str, float]]:
     """Compute percentiles of the surprisals in an evenly spaced sample of documents.
 
-    Args:
-        path: path of a file with the tokens of one document per line.
-        frequencies: word frequencies in the training text.
-        longest: maximum number of tokens that the model reads from a document.
-
-    Returns:
-        A dictionary with the surprisal at each percentile in :data:`PERCENTS`, or None if no document contains enough
-        tokens.
+    ``path`` is a file with the tokens of one document per line, of which a model reads ``longest``. Returns the
+    surprisal at each percentile in :data:`PERCENTS`, or None if no document contains enough tokens.
     """
     with open(path, "rb") as file:
         every = max(sum(1 for _ in file) // SAMPLE, 1)

@@ -75,10 +75,7 @@ class FolderConfig:
 
     @property
     def subword_files(self) -> Dict[str, str]:
-        """Return a dictionary that maps fairseq's options to the file names of the subword model.
-
-        The dictionary is empty if the model does not use subwords.
-        """
+        """Return the file names of the subword model, if any, by fairseq's options."""
         return SUBWORDS.get(self.text["subwords"], {})
 
 
@@ -117,9 +114,7 @@ def find_folder(name: Union[str, "os.PathLike[str]"]) -> Path:
 def read_config(folder: Path) -> FolderConfig:
     """Read config.json from a model folder, and check its contents.
 
-    Raises:
-        InputError: the folder is not a model folder, is damaged, or was created by a later version. The message
-            suggests a remedy.
+    Raises InputError, with a remedy, if the folder is not a model folder, is damaged, or is of a later version.
     """
     path = folder / CONFIG
     if not folder.is_dir():

@@ -28,16 +28,11 @@ def check_writable(folder: Path) -> None:
 
 
 def set_decoding_defaults(folder: Path, decoding: Dict[str, Any], note: str) -> None:
-    """Replace the decoding defaults of a model folder.
+    """Replace the decoding defaults of a model folder, and add a note in Markdown about their choice to the model card.
 
     If the function is interrupted, the folder can still be loaded with either the old or the new defaults, because
     SHA256SUMS is removed before config.json is replaced, and is written again afterwards. A folder without it is loaded
     without comparing checksums. After an interruption, call the function again.
-
-    Args:
-        folder: path of the model folder.
-        decoding: all decoding defaults, which replace the previous ones.
-        note: Markdown text for the model card that explains how the defaults were chosen.
 
     Raises:
         InputError: the folder is not a model folder, the folder is not writable, or a decoding option is invalid.

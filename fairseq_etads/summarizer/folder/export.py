@@ -42,26 +42,17 @@ PACKAGES += ("sacremoses", "subword-nmt", "sentencepiece", "tokenizers")
 
 
 def export_folder(
-    source: RunFiles,
-    folder: Path,
-    decoding: Dict[str, Any],
-    dtype: str,
-    write_card: Callable[["ExportedModel"], str],
+    source: RunFiles, folder: Path, decoding: Dict[str, Any], dtype: str, write_card: Callable[["ExportedModel"], str]
 ) -> "ExportedModel":
-    """Create a model folder from a checkpoint and its training data.
+    """Create a model folder, which must not exist or be empty, from a checkpoint and its training data.
 
     The folder receives its final name only after it is complete and has been loaded as a test.
 
     Args:
-        source: files from which the model folder is created.
-        folder: path of the new model folder. The folder must not exist, or must be empty.
         decoding: decoding defaults that differ from the usual defaults. The usual values of ``min_len`` and ``max_len``
             depend on the lengths of the training summaries.
         dtype: data type of the stored weights, "fp32" or "fp16".
         write_card: function that returns the text of README.md.
-
-    Returns:
-        A description of the exported model, which the model card uses.
 
     Raises:
         InputError: the folder is not empty, a decoding option has no effect, or the checkpoint cannot be used. The
@@ -177,11 +168,10 @@ def get_versions() -> Dict[str, Any]:
 
 
 def convert_weights_for_storage(state: Dict[str, Tensor], dtype: str) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
-    """Convert the weights of a model to the form in which they are stored.
+    """Convert the weights of a model to the form in which they are stored, on the CPU and as "fp32" or "fp16".
 
-    Returns two dictionaries. The first maps names to tensors on the CPU in the data type ``dtype``, "fp32" or "fp16",
-    and contains tied tensors only once. The second maps the other names of tied tensors to the names under which they
-    are stored.
+    Returns the tensors by name, tied tensors only once, and the names under which the others are stored, by their
+    names.
 
     Raises:
         InputError: a value is not finite, or would not be finite in the data type ``dtype``.

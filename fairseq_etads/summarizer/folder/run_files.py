@@ -27,13 +27,12 @@ class RunFiles(NamedTuple):
     """Files of a training run that are needed for summarisation.
 
     Attributes:
-        checkpoint: path of a checkpoint that was written by fairseq-train.
-        data: path of the data folder that was used for training.
-        text_options: dictionary of fairseq's options for processing raw text, i.e. ``tokenizer``, ``bpe`` and the
-            options of these components. The keys do not start with dashes.
-        extra_files: dictionary that maps file names in a model folder to additional files.
+        checkpoint, data: checkpoint of fairseq-train, and folder of the data used for training.
+        text_options: fairseq's options for processing raw text, ``tokenizer``, ``bpe`` and their options, without
+            dashes.
+        extra_files: additional files, by their names in a model folder.
         extractor: files of the extractor that selects sentences for the model, or None without an extractor.
-        documents: path of a file with the tokens of one training document per line, or None.
+        documents: file with the tokens of one training document per line, or None.
         decoding: decoding options in recipe.json.
         longest_summary: number of tokens in the longest training summary, or None if it is unknown. It is used for
             checkpoints that do not contain the lengths of the training summaries.
@@ -88,17 +87,14 @@ def find_run_files(
     extractor: OptionalPath = None,
     content: OptionalPath = None,
 ) -> RunFiles:
-    """Find the files of a run.
+    """Find the files of a run, the output folder of ``etads-train``.
 
     Args:
-        run: output folder of ``etads-train``.
-        checkpoint: "best", "last" or the path of a checkpoint (default: the best one if there is one, otherwise the
-            last one).
+        checkpoint: "best", "last" or a path (default: the best checkpoint if there is one, otherwise the last one).
         prepared: folder of the prepared data (default: the folder used for training).
-        extractor: run folder of the extractor, or :data:`NONE` (default: the extractor that shortened the training
-            text, if any).
-        content: run folder with a content model, or :data:`NONE` (default: the run of the extractor or ``run``, if one
-            of them has a content model).
+        extractor: run folder of the extractor, or :data:`NONE` (default: that which shortened the training text, if
+            any).
+        content: run folder with a content model, or :data:`NONE` (default: that of the extractor or ``run``, if any).
 
     Raises:
         InputError: a file is missing or damaged.

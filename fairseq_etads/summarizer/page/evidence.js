@@ -1,12 +1,14 @@
 "use strict";
 // Buttons for the sentences of a summary. A pressed button shows where in the document its sentence was copied from.
 const evidence = (() => {
-  const make = (tag, properties = {}, ...children) => {
-    const element = Object.assign(document.createElement(tag), properties);
+  const maker = (create) => (tag, attributes = {}, ...children) => {
+    const element = create(tag);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
     element.append(...children);
     return element;
   };
-  const count = (number, word) => `${number} ${word}${number === 1 ? "" : "s"}`;
+  const make = maker((tag) => document.createElement(tag));
+  const count = (number, word) => `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
 
   // the text of a sentence, in which new words are marked; positions count code points
   const mark = ({ sentence, new: words }) => {
@@ -15,7 +17,7 @@ const evidence = (() => {
     for (const { start, end, kind } of words) {
       parts.push(text.slice(place, start).join(""));
       const title = `the document has no such ${kind}`;
-      parts.push(make(kind === "word" ? "span" : "mark", { className: `new new-${kind}`, title }, text.slice(start, end).join("")));
+      parts.push(make(kind === "word" ? "span" : "mark", { class: `new new-${kind}`, title }, text.slice(start, end).join("")));
       place = end;
     }
     return [...parts, text.slice(place).join("")];
@@ -33,8 +35,7 @@ const evidence = (() => {
   // show(sources) is called with the sources of the pressed sentence, or with [] if none is pressed
   const list = (box, sentences, show) => {
     for (const one of sentences) {
-      const button = make("button", { type: "button", className: "sentence" }, make("bdi", {}, ...mark(one)), make("small", {}, tell(one)));
-      button.setAttribute("aria-pressed", "false");
+      const button = make("button", { type: "button", class: "sentence", "aria-pressed": "false" }, make("bdi", {}, ...mark(one)), make("small", {}, tell(one)));
       button.addEventListener("click", () => {
         const on = button.getAttribute("aria-pressed") === "false";
         for (const other of box.closest("section").querySelectorAll(".sentence")) other.setAttribute("aria-pressed", "false");
@@ -50,7 +51,7 @@ const evidence = (() => {
     const characters = Array.from(text), parts = [];
     let place = 0;
     for (const { start, end } of [...sources].sort((a, b) => a.start - b.start)) {
-      parts.push(characters.slice(place, start).join(""), make("mark", { className: "origin" }, characters.slice(start, end).join("")));
+      parts.push(characters.slice(place, start).join(""), make("mark", { class: "origin" }, characters.slice(start, end).join("")));
       place = end;
     }
     box.replaceChildren(...parts, characters.slice(place).join(""));
@@ -62,10 +63,10 @@ const evidence = (() => {
   if (page) {
     const { rows } = JSON.parse(document.getElementById("data").textContent);
     for (const { line, document: text, systems } of rows) {
-      const area = make("div", { className: "text", dir: "auto", tabIndex: 0 }), left = make("div");
-      const section = make("section", { className: "card wide" }, make("h2", {}, `Line ${line}`), make("div", { className: "columns" }, left, area));
+      const area = make("div", { class: "text", dir: "auto", tabindex: 0 }), left = make("div");
+      const section = make("section", { class: "card wide" }, make("h2", {}, `Line ${line}`), make("div", { class: "columns" }, left, area));
       for (const [name, sentences] of Object.entries(systems)) {
-        const box = make("ol", { className: "sentences" });
+        const box = make("ol", { class: "sentences" });
         left.append(make("h3", {}, make("bdi", {}, name)), box);
         list(box, sentences, (sources) => paint(area, text, sources));
       }
@@ -73,5 +74,5 @@ const evidence = (() => {
       page.append(section);
     }
   }
-  return { list };
+  return { list, make, maker, count };
 })();

@@ -12,19 +12,12 @@
     if (x === null || x === undefined) return "–";
     return (x > 0 && x < 0.005 ? x.toFixed(3) : x.toFixed(digits)).replace("-", "−");
   };
-  const maker = (create) => (tag, attributes = {}, ...children) => {
-    const element = create(tag);
-    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-    element.append(...children);
-    return element;
-  };
-  const make = maker((tag) => document.createElement(tag)), draw = maker((tag) => document.createElementNS(SVG, tag));
+  const { make, count } = evidence, draw = evidence.maker((tag) => document.createElementNS(SVG, tag));
   // invisible characters that reorder or hide text are replaced with their code points
   const visible = (text) => text.replace(/\r\n?|[\u2028\u2029]/g, "\n").replace(
     /(?![\t\n])[\p{Cc}\p{Cs}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu,
     (c) => `[U+${c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
   const isolated = (text) => make("bdi", {}, visible(text));
-  const count = (number, word) => `${number.toLocaleString("en")} ${word}${number === 1 ? "" : "s"}`;
 
   /* ---- the parts of the page that this explanation has; textContent never becomes markup ---- */
   const has = {
@@ -216,7 +209,7 @@
     return items.length ? make("ol", {}, ...items) : "–";
   };
   const top = (row, count = 4) => list(best(row, count).map((j) => [j, row[j]]), tokens);
-  const mean = (row) => row.reduce((a, b) => a + b, 0) / row.length;
+  const sum = (row) => row.reduce((a, b) => a + b, 0), mean = (row) => sum(row) / row.length;
   const overview = (add) => {
     add("Tokens", `${steps}, with the end symbol`);
     add("Probability", `${show(Math.exp(mean(written.map((token) => Math.log(Math.max(token.probability, 1e-9))))))} a token (geometric mean)`);
@@ -224,7 +217,7 @@
       add("Copied", `${written.filter((token) => token.copied_from !== null).length} of ${steps} tokens`);
       add("p_gen", `${show(mean(written.map((token) => token.p_gen)))} on average`);
     }
-    if (selected) add("Gate", `lets ${Math.round(100 * mean(selected.map((row) => row.reduce((a, b) => a + b, 0))))} % of the attention through`);
+    if (selected) add("Gate", `lets ${Math.round(100 * mean(selected.map(sum)))} % of the attention through`);
     add("Most read", top(data.coverage));
   };
   const describe = () => {
@@ -250,7 +243,7 @@
       add("Looked at", top(attention[place]));
       if (copying) add("Would copy", top(copying[place]));
       if (saliency) {
-        const through = selected[place].reduce((a, b) => a + b, 0);
+        const through = sum(selected[place]);
         add("Gate", `${show(Math.min(...saliency[place]))} to ${show(Math.max(...saliency[place]))}; of the attention, ${show(through)} gets through`);
         add("Let through", top(selected[place]));
       }
@@ -345,8 +338,7 @@
         ...(x > 1 ? [draw("text", { x: 1, y: Number(up(d, 0)) - 1 }, d > 0 ? `+${d}` : `−${-d}`)] : []),
       ])));
     };
-    const middle = (values) => values.reduce((a, b) => a + b, 0) / length;
-    const offset = middle(centers[h].map((x, j) => x - j)), width = middle(scopes[h]);
+    const offset = mean(centers[h].map((x, j) => x - j)), width = mean(scopes[h]);
     const factor = strengths ? `, strength ${show(strengths[h])}` : "";
     const says = `${offset < 0 ? "" : "+"}${show(offset, 1)} ± ${show(width, 1)}`;
     const button = make("button", { type: "button", class: "head", "aria-pressed": "false", tabindex: "-1",
