@@ -2,22 +2,23 @@
 
 import json
 from dataclasses import dataclass
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from tabulate import tabulate
 from tqdm import tqdm
 
 from ..evaluation.analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, analyse_systems, make_baseline_extract
 from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib, draw_summary_analysis
-from ..evaluation.rouge import RougeReport, RougeSettings, make_report, score_pairs
+from ..evaluation.rouge import RougeReport, make_report, score_pairs
 from ..evaluation.summaries import SENTENCE_MARK, split_summary_into_sentences
-from ..files.outputs import check_output_paths, write_text
+from ..files.outputs import write_json
 from ..platform.command_options import option, options_command
 from ..platform.option_checks import SIZE
 from ..version import get_version
 from .scoring_options import (
     ScoringOptions,
-    check_writable,
+    SystemsOptions,
+    check_outputs,
     make_rouge_settings,
     parse_named_files,
     print_text_warnings,
@@ -42,11 +43,9 @@ COLUMN_HEADINGS = {
 
 
 @dataclass
-class AnalyseOptions(ScoringOptions):
+class AnalyseOptions(ScoringOptions, SystemsOptions):
     """Options of ``etads-analyse``."""
 
-    source: str = option(None, "file containing the documents, one per line", metavar="FILE", required=True)
-    source_column: str = option("", "column of --source, if it is a table (default: found by its name)", metavar="NAME")
     reference: List[str] = option(
         None,
         "file containing the reference summaries, one per line; give one file for each set of references",
@@ -81,23 +80,6 @@ class AnalyseOptions(ScoringOptions):
     )
 
 
-def _make_extracts(
-    args: AnalyseOptions, settings: RougeSettings, sources: Sequence[str], references: Sequence[Sequence[str]]
-) -> Dict[str, List[List[str]]]:
-    """Create the extracts for --lead, --lead-words and --oracle, each a list of sentences, by the name of a system."""
-    wanted = {f"lead-{n}": ("lead", n) for n in args.lead}
-    wanted.update({f"lead-{n}-words": ("lead-words", n) for n in args.lead_words})
-    if args.oracle is not None:
-        wanted["oracle"] = ("oracle", args.oracle)
-    return {
-        name: [
-            make_baseline_extract(kind, limit, document, [texts[number] for texts in references], settings)
-            for number, document in enumerate(tqdm(sources, desc=name, unit=" documents", disable=None))
-        ]
-        for name, (kind, limit) in wanted.items()
-    }
-
-
 def analyse_files(args: AnalyseOptions) -> Dict[str, Any]:
     """Analyse the summaries of all systems, and return the report as a dictionary of JSON types."""
     settings = make_rouge_settings(args)
@@ -111,10 +93,17 @@ def analyse_files(args: AnalyseOptions) -> Dict[str, Any]:
         name: [split_summary_into_sentences(line, mark, settings.split_sentences) for line in lines]
         for name, lines in {REFERENCE: references[0], **outputs}.items()
     }
-    for name, extracts in _make_extracts(args, settings, sources, references).items():
+    baselines = {f"lead-{n}": ("lead", n) for n in args.lead}
+    baselines.update({f"lead-{n}-words": ("lead-words", n) for n in args.lead_words})
+    if args.oracle is not None:
+        baselines["oracle"] = ("oracle", args.oracle)
+    for name, (kind, limit) in baselines.items():
         if name in systems:
             raise ValueError(f'--system "{name}=…": the name {name} is already used')
-        systems[name] = extracts
+        extracts = systems[name] = [
+            make_baseline_extract(kind, limit, document, several, settings)
+            for document, *several in tqdm([*zip(sources, *references)], name, unit=" documents", disable=None)
+        ]
         # Join the sentences with sentence marks, so that ROUGE keeps the sentence boundaries. With --sentence-mark '',
         # ROUGE itself splits the text into sentences.
         outputs[name] = [(f" {SENTENCE_MARK} " if mark else " ").join(sentences) for sentences in extracts]
@@ -166,35 +155,31 @@ example:
   etads-analyse --source test.source --reference test.target --system etads=etads.txt --system basic=basic.txt \\
       --lead 3 --oracle 3 --plot systems.svg
 
-  copied: percentage of a summary's words that occur in its document. new N: percentage of its N-grams that do not
-  occur in the document. new sent.: percentage of its sentences that do not occur word for word in the document. rep.
-  N: percentage of its N-grams that occur earlier in the summary. new numbers and new names: percentage of its sentences
-  with a number, or with a capitalised word (except the first word of a sentence), that the document does not contain.
+  copied: percentage of a summary's words that occur in its document. new N and new sent.: percentage of its N-grams and
+  sentences that do not. rep. N: percentage of its N-grams that occur earlier in the summary. new numbers and new names:
+  percentage of its sentences with a number, or with a capitalised word inside, that the document does not contain.
   joined: percentage of its sentences that join words of several sentences of the document. The second table shows the
-  percentages of copied bigrams that come from each tenth of the documents. See docs/evaluation.md for details. Use - as
-  FILE to read standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
+  percentages of copied bigrams from each tenth of the documents (docs/evaluation.md). Use - as FILE to read standard
+  input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
 )
 def main(args: AnalyseOptions) -> None:
     """Run the command ``etads-analyse``."""
-    check_writable("--json", args.json)
-    check_writable("--plot", args.plot, *PLOT_SUFFIXES)
     inputs = {
         "--source": args.source,
         "--reference": args.reference,
         "--system": parse_named_files(args.system).values(),
     }
-    check_output_paths({"--json": args.json, "--plot": args.plot}, inputs)
+    check_outputs({"--json": args.json, "--plot": args.plot}, inputs, {"--plot": PLOT_SUFFIXES})
     if args.plot:
         check_matplotlib("--plot")
     report = analyse_files(args)
-    as_json = json.dumps(report, indent=2)
     if args.format == "json":
-        print(as_json)
+        print(json.dumps(report, indent=2))
     else:
         print("\n\n".join(_format_tables(report, TABULATE_FORMATS[args.format])))
         signatures = {system["rouge"]["signature"] for system in report["systems"].values() if system["rouge"]}
         print("\n" + "\n".join([*sorted(signatures), report["signature"]]))
     if args.json:
-        write_text(args.json, as_json + "\n")
+        write_json(args.json, report)
     if args.plot:
         draw_summary_analysis(report["systems"], args.plot)

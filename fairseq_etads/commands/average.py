@@ -59,15 +59,14 @@ def _get_model_identity(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def average_checkpoints(paths: List[str]) -> Dict[str, Any]:
-    """Average the weights of several checkpoints.
+    """Average the weights of several checkpoints in float64. Other tensors must be equal in all checkpoints.
 
-    The result contains the averaged weights and all other entries of the first checkpoint, except the states of the
-    optimiser and of the exponential moving average. Floating-point weights are summed in float64 and then converted to
-    their original dtype. All other tensors must be equal in all checkpoints.
+    All other entries are those of the first checkpoint, except the states of the optimiser and of the exponential
+    moving average.
 
     Raises:
-        ValueError: a file is not a checkpoint, or the models in the checkpoints differ in their
-            options, dictionaries, truncation, or names or shapes of weights.
+        ValueError: a file is not a checkpoint, or the models in the checkpoints differ in their options, dictionaries,
+            truncation, or names or shapes of weights.
     """
     import torch
 

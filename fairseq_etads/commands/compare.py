@@ -1,17 +1,16 @@
 """The command ``etads-compare`` (evaluate): test whether one system is better than another."""
 
 import itertools
-import json
 import os
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from ..data.run_record import CHECKPOINTS
 from ..evaluation import other_scores
-from ..evaluation.likelihood_file import check_comparable, make_likelihood_file_path
+from ..evaluation.likelihood_file import check_comparable
 from ..evaluation.other_scores import ScoreOptions
 from ..evaluation.resampling import (
     assign_family_indices,
@@ -21,16 +20,15 @@ from ..evaluation.resampling import (
 )
 from ..evaluation.rouge import FIGURES, align_columns, format_interval, score_pairs
 from ..files.inputs import STANDARD_INPUT, read_lines
-from ..files.outputs import check_output_paths, write_text
+from ..files.outputs import write_json
 from ..platform.command_options import argument, option, options_command
 from ..platform.errors import InputError
 from ..platform.option_checks import SIZE, format_option_name, get_default
 from ..version import get_version
-from .likelihood import compute_split_likelihoods
-from .run_options import find_checkpoint_and_data, silence_info_logs
+from .likelihood import LikelihoodOptions, compute_split_likelihoods
 from .scoring_options import (
     ScoringOptions,
-    check_writable,
+    check_outputs,
     load_scorers,
     make_rouge_settings,
     print_text_warnings,
@@ -114,10 +112,6 @@ class _InputFiles(NamedTuple):
     second: List[str]
     references: List[str]
 
-    @property
-    def has_several_runs_per_system(self) -> bool:
-        return len(self.first) > 1 or len(self.second) > 1
-
 
 def _assign_files_to_systems(args: CompareOptions) -> _InputFiles:
     """Divide the arguments into files of system A, files of system B, and reference files."""
@@ -152,30 +146,18 @@ def _load_family_indices(args: CompareOptions, documents: int) -> Optional[np.nd
     return assign_family_indices([line.split("\t")[0] for line in lines])
 
 
-def _warn_about_small_sample(units: int, args: CompareOptions) -> None:
-    """Print a warning if there are too few documents or families for reliable intervals and p-values."""
-    if units >= FEW or args.quiet:
-        return
-    one, many = (
-        (f"family in {args.families}", f"families in {args.families}") if args.families else ("document", "documents")
-    )
-    if units == 1:
-        print_warnings("etads-compare", [f"only 1 {one}: there is no interval, and p is 1"])
-    else:
-        text = f"only {units} {many}: the intervals are too narrow, and the bootstrap's p-values are too small"
-        print_warnings("etads-compare", [text])
-
-
 def _make_score_rows(
-    metrics: Sequence[str],
-    first: np.ndarray,
-    second: np.ndarray,
-    families: Optional[np.ndarray],
-    args: CompareOptions,
+    metrics: Sequence[str], first: np.ndarray, second: np.ndarray, families: Optional[np.ndarray], args: CompareOptions
 ) -> Dict[str, Any]:
     """Create the report's entry "scores" from scores (runs, n, metrics) and family indices (n,) of the documents."""
     several = len(first) > 1 or len(second) > 1
-    _warn_about_small_sample(count_resampling_units(first.shape[1], families), args)
+    units = count_resampling_units(first.shape[1], families)
+    if units < FEW and not args.quiet:
+        what = f"{'family' if units == 1 else 'families'} in {args.families}" if args.families else "document"
+        what += "s" * (units > 1 and not args.families)
+        doubt = "the intervals are too narrow, and the bootstrap's p-values are too small"
+        doubt = "there is no interval, and p is 1" if units == 1 else doubt
+        print_warnings("etads-compare", [f"only {units} {what}: {doubt}"])
     tests = (
         compare_systems_over_runs(first, second, args.bootstrap, args.seed, families)
         if several
@@ -196,23 +178,19 @@ def _make_score_rows(
     return rows
 
 
-def _list_input_names(given: _InputFiles) -> Dict[str, Any]:
-    """Return the names of the input files for the report."""
-    if given.has_several_runs_per_system:
-        return {"first_files": given.first, "second_files": given.second}
-    return {"first_file": given.first[0], "second_file": given.second[0]}
-
-
-def _format_test_signature(
+def _describe_comparison(
     given: _InputFiles, documents: int, families: Optional[np.ndarray], args: CompareOptions, figure: str = ""
-) -> str:
-    """Format the last part of the signature, which describes the statistical tests."""
+) -> Tuple[Dict[str, Any], str]:
+    """Return the names of the inputs for the report, and the last part of the signature, which describes the tests."""
+    names: Dict[str, Any] = {"first_file": given.first[0], "second_file": given.second[0]}
     tests = "paired-bootstrap,approximate-randomisation"
-    if given.has_several_runs_per_system:
+    if len(given.first) > 1 or len(given.second) > 1:
+        names = {"first_files": given.first, "second_files": given.second}
         tests = f"paired-bootstrap-and-t-of-trainings|trainings:{len(given.first)},{len(given.second)}"
     if families is not None:
         tests += f"|families:{count_resampling_units(documents, families)}"
-    return f"n:{documents}|{figure}tests:{tests}|resamples:{args.bootstrap}|seed:{args.seed}|v:{get_version()}"
+    made = f"n:{documents}|{figure}tests:{tests}|resamples:{args.bootstrap}|seed:{args.seed}|v:{get_version()}"
+    return names, made
 
 
 def compare_files(args: CompareOptions, given: _InputFiles) -> Dict[str, Any]:
@@ -236,10 +214,10 @@ def compare_files(args: CompareOptions, given: _InputFiles) -> Dict[str, Any]:
     scores = [np.concatenate(both, axis=1) for both in zip(rouge, np.split(more, systems))]
     first, second = np.stack(scores[: len(given.first)]), np.stack(scores[len(given.first) :])
     families = _load_family_indices(args, first.shape[1])
-    made = _format_test_signature(given, first.shape[1], families, args, f"figure:{args.figure}|")
+    inputs, made = _describe_comparison(given, first.shape[1], families, args, f"figure:{args.figure}|")
     also = {"also_signatures": [f"{signature}|{made}" for signature in signatures]} if others else {}
     return {
-        **_list_input_names(given),
+        **inputs,
         "reference_files": given.references,
         "scores": _make_score_rows([*settings.metrics, *heads], first, second, families, args),
         "signature": f"ROUGE|{settings.signature(len(references))}|{made}",
@@ -248,26 +226,18 @@ def compare_files(args: CompareOptions, given: _InputFiles) -> Dict[str, Any]:
 
 
 def compare_likelihoods(args: CompareOptions, given: _InputFiles) -> Dict[str, Any]:
-    """Compare the likelihoods of two systems, and return the report as a dictionary of JSON types.
-
-    Raises:
-        InputError: a run cannot be scored, or the likelihoods of two runs cannot be compared.
-    """
+    """Compare the likelihoods of two systems. Raises InputError if they cannot be computed or compared."""
     names = [*given.first, *given.second]
-    silence_info_logs()
-    found = []
-    for folder in map(Path, names):
-        checkpoint, data = find_checkpoint_and_data(folder, args.checkpoint, args.prepared)
-        path = make_likelihood_file_path(folder, args.subset, args.checkpoint)
-        found.append(compute_split_likelihoods(checkpoint, data, args.subset, path)[0])
+    common: Dict[str, Any] = {"subset": args.subset, "checkpoint": args.checkpoint, "prepared": args.prepared}
+    found = [compute_split_likelihoods(LikelihoodOptions(run=Path(name), **common))[0] for name in names]
     for name, likelihoods in zip(names[1:], found[1:]):
         check_comparable(found[0], likelihoods, [names[0], name])
     scores = np.stack([likelihoods.compute_per_token_means() for likelihoods in found])[:, :, None]
     first, second = scores[: len(given.first)], scores[len(given.first) :]
     families = _load_family_indices(args, first.shape[1])
-    made = _format_test_signature(given, first.shape[1], families, args)
+    inputs, made = _describe_comparison(given, first.shape[1], families, args)
     return {
-        **_list_input_names(given),
+        **inputs,
         "subset": args.subset,
         "scores": _make_score_rows([LIKELIHOOD], first, second, families, args),
         "signature": f"{LIKELIHOOD}|per:token|log:e|mean:documents|subset:{args.subset}|{made}",
@@ -313,38 +283,24 @@ examples:
   etads-compare --likelihood --a runs/new-1 runs/new-2 --b runs/old-1 runs/old-2
 
   The command prints the difference between the means, A minus B, with a 95 % confidence interval from a paired
-  bootstrap. It also prints two two-sided p-values, one from the same bootstrap and one from approximate randomisation
-  (random exchanges of the two systems' scores, document by document). Use --a and --b if the systems were trained
-  several times. The interval and the p-value then reflect the variation between training runs, modelled by Student's
-  t-distribution, as well as between documents, so that a lucky seed is not mistaken for a better system. In this case,
-  there is no p-value from randomisation. If each system was trained only once, the result says nothing about other
-  training runs of the same systems. Documents that resemble each other (news about one event, packages from one
-  source) are not independent. With --families, you can specify which documents belong together; the tests then
-  resample and exchange whole families. With a single document or family, there is no interval, and p is 1. If you
-  test several metrics or systems, correct for the number of tests, either with Holm's method or by dividing the
-  significance level by this number. With --likelihood, the command compares the log-likelihoods of the references
-  under two trained models (natural logarithm, averaged over the tokens in a summary). The likelihood varies far less
-  than ROUGE, so smaller differences can be detected with it, but it does not reflect the effect of the search. Use -
-  as FILE to read standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
+  bootstrap, and two two-sided p-values, from the same bootstrap and from approximate randomisation. With --a and --b,
+  the interval and the p-value also reflect the variation between training runs (Student's t-distribution), so that a
+  lucky seed is not mistaken for a better system. If each system was trained only once, the result says nothing about
+  other training runs. Documents that resemble each other, such as news about one event, are not independent: --families
+  names those that belong together. If you test several metrics or systems, correct for the number of tests, for example
+  with Holm's method. With --likelihood, the log-likelihoods of the references are compared (natural logarithm, averaged
+  over the tokens in a summary), which vary far less than ROUGE, but do not reflect the search. docs/evaluation.md
+  describes the tests. Use - as FILE to read standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
 )
 def main(args: CompareOptions) -> None:
     """Run the command ``etads-compare``."""
     given = _assign_files_to_systems(args)
-    check_writable("--json", args.json)
-    check_output_paths(
-        {"--json": args.json},
-        {
-            "A": given.first,
-            "B": given.second,
-            "REF": given.references,
-            "--families": args.families,
-            **other_scores.list_score_inputs(args),
-        },
-    )
+    inputs = {"A": given.first, "B": given.second, "REF": given.references, "--families": args.families}
+    check_outputs({"--json": args.json}, {**inputs, **other_scores.list_score_inputs(args)})
     report = compare_likelihoods(args, given) if args.likelihood else compare_files(args, given)
     print(f"A: {', '.join(given.first)}\nB: {', '.join(given.second)}")
     print("".join(f"reference: {name}\n" for name in given.references))
     print(_format_table(report, "mean" if args.likelihood else FIGURES[args.figure]))
     print("\n".join([report["signature"], *report.get("also_signatures", [])]))
     if args.json:
-        write_text(args.json, json.dumps(report, indent=2) + "\n")
+        write_json(args.json, report)

@@ -1,10 +1,10 @@
 """The command ``etads completion`` (help): print a completion script for bash or zsh."""
 
-import argparse
 import shlex
+from dataclasses import dataclass
 from typing import Dict, List
 
-from ..platform.console import Parser, command
+from ..platform.command_options import argument, options_command
 from .etads import find_commands, load_main
 
 SCRIPT = """\
@@ -35,20 +35,11 @@ complete -o filenames -o bashdefault -F _etads etads {installed}
 """
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="etads completion",
-        description="Print a shell script that completes etads commands, options and their values.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="""\
-examples:
-  etads completion bash > ~/.local/share/bash-completion/completions/etads      for new shells (bash-completion)
-  source <(etads completion bash)                                               for this shell; likewise for zsh""",
-    )
-    parser.add_argument(
-        "shell", choices=("bash", "zsh"), help="name of the shell; the same script works in both shells"
-    )
-    return parser
+@dataclass
+class CompletionOptions:
+    """Options of ``etads completion``."""
+
+    shell: str = argument("SHELL", "bash or zsh; the same script works in both shells", choices=("bash", "zsh"))
 
 
 def make_completion_script() -> str:
@@ -58,7 +49,7 @@ def make_completion_script() -> str:
     for name in find_commands():
         parser = load_main(name).make_parser()
         words: Dict[str, None] = {}
-        for part in _list_parsers(parser):
+        for part in parser.list_parsers():
             for action in part._actions:
                 words.update(dict.fromkeys(option for option in action.option_strings if option.startswith("--")))
                 if action.choices and action.option_strings:
@@ -76,16 +67,15 @@ def make_completion_script() -> str:
     )
 
 
-def _list_parsers(parser: argparse.ArgumentParser) -> List[argparse.ArgumentParser]:
-    """Return the parser and all parsers of its subcommands."""
-    found = [parser]
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            found += action.choices.values()
-    return found
-
-
-@command(_build_parser)
-def main(args: argparse.Namespace) -> None:
+@options_command(
+    "etads completion",
+    CompletionOptions,
+    description="Print a shell script that completes etads commands, options and their values.",
+    epilog="""\
+examples:
+  etads completion bash > ~/.local/share/bash-completion/completions/etads      for new shells (bash-completion)
+  source <(etads completion bash)                                               for this shell; likewise for zsh""",
+)
+def main(args: CompletionOptions) -> None:
     """Run the command ``etads completion``."""
     print(make_completion_script(), end="")

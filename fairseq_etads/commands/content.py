@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from tqdm import tqdm
 
 from ..data.labels.label_files import SelectionFile, make_label_file_name
 from ..data.labels.selector_scores import compute_roc_auc
-from ..data.prepared_pairs import PreparedPairs, WordText, list_summary_sentences
+from ..data.prepared_pairs import WordText, list_summary_sentences
 from ..data.run_record import find_prepared_folder, list_checkpoints
 from ..platform.command_options import argument, option, options_command
 from ..platform.errors import InputError
@@ -18,7 +18,7 @@ from ..search.content import FILE
 from ..search.content.features import DOCUMENTS, MOST_COUNTED, WIDTHS, NgramPriorProbabilities, make_feature_tables
 from ..search.content.model import ContentModel, FeatureNetwork
 from ..text.subwords import OPAQUE
-from .run_options import get_binarised_folder, silence_info_logs
+from .run_options import get_binarised_folder, open_split
 
 
 @dataclass
@@ -55,12 +55,7 @@ MOST_LEARNT = 10_000_000
 
 
 class StemmedPair(NamedTuple):
-    """A document-summary pair for training.
-
-    Attributes:
-        document, summary: word stems of each sentence in the document and in the summary.
-        probabilities: probability of each sentence in the document.
-    """
+    """A pair for training: word stems of each sentence, and the probability of each document sentence."""
 
     document: List[List[str]]
     probabilities: List[float]
@@ -71,9 +66,8 @@ class StemmedSplit:
     """Document-summary pairs of a split as word stems, with the probabilities of the document sentences.
 
     Args:
-        run: path of the run folder of a summariser, or of an extractor for which etads-select has computed
-            probabilities.
-        folder: path of the folder with the binarised data of the run.
+        run: run folder of a summariser, or of an extractor for which etads-select has computed probabilities.
+        folder: folder with the binarised data of the run.
         split: name of the split, such as "train".
         limit: number of tokens that the summariser reads from each document, or None if the run belongs to an
             extractor.
@@ -84,9 +78,7 @@ class StemmedSplit:
     """
 
     def __init__(self, run: Path, folder: Path, split: str, limit: Optional[int]):
-        from ..training.task import SummarizationTask  # imported here, because it imports torch
-
-        self.pairs = PreparedPairs(SummarizationTask.of_folder(folder), split)
+        self.pairs = open_split(folder, split)
         self._subwords = self.pairs.subwords
         if self._subwords in OPAQUE:
             kind = OPAQUE[self._subwords]
@@ -122,11 +114,19 @@ class StemmedSplit:
         )
 
 
+def _make_tables(
+    pair: StemmedPair, priors: NgramPriorProbabilities, is_training: bool = False
+) -> Iterable[Tuple[int, Any]]:
+    """Return the table of features of each order of n-grams. There are none if a side of the pair has no words."""
+    if not (any(pair.document) and any(pair.summary)):
+        return []
+    return make_feature_tables(pair.document, pair.probabilities, priors, pair.summary, is_training).items()
+
+
 def read_document_limit(run: Path) -> Optional[int]:
     """Return the number of tokens that a summariser reads from each document, or None if RUN belongs to an extractor.
 
-    Raises:
-        InputError: the run contains neither the probabilities of an extractor nor a checkpoint of a summariser.
+    Raises InputError if it has neither the probabilities of an extractor nor a checkpoint of a summariser.
     """
     if (run / make_label_file_name("probabilities", "sentences", "train")).is_file():
         return None
@@ -144,12 +144,8 @@ def read_document_limit(run: Path) -> Optional[int]:
 def train_content_model(run: Path, folder: Path, documents: int, seed: int) -> Iterator[str]:
     """Train a content model, write it to the run folder, and yield messages about the progress.
 
-    Args:
-        run: path of the run folder of a summariser, or of an extractor for which the probabilities of the split train
-            exist.
-        folder: path of the folder with the binarised data of the run.
-        documents: number of documents on which to train the networks. The priors are computed from all documents.
-        seed: seed for choosing documents and initialising the networks.
+    The priors are computed from all documents in the folder of binarised data, the networks from ``documents`` of them,
+    which depend on ``seed``, as the first weights do.
 
     Raises:
         InputError: the run or the data is unsuitable; see :class:`StemmedSplit` and :func:`read_document_limit`.
@@ -175,13 +171,9 @@ def train_content_model(run: Path, folder: Path, documents: int, seed: int) -> I
         if sum(map(len, labels.values())) >= MOST_LEARNT:
             break
         taken += 1
-        pair = texts[number]
-        if any(pair.document) and any(pair.summary):
-            for order, table in make_feature_tables(
-                pair.document, pair.probabilities, priors, pair.summary, True
-            ).items():
-                found[order].append(table.features)
-                labels[order].extend(table.labels)
+        for order, table in _make_tables(texts[number], priors, is_training=True):
+            found[order].append(table.features)
+            labels[order].extend(table.labels)
     if not labels[1]:
         raise InputError("DATA: no pair has a word in its document and in its summary, so there is nothing to learn")
     networks = {
@@ -200,12 +192,7 @@ def train_content_model(run: Path, folder: Path, documents: int, seed: int) -> I
 
 
 def fit_feature_network(features: np.ndarray, labels: Sequence[bool], seed: int) -> FeatureNetwork:
-    """Train a network with Adam, minimising the binary cross-entropy.
-
-    Args:
-        features: features of the training examples, one row per example.
-        labels: binary label of each training example.
-    """
+    """Train a network on examples (n, features) and labels with Adam, minimising the binary cross-entropy."""
     import torch
     from torch import nn
 
@@ -216,39 +203,26 @@ def fit_feature_network(features: np.ndarray, labels: Sequence[bool], seed: int)
         torch.manual_seed(seed)
         layers = [nn.Linear(x.size(1), HIDDEN), nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, 1)]
         network = nn.Sequential(layers[0], nn.Tanh(), layers[1], nn.Tanh(), layers[2])
-        _train_network(network, (x - mean) / deviation, y)
+        x = (x - mean) / deviation
+        batch = min(BATCH, max(EPOCHS * len(x) // LEAST_STEPS, 1))
+        steps = EPOCHS * -(-len(x) // batch)
+        optimizer = torch.optim.Adam(network.parameters(), RATE)
+        decay = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: 1 - done / max(steps, 1))
+        for _ in range(EPOCHS if len(x) else 0):
+            for rows in torch.randperm(len(x)).split(batch):
+                loss = nn.functional.binary_cross_entropy_with_logits(network(x[rows])[:, 0], y[rows])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                decay.step()
     weights = tuple((layer.weight.detach().numpy(), layer.bias.detach().numpy()) for layer in layers)
     return FeatureNetwork(mean.numpy(), deviation.numpy(), weights)
 
 
-def _train_network(network: Any, x: Any, y: Any) -> None:
-    """Train a network with a learning rate that decays to 0."""
-    import torch
-
-    batch = min(BATCH, max(EPOCHS * len(x) // LEAST_STEPS, 1))
-    steps = EPOCHS * -(-len(x) // batch)
-    optimizer = torch.optim.Adam(network.parameters(), RATE)
-    done = 0
-    for _ in range(EPOCHS):
-        for rows in torch.randperm(len(x)).split(batch):
-            for group in optimizer.param_groups:
-                group["lr"] = RATE * (1 - done / steps)
-            loss = torch.nn.functional.binary_cross_entropy_with_logits(network(x[rows])[:, 0], y[rows])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            done += 1
-
-
 def compute_validation_auc(run: Path, folder: Path, limit: Optional[int]) -> Dict[int, float]:
-    """Compute how well the content model predicts the words and bigrams in the summaries of the validation set.
+    """Compute the area under the ROC curve of predicting the words (1) and bigrams (2) of validation summaries.
 
-    Args:
-        limit: number of tokens that the summariser reads from each document, or None for an extractor.
-
-    Returns:
-        A dictionary that maps the order of the n-grams to the area under the ROC curve. It is empty if there is no
-        validation set.
+    Without a validation set, there is none. ``limit`` is that of :class:`StemmedSplit`.
     """
     is_there = (
         any(folder.glob("valid.*.idx"))
@@ -262,25 +236,16 @@ def compute_validation_auc(run: Path, folder: Path, limit: Optional[int]) -> Dic
     scores: Dict[int, List[float]] = {order: [] for order in MOST_COUNTED}
     labels: Dict[int, List[bool]] = {order: [] for order in MOST_COUNTED}
     for number in range(len(texts)):
-        pair = texts[number]
-        if any(pair.document) and any(pair.summary):
-            for order, table in make_feature_tables(
-                pair.document, pair.probabilities, model.priors, pair.summary
-            ).items():
-                scores[order].extend(model.networks[order].predict_probabilities(table.features).tolist())
-                labels[order].extend(table.labels)
-    areas = {
-        order: _compute_auc(np.array(scores[order]), np.array(labels[order], dtype=bool)) for order in MOST_COUNTED
-    }
-    return {order: area for order, area in areas.items() if area is not None}
-
-
-def _compute_auc(scores: np.ndarray, labels: np.ndarray) -> Optional[float]:
-    """Compute the area under the ROC curve, in which ties count one half, or None if all labels are equal."""
-    if labels.all() or not labels.any():
-        return None
-    distinct, numbers = np.unique(scores, return_inverse=True)
-    return compute_roc_auc([np.bincount(numbers[chosen], minlength=len(distinct)) for chosen in (~labels, labels)])
+        for order, table in _make_tables(texts[number], model.priors):
+            scores[order].extend(model.networks[order].predict_probabilities(table.features).tolist())
+            labels[order].extend(table.labels)
+    areas = {}
+    for order in MOST_COUNTED:
+        distinct, numbers = np.unique(scores[order], return_inverse=True)  # equal scores count one half
+        sides = [numbers[np.array(labels[order], dtype=int) == label] for label in (0, 1)]
+        if all(map(len, sides)):
+            areas[order] = compute_roc_auc([np.bincount(side, minlength=len(distinct)) for side in sides])
+    return areas
 
 
 @options_command(
@@ -304,6 +269,5 @@ examples:
 def main(args: ContentOptions) -> None:
     """Run the command ``etads-content``."""
     folder = get_binarised_folder(find_prepared_folder(args.run, args.prepared))
-    silence_info_logs()
     for said in train_content_model(args.run, folder, args.documents, args.seed):
         print(said)

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, Callable, Optional
 
 from ..platform.command_options import DeviceOption, option, options_command
-from ..platform.console import limit_matrix_kernel_caches
 from ..platform.errors import InputError
 from ..platform.option_checks import Bounds
 from ..platform.optional_parts import format_install_command
 from ..summarizer.folder.config import DEFAULT, find_default_folder, folder_argument, read_config
 from ..summarizer.folder.run_files import is_run
+from .run_options import load_summarizer
 
 LOOPBACK = "127.0.0.1"
 PORT = 8000
@@ -86,18 +86,15 @@ def _open_socket(port: int) -> socket.socket:
 
 def _load_summarizer(args: DemoOptions) -> Any:
     """Load the model, and generate a summary to warm it up."""
-    limit_matrix_kernel_caches()
-    from ..summarizer import Summarizer
-
     logging.getLogger("asyncio").setLevel(logging.WARNING)  # importing fairseq causes all loggers to show all messages
-    summarizer = Summarizer.load(args.folder, args.device)
+    summarizer = load_summarizer(args.folder, args.device)
     # The first call converts the weights and loads the tokeniser's rules.
     summarizer.summarize("A first text, so that the page need not wait.")
     return summarizer
 
 
 def _run_in_thread(work: Callable[[], Any]) -> Any:
-    """Run ``work`` in a thread, so that Ctrl-C interrupts the main thread, and return its result or raise its error."""
+    """Run ``work`` in a daemon thread, so that Ctrl-C interrupts the main thread, and return its result."""
     outcome: Future[Any] = Future()
 
     def run_and_store_result() -> None:
@@ -106,9 +103,7 @@ def _run_in_thread(work: Callable[[], Any]) -> Any:
         except BaseException as error:
             outcome.set_exception(error)
 
-    thread = threading.Thread(target=run_and_store_result, daemon=True)
-    thread.start()
-    thread.join()
+    threading.Thread(target=run_and_store_result, daemon=True).start()
     return outcome.result()
 
 

@@ -1,39 +1,29 @@
 """The command ``etads doctor`` (help): show versions and devices, and run a self-test."""
 
-import argparse
 import os
 import platform
 import sys
 import time
+from dataclasses import dataclass
 from importlib import metadata
 from typing import Iterator, Tuple
 
-from ..platform.console import Parser, command, limit_matrix_kernel_caches
+from ..platform.command_options import options_command
 from ..platform.errors import InputError
-from ..platform.optional_parts import EXTRAS, find_missing_modules, format_install_command
+from ..platform.optional_parts import EXTRAS, describe_extra
 from ..summarizer.folder.config import find_folder
 from ..version import get_version
 
 PACKAGES = (
-    "torch",
-    "fairseq_fixed",
-    "numpy",
-    "safetensors",
-    "sacremoses",
-    "sentencepiece",
-    "subword-nmt",
-    "rouge-score",
+    *("torch", "fairseq-fixed", "numpy", "safetensors"),
+    *("sacremoses", "sentencepiece", "subword-nmt", "rouge-score"),
 )
 DOCUMENT = "Vim is an almost compatible version of the UNIX editor Vi."
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    return Parser(
-        prog="etads doctor",
-        description="Show the versions of the installed packages, the processor, the number of threads, the devices "
-        "and the optional packages, and summarise a sentence as a self-test.",
-        epilog="example:  etads doctor    (the exit status is 1 if the self-test fails)",
-    )
+@dataclass
+class DoctorOptions:
+    """Options of ``etads doctor``: none."""
 
 
 def _list_versions() -> Iterator[Tuple[str, str]]:
@@ -41,9 +31,9 @@ def _list_versions() -> Iterator[Tuple[str, str]]:
     yield "Python", f"{platform.python_version()}, {sys.executable}"
     for name in PACKAGES:
         try:
-            yield name.replace("_", "-"), metadata.version(name)
+            yield name, metadata.version(name)
         except metadata.PackageNotFoundError:
-            yield name.replace("_", "-"), "not installed"
+            yield name, "not installed"
 
 
 def _list_machine_properties() -> Iterator[Tuple[str, str]]:
@@ -68,39 +58,32 @@ def _list_machine_properties() -> Iterator[Tuple[str, str]]:
     yield "devices", ", ".join(devices)
 
 
-def _list_extras() -> Iterator[Tuple[str, str]]:
-    for extra in EXTRAS:
-        missing = find_missing_modules(extra)
-        yield extra, f"missing {', '.join(missing)}: {format_install_command(extra)}" if missing else "installed"
-
-
 def _print_section(heading: str, rows: Iterator[Tuple[str, str]]) -> None:
     print(f"{heading}:")
     for name, value in rows:
         print(f"  {name:<16}{value}", flush=True)
 
 
-def _test_summarisation() -> None:
-    """Summarise a sentence with a bundled model to check that summarisation works."""
-    from ..summarizer import Summarizer
-
-    started = time.monotonic()
-    summarizer = Summarizer.load(find_folder("debian"), "cpu")
-    summary = summarizer.summarize([DOCUMENT])[0].text
-    if not summary.strip():
-        raise InputError("self-test: the bundled model wrote an empty summary")
-    print(f"self-test: {time.monotonic() - started:.1f} s, {DOCUMENT} -> {summary}")
-
-
-@command(_build_parser)
-def main(args: argparse.Namespace) -> None:
+@options_command(
+    "etads doctor",
+    DoctorOptions,
+    description="Show the versions of the installed packages, the processor, the number of threads, the devices "
+    "and the optional packages, and summarise a sentence as a self-test.",
+    epilog="example:  etads doctor    (the exit status is 1 if the self-test fails)",
+)
+def main(args: DoctorOptions) -> None:
     """Run the command ``etads doctor``."""
     _print_section("versions", _list_versions())
-    limit_matrix_kernel_caches()
     _print_section("machine", _list_machine_properties())
-    _print_section("optional parts", _list_extras())
+    _print_section("optional parts", ((extra, describe_extra(extra)) for extra in EXTRAS))
     try:
-        _test_summarisation()
+        from ..summarizer import Summarizer
+
+        started = time.monotonic()
+        summary = Summarizer.load(find_folder("debian"), "cpu").summarize([DOCUMENT])[0].text
+        if not summary.strip():
+            raise InputError("the bundled model wrote an empty summary")
+        print(f"self-test: {time.monotonic() - started:.1f} s, {DOCUMENT} -> {summary}")
     except Exception as error:
         print(f"etads doctor: self-test failed: {type(error).__name__}: {error}", file=sys.stderr)
         sys.exit(1)

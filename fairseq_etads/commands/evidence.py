@@ -10,26 +10,16 @@ from tqdm import tqdm
 
 from ..evaluation.evidence import NOTICE, EvidenceFinder
 from ..evaluation.summaries import SENTENCE_MARK, split_summary_into_sentences
-from ..files.outputs import check_output_paths, open_output, write_text
+from ..files.outputs import open_output, write_text
 from ..platform.command_options import option, options_command
 from ..platform.option_checks import SIZE
-from .scoring_options import check_writable, parse_named_files, read_summaries
-
-PAGE_DOCUMENTS = 100
+from .scoring_options import SystemsOptions, check_outputs, parse_named_files, read_summaries
 
 
 @dataclass
-class EvidenceOptions:
+class EvidenceOptions(SystemsOptions):
     """Options of ``etads-evidence``."""
 
-    source: str = option(None, "file containing the documents, one per line", metavar="FILE", required=True)
-    source_column: str = option("", "column of --source, if it is a table (default: found by its name)", metavar="NAME")
-    system: List[str] = option(
-        None,
-        "name of a system and path of the file with its summaries, one per line; may be repeated",
-        metavar="NAME=FILE",
-        required=True,
-    )
     sentence_mark: Optional[List[str]] = option(
         None, f"separator between sentences, in addition to {SENTENCE_MARK}; may be repeated", metavar="MARK"
     )
@@ -39,9 +29,7 @@ class EvidenceOptions:
     page: Optional[str] = option(
         None, "also write a web page that shows the sources of each sentence; a single .html file", metavar="FILE"
     )
-    page_documents: int = option(
-        PAGE_DOCUMENTS, "number of documents on the page, from the first", bounds=SIZE, needs=("--page",)
-    )
+    page_documents: int = option(100, "number of documents on the page, from the first", bounds=SIZE, needs=("--page",))
 
 
 def find_evidence_of_systems(args: EvidenceOptions) -> Iterator[Dict[str, Any]]:
@@ -76,9 +64,8 @@ example:
 )
 def main(args: EvidenceOptions) -> None:
     """Run the command ``etads-evidence``."""
-    check_writable("--page", args.page, ".html")
     inputs = {"--source": args.source, "--system": parse_named_files(args.system).values()}
-    check_output_paths({"--output": args.output, "--page": args.page}, inputs)
+    check_outputs({"--output": args.output, "--page": args.page}, inputs, {"--page": (".html",)})
     shown: List[Dict[str, Any]] = []
     with open_output(args.output) if args.output else contextlib.nullcontext(sys.stdout) as file:
         for row in find_evidence_of_systems(args):

@@ -1,5 +1,6 @@
 """The command ``etads-explain`` (summarise): explain a summary on a web page."""
 
+import functools
 import itertools
 import os
 import re
@@ -11,7 +12,7 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 from ..files.inputs import STANDARD_INPUT
 from ..files.outputs import PARTIAL, check_output_paths, lock_output, open_output
 from ..platform.command_options import DeviceOption, argument, option, options_command
-from ..platform.console import escape_unprintable, limit_matrix_kernel_caches
+from ..platform.console import escape_unprintable, print_message
 from ..platform.errors import InputError
 from ..platform.option_checks import format_option_name
 from ..search.options import check_call, decoding_options
@@ -26,6 +27,7 @@ from ..text.input_records import (
     get_document_unit_name,
     read_documents,
 )
+from .run_options import load_summarizer
 
 EXAMPLES = """\
 examples:
@@ -43,8 +45,6 @@ LARGEST = 1_000
 
 _PAGE_NAME = re.compile(rf"(index|[0-9]{{4}})\.html(?P<partial>\.[0-9a-f]{{8}}{re.escape(PARTIAL)})?")
 """Pattern for the names of the pages that --document all creates, including those that are not yet complete."""
-_HEAD = 4096
-"""Number of bytes to read from the beginning of a page to find the name of its generator."""
 
 
 @dataclass
@@ -96,21 +96,22 @@ def _check_options(args: ExplainOptions) -> None:
         raise InputError(
             f"{format_option_name(next(iter(args.decoding)))} has no effect with --summary: leave out one of them"
         )
+    makes_folder = args.document == "all"
     for flag, value in (("--output", args.output), ("--json", args.json)):
         if value in (None, STANDARD_INPUT):
             continue
         path = Path(value)
-        if args.document == "all" and path.exists() and not path.is_dir():
+        if makes_folder and path.exists() and not path.is_dir():
             raise InputError(f"{flag} {path}: --document all writes a folder, but this is a file")
-        if args.document != "all" and path.is_dir():
+        if not makes_folder and path.is_dir():
             raise InputError(f"{flag} {path}: it is a folder; name a file, or choose --document all")
         if not path.absolute().parent.is_dir():
             raise InputError(f"{flag} {path}: there is no folder {path.parent}")
-    if args.document != "all":
+    if not makes_folder:
         check_output_paths({"--output": args.output, "--json": args.json}, {"FILE": args.file})
-    if args.document == "all" and args.output == STANDARD_INPUT:
+    elif args.output == STANDARD_INPUT:
         raise InputError("--output -: --document all writes a folder; name a folder")
-    if args.document == "all" and args.output is not None:
+    elif args.output is not None:
         folder, file = os.path.realpath(args.output), os.path.realpath(args.file)
         if args.file != STANDARD_INPUT and folder in (file, os.path.dirname(file)):
             raise InputError(f"--output {args.output}: FILE {args.file} is read from this folder; name another folder")
@@ -137,32 +138,21 @@ def _is_generated_explanation_page(path: Path) -> bool:
     if name is None or path.is_symlink() or not path.is_file():
         return False
     with open(path, "rb") as file:
-        head = file.read(_HEAD)
+        head = file.read(4096)
     # Index pages of earlier versions did not name their generator.
     return bool(name.group("partial")) or GENERATOR.encode() in head or INDEX_TITLE.encode() in head
 
 
-def _read_input(args: ExplainOptions) -> Tuple[str, Iterator[InputDocument]]:
-    kind = choose_input_format([args.file], args.format)
-    options = ReadingOptions(column=args.source_column, quotes=not args.no_quotes)
-    return kind, read_documents([Path(args.file)], kind, options)
-
-
 def _select_document(documents: Iterator[InputDocument], wanted: Optional[str], say: Any, kind: str) -> InputDocument:
-    """Return the document that the option --document selects."""
-    by_number: Optional[InputDocument] = None
+    """Return the document that the option --document selects: by its name, or else by its number."""
     found: Optional[InputDocument] = None
     count = 0
     for count, document in enumerate(documents, 1):
-        if wanted is None and (document.text.strip() or document.problem):
-            found = document
-            break
-        if wanted is not None and document.name == wanted:
+        if document.name == wanted or (wanted is None and (document.text.strip() or document.problem)):
             found = document
             break
         if wanted is not None and wanted.isdecimal() and count == int(wanted):
-            by_number = document
-    found = found or by_number
+            found = document
     if found is None and wanted is None:
         raise InputError("FILE: no document with words in it")
     if found is None:
@@ -202,7 +192,7 @@ def _explain_all(args: ExplainOptions, documents: Iterator[InputDocument], say: 
 
     folder = Path(args.output)
     pages: List[Tuple[str, str, str]] = []
-    summarizer = _load_summarizer(args)
+    summarizer = load_summarizer(args.folder, args.device)
     failed = 0
     with lock_output(folder, folder=True):
         earlier = _list_earlier_pages(folder)
@@ -228,13 +218,6 @@ def _explain_all(args: ExplainOptions, documents: Iterator[InputDocument], say: 
         sys.exit(1)
 
 
-def _load_summarizer(args: ExplainOptions) -> Any:
-    limit_matrix_kernel_caches()
-    from ..summarizer import Summarizer
-
-    return Summarizer.load(args.folder, args.device)
-
-
 @options_command(
     "etads-explain",
     ExplainOptions,
@@ -247,12 +230,10 @@ def main(args: ExplainOptions) -> None:
     _check_options(args)
     if not is_run(args.folder):  # the options of a run are checked when it is loaded
         check_call(read_config(args.folder).decoding, args.decoding)
-    kind, documents = _read_input(args)
-
-    def print_warning(text: str) -> None:
-        if not args.quiet:
-            print(f"== {escape_unprintable(text)}", file=sys.stderr)
-
+    kind = choose_input_format([args.file], args.format)
+    options = ReadingOptions(column=args.source_column, quotes=not args.no_quotes)
+    documents = read_documents([Path(args.file)], kind, options)
+    print_warning = functools.partial(print_message, quiet=args.quiet)
     if kind == "file":
         taken = describe_document_unit(kind, [args.file], args.format)
         if taken.startswith(args.file):  # the user may have meant each line of this file to be a separate document
@@ -261,7 +242,8 @@ def main(args: ExplainOptions) -> None:
         _explain_all(args, documents, print_warning)
         return
     document = _select_document(documents, args.document, print_warning, kind)
-    explanation = _load_summarizer(args).explain(document.text, summary=args.summary, **args.decoding)
+    summarizer = load_summarizer(args.folder, args.device)
+    explanation = summarizer.explain(document.text, summary=args.summary, **args.decoding)
     if explanation.surprisal is not None and explanation.surprisal.is_unusual:
         print_warning(explanation.surprisal.describe())
     if args.output is not None:

@@ -1,7 +1,7 @@
 """The command ``etads-export`` (use a trained model): write a model folder from a training run."""
 
+import functools
 import json
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Optional
@@ -35,6 +35,9 @@ Summarising then needs only the folder:
 """
 
 
+_card_option = functools.partial(option, group="model card")
+
+
 @dataclass
 class ExportOptions:
     """Options of ``etads-export``."""
@@ -66,17 +69,11 @@ class ExportOptions:
         "model)",
         metavar="RUN",
     )
-    title: Optional[str] = option(
-        None, "title of the model card (default: the name of FOLDER)", metavar="TITLE", group="model card"
-    )
-    license: str = option(
-        "", "licence to state on the model card, such as mit or cc-by-4.0", metavar="LICENSE", group="model card"
-    )
-    language: str = option("", "language of the texts, such as en", metavar="LANGUAGE", group="model card")
-    scores: Optional[Path] = option(
-        None,
-        "ROUGE report written by etads-rouge --json, for the model card (default: RUN/rouge.json)",
-        group="model card",
+    title: Optional[str] = _card_option(None, "title of the model card (default: the name of FOLDER)", metavar="TITLE")
+    license: str = _card_option("", "licence to state on the model card, such as mit or cc-by-4.0", metavar="LICENSE")
+    language: str = _card_option("", "language of the texts, such as en", metavar="LANGUAGE")
+    scores: Optional[Path] = _card_option(
+        None, "ROUGE report written by etads-rouge --json, for the model card (default: RUN/rouge.json)"
     )
     decoding: Dict[str, Any] = decoding_options(
         "decoding defaults to store in the folder (if not given: --min-len and --max-len from the training summaries, "
@@ -90,18 +87,17 @@ class ExportOptions:
     )
 
 
-def _read_report(path: Path) -> Dict[str, Any]:
-    """Read a report.json, which only the model card requires. If the file cannot be read, the result is empty."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return content if isinstance(content, dict) else {}
-
-
 def _collect_model_card_fields(
     args: ExportOptions, source: RunFiles, extractor: Optional[SentencePickingSettings]
 ) -> ModelCardMetadata:
+    def read_report(path: Path) -> Dict[str, Any]:
+        """Read a report.json, or return nothing if it cannot be read."""
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return content if isinstance(content, dict) else {}
+
     record = RunRecord.read(args.run)
     scores = args.scores or args.run / "rouge.json"
     return ModelCardMetadata(
@@ -110,8 +106,8 @@ def _collect_model_card_fields(
         language=check_language_or_licence_code("--language", args.language),
         command=" ".join(record.command) if record is not None else "",
         scores=read_scores(scores) if args.scores or scores.is_file() else None,
-        text_report=_read_report(args.run / "text" / "report.json"),
-        prepared_report=_read_report(source.data.parent / "report.json"),
+        text_report=read_report(args.run / "text" / "report.json"),
+        prepared_report=read_report(source.data.parent / "report.json"),
         picked_words=0 if extractor is None else extractor.words,
         has_content=source.content is not None,
     )
@@ -141,9 +137,6 @@ def main(args: ExportOptions) -> None:
     if args.shortlist is not None:
         source = source._replace(extra_files={**source.extra_files, SHORTLIST: args.shortlist})
         decoding["shortlist"] = True
-    logging.getLogger("fairseq_etads").setLevel(
-        logging.WARNING
-    )  # importing fairseq causes all loggers to show INFO messages
     from ..summarizer.folder.export import ExportedModel, export_folder
 
     def write_card(made: ExportedModel) -> str:
@@ -155,20 +148,17 @@ def main(args: ExportOptions) -> None:
     size = sum(path.stat().st_size for path in args.folder.rglob("*"))
     print(f"{args.folder}: {exported.config.architecture}, {exported.parameters:,} parameters, {size / 1e6:.1f} MB")
     if source.extractor is not None and args.extractor is None and not source.extracts:
-        print(
-            f"including the extractor of this run, {source.extractor.run}, so the model accepts documents of any length"
-        )
+        extractor_run = source.extractor.run
+        print(f"including the extractor of this run, {extractor_run}, so the model accepts documents of any length")
     choice = exported.config.decoding.get("choose", "none")
     if choice != "none":
         what = "among the hypotheses in the beam" if choice == "hypothesis" else "the sentences of summaries"
         off = "" if source.extracts else "; --choose none turns it off"
         print(f"with the content model {source.content}, which chooses {what}{off}")
-    chosen = {name: value for name, value in exported.config.decoding.items() if name not in decoding}
-    by_texts = {
-        name: value
-        for name, value in chosen.items()
-        if name not in ("beam", "choose") and value != FOLDER_DEFAULTS.get(name)
-    }
-    if by_texts:
-        shown = " ".join(f"{format_option_name(name)} {value}" for name, value in by_texts.items())
+    shown = " ".join(
+        f"{format_option_name(name)} {value}"
+        for name, value in exported.config.decoding.items()
+        if name not in decoding and name not in ("beam", "choose") and value != FOLDER_DEFAULTS.get(name)
+    )
+    if shown:
         print(f"default lengths, from the training summaries: {shown}")

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, List, Optional, Sequence
+from typing import TYPE_CHECKING, List, Optional, Sequence
 
 from tqdm import tqdm
 
@@ -15,18 +15,16 @@ from ..platform.errors import InputError
 from ..platform.option_checks import SIZE, Bounds
 from ..text.picking import pick_sentences
 from ..text.words import SENTENCE_MARK
-from .run_options import get_binarised_folder, list_data_files, make_detokenizer, silence_info_logs
+from .run_options import get_binarised_folder, list_data_files, make_detokenizer, open_split
+
+if TYPE_CHECKING:
+    from ..search.content.model import ContentModel
 
 WAYS = ("lead", "oracle", "labels", "selector", "content", "tagger", "phrases")
 """Valid values of the option ``--by``."""
 BY_PROBABILITIES = {"selector": "sentences", "content": "sentences", "tagger": "words", "phrases": "words"}
 """Methods (values of ``--by``) that require probabilities, mapped to the unit to which the probabilities belong."""
 SENTENCES, THRESHOLD = 3, 0.15
-Extract = Callable[[int, WordText, List[str]], List[List[str]]]
-"""Function that returns the words of each selected sentence.
-
-The arguments are the index of a document, its words and its tokens.
-"""
 
 
 @dataclass
@@ -93,78 +91,78 @@ class ExtractOptions:
 def write_extracts(folder: Path, args: ExtractOptions) -> str:
     """Write extractive summaries of the documents in a split, and return a message about them.
 
-    Args:
-        folder: path of the folder with the binarised data.
-        args: parsed command-line arguments.
-
-    Raises:
-        InputError: the documents are not split into sentences, or the probabilities belong to other documents.
-        FileNotFoundError: the data does not contain the split.
+    Raises InputError if the documents are not split into sentences, or the probabilities belong to other documents, and
+    FileNotFoundError if the data in ``folder`` does not contain the split.
     """
-    from ..training.task import SummarizationTask
-
-    # imported here, because it imports torch
-    pairs = PreparedPairs(SummarizationTask.of_folder(folder), args.subset)
-    tokenizer = make_detokenizer(pairs.dictionary, pairs.subwords, folder)
+    pairs = open_split(folder, args.subset)
+    tokenizer = make_detokenizer(pairs, folder)
     if args.by == "oracle" and not pairs.has_summaries:
         raise InputError(f"--by oracle: split {args.subset} has no summaries")
     if args.by != "phrases":
         pairs.check_sentence_marks(f"--by {args.by}")
-    if args.by == "labels":
-        path = (args.labels or folder) / make_label_file_name("labels", "sentences", args.subset)
-        extract = _make_label_selector(SelectionFile(path, "--labels", len(pairs)))
-    elif args.by in BY_PROBABILITIES:
-        name = make_label_file_name("probabilities", BY_PROBABILITIES[args.by], args.subset)
-        extract = _make_probability_selector(args, SelectionFile(args.selection / name, "--selection", len(pairs)))
-    else:
-        extract = _make_text_selector(args, pairs)
+    extractor = _Extractor(args, pairs, folder)
     words = sentences = 0
     with open_output(args.output, lines=lambda: len(pairs)) as file:
         for number in tqdm(range(len(pairs)), desc=f"extracting {args.subset}", unit=" documents", disable=None):
             tokens = pairs.read_document(number)
-            taken = extract(number, WordText.from_tokens(tokens, pairs.subwords, args.truncate_source), tokens)
+            taken = extractor.extract(
+                number, WordText.from_tokens(tokens, pairs.subwords, args.truncate_source), tokens
+            )
             words, sentences = words + sum(map(len, taken)), sentences + len(taken)
             file.write(tokenizer.decode(f" {SENTENCE_MARK} ".join(" ".join(sentence) for sentence in taken)) + "\n")
     count = max(len(pairs), 1)
     return f"{len(pairs):,} summaries of {sentences / count:.1f} sentences and {words / count:.1f} words"
 
 
-def _make_text_selector(args: ExtractOptions, pairs: PreparedPairs) -> Extract:
-    """Return a function that selects the first sentences, or the sentences that are closest to the reference."""
+class _Extractor:
+    """Selects the sentences or words of a document by the method of ``--by``."""
 
-    def select_lead(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
-        return [sentence for sentence in text.split_sentences() if sentence][: args.sentences or SENTENCES]
+    file: SelectionFile  # labels or probabilities
+    model: "ContentModel"
 
-    def select_oracle(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
-        sentences = text.split_sentences()
-        reference = list_summary_sentences(pairs.read_summary(number), pairs.subwords)
-        known = [pairs.blank_unknown_words(sentence) for sentence in reference]
-        return [sentences[place] for place in select_by_greedy_recall(sentences, known)]
+    def __init__(self, args: ExtractOptions, pairs: PreparedPairs, folder: Path):
+        self.args, self.pairs = args, pairs
+        if args.by == "labels":
+            path = (args.labels or folder) / make_label_file_name("labels", "sentences", args.subset)
+            self.file = SelectionFile(path, "--labels", len(pairs))
+            self.file.check_kind("--labels")
+        elif args.by in BY_PROBABILITIES:
+            name = make_label_file_name("probabilities", BY_PROBABILITIES[args.by], args.subset)
+            self.file = SelectionFile(args.selection / name, "--selection", len(pairs))
+        if args.by == "content":
+            from ..search.content import FILE
+            from ..search.content.model import ContentModel
 
-    return select_lead if args.by == "lead" else select_oracle
+            self.model = ContentModel.load(args.selection / FILE, f"create it with etads-content {args.selection}")
 
+    def extract(self, number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
+        """Return the words of each selected sentence of a document, given its index, words and tokens."""
+        args, sentences = self.args, text.split_sentences()
+        threshold = THRESHOLD if args.threshold is None else args.threshold
+        if args.by == "lead":
+            return [sentence for sentence in sentences if sentence][: args.sentences or SENTENCES]
+        if args.by == "oracle":
+            reference = list_summary_sentences(self.pairs.read_summary(number), self.pairs.subwords)
+            known = [self.pairs.blank_unknown_words(sentence) for sentence in reference]
+            return [sentences[place] for place in select_by_greedy_recall(sentences, known)]
+        if args.by == "labels":
+            labelled = (field for field in self.file.read_and_check_row(number, tokens) if field != NOTHING)
+            return [sentences[place] for place in sorted(map(int, labelled)) if place < len(sentences)]
+        scores = self.file.read_probabilities(number, tokens)
+        if args.by == "content":
+            from ..search.content.sentence_choosing import choose_sentences
 
-def _make_label_selector(file: SelectionFile) -> Extract:
-    """Return a function that selects the sentences listed in a label file."""
-    file.check_kind("--labels")
-
-    def select_labelled(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
-        sentences = text.split_sentences()
-        places = sorted(int(field) for field in file.read_and_check_row(number, tokens) if field != NOTHING)
-        return [sentences[place] for place in places if place < len(sentences)]
-
-    return select_labelled
-
-
-def _make_probability_selector(args: ExtractOptions, file: SelectionFile) -> Extract:
-    """Return a function that selects sentences or words by the probabilities in a file."""
-    threshold = THRESHOLD if args.threshold is None else args.threshold
-
-    def select_probable_sentences(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
-        scores = file.read_probabilities(number, tokens)
+            chosen = choose_sentences(self.model, sentences, [score or 0.0 for score in scores], most_words=args.words)
+            return [candidate.words for candidate in chosen.sentences]
+        if args.by == "phrases":
+            found: List[List[str]] = [[] for _ in sentences]
+            values = _convert_token_to_word_values(text, scores)
+            for word, sentence, value in zip(text.words, text.get_sentence_indices(), values):
+                if sentence is not None and value is not None and value > threshold:
+                    found[sentence].append(word)
+            return [words for words in found if words]
         if args.by == "tagger":
             scores = _compute_sentence_means(text, scores)
-        sentences = text.split_sentences()
         scores = [*scores, *[None] * len(sentences)][: len(sentences)]
         if args.words is not None:
             places = pick_sentences(list(map(len, sentences)), scores, args.words)
@@ -176,29 +174,6 @@ def _make_probability_selector(args: ExtractOptions, file: SelectionFile) -> Ext
             scored = [(-score, place) for place, score in enumerate(scores) if score is not None]
             places = sorted(place for _, place in sorted(scored)[:count])
         return [sentences[place] for place in places if sentences[place]]
-
-    def select_phrases(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
-        probabilities = _convert_token_to_word_values(text, file.read_probabilities(number, tokens))
-        found: List[List[str]] = [[] for _ in text.split_sentences()]
-        for word, place, probability in zip(text.words, text.get_sentence_indices(), probabilities):
-            if place is not None and probability is not None and probability > threshold:
-                found[place].append(word)
-        return [words for words in found if words]
-
-    if args.by != "content":
-        return select_phrases if args.by == "phrases" else select_probable_sentences
-    from ..search.content import FILE
-    from ..search.content.model import ContentModel
-    from ..search.content.sentence_choosing import choose_sentences
-
-    model = ContentModel.load(args.selection / FILE, f"create it with etads-content {args.selection}")
-
-    def choose_by_content_model(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
-        probabilities = [value or 0.0 for value in file.read_probabilities(number, tokens)]
-        chosen = choose_sentences(model, text.split_sentences(), probabilities, most_words=args.words)
-        return [candidate.words for candidate in chosen.sentences]
-
-    return choose_by_content_model
 
 
 def _convert_token_to_word_values(text: WordText, values: Sequence[Optional[float]]) -> List[Optional[float]]:
@@ -260,5 +235,4 @@ def main(args: ExtractOptions) -> None:
     if args.selection is not None:
         read["--selection"] = [*args.selection.glob("probabilities.*"), args.selection / "content.npz"]
     check_output_paths({"OUTPUT": args.output}, read)
-    silence_info_logs()
     print(f"{args.output}: {write_extracts(folder, args)}")

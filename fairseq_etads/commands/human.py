@@ -23,11 +23,11 @@ from ..evaluation.resampling import bootstrap_intervals
 from ..evaluation.rouge import RESAMPLES, SEED
 from ..evaluation.summaries import SENTENCE_MARK, split_summary_into_sentences
 from ..evaluation.text_warnings import find_text_warnings
-from ..files.outputs import check_output_paths, make_output_folder, open_output, write_text
+from ..files.outputs import check_output_paths, make_output_folder, open_output, write_json
 from ..platform.command_options import argument, option, options_command
 from ..platform.option_checks import NOT_NEGATIVE, SIZE
 from ..version import get_version
-from .scoring_options import check_writable, parse_named_files, print_warnings, read_summaries
+from .scoring_options import SystemsOptions, check_outputs, parse_named_files, print_warnings, read_summaries
 
 CRITERIA = ("salience", "fluency", "non-repetition")
 QUESTIONS = (
@@ -42,16 +42,9 @@ _IDENTITY = ("annotator", "item", "label")
 
 
 @dataclass
-class MakeOptions:
+class MakeOptions(SystemsOptions):
     """Options of ``etads-human make``."""
 
-    source: str = option(None, "file containing the documents, one per line", metavar="FILE", required=True)
-    system: List[str] = option(
-        None,
-        "name of a system and path of the file with its summaries, one per line; may be repeated",
-        metavar="NAME=FILE",
-        required=True,
-    )
     sentence_mark: str = option(
         SENTENCE_MARK,
         "separator between sentences in the input lines, shown as a space on the sheets; '' for no separator",
@@ -79,13 +72,9 @@ class ScoreOptions:
 
 
 class Rating(NamedTuple):
-    """Ratings that an annotator has assigned to one summary.
+    """Ratings that an annotator has assigned to one summary: the system's summary of the document in line ``item``.
 
-    Attributes:
-        annotator: name of the annotator.
-        item: line number of the document, starting at 1.
-        system: name of the system that generated the summary.
-        values: mapping from criteria to ratings between 1 and 5. Criteria without a rating are omitted.
+    ``values`` maps criteria to ratings between 1 and 5. Criteria without a rating are omitted.
     """
 
     annotator: str
@@ -103,8 +92,8 @@ def make_blinding_key(
     arguments are the options of the command.
 
     Returns:
-        The key as a dictionary of JSON types. Its entry "sheets" maps the name of each annotator to a sheet. A sheet
-        maps line numbers of documents (starting at 1) to mappings from letters to systems.
+        The key, of JSON types. Its entry "sheets" maps the name of each annotator to a sheet, and a sheet maps line
+        numbers of documents (from 1) to the systems by their letters.
 
     Raises:
         ValueError: a number is less than 1 or too large, no systems are given, or there are more systems than letters.
@@ -138,10 +127,7 @@ def make_blinding_key(
 
 
 def escape_formula(text: str) -> str:
-    """Insert an apostrophe before text that a spreadsheet program would interpret as a formula.
-
-    Such texts start with =, +, -, @ or a control character.
-    """
+    """Insert an apostrophe before text that a spreadsheet program would interpret as a formula."""
     starts = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
     return f"'{text}" if text.lstrip(" ")[:1] in starts else text
 
@@ -151,10 +137,7 @@ def format_csv_sheet(
 ) -> str:
     """Format an annotator's sheet as CSV with empty cells for the ratings.
 
-    Args:
-        sheet: mapping from line numbers of documents to mappings from letters to systems.
-        documents: texts of all documents.
-        outputs: mapping from system names to the system's summaries of all documents.
+    ``sheet`` is that of the key, and ``outputs`` contains the summaries of all documents by the names of systems.
     """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\r\n")
@@ -206,10 +189,7 @@ document.getElementById("save").addEventListener("click", function () {{
 def format_html_sheet(
     annotator: str, sheet: Dict[str, Dict[str, str]], documents: Sequence[str], outputs: Dict[str, Sequence[str]]
 ) -> str:
-    """Format an annotator's sheet as a web page that works offline and can save the ratings as CSV.
-
-    See :func:`format_csv_sheet` for the arguments.
-    """
+    """Format a sheet, as :func:`format_csv_sheet`, as a web page that works offline and saves the ratings as CSV."""
     low, high = SCALE
     parts: List[str] = []
     for item, letters in sheet.items():
@@ -235,16 +215,12 @@ def format_html_sheet(
 
 
 def read_key(path: str) -> Dict[str, Any]:
-    """Read a key file that was created with :func:`make_blinding_key`. Raises ValueError if it is not one."""
+    """Read a key file. Raises ValueError if it is not one."""
     try:
         key = json.loads(Path(path).read_text(encoding="utf-8"))
+        letters = [letters for sheet in key["sheets"].values() for letters in sheet.values()]
         is_key = key["format"] == KEY_FORMAT and isinstance(key["systems"], list)
-        is_key = is_key and all(
-            system in key["systems"]
-            for sheet in key["sheets"].values()
-            for letters in sheet.values()
-            for system in letters.values()
-        )
+        is_key = is_key and all(system in key["systems"] for systems in letters for system in systems.values())
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, RecursionError):
         is_key = False
     if not is_key:
@@ -253,17 +229,11 @@ def read_key(path: str) -> Dict[str, Any]:
 
 
 def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], str]) -> Tuple[List[Rating], List[str]]:
-    """Read a sheet that an annotator has filled in.
+    """Read a sheet that an annotator has filled in, and return its ratings and a message for each invalid line.
 
     Cells may be separated by commas, semicolons or tabs, because spreadsheet programs use different separators. Invalid
-    lines are ignored. If a line lacks some ratings, its other ratings are used.
-
-    Args:
-        seen: locations of the lines with ratings that have already been read, keyed by annotator, item and letter. The
-            lines of this sheet are added to the dictionary.
-
-    Returns:
-        The ratings, and an error message for each invalid line.
+    lines are ignored. If a line lacks some ratings, its other ratings are used. ``seen`` contains the locations of
+    ratings that have already been read, by annotator, item and letter, and receives those of this sheet.
 
     Raises:
         ValueError: the file is not encoded in UTF-8 or is not a sheet.
@@ -354,11 +324,10 @@ def krippendorff_alpha(units: Sequence[Dict[str, int]], level: str) -> Optional[
 
 
 def aggregate_ratings(ratings: Sequence[Rating], systems: Sequence[str], bootstrap: int, seed: int) -> Dict[str, Any]:
-    """Compute each system's mean score and the agreement between annotators for each criterion.
+    """Compute each system's mean score and the agreement between annotators for each criterion, as JSON types.
 
-    The score of a summary is the mean of its ratings, and the score of a system is the mean over its summaries. 95 %
-    confidence intervals are computed by resampling summaries with a bootstrap. The score of a system without ratings is
-    None. The result can be written as JSON.
+    The score of a summary is the mean of its ratings, and the score of a system is the mean over its summaries, or None
+    without ratings. 95 % confidence intervals are computed by resampling summaries with a bootstrap.
     """
     report: Dict[str, Any] = {}
     for criterion in CRITERIA:
@@ -370,11 +339,12 @@ def aggregate_ratings(ratings: Sequence[Rating], systems: Sequence[str], bootstr
         for system in systems:
             rated = [list(unit.values()) for (_, owner), unit in sorted(units.items()) if owner == system]
             scores = np.array([np.mean(values) for values in rated])
-            row: Dict[str, Any] = {"mean": None, "interval": None}
-            if rated:
-                interval = bootstrap_intervals(scores, bootstrap, seed).tolist()
-                row = {"mean": float(scores.mean()), "interval": interval}
-            rows[system] = {**row, "summaries": len(rated), "ratings": sum(map(len, rated))}
+            rows[system] = {
+                "mean": float(scores.mean()) if rated else None,
+                "interval": bootstrap_intervals(scores, bootstrap, seed).tolist() if rated else None,
+                "summaries": len(rated),
+                "ratings": sum(map(len, rated)),
+            }
         alphas = {level: krippendorff_alpha(list(units.values()), level) for level in ("ordinal", "interval")}
         report[criterion] = {"systems": rows, "alpha": alphas}
     return report
@@ -382,7 +352,7 @@ def aggregate_ratings(ratings: Sequence[Rating], systems: Sequence[str], bootstr
 
 def _make_sheets(args: MakeOptions) -> None:
     files = parse_named_files(args.system)
-    *lines, documents = read_summaries([*files.values()], documents=args.source)
+    *lines, documents = read_summaries([*files.values()], "", args.source, args.source_column)
     for name, summaries in zip(() if args.quiet else files.values(), lines):
         print_warnings("etads-human", find_text_warnings(name, summaries, args.sentence_mark))
     # The sentences are not on separate lines, because raters could then recognise systems that mark sentences.
@@ -420,8 +390,7 @@ def _make_sheets(args: MakeOptions) -> None:
 
 
 def _evaluate_rating_sheets(args: ScoreOptions) -> None:
-    check_writable("--json", args.json)
-    check_output_paths({"--json": args.json}, {"KEY": args.key, "SHEET": args.sheets})
+    check_outputs({"--json": args.json}, {"KEY": args.key, "SHEET": args.sheets})
     key = read_key(args.key)
     ratings: List[Rating] = []
     problems: List[str] = []
@@ -455,8 +424,7 @@ def _evaluate_rating_sheets(args: ScoreOptions) -> None:
     signature = f"HUMAN|{counts}|bootstrap:{args.bootstrap}|seed:{args.seed}|v:{get_version()}"
     print(f"\n{given} of {expected} ratings are filled in\n{signature}")
     if args.json:
-        everything = {"criteria": report, "problems": problems, "signature": signature}
-        write_text(args.json, json.dumps(everything, indent=2) + "\n")
+        write_json(args.json, {"criteria": report, "problems": problems, "signature": signature})
 
 
 @options_command(

@@ -23,20 +23,12 @@ from ..files.outputs import open_output
 from ..platform.command_options import argument, option, options_command
 from ..platform.errors import InputError
 from ..platform.option_checks import SIZE
-from ..platform.processes import make_process_pool
+from ..platform.processes import map_in_processes
 from ..text.words import SENTENCE_MARK
-from .run_options import get_binarised_folder, list_splits, make_detokenizer, silence_info_logs
+from .run_options import get_binarised_folder, list_splits, make_detokenizer, open_split
 
-KINDS = {
-    "words": "words",
-    "match": "sentences",
-    "extract": "sentences",
-    "f1": "sentences",
-    "distribution": "sentences",
-}
+KINDS = {"words": "words", **dict.fromkeys(("match", "extract", "f1", "distribution"), "sentences")}
 """Dictionary that maps each value of ``--kind`` to the unit that is labelled."""
-CHUNK = 64
-"""Number of documents that a worker process labels at a time."""
 Row = Tuple[str, List[str]]
 Idf = Tuple[Dict[str, float], float]
 NO_IDF: Idf = ({}, 1.0)
@@ -76,10 +68,9 @@ class Labeller(NamedTuple):
 
     Attributes:
         pairs: documents and summaries in the split.
-        kind: kind of labels, which is "words", "match", "extract", "f1" or "distribution".
+        kind: kind of labels, one of :data:`KINDS`.
         limit: maximum number of tokens to read from each document.
-        idf: inverse document frequencies for the kind "distribution"; see
-            :func:`~fairseq_etads.data.labels.labels.compute_idf`.
+        idf: inverse document frequencies for the kind "distribution"; see :func:`.compute_idf`.
     """
 
     pairs: PreparedPairs
@@ -90,14 +81,9 @@ class Labeller(NamedTuple):
     def make_label_row(self, number: int) -> Row:
         """Return the hash and the labels of a document, which form its line in the label file."""
         tokens = self.pairs.read_document(number)
-        document, summary = (
-            WordText.from_tokens(tokens, self.pairs.subwords, self.limit),
-            self.pairs.read_summary(number),
-        )
-        fields = (
-            self._label_words(document, summary) if self.kind == "words" else self._label_sentences(document, summary)
-        )
-        return compute_source_hash(tokens), fields
+        label = self._label_words if self.kind == "words" else self._label_sentences
+        document = WordText.from_tokens(tokens, self.pairs.subwords, self.limit)
+        return compute_source_hash(tokens), label(document, self.pairs.read_summary(number))
 
     def _label_words(self, document: WordText, summary: List[str]) -> List[str]:
         places = [place for place, word in enumerate(document.words) if word != SENTENCE_MARK]
@@ -108,87 +94,63 @@ class Labeller(NamedTuple):
         return [NOTHING if value is None else str(value) for value in spread]
 
     def match_sentence_pairs(self, number: int) -> List[Tuple[str, str]]:
-        """Return pairs of a document sentence and the summary sentence that it matches.
-
-        Each sentence is a string of words separated by spaces.
-        """
-        sentences = WordText.from_tokens(
-            self.pairs.read_document(number), self.pairs.subwords, self.limit
-        ).split_sentences()
+        """Return pairs of a document sentence and the summary sentence that it matches, as strings of words."""
+        tokens = self.pairs.read_document(number)
+        sentences = WordText.from_tokens(tokens, self.pairs.subwords, self.limit).split_sentences()
         summary = list_summary_sentences(self.pairs.read_summary(number), self.pairs.subwords)
         chosen = match_sentences(sentences, [self.pairs.blank_unknown_words(sentence) for sentence in summary])
         return [(" ".join(sentences[place]), " ".join(words)) for place, words in zip(chosen, summary)]
 
     def _label_sentences(self, document: WordText, summary: List[str]) -> List[str]:
         sentences = document.split_sentences()
-        references = [
-            self.pairs.blank_unknown_words(sentence)
-            for sentence in list_summary_sentences(summary, self.pairs.subwords)
-        ]
-        if self.kind == "match":
-            return [str(number) for number in match_sentences(sentences, references)]
-        if self.kind == "extract":
-            return [str(number) for number in select_by_greedy_recall(sentences, references)]
-        if self.kind == "f1":
-            return [str(number) for number in select_by_greedy_f1(sentences, references)]
+        words = list_summary_sentences(summary, self.pairs.subwords)
+        references = [self.pairs.blank_unknown_words(sentence) for sentence in words]
+        choose = {"match": match_sentences, "extract": select_by_greedy_recall, "f1": select_by_greedy_f1}
+        if self.kind in choose:
+            return [str(number) for number in choose[self.kind](sentences, references)]
         rows = compute_selection_targets(sentences, references, *self.idf)
         pairs = (",".join(f"{i}:{weight:.6g}" for i, weight in enumerate(row) if weight) for row in rows)
         return [found or NOTHING for found in pairs]
 
 
 _labeller: Optional[Labeller] = None
-"""The labeller that this worker process uses."""
+"""The labeller that this process uses."""
 
 
 def _start_labeller(folder: Path, split: str, kind: str, limit: int, idf: Idf) -> None:
     global _labeller
-    _labeller = _open_labeller(folder, split, kind, limit, idf)
+    _labeller = Labeller(open_split(folder, split), kind, limit, idf)
 
 
-def _open_labeller(folder: Path, split: str, kind: str, limit: int, idf: Idf = NO_IDF) -> Labeller:
-    from ..training.task import SummarizationTask
-
-    # imported here, because it imports torch
-    return Labeller(PreparedPairs(SummarizationTask.of_folder(folder), split), kind, limit, idf)
+def _call_labeller(method: str, number: int) -> Any:
+    return getattr(_labeller, method)(number)
 
 
-def _call_labeller(method: str, numbers: range) -> List[Any]:
-    return [getattr(_labeller, method)(number) for number in numbers]
-
-
-def _label_all_documents(labeller: Labeller, method: str, arguments: Tuple[Any, ...], jobs: int) -> Iterator[Any]:
-    """Call a method of the labeller for each document, and yield the results in order."""
-    count = len(labeller.pairs)
-    if jobs == 1:
-        yield from map(getattr(labeller, method), range(count))
-        return
-    chunks = [range(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
-    with make_process_pool(min(jobs, max(1, len(chunks))), _start_labeller, arguments) as pool:
-        for found in pool.map(functools.partial(_call_labeller, method), chunks):
-            yield from found
+def _label_all_documents(method: str, pairs: PreparedPairs, arguments: Tuple[Any, ...], jobs: int) -> Iterator[Any]:
+    """Call a method of a labeller with these arguments for each document, and yield the results in order."""
+    function = functools.partial(_call_labeller, method)
+    return map_in_processes(function, range(len(pairs)), jobs, _start_labeller, arguments)
 
 
 def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, jobs: int) -> str:
-    """Write the labels of the documents in a split to a file, and return a message about them.
+    """Write the labels of the documents in a split to ``path``, and return a message about them.
 
     Args:
-        folder: path of the folder with the binarised data.
+        folder: folder with the binarised data.
         kind, limit: kind of labels, and maximum number of tokens per document; see :class:`Labeller`.
-        path: path of the label file to write.
         jobs: number of worker processes.
 
     Raises:
         InputError: the split contains no summaries, or the kind of labels requires sentence marks but there are none.
         FileNotFoundError: the data does not contain the split.
     """
-    labeller = _open_labeller(folder, split, kind, limit)
-    pairs = labeller.pairs
+    pairs = open_split(folder, split)
     if not pairs.has_summaries:
         raise InputError(f"--subset {split}: it has no summaries from which to make labels")
     if kind != "words":
         pairs.check_sentence_marks(f"--kind {kind}")
-    idf = _compute_training_idf(folder, labeller) if kind == "distribution" else labeller.idf
-    found = _label_all_documents(labeller._replace(idf=idf), "make_label_row", (folder, split, kind, limit, idf), jobs)
+    idf = _compute_training_idf(folder, pairs, limit) if kind == "distribution" else NO_IDF
+    found = _label_all_documents("make_label_row", pairs, (folder, split, kind, limit, idf), jobs)
     labels = copied = 0
 
     def count_rows() -> Iterator[Row]:
@@ -211,30 +173,23 @@ def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, job
 def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> str:
     """Write summary sentences and the matching document sentences of a split as parallel lines of text.
 
-    Args:
-        folder: path of the folder with the binarised data.
-        limit: maximum number of tokens to read from each document.
-        out: path of the folder for the files SPLIT.source (document sentences) and SPLIT.target (summary sentences).
-        jobs: number of worker processes.
-
-    Returns:
-        A message about the number of sentence pairs.
+    The arguments are those of :func:`make_labels`, except that ``out`` is the folder for the files SPLIT.source
+    (document sentences) and SPLIT.target (summary sentences). Returns a message about the number of pairs.
 
     Raises:
         InputError: the data is unsuitable (see :func:`make_labels`), or its subwords cannot be joined into words.
     """
     arguments: Any = folder, split, "match", limit, NO_IDF
-    labeller = _open_labeller(*arguments)
-    pairs = labeller.pairs
+    pairs = open_split(folder, split)
     if not pairs.has_summaries:
         raise InputError(f"--subset {split}: it has no summaries from which to make pairs")
     pairs.check_sentence_marks("--pairs")
-    tokenizer = make_detokenizer(pairs.dictionary, labeller.pairs.subwords, folder)
+    tokenizer = make_detokenizer(pairs, folder)
     paths = [out / f"{split}.{side}" for side in ("source", "target")]
     count = 0
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(open_output(path, lines=lambda: count)) for path in paths]
-        found = _label_all_documents(labeller, "match_sentence_pairs", arguments, jobs)
+        found = _label_all_documents("match_sentence_pairs", pairs, arguments, jobs)
         for matched in tqdm(found, f"pairs of {split}", len(pairs), unit=" documents", disable=None):
             for texts in matched:
                 count += 1
@@ -243,15 +198,12 @@ def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> s
     return f"{count:,} pairs of sentences of {len(pairs):,} documents"
 
 
-def _compute_training_idf(folder: Path, labeller: Labeller) -> Idf:
-    """Compute the inverse document frequencies of words in the training documents."""
+def _compute_training_idf(folder: Path, pairs: PreparedPairs, limit: int) -> Idf:
+    """Compute the inverse document frequencies of words in the training documents, or in ``pairs`` without them."""
     with contextlib.suppress(FileNotFoundError):
-        labeller = _open_labeller(folder, "train", "distribution", labeller.limit, labeller.idf)
-    numbers = tqdm(range(len(labeller.pairs)), desc="document frequencies", unit=" documents", disable=None)
-    return compute_idf(
-        WordText.from_tokens(labeller.pairs.read_document(number), labeller.pairs.subwords, labeller.limit).words
-        for number in numbers
-    )
+        pairs = open_split(folder, "train")
+    numbers = tqdm(range(len(pairs)), desc="document frequencies", unit=" documents", disable=None)
+    return compute_idf(WordText.from_tokens(pairs.read_document(n), pairs.subwords, limit).words for n in numbers)
 
 
 @options_command(
@@ -286,7 +238,6 @@ examples:
 def main(args: LabelsOptions) -> None:
     """Run the command ``etads-labels``."""
     folder = get_binarised_folder(args.data)
-    silence_info_logs()
     kind = args.kind or "words"
     for split in args.subset or list_splits(folder):
         if args.pairs is not None:

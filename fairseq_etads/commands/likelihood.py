@@ -3,63 +3,52 @@
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Tuple
 
 from ..evaluation.likelihood_file import Likelihoods, make_likelihood_file_path, read_likelihoods
 from ..files.checksums import compute_sha256
-from ..platform.command_options import MAX_TOKENS, argument, option, options_command
+from ..platform.command_options import option, options_command
 from ..platform.errors import InputError
-from .run_options import RunOptions, find_checkpoint_and_data, silence_info_logs
+from .run_options import RunOptions, find_checkpoint_and_data
 
 
 @dataclass
 class LikelihoodOptions(RunOptions):
     """Options of ``etads-likelihood``."""
 
-    run: Path = argument("RUN", "run folder created by etads-train")
     subset: str = option("test", "split to score: train, valid or test", metavar="NAME")
 
 
-def compute_split_likelihoods(
-    checkpoint: Path,
-    data: Optional[Path],
-    subset: str,
-    path: Path,
-    max_tokens: int = MAX_TOKENS,
-    device: Optional[str] = None,
-) -> Tuple[Likelihoods, bool]:
-    """Compute the likelihoods of the reference summaries in a split, unless they have already been computed.
+def compute_split_likelihoods(args: LikelihoodOptions) -> Tuple[Likelihoods, Path, bool]:
+    """Compute the likelihoods of the reference summaries in a split, unless they are stored in the run folder.
 
-    Args:
-        checkpoint: path of a checkpoint that was saved by fairseq-train.
-        data: path of the folder with the binarised data, or None to use the data with which the model was trained.
-        path: path of the file that stores the likelihoods. It is read if it belongs to the same checkpoint, data and
-            split, and is otherwise written.
-        max_tokens: maximum number of source tokens per batch.
+    They are stored again if they belong to another checkpoint, data or split.
 
     Returns:
-        The likelihoods, and whether this call has computed them.
+        The likelihoods, the path of their file, and whether this call has computed them.
 
     Raises:
         InputError: the checkpoint or the data cannot be read, or they do not belong together.
     """
+    checkpoint, data = find_checkpoint_and_data(args)
     from ..summarizer.folder.loading import load_checkpoint  # imported here, because it imports torch
     from ..summarizer.summarizer import choose_device
 
+    path = make_likelihood_file_path(args.run, args.subset, args.checkpoint)
     model, cfg, task = load_checkpoint(checkpoint, data, "RUN")
-    folder = Path(cfg.task.data.split(":")[0])
     identity: Dict[str, Any] = {
         "checkpoint": compute_sha256(checkpoint),
-        "data": _compute_split_checksum(folder, subset),
-        "subset": subset,
+        "data": _compute_split_checksum(Path(cfg.task.data.split(":")[0]), args.subset),
+        "subset": args.subset,
     }
     if path.is_file():
         found = read_likelihoods(path)
         if all(getattr(found, name) == value for name, value in identity.items()):
-            return found, False
-    found = Likelihoods(**identity, **_score_summaries(model, task, subset, max_tokens, choose_device(device)))
+            return found, path, False
+    scores = _score_summaries(model, task, args.subset, args.max_tokens, choose_device(args.device))
+    found = Likelihoods(**identity, **scores)
     found.save(path)
-    return found, True
+    return found, path, True
 
 
 def _compute_split_checksum(folder: Path, subset: str) -> str:
@@ -113,8 +102,5 @@ examples:
 )
 def main(args: LikelihoodOptions) -> None:
     """Run the command ``etads-likelihood``."""
-    checkpoint, data = find_checkpoint_and_data(args.run, args.checkpoint, args.prepared)
-    silence_info_logs()
-    path = make_likelihood_file_path(args.run, args.subset, args.checkpoint)
-    found, is_new = compute_split_likelihoods(checkpoint, data, args.subset, path, args.max_tokens, args.device)
+    found, path, is_new = compute_split_likelihoods(args)
     print(f"{path}: {found.format_mean_and_perplexity()}" + ("" if is_new else " (scored before)"))

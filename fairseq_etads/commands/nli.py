@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 from tqdm import tqdm
 
@@ -21,7 +21,6 @@ from ..platform.command_options import DeviceOption, argument, option, options_c
 from ..platform.errors import InputError
 from ..platform.option_checks import PROBABILITY, SIZE, Bounds
 from ..text.words import SENTENCE_MARK, WORD_KINDS, make_word_tokenizer, split_sentences
-from .run_options import silence_info_logs
 
 SHORTEST = 3
 """Minimum number of words in a hypothesis, which is a sentence or part of a sentence."""
@@ -106,10 +105,7 @@ class Reference(NamedTuple):
 
 
 def read_references(path: Path) -> List[Reference]:
-    """Read reference summaries from a text file with one summary per line.
-
-    Sentences with fewer than :data:`SHORTEST` words are omitted.
-    """
+    """Read a file with one reference summary per line, without sentences of fewer than :data:`SHORTEST` words."""
     cut = make_word_tokenizer("ptb")
     found = []
     for line in read_lines(path):
@@ -120,10 +116,9 @@ def read_references(path: Path) -> List[Reference]:
 
 
 def choose_random_sentence_fragment(words: Words, generator: Random) -> Words:
-    """Return a randomly chosen part of a sentence.
+    """Return a randomly chosen part of a sentence: one of its clauses, if it has any, with a probability of one half.
 
-    If the sentence contains clauses, the part is one of them with a probability of one half. In all other cases, the
-    part is a sequence of at least half of the words.
+    In all other cases, the part is a sequence of at least half of the words.
     """
     cuts = [-1, *(place for place, word in enumerate(words) if word.lower() in BREAKS), len(words)]
     clauses = [words[start + 1 : end] for start, end in zip(cuts, cuts[1:])]
@@ -136,10 +131,7 @@ def choose_random_sentence_fragment(words: Words, generator: Random) -> Words:
 
 
 def find_replaceable_kind(word: str, is_first: bool) -> Optional[str]:
-    """Find out whether a word can be replaced.
-
-    Returns "number", "name" (for a capitalised word inside a sentence), or None for any other word.
-    """
+    """Return "number", "name" (a capitalised word inside a sentence), or None if the word cannot be replaced."""
     if _NUMBER.fullmatch(word):
         return "number"
     is_name = word[0].isupper() and not is_first and len(word) > 1 and word.lower() not in STOP_WORDS
@@ -178,10 +170,7 @@ class PairSynthesizer:
         return len(self._references)
 
     def make_pairs(self, number: int) -> Iterator[NliPair]:
-        """Yield the pairs for the reference with the index ``number``.
-
-        Each of its sentences yields at most three pairs.
-        """
+        """Yield the pairs for the reference ``number``, at most three for each of its sentences."""
         reference = self._references[number]
         for sentence in reference.sentences:
             premise = self._generator.choice([sentence, reference.words])
@@ -221,8 +210,7 @@ class PairSynthesizer:
 def write_synthetic_pairs(text: Path, out: Path, documents: int, seed: int) -> Iterator[str]:
     """Write a file OUT/SPLIT.tsv for each file TEXT/SPLIT.target, and yield a message about each split.
 
-    Args:
-        documents: maximum number of references from each split. They are chosen at even intervals.
+    From each split, at most ``documents`` references are used, chosen at even intervals.
 
     Raises:
         InputError: there are no references, or no pairs can be generated from them.
@@ -251,16 +239,10 @@ def write_synthetic_pairs(text: Path, out: Path, documents: int, seed: int) -> I
         yield f"{path}: {sum(counts.values()):,} pairs from {len(synthesis):,} summaries ({what})"
 
 
-def _synthesise_entailment_pairs(args: SynthesiseOptions) -> None:
-    for line in write_synthetic_pairs(args.text, args.out, args.documents, args.seed):
-        print(line)
-
-
 def _train_model(args: TrainOptions) -> None:
     from ..summarizer.summarizer import choose_device
     from ..systems.entailment.training import EntailmentSettings, train_entailment_model
 
-    silence_info_logs()
     names = EntailmentSettings.__dataclass_fields__
     given = {name: value for name, value in vars(args).items() if name in names}
     settings, device = EntailmentSettings(**given), choose_device(args.device)
@@ -273,7 +255,6 @@ def _evaluate_entailment_model(args: ScoreOptions) -> None:
     from ..summarizer.summarizer import choose_device
     from ..systems.entailment.training import evaluate_entailment_model
 
-    silence_info_logs()
     print(evaluate_entailment_model(args.model, args.pairs, args.out, choose_device(args.device)))
 
 
@@ -303,9 +284,8 @@ examples:
 )
 def main(args: Any) -> None:
     """Run the command ``etads-nli``."""
-    works: Dict[type, Callable[[Any], None]] = {
-        SynthesiseOptions: _synthesise_entailment_pairs,
-        TrainOptions: _train_model,
-        ScoreOptions: _evaluate_entailment_model,
-    }
-    works[type(args)](args)
+    if isinstance(args, SynthesiseOptions):
+        for line in write_synthetic_pairs(args.text, args.out, args.documents, args.seed):
+            print(line)
+    else:
+        (_train_model if isinstance(args, TrainOptions) else _evaluate_entailment_model)(args)

@@ -4,32 +4,27 @@ A log of fairseq is read for its metrics, such as the loss and the learning rate
 has a panel, and each run a colour.
 """
 
+import contextlib
 import json
 import math
 import re
-from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, DefaultDict, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from ..evaluation.plots import PLOT_SUFFIXES, add_legend, check_matplotlib, make_plots_reproducible, save_figure
 from ..files.inputs import STANDARD_INPUT, get_display_name, read_lines
-from ..files.outputs import check_output_paths
 from ..platform.command_options import argument, option, options_command
 from ..platform.console import escape_unprintable
 from ..platform.errors import InputError
-from .scoring_options import check_writable, print_warnings
+from .scoring_options import check_outputs, print_warnings
 
 DEFAULT_NAME = "curves.png"
 LOG_NAMES = ("train.log", "hydra_train.log")
 """Names of the log files that ``etads-train`` and ``fairseq-hydra-train`` write to run folders."""
 
 TRAIN = "train"
-"""Name of the training series, which contains means over ``--log-interval`` batches.
-
-The name of each validation series is the name of its split.
-"""
-
+"""Name of the series of means over ``--log-interval`` batches. A validation series is named like its split."""
 _EPOCH = "train (epoch)"
 # The greedy pattern skips a record that was cut off by an interruption and reads the next record on the same line.
 _PREFIX = re.compile(
@@ -59,11 +54,7 @@ TITLES = {
 }
 """Mapping from metric names in the log to panel titles. The title of any other metric is its name."""
 MOST_POINTS = 300
-"""Maximum number of points in a curve.
-
-If there are more, neighbouring points are averaged so that the curve remains legible in print.
-"""
-
+"""Points in a curve from which neighbouring points are averaged, so that the curve remains legible in print."""
 _LOGARITHMIC = ("ppl",)
 _LEAST_RANGE = 4.0
 """Minimum ratio of the largest value to the smallest value for which a logarithmic axis is used."""
@@ -107,7 +98,6 @@ class TrainingLog:
 
     def __init__(self) -> None:
         self.figures: Dict[str, Dict[str, Series]] = {}
-        self._found: DefaultDict[str, DefaultDict[str, Series]] = defaultdict(lambda: defaultdict(dict))
         self._last = 0
 
     def read_line(self, line: str) -> None:
@@ -126,41 +116,34 @@ class TrainingLog:
             self._last = int(updates)
             for name, value in values.items():
                 if math.isfinite(value):
-                    self._found[name][kind][int(updates)] = value
+                    self.figures.setdefault(name, {}).setdefault(kind, {})[int(updates)] = value
 
     def _delete_values_after(self, updates: int) -> None:
         self._last = min(self._last, updates)
-        for kinds in self._found.values():
+        for kinds in self.figures.values():
             for kind, series in kinds.items():
                 kinds[kind] = {update: value for update, value in series.items() if update <= updates}
 
     def sort_values(self) -> "TrainingLog":
-        """Sort all values by update. Call this method after the last line.
-
-        If a metric is logged only as a mean over each epoch, these means are used.
-        """
-        for name, kinds in self._found.items():
+        """Sort all values by update after the last line. Means over each epoch serve metrics without other means."""
+        for kinds in self.figures.values():
             epochs = kinds.pop(_EPOCH, {})
             if epochs and not kinds.get(TRAIN):
                 kinds[TRAIN] = epochs
-            if any(kinds.values()):
-                self.figures[name] = {kind: dict(sorted(kinds[kind].items())) for kind in kinds if kinds[kind]}
+        self.figures = {
+            name: {kind: dict(sorted(series.items())) for kind, series in kinds.items() if series}
+            for name, kinds in self.figures.items()
+            if any(kinds.values())
+        }
         return self
 
     @property
     def validations(self) -> Dict[str, int]:
-        """Number of validations on each validation set, keyed by the name of the set."""
+        """Number of validations on each validation set, by the name of the set."""
         found: Dict[str, int] = {}
-        for kinds in self.figures.values():
-            for kind, series in kinds.items():
-                if kind != TRAIN:
-                    found[kind] = max(found.get(kind, 0), len(series))
+        for kind, series in (item for kinds in self.figures.values() for item in kinds.items() if item[0] != TRAIN):
+            found[kind] = max(found.get(kind, 0), len(series))
         return found
-
-    @property
-    def updates(self) -> int:
-        """Number of the last update for which the log contains values."""
-        return max((max(series) for kinds in self.figures.values() for series in kinds.values()), default=0)
 
 
 def _parse_message(text: str) -> Iterator[Tuple[str, Dict[str, float]]]:
@@ -169,38 +152,29 @@ def _parse_message(text: str) -> Iterator[Tuple[str, Dict[str, float]]]:
     if inner:
         yield TRAIN, _parse_metric_values(part.partition("=") for part in inner.group(1).split(", "))
     elif means:
-        yield (
-            means.group(1) or _EPOCH,
-            _parse_metric_values(part.partition(" ") for part in means.group(2).split(" | ")),
-        )
+        values = _parse_metric_values(part.partition(" ") for part in means.group(2).split(" | "))
+        yield means.group(1) or _EPOCH, values
     elif text.startswith('{"epoch"'):  # --log-format json
         try:
-            values = json.loads(text)
+            found = json.loads(text)
         except ValueError:
             return
-        tag = next((name[: -len("num_updates")] for name in values if name.endswith("num_updates")), "")
-        numbers = _parse_metric_values(
-            (name[len(tag) :], "", str(values[name])) for name in values if name.startswith(tag)
-        )
-        yield {"": TRAIN, "train_": _EPOCH}.get(tag, tag[:-1]), numbers
+        tag = next((name[: -len("num_updates")] for name in found if name.endswith("num_updates")), "")
+        tagged = ((name[len(tag) :], "", str(value)) for name, value in found.items() if name.startswith(tag))
+        yield {"": TRAIN, "train_": _EPOCH}.get(tag, tag[:-1]), _parse_metric_values(tagged)
 
 
 def _parse_metric_values(parts: Iterator[Tuple[str, str, str]]) -> Dict[str, float]:
     """Return the numeric values by name. Parts (name, separator, value) without a number are ignored."""
     found = {}
     for name, _, value in parts:
-        try:
+        with contextlib.suppress(ValueError):
             found[name.strip()] = float(value)
-        except ValueError:
-            continue
     return found
 
 
 def find_log(run: str) -> Path:
-    """Return the path of a run's log, given the path of the run folder or of the log itself.
-
-    Raises InputError if the run folder contains no log.
-    """
+    """Return the path of a run's log, or the path of a log itself. Raises InputError if a folder has none."""
     path = Path(run)
     if not path.is_dir():
         return path
@@ -213,8 +187,7 @@ def find_log(run: str) -> Path:
 def read_log(path: Path) -> TrainingLog:
     """Read a plain or compressed log, or standard input if ``path`` is ``-``. An incomplete last line is ignored.
 
-    Raises:
-        InputError: the file cannot be read or contains no metrics.
+    Raises InputError if the file cannot be read or contains no metrics.
     """
     log, lines = TrainingLog(), 0
     for line in read_lines(path, fallback="replace", ends=True):
@@ -236,10 +209,7 @@ def choose_metrics_to_plot(logs: Sequence[TrainingLog]) -> List[str]:
 
 
 def thin_out_curve_points(series: Series, most: int = MOST_POINTS) -> Tuple[List[float], List[float]]:
-    """Return the update numbers and the values of the points of a curve.
-
-    If there are more than ``most`` points, neighbouring points are averaged.
-    """
+    """Return the updates and values of a curve, with neighbouring points averaged if there are more than ``most``."""
     points = list(series.items())
     size = math.ceil(len(points) / most)
     groups = [points[start : start + size] for start in range(0, len(points), size)]
@@ -277,10 +247,9 @@ def draw_curves(logs: Dict[str, TrainingLog], path: str, figures: Optional[Seque
     """Plot metrics against the number of updates. Identical logs produce identical files.
 
     Args:
-        logs: mapping from run names to training logs.
-        path: path of the output file. Its suffix determines the file format.
-        figures: names of the metrics to plot, each in a separate panel. If None, the metrics returned by
-            :func:`choose_metrics_to_plot` are plotted.
+        logs: training logs by the names of runs.
+        path: output file, whose suffix determines the format.
+        figures: names of the metrics to plot, each in a separate panel (default: :func:`choose_metrics_to_plot`).
     """
     names = list(choose_metrics_to_plot(list(logs.values())) if figures is None else figures)
     kinds = {
@@ -310,7 +279,7 @@ def draw_curves(logs: Dict[str, TrainingLog], path: str, figures: Optional[Seque
 
 
 def make_legend_labels(runs: Sequence[str]) -> List[str]:
-    """Return a unique legend label for each run. A label consists of the last components of the path."""
+    """Return a unique legend label for each run: the last components of its path."""
     parts = [Path(run).parts or (run,) for run in runs]
     for length in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-length:]) for part in parts]
@@ -337,12 +306,10 @@ def _read_logs(runs: Sequence[str]) -> Dict[str, TrainingLog]:
     return logs
 
 
-def _parse_metric_names(text: Optional[str], logs: Dict[str, TrainingLog]) -> Optional[List[str]]:
+def _parse_metric_names(text: str, logs: Dict[str, TrainingLog]) -> List[str]:
     """Return the metric names in --figures. Raises InputError if a metric does not occur in any log."""
-    if text is None:
-        return None
     names = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    known = list(dict.fromkeys(name for log in logs.values() for name in log.figures))
+    known = dict.fromkeys(name for log in logs.values() for name in log.figures)
     for name in names:
         if name not in known:
             raise InputError(f'--figures "{name}": not in the log; choose from {", ".join(known)}')
@@ -353,7 +320,8 @@ def _parse_metric_names(text: Optional[str], logs: Dict[str, TrainingLog]) -> Op
 
 def _describe_run(name: str, log: TrainingLog) -> str:
     """Describe a run in one line, with the number of updates and validations and the lowest validation loss."""
-    said = [f"{log.updates:,} updates"]
+    last = max((max(series) for kinds in log.figures.values() for series in kinds.values()), default=0)
+    said = [f"{last:,} updates"]
     for kind, count in log.validations.items():
         about = f"{count:,} validation{'s' if count > 1 else ''} on {kind}"
         losses = log.figures.get("loss", {}).get(kind)
@@ -381,21 +349,20 @@ examples:
   etads-plot train.log --figures loss,ppl,rouge2 --out few.png
 
   RUN is a run folder of etads-train or fairseq-hydra-train, or a log file of fairseq-train (--log-file, or its
-  output; --log-format simple or json), plain or compressed; - is standard input. Each value is drawn in its own panel
-  against the number of updates, with a line for training and marked points for each validation set. If training was
-  resumed from a checkpoint, later values replace earlier ones. Neighbouring points are averaged in curves with more
-  than {MOST_POINTS} points. The command needs matplotlib (pip install matplotlib).""",
+  output; --log-format simple or json), plain or compressed; - is standard input. Each value has its own panel, with a
+  line for training and marked points for each validation set. If training was resumed, later values replace earlier
+  ones. In curves with more than {MOST_POINTS} points, neighbouring points are averaged. The command needs matplotlib
+  (pip install matplotlib).""",
 )
 def main(args: PlotOptions) -> None:
     """Run the command ``etads-plot``."""
     first = Path(args.runs[0])
     beside = first if first.is_dir() else first.parent
     out = args.out or str(beside / DEFAULT_NAME)
-    check_writable("--out", out, *PLOT_SUFFIXES)
-    check_output_paths({"--out": out}, {"RUN": args.runs})
+    check_outputs({"--out": out}, {"RUN": args.runs}, {"--out": PLOT_SUFFIXES})
     check_matplotlib("--out")
     logs = _read_logs(args.runs)
-    draw_curves(logs, out, _parse_metric_names(args.figures, logs))
+    draw_curves(logs, out, None if args.figures is None else _parse_metric_names(args.figures, logs))
     for name, log in logs.items():
         print(_describe_run(name, log))
     print(f"curves: {escape_unprintable(out)}")

@@ -10,9 +10,8 @@ from typing import Dict, Optional, Sequence
 import numpy as np
 from tabulate import tabulate
 
-from ..evaluation.power import trainings_needed
 from ..evaluation.records import LEVEL, Claims, Comparison, Corpus, compare_claimed_systems, read_claims, read_corpora
-from ..evaluation.resampling import bootstrap_intervals
+from ..evaluation.resampling import bootstrap_intervals, trainings_needed
 from ..evaluation.rouge import RESAMPLES, SEED
 from ..files.outputs import write_text
 from ..platform.command_options import argument, option, options_command

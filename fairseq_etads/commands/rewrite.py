@@ -20,7 +20,7 @@ from ..platform.errors import InputError
 from ..platform.option_checks import SIZE, Bounds
 from ..text.input_records import InputDocument
 from ..text.words import SENTENCE_MARK
-from .run_options import get_binarised_folder, list_data_files, make_detokenizer, silence_info_logs
+from .run_options import get_binarised_folder, list_data_files, make_detokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -83,14 +83,10 @@ class RewriteOptions(DeviceOption):
 def write_rewritten_summaries(folder: Path, args: RewriteOptions) -> str:
     """Write summaries of the documents in a split, and return a message about them.
 
-    Args:
-        folder: path of the folder with the binarised data.
-        args: parsed command-line arguments, which include the paths of the checkpoints.
-
     Raises:
         InputError: a checkpoint contains another kind of model or belongs to other data, or the documents contain no
             sentence marks.
-        FileNotFoundError: the data does not contain the split.
+        FileNotFoundError: the data in ``folder`` does not contain the split.
     """
     from ..summarizer.summarizer import choose_device  # imported here, because it imports torch
     from ..systems.rewriting.abstractor import Abstractor
@@ -103,7 +99,7 @@ def write_rewritten_summaries(folder: Path, args: RewriteOptions) -> str:
     )
     pairs = PreparedPairs(task, args.subset)
     pairs.check_sentence_marks("DATA")
-    tokenizer = make_detokenizer(task.tgt_dict, pairs.subwords, folder)
+    tokenizer = make_detokenizer(pairs, folder)
     files = [args.extractor, args.abstractor, *sorted(folder.glob(f"{args.subset}.*"))]
     stats = {str(path): path.stat() for path in files}
     settings: Dict[str, Any] = {name: str(value) for name, value in vars(args).items() if name != "batch_size"}
@@ -156,9 +152,8 @@ def summarise_by_rewriting(
     args: RewriteOptions,
     device: Any,
 ) -> List[List[Tuple[int, ...]]]:
-    """Return the summary of each document as a list of sentences. A sentence is a tuple of vocabulary ids.
-
-    ``documents`` contains token ids of shape (S,), including the end symbol.
+    """Return the summary of each document, token ids (S,) with the end symbol, as a list of tuples of ids, one a
+    sentence.
     """
     from fairseq.data import data_utils
 
@@ -206,6 +201,5 @@ def main(args: RewriteOptions) -> None:
     args.abstractor = find_checkpoint(args.abstractor, option="--abstractor")
     read = {"DATA": list_data_files(folder), "--extractor": args.extractor, "--abstractor": args.abstractor}
     check_output_paths({"OUTPUT": ResumableWriter.list_files(args.output)}, read)
-    silence_info_logs()
     args.output.parent.mkdir(parents=True, exist_ok=True)
     print(f"{args.output}: {write_rewritten_summaries(folder, args)}")

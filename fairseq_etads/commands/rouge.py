@@ -21,12 +21,12 @@ from ..evaluation.rouge import (
 )
 from ..evaluation.summaries import SENTENCE_MARK
 from ..evaluation.text_warnings import find_swapped_hypotheses_and_references
-from ..files.outputs import check_output_paths, write_text
+from ..files.outputs import write_json, write_text
 from ..platform.command_options import argument, option, options_command
 from ..platform.option_checks import NOT_NEGATIVE, SIZE
 from .scoring_options import (
     ScoringOptions,
-    check_writable,
+    check_outputs,
     load_scorers,
     make_rouge_settings,
     parse_named_files,
@@ -41,10 +41,8 @@ def write_scores_per_example(
 ) -> None:
     """Write the scores of each example as JSON Lines or, if the file name ends in .tsv, as a tab-separated table.
 
-    Args:
-        path: path of the file to write.
-        scores: F1, precision and recall of each ROUGE metric, shape (n, metrics, 3), in [0, 100].
-        heads, figures: names of all other scores, and their values, shape (n, heads).
+    ``scores`` contains F1, precision and recall of each ROUGE metric, shape (n, metrics, 3), in [0, 100], and
+    ``figures`` all other scores, shape (n, heads).
     """
     lines = []
     if path.endswith(".tsv"):
@@ -97,15 +95,10 @@ class RougeOptions(ScoringOptions, ScoreOptions):
 def score_systems(
     files: Mapping[str, str], references: Sequence[str], settings: RougeSettings, args: RougeOptions
 ) -> Dict[str, Any]:
-    """Score the summaries of several systems, and compare each with the first.
+    """Score the summaries of several systems, given their files by name, and compare each with the first.
 
-    Args:
-        files: the file of each system, by its name.
-        references: the reference files.
-
-    Returns:
-        The report as a dictionary of JSON types. Its p-values are from paired approximate randomisation, corrected by
-        Holm's method for all systems and metrics.
+    The report consists of JSON types. Its p-values are from paired approximate randomisation, corrected by Holm's
+    method for all systems and metrics.
     """
     names = [*files.values(), *references]
     texts = read_summaries(names, args.target_column)
@@ -147,6 +140,13 @@ def format_systems(report: Dict[str, Any], settings: RougeSettings) -> str:
     return "\n".join([align_columns(["system", *heads], rows), "", signature, report["tests"]])
 
 
+def _print_report(report: Dict[str, Any], text: str, args: RougeOptions) -> None:
+    """Print a report as text or as JSON, and write it to --json."""
+    print(json.dumps(report, indent=2) if args.format == "json" else text)
+    if args.json:
+        write_json(args.json, report)
+
+
 @options_command(
     "etads-rouge",
     RougeOptions,
@@ -161,13 +161,12 @@ examples:
   etads-rouge test.target --system basic=basic.txt --system etads=etads.txt
   etads-rouge output.txt test.target --documents test.source --lead-words 8 --show 3
 
-  HYP contains the system's summaries, one per line. Line i of each file belongs to the same document. With several
-  reference files, each summary is scored against the reference with the highest F1, separately for each metric. The
-  mark <q> separates sentences, as in "First sentence . <q> second one .". Only ROUGE-L depends on sentence boundaries.
-  A line without a mark is split wherever ".", "!" or "?" is followed by white space, as in "a b . c d .". Such a line
-  is also split after abbreviations, so marks are more reliable. Publish the signature together with the scores, because
-  it names everything on which they depend. Use - as a file name to read standard input. Files may be compressed (.gz,
-  .xz, .bz2, .zst), and may be tables: JSON lines, CSV, TSV or Parquet.""",
+  HYP contains the system's summaries. Line i of each file belongs to the same document. With several reference files,
+  each summary is scored against the reference with the highest F1, separately for each metric. The mark <q> separates
+  sentences, as in "First sentence . <q> second one .", on which only ROUGE-L depends. A line without a mark is split
+  wherever ".", "!" or "?" is followed by white space, also after abbreviations. Publish the signature together with the
+  scores, because it names everything on which they depend. Use - as a file name to read standard input. Files may be
+  compressed (.gz, .xz, .bz2, .zst), and may be tables: JSON lines, CSV, TSV or Parquet.""",
 )
 def main(args: RougeOptions) -> None:
     """Run the command ``etads-rouge``."""
@@ -178,26 +177,15 @@ def main(args: RougeOptions) -> None:
     systems = parse_named_files(args.system)
     if not systems and not args.references:
         raise ValueError("the following arguments are required: REF")
-    check_writable("--per-example", args.per_example, ".jsonl", ".tsv")
-    check_writable("--json", args.json)
-    check_output_paths(
-        {"--per-example": args.per_example, "--json": args.json},
-        {
-            "HYP": args.hypothesis,
-            "REF": args.references,
-            "--system": systems.values(),
-            "--documents": args.documents,
-            **other_scores.list_score_inputs(args),
-        },
-    )
+    inputs: Dict[str, Any] = {"HYP": args.hypothesis, "REF": args.references, "--system": systems.values()}
+    inputs.update({"--documents": args.documents, **other_scores.list_score_inputs(args)})
+    outputs = {"--per-example": args.per_example, "--json": args.json}
+    check_outputs(outputs, inputs, {"--per-example": (".jsonl", ".tsv")})
     settings = make_rouge_settings(args)
     other_scores.check_score_options(args)
     if systems:
         found = score_systems(systems, [args.hypothesis, *args.references], settings, args)
-        as_json = json.dumps(found, indent=2)
-        print(as_json if args.format == "json" else format_systems(found, settings))
-        if args.json:
-            write_text(args.json, as_json + "\n")
+        _print_report(found, format_systems(found, settings), args)
         return
     names = [args.hypothesis, *args.references]
     texts = read_summaries(names, args.target_column, args.documents, args.source_column)
@@ -220,7 +208,6 @@ def main(args: RougeOptions) -> None:
     also = other_scores.make_score_report(heads, figures, signatures, args.bootstrap, args.seed) if others else None
     files = {"hypothesis_file": names[0], "reference_files": names[1:]}
     more = {**({"also": also} if also else {}), **({"lead": baseline.to_dict()} if baseline else {})}
-    as_json = json.dumps({**files, **report.to_dict(), **more}, indent=2)
     heading = "\n".join([f"hypothesis: {names[0]}", *(f"reference:  {name}" for name in names[1:])])
     table = report.format_table("recall" if args.duc75 else "f1")
     table += f"\n\n{other_scores.format_table(also)}" if also else ""
@@ -229,6 +216,4 @@ def main(args: RougeOptions) -> None:
     shown = {**({"document": documents} if documents else {}), "reference": texts[1], "summary": texts[0]}
     for example in list(zip(*shown.values()))[: args.show]:
         table += "\n" + "".join(f"\n{name:<9}  {text[:300]}" for name, text in zip(shown, example))
-    print(as_json if args.format == "json" else f"{heading}\n\n{table}")
-    if args.json:
-        write_text(args.json, as_json + "\n")
+    _print_report({**files, **report.to_dict(), **more}, f"{heading}\n\n{table}", args)

@@ -1,28 +1,25 @@
-"""Functions that the evaluation commands share: for adding options, reading files and printing warnings."""
+"""Options and functions that the evaluation commands share: reading texts, warnings, and checks of output files."""
 
 import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Iterable, List, Optional, Sequence
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from ..evaluation import other_scores
 from ..evaluation.rouge import BACKENDS, METRICS, MULTI_CHOICES, RESAMPLES, SEED, RougeSettings
 from ..evaluation.summaries import SENTENCE_MARK, check_line_counts, read_lines
 from ..evaluation.text_warnings import find_text_warnings
+from ..files.outputs import check_output_paths
 from ..platform.command_options import option
 from ..platform.console import escape_unprintable
 from ..platform.option_checks import NOT_NEGATIVE, SIZE
 from ..text.counted_words import LATIN, TOKENS
 from ..text.records import SOURCE
-from .run_options import silence_info_logs
 
 
 def parse_metrics(text: str) -> List[str]:
-    """Convert a value of the option --metrics, such as "1,2,L", to metric names.
-
-    The metric L is called Lsum in the package rouge-score.
-    """
+    """Convert a value of --metrics, such as "1,2,L", to names of metrics. rouge-score's name for L is Lsum."""
     names = [part.strip() for part in text.split(",") if part.strip()]
     return list(dict.fromkeys("rougeL" if name == "Lsum" else f"rouge{name}" for name in names))
 
@@ -89,6 +86,20 @@ class ScoringOptions:
     quiet: bool = option(False, "do not show warnings about the texts")
 
 
+@dataclass
+class SystemsOptions:
+    """Options that name documents and the summaries of several systems."""
+
+    source: str = option(None, "file containing the documents, one per line", metavar="FILE", required=True)
+    source_column: str = option("", "column of --source, if it is a table (default: found by its name)", metavar="NAME")
+    system: List[str] = option(
+        None,
+        "name of a system and path of the file with its summaries, one per line; may be repeated",
+        metavar="NAME=FILE",
+        required=True,
+    )
+
+
 def make_rouge_settings(args: ScoringOptions) -> RougeSettings:
     """Create the ROUGE settings from the options."""
     return RougeSettings(
@@ -112,9 +123,8 @@ def read_summaries(
 
     Args:
         names: names of the files with summaries.
-        column: name of the column of tables that contains the summaries, or an empty string to find it.
+        column, source_column: columns of tables with the summaries and the documents, or empty strings to find them.
         documents: name of the file with the documents, if any, whose texts are returned last.
-        source_column: name of the column of tables that contains the documents, or an empty string to find it.
 
     Raises:
         ValueError: a file cannot be read, is empty or is not encoded in UTF-8, or the numbers of lines differ.
@@ -127,10 +137,9 @@ def read_summaries(
 
 
 def parse_named_files(systems: Sequence[str], *taken: str) -> Dict[str, str]:
-    """Parse values of --system of the form NAME=FILE, and return a dictionary that maps names to files.
+    """Parse values NAME=FILE of --system, and return the files by name.
 
-    Raises:
-        ValueError: a value does not have this form, or a name is repeated or is in ``taken``.
+    Raises ValueError if a value does not have this form, or a name is repeated or is in ``taken``.
     """
     files: Dict[str, str] = {}
     for text in systems:
@@ -157,34 +166,36 @@ def print_warnings(prog: str, warnings: Iterable[str]) -> None:
         print(f"{prog}: warning: {escape_unprintable(warning)}", file=sys.stderr)
 
 
-def check_writable(option: str, name: Optional[str], *suffixes: str) -> None:
-    """Raise ValueError if an output file cannot be written. Commands call this function before long computations.
+def check_outputs(
+    outputs: Mapping[str, Optional[str]], inputs: Mapping[str, Any], suffixes: Optional[Dict[str, Sequence[str]]] = None
+) -> None:
+    """Check that output files can be written and are not also read. Commands call this before long computations.
 
     Args:
-        option: name of the option that specifies the file.
-        name: path of the file, or None if there is no output file.
-        suffixes: valid suffixes of the file name. If none are given, all names are valid.
+        outputs, inputs: see :func:`~fairseq_etads.files.outputs.check_output_paths`.
+        suffixes: valid suffixes of the files of some options.
+
+    Raises:
+        ValueError: a file cannot be written, has another suffix, or is also read.
     """
-    if name is None:
-        return
-    path = Path(name)
-    if suffixes and path.suffix not in suffixes:
-        raise ValueError(f'{option} "{name}": the name must end in {" or ".join(suffixes)}')
-    if path.is_dir() or not path.parent.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise ValueError(f'{option} "{name}": no file can be written there')
+    for flag, name in outputs.items():
+        if name is None:
+            continue
+        path, valid = Path(name), (suffixes or {}).get(flag)
+        if valid and path.suffix not in valid:
+            raise ValueError(f'{flag} "{name}": the name must end in {" or ".join(valid)}')
+        if path.is_dir() or not path.parent.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise ValueError(f'{flag} "{name}": no file can be written there')
+    check_output_paths(outputs, inputs)
 
 
 def load_scorers(args: other_scores.ScoreOptions) -> Dict[str, other_scores.Scorer]:
-    """Load the data and models that the scores in --also require.
-
-    See :func:`~fairseq_etads.evaluation.other_scores.load_scorers`.
-    """
+    """Load the data and models of the scores in --also; see :func:`.other_scores.load_scorers`."""
 
     def load_entailment(folder: str) -> other_scores.Predictor:
         from ..summarizer.summarizer import choose_device  # imported here, because it imports torch
         from ..systems.entailment.training import load_entailment_predictor
 
-        silence_info_logs()
         return load_entailment_predictor(folder, choose_device(None))
 
     return other_scores.load_scorers(args, load_entailment)

@@ -1,9 +1,8 @@
 """The command ``etads-select`` (train): compute selection probabilities of words or sentences."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence
 
 from ..data.labels.label_files import NOTHING, compute_source_hash, make_label_file_name, write_label_rows
 from ..data.labels.selector_scores import (
@@ -14,18 +13,17 @@ from ..data.labels.selector_scores import (
     make_empty_histogram,
 )
 from ..data.prepared_pairs import PreparedPairs, WordText
-from ..files.outputs import check_output_paths, write_text
-from ..platform.command_options import argument, option, options_command
+from ..files.outputs import check_output_paths, write_json
+from ..platform.command_options import option, options_command
 from ..platform.errors import InputError
 from ..platform.option_checks import SIZE
-from .run_options import RunOptions, find_checkpoint_and_data, list_data_files, silence_info_logs
+from .run_options import RunOptions, find_checkpoint_and_data, list_data_files
 
 
 @dataclass
 class SelectOptions(RunOptions):
     """Options of ``etads-select``."""
 
-    run: Path = argument("RUN", "run folder created by etads-train, which contains checkpoints/")
     subset: List[str] = option(
         ["valid", "test"], "splits for which to compute probabilities (default: valid test)", metavar="NAME", nargs="+"
     )
@@ -49,9 +47,8 @@ class SelectOptions(RunOptions):
 def write_probabilities(checkpoint: Path, data: Optional[Path], args: SelectOptions) -> None:
     """Write the probabilities for the splits in ``args``, and report their quality.
 
-    Args:
-        checkpoint: path of a checkpoint that was saved by fairseq-train.
-        data: path of the folder with the binarised data, or None to use the data with which the model was trained.
+    ``checkpoint`` was saved by fairseq-train. ``data`` is the folder with the binarised data, or None to use the data
+    with which the model was trained.
 
     Raises:
         InputError: the checkpoint does not contain a content selector, or the data or the labels cannot be read.
@@ -68,12 +65,10 @@ def write_probabilities(checkpoint: Path, data: Optional[Path], args: SelectOpti
             f"{checkpoint} does not select words or sentences (--arch word_tagger, sentence_extractor, or a model with "
             "--sentence-attention extractor); use etads-rewrite for an extractor that chooses the order of sentences"
         )
-    folder = Path(cfg.task.data.split(":")[0])
+    folder = args.labels or Path(cfg.task.data.split(":")[0])
     device = choose_device(args.device)
     report: Dict[str, Any] = {}
-    labels = {
-        split: (args.labels or folder) / make_label_file_name("labels", model.unit, split) for split in args.subset
-    }
+    labels = {split: folder / make_label_file_name("labels", model.unit, split) for split in args.subset}
     if args.report and not any(path.is_file() for path in labels.values()):
         raise InputError(f"--report {args.report}: there are no labels for comparison; create them with etads-labels")
     for split in args.subset:
@@ -108,7 +103,7 @@ def write_probabilities(checkpoint: Path, data: Optional[Path], args: SelectOpti
             ).format(**report[split])
         print(line)
     if args.report:
-        write_text(args.report, json.dumps(report, indent=2) + "\n")
+        write_json(args.report, report)
 
 
 def _format_row(row: Sequence[float], tokens: List[str], unit: str, subwords: str, limit: int) -> List[str]:
@@ -137,7 +132,14 @@ def _evaluate_probabilities(
     predicted, right = (TokenValues(file, unit, *documents, option="--labels") for file in (path, labels))
     counts, true, chosen, positive = make_empty_histogram(), 0, 0, 0
     for number in range(len(predicted)):
-        for probability, label in _pair_probabilities_with_labels(predicted, right, number):
+        if unit == "words":
+            pairs = zip(predicted[number].tolist(), right[number].tolist())  # -1: no value
+            found = [(probability, int(label)) for probability, label in pairs if label >= 0 and probability >= 0]
+        else:
+            right_places = {int(field) for field in right.file.read_row(number)[1] if field != NOTHING}
+            fields = enumerate(predicted.file.read_row(number)[1])
+            found = [(float(field), int(place in right_places)) for place, field in fields if field != NOTHING]
+        for probability, label in found:
             counts[int(label)][find_histogram_bin(probability)] += 1
             chosen += probability > threshold
             positive += label
@@ -152,16 +154,6 @@ def _evaluate_probabilities(
         "best_threshold": where,
         "positive": positive / max(total, 1),
     }
-
-
-def _pair_probabilities_with_labels(predicted: Any, labels: Any, number: int) -> List[Tuple[float, int]]:
-    """Return the probability and the label of each word or sentence in a document."""
-    if predicted.unit == "words":
-        pairs = zip(predicted[number].tolist(), labels[number].tolist())
-        return [(probability, int(label)) for probability, label in pairs if label >= 0 and probability >= 0]
-    chosen = {int(field) for field in labels.file.read_row(number)[1] if field != NOTHING}
-    fields = predicted.file.read_row(number)[1]
-    return [(float(field), int(i in chosen)) for i, field in enumerate(fields) if field != NOTHING]
 
 
 @options_command(
@@ -183,10 +175,9 @@ examples:
 )
 def main(args: SelectOptions) -> None:
     """Run the command ``etads-select``."""
-    checkpoint, data = find_checkpoint_and_data(args.run, args.checkpoint, args.prepared)
+    checkpoint, data = find_checkpoint_and_data(args)
     read = {"RUN": checkpoint, "DATA": [] if data is None else list_data_files(data)}
     folders = [folder for folder in (args.labels or data, args.out or args.run) if folder is not None]
     written = [path for folder in folders for path in (*folder.glob("labels.*"), *folder.glob("probabilities.*"))]
     check_output_paths({"--report": args.report}, {**read, "--labels or --out": written})
-    silence_info_logs()
     write_probabilities(checkpoint, data, args)

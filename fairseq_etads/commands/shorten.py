@@ -23,7 +23,7 @@ from ..text.picking import (
     compute_probability_level_bounds,
 )
 from ..text.words import SENTENCE_MARK
-from .run_options import list_splits, silence_info_logs
+from .run_options import list_splits
 
 if TYPE_CHECKING:
     from ..text.tokenizer import TextTokenizer
@@ -57,9 +57,6 @@ class ShortenOptions:
 
 def write_shortened_splits(args: ShortenOptions) -> Iterator[str]:
     """Write the shortened splits and the settings for picking sentences, and yield a message for each split.
-
-    Args:
-        args: parsed command-line arguments.
 
     Raises:
         InputError: the text does not match the data, or the probabilities are missing or belong to other documents.
@@ -103,11 +100,7 @@ def _get_probability_path(run: Path, split: str) -> Path:
 
 
 def _shorten_split(
-    pairs: PreparedPairs,
-    split: str,
-    tokenizer: "TextTokenizer",
-    picking: SentencePickingSettings,
-    args: ShortenOptions,
+    pairs: PreparedPairs, split: str, tokenizer: "TextTokenizer", picking: SentencePickingSettings, args: ShortenOptions
 ) -> str:
     pairs.check_sentence_marks("--prepared")
     source = args.text / f"{split}.source"
@@ -191,6 +184,5 @@ def main(args: ShortenOptions) -> None:
         raise InputError(
             f"OUT {args.out}: is the same folder as TEXT, where its documents would be overwritten; name another folder"
         )
-    silence_info_logs()
     for said in write_shortened_splits(args):
         print(said)

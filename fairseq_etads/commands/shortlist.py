@@ -18,7 +18,7 @@ from ..platform.command_options import argument, option, options_command
 from ..platform.errors import InputError
 from ..platform.option_checks import SIZE
 from ..summarizer.folder.config import SHORTLIST
-from .run_options import get_binarised_folder, list_data_files, silence_info_logs
+from .run_options import get_binarised_folder, list_data_files
 
 
 @dataclass
@@ -77,10 +77,7 @@ class WordSets:
 
 
 def find_most_frequent(counts: np.ndarray, most: int, fewest: int) -> np.ndarray:
-    """Return the indices of the ``most`` largest counts that are at least ``fewest``, in descending order of counts.
-
-    Equal counts keep their order.
-    """
+    """Return the indices of the ``most`` largest counts that are at least ``fewest``, the largest first."""
     order = np.argsort(-counts, kind="stable")[:most]
     found: np.ndarray = order[counts[order] >= fewest]
     return found
@@ -97,13 +94,12 @@ def associate_words(
         pairs: words of the training pairs.
         per_word: number k of words in each row of the table.
         frequent: ids of words that are included in every list and are therefore omitted from the rows.
-        own: for each document word, its id in the target dictionary, or -1 if it has none. Every list contains the
-            words of the document, so they are omitted from their own rows.
+        own: the id of each document word in the target dictionary, or -1. Every list contains the words of the
+            document, so they are omitted from their own rows.
         in_documents, counted: number of documents with each word (V_s,), and number of summaries with each word (V,).
 
     Returns:
-        The table of summary word ids (V_s, k), int32, in descending order of probability. Rows with fewer than k words
-        are padded with -1.
+        The table of summary word ids (V_s, k), int32, in descending order of probability, padded with -1.
     """
     is_counted = counted >= FEWEST_TOGETHER
     is_counted[frequent] = False
@@ -135,9 +131,7 @@ def associate_words(
 def make_shortlist(folder: Path, path: Path, args: ShortlistOptions) -> Iterator[str]:
     """Create a shortlist from the training data in a folder, write it to a file, and yield messages about it.
 
-    Raises:
-        InputError: the training data does not contain summaries.
-        FileNotFoundError: the folder does not contain training data.
+    Raises InputError if the training data has no summaries, and FileNotFoundError if there is none.
     """
     from ..training.task import SummarizationTask
     from ..vocabulary.shortlist import read_shortlist, write_shortlist  # imported here, because they import torch
@@ -208,6 +202,5 @@ def main(args: ShortlistOptions) -> None:
     folder = get_binarised_folder(args.data)
     path = args.out or folder / SHORTLIST
     check_output_paths({"--out": path}, {"DATA": list_data_files(folder)})
-    silence_info_logs()
     for line in make_shortlist(folder, path, args):
         print(line)

@@ -1,9 +1,9 @@
 """The command ``etads-summarize`` (summarise): summarise new documents."""
 
 import contextlib
+import functools
 import itertools
 import json
-import logging
 import sys
 import time
 from collections import Counter, deque
@@ -28,10 +28,7 @@ from ..files.shards import (
     join_shards,
 )
 from ..platform.command_options import DeviceOption, MaxTokensOption, argument, option, options_command
-from ..platform.console import (
-    escape_unprintable,
-    limit_matrix_kernel_caches,
-)
+from ..platform.console import escape_unprintable, print_message
 from ..platform.errors import InputError
 from ..platform.option_checks import SIZE, format_option_name
 from ..search.options import check_call, decoding_options
@@ -53,6 +50,7 @@ from ..text.input_records import (
     describe_document_unit,
     read_documents,
 )
+from .run_options import load_summarizer
 
 EXAMPLES = """\
 examples:
@@ -85,7 +83,7 @@ SECONDS_BETWEEN_MARKS = 0.5
 PROBLEMS_SHOWN = 10
 
 
-_OF_RUN = "for a training run (output folder of etads-train)"
+_run_option = functools.partial(option, group="for a training run (output folder of etads-train)")
 
 
 @dataclass
@@ -101,54 +99,37 @@ class SummarizeOptions(InputFormatOptions, DeviceOption, MaxTokensOption):
         "files or folders containing documents, optionally compressed; - reads standard input (default)",
         nargs="*",
     )
-    split: Optional[str] = option(
-        None,
-        "summarise this split of the prepared data instead of FILE",
-        choices=("train", "valid", "test"),
-        group=_OF_RUN,
+    split: Optional[str] = _run_option(
+        None, "summarise this split of the prepared data instead of FILE", choices=("train", "valid", "test")
     )
-    checkpoint: Optional[str] = option(
-        None,
-        "checkpoint: a file, best or last (default: best, or else last)",
-        metavar="FILE",
-        group=_OF_RUN,
+    checkpoint: Optional[str] = _run_option(
+        None, "checkpoint: a file, best or last (default: best, or else last)", metavar="FILE"
     )
-    prepared: Optional[Path] = option(
-        None,
-        "folder of the prepared data (default: that used for training)",
-        metavar="DIR",
-        group=_OF_RUN,
+    prepared: Optional[Path] = _run_option(
+        None, "folder of the prepared data (default: that used for training)", metavar="DIR"
     )
-    content: Optional[str] = option(
+    content: Optional[str] = _run_option(
         None,
         "run folder with a content model, created by etads-content (default: that of RUN or of its extractor, if "
         "any; none: no content model)",
         metavar="DIR",
-        group=_OF_RUN,
     )
-    extractor: Optional[str] = option(
-        None,
-        "run folder of the sentence extractor (default: that of RUN, if any)",
-        metavar="DIR",
-        group=_OF_RUN,
+    extractor: Optional[str] = _run_option(
+        None, "run folder of the sentence extractor (default: that of RUN, if any)", metavar="DIR"
     )
-    shortlist_file: Optional[Path] = option(None, "shortlist created by etads-shortlist", group=_OF_RUN)
-    selection: Optional[Path] = option(
+    shortlist_file: Optional[Path] = _run_option(None, "shortlist created by etads-shortlist")
+    selection: Optional[Path] = _run_option(
         None,
         "with --split: folder with the word probabilities from etads-select, which restrict copying with "
         "--pointer soft to probable words (Gehrmann et al. 2018)",
         metavar="DIR",
-        group=_OF_RUN,
         requires={"--split": "the probabilities are those of its documents"},
     )
-    selection_threshold: float = option(
-        0.15,
-        "copy only words with a probability above X according to --selection",
-        group=_OF_RUN,
-        needs=("--selection",),
+    selection_threshold: float = _run_option(
+        0.15, "copy only words with a probability above X according to --selection", needs=("--selection",)
     )
-    selection_factor: float = option(
-        2.0, "multiply the probability of copying the selected words by X", group=_OF_RUN, needs=("--selection",)
+    selection_factor: float = _run_option(
+        2.0, "multiply the probability of copying the selected words by X", needs=("--selection",)
     )
     output: str = option(None, "output file for the summaries (default: standard output)", metavar="FILE")
     output_format: Optional[str] = option(
@@ -236,51 +217,34 @@ class _ProgressReport:
         self._bar = tqdm(unit=" documents", desc="summarising", disable=True if self.quiet else None, file=sys.stderr)
 
     def print_message(self, text: str) -> None:
-        if not self.quiet:
-            print(f"== {escape_unprintable(text)}", file=sys.stderr)
+        print_message(text, self.quiet)
 
     def count_document(self, document: InputDocument, summary: Any) -> None:
-        """Count a document for the report.
-
-        A message is printed if there is a problem or if the document is unlike the training documents.
-        """
-        problem = document.problem or summary.problem
+        """Count a document. A problem, or that the document is unlike the training documents, is reported at once."""
+        problem, surprisal = document.problem or summary.problem, summary.surprisal
         self.counts["documents"] += 1
         self.counts["empty"] += not summary.text and not problem
         if summary.truncation.left_out:
             self.counts["truncated" if summary.picked is None else "selection truncated"] += 1
         self._read = max(self._read, summary.truncation.read)
-        surprisal = summary.surprisal
-        if problem:
-            self._report_problem("failed", document.name, problem)
-        elif surprisal is not None and surprisal.is_unusual and not self.quiet:
-            self._report_problem(
-                "unusual",
-                document.name,
-                surprisal.describe(),
-            )
+        is_unusual = not problem and not self.quiet and surprisal is not None and surprisal.is_unusual
+        if problem or is_unusual:
+            kind = "failed" if problem else "unusual"
+            self.counts[kind] += 1
+            if self.counts[kind] <= PROBLEMS_SHOWN:
+                self._bar.clear()
+                text = escape_unprintable(f"document {document.name}: {problem or surprisal.describe()}")
+                print(f"etads-summarize: {text}", file=sys.stderr)
         self._bar.update()
 
-    def _report_problem(self, kind: str, name: str, words: str) -> None:
-        """Report a problem with a document, unless ``PROBLEMS_SHOWN`` problems of this type have been reported."""
-        self.counts[kind] += 1
-        if self.counts[kind] <= PROBLEMS_SHOWN:
-            self._bar.clear()
-            print(f"etads-summarize: document {escape_unprintable(name)}: {escape_unprintable(words)}", file=sys.stderr)
-
     def print_report(self, failed: int) -> None:
-        """Report the number of documents and the number of missing summaries.
-
-        When an interrupted run is resumed, the number of missing summaries includes those from the earlier runs.
-        """
+        """Report the number of documents, and of missing summaries, including those of an interrupted run."""
         if self._bar is not None:
             self._bar.close()
         seconds, number = time.monotonic() - self.started, self.counts["documents"]
         empty = f"; {self.counts['empty']:,} are empty" if self.counts["empty"] else ""
-        self.print_message(
-            f"{number:,} document{'s' * (number != 1)} in {seconds:.1f} s, {number / max(seconds, 1e-9):.1f} per second"
-            f"{empty}"
-        )
+        speed = f"{number / max(seconds, 1e-9):.1f} per second"
+        self.print_message(f"{number:,} document{'s' * (number != 1)} in {seconds:.1f} s, {speed}{empty}")
         if self.counts["unusual"] > PROBLEMS_SHOWN:
             self.print_message(
                 f"{self.counts['unusual']:,} documents in total are unlike the documents used to train the model"
@@ -324,21 +288,15 @@ class _Documents:
     def load_summarizer(self) -> Any:
         """Return the summariser, which is loaded once."""
         args = self._args
-        if self._summarizer is None:
-            if _is_baseline(args):
-                from ..summarizer.baselines import BaselineSummarizer
+        if self._summarizer is None and _is_baseline(args):
+            from ..summarizer.baselines import BaselineSummarizer
 
-                self._summarizer = BaselineSummarizer(str(args.folder))
-                return self._summarizer
-            limit_matrix_kernel_caches()
-            from ..summarizer import Summarizer
-
-            logging.getLogger("fairseq_etads").setLevel(logging.ERROR if args.quiet else logging.WARNING)
-            names = ("checkpoint", "prepared", "extractor", "content")
-            of_run = {name: value for name in names if (value := getattr(args, name)) is not None}
-            if args.shortlist_file is not None:
-                of_run["shortlist"] = args.shortlist_file
-            self._summarizer = Summarizer.load(args.folder, args.device, **of_run)
+            self._summarizer = BaselineSummarizer(str(args.folder))
+        elif self._summarizer is None:
+            of_run = {name: getattr(args, name) for name in ("checkpoint", "prepared", "extractor", "content")}
+            of_run["shortlist"] = args.shortlist_file
+            given = {name: value for name, value in of_run.items() if value is not None}
+            self._summarizer = load_summarizer(args.folder, args.device, args.quiet, **given)
         return self._summarizer
 
     def read(self) -> Iterator[InputDocument]:
@@ -356,12 +314,7 @@ class _Documents:
             yield InputDocument(str(number), str(document))
 
     def summarise(self, documents: Iterator[InputDocument], copied: bool) -> Iterator[Any]:
-        """Yield each document together with its summary, in document order.
-
-        Args:
-            documents: some of the documents.
-            copied: whether the summaries need to contain their copied words.
-        """
+        """Yield each document together with its summary, which has its copied words if ``copied``, in order."""
         args = self._args
         waiting: Deque[InputDocument] = deque()
 
@@ -408,8 +361,9 @@ def _write_to_file(args: SummarizeOptions, documents: _Documents, kind: str, rep
         if Path(name).is_dir() and path.parent.resolve() == Path(name).resolve():
             raise InputError(f"--output {path}: FILE {name} is this folder, so its files are documents; name another")
     inside = [path for name in args.files if Path(name).is_dir() for path in Path(name).iterdir()]
-    written = {"--output": ResumableWriter.list_files(path)}
-    check_output_paths(written, {"FILE": [*args.files, *inside], "FOLDER": _list_model_files(args)})
+    of_folder = [] if _is_baseline(args) else [args.folder / CONFIG, args.folder / WEIGHTS]
+    read = {"FILE": [*args.files, *inside], "FOLDER": of_folder if args.run is None else args.run.list_all()}
+    check_output_paths({"--output": ResumableWriter.list_files(path)}, read)
     settings = _collect_output_settings(args, kind)
     if args.split or args.shard is not None:
         settings["inputs"] = [compute_sha256(file) for file in _list_input_files(args) if file.is_file()]
@@ -425,13 +379,6 @@ def _write_to_file(args: SummarizeOptions, documents: _Documents, kind: str, rep
     if join_shards(path, args.shard, settings):
         report.print_message(f"all shards are complete: {path}")
     return failed
-
-
-def _list_model_files(args: SummarizeOptions) -> List[Path]:
-    """Return the files of the model, which must not be overwritten."""
-    if _is_baseline(args):
-        return []
-    return [args.folder / CONFIG, args.folder / WEIGHTS] if args.run is None else args.run.list_all()
 
 
 def _list_input_files(args: SummarizeOptions) -> List[Path]:

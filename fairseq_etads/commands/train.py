@@ -1,5 +1,6 @@
 """The command ``etads-train`` (train): train a model from text or a table of pairs."""
 
+import functools
 import math
 import os
 import resource
@@ -33,29 +34,25 @@ Then summarise with the run, or export a model folder:
   etads-export runs/mine model
 """
 EPILOG = """\
-A recipe chooses the size of the model, the optimiser, the learning rate, dropout, warm-up, label smoothing, the
-variants of the pointer and of focus-attention, and the initial word vectors and output bias. The command prints the
-chosen settings and the expected duration, and stores the settings in DIR/recipe.json. This file also contains limits
-for the length of summaries, which are derived from the training summaries; they are the defaults when the model
-summarises. Options that you give override the recipe. Options of fairseq-train follow after --.
+A recipe chooses the model's size, the optimiser and its settings, the variants of the pointer and of focus-attention,
+and the first word vectors. The command prints and stores them (DIR/recipe.json), together with limits for the length of
+summaries, which are the defaults when the model summarises. Options that you give override the recipe. Options of
+fairseq-train follow after --.
 
 With --long, the extractor and the shortened text are stored in DIR/shortened, and the model reads the probability level
 of each picked sentence (docs/long.md). The exported model accepts whole documents.
 
---recipe paper uses the optimiser of the ETADS paper: Adam (0.9, 0.998), 8,000 warm-up steps to a learning rate of
-4.94e-4 (the peak of Noam's schedule at width 512), followed by inverse square root decay, a maximum gradient norm of 2,
-and no label smoothing. If training takes fewer than 80,000 steps, a tenth of them are warm-up steps. The other recipes
-are for Transformers trained from scratch. For other architectures, or if DIR contains a run that was started without a
-recipe, the default is paper.
+--recipe paper uses the optimiser of the ETADS paper: Adam (0.9, 0.998), 8,000 warm-up steps, or a tenth of fewer than
+80,000 steps, to a learning rate of 4.94e-4, followed by inverse square root decay, a maximum gradient norm of 2, and no
+label smoothing. The other recipes are for Transformers trained from scratch. For other architectures, or if DIR
+contains a run that was started without a recipe, the default is paper.
 
-During training, the command shows steps, the remaining time, validations and fairseq's warnings; DIR/train.log contains
-the complete output. To plot curves, run etads-plot DIR. To view curves in a browser, give -- --tensorboard-logdir
-DIR/curves (pip install tensorboard), or -- --wandb-project NAME (pip install wandb). For summaries at each validation,
-give -- --validation-samples 3.
-
-The model is validated and saved every 1,000 steps and at the end of each epoch (-- --validate-interval-updates N: every
-N steps); the last and the best checkpoint are kept. Ctrl-C saves the current step. If the machine stops, at most ten
-minutes of training are lost (-- --save-interval-minutes N).
+During training, the command shows steps, the remaining time, validations and warnings; DIR/train.log contains the
+complete output, of which etads-plot DIR draws curves. For curves in a browser, give -- --tensorboard-logdir DIR/curves
+or -- --wandb-project NAME; for summaries at each validation, -- --validation-samples 3. The model is validated and
+saved every 1,000 steps (-- --validate-interval-updates N) and at the end of each epoch; the last and the best
+checkpoint are kept. Ctrl-C saves the current step. If the machine stops, at most ten minutes of training are lost
+(-- --save-interval-minutes N).
 """
 DECIDED = {"--save-dir": "--out", "--arch": "--arch before --"}
 """Options of fairseq-train that this command decides, and what to give instead."""
@@ -63,7 +60,9 @@ WARMUP = 8000
 """Warm-up steps of the paper's schedule, for 80,000 training steps or more."""
 
 
-_UNCHANGED = "without --text, because the data of --prepared is used unchanged"
+_text_option = functools.partial(
+    option, needs=("--text",), without="without --text, because the data of --prepared is used unchanged"
+)
 
 
 @dataclass
@@ -118,45 +117,25 @@ class TrainOptions:
         "mechanism for copying document words, including unknown words (default: soft; paper: as in the architecture)",
         choices=("none", "soft", "switch"),
     )
-    tokens: Optional[str] = option(
-        None,
-        "type of tokens (default: word; large and paper: bpe)",
-        choices=("bpe", "sentencepiece", "word"),
-        needs=("--text",),
-        without=_UNCHANGED,
+    tokens: Optional[str] = _text_option(
+        None, "type of tokens (default: word; large and paper: bpe)", choices=("bpe", "sentencepiece", "word")
     )
-    size: Optional[int] = option(
+    size: Optional[int] = _text_option(
         None,
         "number of BPE merges, SentencePiece pieces or words (default: according to the data; paper: 8000)",
         bounds=SIZE,
-        needs=("--text",),
-        without=_UNCHANGED,
     )
-    keep_case: bool = option(
-        False, "preserve case instead of converting the text to lower case", needs=("--text",), without=_UNCHANGED
-    )
-    text_words: Optional[str] = option(
+    keep_case: bool = _text_option(False, "preserve case instead of converting the text to lower case")
+    text_words: Optional[str] = _text_option(
         None,
         "rules for splitting text into words, as in etads-prepare --words (default: moses; ptb for the extractor "
         "of --long)",
         metavar="KIND",
-        needs=("--text",),
-        without=_UNCHANGED,
     )
-    split: Optional[str] = option(
-        None,
-        "proportions of the splits of a table (default: 90/5/5)",
-        metavar="A/B/C",
-        needs=("--text",),
-        without=_UNCHANGED,
-    )
-    source_column: Optional[str] = option(
-        None, "column of a table that contains the source text", metavar="NAME", needs=("--text",), without=_UNCHANGED
-    )
-    target_column: Optional[str] = option(
-        None, "column of a table that contains the target text", metavar="NAME", needs=("--text",), without=_UNCHANGED
-    )
-    no_quotes: bool = option(False, NO_QUOTES_HELP, needs=("--text",), without=_UNCHANGED)
+    split: Optional[str] = _text_option(None, "proportions of the splits of a table (default: 90/5/5)", metavar="A/B/C")
+    source_column: Optional[str] = _text_option(None, "column of a table that contains the source text", metavar="NAME")
+    target_column: Optional[str] = _text_option(None, "column of a table that contains the target text", metavar="NAME")
+    no_quotes: bool = _text_option(False, NO_QUOTES_HELP)
     truncate_source: Optional[int] = option(
         None, "maximum number of source tokens to read (default: according to the data; paper: 400)", bounds=SIZE
     )
@@ -232,6 +211,12 @@ def _list_given_options(args: TrainOptions, *names: str) -> List[str]:
     return [*given, *(["--cpu"] if args.cpu and "--cpu" not in args.forwarded else []), *args.forwarded]
 
 
+def _train_content_model(what: str, run: Path, reads: List[Path], *options: str) -> None:
+    content = run / "content.npz"
+    print_message(f"{what}: {content}")
+    Step(["etads-content", str(run), *options], [content], reads).run()
+
+
 def _shorten(args: TrainOptions, text: Path) -> Path:
     """Train an extractor and its content model, and return the folder with the shortened text."""
     out = args.out / "shortened"
@@ -241,10 +226,9 @@ def _shorten(args: TrainOptions, text: Path) -> Path:
     options = ["--cpu"] if args.cpu else []
     shorten_documents(text, out, words, text_words=args.text_words or "ptb", options=options)
     if not args.no_content:
-        content = extractor / "content.npz"
-        print_message(f"content model of the sentences to choose: {content}")
         probabilities = [extractor / f"probabilities.sentences.{split}" for split in ("train", "valid")]
-        Step(["etads-content", str(extractor)], [content], [extractor / "prepared" / "bin", *probabilities]).run()
+        reads = [extractor / "prepared" / "bin", *probabilities]
+        _train_content_model("content model of the sentences to choose", extractor, reads)
     return out / "text"
 
 
@@ -321,9 +305,8 @@ def main(args: TrainOptions) -> None:
     options = ["--arch", args.arch, *recipe.train, *args.given] if recipe else make_paper_options(args)
     train(args.out, prepared, options, math.ceil(recipe.minutes) + 1 if recipe else None)
     if recipe and not args.no_content and not args.long and training_settings.can_have_content_model(prepared):
-        content = args.out / "content.npz"
-        print_message(f"content model, by which decoding chooses among the hypotheses of the beam: {content}")
+        what = "content model, by which decoding chooses among the hypotheses of the beam"
         reads = [prepared / "bin", args.out / "checkpoints" / "checkpoint_best.pt"]
-        Step(["etads-content", str(args.out), "--prepared", str(prepared)], [content], reads).run()
+        _train_content_model(what, args.out, reads, "--prepared", str(prepared))
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     print_message(f"{sum(each.ru_utime + each.ru_stime for each in used):.0f} s of processor time")

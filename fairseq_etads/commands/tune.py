@@ -1,22 +1,15 @@
 """The command ``etads-tune`` (use a trained model): find good decoding options for a model folder."""
 
 import functools
-import logging
 import os
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from tqdm import tqdm
-
 from ..files.inputs import STANDARD_INPUT
 from ..platform.command_options import DeviceOption, MaxTokensOption, argument, option, options_command
-from ..platform.console import (
-    escape_unprintable,
-    limit_matrix_kernel_caches,
-)
+from ..platform.console import escape_unprintable
 from ..platform.errors import InputError
 from ..platform.option_checks import NOT_NEGATIVE, SIZE
 from ..summarizer.folder.config import find_folder, read_config
@@ -34,6 +27,7 @@ from ..tuning import (
     TuningListener,
     check_options,
 )
+from .run_options import load_summarizer
 
 EXAMPLES = """\
 examples:
@@ -53,6 +47,11 @@ describes the search.
 """
 
 
+def _column_option(what: str) -> Any:
+    text = f"name of the JSON field or CSV column that contains the {what} (default: detected automatically)"
+    return option("", text, metavar="NAME")
+
+
 @dataclass
 class TuneOptions(DeviceOption, MaxTokensOption):
     """Options of ``etads-tune``."""
@@ -66,16 +65,8 @@ class TuneOptions(DeviceOption, MaxTokensOption):
     target: Optional[Path] = argument(
         "REFERENCES", "file containing the reference summaries, in the same order as the documents", nargs="?"
     )
-    source_column: str = option(
-        "",
-        "name of the JSON field or CSV column that contains the documents (default: detected automatically)",
-        metavar="NAME",
-    )
-    target_column: str = option(
-        "",
-        "name of the JSON field or CSV column that contains the references (default: detected automatically)",
-        metavar="NAME",
-    )
+    source_column: str = _column_option("documents")
+    target_column: str = _column_option("references")
     trials: int = option(
         None,
         f"total number of decoding settings to try (default: {TRIALS}); with --mert, maximum number of decoding "
@@ -151,7 +142,7 @@ def _read_texts(path: Path, option: str, asked: str, side: int) -> List[str]:
 
 
 def _read_document_reference_pairs(args: TuneOptions) -> Tuple[List[str], List[str]]:
-    """Read the documents and their reference summaries. The sentences of a reference are joined into one line."""
+    """Read the documents and their reference summaries, whose sentences are joined into one line."""
     target = args.target or args.source
     documents = _read_texts(args.source, "DOCUMENTS", args.source_column, SOURCE)
     if args.target is None and guess_input_format([args.source], text="lines") == "lines":
@@ -166,7 +157,7 @@ def _read_document_reference_pairs(args: TuneOptions) -> Tuple[List[str], List[s
 
 
 def _parse_ranges(given: List[str]) -> Dict[str, str]:
-    """Parse the values of --range, and return a dictionary that maps option names to ranges."""
+    """Parse the values of --range, and return the ranges by the names of options."""
     ranges: Dict[str, str] = {}
     for text in given:
         name, equals, values = text.partition("=")
@@ -176,39 +167,6 @@ def _parse_ranges(given: List[str]) -> Dict[str, str]:
             raise InputError(f"--range {text}: {name} is given twice")
         ranges[name] = values
     return ranges
-
-
-class _ProgressListener(TuningListener):
-    """Shows a progress bar on a terminal, and prints one line for each trial."""
-
-    def __init__(self, metric: str, quiet: bool):
-        self.metric, self.quiet = metric, quiet
-        self.first: Optional[int] = None
-        self.trials = 0
-        self.started = 0.0
-
-    def on_message(self, text: str) -> None:
-        if not self.quiet:
-            print(f"== {escape_unprintable(text)}", file=sys.stderr)
-
-    def on_trial_start(self, number: int, trials: int, documents: int) -> None:
-        if self.first is None:
-            self.started, self.first = time.monotonic(), number
-        self.trials = trials
-        name = f"trial {number}"
-        hidden = True if self.quiet else None
-        self.bar = tqdm(total=documents, desc=name, unit=" documents", leave=False, disable=hidden, file=sys.stderr)
-
-    def on_documents_summarised(self, documents: int) -> None:
-        self.bar.update(documents)
-
-    def on_trial_end(self, trial: Any, best: Any) -> None:
-        self.bar.close()
-        each = (time.monotonic() - self.started) / (trial.number + 1 - (self.first or 0))
-        left = each * (self.trials - 1 - trial.number)
-        about = f"; about {left / 60:.0f} min left" if left >= 90 else f"; about {left:.0f} s left" if left else ""
-        scores = f"{trial.score(self.metric):.2f}, best {best.score(self.metric):.2f} (trial {best.number})"
-        self.on_message(f"trial {trial.number}/{self.trials - 1}: {scores}{about}")
 
 
 def _check_options(args: TuneOptions) -> None:
@@ -282,21 +240,18 @@ def main(args: TuneOptions) -> None:
     out = args.out or Path(os.path.abspath(args.folder) + "-tuning")
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: is a file; name a folder")
-    limit_matrix_kernel_caches()
-    from ..summarizer import Summarizer
     from ..summarizer.folder.decoding_defaults import check_writable, set_decoding_defaults
 
     if args.write:
         check_writable(args.folder)
-    logging.getLogger("fairseq_etads").setLevel(logging.ERROR if args.quiet else logging.WARNING)
-    load = functools.partial(Summarizer.load, args.folder, args.device)
+    load = functools.partial(load_summarizer, args.folder, args.device, args.quiet)
     common = {
         "metric": args.metric,
         "most_documents": args.documents,
         "seed": args.seed,
         "max_tokens": args.max_tokens,
         "state_bytes": args.encoder_memory << 20,
-        "listener": _ProgressListener(args.metric, args.quiet),
+        "listener": TuningListener(args.metric, args.quiet),
     }
     run = _tune_weights if args.mert else _search
     what, decoding, note = run(args, load, (documents, references, out), common)

@@ -3,9 +3,12 @@
 This module does not import torch, so that ``etads-tune --help`` starts quickly.
 """
 
-from typing import Any, Sequence
+import time
+from typing import Any, Optional, Sequence
 
-from ..platform.console import check_positive_options
+from tqdm import tqdm
+
+from ..platform.console import check_positive_options, print_message
 from ..platform.errors import InputError
 
 METRICS = ("mean", "rouge1", "rouge2", "rougeL")
@@ -31,16 +34,33 @@ def check_options(metric: str, metrics: Sequence[str] = METRICS, **numbers: int)
 
 
 class TuningListener:
-    """Listener that is notified of the progress of a search. The methods of this base class do nothing."""
+    """Listener that shows the progress of a search on standard error: a bar and a line for each trial or round."""
+
+    first: Optional[int] = None
+
+    def __init__(self, metric: str = METRICS[0], quiet: bool = True):
+        self.metric, self.quiet = metric, quiet
 
     def on_message(self, text: str) -> None:
         """Show a message to the user."""
+        print_message(text, self.quiet)
 
     def on_trial_start(self, number: int, trials: int, documents: int) -> None:
         """Called when a trial starts."""
+        if self.first is None:
+            self.started, self.first = time.monotonic(), number
+        self.trials = trials
+        self.bar = tqdm(None, f"trial {number}", documents, False, unit=" documents", disable=self.quiet or None)
 
     def on_documents_summarised(self, documents: int) -> None:
         """Called when ``documents`` more documents have been summarised."""
+        self.bar.update(documents)
 
     def on_trial_end(self, trial: Any, best: Any) -> None:
         """Called at the end of a trial, or of a round in weight tuning. ``best`` is the best trial or round so far."""
+        self.bar.close()
+        each = (time.monotonic() - self.started) / (trial.number + 1 - (self.first or 0))
+        left = each * (self.trials - 1 - trial.number)
+        about = f"; about {left / 60:.0f} min left" if left >= 90 else f"; about {left:.0f} s left" if left else ""
+        scores = f"{trial.score(self.metric):.2f}, best {best.score(self.metric):.2f} (trial {best.number})"
+        self.on_message(f"trial {trial.number}/{self.trials - 1}: {scores}{about}")

@@ -18,8 +18,8 @@ from tabulate import tabulate
 
 from ..evaluation.rouge import METRICS as ROUGE_METRICS
 from ..evaluation.rouge import RougeSettings, score_pairs
-from ..files.outputs import lock_output, write_text
-from ..files.resumable import find_differing_settings, format_json_line, parse_json_lines
+from ..files.outputs import lock_output, write_json
+from ..files.resumable import format_json_line, parse_json_lines
 from ..platform.errors import InputError
 from ..summarizer import Summarizer
 from ..summarizer.encoded_documents import STATE_BYTES, EncodedDocuments, Hypothesis
@@ -29,7 +29,7 @@ from ..version import __version__
 from . import MERT_METRICS, MERT_ROUNDS, MOST_DOCUMENTS, NBEST, STARTING_POINTS, TuningListener, check_options
 from .mert import NBestList, find_best_weights
 from .report import remove_markdown
-from .tune import choose_pairs, compute_model_fingerprint
+from .tune import check_same_settings, choose_pairs, compute_model_fingerprint, find_best
 
 OPTION = "extractive_weights"
 """Name of the decoding option that is tuned."""
@@ -49,10 +49,10 @@ class TuningRound(NamedTuple):
     Attributes:
         number: index of the round. Round 0 uses the weights in the model folder.
         weights: weights of all features. The first weight is always 1.
-        lists: hypotheses of each document in descending order of score. Each hypothesis consists of its text, its
-            features (see :func:`get_features`) and its metric score.
+        lists: hypotheses of each document in descending order of score, as text, features (see :func:`get_features`)
+            and metric score.
         mean: mean metric score of the best hypotheses of all documents.
-        seconds: duration of the round in seconds.
+        seconds: duration of the round.
     """
 
     number: int
@@ -62,20 +62,15 @@ class TuningRound(NamedTuple):
     seconds: float
 
     def score(self, metric: str) -> float:
-        """Return the mean score, like :meth:`.tune.Trial.score`.
-
-        ``metric`` is ignored, because all rounds use the same metric.
-        """
+        """Return the mean score, like :meth:`.tune.Trial.score`. All rounds use the same metric."""
         return self.mean
 
 
 @dataclass(frozen=True)
 class WeightTuningResults:
-    """Results of all rounds of weight tuning.
+    """Results of all rounds of weight tuning, which maximised ``metric``.
 
     Attributes:
-        rounds: results of all rounds in order.
-        metric: metric that is maximised, one of :data:`MERT_METRICS`.
         documents: number of documents that are summarised in each round.
         nbest: number of hypotheses per document.
         signature: line of text that describes the settings of ROUGE.
@@ -90,7 +85,8 @@ class WeightTuningResults:
     @property
     def best(self) -> TuningRound:
         """Return the first of the rounds with the highest score."""
-        return _find_best_round(self.rounds)
+        best: TuningRound = find_best(self.rounds, self.metric)
+        return best
 
     def format_markdown_table(self) -> str:
         """Format the results as a table for a terminal, with the index of the best round in bold."""
@@ -123,7 +119,7 @@ class WeightTuningResults:
             "extractive_weights": format_weights(self.best.weights),
             "rounds": [{"weights": r.weights, "score": r.mean, "seconds": r.seconds} for r in self.rounds],
         }
-        write_text(out / MERT_REPORT, json.dumps(report, indent=2) + "\n")
+        write_json(out / MERT_REPORT, report)
 
 
 def format_weights(weights: Sequence[float]) -> str:
@@ -132,20 +128,13 @@ def format_weights(weights: Sequence[float]) -> str:
 
 
 def get_features(hypothesis: Hypothesis, weights: Sequence[float]) -> List[float]:
-    """Return the feature values of a hypothesis.
-
-    The score of the hypothesis is the weighted sum of the features. The weight of the first feature is 1, and
-    ``weights`` contains the weights of the other features.
+    """Return the feature values of a hypothesis, whose score is their sum, weighted by 1 and ``weights``.
 
     The last four features are the numbers of matching words, bigrams and trigrams and of reorderings, divided by the
     length penalty. The first feature is the remainder of the score.
     """
     rest = hypothesis.score - sum(weight * count for weight, count in zip(weights, hypothesis.features))
     return [rest, *hypothesis.features]
-
-
-def _find_best_round(rounds: Sequence[TuningRound]) -> TuningRound:
-    return max(rounds, key=lambda found: (found.mean, -found.number))
 
 
 def tune_weights(
@@ -170,17 +159,12 @@ def tune_weights(
     the weight 0. All other decoding options have the default values in the folder.
 
     Args:
-        documents, references: raw texts of the documents and of their reference summaries. A pair is skipped if one of
-            its texts contains no words.
-        out: path of the folder for the rounds, which is created if it does not exist.
+        documents, references, most_documents, max_tokens, state_bytes: see :func:`.tune.tune`.
+        out: folder for the rounds, which is created if it does not exist.
         rounds: maximum number of rounds. Tuning ends earlier if a round would repeat earlier weights.
         metric: metric to maximise, one of :data:`MERT_METRICS`.
         nbest: number of hypotheses per document, which is also the beam size.
         points: number of starting points for the search for weights.
-        most_documents: maximum number of documents. If there are more documents, a random sample is used, which depends
-            on ``seed``.
-        max_tokens, state_bytes: maximum number of tokens per batch and maximum size of the cache; see
-            :class:`EncodedDocuments`.
 
     Raises:
         InputError: a text or an option is invalid, or the rounds in ``out`` are damaged or used other settings.
@@ -219,7 +203,7 @@ def tune_weights(
             listener.on_trial_start(number, rounds, encoded.documents)
             found.append(_decode_and_score_documents(number, weights, encoded, decoding, pairs, scorer, listener))
             _append_record(path, found[-1]._asdict())
-            listener.on_trial_end(found[-1], _find_best_round(found))
+            listener.on_trial_end(found[-1], find_best(found, metric))
     signature = f"ROUGE|{scorer.settings.signature(1)}|n:{len(pairs)}|v:{__version__}"
     return WeightTuningResults(found, metric, len(pairs), nbest, signature)
 
@@ -242,11 +226,7 @@ def _open_rounds(path: Path, settings: Dict[str, Any]) -> List[TuningRound]:
     settings[_VERSION] = before.get(_VERSION)
     if settings[_FIRST] in [record["weights"] for record in records[1:]]:
         settings[_FIRST] = before.get(_FIRST)
-    differ = find_differing_settings(before, json.loads(json.dumps(settings)))
-    if differ:
-        raise InputError(
-            f"{path}: its trials used another {' and '.join(differ)}; name another folder, or delete it to start again"
-        )
+    check_same_settings(path, before, json.loads(json.dumps(settings)))
     os.truncate(path, len(whole))  # a killed process may have left half a line
     return [TuningRound(**record) for record in records[1:]]
 
@@ -273,7 +253,7 @@ def _optimise_weights(rounds: Sequence[TuningRound], points: int, seed: int) -> 
             lists.append(NBestList(*(np.array(column) for column in zip(*united.values()))))
     if not lists:
         raise InputError("no document has a summary of positive probability")
-    return _normalise_weights(find_best_weights(lists, _find_best_round(rounds).weights, points, seed)[0])
+    return _normalise_weights(find_best_weights(lists, find_best(rounds, "").weights, points, seed)[0])
 
 
 class _CachedScorer:

@@ -34,19 +34,15 @@ class NBestList(NamedTuple):
 
 
 def compute_mean_score(lists: Sequence[NBestList], weights: Sequence[float]) -> float:
-    """Return the mean metric score of the top hypotheses with the given weights.
-
-    If several hypotheses in a list have the same weighted sum, the first of them is the top hypothesis.
-    """
+    """Return the mean metric score of the top hypotheses with the given weights, of equal ones the first."""
     return float(np.mean([nbest.scores[(nbest.features @ np.asarray(weights)).argmax()] for nbest in lists]))
 
 
 def find_upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) -> Tuple[List[float], List[int]]:
-    """Find the lines that form the upper envelope, from left to right.
+    """Find the lines that form the upper envelope, from left to right, only the first of identical lines.
 
     Returns:
-        The start of each line's interval (minus infinity for the first line), and the indices of the lines. Among
-        identical lines, only the first one is included.
+        The start of each line's interval (minus infinity for the first line), and the indices of the lines.
     """
     starts: List[float] = []
     lines: List[int] = []
@@ -67,12 +63,7 @@ def find_upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) ->
 
 
 def find_best_weight_value(lists: Sequence[NBestList], weights: Sequence[float], feature: int) -> Tuple[float, float]:
-    """Find the best value of one weight.
-
-    This is the middle of the best step, or the current value if no step is better.
-
-    Args:
-        feature: index of the feature with this weight.
+    """Find the best value of the weight of ``feature``, in the middle of the best step, or keep the present value.
 
     Returns:
         The best value of the weight, and the mean score with this value.
@@ -127,16 +118,10 @@ def hill_climb_weights(lists: Sequence[NBestList], weights: Sequence[float]) -> 
 def find_best_weights(
     lists: Sequence[NBestList], first: Sequence[float], points: int = 20, seed: int = 1
 ) -> Tuple[List[float], float]:
-    """Run :func:`hill_climb_weights` from several starting points, and return the best result.
+    """Run :func:`hill_climb_weights` from several starting points, and return the best weights and their mean score.
 
-    Args:
-        first: weights of the first starting point. All starting points have the same first weight.
-        points: number of starting points, including the first one.
-        seed: seed for drawing the other starting points.
-
-    Returns:
-        The best weights and their mean score. If scores are equal, the result from the earlier starting point is
-        returned.
+    The first of the ``points`` starting points is ``first``; the others are random and have the same first weight. If
+    scores are equal, the result from the earlier starting point is returned.
     """
     numbers = random.Random(seed)
     starts = [list(first)]

@@ -2,7 +2,6 @@
 
 import csv
 import datetime
-import json
 import warnings
 from pathlib import Path
 from typing import Any, Dict, List
@@ -12,23 +11,15 @@ from tabulate import tabulate
 
 from ..evaluation.plots import make_plots_reproducible, save_figure
 from ..evaluation.rouge import METRICS as ROUGE_METRICS
-from ..files.outputs import open_output, write_text
+from ..files.outputs import open_output, write_json
 from ..summarizer.folder.model_card import format_command_line_options
 from . import METRIC_NAMES
 from .tune import Trial, Tuning
 
 LEVEL = 0.05
 """Significance level for p-values, before it is divided by the number of compared trials."""
-FIGURES = {
-    "words": "words",
-    "novel 2-grams": "new 2",
-    "repeated 3-grams": "rep. 3",
-    "copy rate": "copied",
-}
-"""Mapping from the statistics in the terminal table to their column headings.
-
-The files contain all statistics.
-"""
+FIGURES = {"words": "words", "novel 2-grams": "new 2", "repeated 3-grams": "rep. 3", "copy rate": "copied"}
+"""Statistics in the terminal table, with their column headings. The files contain all statistics."""
 
 
 def _compute_rouge_f1(trial: Trial) -> Dict[str, float]:
@@ -141,7 +132,7 @@ def write_tables(tuning: Tuning, out: Path) -> None:
             {**row, "decoding": trial.decoding, "seconds": trial.seconds} for row, trial in zip(table, tuning.trials)
         ],
     }
-    write_text(out / "tuning.json", json.dumps(report, indent=2) + "\n")
+    write_json(out / "tuning.json", report)
 
 
 def draw_plots(tuning: Tuning, out: Path) -> None:

@@ -38,10 +38,8 @@ def make_search_space(
     """Return the parameters of a search, in the order in which their values are chosen.
 
     Args:
-        names: names of the options to search, with hyphens or underscores. If the list is empty, :data:`SEARCHED` is
-            used.
-        ranges: mapping from option names to values to try, in the form that :func:`parse_values` accepts. Options that
-            are not in ``names`` are also searched.
+        names: names of the options to search, with hyphens or underscores (default: :data:`SEARCHED`).
+        ranges: values to try by names of options, as in :func:`parse_values`. These options are also searched.
         decoding: default values of the decoding options.
         lengths: number of tokens in each reference summary.
 
@@ -75,11 +73,7 @@ def _find_option(name: str, option: str) -> str:
 
 
 def parse_values(name: str, text: str) -> Tuple[Any, ...]:
-    """Parse values of the form ``LOW:HIGH``, ``LOW:HIGH:STEP`` or ``A,B,C``.
-
-    Raises:
-        InputError: the text has none of these forms, or a value is invalid for the option.
-    """
+    """Parse values of the form ``LOW:HIGH``, ``LOW:HIGH:STEP`` or ``A,B,C``, or raise InputError."""
     kind, where = get_type(name), f"--range {name.replace('_', '-')}={text}"
     bounds = text.split(":")
     if len(bounds) in (2, 3) and kind in (int, float):
@@ -191,14 +185,7 @@ def _remove_impossible_lengths(space: Sequence[Parameter], decoding: Dict[str, A
 
 
 def list_allowed_values(parameter: Parameter, chosen: Dict[str, Any], decoding: Dict[str, Any]) -> Tuple[Any, ...]:
-    """Return the values of a parameter that are compatible with the parameters chosen before it.
-
-    The only restriction is that min_len must not exceed max_len.
-
-    Args:
-        chosen: values of the parameters that precede this one.
-        decoding: default values of the decoding options.
-    """
+    """Return the values of a parameter that go with those ``chosen`` before: min_len must not exceed max_len."""
     together = {**decoding, **chosen}
     if parameter.name != "min_len" or get_value("max_len_a", together):
         return parameter.values
@@ -206,10 +193,7 @@ def list_allowed_values(parameter: Parameter, chosen: Dict[str, Any], decoding: 
 
 
 def make_decoding_options(chosen: Dict[str, Any], defaults: Dict[str, Any]) -> Dict[str, Any]:
-    """Return all decoding options for the given parameter values.
-
-    Options that have no effect are set to their general defaults.
-    """
+    """Return all decoding options for these values of parameters. Options without effect have general defaults."""
     decoding = {**defaults, **chosen}
     idle: List[Tuple[str, Any]] = []
     if not get_value("coverage_penalty", decoding):

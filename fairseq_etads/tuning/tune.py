@@ -107,7 +107,8 @@ class Tuning:
     @property
     def best(self) -> Trial:
         """Return the first of the trials with the highest score."""
-        return _find_best_trial(self.trials, self.metric)
+        best: Trial = find_best(self.trials, self.metric)
+        return best
 
     def compute_confidence_interval(self, trial: Trial) -> Tuple[float, float]:
         """Return the 95 % confidence interval of a trial's mean score."""
@@ -122,8 +123,9 @@ class Tuning:
         return compare_pairs(first, second, max(RESAMPLES, 40 * len(self.trials)), RESAMPLING_SEED)
 
 
-def _find_best_trial(trials: Sequence[Trial], metric: str) -> Trial:
-    return max(trials, key=lambda trial: trial.score(metric))
+def find_best(found: Sequence[Any], metric: str) -> Any:
+    """Return the first of the trials or rounds with the highest score."""
+    return max(found, key=lambda trial: trial.score(metric))
 
 
 def check_optuna_installed() -> None:
@@ -159,18 +161,17 @@ def tune(
     Args:
         documents, references: raw texts of the documents and of their reference summaries. A pair is skipped if one of
             its texts contains no words.
-        out: path of the folder for the trials, which is created if it does not exist.
+        out: folder for the trials, which is created if it does not exist.
         trials: total number of trials, including trials from earlier calls.
         metric: metric to maximise, one of :data:`.METRICS`.
         search, ranges: names of the options to search, and their values; see :func:`make_search_space`.
-        most_documents: maximum number of documents. If there are more documents, a random sample is used, which depends
-            on ``seed``.
-        max_tokens, state_bytes: maximum number of tokens per batch and maximum size of the cache; see
-            :class:`EncodedDocuments`.
+        most_documents: maximum number of documents, which are otherwise a random sample that depends on ``seed``.
+        max_tokens, state_bytes: see :class:`EncodedDocuments`.
 
     Raises:
         InputError: Optuna is not installed, a text or an option is invalid, another process uses ``out``, or the trials
-            in ``out`` are damaged, used other settings or are from a version before Optuna's journal.
+            in
+            ``out`` are damaged, used other settings or are from a version before Optuna's journal.
     """
     check_optuna_installed()
     listener = listener or TuningListener()
@@ -187,9 +188,19 @@ def tune(
     lengths = [summarizer.token_count(reference) for _, reference in pairs]
     encoded = EncodedDocuments(summarizer, [document for document, _ in pairs], max_tokens, state_bytes)
     with lock_output(out, "--out", folder=True), _open_study(out / STUDY_FILE, seed) as study:
-        defaults = _get_first_trial_options(study, summarizer.config.decoding)
+        found, defaults = _get_trials(study), summarizer.config.decoding
+        if defaults in [trial.decoding for trial in found[1:]]:  # --write has replaced the defaults of trial 0
+            defaults = dict(study.user_attrs[_SETTINGS][_DEFAULTS])
         space = make_search_space(search, ranges or {}, defaults, lengths)
-        _check_values(space, defaults, encoded)
+        longest = {parameter.name: parameter.values[-1] for parameter in space if parameter.name == "max_len"}
+        for parameter in space:
+            if parameter.name == "beam" and 1 in parameter.values and get_value("choose", defaults) == "hypothesis":
+                raise InputError(
+                    "--beam 1: leaves the content model of the folder nothing to choose from; leave 1 out of --range "
+                    "beam, or export the model with --choose none"
+                )
+            for value in parameter.values:
+                encoded.check_decoding_options(**make_decoding_options({**longest, parameter.name: value}, defaults))
         settings = {
             "model": compute_model_fingerprint(summarizer.folder, summarizer.config),
             "choice of documents and references": fingerprint,
@@ -200,14 +211,8 @@ def tune(
             "way of scoring": scoring,
         }
         settings = json.loads(json.dumps(settings))
-        differ = find_differing_settings(study.user_attrs.get(_SETTINGS, settings), settings)
-        if differ:
-            raise InputError(
-                f"{out / STUDY_FILE}: its trials used another {' and '.join(differ)}; name another folder, or delete "
-                "it to start again"
-            )
+        check_same_settings(out / STUDY_FILE, study.user_attrs.get(_SETTINGS, settings), settings)
         study.set_user_attr(_SETTINGS, settings)
-        found = _get_trials(study)
         if found:
             listener.on_message(f"{out / STUDY_FILE}: {len(found)} trials exist already")
         first = len(found)
@@ -223,9 +228,22 @@ def tune(
             study.tell(proposal[0], trial.score(metric))
             found.append(trial)
             if number == first:
-                listener.on_message(_describe_encoder_memory(encoded))
-            listener.on_trial_end(trial, _find_best_trial(found, metric))
+                about = f"encoder states take {encoded.state_bytes / 2**20:,.1f} MiB"
+                if encoded.encoded_once < encoded.documents:
+                    about += f" for {encoded.encoded_once:,} of {encoded.documents:,} documents; the others are encoded"
+                    about += " again in each trial"
+                listener.on_message(f"{about} (--encoder-memory)")
+            listener.on_trial_end(trial, find_best(found, metric))
     return Tuning(found, space, metric, seed, len(pairs), len(documents), signature, fingerprint)
+
+
+def check_same_settings(path: Path, before: Dict[str, Any], now: Dict[str, Any]) -> None:
+    """Raise InputError if the trials in a file used other settings than those of this search."""
+    differ = find_differing_settings(before, now)
+    if differ:
+        raise InputError(
+            f"{path}: its trials used another {' and '.join(differ)}; name another folder, or delete it to start again"
+        )
 
 
 def choose_pairs(
@@ -294,25 +312,6 @@ def _get_trials(study: Any) -> List[Trial]:
     """Return the finished trials of a study in order, numbered without those that failed."""
     results = [trial.user_attrs[_RESULT] for trial in study.get_trials(deepcopy=False) if trial.value is not None]
     return [Trial(n, **{**result, "scores": np.array(result["scores"])}) for n, result in enumerate(results)]
-
-
-def _get_first_trial_options(study: Any, present: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the folder's decoding defaults or, if --write has replaced them, the previous ones, for trial 0."""
-    chosen = present in [trial.decoding for trial in _get_trials(study)[1:]]
-    return dict(study.user_attrs[_SETTINGS][_DEFAULTS]) if chosen else present
-
-
-def _check_values(space: Sequence[Parameter], defaults: Dict[str, Any], encoded: EncodedDocuments) -> None:
-    """Raise InputError if the model does not support one of the values in the search space."""
-    longest = {parameter.name: parameter.values[-1] for parameter in space if parameter.name == "max_len"}
-    for parameter in space:
-        if parameter.name == "beam" and 1 in parameter.values and get_value("choose", defaults) == "hypothesis":
-            raise InputError(
-                "--beam 1: leaves the content model of the folder nothing to choose from; leave 1 out of --range beam, "
-                "or export the model with --choose none"
-            )
-        for value in parameter.values:
-            encoded.check_decoding_options(**make_decoding_options({**longest, parameter.name: value}, defaults))
 
 
 def _propose_settings(
@@ -389,13 +388,3 @@ def _run_trial(
     figures = analyse_systems(documents, {"trial": sentences})["trial"].figures
     seconds = round(time.monotonic() - started, 3)
     return Trial(number, settings, decoding, scores.round(6), figures, summaries, seconds)
-
-
-def _describe_encoder_memory(encoded: EncodedDocuments) -> str:
-    about = f"encoder states take {encoded.state_bytes / 2**20:,.1f} MiB"
-    if encoded.encoded_once < encoded.documents:
-        about += (
-            f" for {encoded.encoded_once:,} of {encoded.documents:,} documents; the others are encoded again in each "
-            "trial"
-        )
-    return f"{about} (--encoder-memory)"
