@@ -200,6 +200,7 @@ ENTRIES["etads-human score"] = entries(
     seed="--seed 7",
     json="--json out.json",
 )
+ENTRIES["etads-human make"].update(same("etads-analyse", "--source-column"))
 ENTRIES["etads-human"] = {}
 BAD = "--train in/bad in/reference --valid in/documents2 in/reference2 --out text"
 INVISIBLE = "--train in/invisible in/reference --valid in/documents2 in/reference2 --out text"

@@ -108,7 +108,6 @@ def test_the_best_is_written_and_said_on_the_card(place, capsys):
     assert card.startswith("---\nlicense: mit") and card.endswith("## Limits\n\nMany.\n")
     assert f"--max-len {best['decoding']['max_len']}" in card and card.count("## Defaults of decoding") == 1
     assert f"trial {best['trial']} of 6 (seed 1)" in card and "8 of 8 documents of `d.txt`" in card and "ROUGE|" in card
-    assert not list((place / "model").glob("*.partial"))
     Checksums(place / "model").verify(["config.json", "model.safetensors", "dict.source.txt"])
     assert f"the options of trial {best['trial']} are now the defaults of model" in out
     # The command is run again with more trials than there are settings. The trials belong to the previous defaults.

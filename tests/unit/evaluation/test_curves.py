@@ -107,9 +107,8 @@ def test_lines_that_an_interruption_cut_off(tmp_path):
     cut = cut[: cut.index("num_updates=20") + len("num_updates=2")]
     text = "\n".join([inner(10, loss=9), cut + inner(30, loss=7), inner(40, loss=6)])
     (tmp_path / "a.gz").write_bytes(gzip.compress(b"caf\xe9, which is not UTF-8\n" + text.encode()))
-    log = read_log(tmp_path / "a.gz")
-    assert log.figures["loss"]["train"] == {10: 9.0, 30: 7.0}, "the last line may still be being written"
-    assert log.updates == 30
+    found = read_log(tmp_path / "a.gz").figures["loss"]["train"]
+    assert found == {10: 9.0, 30: 7.0}, "the last line may still be being written"
 
 
 @pytest.fixture

@@ -50,7 +50,6 @@ def test_assignment_is_balanced_seeded_and_shuffled():
     assert all(1 <= int(item) <= 50 for item in items)
     orders = [tuple(order.values()) for sheet in key["sheets"].values() for order in sheet.values()]
     assert all(sorted(order) == SYSTEMS for order in orders) and len(set(orders)) > 3
-    assert json.loads(json.dumps(key)) == key
 
 
 def test_impossible_sheets_are_refused():
@@ -161,9 +160,6 @@ def test_means_are_of_summaries_not_of_ratings_in_any_order():
     assert report["fluency"]["systems"]["t"] == {"mean": None, "interval": None, "summaries": 0, "ratings": 0}
     assert report["salience"]["systems"]["s"]["mean"] is None
     assert aggregate_ratings(ratings[::-1], ["s", "t"], 5, 1) == report
-
-
-# --- the command ---
 
 
 @pytest.fixture

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from seeds import shifted
 
 from fairseq_etads.evaluation import bootstrap_intervals, compare_pairs
-from fairseq_etads.evaluation.power import compute_critical_value, compute_power, trainings_needed
 from fairseq_etads.evaluation.resampling import (
     assign_family_indices,
     bootstrap_means,
     compare_systems_over_runs,
+    compute_critical_value,
+    compute_power,
     correct_p_values,
+    trainings_needed,
 )
 
 

@@ -15,7 +15,7 @@ from fairseq_etads.commands.rouge import main
 from fairseq_etads.commands.scoring_options import parse_metrics
 from fairseq_etads.evaluation import RougeSettings, rouge, score_pairs
 from fairseq_etads.evaluation.resampling import compare_pairs, correct_p_values
-from fairseq_etads.evaluation.rouge import _map_in_processes
+from fairseq_etads.platform.processes import map_in_processes
 
 METRICS = ("rouge1", "rouge2", "rougeL")
 HYPOTHESES = [
@@ -213,8 +213,8 @@ def test_wrong_arguments_are_refused(arguments, options, words):
 
 def test_a_killed_process_ends_the_work_with_an_error():
     with pytest.raises(ValueError, match="a process was killed from outside"):
-        list(_map_in_processes(killed_at_seventy, range(200), 2))
-    assert list(_map_in_processes(killed_at_seventy, range(70), 2)) == list(range(70))
+        list(map_in_processes(killed_at_seventy, range(200), 2))
+    assert list(map_in_processes(killed_at_seventy, range(70), 2)) == list(range(70))
 
 
 def test_systems_are_scored_in_one_table_and_tested_against_the_first(tmp_path, capsys):

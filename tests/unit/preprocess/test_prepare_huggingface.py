@@ -19,7 +19,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from fairseq_etads import Summarizer
 from fairseq_etads.commands.content import StemmedSplit
-from fairseq_etads.commands.run_options import make_detokenizer
+from fairseq_etads.commands.run_options import make_detokenizer, open_split
 from fairseq_etads.data.preparation import read_inference_preprocessing_options
 from fairseq_etads.files.checksums import compute_sha256
 from fairseq_etads.platform.errors import InputError
@@ -136,7 +136,7 @@ def test_commands_that_need_words_refuse_pieces(given, tmp_path, monkeypatch):
     data = tmp_path / "out" / "bin"
     task = SummarizationTask.of_folder(data)
     with pytest.raises(InputError, match="consists of pieces of a Hugging Face tokeniser, which are not words"):
-        make_detokenizer(task.src_dict, detect_subword_type(task.src_dict, str(data)), data)
+        make_detokenizer(open_split(data, "test"), data)
     with pytest.raises(InputError, match="RUN: its data consists of pieces of a Hugging Face tokeniser"):
         StemmedSplit(tmp_path, data, "test", 100)
     scorer = Namespace(load=lambda path: Namespace(config=None))

@@ -183,6 +183,7 @@ class Interrupting(TuningListener):
     """End the search at an event of a trial, before or after its record is on disk."""
 
     def __init__(self, event="", trial=None):
+        super().__init__()
         self.end, self.began = (event, trial), []
 
     def _at(self, *event):
