@@ -3,13 +3,8 @@
 import math
 
 import pytest
-import reference
 import torch
-from decoding import DICTIONARY, TASK, generate, make_sample
-from helpers import make_model
-from scripted import scripted_model
 
-from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.search.search_rules import NGramBlocker
 
 
@@ -51,14 +46,3 @@ def test_everything_is_on_the_words_device():
     with torch.device("meta"):
         NGramBlocker(2, [7]).block_repeats(tokens, lprobs)
     assert lprobs.isneginf().nonzero().tolist() == [[0, 5]]
-
-
-@pytest.mark.parametrize("size", [1, 2, 3])
-@pytest.mark.parametrize("arch", ["etads", "scripted"])
-def test_blocking_leaves_no_repeats(arch, size, documents):
-    model = scripted_model(DICTIONARY, spread=4.0, end=-9.0, clock=0) if arch == "scripted" else make_model(arch, TASK)
-    options = {"beam_size": 4, "max_len_b": 30, "min_len": 20}
-    plain = generate(SummaryGenerator, [model], make_sample(documents), options)
-    blocked = generate(SummaryGenerator, [model], make_sample(documents), {**options, "no_repeat_ngram_size": size})
-    assert any(reference.repeats(h["tokens"].tolist(), size) for row in plain for h in row)
-    assert not any(reference.repeats(h["tokens"].tolist(), size) for row in blocked for h in row)

@@ -4,11 +4,9 @@ import random
 
 import pytest
 import reference
-from reference.parts import lcs
 from rouge_score import rouge_scorer
 
 from fairseq_etads.search.content.reranking import compute_consensus, compute_similarity
-from fairseq_etads.text.subsequences import compute_lcs_length
 
 
 def text(r, longest=8):
@@ -32,13 +30,6 @@ def test_similarity_is_the_mean_of_three_rouge_scores():
         scores = scorer.score(" ".join(one), " ".join(other))
         assert compute_similarity(one, other) == pytest.approx(sum(scores[kind].fmeasure for kind in kinds) / 3)
         assert compute_similarity(one, other) == compute_similarity(other, one)
-
-
-def test_common_subsequences_have_the_length_that_loops_find():
-    r = random.Random(2)
-    for _ in range(100):
-        one, other = text(r, 10), text(r, 10)
-        assert compute_lcs_length(one, other) == lcs(one, other)
 
 
 def test_a_single_hypothesis_has_no_consensus():

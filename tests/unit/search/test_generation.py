@@ -25,23 +25,15 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-@pytest.mark.parametrize("arch", ["etads", "aggregation_transformer"])
-def test_without_options_it_returns_what_fairseq_returns(arch, settings, documents):
-    model = sharpened(arch)
-    for left in (False, True):
-        sample = make_sample(documents, left=left)
-        want = generate(SequenceGenerator, [model], sample, settings)
-        assert_same(generate(SummaryGenerator, [model], sample, settings), want)
-
-
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
-@pytest.mark.parametrize("end", [-2.0, 0.0, 3.0])
-def test_scripted_distributions_give_what_fairseq_returns(settings, end, documents):
-    for seed in range(3):
-        model = scripted_model(DICTIONARY, seed, end=end)
-        sample = make_sample(documents)
-        want = generate(SequenceGenerator, [model], sample, settings)
-        assert_same(generate(SummaryGenerator, [model], sample, settings), want)
+def test_without_options_it_returns_what_fairseq_returns(settings, documents):
+    for model in (
+        sharpened(),
+        *(scripted_model(DICTIONARY, seed, end=end) for seed, end in enumerate((-2.0, 0.0, 3.0))),
+    ):
+        for left in (False, True):
+            sample = make_sample(documents, left=left)
+            want = generate(SequenceGenerator, [model], sample, settings)
+            assert_same(generate(SummaryGenerator, [model], sample, settings), want)
 
 
 class _EndsEnd:
@@ -86,6 +78,46 @@ def test_fairseqs_search_classes_work(name, documents):
         strategy = fairseqs.get(name, STRATEGIES[name])
         want = generate(SequenceGenerator, [model], sample, {**settings, "search_strategy": strategy})
         assert_same(generate(SummaryGenerator, [model], sample, settings), want)
+
+
+@pytest.mark.parametrize("name", [*STRATEGIES, "groups of one", "only the end", "an end that is not wanted"])
+def test_no_hypothesis_has_an_end_inside(name, documents):
+    strategies = {
+        **STRATEGIES,
+        "groups of one": lambda: search.DiverseBeamSearch(DICTIONARY, 4, 0.5),
+        "only the end": lambda: search.PrefixConstrainedBeamSearch(DICTIONARY, lambda *_: [EOS]),
+        "an end that is not wanted": lambda: search.PrefixConstrainedBeamSearch(
+            DICTIONARY, lambda _, words: [5, 6] if len(words) < 4 else [EOS]
+        ),
+    }
+    for seed, end in itertools.product(range(4), (0.0, 3.0, 6.0)):
+        settings = {"beam_size": 4, "max_len_b": 9, "min_len": seed % 3, "search_strategy": strategies[name]}
+        found = generate(
+            SummaryGenerator, [scripted_model(DICTIONARY, seed, end=end)], make_sample(documents), settings
+        )
+        for row in found:
+            assert row
+            for hypothesis in row:
+                tokens = hypothesis["tokens"].tolist()
+                assert tokens.index(EOS) == len(tokens) - 1 or hypothesis["score"] == -math.inf
+
+
+@pytest.mark.parametrize("early_stopping", ["fairseq", "heuristic"])
+def test_the_greatest_length_is_the_documents_own_or_of_the_batch(early_stopping):
+    sample, model = make_sample([[5, 6, 7], list(range(4, 18)), [9], [8, 4] * 3]), scripted_model(DICTIONARY, end=-30.0)
+    for per_document, lengths in ((True, [3, 10, 1, 5]), (False, [10] * 4)):  # no summary is longer than its document
+        settings = {"max_len_a": 0.6, "max_len_b": 1, "max_len_per_document": per_document}
+        found = generate(SummaryGenerator, [model], sample, {**settings, "early_stopping": early_stopping})
+        assert [len(row[0]["tokens"]) - 1 for row in found] == lengths
+
+
+def test_recombined_hypotheses_differ_in_their_last_words(documents):
+    def last_words(**options):
+        found = generate(SummaryGenerator, [sharpened()], make_sample(documents), {"exact_length": 6, **options})
+        return [{tuple(hypothesis["tokens"][-3:].tolist()) for hypothesis in row} for row in found]
+
+    assert any(len(row) < 4 for row in last_words(beam_size=4))
+    assert all(len(row) == 4 for row in last_words(beam_size=4, recombine=2))
 
 
 def test_length_follows_the_source(documents):
@@ -197,22 +229,6 @@ def test_a_narrower_member_gives_the_rest_no_probability(documents):
     assert len(alone[0]) == 29, "the distribution is narrower than the dictionary, and with it the beam"
 
 
-def test_language_model_fusion(documents):
-    language_model = sharpened("etads_basic", seed=4)
-
-    class LanguageModel(torch.nn.Module):
-        def forward(self, tokens):
-            source = torch.full((len(tokens), 1), EOS)
-            return language_model(source, torch.ones(len(tokens)), tokens)
-
-        def get_normalized_probs(self, out, log_probs, sample):
-            return language_model.get_normalized_probs(out, log_probs, sample)
-
-    settings = {"beam_size": 3, "max_len_b": 7, "lm_model": LanguageModel(), "lm_weight": 0.3}
-    want = generate(SequenceGenerator, [sharpened()], make_sample(documents), settings)
-    assert_same(generate(SummaryGenerator, [sharpened()], make_sample(documents), settings), want)
-
-
 @pytest.mark.parametrize("kind", ["hard", "soft"])
 def test_alignments(kind, documents):
     settings = {"beam_size": 2, "max_len_b": 7}
@@ -223,29 +239,6 @@ def test_alignments(kind, documents):
     for mine, other in zip(itertools.chain(*got), itertools.chain(*want)):
         pairs = [[[float(x) for x in pair] for pair in h["alignment"]] for h in (mine, other)]
         torch.testing.assert_close(torch.tensor(pairs[0]), torch.tensor(pairs[1]), rtol=0, atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"coverage_penalty": 0.5, "length_penalty_type": "wu", "len_penalty": 0.9, "no_repeat_ngram_size": 3},
-        {"coverage_penalty": 0.5, "coverage_penalty_type": "wu", "stepwise_coverage_penalty": True},
-        {"match_source_len": True},
-    ],
-)
-def test_a_document_is_summarised_the_same_in_any_batch(options, documents):
-    model = sharpened()
-    generator = SummaryGenerator([model], DICTIONARY, 4, max_len_b=24, **options)
-    together = generator.generate(None, make_sample(documents, width=20))
-    if "match_source_len" in options:
-        lengths = {len(row[-1]["tokens"]) for row in together}
-        assert len(lengths) > 1, "they should not all leave the batch at once"
-    for document, row in zip(documents, together):
-        alone = generator.generate(None, make_sample([document]))[0]
-        for mine, other in zip(row, alone):
-            mine["attention"] = mine["attention"][: len(document) + 1]  # the rest is padding
-            assert_same([[mine]], [[other]])
 
 
 @pytest.mark.parametrize(

@@ -117,16 +117,3 @@ def test_who_is_told_can_stop_the_search(summarizer):
         summarizer.summarize(TEXTS[0], on_step=stop, min_len=6)
     assert [len(partial.tokens) for partial in seen] == [1, 2]
     assert summarizer.summarize(TEXTS[0]).tokens, "it can be used again"
-
-
-def test_with_a_beam_the_best_living_hypothesis_is_reported(summarizer):
-    """Its tokens have the score that the model gives them: rescored by a search that must write them."""
-    _, seen = watch(summarizer, TEXTS[0], beam=4, min_len=5)
-    partial = next(p for p in seen[0] if len(p.tokens) == 3)
-    batch = summarizer._texts.make_batch([summarizer._texts.tokenize_document(0, TEXTS[0])])
-    ids = {token: number for number, token in enumerate(batch.new_words, len(summarizer._texts.source))}
-    prefix = [summarizer._texts.target.indices.get(token, ids.get(token)) for token in partial.tokens]
-    generator = summarizer._get_search({"beam": 1, "min_len": 5}).generator
-    forced = generator.generate(None, batch.sample, prefix_tokens=torch.tensor([prefix]))[0][0]
-    assert forced["tokens"][:3].tolist() == prefix
-    assert partial.score == pytest.approx(float(forced["positional_scores"][:3].sum()) / 3, abs=1e-5)

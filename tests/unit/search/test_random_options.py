@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from scripted import scripted_language_model, scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.search.terms import ActiveTerm, SearchTerm
 from fairseq_etads.systems.abs.features import NO_WORD, count_extractive_features
 
 DICTIONARY = make_dictionary(60)
@@ -43,10 +44,24 @@ OPTIONS = st.fixed_dictionaries(
         "max_len_a": st.sampled_from([0.0, 0.34]),
         "lm_weight": st.sampled_from([None, None, 0.6, -0.6]),
         "extractive_weights": st.sampled_from([(), (), (0.7, 1.5, 1.0, -2.0, 0.7)]),
+        "bonus": st.sampled_from([0.0, 0.0, 2.5, -1.0]),
         "early_stopping": st.sampled_from(["admissible", None]),
         "seed": st.integers(0, 10_000),
     }
 )
+
+
+class Bonus(SearchTerm, ActiveTerm):
+    """A term that adds a bonus to a word; its search has no state."""
+
+    def __init__(self, word, bonus):
+        self.word, self.bonus, self.largest_gain = word, bonus, max(0.0, bonus)
+
+    def begin(self, batch):
+        return self
+
+    def add_to(self, lprobs, tokens):
+        lprobs[..., self.word] += self.bonus
 
 
 def only_few_words(model):
@@ -108,7 +123,9 @@ def brute_force(model, language_model, options, document):
                 coverage = coverage + attention
             counts = count_extractive_features(document, [*words, NO_WORD])
             total = weights[0] * total + sum(w * c for w, c in zip(weights[1:], counts))
-            total -= options["unk_penalty"] * words.count(UNK)  # which no weight scales
+            total += options["bonus"] * words.count(4) - options["unk_penalty"] * words.count(
+                UNK
+            )  # no weight scales them
             size = length + 1
             if options["normalize_scores"]:
                 kind, alpha = options["length_penalty_type"], options["len_penalty"]
@@ -125,7 +142,7 @@ def brute_force(model, language_model, options, document):
 @given(OPTIONS)
 def test_the_best_of_each_document_is_that_of_brute_force(options):
     options = dict(options)
-    seed = options.pop("seed")
+    seed, terms = options.pop("seed"), [Bonus(4, options["bonus"])]
     if options["exact_length"]:  # says all about lengths
         options["min_len"], options["match_source_len"] = 0, False
     if options["match_source_len"]:
@@ -135,17 +152,17 @@ def test_the_best_of_each_document_is_that_of_brute_force(options):
     model = only_few_words(scripted_model(DICTIONARY, seed, end=2.0))
     language_model = None if options["lm_weight"] is None else scripted_language_model(DICTIONARY, seed + 1)
     more = {} if language_model is None else {"lm_model": language_model}
-    chosen = {name: value for name, value in options.items() if name not in ("max_len_a", "lm_weight")}
+    chosen = {name: value for name, value in options.items() if name not in ("max_len_a", "lm_weight", "bonus")}
     if language_model is not None:
         chosen["lm_weight"] = options["lm_weight"]
     if options["max_len_a"]:
         chosen.update(max_len_a=options["max_len_a"], max_len_b=LONGEST - 1, max_len_per_document=True)
     else:
         chosen.update(max_len_b=LONGEST)
-    generator = SummaryGenerator([model], DICTIONARY, BEAM, **chosen, **more)
+    generator = SummaryGenerator([model], DICTIONARY, BEAM, terms=terms, **chosen, **more)
     if generator.options.early_stopping == "fairseq":  # which ends a document before all summaries have been seen
         chosen["early_stopping"] = "admissible"
-        generator = SummaryGenerator([model], DICTIONARY, BEAM, **chosen, **more)
+        generator = SummaryGenerator([model], DICTIONARY, BEAM, terms=terms, **chosen, **more)
     found = generator.generate(None, make_sample(list(DOCUMENTS)))
     for document, hypotheses in zip(DOCUMENTS, found):
         score, tokens = brute_force(model, language_model, options, document)

@@ -7,9 +7,6 @@ from fairseq.token_generation_constraints import pack_constraints
 from helpers import EOS, PAD, make_batch
 from recurrent import inputs, log_probs, recurrent, recurrent_task
 
-from fairseq_etads.kernels.packed_weights import BlockedOutputProjection
-from fairseq_etads.search.inference import InferenceModel
-
 
 @pytest.mark.parametrize("arch", ["words_lvt2k", "pg_coverage"])
 def test_a_prefix_may_hold_words_that_are_on_no_list(arch):
@@ -46,18 +43,3 @@ def test_constraints_beside_the_trick_are_words_of_the_documents_list(caplog):
     assert 40 in found[0][0]["tokens"] and "8, 9" in str(found[1][0]["tokens"].tolist())
     task.inference_step(generator, [model], sample, constraints=constraints[:1].expand(2, -1))
     assert '--constraints: the summary of document 2 of the batch cannot contain "w36"' in caplog.text
-
-
-@pytest.mark.parametrize("infer_dtype,error", [("fp32", 1e-5), ("bf16", 0.05), ("int8", 0.05)])
-@pytest.mark.parametrize("arch", ["gru_seq2seq", "pg_coverage", "words_lvt2k"])
-def test_the_product_with_all_words_is_packed(arch, infer_dtype, error):
-    """Weights are not packed if the softmax runs over candidates, because each batch looks up their rows."""
-    model = recurrent(arch, recurrent_task())
-    layer = model.decoder.output_projection
-    with torch.no_grad():
-        layer.bias.normal_()
-        x = torch.randn(5, 1, layer.weight.shape[1])
-        want = layer(x)
-        copied = InferenceModel(model, infer_dtype).get_current_copy().decoder.output_projection
-        torch.testing.assert_close(copied(x), want, rtol=error, atol=error)
-    assert isinstance(copied, BlockedOutputProjection) == (arch != "words_lvt2k")

@@ -13,7 +13,6 @@ from fairseq_etads.search.search_rules import (
     SearchStep,
     SourceLengths,
     SpecialTokens,
-    check_minimum_length,
     end_at_maximum_length,
     enforce_minimum_length,
     enforce_minimum_sentences,
@@ -120,18 +119,6 @@ def test_a_summary_need_not_be_longer_than_its_document():
     enforce_minimum_length(step, 6, is_bounded=True)
     may_end = step.lprobs[..., EOS].ne(NONE).all(1)
     assert torch.equal(may_end, own.le(3) | step.longest.le(3)) and 0 < may_end.sum() < len(may_end)
-
-
-def test_a_least_length_beyond_the_greatest_is_refused():
-    check_minimum_length(4, 4)
-    check_minimum_length(-3, 0)
-    for least, most in ((5, 4), (0, -1)):
-        with pytest.raises(ValueError) as refused:
-            check_minimum_length(least, most)
-        assert str(refused.value) == (
-            f"--min-len {least} is more than the longest summary allowed here, {most} tokens "
-            "(--max-len or --max-len-b, --max-len-a and the model's positions)"
-        )
 
 
 def sentences(words):

@@ -1,24 +1,33 @@
-"""The time at which a search may end a document: not before it is decided, and then at once; checked against a slow
-search.
+"""Penalties in the search, and the time at which it ends a document: not before it is decided, and then at once.
+
+The oracle's search looks at all steps and runs the model from the start for each hypothesis.
 """
 
+import functools
 import itertools
 
 import pytest
 import reference
 import torch
-from helpers import EOS, PAD, make_batch, make_task
+from decoding import DICTIONARY, Boundless, assert_same, make_sample, sharpened
+from helpers import EOS, PAD, make_batch
 from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
 
-DICTIONARY = make_task().target_dictionary
+DOCUMENTS = ((5, 6, 7), tuple(range(4, 34)), (9,) * 12)
 BEAM, LONGEST, WEIGHT = 4, 9, 0.3
-DOCUMENTS = [[5, 6, 7], list(range(4, 34)), [9] * 12]
+LENGTHS = [("avg", 1.0), ("wu", 0.9), ("wu", 0.0), ("avg", -0.5)]
 
 
+@functools.cache
+def scripted(seed, end):
+    return scripted_model(DICTIONARY, seed, end=end)
+
+
+@functools.cache
 def slow_search(model, document, **options):
-    """Hypotheses of the oracle that looks at all steps, and what remained after each step."""
+    """Hypotheses of the oracle, and what remained after each step."""
     source, history = make_batch([document]), []
 
     def predict(words):
@@ -30,6 +39,36 @@ def slow_search(model, document, **options):
         predict, beam=BEAM, longest=LONGEST, eos=EOS, pad=PAD, weight=WEIGHT, history=history, **options
     )
     return found, history
+
+
+def search(model, documents, alpha, length_kind, coverage_kind, **options):
+    options = {"max_len_b": LONGEST, "coverage_penalty": WEIGHT, **options}
+    penalties = {"len_penalty": alpha, "length_penalty_type": length_kind, "coverage_penalty_type": coverage_kind}
+    return SummaryGenerator([model], DICTIONARY, BEAM, **penalties, **options).generate(None, make_sample(documents))
+
+
+def check(found, wanted):
+    words, log_prob, score = wanted
+    assert found["tokens"].tolist() == words
+    assert found["score"].item() == pytest.approx(score, abs=2e-4)
+    assert found["positional_scores"].sum().item() == pytest.approx(log_prob, abs=2e-4)
+
+
+PENALTIES = [
+    ("scripted", *options)
+    for options in itertools.product([("avg", 1.0), ("wu", 0.9)], ["summary", "wu"], [False, True])
+]
+
+
+@pytest.mark.parametrize("arch, lengths, coverage_kind, stepwise", [*PENALTIES, ("etads", ("wu", 0.9), "wu", True)])
+def test_penalties_and_blocking_in_a_batch(arch, lengths, coverage_kind, stepwise, documents):
+    model = scripted(3, 1.0) if arch == "scripted" else sharpened(arch)
+    scoring = {"length_kind": lengths[0], "alpha": lengths[1], "coverage_kind": coverage_kind}
+    got = search(
+        model, documents, **scoring, stepwise_coverage_penalty=stepwise, min_len=2, no_repeat_ngram_size=2, nbest=1
+    )
+    for document, row in zip(documents, got):
+        check(row[0], slow_search(model, tuple(document), **scoring, stepwise=stepwise, shortest=2, block=2)[0][0])
 
 
 def steps_needed(history, nbest, source_length, rule, **scoring):
@@ -51,41 +90,43 @@ def steps_needed(history, nbest, source_length, rule, **scoring):
     return len(history)
 
 
-@pytest.mark.parametrize("rule", ["admissible", "heuristic"])
-@pytest.mark.parametrize("nbest", [1, 3])
-@pytest.mark.parametrize("length_kind,alpha", [("avg", 1.0), ("wu", 0.9), ("wu", 0.0), ("avg", -0.5)])
+@pytest.mark.parametrize("length_kind,alpha", LENGTHS)
 @pytest.mark.parametrize("coverage_kind", ["summary", "wu"])
-def test_a_document_ends_as_soon_as_the_rule_lets_it(monkeypatch, coverage_kind, length_kind, alpha, nbest, rule):
+def test_a_document_ends_as_soon_as_the_rule_lets_it(monkeypatch, coverage_kind, length_kind, alpha):
     """The admissible rule never ends a document before it is decided."""
-    calls, counts = [], []
-    for seed, end, document in itertools.product(range(4), (2.0, 6.0, 10.0), DOCUMENTS):
-        model = scripted_model(DICTIONARY, seed, end=end)
-        scoring = {"alpha": alpha, "length_kind": length_kind, "coverage_kind": coverage_kind}
+    calls, early = [], set()
+    scoring = {"alpha": alpha, "length_kind": length_kind, "coverage_kind": coverage_kind}
+    for seed, end, document in itertools.product(range(2), (2.0, 6.0, 10.0), DOCUMENTS):
+        model = scripted(seed, end)
         want, history = slow_search(model, document, **scoring)
         forward = model.decoder.forward
-        monkeypatch.setattr(model.decoder, "forward", lambda *a, f=forward, **k: calls.append(1) or f(*a, **k))
-        calls.clear()
-        tokens = make_batch([document])
-        generator = SummaryGenerator(
-            [model],
-            DICTIONARY,
-            BEAM,
-            max_len_b=LONGEST,
-            len_penalty=alpha,
-            length_penalty_type=length_kind,
-            coverage_penalty=WEIGHT,
-            coverage_penalty_type=coverage_kind,
-            nbest=nbest,
-            early_stopping=rule,
-        )
-        got = generator.generate(None, {"net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}})
-        for mine, (words, _, score) in zip(got[0][:nbest], want[:nbest]):
-            if rule == "heuristic":
-                assert mine["score"].item() <= score + 2e-4
-                continue
-            assert mine["tokens"].tolist() == words, "stopped too early"
-            assert mine["score"].item() == pytest.approx(score, abs=2e-4)
-        needed = steps_needed(history, nbest, len(document) + 1, rule, beta=5.0, **scoring)
-        counts.append((len(calls), needed))
-    assert [took for took, _ in counts] == [needed for _, needed in counts]
-    assert min(needed for _, needed in counts) <= LONGEST, "nothing is decided early: nothing is shown"
+        with monkeypatch.context() as patch:
+            patch.setattr(model.decoder, "forward", lambda *a, f=forward, **k: calls.append(1) or f(*a, **k))
+            for rule, nbest in itertools.product(("admissible", "heuristic"), (1, 3)):
+                calls.clear()
+                (got,) = search(model, [document], **scoring, nbest=nbest, early_stopping=rule)
+                for mine, wanted in zip(got[:nbest], want):
+                    if rule == "admissible":
+                        check(mine, wanted)
+                    else:
+                        assert mine["score"].item() <= wanted[2] + 2e-4
+                needed = steps_needed(history, nbest, len(document) + 1, rule, beta=5.0, **scoring)
+                assert len(calls) == needed, (rule, nbest)
+                early |= {rule} if needed <= LONGEST else set()
+    assert early == {"admissible", "heuristic"}, "nothing is decided early: nothing is shown"
+
+
+@pytest.mark.parametrize("length_kind,alpha", [("avg", 2.0), ("wu", 1.5), *LENGTHS[2:]])
+@pytest.mark.parametrize("coverage_kind", ["summary", "wu"])
+def test_stopping_early_loses_nothing_if_unknown_words_are_rewarded(length_kind, alpha, coverage_kind, documents):
+    """A negative penalty for unknown words makes log P grow, and the "wu" cost falls; the bound allows for both."""
+    for seed, unk in itertools.product(range(2), (0.0, -0.7, -4.0)):
+        options = {"beam_size": 5, "max_len_b": 12, "len_penalty": alpha, "length_penalty_type": length_kind}
+        options.update(coverage_penalty=0.15, coverage_penalty_type=coverage_kind, unk_penalty=unk)
+        model, sample = scripted(seed, 1.5), make_sample(documents)
+        late = SummaryGenerator([model], DICTIONARY, early_stopping="admissible", **options)
+        late.scoring = Boundless(late.options)
+        want = late.generate(None, sample)
+        for nbest in (1, 3, 5):
+            early = SummaryGenerator([model], DICTIONARY, early_stopping="admissible", nbest=nbest, **options)
+            assert_same([row[:nbest] for row in early.generate(None, sample)], [row[:nbest] for row in want])

@@ -78,9 +78,7 @@ def slow_prediction(models, document):
     ],
     ids=str,
 )
-@pytest.mark.parametrize(
-    "pointers,bias", [(("switch",), 0.0), (("switch",), -2.0), (("switch", "switch"), 0.0), (("none", "switch"), -1.0)]
-)
+@pytest.mark.parametrize("pointers,bias", [(("switch",), -2.0), (("none", "switch"), 0.0)])
 def test_the_search_equals_a_slow_one(pointers, bias, options):
     """If the end is forced, or every word of the document is blocked, the decision cannot be followed."""
     models = [switching(seed, bias, pointer=pointer) for seed, pointer in enumerate(pointers, 1)]

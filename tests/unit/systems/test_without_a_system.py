@@ -102,14 +102,6 @@ def python(folder, *arguments):
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_a_command_of_a_missing_system_says_so_in_one_line(tmp_path):
-    copy_package(tmp_path, "entailment")
-    (tmp_path / "pairs.tsv").write_text("a\tb\tentailment\n")
-    result = python(tmp_path, "-m", "fairseq_etads.commands.nli", "score", ".", "pairs.tsv", "out")
-    assert (result.returncode, result.stdout) == (2, "")
-    assert "etads-nli: this belongs to the system in fairseq_etads/systems/entailment" in result.stderr
-
-
 def test_a_broken_system_is_not_taken_for_a_missing_one(tmp_path):
     shutil.copytree(PACKAGE, tmp_path / "fairseq_etads", ignore=shutil.ignore_patterns("__pycache__", "bundled"))
     (tmp_path / "fairseq_etads" / "systems" / "rewriting" / "model.py").write_text("import nothing_of_this_name\n")

@@ -1,71 +1,171 @@
-"""Options without effect are refused or cause a warning; the same options are accepted with their requirements."""
+"""Options that training refuses, in one table, and those that it only warns of or accepts."""
 
 import logging
-from dataclasses import fields
+from argparse import Namespace
 
 import pytest
+from drawn_options import options_of_criterion
 from fairseq.dataclass.configs import GenerationConfig
 from helpers import RECURRENT, SMALL, make_model, make_task, model_config
 from omegaconf import OmegaConf
-from steps import make_criterion, steps_task
+from steps import steps_task
 
+from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.option_checks import get_given_options
-from fairseq_etads.systems.rewards.self_critical import SummarizationRLConfig
-from fairseq_etads.training.checks import check_decoding
+from fairseq_etads.training.checks import check_criterion_and_model, check_decoding
 from fairseq_etads.training.options import SummarizationConfig
+from fairseq_etads.training.validation import check_best_metric
 
-CRITERION_CASES = [
-    ({}, {"coverage_loss_start": 5}, "--coverage-loss-start 5 has no effect without --coverage-loss"),
-    ({}, {"coverage_loss_ramp": 5}, "--coverage-loss-ramp 5 has no effect without --coverage-loss"),
-    ({}, {"switch_loss": 0.5}, "--switch-loss 0.5 has no effect without --pointer switch"),
-    ({"pointer": "soft"}, {"switch_loss": 0.5}, "--switch-loss 0.5 has no effect without --pointer switch"),
-    ({"decoder_layerdrop": 0.2}, {"coverage_loss": 1.0}, "--coverage-loss 1.0 does not go with --decoder-layerdrop"),
-    ({"pointer": "switch"}, {"switch_loss": 0.5}, None),
-    ({}, {"length_normalised": True}, None),
-    ({}, {"length_normalised": True, "sentence_avg": True}, "--length-normalised does not go with --sentence-avg"),
-    ({}, {"coverage_loss": 1.0, "coverage_loss_start": 5, "coverage_loss_ramp": 2}, None),
-    ({"decoder_layerdrop": 0.2, "pointer": "soft"}, {"coverage_loss": 1.0}, None),
+NLL, RL = "summarization_nll", "summarization_rl"
+SOFT, SWITCH, DROPS_LAYERS = {"pointer": "soft"}, {"pointer": "switch"}, {"decoder_layerdrop": 0.2}
+TRICK = {"arch": "gru_seq2seq", "large_vocabulary_trick": 25}
+CLUSTERS = {"adaptive_softmax_cutoff": (10, 20), "share_all_embeddings": False}
+CLOSED_BOOK = {"arch": "pointer_generator", "closed_book_decoder": True}
+ROUGE = {"eval_rouge": True}
+ACCURACY = {"best_checkpoint_metric": "accuracy", "maximize_best_checkpoint_metric": False}
+
+OPTIONS = [
+    # model, criterion, its options, words of the message (None: accepted)
+    ({}, NLL, {"coverage_loss_start": 5}, "--coverage-loss-start 5 has no effect without --coverage-loss"),
+    ({}, NLL, {"coverage_loss_ramp": 5}, "--coverage-loss-ramp 5 has no effect without --coverage-loss"),
+    ({}, NLL, {"switch_loss": 0.5}, "--switch-loss 0.5 has no effect without --pointer switch"),
+    (SOFT, NLL, {"switch_loss": 0.5}, "--switch-loss 0.5 has no effect without --pointer switch"),
+    (DROPS_LAYERS, NLL, {"coverage_loss": 1.0}, "--coverage-loss 1.0 does not go with --decoder-layerdrop"),
+    (SWITCH, NLL, {"switch_loss": 0.5}, None),
+    ({}, NLL, {"length_normalised": True}, None),
+    ({}, NLL, {"length_normalised": True, "sentence_avg": True}, "--length-normalised does not go with --sentence-avg"),
+    ({}, NLL, {"coverage_loss": 1.0, "coverage_loss_start": 5, "coverage_loss_ramp": 2}, None),
+    ({**DROPS_LAYERS, **SOFT}, NLL, {"coverage_loss": 1.0}, None),
+    (CLOSED_BOOK, NLL, {}, "--closed-book-decoder has no effect without --closed-book-weight"),
+    (CLOSED_BOOK, "cross_entropy", {}, "--closed-book-decoder has no effect without --closed-book-weight"),
+    (CLOSED_BOOK, NLL, {"closed_book_weight": 0.5}, None),
+    ({}, RL, {"sentence_avg": True}, "--sentence-avg has no effect with --criterion summarization_rl"),
+    ({}, RL, {"length_normalised": True}, "--length-normalised has no effect with --criterion summarization_rl"),
+    ({}, RL, {"rl_weight": 1.0, "coverage_loss": 1.0}, "--coverage-loss 1.0 has no effect with --rl-weight 1"),
+    ({}, RL, {"rl_weight": 1.0, "label_smoothing": 0.1}, "--label-smoothing 0.1 has no effect with --rl-weight 1"),
+    ({}, RL, {"rl_weight": 0.0, "rewards": "rouge1"}, "--rewards rouge1 has no effect with --rl-weight 0"),
+    ({}, RL, {"rl_weight": 0.0, "rl_samples": 3}, "--rl-samples 3 has no effect with --rl-weight 0"),
+    ({}, RL, {"rl_baseline": "others"}, "--rl-baseline others does not go with --rl-samples 1: choose 2 samples"),
+    ({}, RL, {"coverage_loss_start": 3}, "--coverage-loss-start 3 has no effect without --coverage-loss"),
+    ({}, RL, {"coverage_loss": 1.0, "label_smoothing": 0.1, "rl_samples": 3, "rewards": "rouge1"}, None),
 ]
-TASK = {field.name for field in fields(SummarizationConfig)}
+TAUGHT = "does not train the switch of --pointer switch: choose --criterion summarization_nll"
+LEFT_OUT = "would need words that --large-vocabulary-trick leaves out: choose --criterion summarization_nll"
+STATES = "would treat the states of a model with --adaptive-softmax-cutoff as logits: choose --criterion adaptive_loss"
+CRITERIONS = [
+    # model, criterion, words of the message (None: accepted); refused even for a checkpoint that is loaded
+    ({}, "adaptive_loss", "needs a model with --adaptive-softmax-cutoff: choose --criterion summarization_nll"),
+    ({}, "label_smoothed_cross_entropy", None),
+    (SOFT, "cross_entropy", None),
+    (SOFT, "label_smoothed_cross_entropy", "would require --pointer soft to copy words of other documents"),
+    *((SWITCH, name, TAUGHT) for name in ("cross_entropy", "label_smoothed_cross_entropy", "adaptive_loss")),
+    *((TRICK, name, LEFT_OUT) for name in ("cross_entropy", "label_smoothed_cross_entropy")),
+    (TRICK, NLL, None),
+    *((CLUSTERS, name, STATES) for name in (NLL, "cross_entropy")),
+    (CLUSTERS, "adaptive_loss", None),
+]
+VALIDATION = [
+    # options of the task, words of the message
+    ({**ROUGE, "eval_rouge_samples": 0}, "--eval-rouge-samples 0: choose 1"),
+    ({"validation_samples": -1}, "--validation-samples -1: choose 0 or more"),
+    ({**ROUGE, "eval_rouge_print_samples": -2}, "--eval-rouge-print-samples -2: choose 0 or more"),
+    ({**ROUGE, "eval_rouge_args": "{"}, "--eval-rouge-args '{': not JSON"),
+    ({**ROUGE, "eval_rouge_args": "[1]"}, "must be a JSON object"),
+    ({**ROUGE, "eval_rouge_args": '{"baem": 4}'}, 'no "baem"; choose from beam, '),
+    ({**ROUGE, "eval_rouge_args": '{"score_reference": true}'}, 'no "score_reference"'),
+    ({**ROUGE, "eval_rouge_args": '{"constraints": "ordered"}'}, "constraints has no effect in validation"),
+    ({**ROUGE, "eval_rouge_args": '{"beam": 0}'}, "--eval-rouge-args: --beam 0: choose 1 or more"),
+    ({**ROUGE, "eval_rouge_args": '{"beam": "x"}'}, '--eval-rouge-args \'{"max_len_b": '),
+    ({**ROUGE, "eval_rouge_args": '{"unkpen": 1}'}, "--unkpen 1.0 has no effect on models with --pointer"),
+    ({**ROUGE, "eval_rouge_args": '{"min_len": 7}'}, "--min-len 7 is more than"),
+    ({**ROUGE, "eval_rouge_args": '{"nbest": 6}'}, "--nbest 6: choose at most --beam"),
+    ({**ROUGE, "eval_rouge_detok": "mose"}, "--eval-rouge-detok mose: choose from "),
+    ({**ROUGE, "eval_rouge_detok": "etads", "eval_rouge_detok_args": "1"}, "--eval-rouge-detok-args '1': must be"),
+    (
+        {**ROUGE, "eval_rouge_detok": "etads", "eval_rouge_detok_args": '{"text_word": "ptb"}'},
+        'has no "text_word"; choose from ',
+    ),
+    (
+        {**ROUGE, "eval_rouge_detok": "etads", "eval_rouge_detok_args": '{"text_words": "tree"}'},
+        '--eval-rouge-detok-args \'{"text_words": "tree"}\'',
+    ),
+    (
+        {**ROUGE, "eval_rouge_detok": "space", "eval_rouge_detok_args": '{"a": 1}'},
+        'space has no "a"; choose from no',
+    ),
+    ({"eval_rouge_samples": 5}, "--eval-rouge-samples 5 has no effect without --eval-rouge"),
+    ({**ROUGE, "eval_rouge_detok_args": '{"x": 1}'}, "has no effect without --eval-rouge-detok"),
+    ({**ROUGE, "shortlist": "missing.npz"}, "missing.npz"),
+    (ACCURACY, "accuracy: add --maximize"),
+    ({"auxiliary_task": "topics", "clip_norm": 1.0}, "--auxiliary-task topics: choose from none, entailment, or load"),
+]
 
 
-def decoding(**options):
-    """check_decoding's arguments: the task's options, fairseq's, and whether there is a pointer."""
-    pointer = options.pop("pointer", None) is not None
-    task = {name: options.pop(name) for name in list(options) if name in TASK}
-    return make_task(**task).cfg, OmegaConf.structured(GenerationConfig(**options)), pointer
+def begin(model=(), criterion=NLL, losses=(), loading=False, **options):
+    """Build task, model and criterion, and begin the first epoch, as fairseq-train does."""
+    model = dict(model)
+    arch = model.pop("arch", "etads")
+    sizes = SMALL if arch == "etads" else {**RECURRENT, "decoder_embed_dim": 16, "readout_dim": 12}
+    task = steps_task(truncate_target=6, **options)
+    if loading:
+        task.load_state_dict(task.state_dict())
+    built = task.build_model(model_config(arch, **{**sizes, **model}))
+    loss = task.build_criterion(options_of_criterion(criterion, **dict(losses)))
+    task.begin_epoch(1, built)
+    return loss
 
 
-@pytest.mark.parametrize("model,options,message", CRITERION_CASES)
-def test_options_of_the_criterion(model, options, message):
-    task = steps_task()
-    task.build_model(model_config("etads", **{**SMALL, **model}))
-    if message is None:
-        make_criterion(task, **options)
+def check_refusal(words, *args, **options):
+    with pytest.raises((ValueError, InputError)) as error:
+        begin(*args, **options)
+    assert words in str(error.value)
+
+
+@pytest.mark.parametrize("model, criterion, options, words", OPTIONS)
+def test_options_of_the_criterion(model, criterion, options, words):
+    if criterion == RL:
+        options = {"rl_weight": 0.998, **options}
+    if words is None:
+        begin(model, criterion, options)
         return
-    with pytest.raises(ValueError) as error:
-        make_criterion(task, **options)
-    assert message in str(error.value)
-    loading = steps_task()
-    loading.load_state_dict(loading.state_dict())
-    loading.build_model(model_config("etads", **{**SMALL, **model}))
-    make_criterion(loading, **options)  # a checkpoint that was trained so is still loaded
+    check_refusal(words, model, criterion, options)
+    if model is not CLOSED_BOOK and criterion == NLL:
+        begin(model, criterion, options, loading=True)  # a checkpoint that was trained so is still loaded
 
 
-def test_defaults_are_never_complained_of(caplog):
-    check_decoding(*decoding())
-    check_decoding(*decoding(pointer="soft"))
-    assert not get_given_options(make_task().cfg, SummarizationConfig)
-    assert not get_given_options(OmegaConf.structured(GenerationConfig()), GenerationConfig)
-    task = steps_task()
-    task.build_model(model_config("etads", **SMALL))
-    make_criterion(task)
-    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+@pytest.mark.parametrize("model, criterion, words", CRITERIONS)
+def test_criterions_that_cannot_train_a_model(model, criterion, words):
+    for loading in (False, True):
+        if words is None:
+            begin(model, criterion, loading=loading)
+        else:
+            check_refusal(f"--criterion {criterion} {words}", model, criterion, loading=loading)
 
 
-def test_what_fairseq_keeps_for_old_scripts_is_warned_of(caplog):
-    check_decoding(*decoding(no_early_stop=True, no_beamable_mm=True))
-    assert [record.message.split()[0] for record in caplog.records] == ["--no-early-stop", "--no-beamable-mm"]
+def test_a_users_criterion_without_a_dataclass_is_checked_too():
+    cfg = Namespace(criterion="without_options")
+    check_criterion_and_model(cfg, frozenset({"--pointer soft"}), None)
+    with pytest.raises(ValueError, match="--criterion without_options does not train the switch"):
+        check_criterion_and_model(cfg, frozenset({"--pointer switch"}), None)
+
+
+@pytest.mark.parametrize("options, words", VALIDATION)
+def test_options_of_the_task(options, words):
+    check_refusal(words, SOFT, **options)
+
+
+def test_a_best_metric_that_is_not_computed_or_minimised_is_refused():
+    check_best_metric(False, "loss", False)
+    check_best_metric(True, "rouge2", True)
+    with pytest.raises(ValueError, match="rouge2: add --eval-rouge"):
+        check_best_metric(False, "rouge2", True)
+    for metric in ("rougeL", "auc", "f1", "accuracy", "reward_rouge", "greedy_rouge", "raml_reward"):
+        check_best_metric(True, metric, True)
+        with pytest.raises(ValueError, match=f"{metric}: add --maximize"):
+            check_best_metric(True, metric, False)
+    for metric in ("ppl", "f1_threshold", "positive", "copied", "policy_loss", "reward_loss"):
+        check_best_metric(False, metric, False)
+    begin(SOFT, loading=True, **ACCURACY)  # of a checkpoint
 
 
 def test_the_generator_is_checked():
@@ -74,65 +174,16 @@ def test_the_generator_is_checked():
         task.build_generator([make_model("etads", task)], OmegaConf.structured(GenerationConfig()))
 
 
-def test_options_of_validation_and_of_decoding_in_training(caplog):
-    def begin(**options):
-        task = steps_task(**options)
-        task.build_model(model_config("etads", **{**SMALL, "pointer": "soft"}))
-        make_criterion(task)
-
-    with pytest.raises(ValueError, match="--eval-rouge-samples 5 has no effect without --eval-rouge"):
-        begin(eval_rouge_samples=5)
-    with pytest.raises(ValueError, match=r"--eval-rouge-detok-args .* has no effect without --eval-rouge-detok"):
-        begin(eval_rouge=True, eval_rouge_detok_args='{"x": 1}')
-    with pytest.raises(ValueError, match=r"--unkpen 1.0 has no effect on models with --pointer"):
-        begin(eval_rouge=True, eval_rouge_args='{"unkpen": 1}')
+def test_defaults_are_never_complained_of_and_what_has_no_effect_yet_is_warned_of(caplog):
+    assert not get_given_options(make_task().cfg, SummarizationConfig)
+    assert not get_given_options(OmegaConf.structured(GenerationConfig()), GenerationConfig)
+    begin()
+    begin(SOFT, **ROUGE, coverage_penalty=1.0, eval_rouge_samples=5)
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
-    begin(coverage_penalty=1.0, allow_unk=True)
+    begin(SOFT, coverage_penalty=1.0, allow_unk=True)
     assert "--coverage-penalty 1.0, --allow-unk: a decoding option has no effect" in caplog.records[-1].message
     caplog.clear()
-    begin(eval_rouge=True, coverage_penalty=1.0, eval_rouge_samples=5)
-    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
-
-
-RL = {"_name": "summarization_rl", "rl_weight": 0.998}
-
-
-@pytest.mark.parametrize(
-    "options,message",
-    [
-        ({"sentence_avg": True}, "--sentence-avg has no effect with --criterion summarization_rl"),
-        ({"length_normalised": True}, "--length-normalised has no effect with --criterion summarization_rl"),
-        ({"rl_weight": 1.0, "coverage_loss": 1.0}, "--coverage-loss 1.0 has no effect with --rl-weight 1"),
-        ({"rl_weight": 1.0, "label_smoothing": 0.1}, "--label-smoothing 0.1 has no effect with --rl-weight 1"),
-        ({"rl_weight": 0.0, "rewards": "rouge1"}, "--rewards rouge1 has no effect with --rl-weight 0"),
-        ({"rl_weight": 0.0, "rl_samples": 3}, "--rl-samples 3 has no effect with --rl-weight 0"),
-        ({"rl_baseline": "others"}, "--rl-baseline others does not go with --rl-samples 1: choose 2 samples or more"),
-        ({"coverage_loss_start": 3}, "--coverage-loss-start 3 has no effect without --coverage-loss"),
-        ({"coverage_loss": 1.0, "label_smoothing": 0.1, "rl_samples": 3, "rewards": "rouge1"}, None),
-    ],
-)
-def test_options_without_effect_on_training_with_rewards(options, message):
-    def begin():
-        task = steps_task()
-        task.build_model(model_config("etads", **SMALL))
-        values = {**vars(SummarizationRLConfig()), "sentence_avg": False, **RL, **options}
-        return task.build_criterion(OmegaConf.create(values))
-
-    if message is None:
-        assert begin().samples == 3
-        return
-    with pytest.raises(ValueError, match=f"^{message}"):
-        begin()
-
-
-def test_a_closed_book_decoder_needs_its_weight():
-    def begin(criterion, **options):
-        task = steps_task()
-        sizes = {**RECURRENT, "decoder_embed_dim": 16}
-        task.build_model(model_config("pointer_generator", **sizes, closed_book_decoder=True))
-        make_criterion(task, criterion, **options)
-
-    for criterion in ("summarization_nll", "cross_entropy"):
-        with pytest.raises(ValueError, match="--closed-book-decoder has no effect without --closed-book-weight"):
-            begin(criterion)
-    begin("summarization_nll", closed_book_weight=0.5)
+    check_decoding(
+        make_task().cfg, OmegaConf.structured(GenerationConfig(no_early_stop=True, no_beamable_mm=True)), False
+    )
+    assert [record.message.split()[0] for record in caplog.records] == ["--no-early-stop", "--no-beamable-mm"]

@@ -8,8 +8,7 @@ import reference
 import torch
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.logging import metrics
-from helpers import EOS, PAD, SMALL, make_batch, make_model, make_task, model_config
-from recurrent import recurrent, recurrent_task
+from helpers import EOS, PAD, make_batch, make_model, make_task
 
 from fairseq_etads.layers.attention_probe import FIGURES
 from fairseq_etads.layers.pointer import WordLogProbs
@@ -242,68 +241,3 @@ def test_unknown_words_count_as_the_unknown_word_for_a_closed_book_decoder():
     wanted = -logits.half().float().log_softmax(2)
     assert found.dtype == torch.float32
     torch.testing.assert_close(found, torch.stack([wanted[0, [0, 1, 2], [7, 3, 3]], wanted[1, 0, 3] * torch.eye(3)[0]]))
-
-
-def test_sentences_can_be_averaged():
-    model, ours = build("soft", sentence_avg=True)
-    assert ours(model, make_sample())[1] == 4
-
-
-def test_the_task_tells_the_update_and_refuses_a_criterion_that_smooths_over_other_documents_words():
-    task = make_task(tail=30)
-    model = make_model("etads", task, pointer="soft")
-    task.capabilities = frozenset({"--pointer", "--pointer soft"})
-    with pytest.raises(ValueError, match=r"--criterion label_smoothed_cross_entropy.*summarization_nll"):
-        task.build_criterion(SimpleNamespace(_name="label_smoothed_cross_entropy"))
-    task.capabilities = frozenset({"--pointer", "--pointer switch"})
-    with pytest.raises(ValueError, match=r"--criterion cross_entropy does not train the switch of --pointer switch"):
-        task.build_criterion(SimpleNamespace(_name="cross_entropy"))
-    task.capabilities = frozenset({"--large-vocabulary-trick"})
-    with pytest.raises(ValueError, match=r"--criterion cross_entropy .*--large-vocabulary-trick.*summarization_nll"):
-        task.build_criterion(SimpleNamespace(_name="cross_entropy"))
-    task.capabilities = frozenset()
-    task.build_model(model_config("etads", **SMALL, adaptive_softmax_cutoff=(20, 30), share_all_embeddings=False))
-    for name in ("summarization_nll", "cross_entropy"):
-        with pytest.raises(ValueError, match=f"--criterion {name} .*--adaptive-softmax-cutoff.*adaptive_loss"):
-            task.build_criterion(SimpleNamespace(_name=name))
-    ours = criterion(task)
-    optimizer = SimpleNamespace(backward=lambda loss: loss.backward())
-    task.train_step(make_sample(), model, ours, optimizer, update_num=23)
-    assert ours._updates == 23
-
-
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
-def test_smoothing_beside_the_large_vocabulary_trick_is_over_the_words_on_the_list(pointer, training):
-    """In evaluation each document has its own list; with a switch only the generating part is smoothed."""
-    task = recurrent_task()
-    model = recurrent("gru_seq2seq", task, pointer=pointer, large_vocabulary_trick=9).train(training)
-    documents, summaries = [[5, 45, 6, 40], [30, 31, 5], [46, 4]], [[45, 40, 20], [31], [46, 8]]
-    sample = make_sample(documents, summaries)
-    smoothing = 0.1
-    loss = criterion(task, label_smoothing=smoothing)(model, sample)[0]
-    net_output = model(**sample["net_input"])
-    head, target = net_output[1]["output"].pointer, model.get_targets(sample, net_output)
-    if pointer == "switch":
-        decision = head.gate
-        head.gate = torch.full_like(decision, 1e4)  # generating only: what is smoothed
-    scores = model.get_normalized_probs(net_output, log_probs=True).double()
-    total, sizes = 0.0, set()
-    for row in range(len(documents)):
-        for step in range(len(summaries[row]) + 1):
-            word = target[row, step].item()
-            if pointer == "switch":
-                sign = -1 if word >= 44 else 1
-                total -= torch.nn.functional.logsigmoid(sign * decision[row, step]).item()
-            if pointer == "switch" and word >= 44:
-                place = (sample["net_input"]["src_tokens"][row] == sample["target"][row, step]).nonzero()[0, 0]
-                total -= head.log_copy[row, step, place].item()
-                continue
-            if scores[row, step, word] < -1000:  # not on the list
-                word = 3
-            possible = [w for w in range(scores.shape[2]) if w not in (0, PAD) and scores[row, step, w] > -1000]
-            smooth = -sum(scores[row, step, w].item() for w in possible) / len(possible)
-            sizes.add(len(possible))
-            total += -(1 - smoothing) * scores[row, step, word].item() + smoothing * smooth
-    assert loss.item() == pytest.approx(total, rel=1e-5)
-    assert max(sizes) < 20, "lists of nine words and the documents' own"

@@ -67,15 +67,6 @@ def test_several_hypotheses_and_documents_without_words(hub):
     assert hub.translate(TEXTS[0], beam=1, max_len_b=6) == hub.translate(TEXTS, beam=1, max_len_b=6)[0]
 
 
-def test_options_that_do_not_exist_are_refused_and_those_that_do_are_listed(hub):
-    with pytest.raises(ValueError, match="no decoding option converage_penalty; did you mean coverage_pen") as error:
-        hub.translate(TEXTS, converage_penalty=1.0)
-    listed = str(error.value).partition("Choose from ")[2].split(", ")
-    assert {*PER_CALL, "beam", "lenpen", "unkpen", "unnormalized", "sampling", "constraints"} <= set(listed)
-    with pytest.raises(ValueError, match="no decoding option beam_size"):
-        hub.translate(TEXTS, beam_size=3)
-
-
 def test_what_would_have_no_effect_is_refused(hub):
     with pytest.raises(ValueError, match="--lm-path: only fairseq-generate reads it"):
         hub.translate(TEXTS, lm_path="lm.pt")

@@ -59,14 +59,6 @@ def test_a_gpu_is_not_waited_for_until_an_update_is_skipped(checked_later, inval
     checker.check_skipped_update(False)  # an update is checked once
 
 
-def test_without_numbers_a_skipped_update_names_the_rows(checked_later, monkeypatch):
-    checker, _, pass_losses = checked_later
-    pass_losses([1.0, 2.0, math.nan])
-    monkeypatch.setattr(NotOnCpu, "may_be_read", True)
-    with pytest.raises(NonFiniteLossError, match=r"1 of 3 pairs .* from 0: 2\)"):
-        checker.check_skipped_update(False)
-
-
 @pytest.mark.parametrize("method", ["check_skipped_update", "record_applied_update"])
 def test_an_overflow_on_a_gpu_is_a_warning_if_updates_with_overflows_are_skipped(
     checked_later, method, monkeypatch, caplog

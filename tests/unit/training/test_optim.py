@@ -9,7 +9,6 @@ from fairseq.optim import build_optimizer
 from fairseq.optim.adadelta import Adadelta
 from fairseq.optim.adagrad import Adagrad
 from fairseq.optim.adam import FairseqAdam
-from fairseq.options import get_training_parser, parse_args_and_arch
 from omegaconf import OmegaConf
 from torch import nn
 
@@ -31,21 +30,6 @@ OPTIONS = Namespace(
 )
 PAIRS = [(LazyAdam, FairseqAdam), (LazyAdadelta, Adadelta), (LazyAdagrad, Adagrad)]
 ROWS = 7
-
-
-@pytest.mark.parametrize(
-    "optimizer,options",
-    [
-        ("lazy_adam", ["--adam-eps", "1e-6"]),
-        ("lazy_adadelta", ["--adadelta-rho", "0.5", "--wd", "0.1"]),
-        ("lazy_adagrad", ["--initial-accumulator", "0.1", "--weight-decay", "0.1"]),
-    ],
-)
-def test_the_command_line_has_their_options(optimizer, options):
-    command = ["DATA", "--arch", "transformer", "--optimizer", optimizer, *options]
-    args = vars(parse_args_and_arch(get_training_parser(), command))
-    for option, value in zip(options[::2], options[1::2]):
-        assert args[option[2:].replace("-", "_").replace("wd", "weight_decay")] == float(value), option
 
 
 class Toy(nn.Module):

@@ -33,7 +33,6 @@ from omegaconf import OmegaConf, open_dict
 
 from fairseq_etads.systems.convs2s.model import ConvolutionalModel
 from fairseq_etads.systems.entailment.auxiliary import EntailmentTask, classify_text_pairs
-from fairseq_etads.systems.entailment.model import DecomposableAttention
 from fairseq_etads.systems.rewards.augmented import EditedReferences
 from fairseq_etads.systems.rewriting import criterion as extractor_rl
 
@@ -283,18 +282,6 @@ def test_batch_and_padding_change_nothing_in_entailment(in_float64):
 
     able = [a for a, changes in FAMILIES["recurrent"].items() if not {"encoder", "source_factors"} & changes.keys()]
     assert not valid_combinations("entailment", able, draw_model, check)
-
-
-@pytest.mark.parametrize("left", [False, True])
-def test_batch_and_padding_change_nothing_in_decomposable_attention(left):
-    torch.manual_seed(1)
-    table = torch.nn.Embedding(60, 6, PAD)
-    torch.nn.init.normal_(table.weight)
-    model = DecomposableAttention(table, 5, 3, 0.0).double()
-    whole = model(make_batch(PREMISES), make_batch(HYPOTHESES))
-    singles = [model(make_batch([a]), make_batch([b])) for a, b in zip(PREMISES, HYPOTHESES)]
-    padded = model(make_batch(PREMISES, left, 9), make_batch(HYPOTHESES, left, 7))
-    assert close(torch.cat(singles), whole) and close(padded, whole)
 
 
 def test_batch_and_padding_change_nothing_in_an_extractors_rewards(in_float64, monkeypatch):

@@ -1,7 +1,5 @@
 """The selection loss (Li et al. 2018): against loops, its targets in files, its share of the total, and learning."""
 
-import random
-
 import pytest
 import reference
 import torch
@@ -134,39 +132,3 @@ def test_other_labels_are_refused_in_words(tmp_path):
 
 
 MARKERS, IDS, VALUES = (4, 5, 6), range(7, 17), range(17, 43)
-
-
-def marked_values(draw, count):
-    """Documents of six sentences "id value", three with a marker; the summaries are their values in the order of the
-    markers. With one-hot targets.
-    """
-    texts, summaries, chosen = [], [], []
-    for _ in range(count):
-        sentences = [[*pair, MARK] for pair in zip(draw.sample(IDS, 6), draw.sample(VALUES, 6))]
-        numbers = draw.sample(range(6), len(MARKERS))
-        summaries.append([word for number in numbers for word in sentences[number][1:]][:-1])
-        for marker, number in zip(MARKERS, numbers):
-            sentences[number].insert(0, marker)
-        texts.append([word for sentence in sentences for word in sentence][:-1])
-        chosen.append(numbers)
-    return sample_of(texts, summaries, one_hot(torch.tensor(chosen), 6).float())
-
-
-def test_it_learns_to_select_named_sentences():
-    task, draw = recurrent_task(), random.Random(1)
-    torch.manual_seed(1)
-    sizes = {"encoder_embed_dim": 32, "encoder_hidden_size": 32, "attention_dim": 32}
-    model = recurrent("explicit_selection", task, **sizes).train()
-    criterion = criterion_of(task, 1.0)
-    optimizer = torch.optim.Adagrad(model.parameters(), lr=0.15, initial_accumulator_value=0.1)  # as in the recipe
-    for _ in range(230):
-        optimizer.zero_grad()
-        loss, size, _ = criterion(model, marked_values(draw, 16))
-        (loss / size).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 2.0)
-        optimizer.step()
-    test = marked_values(random.Random(2), 200)
-    scores, extra = log_probs(model.eval(), test["net_input"]["src_tokens"], test["net_input"]["prev_output_tokens"])
-    right = (scores.argmax(2) == test["target"])[:, ::2].float().mean()
-    weight = (extra["output"].selection.log_probs.exp()[:, ::2] * test["sentence_targets"]).sum(2).mean()
-    assert right > 0.9 and weight > 0.9, (right, weight)

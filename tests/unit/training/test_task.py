@@ -11,7 +11,7 @@ from helpers import EOS, PAD, SMALL, make_batch, make_dictionary, make_model, ma
 from fairseq_etads.data.pairs import SummarizationDataset, truncate_tokens
 from fairseq_etads.data.unknown_words import check_unknown_document_words
 from fairseq_etads.training.options import SummarizationConfig
-from fairseq_etads.training.task import SummarizationTask, compute_fingerprint
+from fairseq_etads.training.task import SummarizationTask
 
 
 def make_dataset(sources, targets=None, truncate_source=5, truncate_target=3, **options):
@@ -152,13 +152,6 @@ def test_an_ensemble_reads_as_far_as_its_shortest_sighted_model():
     assert task.max_positions()[0] == 21
 
 
-def test_another_dictionary_is_refused_even_of_the_same_size():
-    task, other = make_task(), make_task()
-    state = {**task.state_dict(), "target_dictionary": compute_fingerprint(make_dictionary(39))}
-    with pytest.raises(ValueError, match=r"the target dictionary in DATA .* is not the one"):
-        other.load_state_dict(state)
-
-
 def test_a_missing_data_directory_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r'"/no/such/place" does not exist; create it with etads-prepare'):
         SummarizationTask.setup_task(SummarizationConfig(data="/no/such/place"))
@@ -206,15 +199,15 @@ def test_a_missing_split_is_named_with_those_that_exist(tmp_path):
 @pytest.mark.parametrize(
     "split,unknown,tail,outcome",
     [
-        ("train", 50, 0, "refused"),
-        ("train", 50, 9, "warned"),
-        ("train", 1, 0, "warned"),
-        ("test", 50, 0, "warned"),
+        ("train", 3, 0, "refused"),
+        ("train", 3, 9, "warned"),
+        ("train", 2, 0, "warned"),  # two in a thousand are allowed
+        ("test", 3, 0, "warned"),
         ("train", 0, 0, "fine"),
     ],
 )
 def test_unknown_words_in_the_documents_of_a_pointer_are_told(split, unknown, tail, outcome, caplog):
-    documents = [torch.tensor([5] * 999 + [3] * unknown + [2])]
+    documents = [torch.tensor([5] * (1000 - unknown) + [3] * unknown + [2])]
 
     def check(pointer):
         check_unknown_document_words(split, documents, pointer, make_dictionary(tail=tail), training=split == "train")
@@ -260,20 +253,6 @@ def test_training_data_in_parts_repeats_the_first_as_often_as_asked(option, time
         (tmp_path / path.name.replace("train.", "train1.")).write_bytes(path.read_bytes())
     task.load_dataset("train", combine=True)
     assert len(task.datasets["train"]) == 2 * times + 2
-
-
-@pytest.mark.parametrize("unknown,refused", [(2, False), (3, True)])
-def test_a_pointers_training_data_may_have_two_unknown_words_in_a_thousand(unknown, refused, tmp_path, caplog):
-    documents = [[5] * 498 + [3], [5] * (501 - unknown) + [3] * (unknown - 1)]  # and two end symbols: 1,001 words
-    if refused:
-        with pytest.raises(ValueError, match=r"3 of the first 1,001 words of train's documents are <unk>"):
-            load_unknown(tmp_path, documents)
-    else:
-        load_unknown(tmp_path, documents)
-        assert "2 of the first 1,001 words of train's documents are <unk>; they cannot be copied" in caplog.text
-    caplog.clear()
-    load_unknown(tmp_path, documents, pointer="none")
-    assert "<unk>" not in caplog.text
 
 
 @pytest.mark.parametrize("place,told", [(1999, True), (2000, False)])

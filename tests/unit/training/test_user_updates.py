@@ -52,11 +52,6 @@ def test_a_package_of_ones_own_trains_between_the_updates(package):
     assert len(re.findall(r"^H-\d", run_command([*generate, "--beam", "1", "--cpu"], package).stdout, re.M)) == 4
 
 
-def test_an_unknown_auxiliary_task_is_refused_with_the_choices():
-    with pytest.raises(ValueError, match="--auxiliary-task topics: choose from none, entailment, or load the package"):
-        steps_task(auxiliary_task="topics", clip_norm=1.0).build_model(model_config("etads", **SMALL))
-
-
 def test_a_criterion_of_ones_own_says_what_it_needs(package, monkeypatch):
     monkeypatch.syspath_prepend(package)
     import my_updates.criterion

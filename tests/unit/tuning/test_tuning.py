@@ -148,18 +148,6 @@ def test_each_setting_is_proposed_once_and_no_impossible_one():
     assert all(settings in wanted and found.count(settings) == 1 for settings in found)
 
 
-def test_the_sampler_learns():
-    """With random search, the last ten of 35 trials would be about 25 steps away on average."""
-    space = [Parameter("lenpen", tuple(n / 20 for n in range(41))), Parameter("max_len", tuple(range(1, 41)))]
-
-    def distance(settings):
-        return abs(settings["lenpen"] - 1.4) * 20 + abs(settings["max_len"] - 9)
-
-    first = {"lenpen": 0.0, "max_len": 40}
-    found = [propose(space, first, 36, lambda settings: -distance(settings), seed)[-10:] for seed in range(3)]
-    assert np.mean([distance(settings) for settings in itertools.chain(*found)]) < 15
-
-
 # ---- searches
 
 

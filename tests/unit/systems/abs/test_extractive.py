@@ -8,7 +8,6 @@ import torch
 from decoding import make_sample, sharpen
 from fairseq import search
 from helpers import EOS, PAD, make_batch, make_dictionary, make_model, make_task
-from scripted import scripted_model
 from shortlists import make_shortlist
 
 from fairseq_etads.generation import SummaryGenerator
@@ -41,43 +40,59 @@ def none_for_no_word(words):
     return [None if word in (NO_WORD, EOS, UNK) else word for word in words]
 
 
-def test_the_features_of_each_word_are_those_of_a_loop():
+RELEASED = "release:0.9,1.5,1.0,-2.0,0.7"
+
+
+@pytest.mark.parametrize("released", [False, True])
+def test_the_features_of_each_word_are_those_of_a_loop(released):
     """Documents have words at the end, repeated words and non-words. Sums over a summary are also the same."""
     generator = torch.Generator().manual_seed(3)
-    documents = torch.randint(NO_WORD, 6, (40, 9), generator=generator)
-    documents[::3, 6:] = NO_WORD  # padding
-    documents[1] = NO_WORD
+    documents = torch.randint(0 if released else NO_WORD, 6, (40, 9), generator=generator)
+    if not released:  # the release has no unknown words
+        documents[::3, 6:] = NO_WORD  # padding
+        documents[1] = NO_WORD
+    read = [[None if word == NO_WORD else word for word in document] for document in documents.tolist()]
+    by_loops = reference.released_features if released else reference.extractive_features
     tokens = torch.randint(0, 8, (40, 2, 6), generator=generator)
     seen = torch.zeros(4)
     for step in range(1, 7):
         lprobs = torch.randn(40, 2, 8, generator=generator)
         lprobs[:, :, 4] = -math.inf
         got = lprobs.clone()
-        features = ExtractiveFeatures(documents, WEIGHTS)
+        features = ExtractiveFeatures(documents, parse_extractive_weights(RELEASED) if released else WEIGHTS)
         features.add_to(got, tokens[:, :, :step])
         some = torch.tensor([7, 1, 30])
         part = lprobs[some].clone()
         features.select(some).add_to(part, tokens[some, :, :step])
         assert torch.equal(part, got[some])
-        for row, document in enumerate(documents.tolist()):
+        for row, document in enumerate(read):
             for beam, before in enumerate(tokens[row, :, :step].tolist()):
                 for word in range(8):
-                    counts = reference.extractive_features(none_for_loop(document), before, word)
+                    counts = by_loops(document, before, word)
                     seen += torch.tensor(counts)
                     values = [lprobs[row, beam, word].item(), *counts]
                     expected = sum(weight * value for weight, value in zip(WEIGHTS, values))
                     assert got[row, beam, word].item() == pytest.approx(expected, abs=1e-5)
     assert (seen > 20).all()
-    for document, (summary, _) in zip(documents.tolist(), tokens.tolist()):
-        steps = [
-            reference.extractive_features(none_for_loop(document), summary[:end], word)
-            for end, word in enumerate(summary)
-        ]
-        assert count_extractive_features(document, summary) == [sum(column) for column in zip(*steps)]
+    for document, ids, (summary, _) in zip(read, documents.tolist(), tokens.tolist()):
+        steps = [by_loops(document, summary[:end], word) for end, word in enumerate(summary)]
+        assert count_extractive_features(ids, summary, of_release=released) == [sum(column) for column in zip(*steps)]
 
 
-def none_for_loop(document):
-    return [None if word == NO_WORD else word for word in document]
+def test_the_released_bigrams_skip_a_word_of_the_document():
+    """So a copied phrase has none of them."""
+    a, b, c, d, *_ = document = [10, 11, 12, 13, 14, 15]
+
+    def bonus(title, weights):
+        counts = count_extractive_features(document, title, weights.of_release)
+        return sum(weight * count for weight, count in zip(weights[1:], counts))
+
+    release = parse_extractive_weights("release")
+    paper = parse_extractive_weights(",".join(map(str, release)))
+    assert bonus([a, b, c, d], release) == pytest.approx(19.40, abs=0.005)
+    assert bonus([a, b, c, d], paper) == pytest.approx(-3.73, abs=0.005)
+    assert reference.released_features(document, [a], c) == [1, 1, 0, 0]
+    assert reference.released_features(document, [a], b) == [1, 0, 0, 0]
 
 
 @pytest.mark.parametrize("shortlist", [False, True])
@@ -117,45 +132,6 @@ def test_the_search_adds_what_the_finished_summary_has(pointers, shortlist):
     assert (counts[:2] > 0).all() and (copied > 0) == ("soft" in pointers)
 
 
-@pytest.mark.parametrize("words", [1, 2, 3])
-def test_recombination_is_that_of_a_loop(words):
-    """The best of all extensions, except those with the same last words as a better one.
-
-    One model knows the last two words; the other knows none, so that its hypotheses prefer the same words.
-    """
-    dictionary, beam, length = make_dictionary(5), 4, 6
-    for seed, memory in ((0, 2), (1, 2), (2, 0), (3, 0)):
-        model = scripted_model(dictionary, seed, spread=1.0 if memory else 3.0)
-        model.decoder.memory = memory
-        options = {"beam_size": beam, "exact_length": length, "recombine": words, "unk_penalty": math.inf}
-        found = SummaryGenerator([model], dictionary, **options).generate(None, make_sample([[4, 5], [6, 7, 8]]))
-        for document, row in zip(([4, 5], [6, 7, 8]), found):
-            living = [(0.0, [EOS])]
-            for _ in range(length):
-                scored = [
-                    (score + log_p, [*before, word])
-                    for score, before in living
-                    for word, log_p in next_words(model, document, before)
-                ]
-                living, taken = [], set()
-                for score, tokens in sorted(scored, key=lambda pair: -pair[0]):
-                    last = tuple(tokens[1:][-words:])
-                    if last not in taken and len(living) < beam:
-                        living.append((score, tokens))
-                        taken.add(last)
-            assert [h["tokens"].tolist() for h in row] == [[*tokens[1:], EOS] for _, tokens in living]
-            sums = [h["positional_scores"].sum().item() for h in row]
-            assert sums == pytest.approx([score for score, _ in living], abs=1e-4)
-
-
-def next_words(model, document, before):
-    source = make_batch([document])
-    with torch.no_grad():
-        logits, _ = model(source, None, torch.tensor([before]))
-    scores = logits[0, -1].log_softmax(0).tolist()
-    return [(word, score) for word, score in enumerate(scores) if word not in (BOS, PAD, EOS, UNK)]
-
-
 def test_what_does_not_go_together_is_refused():
     dictionary = TASK.target_dictionary
     for given in ("1,2,3", "1,2,3,4,x", "0,1,1,1,1", "1,2,3,4,inf", (1, 2)):
@@ -174,45 +150,6 @@ def test_what_does_not_go_together_is_refused():
     SummaryGenerator(
         [make_model("etads", task, pointer="soft")], task.target_dictionary, extractive_weights="1,1,0,0,0"
     )
-
-
-RELEASED = "release:0.9,1.5,1.0,-2.0,0.7"
-
-
-def test_the_released_features_are_those_of_its_code():
-    """The release's bigrams skip a word of the document, so that a copied phrase has none of them."""
-    a, b, c, d, *_ = document = [10, 11, 12, 13, 14, 15]
-
-    def bonus(title, weights):
-        counts = count_extractive_features(document, title, weights.of_release)
-        return sum(weight * count for weight, count in zip(weights[1:], counts))
-
-    release = parse_extractive_weights("release")
-    paper = parse_extractive_weights(",".join(map(str, release)))
-    assert bonus([a, b, c, d], release) == pytest.approx(19.40, abs=0.005)
-    assert bonus([a, b, c, d], paper) == pytest.approx(-3.73, abs=0.005)
-    assert reference.released_features(document, [a], c) == [1, 1, 0, 0]
-    assert reference.released_features(document, [a], b) == [1, 0, 0, 0]
-    generator = torch.Generator().manual_seed(4)
-    documents = torch.randint(0, 6, (40, 9), generator=generator)
-    tokens = torch.randint(0, 8, (40, 2, 6), generator=generator)
-    seen = torch.zeros(4)
-    for step in range(1, 7):
-        lprobs = torch.randn(40, 2, 8, generator=generator)
-        got = lprobs.clone()
-        ExtractiveFeatures(documents, parse_extractive_weights(RELEASED)).add_to(got, tokens[:, :, :step])
-        for row, words in enumerate(documents.tolist()):
-            for beam, before in enumerate(tokens[row, :, :step].tolist()):
-                for word in range(8):
-                    counts = reference.released_features(words, before, word)
-                    seen += torch.tensor(counts)
-                    values = [lprobs[row, beam, word].item(), *counts]
-                    expected = sum(weight * value for weight, value in zip(WEIGHTS, values))
-                    assert got[row, beam, word].item() == pytest.approx(expected, abs=1e-5)
-    assert (seen > 20).all()
-    for words, (summary, _) in zip(documents.tolist(), tokens.tolist()):
-        steps = [reference.released_features(words, summary[:n], word) for n, word in enumerate(summary)]
-        assert count_extractive_features(words, summary, of_release=True) == [sum(column) for column in zip(*steps)]
 
 
 def test_with_the_released_features_the_end_counts_at_an_exact_length():

@@ -1,19 +1,15 @@
 """ABS (Rush et al. 2015): equations against loops, dependencies of a word, row norms, model folders."""
 
-import math
 from pathlib import Path
 
 import pytest
 import reference
 import torch
-from folders import make_folder
 from helpers import EOS, make_batch
 from language_models import DOCUMENTS, SIZES, V, abs_model, abs_task, log_probs
 from test_criterions import make_sample
 from test_task import make_dataset
 
-from fairseq_etads import Summarizer
-from fairseq_etads.summarizer.folder.loading import load_folder
 from fairseq_etads.training.losses import SummarizationNLL
 
 BOS, UNK = 0, 3
@@ -97,20 +93,6 @@ def test_rows_are_not_scaled_in_the_middle_of_an_epoch_where_training_goes_on():
         iterator.next_epoch_itr()
         task.begin_epoch(2, model)
         assert torch.equal(model.encoder.embed_tokens.weight, before) != is_scaled
-
-
-@pytest.mark.parametrize("pointer", ["none", "soft"])
-def test_a_model_folder_loads_and_summarises(pointer, tmp_path):
-    folder, model = make_folder(tmp_path, arch="abs", pointer=pointer, **SIZES)
-    loaded = load_folder(folder).model.state_dict()
-    assert all(torch.equal(loaded[name], value) for name, value in model.state_dict().items())
-    summarizer = Summarizer.load(folder)
-    for dtype in ("fp32", "bf16", "int8"):
-        summaries = summarizer.summarize(["w1 zyzzyva w2", "zyzzyva"], infer_dtype=dtype)
-        assert all(summary.text and math.isfinite(summary.score) for summary in summaries)
-    if pointer == "soft":
-        assert "zyzzyva" in summaries[1].text and "zyzzyva" in {copied.word for copied in summaries[1].copied}
-    assert "w1" in summarizer.explain("w1 w2 w3").to_html()
 
 
 def test_mechanisms_cost_what_the_docs_say():

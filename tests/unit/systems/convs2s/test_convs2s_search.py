@@ -2,22 +2,18 @@
 
 import pytest
 import torch
-from convolutional import DOCUMENTS, KINDS, SIZES, V, conv, conv_task, inputs, log_probs
-from decoding import assert_same, options
+from convolutional import DOCUMENTS, KINDS, SIZES, conv, conv_task, inputs
+from decoding import options
 from fairseq.modules import BeamableMM, LinearizedConvolution
 from fairseq.sequence_generator import SequenceGenerator
-from folders import make_folder
-from helpers import EOS, make_batch, model_config
+from helpers import make_batch, model_config
 from omegaconf import OmegaConf
-from shortlists import make_shortlist, random_shortlist, write_only
 
-from fairseq_etads import Summarizer
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels.cpu import can_pack_weights
 from fairseq_etads.kernels.packed_weights import BlockedOutputProjection
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.inference import InferenceModel
-from fairseq_etads.summarizer.folder.loading import load_folder
 from fairseq_etads.summarizer.folder.model_options import check_model_options
 
 TEXTS = [document for document in DOCUMENTS if document]
@@ -71,28 +67,6 @@ def test_a_prepared_model_searches_with_any_beam(beam):
     assert all(row[0]["attention"].isfinite().all() for row in found[1])
 
 
-@pytest.mark.parametrize("dtype,error", [(None, 1e-4), ("fp32", 1e-4), ("bf16", 0.2), ("int8", 0.2)])
-@pytest.mark.parametrize("kind", ["plain", "soft", "tied"])
-def test_copies_for_inference_score_the_same_words_alike(kind, dtype, error):
-    """This holds after each step of training, which leaves computed weights with a gradient history."""
-    task, prefix = conv_task(), torch.tensor([[5, 6, 9, 10], [30, 4, 5, 30]])
-    model, sample = conv(kind, task, sharp=False), sample_of(DOCUMENTS[:2])
-    task.cfg.infer_dtype = dtype
-    generator = task.build_generator([model], options())
-    for _ in range(2):
-        model.train()(**sample["net_input"], prev_output_tokens=prefix)[0].sum().backward()
-        with torch.no_grad():
-            for name, parameter in model.named_parameters():
-                parameter.add_(0.1 if name.endswith("bias") else 0.03 * parameter)
-        model.eval()
-        found = task.inference_step(generator, [model], sample, prefix_tokens=prefix)
-        before = torch.cat([torch.full((2, 1), EOS), prefix[:, :-1]], dim=1)
-        want = log_probs(model, sample["net_input"]["src_tokens"], before)[0].gather(2, prefix[:, :, None])[:, :, 0]
-        scores = torch.stack([row[0]["positional_scores"][:4] for row in found])
-        torch.testing.assert_close(scores, want, rtol=error, atol=error)
-    assert any(name.endswith("weight_g") for name, _ in model.named_parameters()), "the model itself is as it was"
-
-
 def test_copies_have_no_normalised_weights_left_to_compute():
     model = conv("soft")
     copied = InferenceModel(model).get_current_copy()
@@ -101,17 +75,6 @@ def test_copies_have_no_normalised_weights_left_to_compute():
     layers = [module for module in copied.modules() if isinstance(module, LinearizedConvolution)]
     assert len(layers) == 3 and all(layer._linearized_weight is not None for layer in layers)
     assert all(layer._linearized_weight is None for layer in model.decoder.convolutions)
-
-
-@pytest.mark.parametrize("pointer", ["none", "soft"])
-def test_a_model_folder_loads_and_summarises(pointer, tmp_path):
-    folder, model = make_folder(tmp_path, arch="convs2s", pointer=pointer, **SIZES)
-    loaded = load_folder(folder).model.state_dict()
-    assert all(torch.equal(loaded[name], value) for name, value in model.state_dict().items())
-    summaries = Summarizer.load(folder).summarize(["w1 zyzzyva w2", "zyzzyva"])
-    assert all(summary.text for summary in summaries)
-    if pointer == "soft":
-        assert "zyzzyva" in summaries[1].text and "zyzzyva" in {copied.word for copied in summaries[1].copied}
 
 
 @pytest.mark.parametrize(
@@ -126,23 +89,3 @@ def test_hostile_layers_in_a_folder_are_refused(option, value):
     check_model_options("convs2s", given, 64)
     with pytest.raises(InputError, match=f"the option {option} of convs2s cannot be"):
         check_model_options("convs2s", {**given, option: value}, 64)
-
-
-@pytest.mark.parametrize("kind", ["plain", "soft", "switch", "tied"])
-def test_with_a_shortlist_it_is_a_model_that_has_no_other_words(kind):
-    task, settings = conv_task(), {"beam_size": 3, "max_len_b": 7}
-    model = conv(kind, task)
-
-    def search(model, documents, shortlist=None):
-        generator = SummaryGenerator([model], task.target_dictionary, shortlist=shortlist, **settings)
-        return generator.generate(None, sample_of(documents))
-
-    plain = search(model, TEXTS)
-    assert_same(search(model, TEXTS, make_shortlist(task, frequent=V)), plain, rtol=1e-5, atol=1e-5)
-    shortlist, changed = random_shortlist(task), 0
-    for document in TEXTS:
-        words = shortlist.choose_candidates(make_batch([document]), 7, None, (EOS,)).words
-        found = search(model, [document], shortlist)
-        assert_same(found, search(write_only(conv(kind, task), words.tolist()), [document]))
-        changed += found[0][0]["tokens"].tolist() != search(model, [document])[0][0]["tokens"].tolist()
-    assert changed, "the list leaves nothing out"

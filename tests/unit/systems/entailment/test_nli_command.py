@@ -20,7 +20,6 @@ from fairseq_etads.commands.nli import (
     read_references,
 )
 from fairseq_etads.data.nli_pairs import NliPair, format_tab_separated_pair, read_pairs
-from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.entailment import training
 from fairseq_etads.systems.entailment.model import EntailmentScorer
 
@@ -223,10 +222,3 @@ def test_text_without_summaries_is_refused(tmp_path, capsys):
     (tmp_path / "train.target").write_text("a b\n")
     assert main(["synthesise", str(tmp_path), str(tmp_path / "out")]) == 2
     assert "no sentence has 3 or more words" in capsys.readouterr().err
-
-
-def test_a_training_without_pairs_is_refused(tmp_path, pairs):
-    (tmp_path / "empty.tsv").touch()
-    tokenizer = training.NliConfig().make_tokenizer()
-    with pytest.raises(InputError, match=r"empty\.tsv: no pair with a label"):
-        training.TokenisedPairs.read([tmp_path / "empty.tsv"], tokenizer, Counter())

@@ -125,6 +125,9 @@ def test_validation_needs_no_entailment_model():
         ({"rougesal_saliency": "x.pt"}, "--rougesal-saliency x.pt has no effect without --rewards rougesal"),
         ({"rewards": "rougesal", "rougesal_saliency": "x.pt"}, "--rougesal-saliency x.pt: no such file; choose idf"),
         ({"rewards": "rouge"}, "choose from rouge1, rouge2, rougeL, rougesal, entail, or name your own class"),
+        ({"rl_weight": 1.5}, "--rl-weight 1.5"),
+        ({"rl_max_len": 0}, "--rl-max-len 0"),
+        ({"rl_samples": 0}, "--rl-samples 0: choose 1"),
     ],
 )
 def test_impossible_options_are_refused(options, words):

@@ -1,6 +1,5 @@
 """pointer_extractor: its equations, its selections, and that it learns an order."""
 
-import functools
 import math
 import random
 
@@ -148,36 +147,6 @@ def make_sample(r, mark=MARK):
         "target": target,
         "ntokens": int(target.ne(PAD).sum()),
     }
-
-
-LEARNER = {"encoder_embed_dim": 12, "sentence_filters": 8, "encoder_hidden_size": 12, "decoder_hidden_size": 16}
-
-
-@functools.cache
-def learnt():
-    """An extractor that has learned the order of marked sentences by likelihood, and its task."""
-    task, model = build(2, **LEARNER)
-    with torch.no_grad():
-        model.embed_tokens.weight.mul_(5)  # larger vectors let it learn within seconds
-    criterion = task.build_criterion(OmegaConf.create({"_name": "extractor_nll"}))
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
-    r = random.Random(4)
-    for _ in range(300):
-        optimizer.zero_grad()
-        loss, size, _ = criterion(model, make_sample(r))
-        (loss / size).backward()
-        optimizer.step()
-    return task, model
-
-
-def test_likelihood_learns_the_order():
-    task, model = learnt()
-    sample = make_sample(random.Random(5))
-    found = model.extract(sample["net_input"]["src_tokens"], most=3)
-    right = [(row == labels)[labels >= 0].all().item() for row, labels in zip(found, sample["labels"])]
-    assert sum(right) >= 14
-    with pytest.raises(ValueError, match="use it with etads-rewrite"):
-        task.build_generator([model], None)
 
 
 def test_the_loss_is_the_mean_over_sentences_that_are_read():
