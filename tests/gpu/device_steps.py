@@ -11,25 +11,18 @@ import warnings
 from dataclasses import fields
 from types import SimpleNamespace
 
-import convolutional
-import language_models
 import torch
-from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
+from drawn_options import FAMILIES, options_of_criterion, sizes_of, training_task
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.logging import metrics
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.optim import OPTIMIZER_REGISTRY
 from fairseq.trainer import Trainer
-from helpers import RECURRENT, SMALL, model_config
+from helpers import SMALL, model_config
 from omegaconf import OmegaConf, open_dict
-from recurrent import EXTRACTOR, FACTORS
-from steps import DOCUMENTS, SUMMARIES, make_dictionary, make_sample, make_task
+from steps import DOCUMENTS, SUMMARIES, make_sample
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.data._utils.pin_memory import pin_memory
-
-from fairseq_etads.models import rnn, transformer_options
-from fairseq_etads.systems.abs import options as nnlm_options
-from fairseq_etads.systems.convs2s import options as convs2s_options
 
 PRETENDED = "pretended_gpu" in sys.modules
 """Whether the GPU is simulated: a CPU computes for it, and its speed means nothing."""
@@ -77,42 +70,7 @@ def counted():
             waits.syncs["wait", re.sub(r".*/(fairseq\w*/)", r"\1", warning.filename) + f":{warning.lineno}"] += 1
 
 
-def device_task():
-    """Make a task with source factors, 44 known words (the last is a sentence mark) and 9 copied words."""
-    task = make_task(tail=9, mark=True)
-    task.factor_dictionaries = {name: make_dictionary(words=6) for name in reversed(FACTORS)}
-    task.cfg.data = "/nowhere"
-    return task
-
-
-ENCODER = {"encoder_embed_dim": 6, "encoder_hidden_size": 4}
-TAGGERS = {
-    "word_tagger": {**ENCODER, "letter_dim": 3, "letter_filters": 5},
-    "sentence_extractor": {**ENCODER, "max_sentences": 3},
-    "pointer_extractor": {**ENCODER, "sentence_filters": 3, "decoder_hidden_size": 5},
-}
-
-
-def sizes_of(arch):
-    """Options that make a preset small without changing its mechanisms."""
-    if arch in TAGGERS:
-        return TAGGERS[arch]
-    if arch in convs2s_options.PRESETS:
-        return convolutional.SIZES
-    if arch in nnlm_options.PRESETS:
-        return language_models.SIZES
-    if arch not in rnn.PRESETS:
-        return {**SMALL, "attention_dropout": 0.0, "activation_dropout": 0.0}
-    preset = rnn.PRESETS[arch]
-    small = {"large_vocabulary_trick": 25, "encoder_projection": 11, "readout_dim": 12, "decoder_hidden_size": 12}
-    small["decoder_embed_dim"] = 16
-    sizes = {**RECURRENT, "dropout": 0.0, **{option: size for option, size in small.items() if preset.get(option)}}
-    if preset.get("paper_init"):
-        sizes["readout_dim"] = 12
-    return {**sizes, **(EXTRACTOR if preset.get("sentence_attention") == "extractor" else {})}
-
-
-PRESETS = [*transformer_options.PRESETS, *rnn.PRESETS, *convs2s_options.PRESETS, *nnlm_options.PRESETS]
+PRESETS = [arch for family, presets in FAMILIES.items() if family != "selectors" for arch in presets]
 """This project's summarisation architectures."""
 
 
@@ -144,23 +102,14 @@ def _defaults(name):
     return {**plain, "lr": [0.01], "_name": name, **({"tpu": False, "use_old_adam": False} if name == "adam" else {})}
 
 
-def options_of_criterion(name, **options):
-    """The options of a criterion, with their defaults."""
-    values = {option.name: option.default for option in fields(CRITERION_DATACLASS_REGISTRY[name])}
-    for reference, value in (("sentence_avg", False), ("ddp_backend", "legacy_ddp")):  # to options of fairseq-train
-        if reference in values:
-            values[reference] = value
-    plain = {key: value for key, value in values.items() if isinstance(value, (int, float, str, type(None)))}
-    return OmegaConf.create({**plain, "_name": name, **options})
-
-
 def make_trainer(arch, device, number_format="fp32", optimizer="sgd", criterion=None, optimization=(), **options):
     """fairseq's trainer with a small model on a device.
 
     Args:
         number_format: of :data:`FORMATS`. criterion: its name and options. options: of the model.
     """
-    task = device_task()
+    task = training_task()
+    task.cfg.data = "/nowhere"
     cfg = copy.deepcopy(_plain_config())
     with open_dict(cfg):
         cfg.common.cpu = device == "cpu"
@@ -194,7 +143,7 @@ def make_trainer(arch, device, number_format="fp32", optimizer="sgd", criterion=
 def sample_for(arch, model, documents=DOCUMENTS, summaries=SUMMARIES):
     """A batch of three pairs, with labels for selectors; the first document has at least two sentences."""
     sample = make_sample(model, documents, summaries)
-    if arch in TAGGERS:
+    if arch in FAMILIES["selectors"]:
         tokens = sample["net_input"]["src_tokens"]
         sample["labels"] = (tokens % 2).float().masked_fill(tokens < 4, -1.0)
         sample["net_input"].pop("prev_output_tokens")

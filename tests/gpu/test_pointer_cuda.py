@@ -15,13 +15,6 @@ def log_probs(model, device):
     return net_output, model.get_normalized_probs(net_output, log_probs=True)
 
 
-@pytest.mark.parametrize("kind", ["soft", "switch"])
-def test_it_equals_the_cpu(kind):
-    model = make_model("etads", make_task(tail=30), pointer=kind)
-    expected = log_probs(model, "cpu")[1].exp()
-    torch.testing.assert_close(log_probs(model.cuda(), "cuda")[1].exp().cpu(), expected, rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("logit", [-6e4, 0.0, 6e4])
 def test_losses_and_gradients_are_finite_in_half_precision(dtype, logit):

@@ -1,12 +1,8 @@
 """Recurrent models on a GPU: equal to the CPU's, and a step of a lazy optimiser."""
 
-from argparse import Namespace
-
 import pytest
 import torch
 from helpers import PAD, RECURRENT, make_batch, make_model, make_task
-
-from fairseq_etads.training.lazy_optimisers import LazyAdadelta
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 DOCUMENTS = [[5, 50, 6, 43, 5, 61, 7], [9, 9, 9], [70, 43, 70], []]
@@ -53,23 +49,3 @@ def test_gradients_without_dropout_are_there(more):
         scores.gather(2, SUMMARIES.clamp(max=43).to(device)[:, :, None]).sum().backward()
         gradients.append(model.encoder.keys.weight.grad.cpu().clone())
     torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize("more", [{}, SEE], ids=["nallapati", "see"])
-def test_lazy_steps_equal_the_cpus(more):
-    options = Namespace(lr=[1.0], adadelta_rho=0.95, adadelta_eps=1e-6, weight_decay=0.0)
-    models = []
-    for device in ("cpu", "cuda"):
-        model = make_model("gru_seq2seq", make_task(tail=30, mark=True), **{**MECHANISMS, **more}).to(device).train()
-        optimizer = LazyAdadelta(options, list(model.parameters()))
-        for _ in range(3):
-            optimizer.zero_grad()
-            scores = log_probs(model, device)
-            (-scores.gather(2, SUMMARIES.clamp(max=43).to(device)[:, :, None]).sum()).backward()
-            optimizer.multiply_grads(0.1)
-            optimizer.clip_grad_norm(1.0)
-            optimizer.step()
-        assert model.encoder.embed_tokens.weight.grad.is_sparse
-        models.append(model)
-    for a, b in zip(*(model.parameters() for model in models)):
-        torch.testing.assert_close(b.detach().cpu(), a.detach(), rtol=1e-3, atol=1e-4)

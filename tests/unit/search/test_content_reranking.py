@@ -2,14 +2,17 @@
 
 import itertools
 import math
+import random
 import shutil
 
 import pytest
+import reference
 import torch
 from decoding import DICTIONARY, TASK, make_sample, sharpen
 from folders import DECODING, make_folder
 from helpers import make_model
 from reference.consensus import consensus
+from rouge_score import rouge_scorer
 from test_chosen_summaries import content_model
 from test_long_documents import LONG
 
@@ -18,7 +21,14 @@ from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.content import FILE
 from fairseq_etads.search.content.model import ContentModel
-from fairseq_etads.search.content.reranking import CONSENSUS_WEIGHT, ContentTerm, Reranker, split_sentences
+from fairseq_etads.search.content.reranking import (
+    CONSENSUS_WEIGHT,
+    ContentTerm,
+    Reranker,
+    compute_consensus,
+    compute_similarity,
+    split_sentences,
+)
 from fairseq_etads.search.content.sentence_choosing import ExpectedNgrams
 from fairseq_etads.tuning.tune import tune
 
@@ -161,3 +171,26 @@ def test_a_beam_of_one_leaves_nothing_to_choose_from(model, content):
     with pytest.raises(ValueError, match="--beam 1"):
         found(model, [term(content)], beam_size=1)
     assert torch.is_tensor(found(model, [term(content)], beam_size=2)[0][0]["score"])
+
+
+def text(r, longest=8):
+    return [f"w{r.randint(0, 5)}" for _ in range(r.randint(0, longest))]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_consensus_is_the_mean_over_the_others(seed):
+    r = random.Random(seed)
+    hypotheses = [text(r) for _ in range(6)]
+    for counts in ([True] * 6, [r.random() < 0.5 for _ in range(6)], [False] * 6):
+        assert compute_consensus(hypotheses, counts) == pytest.approx(reference.consensus(hypotheses, counts))
+
+
+def test_similarity_is_the_mean_of_three_rouge_scores():
+    r = random.Random(1)
+    kinds = ["rouge1", "rouge2", "rougeL"]
+    scorer = rouge_scorer.RougeScorer(kinds)
+    for _ in range(50):
+        one, other = text(r), text(r)
+        scores = scorer.score(" ".join(one), " ".join(other))
+        assert compute_similarity(one, other) == pytest.approx(sum(scores[kind].fmeasure for kind in kinds) / 3)
+        assert compute_similarity(one, other) == compute_similarity(other, one)

@@ -152,20 +152,6 @@ def test_on_a_gpu_no_value_is_read_to_look_at_fewer_extensions():
     assert all(column.shape == (2, 4) and column.device == tokens.device for column in found)
 
 
-def test_active_hypotheses_begin_empty():
-    with torch.device("meta"):  # tensors are not created on the default device
-        live = ActiveHypotheses(2, 3, 4, EOS, CPU, keep_ancestors=True)
-    assert live.beam == 3
-    assert live.tokens.tolist() == [[[EOS] * 5] * 3] * 2
-    assert live.log_probs.tolist() == [[[0.0] * 4] * 3] * 2
-    assert live.ancestors.tolist() == [[[0] * 4] * 3] * 2 and not live.ancestors.is_floating_point()
-    assert live.used_up.tolist() == [[False] * 3] * 2 and live.used_up.dtype == torch.bool
-    assert live.decided.tolist() == [False] * 2 and live.decided.dtype == torch.bool
-    assert live.batch_rows.tolist() == [0, 1]
-    assert live.coverage is None
-    assert ActiveHypotheses(2, 3, 4, EOS, CPU, keep_ancestors=False).ancestors is None
-
-
 @pytest.mark.parametrize("recorded", [False, True])
 def test_hypotheses_grow_like_lists(recorded):
     """Words, sums, ancestors and coverage are as in lists that are copied; documents that leave change no others."""

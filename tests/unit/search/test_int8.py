@@ -1,13 +1,11 @@
 """8-bit products: each kernel against float64, the choice of kernel, and messages about it."""
 
-import contextlib
 import logging
 
 import pytest
 import torch
-from decoding import DICTIONARY, make_sample, sharpened
+from decoding import sharpened
 
-from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels import cpu as kernels
 from fairseq_etads.kernels.packed_weights import BlockedOutputProjection, Int8Linear
 from fairseq_etads.search import inference
@@ -106,35 +104,6 @@ def test_the_encoder_is_in_8_bits_too(arch, documents):
             assert isinstance(layer.self_attn.q_proj, inference.PackedLinear), "mu and sigma are computed from it"
 
 
-@pytest.mark.parametrize(
-    "infer_dtype,there,level,says",
-    [
-        ("int8", 63, logging.INFO, "--infer-dtype int8: 8-bit integer products of FBGEMM, inputs rounded to 1/63"),
-        ("int8", None, logging.WARNING, "--infer-dtype int8: this processor or torch has no fast 8-bit integer"),
-        ("bf16", None, logging.WARNING, "--infer-dtype bf16: this processor or torch has no fast bfloat16 products"),
-        ("fp32", None, logging.INFO, "--infer-dtype fp32: "),
-        (None, None, logging.INFO, "generation: "),
-    ],
-)
-def test_the_log_says_which_products_run(monkeypatch, caplog, documents, infer_dtype, there, level, says):
-    if infer_dtype == "int8":
-        use(monkeypatch, there)
-    monkeypatch.setattr(kernels, "can_pack_weights", lambda dtype: dtype == torch.float32)
-    model = sharpened()
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(caplog.at_level(logging.INFO, "fairseq_etads"))
-        for _ in range(2):
-            generator = SummaryGenerator([model], DICTIONARY, 2, max_len_b=3, infer_dtype=infer_dtype)
-            results = generator.generate(None, make_sample(documents))
-    lines = [record for record in caplog.records if record.message.startswith(says)]
-    assert [record.levelno for record in lines] == [level], "once, and not for every copy"
-    assert all(torch.isfinite(row[0]["score"]) for row in results)
-    if there is None:
-        assert "float32 products" in caplog.text
-        plain = SummaryGenerator([model], DICTIONARY, 2, max_len_b=3).generate(None, make_sample(documents))
-        assert [row[0]["tokens"].tolist() for row in results] == [row[0]["tokens"].tolist() for row in plain]
-
-
 @pytest.mark.parametrize("fastest", ["fp32", "bf16", "int8"])
 def test_auto_takes_the_fastest_format_and_says_so(fastest, monkeypatch, caplog, documents):
     """The clock runs slowly for one dtype, and the copy then uses the products of the fastest one."""
@@ -162,12 +131,3 @@ def test_auto_takes_the_fastest_format_and_says_so(fastest, monkeypatch, caplog,
         if fastest != "int8":
             assert block.dtype == {"fp32": torch.float32, "bf16": torch.bfloat16}[fastest]
     inference.find_fastest_cpu_dtype.cache_clear()
-
-
-def test_auto_compares_the_products_that_a_step_has(monkeypatch):
-    """A small model may be faster in another format than a large one."""
-    monkeypatch.setattr("fairseq_etads.kernels.packed_weights.OUTPUT_BLOCK", 30)
-    decoder = sharpened("etads_basic").decoder
-    # two layers of width 32: 4 products of each attention, 48 units between, and 44 words in blocks
-    expected = {(30, 32): 2 * 8 + 1 + 2, (2, 32): 2 * 8, (18, 32): 2, (14, 32): 1, (30, 48): 2, (2, 48): 2}
-    assert dict(inference._count_products_per_step(decoder)) == expected

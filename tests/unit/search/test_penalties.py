@@ -115,35 +115,6 @@ def test_no_continuation_scores_more_than_the_bound(length_kind, alpha, coverage
             assert score <= bound + 1e-5
 
 
-@pytest.mark.parametrize("coverage_kind", ["none", "summary", "wu"])
-@pytest.mark.parametrize("alpha,best_length,gain", [(2.0, 9, 0.0), (2.0, 9, 0.25), (-1.0, 5, 0.0)])
-def test_the_best_continuation_reaches_the_bound(coverage_kind, alpha, best_length, gain):
-    """Every word it adds has the largest possible probability, and its attention falls where it costs least."""
-    longest, done, source = 9, 4, 12
-    weight, kind = (0.0, "summary") if coverage_kind == "none" else (0.5, coverage_kind)
-    scoring = make_scorer(lenpen=alpha, coverage_penalty=weight, coverage_penalty_type=kind)
-    coverage = torch.tensor([3.0, 1.0] + [0.0] * 10) if kind == "summary" else torch.full((source,), done / source)
-    log_prob = torch.tensor([[-7.0]])
-    cost = scoring.compute_coverage_cost(coverage.view(1, 1, -1), None)
-    bound = scoring.compute_upper_bound(log_prob, done + 1, longest, cost, torch.tensor([source]), gain)
-    if kind == "summary":
-        coverage[2 : 2 + best_length - done] = 1.0
-    else:
-        coverage = torch.full((source,), longest / source)
-    final_cost = scoring.compute_coverage_cost(coverage.view(1, 1, -1), None)
-    best = scoring.compute_final_scores(log_prob + gain * (longest - done), best_length, final_cost)
-    torch.testing.assert_close(bound, best)
-
-
-def test_the_wu_bound_is_not_trivial():
-    """A source of 400 words cannot be covered by 100 steps."""
-    scoring = make_scorer(coverage_penalty=0.5, coverage_penalty_type="wu")
-    bound = scoring.compute_upper_bound(torch.zeros(1, 1), 5, 100, torch.zeros(1, 1), torch.tensor([400])).item()
-    assert bound == pytest.approx(-0.5 * 400 * math.log(4))
-    short = scoring.compute_upper_bound(torch.zeros(1, 1), 5, 100, torch.zeros(1, 1), torch.tensor([40])).item()
-    assert short == 0, "a source that can be covered whole need not cost anything"
-
-
 @pytest.mark.parametrize(
     "options,text",
     [

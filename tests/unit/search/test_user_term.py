@@ -1,7 +1,6 @@
 """The term of docs/extending.md, in its own package: found, run, counted, and searched without loss."""
 
 import importlib
-import math
 import re
 from pathlib import Path
 
@@ -44,10 +43,6 @@ def summaries(model, terms, documents=DOCUMENTS, **options):
     return generator.generate(None, make_sample(documents))
 
 
-def words_of(hypotheses):
-    return [hypothesis["tokens"].tolist() for hypothesis in hypotheses]
-
-
 def test_a_users_term_favours_the_words_of_its_list(term, model):
     plain, without = summaries(model, []), summaries(model, [term(FAVOURED, 0.0)])
     assert [[h["tokens"].tolist() for h in row] for row in without] == [
@@ -60,49 +55,3 @@ def test_a_users_term_favours_the_words_of_its_list(term, model):
         assert words & set(ids) <= set(row[0]["tokens"].tolist())
         assert [h["favoured"] for h in row] == [len(set(ids) & set(h["tokens"].tolist())) for h in row]
     assert [row[0]["favoured"] for row in without] < [row[0]["favoured"] for row in favouring] == [3, 1, 1]
-
-
-def test_a_word_is_rewarded_once(term, model):
-    favoured = summaries(model, [term(["w5"], 3.0)])[1][0]
-    assert favoured["tokens"].tolist().count(9) > 1
-    alone = make_sample([DOCUMENTS[1]])
-    scores = favoured["positional_scores"]
-    read = SummaryGenerator([model], DICTIONARY, max_len_b=8).generate(
-        None, alone, prefix_tokens=favoured["tokens"][None]
-    )[0][0]
-    assert words_of([read]) == words_of([favoured])
-    assert (scores - read["positional_scores"]).sum().item() == pytest.approx(3.0, abs=1e-3)
-
-
-def test_a_state_per_hypothesis_follows_its_hypothesis(model):
-    """A term that counts the words of each hypothesis by itself, and compares them with those that the search has."""
-    from fairseq_etads.search.terms import ActiveTerm, SearchTerm
-
-    steps = []
-
-    class Counting(ActiveTerm):
-        def __init__(self):
-            self.rows, self.seen = None, None
-
-        def add_to(self, lprobs, tokens):
-            if self.rows is None:
-                self.rows = tokens
-            else:  # all but the newest word was there before
-                torch.testing.assert_close(self.rows, tokens[:, :, :-1])
-                self.rows = tokens
-            steps.append(tokens.shape)
-
-        def select(self, documents):
-            self.rows = self.rows[documents]
-            return self
-
-        def reorder(self, parents):
-            self.rows = self.rows.gather(1, parents[:, :, None].expand(-1, -1, self.rows.size(2)))
-
-    class Counter(SearchTerm):
-        def begin(self, batch):
-            return Counting()
-
-    summaries(model, [Counter()])
-    assert len({shape[0] for shape in steps}) > 1, "no document leaves the batch: nothing is shown"
-    assert Counting().largest_gain == math.inf

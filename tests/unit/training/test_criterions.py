@@ -115,15 +115,6 @@ def test_coverage_with_a_pointer_is_that_of_the_copy_attention():
     assert found == pytest.approx(sums[0], rel=1e-5) and found != pytest.approx(sums[1], rel=1e-2)
 
 
-def test_coverage_begins_with_the_first_update_unless_told_otherwise():
-    assert build("soft", coverage_loss=1.0)[1].get_current_coverage_weight() == 1.0
-    later = build("soft", coverage_loss=1.0, coverage_loss_start=1)[1]
-    assert later.get_current_coverage_weight() == 0.0
-    later.set_num_updates(1)
-    assert later.get_current_coverage_weight() == 1.0
-    assert build("soft")[1].get_current_coverage_weight() == 0.0
-
-
 @pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
 def test_logs_may_be_summed_before_they_are_reduced(pointer):
     """fairseq sums the figures over workers if the criterion says so: one tensor per name is faster to send."""

@@ -85,13 +85,6 @@ def test_the_options_in_a_recipe_decide(run):
     assert {name: config.decoding[name] for name in record["decoding"]} == record["decoding"]
 
 
-def test_a_checkpoint_that_does_not_know_them_is_exported_as_before(tmp_path, monkeypatch):
-    make_run(tmp_path / "run")
-    monkeypatch.chdir(tmp_path)
-    config = exported()
-    assert "summary_lengths" not in config.task and config.decoding["min_len"] == 1
-
-
 @pytest.mark.parametrize("value", [{"50": 7}, [7], {**SHORT, "99": 1}])
 def test_a_folder_with_other_lengths_is_refused(value, run):
     exported()

@@ -7,10 +7,7 @@ import reference
 import torch
 from helpers import EOS, make_batch
 from language_models import DOCUMENTS, SIZES, V, abs_model, abs_task, log_probs
-from test_criterions import make_sample
 from test_task import make_dataset
-
-from fairseq_etads.training.losses import SummarizationNLL
 
 BOS, UNK = 0, 3
 PREVIOUS = [EOS, 5, 6, 4, 7, 8, 9, 45]
@@ -48,19 +45,6 @@ def test_it_is_the_papers_equations():
             torch.testing.assert_close(found[0, step], torch.tensor(expected), **CLOSE)
             of_words = weights[3 : 3 + len(document) + 1]
             torch.testing.assert_close(extra["attn"][0][0, step], torch.tensor(of_words).double())
-
-
-def test_the_coverage_loss_does_not_depend_on_padding():
-    """Marks are where a shorter document of a batch has padding; attention to them is not attention to words."""
-    task = abs_task()
-    model = abs_model(task=task).train()
-    ours = SummarizationNLL(task, False, 0.0, 1.0, 0, 0, 1.0)
-    document, losses = [[5, 6, 7]], []
-    for width, left in ((4, False), (5, False), (6, False), (9, False), (6, True)):
-        sample = make_sample(document, [[8, 9, 10]])
-        sample["net_input"]["src_tokens"] = make_batch(document, left=left, width=width)
-        losses.append(ours(model, sample)[2]["coverage_loss"].item())
-    assert losses[0] > 0.1 and losses == pytest.approx(losses[:1] * len(losses), rel=1e-5)
 
 
 def test_long_rows_are_scaled_before_each_epoch_and_short_ones_are_not():
