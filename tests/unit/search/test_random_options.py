@@ -10,6 +10,7 @@ import math
 import os
 
 import pytest
+import reference
 import torch
 from decoding import make_sample
 from helpers import EOS, make_batch, make_dictionary
@@ -83,12 +84,6 @@ def most_words(options, document):
     return min(int(options["max_len_a"] * (len(document) + 1) + LONGEST - 1), max(len(document), 1))
 
 
-def repeats(words, size):
-    """Whether the last n words have occurred before."""
-    ngrams = [words[n : n + size] for n in range(len(words) - size + 1)]
-    return size > 0 and len(ngrams) > 1 and ngrams[-1] in ngrams[:-1]
-
-
 def steps(model, language_model, options, document, words):
     """For each word of a summary and its end: the log-probability, and the attention to the document."""
     tokens = torch.tensor([[EOS, *words]])
@@ -113,8 +108,7 @@ def brute_force(model, language_model, options, document):
     weights = options["extractive_weights"] or (1.0, 0.0, 0.0, 0.0, 0.0)
     for length in range(least, most + 1):
         for words in itertools.product(WORDS, repeat=length):
-            size = options["no_repeat_ngram_size"]
-            if any(repeats(words[:n], size) for n in range(1, length + 1)):
+            if options["no_repeat_ngram_size"] and reference.repeats(words, options["no_repeat_ngram_size"]):
                 continue
             total, coverage = 0.0, 0.0
             for word, (scores, attention) in zip([*words, EOS], steps(model, language_model, options, document, words)):
