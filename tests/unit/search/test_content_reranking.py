@@ -11,7 +11,6 @@ import torch
 from decoding import DICTIONARY, TASK, make_sample, sharpen
 from folders import DECODING, make_folder
 from helpers import make_model
-from reference.consensus import consensus
 from rouge_score import rouge_scorer
 from test_chosen_summaries import content_model
 from test_long_documents import LONG
@@ -65,7 +64,7 @@ def test_hypotheses_are_ordered_by_score_expected_rouge_and_consensus(model, con
     for ids, plain, ranked in zip(DOCUMENTS, found(model, [], nbest=6), found(model, [term(content)])):
         document = [TASK.source_dictionary[word] for word in ids]
         expected = ExpectedNgrams(content.predict_ngram_probabilities([document], [1.0]), content.length)
-        agreement = consensus([words(one) for one in plain], [True] * len(plain))
+        agreement = reference.consensus([words(one) for one in plain], [True] * len(plain))
         sums = [
             float(one["score"]) + 3.0 * (expected.compute_expected_rouge([words(one)]) + CONSENSUS_WEIGHT * agrees)
             for one, agrees in zip(plain, agreement)

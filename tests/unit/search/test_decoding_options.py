@@ -22,19 +22,6 @@ from fairseq_etads.training.options import SummarizationConfig
 
 TASK = {field.name for field in fields(SummarizationConfig)}
 OF_FAIRSEQ = {field.name: field.default for field in fields(GenerationConfig)}
-KINDS = {
-    "help",
-    "of",
-    "call",
-    "bounds",
-    "choices",
-    "needs",
-    "without",
-    "excludes",
-    "fairseq",
-    "folder",
-    "of_hypotheses",
-}
 
 
 def command(has_pointer=False, **given):
@@ -204,8 +191,6 @@ def test_declarations_name_what_exists():
     }
     for name, option in DECLARED.items():
         metadata = option.metadata
-        in_calls = {"call_type", "call_help", "call_bounds", "call_excludes", "tuned", "tunable"}
-        assert set(metadata) <= (KINDS | in_calls if metadata["call"] else KINDS), name
         assert {*metadata.get("needs", ()), *metadata.get("excludes", ())} <= known
         check_decoding_options({name: option.default})
         for value in metadata.get("tuned", ()):

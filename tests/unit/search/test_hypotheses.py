@@ -137,21 +137,6 @@ def test_no_more_extensions_are_looked_at_than_necessary():
     assert asked == [8, 7]
 
 
-def test_on_a_gpu_no_value_is_read_to_look_at_fewer_extensions():
-    """Tensors on the device "meta" have shapes but no values, so reading one would fail."""
-    asked = []
-
-    def best(n):
-        asked.append(n)
-        scores = torch.zeros(2, n, device="meta")
-        return Extensions(scores, scores, scores.long(), scores.long())
-
-    tokens = torch.zeros(2, 3, 5, dtype=torch.long, device="meta")
-    found = recombine_extensions(best, tokens, 2, EOS, 4, 100)
-    assert asked == [4 * 3]
-    assert all(column.shape == (2, 4) and column.device == tokens.device for column in found)
-
-
 @pytest.mark.parametrize("recorded", [False, True])
 def test_hypotheses_grow_like_lists(recorded):
     """Words, sums, ancestors and coverage are as in lists that are copied; documents that leave change no others."""

@@ -113,22 +113,3 @@ def test_no_continuation_scores_more_than_the_bound(length_kind, alpha, coverage
             final_cost = scoring.compute_coverage_cost(steps[:end].sum(0).view(1, 1, -1), None)
             score = scoring.compute_final_scores(log_probs[:end].sum().view(1, 1), end, final_cost).item()
             assert score <= bound + 1e-5
-
-
-@pytest.mark.parametrize(
-    "options,text",
-    [
-        ({}, "log P / |Y|^1"),
-        ({"lenpen": 0.5}, "log P / |Y|^0.5"),
-        ({"lenpen": 0.0}, "log P"),
-        ({"unnormalized": True, "lenpen": 2.0}, "log P"),
-        ({"length_penalty_type": "wu", "lenpen": 0.9, "length_penalty_beta": 2.0}, "log P / ((2+|Y|)/3)^0.9"),
-        ({"coverage_penalty": 0.25}, "log P / |Y|^1 - 0.25 x summary coverage, at the end"),
-        (
-            {"coverage_penalty": 1.0, "coverage_penalty_type": "wu", "stepwise_coverage_penalty": True},
-            "log P / |Y|^1 - 1 x wu coverage, at every step",
-        ),
-    ],
-)
-def test_the_formula_is_written_down(options, text):
-    assert make_scorer(**options).describe_formula() == text

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from fairseq_etads.search.hypotheses import ActiveHypotheses
-from fairseq_etads.search.options import DecodingOptions
 from fairseq_etads.search.search_rules import (
     NGramBlocker,
     SearchStep,
@@ -19,7 +18,6 @@ from fairseq_etads.search.search_rules import (
     enforce_pointer_switch,
     force_prefix,
     limit_to_source_length,
-    make_search_rules,
     penalise_unknown_word,
     suppress_words,
 )
@@ -111,14 +109,6 @@ def test_the_end_is_forbidden_before_the_least_length_except_at_the_greatest(num
         return score if word != EOS or may_end else NONE
 
     assert check(step, partial(enforce_minimum_length, tokens=6), expected) == (number < 6)
-
-
-def test_a_summary_need_not_be_longer_than_its_document():
-    step = make_step(3, 3)
-    own = step.source.count_tokens() - 1  # without the end symbol
-    enforce_minimum_length(step, 6, is_bounded=True)
-    may_end = step.lprobs[..., EOS].ne(NONE).all(1)
-    assert torch.equal(may_end, own.le(3) | step.longest.le(3)) and 0 < may_end.sum() < len(may_end)
 
 
 def sentences(words):
@@ -271,35 +261,6 @@ def test_words_against_the_switch_are_forbidden_unless_none_is_left_or_they_are_
     assert check(first, enforce_pointer_switch, lambda d, b, w, score: score if kept(d, b, w) else NONE)
     step = make_step(5, 3)
     assert not check(step, enforce_pointer_switch, lambda d, b, w, s: s), "without a switch nothing is forbidden"
-
-
-def named(rules):
-    rules = [getattr(rule, "func", rule) for rule in rules]
-    return [getattr(rule, "__name__", type(rule).__name__) for rule in rules]
-
-
-def test_rules_without_options_are_the_ones_that_always_apply():
-    rules = make_search_rules(DecodingOptions(), SpecialTokens(PAD, UNK, EOS), 7)
-    always = ["end_at_maximum_length", "force_prefix", "enforce_minimum_length", "enforce_pointer_switch"]
-    assert named(rules) == ["forbid_padding", *always]
-    assert rules[1].keywords == {"shortest_limit": 7, "ending_is_free": False} and rules[3].keywords["tokens"] == 1
-
-
-def test_every_option_adds_its_rule_with_its_value_in_order():
-    options = {"unkpen": 1.5, "min_len": 4, "min_sentences": 2, "match_source_len": True}
-    rules = make_search_rules(
-        DecodingOptions(**options, no_repeat_ngram_size=3),
-        SpecialTokens(PAD, UNK, EOS, (6,), (7,), MARK),
-        7,
-    )
-    assert named(rules) == [
-        *("forbid_padding", "penalise_unknown_word", "end_at_maximum_length", "force_prefix", "enforce_minimum_length"),
-        *("enforce_minimum_sentences", "suppress_words", "limit_to_source_length", "NGramBlocker"),
-        "enforce_pointer_switch",
-    ]
-    values = rules[1].keywords["penalty"], rules[4].keywords["tokens"], rules[5].keywords["sentences"]
-    assert values == (1.5, 4, 2)
-    assert (rules[8].size, rules[8].ignored) == (3, [7])
 
 
 DOCUMENTS = torch.tensor([[PAD, PAD, 5, 6, EOS], [7, 8, 5, 9, EOS], [7, EOS, PAD, PAD, PAD]])

@@ -1,7 +1,7 @@
 """Random combinations of training options: batch, padding and update-freq change neither the loss nor the gradient.
 
 All in float64 and without dropout. ETADS_EXAMPLES is the number of valid combinations of each family (default: a few);
-refused ones are drawn again. A failure names the smallest part of the combination that still fails.
+refused ones are drawn again.
 """
 
 import copy
@@ -142,8 +142,12 @@ def failure_of(arch, model, criterion, losses):
         check_batches(built, loss, make)
         check_update_freq(task, built, loss, make)
     except AssertionError as error:
-        return str(error).partition("\n")[0]
+        return f"{arch} {model} {criterion} {losses}: {error}".partition("\n")[0]
     return None
+
+
+def check_combination(arch, training):
+    return failure_of(arch, *training)
 
 
 EQUALLY_LONG = [[5, 45, MARK], [8, 9, 11], [47, 5, 6], [10, MARK, 52], [7, 8, 20]]
@@ -185,18 +189,6 @@ def draw_fixed_edits(criterion):
     criterion.sample_edited_references = fixed
 
 
-def smallest(arch, model, criterion, losses):
-    """Remove every option without which the combination still fails, and describe the failure."""
-    for name in [*model, *losses]:
-        fewer = [{k: v for k, v in options.items() if k != name} for options in (model, losses)]
-        try:
-            if failure_of(arch, fewer[0], criterion, fewer[1]):
-                model, losses = fewer
-        except Exception:
-            continue
-    return f"{arch} {model} {criterion} {losses}: {failure_of(arch, model, criterion, losses)}"
-
-
 def valid_combinations(name, architectures, draw, check):
     """Draw until the wanted number of combinations is valid; returns the results of the checks that are not None.
 
@@ -222,12 +214,6 @@ def valid_combinations(name, architectures, draw, check):
         found += [] if result is None else [result]
     print(f"{name}: {wanted} valid, {refused} refused")
     return found
-
-
-def check_combination(arch, training):
-    """The failure of a combination, made as small as possible."""
-    failure = failure_of(arch, *training)
-    return None if failure is None else smallest(arch, *training)
 
 
 @pytest.fixture

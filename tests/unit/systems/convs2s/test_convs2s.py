@@ -3,7 +3,6 @@
 import copy
 import re
 from argparse import Namespace
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,11 +10,11 @@ from convolutional import BOUND, DOCUMENTS, KINDS, SIZES, SUMMARIES, V, conv, co
 from fairseq.dataclass.configs import EMAConfig
 from fairseq.models.ema import build_ema
 from fairseq.models.fconv import FConvModel
-from helpers import EOS, PAD, make_batch, make_model, model_config
+from helpers import EOS, PAD, make_batch, model_config
 from omegaconf import OmegaConf
 
 from fairseq_etads.models.convolutions import parse_convolutions
-from fairseq_etads.pipeline.architectures import PRESETS, count_parameters
+from fairseq_etads.pipeline.architectures import PRESETS
 from fairseq_etads.systems.convs2s.options import parse_attention_layers
 from fairseq_etads.training.losses import SummarizationNLL
 
@@ -200,47 +199,6 @@ def test_presets_have_the_papers_sizes():
             assert parse_convolutions(config[f"{side}_layers"], "") == [(width, 3)] * layers
             assert config[f"{side}_embed_dim"] == words
         assert config.decoder_out_embed_dim == 256 and config.pointer == "none"
-        expected = _parameters(50_000, layers, width, words, 256)
-        assert count_parameters(arch, 50_000) == expected
-
-
-def _parameters(v, layers, width, words, out):
-    """Number of parameters with this number of layers on each side; normalised weights have a length for each
-    output.
-    """
-
-    def linear(a, b):
-        return a * b + 2 * b
-
-    convolution = 3 * width * 2 * width + 2 * width + 2 * width
-    encoder = v * words + 403 * words + linear(words, width) + layers * convolution + linear(width, words)
-    attention = linear(width, words) + linear(words, width)
-    decoder = v * words + 103 * words + linear(words, width) + layers * (convolution + attention)
-    return encoder + decoder + linear(width, out) + linear(out, v)
-
-
-def test_the_options_cost_what_the_page_says():
-    count = {kind: sum(p.numel() for p in conv(kind).parameters()) for kind in KINDS}
-    e, r = SIZES["encoder_embed_dim"], SIZES["decoder_out_embed_dim"]
-    plain = count["plain"]
-    assert count["soft"] - plain == r * e + e + r + 1
-    assert count["switch"] - count["soft"] == 3 * r + 5
-    task = conv_task()
-    wide = make_model("convs2s", task, **{**SIZES, "decoder_out_embed_dim": e})
-    tied = make_model("convs2s", task, **{**SIZES, **KINDS["tied"]})
-    counts = [sum(p.numel() for p in model.parameters()) for model in (wide, tied)]
-    assert counts[0] - counts[1] == V * (e + 1), "the table, and the length of each of its rows"
-    one_less = sum(p.numel() for p in conv("plain", decoder_attention="[True, False, True]").parameters())
-    assert plain - one_less == 2 * (16 * e + 16 + e)
-    page = (Path(__file__).parents[4] / "docs" / "options.md").read_text(encoding="utf-8")
-    rows = page[page.index("## The convolutional family") :].splitlines()
-    for option, number in (
-        ("pointer soft", 256 * 512 + 512 + 256 + 1),
-        ("pointer-continue", 3 * 256 + 5),
-        ("share-input-output-embed", -50_000 * 513),
-        ("decoder-attention", -2 * (512 * 512 + 2 * 512)),
-    ):
-        assert f"| {number:,}" in next(row for row in rows if row.startswith(f"| `--{option}`")), option
 
 
 @pytest.mark.parametrize(
