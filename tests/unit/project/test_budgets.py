@@ -20,8 +20,8 @@ BUDGETS = {
     "fairseq_etads/evaluation": 2_566,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_850,
     "preprocess": 5_258,
-    "scripts benchmarks": 1_868,
-    "tests": 44_816,
+    "scripts benchmarks": 1_865,
+    "tests": 43_509,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
