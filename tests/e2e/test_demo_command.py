@@ -1,6 +1,5 @@
 """``etads-demo`` from its users' view: the command, its page in a real browser, and its end by Ctrl-C."""
 
-import http.client
 import json
 import re
 import shutil
@@ -88,21 +87,6 @@ def test_it_is_there_for_this_computer_only(page):
     port = int(page.split(":")[2].strip("/"))
     with socket.socket() as other:  # another address of this computer must not be reachable either
         assert other.connect_ex(("127.0.0.2", port)) != 0
-    for path, host, status in (
-        ("/", "localhost", 200),
-        ("/", "evil.example", 403),
-        ("/../setup.py", "localhost", 404),
-        ("//etc/passwd", "localhost", 404),
-        ("/page/../../__init__.py", "localhost", 404),
-    ):
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        connection.putrequest("GET", path, skip_host=True)
-        connection.putheader("Host", host)
-        connection.endheaders()
-        answer = connection.getresponse()
-        content = answer.read()
-        assert answer.status == status and (status == 200 or len(content) < 100)
-        connection.close()
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")

@@ -145,40 +145,14 @@ def check_model_folder(run, tmp_path):
 
 
 def check_new_documents(run, tmp_path):
-    """Lines, JSON lines from standard input, a folder; to a file, to standard output, to JSON lines."""
-
-    def generate(*options, check=True, **kwargs):
-        command = [str(SCRIPTS / "generate.sh"), "--run", str(run), "--cpu", "--max-len", "10", *options]
-        result = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, **kwargs)
-        assert result.returncode == 0 or not check, result.stderr
-        return result
-
-    documents = tmp_path / "new documents"
-    # The text has an empty line, a NUL, a carriage return inside a line, and no newline at the end.
-    documents.write_bytes(b"This package contains the Documentation of\0Frobnicator.\n\nA game\rof chess\r\nlast")
-    said = generate("--input", "new documents", "--lines", "--output", "new.summaries").stderr
-    summaries = (tmp_path / "new.summaries").read_text().split("\n")
-    assert len(summaries) == 5 and summaries[1] == "" and summaries[4] == ""
-    assert "every line is a document" in said and "1 are empty" in said
-
-    documents.write_bytes(b"fine\nnot \xff fine\n")
-    result = generate("--input", "new documents", "--lines", "--output", "new.summaries", check=False)
-    assert result.returncode == 1 and "new documents, line 2: not UTF-8" in result.stderr
-    generate("--input", "new documents", "--lines", "--output", "new.summaries", "--skip-bad")
-
-    documents.write_bytes(b"")
-    assert generate("--input", "new documents", "--lines", "--output", "-").stdout == ""
-
-    records = [{"id": f"no. {n}", "article": text} for n, text in enumerate(["A game of\nchess.", "", "A library."])]
-    generate("--input", "-", "--output", "json", input="\n".join(map(json.dumps, records)))
-    summaries = (tmp_path / "json").read_text().split("\n")
-    assert summaries[1] == "" and summaries[0] and summaries[2] and len(summaries) == 4
+    """A folder of documents, one of them empty, to JSON lines."""
 
     folder = tmp_path / "articles"
     folder.mkdir()
     for name, text in (("chess", "A game of\nchess.\n"), ("empty", ""), ("library", "A library.\n")):
         (folder / f"{name}.txt").write_text(text)
-    generate("--input", "articles", "--output", "out.jsonl")
+    command = [str(SCRIPTS / "generate.sh"), "--run", str(run), "--cpu", "--max-len", "10", "--input", "articles"]
+    run_command([*command, "--output", "out.jsonl"], cwd=tmp_path)
     found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [(record["document"], bool(record["summary"])) for record in found] == [
         ("chess.txt", True),

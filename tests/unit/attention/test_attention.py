@@ -254,37 +254,6 @@ def test_focal_network_is_equations_5_and_6(left):
             assert ((got[b] >= 0) & (got[b] <= length)).all()
 
 
-@pytest.mark.parametrize("left", [False, True])
-def test_saliency_attention_and_gradients_match_the_oracle(left):
-    generator = torch.Generator().manual_seed(1)
-    mask = padding_mask(LENGTHS, left)
-    batch, size, steps = len(LENGTHS), max(LENGTHS), 5
-    shapes = [(batch, HEADS, n, WIDTH) for n in (steps, size, size, steps, size)]
-    inputs = [torch.randn(s, generator=generator, dtype=torch.float64).requires_grad_() for s in shapes]
-    expected, expected_weights = (
-        torch.zeros(shapes[0], dtype=torch.float64),
-        torch.zeros(batch, HEADS, steps, size).double(),
-    )
-    for b in range(batch):
-        real = ~mask[b]
-        for h in range(HEADS):
-            q, k, v, gate_q, gate_k = (x[b, h] for x in inputs)
-            expected[b, h], expected_weights[b, h][:, real] = reference.saliency_attention(
-                q, k[real], v[real], gate_q, gate_k[real]
-            )
-    expected_gradients = torch.autograd.grad(expected.sum(), inputs)
-
-    singles = [x.detach().float().requires_grad_() for x in inputs]
-    out, weights = saliency_attention(*singles, key_padding_mask=mask, need_weights=True)
-    gradients = torch.autograd.grad(out.sum(), singles)
-    torch.testing.assert_close(out.double(), expected, rtol=0, atol=1e-5)
-    torch.testing.assert_close(weights.double(), expected_weights, rtol=0, atol=1e-5)
-    assert (weights.masked_select(mask[:, None, None, :]) == 0).all(), "padding got attention"
-    torch.testing.assert_close(weights.sum(-1), torch.ones(batch, HEADS, steps))
-    for got, want in zip(gradients, expected_gradients):
-        torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-5)
-
-
 def test_the_gate_is_not_scaled_and_not_renormalised():
     q = k = torch.ones(1, 1, 1, 4)
     v = torch.full((1, 1, 1, 4), 3.0)

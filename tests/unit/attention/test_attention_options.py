@@ -106,12 +106,13 @@ def test_focus_attention_with_a_strength_and_its_gradients_match_the_oracle(left
     torch.testing.assert_close(gradient.double(), wanted[5], rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.parametrize("left", [False, True])
 @pytest.mark.parametrize("form", GATES)
-def test_every_gate_and_its_gradients_match_the_oracle(form):
+def test_every_gate_and_its_gradients_match_the_oracle(form, left):
     generator = torch.Generator().manual_seed(1)
     shapes = [(2, HEADS, n, WIDTH) for n in (5, 7, 7, 5, 7)]
     inputs = [torch.randn(s, generator=generator, dtype=torch.float64).requires_grad_() for s in (*shapes, (HEADS,))]
-    levels, mask = inputs[5], padding_mask((7, 4), True)
+    levels, mask = inputs[5], padding_mask((7, 4), left)
     expected, expected_weights = torch.zeros(shapes[0]).double(), torch.zeros(2, HEADS, 5, 7).double()
     for b in range(2):
         real = ~mask[b]

@@ -57,3 +57,8 @@ def test_labels_judge_what_is_read(run, tmp_path, capsys):
     assert f"AUC {json.loads(report.read_text())['test']['auc']:.4f}" in capsys.readouterr().out
     header, first, *_ = (tmp_path / "out" / f"probabilities.{model.unit}.test").read_text().splitlines()
     assert '"truncate_source": 3' in header and len(first.split()) == (4 if model.unit == "words" else 2)
+    found = []
+    for threshold in ("0", "1"):  # above which there is everything, and nothing
+        assert main([str(folder), "--subset", "test", *places, "--report", str(report), "--threshold", threshold]) == 0
+        found.append(json.loads(report.read_text())["test"]["f1"])
+    assert found[0] > found[1] == 0

@@ -127,37 +127,17 @@ def first_weights(**options):
 # Standard deviations of first weights in See et al.'s code, by the ends of parameters' names. A normal distribution cut
 # off at two deviations has 0.88 of its deviation, a uniform one 1/sqrt(3) of its bound; None: 0, but forget gates 1.
 TINY, NETWORK = 0.88e-4, 0.02 / 3**0.5
+GLOROT = {"keys.weight": 512 + 512, "from_hidden.weight": 512 + 512, "attention.weight": 512 + 512}
+GLOROT |= {"coverage_weight": 1 + 512, "readout.weight": 768 + 256, "merge.weight": 640 + 128}
+GLOROT |= {"gate.weight": 512 + 128 + 512 + 1}
 DEVIATIONS = {
-    "embed_tokens.weight": TINY,
-    "output_projection.weight": TINY,
-    "output_projection.bias": TINY,
-    "first_state.weight": TINY,
-    "first_state.bias": TINY,
-    "first_cell.weight": TINY,
-    "first_cell.bias": TINY,
-    "rnn.weight_ih_l0": NETWORK,
-    "rnn.weight_hh_l0": NETWORK,
-    "rnn.weight_ih_l0_reverse": NETWORK,
-    "rnn.weight_hh_l0_reverse": NETWORK,
-    "network.weight_ih_l0": NETWORK,
-    "network.weight_hh_l0": NETWORK,
-    "cell.weight_ih": NETWORK,
-    "cell.weight_hh": NETWORK,
-    "rnn.bias_ih_l0": None,
-    "rnn.bias_ih_l0_reverse": None,
-    "network.bias_ih_l0": None,
-    "cell.bias_ih": None,
-    "keys.weight": (2 / (512 + 512)) ** 0.5,
-    "from_hidden.weight": (2 / (512 + 512)) ** 0.5,
-    "attention.weight": (2 / (512 + 512)) ** 0.5,
-    "coverage_weight": (2 / (1 + 512)) ** 0.5,
-    "readout.weight": (2 / (768 + 256)) ** 0.5,
-    "merge.weight": (2 / (640 + 128)) ** 0.5,
-    "gate.weight": (2 / (512 + 128 + 512 + 1)) ** 0.5,
-    "from_hidden.bias": 0.0,
-    "readout.bias": 0.0,
-    "merge.bias": 0.0,
-    "gate.bias": 0.0,
+    **{end: (2 / widths) ** 0.5 for end, widths in GLOROT.items()},
+    **dict.fromkeys(("embed_tokens.weight", "output_projection.weight", "output_projection.bias"), TINY),
+    **{f"{layer}.{part}": TINY for layer in ("first_state", "first_cell") for part in ("weight", "bias")},
+    **{f"rnn.weight_{kind}_l0{end}": NETWORK for kind in ("ih", "hh") for end in ("", "_reverse")},
+    **{name: NETWORK for kind in ("ih", "hh") for name in (f"cell.weight_{kind}", f"network.weight_{kind}_l0")},
+    **dict.fromkeys(("rnn.bias_ih_l0", "rnn.bias_ih_l0_reverse", "network.bias_ih_l0", "cell.bias_ih"), None),
+    **dict.fromkeys(("from_hidden.bias", "readout.bias", "merge.bias", "gate.bias"), 0.0),
 }
 
 

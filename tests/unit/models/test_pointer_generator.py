@@ -124,6 +124,11 @@ def test_the_second_bias_is_no_weight_and_stays_0_whatever_is_done_to_the_model(
 @pytest.mark.parametrize(
     "options",
     [
+        {},
+        {"temporal_attention": True},
+        {"coverage": True},
+        {"hierarchical_attention": True},
+        {"temporal_attention": True, "hierarchical_attention": True, "coverage": True},
         {"rnn_cell": "lstm"},
         {"merge_input": True},
         {"attention_query": "after"},
@@ -133,7 +138,7 @@ def test_the_second_bias_is_no_weight_and_stays_0_whatever_is_done_to_the_model(
         {"rnn_cell": "lstm", "attention_query": "after", "hierarchical_attention": True, "temporal_attention": True},
         {"attention_query": "after", "merge_input": True, "coverage": True, "bridge": "relu"},
     ],
-    ids=lambda options: "-".join(options),
+    ids=lambda options: "-".join(options) or "plain",
 )
 def test_each_option_alone_is_the_loop(options):
     """The decoder's steps by its own layers: the inputs of each, and their order."""

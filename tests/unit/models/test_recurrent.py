@@ -75,53 +75,6 @@ def test_rows_that_no_text_asks_for_receive_no_gradient():
     assert touched == reference.candidates([[30, 31]], 12, V, 4) and 35 not in touched
 
 
-def attend(model, encoded, hidden, word, past, covered, sentences):
-    """One step of attention over one document, in loops; float64."""
-    decoder, keys = model.decoder, encoded["keys"][0][0]
-
-    def scores_of(part, keys, *extra):
-        query = part.from_hidden(hidden) + part.from_word(word)
-        return reference.additive_scores(query[None], keys, part.weight, *extra)[0]
-
-    extra = (covered[None], decoder.coverage_weight) if decoder.coverage_weight is not None else ()
-    scores = scores_of(decoder.attention, keys, *extra)
-    past.append(scores)
-    weights = reference.temporal_attention(torch.stack(past))[-1] if decoder.temporal else scores.softmax(0)
-    if decoder.sentence_attention is not None:
-        by_sentence = scores_of(decoder.sentence_attention, encoded["sentence_keys"][0][0]).softmax(0)
-        weights = reference.hierarchical_attention(weights[None], by_sentence[None], sentences)[0]
-    return weights
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"temporal_attention": True}, {"coverage": True}, {"hierarchical_attention": True}]
-    + [{"temporal_attention": True, "hierarchical_attention": True, "coverage": True}],
-    ids=lambda options: "-".join(options) or "plain",
-)
-def test_the_decoder_is_the_loop(options):
-    model = recurrent("gru_seq2seq", **options).double()
-    document, previous = DOCUMENTS[0], [EOS, 5, 6, 7]
-    tokens, fed = make_batch([document]), torch.tensor([previous])
-    with torch.no_grad():
-        encoded = model.encoder(tokens)
-        got, extra = model.decoder(fed, encoder_out=encoded)
-        decoder, memory = model.decoder, encoded["encoder_out"][0][0]
-        hidden, past, covered = encoded["first_state"][0][0], [], torch.zeros(len(memory)).double()
-        sentences = [sum(word == MARK for word in document[:place]) for place in range(len(document) + 1)]
-        for t, token in enumerate(previous):
-            word = decoder.embed_tokens.weight[token]
-            weights = attend(model, encoded, hidden, word, past, covered, sentences)
-            covered = covered + weights
-            context = sum(weight * state for weight, state in zip(weights, memory))
-            gates = [getattr(decoder.cell, name) for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
-            hidden = reference.gru_step(torch.cat([word, context]), hidden, *gates)
-            states = torch.tanh(decoder.readout(torch.cat([hidden, word, context])))
-            logits = decoder.output_projection.weight @ states + decoder.output_projection.bias[:, 0]
-            torch.testing.assert_close(extra["attn"][0][0, t], weights)
-            torch.testing.assert_close(got[0, t], logits)
-
-
 def test_sentences_are_counted_by_their_marks():
     tokens = make_batch(DOCUMENTS, left=True)
     padding = tokens.eq(PAD)

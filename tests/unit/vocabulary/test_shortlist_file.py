@@ -3,7 +3,6 @@
 import collections
 import logging
 import pickle
-import shutil
 from argparse import Namespace
 
 import numpy as np
@@ -20,7 +19,6 @@ from fairseq_etads.commands.shortlist import main
 from fairseq_etads.files.checksums import NAME, Checksums
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder.config import SHORTLIST, read_config
-from fairseq_etads.summarizer.folder.loading import load_folder
 from fairseq_etads.training.task import SummarizationTask
 from fairseq_etads.vocabulary.dictionary import compute_fingerprint, limit_known_words
 from fairseq_etads.vocabulary.shortlist import FORMAT, read_shortlist, write_shortlist
@@ -240,18 +238,6 @@ def test_a_folder_decodes_with_its_shortlist_unless_told_otherwise(exported, tmp
         InputError, match=r"--shortlist: .*plain has none; create it again with etads-export --shortlist"
     ):
         plain.summarize(TEXTS, shortlist=True)
-
-
-def test_a_folder_whose_shortlist_is_gone_or_changed_is_refused(exported, tmp_path):
-    folder = tmp_path / "model"
-    shutil.copytree(exported / "model", folder)
-    content = (folder / SHORTLIST).read_bytes()
-    (folder / SHORTLIST).write_bytes(content[:-4] + b"\0\0\0\0")
-    with pytest.raises(InputError, match=f"{SHORTLIST} is damaged or was changed"):
-        load_folder(folder)
-    (folder / SHORTLIST).unlink()
-    with pytest.raises(InputError, match=f"incomplete: it has no {SHORTLIST}"):
-        load_folder(folder)
 
 
 def test_a_shortlist_of_other_words_is_not_exported(exported, tmp_path, capsys):
