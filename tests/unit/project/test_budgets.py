@@ -21,7 +21,7 @@ BUDGETS = {
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_850,
     "preprocess": 5_258,
     "scripts benchmarks": 1_865,
-    "tests": 43_509,
+    "tests": 43_366,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
