@@ -26,6 +26,7 @@ from ..platform.errors import InputError
 from ..platform.option_checks import SIZE, format_option_name, get_default
 from ..version import get_version
 from .likelihood import LikelihoodOptions, compute_split_likelihoods
+from .run_options import prepared_option
 from .scoring_options import (
     ScoringOptions,
     check_outputs,
@@ -95,12 +96,8 @@ class CompareOptions(ScoringOptions, ScoreOptions):
         group="likelihoods",
         needs=("--likelihood",),
     )
-    prepared: Optional[Path] = option(
-        None,
-        "folder containing the prepared data (default: the prepared data of each run)",
-        metavar="DIR",
-        group="likelihoods",
-        needs=("--likelihood",),
+    prepared: Optional[Path] = prepared_option(
+        "the prepared data of each run", group="likelihoods", needs=("--likelihood",)
     )
     bootstrap: int = option(RESAMPLES, "number of bootstrap resamples", bounds=SIZE)
 

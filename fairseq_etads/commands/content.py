@@ -18,7 +18,7 @@ from ..search.content import FILE
 from ..search.content.features import DOCUMENTS, MOST_COUNTED, WIDTHS, NgramPriorProbabilities, make_feature_tables
 from ..search.content.model import ContentModel, FeatureNetwork
 from ..text.subwords import OPAQUE
-from .run_options import get_binarised_folder, open_split
+from .run_options import get_binarised_folder, open_split, prepared_option
 
 
 @dataclass
@@ -30,11 +30,7 @@ class ContentOptions:
         "run folder created by etads-train, or run folder of an extractor, such as OUT/extractor from "
         "etads-train --long",
     )
-    prepared: Optional[Path] = option(
-        None,
-        "folder containing the prepared data (default: the data used for training, or RUN/prepared)",
-        metavar="DIR",
-    )
+    prepared: Optional[Path] = prepared_option("the data used for training, or RUN/prepared")
     documents: int = option(
         DOCUMENTS,
         "number of training documents from which features are computed (default: %(default)s); word and bigram "

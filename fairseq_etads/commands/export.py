@@ -21,6 +21,7 @@ from ..summarizer.folder.model_card import (
 from ..summarizer.folder.run_files import RunFiles, find_run_files
 from ..text.picking import FILE as PICKING
 from ..text.picking import SentencePickingSettings
+from .run_options import prepared_option
 
 EXAMPLES = """\
 examples:
@@ -47,9 +48,7 @@ class ExportOptions:
     checkpoint: Optional[str] = option(
         None, "checkpoint to export: a file, best or last (default: the best one, or else the last one)", metavar="FILE"
     )
-    prepared: Optional[Path] = option(
-        None, "folder containing the prepared data (default: the folder used for training)", metavar="DIR"
-    )
+    prepared: Optional[Path] = prepared_option("the folder used for training")
     dtype: str = option(
         "fp32", "data type of the stored weights; fp16 halves their size (default: fp32)", choices=DTYPES
     )

@@ -18,6 +18,11 @@ from ..platform.errors import InputError
 from ..text.subwords import OPAQUE
 
 
+def prepared_option(default: str, **metadata: Any) -> Any:
+    """Declare the option --prepared of a command, whose help describes the default."""
+    return option(None, f"folder containing the prepared data (default: {default})", metavar="DIR", **metadata)
+
+
 @dataclass
 class RunOptions(MaxTokensOption, DeviceOption):
     """Options of commands that run the model of a training run."""
@@ -26,11 +31,7 @@ class RunOptions(MaxTokensOption, DeviceOption):
     checkpoint: str = option(
         "best", "checkpoint to load: checkpoint_best.pt or checkpoint_last.pt in RUN", choices=CHECKPOINTS
     )
-    prepared: Optional[Path] = option(
-        None,
-        "folder containing the prepared data (default: the data used for training, or RUN/prepared)",
-        metavar="DIR",
-    )
+    prepared: Optional[Path] = prepared_option("the data used for training, or RUN/prepared")
 
 
 def find_checkpoint_and_data(args: RunOptions) -> Tuple[Path, Optional[Path]]:

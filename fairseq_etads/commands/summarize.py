@@ -50,7 +50,7 @@ from ..text.input_records import (
     describe_document_unit,
     read_documents,
 )
-from .run_options import load_summarizer
+from .run_options import load_summarizer, prepared_option
 
 EXAMPLES = """\
 examples:
@@ -83,7 +83,8 @@ SECONDS_BETWEEN_MARKS = 0.5
 PROBLEMS_SHOWN = 10
 
 
-_run_option = functools.partial(option, group="for a training run (output folder of etads-train)")
+_OF_RUN = "for a training run (output folder of etads-train)"
+_run_option = functools.partial(option, group=_OF_RUN)
 
 
 @dataclass
@@ -105,9 +106,7 @@ class SummarizeOptions(InputFormatOptions, DeviceOption, MaxTokensOption):
     checkpoint: Optional[str] = _run_option(
         None, "checkpoint: a file, best or last (default: best, or else last)", metavar="FILE"
     )
-    prepared: Optional[Path] = _run_option(
-        None, "folder of the prepared data (default: that used for training)", metavar="DIR"
-    )
+    prepared: Optional[Path] = prepared_option("that used for training", group=_OF_RUN)
     content: Optional[str] = _run_option(
         None,
         "run folder with a content model, created by etads-content (default: that of RUN or of its extractor, if "
