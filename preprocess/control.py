@@ -1,12 +1,12 @@
 """The command ``etads-control`` (prepare data): insert control words before documents."""
 
-import argparse
 import bisect
 import itertools
 import os
 import re
 import sys
 from collections import Counter
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
@@ -15,8 +15,10 @@ from fairseq_etads.files import ORIGIN, SIDES, SPLITS
 from fairseq_etads.files.checksums import Checksums
 from fairseq_etads.files.inputs import read_json, read_lines
 from fairseq_etads.files.outputs import copy_file, lock_output, open_output, write_json
-from fairseq_etads.platform.console import Parser, command, escape_unprintable
+from fairseq_etads.platform.command_options import argument, option, options_command
+from fairseq_etads.platform.console import escape_unprintable
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.platform.option_checks import NOT_NEGATIVE
 from fairseq_etads.text.words import SENTENCE_MARK
 
 RECORD = "control.json"
@@ -197,41 +199,37 @@ def write_split_with_control_words(
     return [f"{split}.source", *targets]
 
 
-def build_parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="etads-control", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    add("text", metavar="TEXT", type=Path, help="folder containing {train,valid,test}.{source,target}")
-    add(
-        "out",
-        metavar="OUT",
-        type=Path,
-        help="output folder for the same files with control words, and for control.json",
+@dataclass
+class ControlOptions:
+    """Options of ``etads-control``."""
+
+    text: Path = argument("TEXT", "folder containing {train,valid,test}.{source,target}")
+    out: Path = argument("OUT", "output folder for the same files with control words, and for control.json")
+    length_bins: Optional[int] = option(
+        None,
+        f"maximum number of length bins; 0 disables the control words for lengths (default: {BINS})",
+        bounds=NOT_NEGATIVE,
     )
-    add(
-        "--length-bins",
-        metavar="N",
-        type=int,
-        help=f"maximum number of length bins; 0 disables the control words for lengths (default: {BINS})",
-    )
-    add("--by-origin", action="store_true", help="also insert a control word for the origin of each document")
-    add(
-        "--like",
+    by_origin: bool = option(False, "also insert a control word for the origin of each document")
+    like: Optional[Path] = option(
+        None,
+        "reuse the length bins and origins of an earlier output folder, such as the one used to train the model",
         metavar="MADE",
-        type=Path,
-        help="reuse the length bins and origins of an earlier output folder, such as the one used to train the model",
+        excludes=dict.fromkeys(("--length-bins", "--by-origin"), "it determines the control words"),
     )
-    add("--subset", metavar="NAME", nargs="+", choices=SPLITS, help="splits to write (default: all splits in TEXT)")
-    add(
-        "--length",
+    subset: Optional[List[str]] = option(
+        None, "splits to write (default: all splits in TEXT)", metavar="NAME", nargs="+", choices=SPLITS
+    )
+    length: Optional[int] = option(
+        None,
+        "insert the control word of the K-th length bin, counting from 1, before all documents",
         metavar="K",
-        type=int,
-        help="insert the control word of the K-th length bin, counting from 1, before all documents",
+        excludes={"--length-bins 0": "there are no control words for lengths"},
     )
-    add("--origin", metavar="NAME", help="insert the control word of this origin before all documents")
-    return parser
+    origin: Optional[str] = option(None, "insert the control word of this origin before all documents", metavar="NAME")
 
 
-def _check_length_and_origin(args: argparse.Namespace, control: ControlWords) -> None:
+def _check_length_and_origin(args: ControlOptions, control: ControlWords) -> None:
     """Raise InputError if no control word exists for the value of --length or --origin."""
     if args.length is not None:
         if control.bins is None:
@@ -259,7 +257,7 @@ def _write_or_check_control_file(out: Path, record: Dict[str, Any], made: Checks
         write_json(path, record)
 
 
-def write_text_with_control_words(args: argparse.Namespace) -> Iterator[str]:
+def write_text_with_control_words(args: ControlOptions) -> Iterator[str]:
     """Write the output folder, and yield lines of text that describe the files and the control words.
 
     Raises:
@@ -269,11 +267,9 @@ def write_text_with_control_words(args: argparse.Namespace) -> Iterator[str]:
         raise InputError(f'TEXT "{args.text}" is not a folder; etads-corpus makes one')
     if os.path.realpath(args.out) == os.path.realpath(args.text):
         raise InputError(f"OUT {args.out}: is the same folder as TEXT; choose another one")
-    if args.like and (args.length_bins is not None or args.by_origin):
-        raise InputError(f"--like {args.like} determines the control words: leave out --length-bins and --by-origin")
     bins = BINS if args.length_bins is None else args.length_bins
-    if bins < 0 or bins == 1:
-        raise InputError(f"--length-bins {bins}: choose 0, or 2 or more")
+    if bins == 1:
+        raise InputError("--length-bins 1: choose 0, or 2 or more")
     if not (args.like or bins or args.by_origin):
         raise InputError("--length-bins 0: without --by-origin, there is nothing to control")
     splits = args.subset or [split for split in SPLITS if (args.text / f"{split}.source").is_file()]
@@ -304,8 +300,8 @@ def write_text_with_control_words(args: argparse.Namespace) -> Iterator[str]:
         yield f"{ORIGIN_WORD}{name}: {count:,} training documents"
 
 
-@command(build_parser)
-def main(args: argparse.Namespace) -> None:
+@options_command("etads-control", ControlOptions, description=DESCRIPTION)
+def main(args: ControlOptions) -> None:
     """Run the command ``etads-control``."""
     for line in write_text_with_control_words(args):
         print(escape_unprintable(line))

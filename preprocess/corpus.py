@@ -23,6 +23,7 @@ from fairseq_etads.files import ORIGIN, ORIGINAL, SIDES, SPLITS
 from fairseq_etads.files.checksums import NAME, Checksums, compute_sha256
 from fairseq_etads.files.inputs import read_json
 from fairseq_etads.files.outputs import check_output_paths, lock_output, open_output, write_json
+from fairseq_etads.platform.command_options import JobsOption, add_options
 from fairseq_etads.platform.console import ForwardingParser, command, escape_unprintable, print_message
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import (
@@ -38,7 +39,7 @@ from fairseq_etads.text.documents import (
 from fairseq_etads.text.words import SENTENCE_MARK
 
 from . import debian, prepare
-from .corpus_options import add_output_options, add_shared_options, check_options, copy_pipes_to_files
+from .corpus_options import DEFAULTS, CorpusOptions, add_output_options, check_options, copy_pipes_to_files
 from .near_duplicates import LIST, count_repeated_documents, find_near_duplicates, summarise_near_duplicates
 from .processes import map_in_order
 from .readers import READERS, Reader
@@ -406,11 +407,12 @@ def build_parser() -> argparse.ArgumentParser:
     for reader in READERS:
         sub = kinds.add_parser(reader.name, help=reader.summary, description=reader.description, formatter_class=layout)
         reader.add_options(sub)
-        add_shared_options(sub, reader.defaults)
+        add_options(sub, CorpusOptions)
         add_output_options(sub, shows=True)
-        sub.set_defaults(reader=reader)
+        sub.set_defaults(reader=reader, **{**DEFAULTS, **reader.defaults})
     sub = kinds.add_parser("debian", help="descriptions of Debian packages and their synopses, as etads-debian")
-    debian.add_options(sub)
+    add_options(sub, debian.DebianOptions)
+    add_options(sub, JobsOption)
     add_output_options(sub)
     return parser
 

@@ -17,7 +17,6 @@ the same. Packages that share such a text form a group, and a seeded hash of its
 12, the largest group contains 9 % of the corpus; if UNIT_CHARS were 40, it would contain a quarter.
 """
 
-import argparse
 import contextlib
 import hashlib
 import json
@@ -26,18 +25,19 @@ import shutil
 import subprocess
 import sys
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Set, Tuple
 
 from tqdm import tqdm
 
-from fairseq_etads.files import SPLITS
+from fairseq_etads.files import SIDES, SPLITS
 from fairseq_etads.files.checksums import NAME, Checksums, format_checksum_list
 from fairseq_etads.files.inputs import open_binary
 from fairseq_etads.files.outputs import lock_output, open_binary_output
-from fairseq_etads.platform.console import Parser, command
+from fairseq_etads.platform.command_options import check_command_options, option, options_command
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.platform.option_checks import NOT_NEGATIVE, get_given_options
 from fairseq_etads.text.cleaning import clean_text
 from fairseq_etads.text.documents import WARNINGS, count_suspicious_content
 
@@ -191,18 +191,13 @@ def make_overlap_keys(pair: DescriptionPair) -> Set[str]:
     return keys
 
 
-def select_pairs(
-    pairs: Iterable[DescriptionPair], options: argparse.Namespace
-) -> Tuple[List[DescriptionPair], Counter]:
+def select_pairs(pairs: Iterable[DescriptionPair], options: Any) -> Tuple[List[DescriptionPair], Counter]:
     """Select the pairs to keep, in their order, of equal documents the first. Also count the dropped by reason."""
     kept: Dict[str, DescriptionPair] = {}
     dropped: Counter = Counter()
     for pair in pairs:
-        document, n_source, n_target = (
-            normalise_for_comparison(pair.source),
-            len(pair.source.split()),
-            len(pair.target.split()),
-        )
+        document = normalise_for_comparison(pair.source)
+        n_source, n_target = len(pair.source.split()), len(pair.target.split())
         checks = {
             "empty description": n_source == 0,
             "empty synopsis": n_target == 0,
@@ -247,7 +242,7 @@ def group_related_pairs(pairs: Sequence[DescriptionPair]) -> Groups:
     return {min(p.source_package for p in group): group for group in members.values()}
 
 
-def assign_groups_to_splits(groups: Groups, options: argparse.Namespace) -> Tuple[Groups, Counter]:
+def assign_groups_to_splits(groups: Groups, options: Any) -> Tuple[Groups, Counter]:
     """Assign each group of pairs to a split. Returns the splits, and the number of dropped pairs for each reason.
 
     In the order of their seeded hashes, each group goes to the first of test, valid and train that has space for all of
@@ -338,14 +333,12 @@ def summarise_report(report: Report) -> str:
     return "\n".join([*lines, f"checked: no text of {UNIT_CHARS} characters or more is in two splits"])
 
 
-def find_index_files(options: argparse.Namespace) -> Tuple[List[Path], List[Path]]:
+def find_index_files(options: Any) -> Tuple[List[Path], List[Path]]:
     """Return the Translation-en and Packages files of the options or of APT's lists. Raises InputError without any."""
     for name in ("translation", "packages"):
         for path in (p for p in getattr(options, name) if not p.is_file()):
             raise InputError(f"--{name} {path}: there is no such file")
     if options.translation:  # the lists in APT's folder may belong to a different release
-        if options.lists:
-            raise InputError(f"--lists {options.lists} has no effect with --translation: leave it out")
         return options.translation, options.packages
     lists = options.lists or LISTS
     listed = sorted(lists.iterdir()) if lists.is_dir() else []
@@ -359,7 +352,7 @@ def find_index_files(options: argparse.Namespace) -> Tuple[List[Path], List[Path
     return translations, options.packages or packages
 
 
-def build_corpus(options: argparse.Namespace) -> str:
+def build_corpus(options: Any) -> str:
     """Build the corpus in ``options.out``, and return a message for the user.
 
     Raises:
@@ -372,7 +365,7 @@ def build_corpus(options: argparse.Namespace) -> str:
     # the folder.
     report: Report = {
         "inputs": [{"name": path.name, "sha256": compute_sha256(data)} for path, data in zip(paths, contents)],
-        "options": {name: getattr(options, name) for name, _, _ in NUMBERS},
+        "options": {each.name: getattr(options, each.name) for each in fields(DebianNumbers)},
     }
     if is_corpus_complete(options.out, report, options.force):
         return f"{options.out} is up to date; --force builds it again"
@@ -437,7 +430,7 @@ def describe_splits(splits: Groups, groups: Groups) -> Report:
     }
 
 
-def unpack_sample_corpus(options: argparse.Namespace) -> str:
+def unpack_sample_corpus(options: Any) -> str:
     """Extract the sample corpus in this package to ``options.out``, and return a message for the user.
 
     Raises:
@@ -453,18 +446,51 @@ def unpack_sample_corpus(options: argparse.Namespace) -> str:
     return summarise_report(report)
 
 
-NUMBERS = (
-    ("train_size", 0, "number of training pairs; 0 keeps all remaining pairs"),
-    ("valid_size", 2000, "number of validation pairs"),
-    ("test_size", 2000, "number of test pairs"),
-    ("seed", 1, "seed of the hash that assigns groups of packages to splits"),
-    ("max_per_group", 0, "maximum number of pairs from a group of packages that share texts; 0 for no limit"),
-    ("min_source_words", 1, "drop descriptions with fewer than N words"),
-    ("max_source_words", 10000, "drop descriptions with more than N words"),
-    ("min_target_words", 1, "drop synopses with fewer than N words"),
-    ("max_target_words", 10000, "drop synopses with more than N words"),
+@dataclass
+class DebianNumbers:
+    """Numeric options, whose values report.json records."""
+
+    train_size: int = option(0, "number of training pairs; 0 keeps all remaining pairs", bounds=NOT_NEGATIVE)
+    valid_size: int = option(2000, "number of validation pairs", bounds=NOT_NEGATIVE)
+    test_size: int = option(2000, "number of test pairs", bounds=NOT_NEGATIVE)
+    seed: int = option(1, "seed of the hash that assigns groups of packages to splits")
+    max_per_group: int = option(
+        0, "maximum number of pairs from a group of packages that share texts; 0 for no limit", bounds=NOT_NEGATIVE
+    )
+    min_source_words: int = option(1, "drop descriptions with fewer than N words", bounds=NOT_NEGATIVE)
+    max_source_words: int = option(10000, "drop descriptions with more than N words", bounds=NOT_NEGATIVE)
+    min_target_words: int = option(1, "drop synopses with fewer than N words", bounds=NOT_NEGATIVE)
+    max_target_words: int = option(10000, "drop synopses with more than N words", bounds=NOT_NEGATIVE)
+
+
+_INDEX = (
+    "plain or compressed (.gz, .xz, .bz2, .lz4); may be repeated (default without --translation: all index files in "
+    "--lists)"
 )
-"""Name, default value and help text of each numeric option. The values are recorded in report.json."""
+
+
+@dataclass
+class DebianOptions(DebianNumbers):
+    """Options except --out, which ``etads-corpus debian`` has in common with other corpora."""
+
+    sample: bool = option(False, "unpack the sample corpus in this package instead of building a corpus")
+    force: bool = option(False, "rebuild an existing corpus, or replace another corpus in --out")
+    lists: Optional[Path] = option(
+        None,
+        f"folder containing APT's package indexes (default: {LISTS})",
+        metavar="DIR",
+        excludes={"--translation": ""},
+    )
+    translation: List[Path] = option([], f"APT index file (Translation-en), {_INDEX}")
+    packages: List[Path] = option([], f"APT index file (Packages, for names of source packages), {_INDEX}")
+
+
+@dataclass
+class DebianCommandOptions(DebianOptions):
+    """Options of ``etads-debian``."""
+
+    out: Path = option(None, "output folder for the corpus and report.json", metavar="DIR", required=True)
+
 
 EXAMPLES = """examples:
   etads-debian --sample --out data/sample     unpack the sample corpus; requires neither APT nor a network
@@ -472,58 +498,31 @@ EXAMPLES = """examples:
   etads-debian --out data/debian"""
 
 
-def build_parser() -> argparse.ArgumentParser:
-    about = "Build a summarisation corpus from Debian package descriptions and their synopses."
-    layout = argparse.RawDescriptionHelpFormatter
-    parser = Parser("etads-debian", description=about, epilog=EXAMPLES, formatter_class=layout)
-    out = "output folder for the corpus and report.json"
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help=out)
-    add_options(parser)
-    return parser
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options except --out, which ``etads-corpus debian`` has in common with other corpora, to a parser."""
-    add = parser.add_argument
-    add("--sample", action="store_true", help="unpack the sample corpus in this package instead of building a corpus")
-    add("--force", action="store_true", help="rebuild an existing corpus, or replace another corpus in --out")
-    add("--lists", type=Path, metavar="DIR", help=f"folder containing APT's package indexes (default: {LISTS})")
-    for option, text in (("--translation", "Translation-en"), ("--packages", "Packages, for names of source packages")):
-        text = (
-            f"APT index file ({text}), plain or compressed (.gz, .xz, .bz2, .lz4); may be repeated (default without "
-            "--translation: all index files in --lists)"
-        )
-        add(option, type=Path, action="append", default=[], metavar="FILE", help=text)
-    for name, default, text in NUMBERS:
-        option = "--" + name.replace("_", "-")
-        add(option, type=int, default=default, metavar="N", help=f"{text} (default: {default})")
-
-
-def _check_options(options: argparse.Namespace) -> None:
-    """Raise InputError if a numeric option has an invalid value, or if incompatible options are combined."""
-    for name, value in ((n, getattr(options, n)) for n, _, _ in NUMBERS if n != "seed"):
-        if value < 0:
-            raise InputError(f"--{name.replace('_', '-')} {value} is negative: give 0 or more")
-    chosen = [n for n, default, _ in NUMBERS if getattr(options, n) != default]
-    if options.sample and (options.translation or options.packages or options.lists or chosen):
+def _check_options(options: Any) -> None:
+    """Raise InputError if an option has an invalid value, or if incompatible options are combined."""
+    check_command_options(options, DebianOptions)
+    if options.sample and get_given_options(options, DebianOptions).keys() - {"sample", "force"}:
         raise InputError("--sample is ready-made: combine it only with --out and --force")
-    for side, low, high in (
-        ("source", options.min_source_words, options.max_source_words),
-        ("target", options.min_target_words, options.max_target_words),
-    ):
+    for side in SIDES:
+        low, high = (getattr(options, f"{end}_{side}_words") for end in ("min", "max"))
         if low > high:
             raise InputError(f"--min-{side}-words {low} is more than --max-{side}-words {high}")
 
 
-def make_corpus(args: argparse.Namespace) -> None:
+def make_corpus(args: Any) -> None:
     """Build or unpack the corpus, and report its size. Raises InputError for wrong options, inputs or old outputs."""
     _check_options(args)
     with lock_output(args.out, "--out", folder=True):
         print(unpack_sample_corpus(args) if args.sample else build_corpus(args), file=sys.stderr)
 
 
-@command(build_parser)
-def main(args: argparse.Namespace) -> None:
+@options_command(
+    "etads-debian",
+    DebianCommandOptions,
+    description="Build a summarisation corpus from Debian package descriptions and their synopses.",
+    epilog=EXAMPLES,
+)
+def main(args: DebianCommandOptions) -> None:
     """Run the command ``etads-debian``."""
     make_corpus(args)
 

@@ -1,15 +1,13 @@
 """The command ``etads-dictionary`` (prepare data): build only a dictionary."""
 
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import List
 
 from fairseq_etads.files.outputs import check_output_paths
-from fairseq_etads.platform.command_options import argument, option, options_command
+from fairseq_etads.platform.command_options import JobsOption, argument, option, options_command
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.option_checks import SIZE
 
 DESCRIPTION = """\
 Build one dictionary for documents and summaries, so that pointer models can copy rare words (--pointer).
@@ -30,7 +28,7 @@ that are only read. etads-prepare creates these dictionaries automatically."""
 
 
 @dataclass
-class DictionaryOptions:
+class DictionaryOptions(JobsOption):
     """Options of ``etads-dictionary``."""
 
     out: Path = argument("OUT", "output file for the dictionary")
@@ -44,11 +42,6 @@ class DictionaryOptions:
         None, "text files containing the summaries, which determine the words that the model can generate", nargs="+"
     )
     target_dictionary: Path = option(None, "output file for the target dictionary")
-    jobs: int = option(
-        os.cpu_count() or 1,
-        "number of parallel processes (default: the number of processors, %(default)s)",
-        bounds=SIZE,
-    )
 
 
 def _check_options(args: DictionaryOptions) -> None:

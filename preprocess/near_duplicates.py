@@ -6,10 +6,8 @@ error of at most 0.044. Locality-sensitive hashing determines which documents ar
 KB per document) are proportional to the number of documents.
 """
 
-import argparse
 import hashlib
 import itertools
-import math
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Set, Tuple
@@ -65,17 +63,6 @@ def count_repeated_documents(text: Path, splits: Sequence[str], repeated: bool =
         for other in splits[: splits.index(split)]:
             found[split][f"also in {other}"] = int(np.isin(hashes, known[other]).sum())
     return found
-
-
-def parse_similarity(text: str) -> float:
-    """Parse the value of the option --near-duplicates."""
-    try:
-        similarity = float(text)
-    except ValueError:
-        similarity = math.nan
-    if not 0.1 <= similarity <= 1:
-        raise argparse.ArgumentTypeError(f"{text}: choose a similarity from 0.1 to 1, such as {DEFAULT_SIMILARITY}")
-    return similarity
 
 
 def check_datasketch() -> None:

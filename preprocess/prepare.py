@@ -9,9 +9,9 @@ import argparse
 import os
 import shlex
 import sys
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Dict, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from fairseq_etads.data.preparation import (
     FACTORS,
@@ -26,8 +26,10 @@ from fairseq_etads.files.checksums import Checksums, compute_checksum_and_line_c
 from fairseq_etads.files.inputs import read_json
 from fairseq_etads.files.outputs import check_no_colon, copy_file, lock_output, write_json
 from fairseq_etads.files.shards import Shard
-from fairseq_etads.platform.console import Parser, add_jobs_option, check_positive_options, command
+from fairseq_etads.platform.command_options import JobsOption, add_options, argument, check_command_options, option
+from fairseq_etads.platform.console import Parser, command
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.platform.option_checks import format_option_name, get_given_options
 from fairseq_etads.text.subwords import OPAQUE
 from fairseq_etads.text.words import LANGUAGES, SENTENCE_MARK, WORD_KINDS
 
@@ -247,139 +249,122 @@ def _read_reused_checksums(like: Path, settings: PreparationSettings) -> Dict[st
     return {path.name: compute_sha256(path) for path in paths}
 
 
-def _add_token_options(add: Any) -> None:
-    """Add the options that determine how text is split into tokens."""
-    add(
-        "--tokens",
+@dataclass
+class PreparationOptions(JobsOption):
+    """Options of ``etads-prepare``. Those that are not set are None or False, so that they can be told from others."""
+
+    text: Path = argument(
+        "TEXT", "folder containing {train,valid}.{source,target} and, optionally, test.{source,target}"
+    )
+    out: Path = argument("OUT", "output folder for the prepared data")
+    tokens: Optional[str] = option(
+        None,
+        "type of tokens. bpe: BPE merges of words, learned by subword-nmt; sentencepiece: SentencePiece unigram pieces "
+        "of raw text; sentencepiece-bpe: SentencePiece BPE pieces; word: whole words; gpt2: GPT-2 pieces of raw text, "
+        "as read by BART; huggingface: the pieces of the tokeniser in --model (default: bpe)",
         choices=TOKENS,
-        help="type of tokens. bpe: BPE merges of words, learned by subword-nmt; sentencepiece: SentencePiece unigram "
-        "pieces of raw text; sentencepiece-bpe: SentencePiece BPE pieces; word: whole words; gpt2: GPT-2 pieces of "
-        "raw text, as read by BART; huggingface: the pieces of the tokeniser in --model (default: bpe)",
     )
-    add(
-        "--words",
-        choices=WORD_KINDS,
-        help="how to split text into words. moses: Moses tokeniser; ptb: Penn Treebank tokenisation, as for CNN/Daily "
-        "Mail; spaces: split at spaces, for tokenised text; characters: split Chinese, Japanese and Korean text into "
+    words: Optional[str] = option(
+        None,
+        "how to split text into words. moses: Moses tokeniser; ptb: Penn Treebank tokenisation, as for CNN/Daily Mail; "
+        "spaces: split at spaces, for tokenised text; characters: split Chinese, Japanese and Korean text into "
         "characters; raw: do not split, for SentencePiece (default: moses, or raw with SentencePiece)",
+        choices=WORD_KINDS,
     )
-    add(
-        "--size",
-        type=int,
-        help="number of BPE merges or SentencePiece pieces to learn, or of words to keep (default: 8000)",
+    size: Optional[int] = option(
+        None, "number of BPE merges or SentencePiece pieces to learn, or of words to keep (default: 8000)"
     )
-    add(
-        "--model",
-        metavar="FILE",
-        type=Path,
-        help="existing subword model: BPE merges learned by subword-nmt (with --tokens bpe), a SentencePiece model "
-        "(with --tokens sentencepiece), or a tokenizer.json file written by a Hugging Face library (with --tokens "
+    model: Optional[Path] = option(
+        None,
+        "existing subword model: BPE merges learned by subword-nmt (with --tokens bpe), a SentencePiece model (with "
+        "--tokens sentencepiece), or a tokenizer.json file written by a Hugging Face library (with --tokens "
         "huggingface) (default: learn a model from the training text)",
     )
-    add(
-        "--gpt2-encoder-json",
-        metavar="FILE",
-        type=Path,
-        help="GPT-2 encoder.json file, which contains the pieces and their ids",
-    )
-    add("--gpt2-vocab-bpe", metavar="FILE", type=Path, help="GPT-2 vocab.bpe file, which contains the BPE merges")
-    add(
-        "--dictionary",
-        metavar="FILE",
-        type=Path,
-        help="BART's dict.txt, which determines the vocabulary of the model and its order; only with --tokens gpt2 "
+    gpt2_encoder_json: Optional[Path] = option(None, "GPT-2 encoder.json file, which contains the pieces and their ids")
+    gpt2_vocab_bpe: Optional[Path] = option(None, "GPT-2 vocab.bpe file, which contains the BPE merges")
+    dictionary: Optional[Path] = option(
+        None,
+        "BART's dict.txt, which determines the vocabulary of the model and its order; only with --tokens gpt2 "
         "(default: the pieces in the training text, ordered by frequency)",
+    )
+    language: Optional[str] = option(
+        None,
+        "language of the text, for abbreviations and the rules of Moses (default: the --language of etads-corpus, or "
+        "en)",
+        choices=LANGUAGES,
+    )
+    keep_case: bool = option(False, "preserve case (default: convert the text to lower case, as CNN/DM systems do)")
+    source_sentence_marks: bool = option(
+        False,
+        f"keep the sentence mark {SENTENCE_MARK} in documents, for hierarchical models. Documents without marks are "
+        "split into sentences by rules",
+    )
+    no_target_sentence_marks: bool = option(False, f"remove the sentence mark {SENTENCE_MARK} from summaries")
+    separate_dictionaries: bool = option(
+        False,
+        "build separate dictionaries for documents and summaries, for models that neither copy words nor share "
+        "embeddings",
+    )
+    source_size: Optional[int] = option(
+        None,
+        "number of words to keep in the source dictionary; only with --separate-dictionaries (default: --size for "
+        "words, all for subwords)",
+    )
+    target_size: Optional[int] = option(
+        None,
+        "number of words to keep in the target dictionary, with --separate-dictionaries (default: --source-size). With "
+        "a single dictionary, number of most frequent summary words that the model can generate; all other words can "
+        "only be copied by a pointer (default: all)",
+    )
+    factors: Optional[List[str]] = option(
+        None,
+        "source word factors to compute: pos, ner, tf, idf and salience. pos and ner are read from "
+        "TEXT/SPLIT.source.pos and .ner (one tag per word) or predicted by --spacy-model. salience is the salience "
+        "level of the word's sentence, and is read from TEXT/SPLIT.source.salience, which etads-shorten writes",
+        choices=FACTORS,
+        metavar="NAME",
+        nargs="+",
+    )
+    tf_bins: Optional[int] = option(None, "number of bins for term frequencies in the tf factor (default: 10)")
+    idf_bins: Optional[int] = option(
+        None, "number of bins for inverse document frequencies in the idf factor (default: 10)"
+    )
+    spacy_model: Optional[str] = option(
+        None, "name of an installed spaCy model, such as en_core_web_sm", metavar="NAME"
+    )
+    like: Optional[Path] = option(
+        None,
+        "reuse the subword model, the dictionaries and the values of all options listed above from an earlier output "
+        "folder. TEXT may then contain only some of the splits, such as a test set for a trained model",
+        metavar="PREPARED",
+    )
+    corpus: Optional[str] = option(
+        None,
+        "use the settings of this corpus's recipes for --tokens, --words and --size, unless they are set explicitly or "
+        "determined by --like, by --model, or by a value of --tokens that reads raw text",
+        choices=tuple(CORPORA),
+    )
+    shard: Optional[str] = option(
+        None,
+        "tokenise only the I-th of N shards of the text (2/4 is the second of four) and write it to OUT/shards, so "
+        "that several processes or machines with access to OUT can share the work. To join the shards and continue, "
+        "run the same command without --shard",
+        metavar="I/N",
     )
 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="etads-prepare", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    # Options that are not set are None, so that any option combined with --like can be detected.
-    flag: Any = {"action": "store_true", "default": None}
-    add(
-        "text",
-        metavar="TEXT",
-        type=Path,
-        help="folder containing {train,valid}.{source,target} and, optionally, test.{source,target}",
-    )
-    add("out", metavar="OUT", type=Path, help="output folder for the prepared data")
-    _add_token_options(add)
-    add(
-        "--language",
-        choices=LANGUAGES,
-        help="language of the text, for abbreviations and the rules of Moses (default: the --language of etads-corpus, "
-        "or en)",
-    )
-    add("--keep-case", **flag, help="preserve case (default: convert the text to lower case, as CNN/DM systems do)")
-    add(
-        "--source-sentence-marks",
-        **flag,
-        help=f"keep the sentence mark {SENTENCE_MARK} in documents, for hierarchical models. Documents without marks "
-        "are split into sentences by rules",
-    )
-    add("--no-target-sentence-marks", **flag, help=f"remove the sentence mark {SENTENCE_MARK} from summaries")
-    add(
-        "--separate-dictionaries",
-        **flag,
-        help="build separate dictionaries for documents and summaries, for models that neither copy words nor share "
-        "embeddings",
-    )
-    add(
-        "--source-size",
-        type=int,
-        help="number of words to keep in the source dictionary; only with --separate-dictionaries (default: --size "
-        "for words, all for subwords)",
-    )
-    add(
-        "--target-size",
-        type=int,
-        help="number of words to keep in the target dictionary, with --separate-dictionaries (default: "
-        "--source-size). With a single dictionary, number of most frequent summary words that the model can generate; "
-        "all other words can only be copied by a pointer (default: all)",
-    )
-    add(
-        "--factors",
-        nargs="+",
-        choices=FACTORS,
-        metavar="NAME",
-        help="source word factors to compute: pos, ner, tf, idf and salience. pos and ner are read from "
-        "TEXT/SPLIT.source.pos and .ner (one tag per word) or predicted by --spacy-model. salience is the salience "
-        "level of the word's sentence, and is read from TEXT/SPLIT.source.salience, which etads-shorten writes",
-    )
-    add("--tf-bins", type=int, help="number of bins for term frequencies in the tf factor (default: 10)")
-    add("--idf-bins", type=int, help="number of bins for inverse document frequencies in the idf factor (default: 10)")
-    add("--spacy-model", metavar="NAME", help="name of an installed spaCy model, such as en_core_web_sm")
-    add(
-        "--like",
-        metavar="PREPARED",
-        type=Path,
-        help="reuse the subword model, the dictionaries and the values of all options listed above from an earlier "
-        "output folder. TEXT may then contain only some of the splits, such as a test set for a trained model",
-    )
-    add(
-        "--corpus",
-        choices=CORPORA,
-        help="use the settings of this corpus's recipes for --tokens, --words and --size, unless they are set "
-        "explicitly or determined by --like, by --model, or by a value of --tokens that reads raw text",
-    )
-    add(
-        "--shard",
-        metavar="I/N",
-        help="tokenise only the I-th of N shards of the text (2/4 is the second of four) and write it to OUT/shards, "
-        "so that several processes or machines with access to OUT can share the work. To join the shards and "
-        "continue, run the same command without --shard",
-    )
-    add_jobs_option(parser)
+    add_options(parser, PreparationOptions)
     return parser
 
 
 def make_settings(args: argparse.Namespace) -> PreparationSettings:
     """Create the settings from the options. Raises InputError if --like is combined with options that it determines."""
-    given = {name: value for name, value in vars(args).items() if value is not None}
+    given = get_given_options(args, PreparationOptions)
     others = sorted(given.keys() - {"text", "out", "like", "jobs", "shard", "corpus"})
     if args.like and others:
-        raise InputError(f"--like {args.like}: determines the options; leave out --{others[0].replace('_', '-')}")
+        raise InputError(f"--like {args.like}: determines the options; leave out {format_option_name(others[0])}")
     is_opaque = args.tokens in OPAQUE  # the pieces may be case-sensitive, and no piece represents the sentence mark
     if args.corpus and not args.like and not is_opaque:
         usual = dict(CORPORA[args.corpus])
@@ -395,9 +380,9 @@ def make_settings(args: argparse.Namespace) -> PreparationSettings:
     return PreparationSettings(
         **{name: given[name] for name in same_names},
         lowercase=not (args.keep_case or is_opaque),
-        source_marks=bool(args.source_sentence_marks),
+        source_marks=args.source_sentence_marks,
         target_marks=not (args.no_target_sentence_marks or is_opaque),
-        separate=bool(args.separate_dictionaries),
+        separate=args.separate_dictionaries,
     )
 
 
@@ -405,7 +390,7 @@ def prepare_text(args: argparse.Namespace) -> None:
     """Prepare the text as the parsed options of ``etads-prepare`` say, and report lengths and unknown words."""
     given = UserProvidedFiles(args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.dictionary, args.model)
     shard = None if args.shard is None else Shard.parse(args.shard)
-    check_positive_options(jobs=args.jobs)
+    check_command_options(args, PreparationOptions)
     options = prepare_data(make_settings(args), args.text, args.out, args.jobs, args.like, given, shard)
     if shard:
         print(f"shard {args.shard}: {get_shard_folder(args.out, shard)}; the command without --shard joins all shards")

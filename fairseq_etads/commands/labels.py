@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
@@ -20,7 +19,7 @@ from ..data.labels.labels import (
 )
 from ..data.prepared_pairs import PreparedPairs, WordText, list_summary_sentences
 from ..files.outputs import open_output
-from ..platform.command_options import argument, option, options_command
+from ..platform.command_options import JobsOption, argument, option, options_command
 from ..platform.errors import InputError
 from ..platform.option_checks import SIZE
 from ..platform.processes import map_in_processes
@@ -35,7 +34,7 @@ NO_IDF: Idf = ({}, 1.0)
 
 
 @dataclass
-class LabelsOptions:
+class LabelsOptions(JobsOption):
     """Options of ``etads-labels``."""
 
     data: Path = argument("DATA", "output folder of etads-prepare, or its bin folder")
@@ -60,7 +59,6 @@ class LabelsOptions:
     out: Optional[Path] = option(
         None, "output folder for the labels (default: the data folder)", metavar="DIR", excludes={"--pairs": ""}
     )
-    jobs: int = option(os.cpu_count() or 1, "number of processes", bounds=SIZE)
 
 
 class Labeller(NamedTuple):

@@ -12,8 +12,9 @@
 An option is named like its field and has the field's type. Its values and combinations are checked after parsing, as
 described in :mod:`fairseq_etads.platform.option_checks`. Further metadata of a field:
 
-- ``metavar``, ``choices``, ``nargs``, ``required``: as in argparse. By default, the metavar depends on the type.
+- ``metavar``, ``choices``, ``nargs``, ``const``, ``required``: as in argparse. The metavar depends on the type.
 - ``short``: a second name, such as "-o".
+- ``flag``: the name of the option, if it is not that of the field.
 - ``parse``: a function that converts the text to the value.
 - ``group``: the title of a group of options in the help.
 - ``add`` and ``read``: functions that add several options to a parser, and read them, as one field.
@@ -25,6 +26,7 @@ or fairseq.
 import argparse
 import functools
 import logging
+import os
 from dataclasses import Field, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, Mapping, Optional, Tuple, Type, Union, get_type_hints
@@ -51,6 +53,17 @@ class DeviceOption:
         None,
         "device to run on, such as cpu or cuda:0 (default: a GPU if available, otherwise the CPU)",
         metavar="DEVICE",
+    )
+
+
+@dataclass
+class JobsOption:
+    """The option --jobs."""
+
+    jobs: int = option(
+        os.cpu_count() or 1,
+        "number of parallel processes (default: the number of processors, %(default)s)",
+        bounds=SIZE,
     )
 
 
@@ -90,11 +103,14 @@ def add_option(add: Callable[..., Any], name: str, kind: Any, default: Any, meta
     else:
         how.update(type=metadata.get("parse", kind), choices=choices)
         how["metavar"] = metadata.get("metavar", None if choices else _METAVARS.get(kind))
-        how.update({each: metadata[each] for each in ("nargs", "required") if each in metadata})
+        how.update({each: metadata[each] for each in ("nargs", "const", "required") if each in metadata})
         if is_list and "nargs" not in metadata and "parse" not in metadata:
             how["action"] = "append"
-    names = [name] if metadata.get("is_positional") else [*metadata.get("short", "").split(), format_option_name(name)]
-    action = add(*names, **how)
+    if metadata.get("is_positional"):
+        action = add(name, **how)
+    else:
+        flag = metadata.get("flag", format_option_name(name))
+        action = add(*metadata.get("short", "").split(), flag, dest=name, **how)
     # The default is set afterwards, because some versions of argparse print the default of a BooleanOptionalAction.
     action.default = argparse.SUPPRESS if kind is bool and not has_default else default
 
@@ -111,10 +127,10 @@ def add_options(parser: argparse.ArgumentParser, config: type) -> None:
             add_option(groups[title].add_argument, each.name, kind, get_default(each), each.metadata)
 
 
-def check_command_options(options: Any) -> None:
+def check_command_options(options: Any, config: Optional[type] = None) -> None:
     """Raise InputError if an option has an invalid value, has no effect or does not go with another one."""
     try:
-        check_options(options, type(options))
+        check_options(options, config or type(options))
     except ValueError as error:
         raise InputError(str(error)) from None
 

@@ -141,23 +141,6 @@ def command(
     return decorate
 
 
-def add_jobs_option(parser: argparse.ArgumentParser) -> None:
-    """Add the option --jobs to a parser."""
-    parser.add_argument(
-        "--jobs",
-        type=int,
-        default=os.cpu_count() or 1,
-        help="number of parallel processes (default: the number of processors, %(default)s)",
-    )
-
-
-def check_positive_options(**numbers: Optional[int]) -> None:
-    """Raise InputError if one of the options, given as keyword arguments, is less than 1. None is not checked."""
-    for name, number in numbers.items():
-        if number is not None and number < 1:
-            raise InputError(f"--{name.replace('_', '-')} {number}: choose 1 or more")
-
-
 def escape_unprintable(text: str) -> str:
     """Escape all characters, as in file names, that cannot be printed or that control a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

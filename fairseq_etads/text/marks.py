@@ -1,10 +1,18 @@
-"""Marks that other tools leave in text: between sentences, inside words, and for unknown words or padding.
+"""Ends of sentences, and marks that other tools leave in text.
 
-They are counted when a corpus is made and when summaries are scored, because each of them would become a word.
+The marks stand between sentences, inside words, and for unknown words or padding. They are counted when a corpus is
+made and when summaries are scored, because each of them would become a word.
 """
 
 import re
 from collections import Counter
+
+ENDS_ANYWHERE = "。！？｡‼⁇⁈⁉।॥۔؟։።፧፨။។៕"
+"""Characters of Chinese, Indic, Arabic and other scripts that end a sentence even if no space follows."""
+SENTENCE_ENDS = ".!?" + ENDS_ANYWHERE
+CLOSERS = "'`\")’”»›」』）】》〉"
+"""Characters that can follow the end of a sentence and belong to it."""
+SPEAKING_VERBS = frozenset(re.findall(r"\w+", "said says say adds added told asked asks wrote replied tweeted"))
 
 SENTENCE_MARKS = "sentence marks of other tools (such as <t>, <n>, [SEP])"
 SUBWORD_MARKS = "subword marks (such as @@, ▁, ##)"

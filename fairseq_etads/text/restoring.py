@@ -5,8 +5,8 @@ from collections import Counter
 from typing import Dict, List, Tuple
 
 from .counted_words import count_words
+from .marks import SENTENCE_ENDS
 from .tokenised import is_tokenised
-from .words import SENTENCE_ENDS
 
 _TOKEN = re.compile(r"``|''|\.\.\.|--|\w+|[^\w\s]")
 _SAME = {

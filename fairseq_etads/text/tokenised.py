@@ -3,14 +3,15 @@
 import re
 from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
+from .marks import SENTENCE_ENDS, SPEAKING_VERBS
+
 _LONE_STOP = re.compile(r"(?<!\S)[.](?!\S)")
 _ATTACHED_STOP = re.compile(r"\w{3}[.](?!\S)")
 _JOINED_HYPHEN = re.compile(r"\w-\w")
-_ENDS = frozenset((".", "?", "!", "...", "…", "。"))
+_ENDS = frozenset((*SENTENCE_ENDS, "...", "…"))
 _CLOSING = frozenset(("''", "”", "’", ")", "]", "-rrb-", "-RRB-"))
 _STRAIGHT: Dict[str, Tuple[str, str]] = {'"': ("``", "''"), "'": ("`", "'")}
 _ABBREVIATIONS = frozenset(("mr", "mrs", "ms", "dr", "st", "vs", "no"))
-_SPEAKS = frozenset(("said", "says", "say", "adds", "added", "told", "asked", "asks", "wrote", "replied", "tweeted"))
 
 
 def is_tokenised(text: str) -> bool:
@@ -34,7 +35,7 @@ def _mark_quotes(tokens: List[str]) -> Iterator[str]:
         if token == "'" and not is_open[token] and before.endswith("s") and before != "'s":  # players ' union
             yield token
             continue
-        opens = word in _SPEAKS or number == 1 if before == "," else before == ":" or not is_open[token]
+        opens = word in SPEAKING_VERBS or number == 1 if before == "," else before == ":" or not is_open[token]
         is_open[token] = opens
         yield _STRAIGHT[token][not opens]
 

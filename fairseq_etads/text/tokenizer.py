@@ -15,7 +15,8 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from ..platform.option_checks import option
 from .hugging_face import HuggingFaceSubwordEncoder
-from .words import ENDS_ANYWHERE, LANGUAGES, SENTENCE_MARK, WORD_KINDS, make_word_tokenizer, split_sentences
+from .marks import ENDS_ANYWHERE
+from .words import LANGUAGES, SENTENCE_MARK, WORD_KINDS, make_word_tokenizer, split_sentences
 
 MARKS = ("drop", "keep", "insert")
 _MARK = re.compile(rf"\s*{re.escape(SENTENCE_MARK)}\s*")

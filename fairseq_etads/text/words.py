@@ -16,6 +16,7 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 import regex
 
 from ..platform.deferred_imports import defer_statistics
+from .marks import CLOSERS, ENDS_ANYWHERE, SENTENCE_ENDS
 from .tokenised import is_tokenised, split_tokenised_sentences
 
 SENTENCE_MARK = "<q>"
@@ -41,11 +42,6 @@ _SPACE = "▁"
 BLOCK = 20_000
 """Approximate number of characters to process at a time when text is split into sentences."""
 
-ENDS_ANYWHERE = "。！？｡‼⁇⁈⁉।॥۔؟։።፧፨။។៕"
-"""Characters of Chinese, Indic, Arabic and other scripts that end a sentence even if no space follows."""
-SENTENCE_ENDS = ".!?" + ENDS_ANYWHERE
-CLOSERS = "'`\")’”»›」』）】》〉"
-"""Characters that can follow the end of a sentence and belong to it."""
 _CLOSERS_ANYWHERE = CLOSERS[4:]
 _ANYWHERE = re.compile(
     f"(?<=[{ENDS_ANYWHERE}])(?![{SENTENCE_ENDS}{_CLOSERS_ANYWHERE}])(?=.)|"

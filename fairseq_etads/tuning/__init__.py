@@ -8,7 +8,7 @@ from typing import Any, Optional, Sequence
 
 from tqdm import tqdm
 
-from ..platform.console import check_positive_options, print_message
+from ..platform.console import print_message
 from ..platform.errors import InputError
 
 METRICS = ("mean", "rouge1", "rouge2", "rougeL")
@@ -30,7 +30,9 @@ def check_options(metric: str, metrics: Sequence[str] = METRICS, **numbers: int)
     """Raise InputError if ``metric`` is not in ``metrics``, or if one of the numbers is below 1."""
     if metric not in metrics:
         raise InputError(f"--metric {metric}: choose {', '.join(metrics)}")
-    check_positive_options(**numbers)
+    for name, number in numbers.items():
+        if number < 1:
+            raise InputError(f"--{name.replace('_', '-')} {number}: choose 1 or more")
 
 
 class TuningListener:

@@ -2,11 +2,13 @@
 
 import argparse
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Dict, Iterator, List, Optional
 
 from fairseq_etads.files import SPLITS
 from fairseq_etads.files.inputs import DECOMPRESSORS, ESCAPE_INVALID, is_valid_utf8, read_lines
+from fairseq_etads.platform.command_options import add_options, option
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import BadDocumentError, Document
 
@@ -22,6 +24,7 @@ class Reader:
     Attributes:
         name: value of the argument KIND of etads-corpus that selects this reader.
         summary, description: short and long help texts for this KIND.
+        options: dataclass of the options that are specific to this corpus.
         defaults: default values of shared options that are different for this corpus.
         splits_text: whether the documents may have to be split into sentences.
         counts: counter of the changes of each kind, for report.json.
@@ -35,6 +38,7 @@ class Reader:
     name: ClassVar[str]
     summary: ClassVar[str]
     description: ClassVar[str]
+    options: ClassVar[Optional[type]] = None
     defaults: ClassVar[Dict[str, Any]] = {}
     splits_text: bool = True
 
@@ -46,9 +50,11 @@ class Reader:
         self.files: Dict[str, List[Path]] = {}
         self.shares: Optional[SplitShares] = None
 
-    @staticmethod
-    def add_options(parser: argparse.ArgumentParser) -> None:
+    @classmethod
+    def add_options(cls, parser: argparse.ArgumentParser) -> None:
         """Add the options that are specific to this corpus to a parser."""
+        if cls.options:
+            add_options(parser, cls.options)
 
     def list_splits(self) -> List[str]:
         """Return the splits of the input in the order ``train``, ``valid``, ``test``. Raises InputError without any."""
@@ -118,11 +124,12 @@ def find_first_existing(folders: List[Path], names: List[str]) -> Optional[Path]
     return next((path for path in paths if path.is_file()), None)
 
 
-def add_keep_original_option(parser: argparse.ArgumentParser) -> None:
-    """Add the option --keep-original, for corpora with lower-cased text and masked digits."""
-    parser.add_argument(
-        "--keep-original",
-        action="store_true",
-        help="also write the documents with their original case and digits to SPLIT.source.original, which "
-        "etads-prepare --spacy-model uses to predict tags",
+@dataclass
+class KeepOriginalOption:
+    """The option --keep-original, for corpora with lower-cased text and masked digits."""
+
+    keep_original: bool = option(
+        False,
+        "also write the documents with their original case and digits to SPLIT.source.original, which etads-prepare "
+        "--spacy-model uses to predict tags",
     )

@@ -6,9 +6,11 @@ Sources: Hermann et al. 2015; See et al. 2017.
 import argparse
 import hashlib
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Dict, Iterator, List, Optional, Tuple, Union
 
+from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import BadDocumentError, Document, ExcludedDocumentError
 
@@ -33,6 +35,32 @@ _ENTITY = re.compile(r"(@entity\d+):(.*)")
 _PLACEHOLDER = re.compile(r"@entity\d+")
 
 
+@dataclass
+class CnnDailyMailOptions:
+    """Options of ``etads-corpus cnndm``."""
+
+    stories: List[Path] = option([], "one or more folders containing the .story files", metavar="DIR", nargs="+")
+    urls: Optional[Path] = option(None, "folder containing the lists of URLs", metavar="DIR")
+    chunks: Optional[Path] = option(
+        None,
+        "folder of See et al.'s train_*.bin, val_*.bin, test_*.bin",
+        metavar="DIR",
+        excludes=dict.fromkeys(("--stories", "--urls", "--keep-origin"), ""),
+    )
+    expect: str = option(
+        "published",
+        "expected numbers of documents in the splits. published: 287,226 (287,113 if stories without text are "
+        "excluded), 13,368 and 11,490; any: do not check the numbers; TRAIN,VALID,TEST: expect these numbers",
+        metavar="published|any|TRAIN,VALID,TEST",
+    )
+    allow_missing: bool = option(False, "count missing story files instead of stopping")
+    keep_origin: bool = option(
+        False,
+        "also write the origin of each document (cnn or dailymail) to SPLIT.source.origin, for use with etads-control",
+    )
+    entity_names: bool = option(False, "replace the placeholders in anonymised stories with the original names")
+
+
 class CnnDailyMailReader(Reader):
     name = "cnndm"
     summary = "CNN/Daily Mail: .story files and lists of URLs, or See et al.'s chunks"
@@ -46,6 +74,7 @@ the text contain the names.
 
 --chunks reads the files of See et al. (2017), finished_files/chunked/train_000.bin or finished_files/train.bin, which
 contain lower-case tokens. Tokens of such files and of tokenised stories are joined unless --no-join-tokens is given."""
+    options = CnnDailyMailOptions
     defaults: ClassVar = {"full_stops": True, "join_tokens": True}
 
     def __init__(self, args: argparse.Namespace):
@@ -54,9 +83,6 @@ contain lower-case tokens. Tokens of such files and of tokenised stories are joi
         if self.chunks is None:
             self._find_lists(args)
         else:
-            given = {"--stories": args.stories, "--urls": args.urls, "--keep-origin": args.keep_origin}
-            for option in (option for option, value in given.items() if value):
-                raise InputError(f"--chunks {self.chunks}: has no effect together with {option}; leave out one of them")
             folder = check_path_exists("--chunks", self.chunks, directory=True)
             for split, stem in CHUNKS.items():
                 found = sorted(path for end in (".bin", "_*.bin") for path in folder.glob(f"{stem}{end}"))
@@ -70,9 +96,9 @@ contain lower-case tokens. Tokens of such files and of tokenised stories are joi
 
     def _find_lists(self, args: argparse.Namespace) -> None:
         """Find the stories and the lists of their URLs."""
-        for option, value in (("--stories", args.stories), ("--urls", args.urls)):
+        for name, value in (("--stories", args.stories), ("--urls", args.urls)):
             if not value:
-                raise InputError(f"{option} is needed, or --chunks DIR")
+                raise InputError(f"{name} is needed, or --chunks DIR")
         self.stories = [check_path_exists("--stories", path, directory=True) for path in args.stories]
         self.urls = check_path_exists("--urls", args.urls, directory=True)
         found = {split: find_first_existing([self.urls], names) for split, names in LISTS.items()}
@@ -80,45 +106,6 @@ contain lower-case tokens. Tokens of such files and of tokenised stories are joi
         if not self.files:
             names = [name for names in LISTS.values() for name in names]
             raise InputError(f"--urls {self.urls}: no list of URLs; looked for {', '.join(names)}")
-
-    @staticmethod
-    def add_options(parser: argparse.ArgumentParser) -> None:
-        add = parser.add_argument
-        add(
-            "--stories",
-            metavar="DIR",
-            type=Path,
-            nargs="+",
-            default=[],
-            help="one or more folders containing the .story files",
-        )
-        add("--urls", metavar="DIR", type=Path, help="folder containing the lists of URLs")
-        add(
-            "--chunks",
-            metavar="DIR",
-            type=Path,
-            help="folder of See et al.'s train_*.bin, val_*.bin, test_*.bin",
-        )
-        add(
-            "--expect",
-            metavar="published|any|TRAIN,VALID,TEST",
-            default="published",
-            help="expected numbers of documents in the splits. published: 287,226 (287,113 if stories without text are "
-            "excluded), 13,368 and 11,490; any: do not check the numbers; TRAIN,VALID,TEST: expect these numbers "
-            "(default: %(default)s)",
-        )
-        add("--allow-missing", action="store_true", help="count missing story files instead of stopping")
-        add(
-            "--keep-origin",
-            action="store_true",
-            help="also write the origin of each document (cnn or dailymail) to SPLIT.source.origin, for use with "
-            "etads-control",
-        )
-        add(
-            "--entity-names",
-            action="store_true",
-            help="replace the placeholders in anonymised stories with the original names",
-        )
 
     def list_large_folders(self) -> List[Path]:
         return [] if self.chunks else self.stories

@@ -5,14 +5,16 @@ import functools
 import html
 import re
 from collections import defaultdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
+from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import BadDocumentError, Document
 from fairseq_etads.text.words import PennTreebankTokenizer, split_sentences
 
-from .base import add_keep_original_option, check_path_exists, find_first_existing
+from .base import KeepOriginalOption, check_path_exists, find_first_existing
 from .gigaword import find_further_references
 from .parallel import LineReader
 
@@ -23,6 +25,29 @@ _TAG = re.compile(r"<[^<>]*>")
 _DATELINE = re.compile(r"(?:[A-Z][^a-z]{2,60}|.{0,80}?\([A-Z][^()]{0,30}\))\s+(?:--|-|_)\s+")
 
 
+@dataclass
+class DucOptions(KeepOriginalOption):
+    """Options of ``etads-corpus duc``."""
+
+    docs: Optional[Path] = option(None, "folder containing the folders of SGML articles", metavar="DIR")
+    models: Optional[Path] = option(None, "folder containing the reference headlines", metavar="DIR")
+    data: Optional[Path] = option(None, "folder containing input.txt and task1_ref*.txt", metavar="DIR")
+    like: Optional[Path] = option(
+        None,
+        "prepared data of a Gigaword headline model, whose dictionaries and subwords --prepare reuses. Articles are "
+        "then processed as for Gigaword: --as-gigaword (with --docs), --source-sentences 1 and --short-lead 130",
+        metavar="PREPARED",
+    )
+    references: int = option(4, "required number of references per article; 0 accepts any number")
+    as_gigaword: bool = option(
+        False,
+        "convert SGML articles to lower-case Treebank words and replace digits with #, for models trained on Gigaword "
+        "headlines",
+        excludes={"--data": "give --docs and --models; the text of --data is never changed"},
+    )
+    keep_datelines: bool = option(False, 'keep datelines at the beginning of articles, such as "JERUSALEM (AP) _"')
+
+
 class DucReader(LineReader):
     name = "duc"
     summary = "DUC-2003 and DUC-2004, task 1: SGML articles and reference headlines, or input.txt and task1_ref*.txt"
@@ -30,6 +55,7 @@ class DucReader(LineReader):
 --docs and --models are the folders distributed by NIST, with files such as docs/d30001t/APW19981016.0240 and
 models/D30001.P.10.T.A.APW... (one headline per file; the letter identifies the assessor). --data is a folder containing
 input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cases, the output is a test set."""
+    options = DucOptions
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
@@ -43,8 +69,6 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
         if self.keep_original and not self.as_gigaword:
             raise InputError("--keep-original: has no effect without --as-gigaword")
         self.docs: Optional[Path] = None
-        if args.data and self.as_gigaword:
-            raise InputError("--as-gigaword: needs --docs and --models; the text of --data is never changed")
         if args.data and not (args.docs or args.models):
             folders = [check_path_exists("--data", args.data, directory=True)]
             paths = [find_first_existing(folders, [name]) for name in ("input.txt", "task1_ref0.txt")]
@@ -59,40 +83,6 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
             self.files["test"] = [*self.articles, *(path for _, paths in sorted(self.models.items()) for path in paths)]
         else:
             raise InputError("give --docs and --models, or --data")
-
-    @staticmethod
-    def add_options(parser: argparse.ArgumentParser) -> None:
-        add = parser.add_argument
-        add("--docs", metavar="DIR", type=Path, help="folder containing the folders of SGML articles")
-        add("--models", metavar="DIR", type=Path, help="folder containing the reference headlines")
-        add("--data", metavar="DIR", type=Path, help="folder containing input.txt and task1_ref*.txt")
-        add(
-            "--like",
-            metavar="PREPARED",
-            type=Path,
-            help="prepared data of a Gigaword headline model, whose dictionaries and subwords --prepare reuses. "
-            "Articles are then processed as for Gigaword: --as-gigaword (with --docs), --source-sentences 1 and "
-            "--short-lead 130",
-        )
-        add(
-            "--references",
-            metavar="N",
-            type=int,
-            default=4,
-            help="required number of references per article; 0 accepts any number (default: %(default)s)",
-        )
-        add(
-            "--as-gigaword",
-            action="store_true",
-            help="convert SGML articles to lower-case Treebank words and replace digits with #, for models trained on "
-            "Gigaword headlines",
-        )
-        add_keep_original_option(parser)
-        add(
-            "--keep-datelines",
-            action="store_true",
-            help='keep datelines at the beginning of articles, such as "JERUSALEM (AP) _"',
-        )
 
     def _check_references(self, found: int, where: str) -> None:
         if self.references and found != self.references:

@@ -4,14 +4,17 @@ import argparse
 import itertools
 import re
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Dict, FrozenSet, List, Optional
 
 from fairseq_etads.files import SPLITS
+from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.platform.option_checks import NOT_NEGATIVE
 from fairseq_etads.text.documents import Document, ExcludedDocumentError
 
-from .base import add_keep_original_option, check_path_exists, find_first_existing
+from .base import KeepOriginalOption, check_path_exists, find_first_existing
 from .parallel import Item, LineReader
 
 FILE_NAMES = {
@@ -36,6 +39,21 @@ _NOT_TITLES = re.compile(
 )
 
 
+@dataclass
+class GigawordOptions(KeepOriginalOption):
+    """Options of ``etads-corpus gigaword``."""
+
+    data: Path = option(None, "folder containing the files listed above", metavar="DIR", required=True)
+    rare: int = option(
+        5,
+        f"replace words with {UNKNOWN} if they occur fewer than N times, counting articles and titles separately "
+        "(default: %(default)s, as in NAMAS; 0 replaces no words). Training text that already contains "
+        f"{UNKNOWN} is left unchanged",
+        bounds=NOT_NEGATIVE,
+    )
+    filter: bool = option(False, "filter the training and validation pairs as in NAMAS")
+
+
 class GigawordReader(LineReader):
     name = "gigaword"
     summary = "Gigaword headlines: train.article.txt and train.title.txt, raw or ready-made"
@@ -44,6 +62,7 @@ DIR (or its folders train/ and Giga/) contains train.article.txt and train.title
 valid.title.filter.txt, input.txt and task1_ref0.txt, plain or compressed; names like dev.src.txt are also recognised.
 The text is already tokenised. Digits are replaced with #. Words that occur fewer than --rare times in the training text
 are replaced with {UNKNOWN}, and so is UNK in the ready-made test set. Ready-made text is otherwise left unchanged."""
+    options = GigawordOptions
     defaults: ClassVar = {"split": False}
 
     def __init__(self, args: argparse.Namespace):
@@ -52,30 +71,9 @@ are replaced with {UNKNOWN}, and so is UNK in the ready-made test set. Ready-mad
         self.files = find_split_files([data, data / "train", data / "Giga"])
         if not self.files:
             raise InputError(f"--data {data}: no train.article.txt and train.title.txt, nor any other known pair")
-        if args.rare < 0:
-            raise InputError(f"--rare {args.rare}: choose 0 or more")
         self.filter = args.filter
         self.keep_original = args.keep_original
         self.common: Optional[List[FrozenSet[str]]] = self._find_frequent_words(args.rare) if args.rare > 1 else None
-
-    @staticmethod
-    def add_options(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--data", metavar="DIR", type=Path, required=True, help="folder containing the files listed above"
-        )
-        parser.add_argument(
-            "--rare",
-            metavar="N",
-            type=int,
-            default=5,
-            help=f"replace words with {UNKNOWN} if they occur fewer than N times, counting articles and titles "
-            "separately (default: %(default)s, as in NAMAS; 0 replaces no words). Training text that already "
-            f"contains {UNKNOWN} is left unchanged",
-        )
-        add_keep_original_option(parser)
-        parser.add_argument(
-            "--filter", action="store_true", help="filter the training and validation pairs as in NAMAS"
-        )
 
     def _find_frequent_words(self, rare: int) -> Optional[List[FrozenSet[str]]]:
         """Return the frequent words in the articles and in the titles, or None if rare words need not be replaced."""

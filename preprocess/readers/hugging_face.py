@@ -2,15 +2,17 @@
 
 import argparse
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, Optional
 
 from fairseq_etads.files import SPLITS
+from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.records import COLUMNS
 
-from .split_shares import DEFAULT_SHARES, add_split_seed_option, parse_shares, refuse_shares
-from .tables import Item, TableReader, add_column_options
+from .split_shares import SharesOptions, parse_shares, refuse_shares
+from .tables import ColumnOptions, Item, TableReader
 
 SPLIT_NAMES = {
     "train": "train",
@@ -24,6 +26,21 @@ SPLIT_NAMES = {
 ROWS_AT_A_TIME = 256
 
 
+@dataclass
+class HuggingFaceOptions(ColumnOptions, SharesOptions):
+    """Options of ``etads-corpus hf``."""
+
+    data: str = option(
+        None,
+        "folder written by save_to_disk, or name of a data set in the local cache",
+        metavar="FOLDER|NAME",
+        required=True,
+    )
+    config: Optional[str] = option(
+        None, "configuration of the data set, if it offers several (CNN/Daily Mail: 3.0.0)", metavar="NAME"
+    )
+
+
 class HuggingFaceReader(TableReader):
     name = "hf"
     summary = "a Hugging Face data set, from a folder written by save_to_disk or from the local cache"
@@ -35,6 +52,7 @@ Nothing is downloaded. The datasets package is required (pip install datasets). 
 {", ".join("/".join(pair) for pair in COLUMNS[:5])},
 {", ".join("/".join(pair) for pair in COLUMNS[5:])}. The splits are train, validation and test; a data
 set without splits is divided according to --split."""
+    options = HuggingFaceOptions
 
     def __init__(self, args: argparse.Namespace):
         super(TableReader, self).__init__(args)
@@ -64,30 +82,6 @@ set without splits is divided according to --split."""
             return {split: known[split] for split in SPLITS if split in known}
         self.shares = parse_shares(args)
         return {"input": next(iter(known.values()), "")}
-
-    @staticmethod
-    def add_options(parser: argparse.ArgumentParser) -> None:
-        add = parser.add_argument
-        add(
-            "--data",
-            metavar="FOLDER|NAME",
-            required=True,
-            help="folder written by save_to_disk, or name of a data set in the local cache",
-        )
-        add(
-            "--config",
-            metavar="NAME",
-            help="configuration of the data set, if it offers several (CNN/Daily Mail: 3.0.0)",
-        )
-        add(
-            "--split",
-            dest="shares",
-            metavar="TRAIN/VALID/TEST",
-            help="proportions of the splits, for a data set without predefined splits; a hash of each document "
-            f"determines its split (default: {DEFAULT_SHARES})",
-        )
-        add_split_seed_option(parser)
-        add_column_options(parser)
 
     def iterate_raw_documents(self, split: str) -> Iterator[Item]:
         key = "input" if self.shares else split

@@ -2,17 +2,19 @@
 
 import argparse
 import itertools
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Iterator, List, Optional, Tuple
 
 from fairseq_etads.files import SPLITS
 from fairseq_etads.files.inputs import get_display_name
+from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import Document
 from fairseq_etads.text.words import SENTENCE_MARK
 
 from .base import Reader, check_path_exists
-from .split_shares import add_input_options, parse_input_options
+from .split_shares import SharesOptions, parse_input_options
 
 Item = Tuple[str, int, str, List[str]]
 """Path of the document file, line number, document, and reference summaries."""
@@ -41,6 +43,22 @@ class LineReader(Reader):
         return Document([item[2]], [[target] for target in item[3]], True, True)
 
 
+def _file_option(of: str) -> Any:
+    text = f"file containing the documents{of}, followed by one or more files containing the summaries"
+    return option(None, text, nargs="+")
+
+
+@dataclass
+class ParallelOptions(SharesOptions):
+    """Options of ``etads-corpus parallel``."""
+
+    train: Optional[List[Path]] = _file_option("")
+    valid: Optional[List[Path]] = _file_option("")
+    test: Optional[List[Path]] = _file_option("")
+    input: Optional[List[Path]] = _file_option(" of all splits")
+    marked: bool = option(False, f"treat {SENTENCE_MARK} in the input as a separator between sentences")
+
+
 class ParallelReader(LineReader):
     name = "parallel"
     summary = "plain text: a file containing documents, and one or more files containing summaries"
@@ -50,6 +68,7 @@ class ParallelReader(LineReader):
 
 Each line contains one document or summary; - reads standard input. With --marked, the mark {SENTENCE_MARK} between
 sentences is kept; otherwise, it is treated as part of the text and neutralised."""
+    options = ParallelOptions
     defaults: ClassVar = {"split": False}
 
     def __init__(self, args: argparse.Namespace):
@@ -62,21 +81,6 @@ sentences is kept; otherwise, it is treated as part of the text and neutralised.
                 if len(paths) < 2:
                     raise InputError(f"--{key} {paths[0]}: give a file of documents and at least one of summaries")
                 self.files[key] = [check_path_exists(f"--{key}", path) for path in paths]
-
-    @staticmethod
-    def add_options(parser: argparse.ArgumentParser) -> None:
-        for split in SPLITS:
-            parser.add_argument(
-                f"--{split}",
-                metavar="FILE",
-                type=Path,
-                nargs="+",
-                help="file containing the documents, followed by one or more files containing the summaries",
-            )
-        add_input_options(parser, "FILE", "files with the documents and the summaries of all splits", several=True)
-        parser.add_argument(
-            "--marked", action="store_true", help=f"treat {SENTENCE_MARK} in the input as a separator between sentences"
-        )
 
     def parse(self, item: Any) -> Document:
         self.check_utf8(item[2], *item[3])

@@ -4,36 +4,28 @@ import argparse
 import hashlib
 import math
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Dict, List, Optional, Tuple
+from typing import List, Optional, Tuple
 
 from fairseq_etads.files import SPLITS
+from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
 
 DEFAULT_SHARES = "90/5/5"
 
 
-def add_input_options(parser: argparse.ArgumentParser, metavar: str, what: str, several: bool) -> None:
-    """Add --input, of one or ``several`` files that ``what`` describes, --split and --split-seed to a parser."""
-    add = parser.add_argument
-    files: Dict[str, Any] = {"nargs": "+"} if several else {}
-    add("--input", metavar=metavar, type=Path, help=f"{what}, instead of --train, --valid and --test", **files)
-    add(
-        "--split",
-        dest="shares",
+@dataclass
+class SharesOptions:
+    """Options for a corpus without its own splits."""
+
+    shares: Optional[str] = option(
+        None,
+        "proportions of the splits of a corpus that is not split, such as 80/10/10. A hash of the cleaned document "
+        "determines its split, so that identical documents are assigned to the same split, and new rows do not change "
+        f"the splits of other rows (default: {DEFAULT_SHARES})",
         metavar="TRAIN/VALID/TEST",
-        help="proportions of the splits of --input, such as 80/10/10. A hash of the cleaned document determines the "
-        "split of each row, so that identical documents are assigned to the same split, and new rows do not change the "
-        f"splits of other rows (default: {DEFAULT_SHARES})",
+        flag="--split",
     )
-    add_split_seed_option(parser)
-
-
-def add_split_seed_option(parser: argparse.ArgumentParser) -> None:
-    """Add the option --split-seed to a parser."""
-    parser.add_argument(
-        "--split-seed", metavar="N", type=int, help="seed of the hash that assigns documents to splits (default: 1)"
-    )
+    split_seed: Optional[int] = option(None, "seed of the hash that assigns documents to splits (default: 1)")
 
 
 @dataclass(frozen=True)
@@ -80,9 +72,9 @@ def parse_shares(args: argparse.Namespace) -> SplitShares:
 
 def refuse_shares(args: argparse.Namespace, reason: str) -> None:
     """Raise InputError with ``reason`` if --split or --split-seed is set."""
-    for option, value in (("--split", args.shares), ("--split-seed", args.split_seed)):
+    for name, value in (("--split", args.shares), ("--split-seed", args.split_seed)):
         if value is not None:
-            raise InputError(f"{option} {value}: {reason}")
+            raise InputError(f"{name} {value}: {reason}")
 
 
 def parse_input_options(args: argparse.Namespace) -> Optional[SplitShares]:

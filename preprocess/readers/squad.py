@@ -8,9 +8,11 @@ probabilities as the saliency of words.
 import argparse
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Iterator, List, NamedTuple
+from typing import Any, Iterator, List, NamedTuple, Optional
 
+from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import BadDocumentError, Document
 from fairseq_etads.text.words import split_sentences
@@ -31,6 +33,16 @@ class AnswerSentence(NamedTuple):
     reason: str = ""
 
 
+@dataclass
+class SquadOptions:
+    """Options of ``etads-corpus squad``."""
+
+    data: Path = option(None, "folder containing the SQuAD JSON files", metavar="DIR", required=True)
+    squad_version: Optional[str] = option(
+        None, "version of SQuAD (default: the first version found in the folder)", choices=VERSIONS
+    )
+
+
 class SquadReader(Reader):
     name = "squad"
     summary = "SQuAD 1.1 or 2.0: sentences and the answers in them, for training a tagger of salient words"
@@ -40,6 +52,7 @@ document is a sentence that contains an answer. Its summary consists of all answ
 to the longest; questions are not used. Prepare the data with the dictionary of the summariser (etads-prepare --like),
 label the answers with etads-labels --kind words, train --arch word_tagger, and pass its checkpoint to
 --rougesal-saliency."""
+    options = SquadOptions
     splits_text = False
 
     def __init__(self, args: argparse.Namespace):
@@ -54,16 +67,6 @@ label the answers with etads-labels --kind words, train --arch word_tagger, and 
                 return
         wanted = " or ".join(f"train-v{version}.json" for version in versions)
         raise InputError(f"--data {folder}: no {wanted}, or dev of the same version is missing")
-
-    @staticmethod
-    def add_options(parser: argparse.ArgumentParser) -> None:
-        add = parser.add_argument
-        add("--data", metavar="DIR", type=Path, required=True, help="folder containing the SQuAD JSON files")
-        add(
-            "--squad-version",
-            choices=VERSIONS,
-            help="version of SQuAD (default: the first version found in the folder)",
-        )
 
     def iterate_raw_documents(self, split: str) -> Iterator[Any]:
         (path,) = self.files[split]

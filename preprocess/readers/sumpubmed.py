@@ -3,11 +3,14 @@
 import argparse
 import hashlib
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
 from fairseq_etads.files import SPLITS
+from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.platform.option_checks import SIZE, format_option
 from fairseq_etads.text.documents import BadDocumentError, Document, ExcludedDocumentError
 
 from .base import Reader, check_path_exists
@@ -21,6 +24,22 @@ VALID_SHARE, TEST_SHARE = 0.03, 0.02
 DEFAULT_SEED = 1
 
 
+@dataclass
+class SumPubMedOptions:
+    """Options of ``etads-corpus sumpubmed``."""
+
+    data: Path = option(
+        None, "folder containing line_text/ and abstract/, or the three .jsonl files", metavar="DIR", required=True
+    )
+    valid_size: Optional[int] = option(
+        None, "number of valid articles from line_text/ and abstract/ (default: 3%% of all articles)", bounds=SIZE
+    )
+    test_size: Optional[int] = option(
+        None, "number of test articles from line_text/ and abstract/ (default: 2%% of all articles)", bounds=SIZE
+    )
+    seed: Optional[int] = option(None, f"seed of the hash that assigns articles to splits (default: {DEFAULT_SEED})")
+
+
 class SumPubMedReader(TableReader):
     name = "sumpubmed"
     summary = "SumPubMed: folders line_text/ and abstract/, or train.jsonl, dev.jsonl and test.jsonl"
@@ -30,15 +49,16 @@ A document consists of the first sentences in line_text/text_N.txt (one per line
 abstract/abstract_N.txt, if this section contains {TARGET_WORDS[0]} to {TARGET_WORDS[-1]} words. A seeded hash of the
 article number determines its split. JSON lines with "source" and "target", which are lists of sentences, are used
 unchanged."""
+    options = SumPubMedOptions
 
     def __init__(self, args: argparse.Namespace):
         self.data = check_path_exists("--data", args.data, directory=True)
         self.members: Dict[str, List[int]] = {}
         found = find_jsonl_files(self.data)
         if found:
-            for option in ("seed", "valid_size", "test_size"):
-                if getattr(args, option) is not None:
-                    written = f"--{option.replace('_', '-')} {getattr(args, option)}"
+            for name in ("seed", "valid_size", "test_size"):
+                if getattr(args, name) is not None:
+                    written = format_option(name, getattr(args, name))
                     raise InputError(f"{written} has no effect on JSON lines, which are split already: leave it out")
             super().__init__(make_jsonl_options(args, found, target_list="sentences"))
             # Most texts are already lists of sentences. The few remaining texts are still split.
@@ -57,26 +77,6 @@ unchanged."""
             paths = [self._get_article_path(kind, n) for n in self.members[split] for kind in ("text", "abstract")]
             self.files[split] = [path for path in paths if path.is_file()]  # parse() handles those without an abstract
 
-    @staticmethod
-    def add_options(parser: argparse.ArgumentParser) -> None:
-        add = parser.add_argument
-        add(
-            "--data",
-            metavar="DIR",
-            type=Path,
-            required=True,
-            help="folder containing line_text/ and abstract/, or the three .jsonl files",
-        )
-        for split, share in (("valid", VALID_SHARE), ("test", TEST_SHARE)):
-            text = f"number of {split} articles from line_text/ and abstract/ (default: {share:.0%}% of all articles)"
-            add(f"--{split}-size", metavar="N", type=int, help=text)
-        add(
-            "--seed",
-            metavar="N",
-            type=int,
-            help=f"seed of the hash that assigns articles to splits (default: {DEFAULT_SEED})",
-        )
-
     def _assign_articles_to_splits(self, seed: int, sizes: Dict[str, int]) -> Dict[str, List[int]]:
         """Assign the article numbers to the splits. A split with a size of 0 receives a fixed share of all articles."""
         names = (re.fullmatch(r"text_(\d+)\.txt", path.name) for path in (self.data / "line_text").iterdir())
@@ -87,8 +87,6 @@ unchanged."""
         numbers = list(self.digits)
         for split, share in (("valid", VALID_SHARE), ("test", TEST_SHARE)):
             sizes[split] = sizes[split] or max(1, int(share * len(numbers)))
-            if sizes[split] < 0:
-                raise InputError(f"--{split}-size {sizes[split]}: choose 1 or more")
         if sum(sizes.values()) >= len(numbers):
             raise InputError(
                 f"--valid-size, --test-size: {len(numbers)} articles in {self.data} leave none for training"

@@ -2,11 +2,13 @@
 
 import argparse
 import functools
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Iterator, List, Optional, Tuple
+from typing import ClassVar, Dict, Iterator, List, Optional, Tuple
 
 from fairseq_etads.files import SPLITS
 from fairseq_etads.files.inputs import ESCAPE_INVALID, get_display_name
+from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import Document
 from fairseq_etads.text.records import (
@@ -27,7 +29,7 @@ from fairseq_etads.text.records import (
 )
 
 from .base import Reader, check_path_exists, find_first_existing
-from .split_shares import add_input_options, parse_input_options
+from .split_shares import SharesOptions, parse_input_options
 
 FORMATS = ("jsonl", "csv", "tsv", "parquet")
 Item = Tuple[str, int, Record]
@@ -66,22 +68,41 @@ def detect_table_format(path: Path) -> str:
     return found
 
 
-def add_column_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that name the columns, and --target-list, to a parser."""
-    for side, content in (("source", "documents"), ("target", "summaries")):
-        parser.add_argument(
-            f"--{side}-column",
-            metavar="NAME",
-            default="",
-            help=f"name of the column that contains the {content} (default: detected automatically)",
-        )
-    parser.add_argument(
-        "--target-list",
-        choices=("sentences", "references"),
-        default="sentences",
-        help="meaning of a list in the summary column: the sentences of one summary, or alternative reference "
-        "summaries (default: %(default)s)",
+@dataclass
+class ColumnOptions:
+    """Options that name the columns, and the option --target-list."""
+
+    source_column: str = option(
+        "", "name of the column that contains the documents (default: detected automatically)", metavar="NAME"
     )
+    target_column: str = option(
+        "", "name of the column that contains the summaries (default: detected automatically)", metavar="NAME"
+    )
+    target_list: str = option(
+        "sentences",
+        "meaning of a list in the summary column: the sentences of one summary, or alternative reference summaries",
+        choices=("sentences", "references"),
+    )
+
+
+@dataclass
+class TableReaderOptions(ColumnOptions, SharesOptions):
+    """Options of ``etads-corpus table``."""
+
+    train: Optional[Path] = option(None, "table with the training pairs")
+    valid: Optional[Path] = option(None, "table with the validation pairs")
+    test: Optional[Path] = option(None, "table with the test pairs")
+    input: Optional[Path] = option(None, "table with the pairs of all splits, instead of --train, --valid and --test")
+    format: Optional[str] = option(
+        None, "format of all input files (default: determined from the file names)", choices=FORMATS
+    )
+    delimiter: Optional[str] = option(
+        None,
+        'column separator of CSV and TSV files, either a single character or "tab" (default: comma, tab, semicolon or '
+        "vertical bar, depending on the header)",
+        metavar="CHAR",
+    )
+    no_quotes: bool = option(False, NO_QUOTES_HELP)
 
 
 class TableReader(Reader):
@@ -96,6 +117,7 @@ input. The names of known columns, in upper or lower case, are {", ".join("/".jo
 {", ".join("/".join(pair) for pair in COLUMNS[4:])}. Each
 value is a text or a list of sentences. Each line of a document is a paragraph. If a summary consists of several lines,
 each line is a sentence."""
+    options: ClassVar[Optional[type]] = TableReaderOptions
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
@@ -109,9 +131,9 @@ each line is a sentence."""
         self.paths: Dict[str, Path] = {key: check_path_exists(f"--{key}", path) for key, path in paths.items()}
         self.files = {key: [path] for key, path in self.paths.items()}
         self.formats = {key: args.format or detect_table_format(path) for key, path in self.paths.items()}
-        for option, given in ((f"--delimiter {args.delimiter}", self.delimiter), ("--no-quotes", args.no_quotes)):
+        for written, given in ((f"--delimiter {args.delimiter}", self.delimiter), ("--no-quotes", args.no_quotes)):
             if given and not {"csv", "tsv"}.intersection(self.formats.values()):
-                raise InputError(f"{option}: applies only to CSV and TSV")
+                raise InputError(f"{written}: applies only to CSV and TSV")
         self.delimiters: Dict[str, str] = {}
         self.sizes: Dict[str, Optional[int]] = {}
         for key, path in self.paths.items():
@@ -120,22 +142,6 @@ each line is a sentence."""
                 raise InputError(f"{get_display_name(path)}: empty")
             self.columns[key], self.sizes[key], self.delimiters[key] = opened.columns, opened.size, opened.delimiter
         self.counts.clear()  # these lines will be read, counted and warned of again later
-
-    @staticmethod
-    def add_options(parser: argparse.ArgumentParser) -> None:
-        add = parser.add_argument
-        for split in SPLITS:
-            add(f"--{split}", metavar="FILE", type=Path)
-        add_input_options(parser, "FILE", "table with the pairs of all splits", several=False)
-        add("--format", choices=FORMATS, help="format of all input files (default: determined from the file names)")
-        add_column_options(parser)
-        add(
-            "--delimiter",
-            metavar="CHAR",
-            help='column separator of CSV and TSV files, either a single character or "tab" (default: comma, tab, '
-            "semicolon or vertical bar, depending on the header)",
-        )
-        add("--no-quotes", action="store_true", help=NO_QUOTES_HELP)
 
     def _open(self, key: str) -> Records:
         """Open a file. Its columns, based on the header or first record, are those of the documents and summaries."""
@@ -186,24 +192,24 @@ each line is a sentence."""
         return Document(list_pieces(source, "document"), references, isinstance(source, list), in_sentences)
 
 
+@dataclass
+class SciTldrOptions:
+    """Options of ``etads-corpus scitldr``."""
+
+    data: Path = option(
+        None, "folder containing one or more of train.jsonl, dev.jsonl and test.jsonl", metavar="DIR", required=True
+    )
+
+
 class SciTldrReader(TableReader):
     name = "scitldr"
     summary = "SciTLDR: train.jsonl, dev.jsonl and test.jsonl, with several references per document"
     description = """\
 The JSON lines of Cachola et al. (2020) contain "source", a list of sentences, and "target", a list of references."""
+    options = SciTldrOptions
 
     def __init__(self, args: argparse.Namespace):
         files = find_jsonl_files(check_path_exists("--data", args.data, directory=True))
         if not files:
             raise InputError(f"--data {args.data}: no train.jsonl, dev.jsonl or test.jsonl")
         super().__init__(make_jsonl_options(args, files, target_list="references"))
-
-    @staticmethod
-    def add_options(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--data",
-            metavar="DIR",
-            type=Path,
-            required=True,
-            help="folder containing one or more of train.jsonl, dev.jsonl and test.jsonl",
-        )

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 from etads_preprocess import debian
 from etads_preprocess.debian import (
+    DebianOptions,
     DescriptionPair,
     assign_groups_to_splits,
     find_split_overlaps,
@@ -112,10 +113,6 @@ def pairs_of(data):
     return {name: debian.split_description(value, Counter()) for name, value in found}
 
 
-def options(*arguments):
-    return debian.build_parser().parse_args(["--out", "unused", *arguments])
-
-
 # Reading and text
 
 
@@ -167,7 +164,7 @@ def test_drops_are_counted_by_reason():
     _, paragraphs = found["alpha"]
     found["alpha-copy"], found["alpha-other"] = found["alpha"], ("another", (paragraphs[0].upper(), *paragraphs[1:]))
     pairs = [DescriptionPair(name, name, paragraphs, synopsis) for name, (synopsis, paragraphs) in found.items()]
-    kept, dropped = select_pairs(pairs, options())
+    kept, dropped = select_pairs(pairs, DebianOptions())
     assert [p.package for p in kept] == ["alpha", "latin"]
     assert dropped == {
         "duplicate pair": 1,
@@ -231,10 +228,10 @@ def test_the_builder_refuses_splits_that_share_text(tmp_path, indexes, monkeypat
 def test_large_groups_stay_out_of_valid_and_test():
     groups = {f"small{i}": [DescriptionPair(f"s{i}", f"s{i}", (f"{i}",), "t")] for i in range(10)}
     groups["large"] = [DescriptionPair(f"l{i}", "large", (f"{i}",), "t") for i in range(6)]
-    for seed in map(str, range(20)):
-        splits, _ = assign_groups_to_splits(groups, options("--seed", seed, "--valid-size", "8", "--test-size", "8"))
+    for seed in range(20):
+        splits, _ = assign_groups_to_splits(groups, DebianOptions(seed=seed, valid_size=8, test_size=8))
         assert not any(p.source_package == "large" for s in ("valid", "test") for p in splits[s])
-    splits, dropped = assign_groups_to_splits(groups, options("--max-per-group", "1"))
+    splits, dropped = assign_groups_to_splits(groups, DebianOptions(max_per_group=1))
     assert dropped["above --max-per-group"] == 5
 
 

@@ -61,7 +61,7 @@ def test_another_seed_of_the_split_is_not_the_old_split(tmp_path, capsys):
     [
         (["table"], "at least one of --train"),
         (["table", "--train", "x", "--source-words", "-1"], "--source-words -1: choose 0"),
-        (["duc", "--data", "{}", "--as-gigaword"], "--as-gigaword: needs --docs and --models"),
+        (["duc", "--data", "{}", "--as-gigaword"], "give --docs and --models"),
         (["sumpubmed", "--data", "{}", "--seed", "1"], "--seed 1 has no effect on JSON lines"),
         (["sumpubmed", "--data", "{}", "--test-size", "5"], "--test-size 5 has no effect on JSON lines"),
         (["table", "--train", "{}/train.jsonl", "--no-quotes"], "--no-quotes: applies only to CSV and TSV"),

@@ -112,7 +112,7 @@ def test_chunks_of_cnn_daily_mail(tmp_path, capsys):
     assert "val.bin: no record 2 of length-prefixed" in refused(tmp_path / "b", capsys, *command, "--expect", "any")
     (tmp_path / "raw" / "val.bin").write_bytes(record[:8] + b"\x0a\xff" + record[10:])
     assert "not a tf.train.Example" in refused(tmp_path / "c", capsys, *command, "--expect", "any")
-    assert "leave out one" in refused(tmp_path / "d", capsys, *command, "--urls", tmp_path)
+    assert "choose one" in refused(tmp_path / "d", capsys, *command, "--urls", tmp_path)
 
 
 def test_json_lines_of_arxiv_and_summeval(tmp_path):
