@@ -127,10 +127,9 @@ class FactorComputer:
                 values = [self.idf.get(word, str(self.settings.idf_bins - 1)) for word in words]
             elif name in tagged:
                 values = tagged[name]
-            elif name == SALIENCE:
-                values = self._assign_levels_to_words(f"{where} ({name})", raw, tags[name].split(), len(words))
             else:
-                values = self._assign_tags_to_words(f"{where} ({name})", raw, tags[name].split(), len(words))
+                what = "sentences" if name == SALIENCE else "words"
+                values = self._assign_values_to_words(f"{where} ({name})", raw, tags[name].split(), len(words), what)
             values = [SENTENCE_MARK if word == SENTENCE_MARK else value for word, value in zip(words, values)]
             lines.append(" ".join(values[number] for number in numbers))
         return lines
@@ -158,35 +157,24 @@ class FactorComputer:
             return len(word.split())
         return len(join_words(self.encode_subwords(word).split(), self.settings)[0])
 
-    def _assign_levels_to_words(self, where: str, raw: str, levels: List[str], expected: int) -> List[str]:
-        """Return the salience level of each word, which is the level of its sentence."""
-        values: List[str] = []
-        sentences = self.tokenizer.tokenize_sentences(raw)
-        if len(sentences) != len(levels):
-            raise InputError(f"{where}: {len(levels)} levels for {len(sentences)} sentences; one for each is needed")
-        for number, (sentence, level) in enumerate(zip(sentences, levels)):
-            values += [SENTENCE_MARK] * (number > 0 and self.settings.source_marks)
-            values += [level] * self._count_words(" ".join(sentence))
-        if len(values) != expected:
-            raise InputError(f"{where}: {expected} words, but {len(values)} in its sentences; they cannot be matched")
-        return values
+    def _assign_values_to_words(self, where: str, raw: str, given: List[str], expected: int, what: str) -> List[str]:
+        """Return the value of each tokenised word, given those of the raw line's words between spaces or sentences.
 
-    def _assign_tags_to_words(self, where: str, raw: str, tags: List[str], expected: int) -> List[str]:
-        """Convert the tags of the space-separated words in the raw line to tags of the tokenised words."""
-        remaining = iter([tag for tag in tags if tag != SENTENCE_MARK])
+        ``what`` is "words" or "sentences".
+        """
+        sentences = self.tokenizer.tokenize_sentences(raw)
+        parts = [[" ".join(sentence)] if what == "sentences" else sentence for sentence in sentences]
+        given = [value for value in given if value != SENTENCE_MARK]
+        if sum(map(len, parts)) != len(given):
+            raise InputError(f"{where}: {len(given)} values for {sum(map(len, parts))} {what}; one for each is needed")
         values: List[str] = []
-        words = 0
-        for number, sentence in enumerate(self.tokenizer.tokenize_sentences(raw)):
+        remaining = iter(given)
+        for number, part in enumerate(parts):
             values += [SENTENCE_MARK] * (number > 0 and self.settings.source_marks)
-            for tokens in sentence:
-                values += [next(remaining, "")] * self._count_words(tokens)
-                words += 1
-        if words != len(tags) - tags.count(SENTENCE_MARK):
-            raise InputError(f"{where}: {len(tags)} tags for {words} words; one for each between spaces is needed")
+            for text in part:
+                values += [next(remaining)] * self._count_words(text)
         if len(values) != expected:
-            raise InputError(
-                f"{where}: {len(values)} words but {expected} after subword segmentation; tags cannot be assigned"
-            )
+            raise InputError(f"{where}: {len(values)} words but {expected} after subword segmentation")
         return values
 
 

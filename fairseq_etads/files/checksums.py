@@ -24,11 +24,7 @@ Stamp = Tuple[int, int, int]
 
 def compute_sha256(path: Path) -> str:
     """Return the SHA-256 digest of a file in hexadecimal."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        for block in iter(lambda: file.read(1 << 20), b""):
-            digest.update(block)
-    return digest.hexdigest()
+    return compute_checksum_and_line_count(path)[0]
 
 
 def compute_checksum_and_line_count(path: Path) -> Tuple[str, int]:

@@ -17,6 +17,8 @@ from ..platform.console import print_message
 from ..platform.errors import InputError
 from .documents import BadDocumentError, ExcludedDocumentError
 from .records import (
+    ARROW,
+    ARROW_SPLITS,
     NO_QUOTES_HELP,
     OPTIONS,
     SOURCE,
@@ -62,7 +64,7 @@ def choose_input_format(files: Sequence[str], given: Optional[str]) -> str:
     for path in paths:
         if str(path) != STANDARD_INPUT and not path.exists():
             raise InputError(f"FILE {path}: no such file or folder")
-        if path.is_dir() and given not in (None, "folder"):
+        if path.is_dir() and given not in (None, "folder", "parquet"):
             raise InputError(f"FILE {path}: is a folder, but --input-format is {given}")
         if given == "folder" and not path.is_dir():
             raise InputError(f"FILE {path}: is not a folder, but --input-format is folder")
@@ -153,9 +155,13 @@ def _detect_file_format(path: Path) -> str:
     """Return the format of an input file or of standard input, or an empty string for plain text."""
     if str(path) == STANDARD_INPUT and (sys.stdin is None or sys.stdin.isatty()):
         return ""  # the reader explains the problem, or reads what is typed line by line
+    if (path / ARROW_SPLITS).is_file():
+        raise InputError(f"FILE {path}: is a data set with splits; name one of them, such as {path / 'test'}")
     if not path.is_dir() and {".source", ".target"} & set(path.suffixes):  # text that etads-corpus has written
         return "lines"
-    return "folder" if path.is_dir() else {"tsv": "csv"}.get(found := detect_record_format(path), found)
+    if path.is_dir():
+        return "parquet" if (path / ARROW).is_file() else "folder"
+    return {"tsv": "csv"}.get(found := detect_record_format(path), found)
 
 
 class ReadingOptions(NamedTuple):

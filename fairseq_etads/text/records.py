@@ -1,5 +1,6 @@
 """Read records from JSON lines, CSV, TSV and Parquet files, for all commands that read documents or pairs."""
 
+import contextlib
 import csv
 import itertools
 import re
@@ -15,6 +16,7 @@ from ..files.inputs import (
     is_valid_utf8,
     open_binary,
     read_beginning,
+    read_json,
     read_lines,
 )
 from ..platform.errors import InputError
@@ -46,6 +48,8 @@ SUFFIXES = {"jsonl": "jsonl", "json": "jsonl", "csv": "csv", "tsv": "tsv", "parq
 """Mapping from file name suffixes (without the dot) to file formats."""
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 """Mapping from the separators that can be detected without --delimiter to their names in messages."""
+ARROW, ARROW_SPLITS = "state.json", "dataset_dict.json"
+"""Files in a folder that Hugging Face's datasets has saved: of a data set, and of one that consists of splits."""
 LONGEST_CELL = 1 << 26
 """Maximum number of characters in a cell. Longer cells usually result from an unclosed quotation mark."""
 BLANK = "blank lines between records"
@@ -434,37 +438,49 @@ def _holds_rows(cell: str, place: int, width: int, delimiter: str) -> bool:
 
 
 def _open_parquet(path: Path, choose: Callable[[List[str]], List[str]]) -> Records:
-    """Open a Parquet file with pyarrow. Raises InputError if the file is invalid or pyarrow is not installed."""
+    """Open a Parquet file, or a folder of Arrow files that datasets has saved, with pyarrow.
+
+    Raises:
+        InputError: the file is invalid, or pyarrow is not installed.
+    """
     try:
         import pyarrow
+        import pyarrow.ipc
         import pyarrow.parquet
     except ImportError:
         raise InputError(f"{get_display_name(path)}: Parquet needs pyarrow: pip install pyarrow") from None
+    size: Optional[int] = None
     try:
-        if is_read_once(path):
-            with open_binary(path) as pipe:
-                file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(pipe.read()))
+        if path.is_dir():
+            listed = read_json(path / ARROW, "save the data set again")["_data_files"]
+            files = [pyarrow.ipc.open_stream(pyarrow.memory_map(str(path / each["filename"]))) for each in listed]
+            columns = choose(list(files[0].schema.names))
+            batches = (batch.select(columns) for file in files for batch in file)
         else:
-            file = pyarrow.parquet.ParquetFile(path)
-    except (OSError, pyarrow.ArrowException) as error:
+            pipe = open_binary(path) if is_read_once(path) else contextlib.nullcontext()
+            with pipe as stream:
+                file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(stream.read()) if stream else path)
+            columns, size = choose(list(file.schema_arrow.names)), int(file.metadata.num_rows)
+            batches = file.iter_batches(batch_size=256, columns=columns)
+    except (OSError, LookupError, TypeError, pyarrow.ArrowException) as error:
         reason = (str(error).splitlines() or [""])[0]
-        raise InputError(f"{get_display_name(path)}: not Parquet ({reason})") from None
-    columns = choose(list(file.schema_arrow.names))
-    return Records(columns, enumerate(_read_parquet_rows(file, path, columns), 1), int(file.metadata.num_rows))
+        raise InputError(f"{get_display_name(path)}: not Parquet or Arrow ({reason})") from None
+    return Records(columns, enumerate(_read_batches(batches, path), 1), size)
 
 
-def _read_parquet_rows(file: Any, path: Path, columns: List[str]) -> Iterator[Record]:
+def _read_batches(batches: Iterable[Any], path: Path) -> Iterator[Record]:
+    """Yield the rows of Arrow batches."""
     from pyarrow import ArrowException
 
     try:
-        for batch in file.iter_batches(batch_size=256, columns=columns):
+        for batch in batches:
             try:
                 yield from batch.to_pylist()
             except UnicodeDecodeError:
                 yield from (_read_parquet_row(batch.slice(number, 1)) for number in range(batch.num_rows))
     except (OSError, ValueError, KeyError, OverflowError, ArrowException) as error:
         reason = (str(error).splitlines() or [""])[0]
-        raise InputError(f"{get_display_name(path)}: damaged Parquet ({reason})") from None
+        raise InputError(f"{get_display_name(path)}: damaged ({reason})") from None
 
 
 def _read_parquet_row(batch: Any) -> Record:

@@ -14,7 +14,7 @@ from fairseq_etads.text.documents import Document
 from fairseq_etads.text.words import SENTENCE_MARK
 
 from .base import Reader, check_path_exists
-from .split_shares import SharesOptions, parse_input_options
+from .split_shares import INPUT_EXCLUDES, SharesOptions, parse_input_options
 
 Item = Tuple[str, int, str, List[str]]
 """Path of the document file, line number, document, and reference summaries."""
@@ -43,19 +43,19 @@ class LineReader(Reader):
         return Document([item[2]], [[target] for target in item[3]], True, True)
 
 
-def _file_option(of: str) -> Any:
+def _file_option(of: str = "", **metadata: Any) -> Any:
     text = f"file containing the documents{of}, followed by one or more files containing the summaries"
-    return option(None, text, nargs="+")
+    return option(None, text, nargs="+", **metadata)
 
 
 @dataclass
 class ParallelOptions(SharesOptions):
     """Options of ``etads-corpus parallel``."""
 
-    train: Optional[List[Path]] = _file_option("")
-    valid: Optional[List[Path]] = _file_option("")
-    test: Optional[List[Path]] = _file_option("")
-    input: Optional[List[Path]] = _file_option(" of all splits")
+    train: Optional[List[Path]] = _file_option()
+    valid: Optional[List[Path]] = _file_option()
+    test: Optional[List[Path]] = _file_option()
+    input: Optional[List[Path]] = _file_option(" of all splits", excludes=INPUT_EXCLUDES)
     marked: bool = option(False, f"treat {SENTENCE_MARK} in the input as a separator between sentences")
 
 

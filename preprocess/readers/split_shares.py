@@ -13,6 +13,9 @@ from fairseq_etads.platform.errors import InputError
 DEFAULT_SHARES = "90/5/5"
 
 
+INPUT_EXCLUDES = dict.fromkeys((f"--{split}" for split in SPLITS), "--input is divided into splits")
+
+
 @dataclass
 class SharesOptions:
     """Options for a corpus without its own splits."""
@@ -81,17 +84,11 @@ def parse_input_options(args: argparse.Namespace) -> Optional[SplitShares]:
     """Return the shares of the splits of --input, or None if --train, --valid and --test name the splits.
 
     Raises:
-        InputError: both or neither are given, or --split or --split-seed is used without --input.
+        InputError: neither is given, or --split or --split-seed is used without --input.
     """
-    given = [split for split in SPLITS if getattr(args, split)]
-    if args.input and given:
-        raise InputError(
-            f"--input and --{given[0]} cannot be combined: --input is divided into splits, and "
-            f"--{given[0]} is one split"
-        )
     if args.input:
         return parse_shares(args)
-    if not given:
+    if not any(getattr(args, split) for split in SPLITS):
         raise InputError("give at least one of --train, --valid and --test, or --input, which is split into them")
     refuse_shares(args, "has no effect without --input")
     return None

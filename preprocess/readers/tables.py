@@ -29,7 +29,7 @@ from fairseq_etads.text.records import (
 )
 
 from .base import Reader, check_path_exists, find_first_existing
-from .split_shares import SharesOptions, parse_input_options
+from .split_shares import INPUT_EXCLUDES, SharesOptions, parse_input_options
 
 FORMATS = ("jsonl", "csv", "tsv", "parquet")
 Item = Tuple[str, int, Record]
@@ -92,7 +92,9 @@ class TableReaderOptions(ColumnOptions, SharesOptions):
     train: Optional[Path] = option(None, "table with the training pairs")
     valid: Optional[Path] = option(None, "table with the validation pairs")
     test: Optional[Path] = option(None, "table with the test pairs")
-    input: Optional[Path] = option(None, "table with the pairs of all splits, instead of --train, --valid and --test")
+    input: Optional[Path] = option(
+        None, "table with the pairs of all splits, instead of --train, --valid and --test", excludes=INPUT_EXCLUDES
+    )
     format: Optional[str] = option(
         None, "format of all input files (default: determined from the file names)", choices=FORMATS
     )

@@ -97,9 +97,9 @@ def test_files_fit_the_documents(text, tmp_path, tokens, words, marks):
     [
         ("pos", None, {}, r"--factors pos: no .*train\.source\.pos.*--spacy-model"),
         ("pos", "T " * 7, {"words": "moses"}, "--words moses: tags .* choose ptb or spaces"),
-        ("pos", "T " * 7, {}, r"train\.source, line 1 \(pos\): 7 tags for 8 words"),
+        ("pos", "T " * 7, {}, r"train\.source, line 1 \(pos\): 7 values for 8 words"),
         ("salience", None, {}, r"no .*train\.source\.salience, which etads-shorten writes"),
-        ("salience", "3 4", {}, r"train\.source, line 1 \(salience\): 2 levels for 1 sentences"),
+        ("salience", "3 4", {}, r"train\.source, line 1 \(salience\): 2 values for 1 sentences"),
         ("ner", None, {"spacy_model": "none"}, "--spacy-model none: (spaCy is missing|no such model)"),
     ],
 )

@@ -99,6 +99,15 @@ def test_json_of_another_layout_is_refused_with_its_remedy(content, remedy, tmp_
     assert documents(path) == ["A b.\nC d."] * 2, "two documents, each a list of sentences"
 
 
+def test_a_folder_that_datasets_has_saved_is_a_table(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    pairs = datasets.Dataset.from_list([json.loads(A), json.loads(B)])
+    datasets.DatasetDict({"test": pairs}).save_to_disk(tmp_path / "saved")
+    assert documents(tmp_path / "saved" / "test") == BOTH
+    with pytest.raises(InputError, match="is a data set with splits; name one of them"):
+        documents(tmp_path / "saved")
+
+
 def test_the_column_is_said_if_others_have_known_names(tmp_path, capsys):
     path = tmp_path / "a.csv"
     path.write_text("article,text,summary\nx,A b.,a\n")

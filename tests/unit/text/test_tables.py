@@ -85,7 +85,7 @@ def test_what_has_no_document_is_counted_once(tmp_path):
         (["--input", "all.csv", "--split", "0/0/0"], "choose shares"),
         (["--input", "all.csv", "--split", "nan/1/1"], "choose shares"),
         (["--input", "all.csv", "--split", "1/0.000001/0.00000001"], "none falls into valid by --split"),
-        (["--input", "all.csv", "--train", "x.csv"], "--input and --train cannot be combined"),
+        (["--input", "all.csv", "--train", "x.csv"], "--input all.csv does not go with --train x.csv"),
         (["--train", "all.csv", "--split", "90/5/5"], "--split 90/5/5: has no effect without --input"),
     ],
 )
