@@ -52,13 +52,7 @@ class _LockFile:
         self._file: Optional[IO[Any]] = None
 
     def acquire(self) -> bool:
-        """Lock the file, and create it if necessary. Returns False if another process holds the lock.
-
-        If locks are not supported, as on Windows and some network file systems, the result is always True.
-
-        Raises:
-            InputError: this program did not write the file.
-        """
+        """Lock the file. Returns False if another process holds the lock, which is unknown on some file systems."""
         while True:
             file = open(self.path, "a+", encoding="utf-8", errors="replace")  # noqa: SIM115  # closed by release()
             try:

@@ -9,8 +9,7 @@ from ..search.content.sentence_choosing import SentenceChoice, choose_sentences,
 from ..search.lengths import NO_LIMITS, SummaryLimits
 from ..text.alignment import align_tokens
 from ..text.cleaning import split_raw_document
-from ..text.marks import CLOSERS, SENTENCE_ENDS
-from ..text.words import SENTENCE_MARK
+from ..text.marks import CLOSERS, SENTENCE_ENDS, SENTENCE_MARK
 from .explanation import ChosenSentence, PickedSentence, Selection
 from .folder.loading import LoadedExtractor
 

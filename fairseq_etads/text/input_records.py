@@ -1,7 +1,4 @@
-"""Read documents for summarisation from lines of text, JSON lines, CSV, folders or files.
-
-This module also defines the options of ``etads-summarize`` for the format of its input.
-"""
+"""Read documents for summarisation from lines of text, tables, folders or files, and options for their format."""
 
 import contextlib
 import itertools

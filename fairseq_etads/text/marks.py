@@ -7,6 +7,8 @@ made and when summaries are scored, because each of them would become a word.
 import re
 from collections import Counter
 
+SENTENCE_MARK = "<q>"
+"""Mark between two sentences on a line, which is used in raw text, tokenised text and summaries."""
 ENDS_ANYWHERE = "。！？｡‼⁇⁈⁉।॥۔؟։።፧፨။។៕"
 """Characters of Chinese, Indic, Arabic and other scripts that end a sentence even if no space follows."""
 SENTENCE_ENDS = ".!?" + ENDS_ANYWHERE

@@ -1,7 +1,4 @@
-"""Select the most probable sentences of a long document, up to a maximum number of words.
-
-This module does not require torch.
-"""
+"""Select the most probable sentences of a long document, up to a maximum number of words."""
 
 import bisect
 import json

@@ -357,11 +357,7 @@ def _open_table(
     tabs: bool,
     options: TableOptions,
 ) -> Records:
-    """Read the header of a CSV or TSV file, and choose its separator and its columns.
-
-    Raises:
-        InputError: there are no suitable columns with any separator. The error is that of the most probable separator.
-    """
+    """Read the header of a CSV or TSV file, and choose its columns and its separator, the one with most columns."""
     head: List[str] = []
     usual, quotes, delimiter = "\t" if tabs else ",", options.quotes, options.delimiter
     failures: List[Tuple[int, InputError]] = []
@@ -401,10 +397,7 @@ def _check_rows(
     counts: Counter,
     warn: Callable[[str], Any],
 ) -> Iterator[Tuple[int, Record]]:
-    """Yield each row as a record. The first quoted cell that holds whole rows is warned of.
-
-    A blank line is counted or, in a table with one column, is an empty cell.
-    """
+    """Yield each row as a record. A blank line is counted or, in a table with one column, is an empty cell."""
     places = [(column, names.index(column)) for column in columns]
     quotes = options.quotes
     for number, row in rows:
@@ -438,11 +431,7 @@ def _holds_rows(cell: str, place: int, width: int, delimiter: str) -> bool:
 
 
 def _open_parquet(path: Path, choose: Callable[[List[str]], List[str]]) -> Records:
-    """Open a Parquet file, or a folder of Arrow files that datasets has saved, with pyarrow.
-
-    Raises:
-        InputError: the file is invalid, or pyarrow is not installed.
-    """
+    """Open a Parquet file, or a folder of Arrow files that datasets has saved, with pyarrow."""
     try:
         import pyarrow
         import pyarrow.ipc
@@ -469,7 +458,6 @@ def _open_parquet(path: Path, choose: Callable[[List[str]], List[str]]) -> Recor
 
 
 def _read_batches(batches: Iterable[Any], path: Path) -> Iterator[Record]:
-    """Yield the rows of Arrow batches."""
     from pyarrow import ArrowException
 
     try:

@@ -1,9 +1,7 @@
 """fairseq's ``--tokenizer etads``, which splits raw text into words and joins words into text.
 
-fairseq's ``--tokenizer moses`` is not suitable for this project. It reads its language from ``--source-lang``, which is
-a file suffix here, and it does not lower-case the text. ``--tokenizer etads`` has its own options and processes
-training data and new text in the same way. ``--bpe subword_nmt`` or ``--bpe sentencepiece`` can then split the words
-into subwords.
+Unlike fairseq's ``--tokenizer moses``, it does not take its language from ``--source-lang``, a file suffix here, and it
+lower-cases the text. ``--bpe`` can then split the words into subwords.
 """
 
 import re

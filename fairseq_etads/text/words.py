@@ -1,11 +1,8 @@
 """Split text into sentences, split sentences into words or characters, and join words into text.
 
 The classes in this module process one sentence at a time, without sentence marks. Lines are split at the marks by
-:class:`fairseq_etads.text.tokenizer.TextTokenizer`, which also inserts the marks again. This module does not require
-fairseq.
-
-nltk and sacremoses are imported inside the functions that use them. Importing them takes half a second, which would
-slow down commands such as ``etads-rouge --help``.
+:class:`fairseq_etads.text.tokenizer.TextTokenizer`, which also inserts the marks again. nltk and sacremoses are
+imported inside functions, because importing them takes half a second.
 """
 
 import functools
@@ -17,10 +14,8 @@ import regex
 
 from ..platform.deferred_imports import defer_statistics
 from .marks import CLOSERS, ENDS_ANYWHERE, SENTENCE_ENDS
+from .marks import SENTENCE_MARK as SENTENCE_MARK  # modules that need only words import it from here
 from .tokenised import is_tokenised, split_tokenised_sentences
-
-SENTENCE_MARK = "<q>"
-"""Mark between two sentences on a line, which is used in raw text, tokenised text and summaries."""
 
 WORD_KINDS = ("moses", "ptb", "spaces", "characters", "raw")
 """Types of word tokenisation, which are the values of ``--text-words`` and of ``--words`` in etads-prepare."""
