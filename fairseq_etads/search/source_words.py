@@ -54,7 +54,7 @@ def add_copied_positions(
 ) -> None:
     """Set "copied_from" (T,) to the source position from which each token was copied, or -1 if it was generated.
 
-    The model, which has a pointer, is run once more on the finished summaries. ``selection`` and ``candidates`` are the
+    The decoder of the model, which has a pointer, is run once more on the finished summaries. ``selection`` and ``candidates`` are the
     words that it may copy and generate, or None to allow all words. Summaries start with ``bos_token``, or with the end
     symbol if it is None.
     """
@@ -63,13 +63,12 @@ def add_copied_positions(
     tokens = data_utils.collate_tokens([h["tokens"] for _, h in hypotheses], special.pad, special.eos)  # (n, T)
     before = tokens.roll(1, dims=1)
     before[:, 0] = special.eos if bos_token is None else bos_token
-    inputs = {name: value[documents] for name, value in net_input.items() if isinstance(value, Tensor)}
-    if candidates is None:
-        output = DecoderOutput.from_fairseq_output(model(**{**inputs, "prev_output_tokens": before}))
-    else:
-        found = restrict_softmax(model, inputs["src_tokens"], candidates.select(documents))
-        encoder_out = {**model.encoder.forward_torchscript(inputs), **found}
-        output = DecoderOutput.from_fairseq_output(model.decoder(before, encoder_out=encoder_out))
+    # Each document is encoded once, not once for each of its hypotheses, which would take most of the time of a search.
+    encoder_out = model.encoder.reorder_encoder_out(model.encoder.forward_torchscript(net_input), documents)
+    if candidates is not None:
+        restricted = restrict_softmax(model, net_input["src_tokens"][documents], candidates.select(documents))
+        encoder_out = {**encoder_out, **restricted}
+    output = DecoderOutput.from_fairseq_output(model.decoder(before, encoder_out=encoder_out))
     pointer = output.pointer
     assert pointer is not None and output.vocabulary is not None, "a model with a pointer"
     if selection is not None:
