@@ -12,7 +12,7 @@ import sys
 import threading
 import weakref
 from dataclasses import replace
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
 
 import torch
 from fairseq import search as fairseq_search
@@ -201,6 +201,7 @@ class SummaryGenerator:
         bos_token: Optional[int] = None,
         encoded: Optional[EncodedBatch] = None,
         on_step: Optional[OnStep] = None,
+        keep: Optional[Callable[[Results], Results]] = None,
     ) -> Results:
         """Generate summaries for a batch.
 
@@ -216,6 +217,8 @@ class SummaryGenerator:
             on_step: a function that is called after each step of the search with the best hypotheses so far
                 (:class:`~fairseq_etads.search.hypotheses.BestHypothesis`), or None. The function can stop the search by
                 raising an exception.
+            keep: a function that receives the finished hypotheses and returns those that are needed, or None for all.
+                Without ``replace_unk``, only these are read again for ``copied_positions``.
 
         Returns:
             A list of hypotheses for each document, sorted from best to worst. Each hypothesis is a dictionary that
@@ -243,6 +246,8 @@ class SummaryGenerator:
             _warn_about_impossible_summaries(results, sample.get("id"))
             for term in self.terms:
                 term.finish(results, search.batch)
+            if keep is not None and not options.replace_unknown:
+                results = keep(results)
             if options.copied_positions:
                 models = self.models if needs_weights else active_models
                 copying = next(model for model in models if get_pointer(model) is not None)
@@ -253,6 +258,7 @@ class SummaryGenerator:
             source_words.replace_unknown_words(
                 results, net_input["src_tokens"], special, self.source_dictionary, self.tgt_dict
             )
+            results = results if keep is None else keep(results)
         if options.print_alignment is not None:
             source_words.add_alignments(results, net_input["src_tokens"], special, options.print_alignment)
         return results

@@ -54,9 +54,9 @@ def add_copied_positions(
 ) -> None:
     """Set "copied_from" (T,) to the source position from which each token was copied, or -1 if it was generated.
 
-    The decoder of the model, which has a pointer, is run once more on the finished summaries. ``selection`` and ``candidates`` are the
-    words that it may copy and generate, or None to allow all words. Summaries start with ``bos_token``, or with the end
-    symbol if it is None.
+    The decoder of the model, which has a pointer, is run once more on the finished summaries. ``selection`` and
+    ``candidates`` are the words that it may copy and generate, or None to allow all words. Summaries start with
+    ``bos_token``, or with the end symbol if it is None.
     """
     hypotheses = [(row, hypothesis) for row, found in enumerate(results) for hypothesis in found]
     documents = torch.tensor([row for row, _ in hypotheses], device=net_input["src_tokens"].device)

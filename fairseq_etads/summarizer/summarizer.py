@@ -528,9 +528,20 @@ class Summarizer:
                     spans[best.row] = tuple(self._texts.find_token_spans(batch.documents[best.row]))
                 search.on_step(self._make_partial_summary(best, batch, spans[best.row]))
 
+        def rank(results: Results) -> Results:
+            assert search.reranker is not None
+            ranked = []
+            for row, hypotheses in enumerate(results):
+                document = batch.documents[row]
+                spelled = [self._detokenize_hypothesis(row, one, batch, search)[0].tokens for one in hypotheses]
+                hypotheses = search.reranker.rank_hypotheses(document.tokens, spelled, hypotheses)
+                ranked.append(hypotheses if self._get_limits(document, search).are_set else hypotheses[:1])
+            return ranked
+
         on_step = None if search.on_step is None else report_step
+        keep = None if search.reranker is None else rank
         assert search.generator is not None
-        return search.generator.generate(None, sample, encoded=encoded, on_step=on_step)
+        return search.generator.generate(None, sample, encoded=encoded, on_step=on_step, keep=keep)
 
     def _make_partial_summary(
         self, best: BestHypothesis, batch: Batch, spans: Tuple[Optional[Span], ...]
@@ -546,9 +557,6 @@ class Summarizer:
 
     def _make_best_summary(self, row: int, hypotheses: List[Dict[str, Any]], batch: Batch, search: _Search) -> Summary:
         document = batch.documents[row]
-        if search.reranker is not None:
-            spelled = [self._detokenize_hypothesis(row, one, batch, search)[0].tokens for one in hypotheses]
-            hypotheses = search.reranker.rank_hypotheses(document.tokens, spelled, hypotheses)
         if (limits := self._get_limits(document, search)).are_set:
             there = [one for one in hypotheses if one["score"].isfinite()]
             written = [self._detokenize_hypothesis(row, one, batch, search)[0] for one in there]
