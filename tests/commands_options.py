@@ -526,6 +526,8 @@ for _kind, _file, _options in (
     ("sumpubmed", "test_readers.py", "data valid-size test-size"),
     ("sumpubmed", "test_nothing_ignored.py", "seed"),
     ("scitldr", "test_readers.py", "data"),
+    ("aeslc", "test_readers.py", "data annotated"),
+    ("qmsum", "test_readers.py", "data queries whole-meetings"),
     ("squad", "test_squad.py", "data squad-version"),
     ("hf", "test_hugging_face.py", "data config split source-column target-column target-list"),
     ("cnndm", "test_readers.py", "chunks"),
