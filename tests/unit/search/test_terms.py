@@ -1,5 +1,7 @@
 """Terms of the score: their gains, their models, and those of missing systems."""
 
+import math
+
 import pytest
 import torch
 from decoding import make_sample
@@ -9,7 +11,7 @@ from test_random_options import Bonus
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.search import terms
-from fairseq_etads.search.terms import compute_largest_gain
+from fairseq_etads.search.terms import LanguageModelTerm, TermBatch, compute_largest_gain
 from fairseq_etads.systems.abs.features import ExtractiveFeatures
 
 DICTIONARY = make_dictionary(40)
@@ -22,6 +24,8 @@ def test_gains_add_up_in_order():
     assert compute_largest_gain([]) == 0.0
     assert compute_largest_gain([bonus, features]) == 2.0 * 0.5 + 3.25
     assert compute_largest_gain([features, bonus]) == 3.25 + 2.0
+    batch = TermBatch({}, None, None)
+    assert [LanguageModelTerm(None, weight).begin(batch).largest_gain for weight in (0.6, -0.6)] == [0.0, math.inf]
 
 
 def test_an_option_of_a_missing_system_is_refused_by_its_name(monkeypatch):
