@@ -2,9 +2,11 @@
 
 import argparse
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
+from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import BadDocumentError, Document
 from fairseq_etads.text.records import parse_record
@@ -16,6 +18,16 @@ FOLDERS = {"train": ["train"], "valid": ["dev", "valid"], "test": ["test"]}
 _FIELD = re.compile(r"\n@(subject|ann\d+)\n")
 
 
+@dataclass
+class AeslcOptions:
+    """Options of ``etads-corpus aeslc``."""
+
+    data: Path = option(None, "folder containing train, dev and test", metavar="DIR", required=True)
+    annotated: bool = option(
+        False, "the references of dev and test are the annotators' subjects instead of the original ones"
+    )
+
+
 class AeslcReader(TableReader):
     name = "aeslc"
     summary = "AESLC: e-mails and their subjects, as folders of .subject files, or train.jsonl, dev.jsonl, test.jsonl"
@@ -23,6 +35,7 @@ class AeslcReader(TableReader):
 The folders train/, dev/ and test/ contain a file per e-mail: its text, a line "@subject" with the subject in the next
 line and, except in train/, "@ann0" to "@ann2" with the subjects that three people gave it. JSON lines have the keys
 "document", "summary" and, optionally, "annotated" (a list)."""
+    options = AeslcOptions
 
     def __init__(self, args: argparse.Namespace):
         data = check_path_exists("--data", args.data, directory=True)
@@ -42,16 +55,6 @@ line and, except in train/, "@ann0" to "@ann2" with the subjects that three peop
                 f"--data {data}: neither train/, dev/ or test/ with .subject files, nor train.jsonl, dev.jsonl or "
                 "test.jsonl"
             )
-
-    @staticmethod
-    def add_options(parser: argparse.ArgumentParser) -> None:
-        add = parser.add_argument
-        add("--data", metavar="DIR", type=Path, required=True, help="folder containing train, dev and test")
-        add(
-            "--annotated",
-            action="store_true",
-            help="the references of dev and test are the annotators' subjects instead of the original ones",
-        )
 
     def count_raw_documents(self, split: str) -> Optional[int]:
         return len(self.mails[split]) if self.mails else super().count_raw_documents(split)

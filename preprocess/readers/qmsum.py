@@ -2,10 +2,12 @@
 
 import argparse
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple
 
 from fairseq_etads.files import SPLITS
+from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import BadDocumentError, Document, parse_json_record
 
@@ -29,6 +31,19 @@ class QueryPair(NamedTuple):
     reason: str = ""
 
 
+@dataclass
+class QmsumOptions:
+    """Options of ``etads-corpus qmsum``."""
+
+    data: Path = option(None, "folder containing train, val and test", metavar="DIR", required=True)
+    queries: str = option(
+        "all",
+        "general: queries about the whole meeting; specific: queries about a topic",
+        choices=("all", "general", "specific"),
+    )
+    whole_meetings: bool = option(False, "use all turns instead of those that answer the query")
+
+
 class QmsumReader(Reader):
     name = "qmsum"
     summary = "QMSum: queries about meetings, with the turns that answer them"
@@ -38,6 +53,7 @@ lines, in train.jsonl, val.jsonl and test.jsonl. A document consists of a query 
 according to the annotators; for a general query, these are all turns. JSON lines with "query", "gold_span" and
 "summary" are accepted as well. Marks of the transcription, such as {vocalsound}, are removed, and L_C_D_ becomes LCD,
 as in the code of the authors."""
+    options = QmsumOptions
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
@@ -52,18 +68,6 @@ as in the code of the authors."""
                 self.files[split] = files
         if not self.files:
             raise InputError(f"--data {self.data}: neither train/, val/ or test/ with .json files, nor train.jsonl, …")
-
-    @staticmethod
-    def add_options(parser: argparse.ArgumentParser) -> None:
-        add = parser.add_argument
-        add("--data", metavar="DIR", type=Path, required=True, help="folder containing train, val and test")
-        add(
-            "--queries",
-            choices=("all", "general", "specific"),
-            default="all",
-            help="general: queries about the whole meeting; specific: queries about a topic (default: %(default)s)",
-        )
-        add("--whole-meetings", action="store_true", help="use all turns instead of those that answer the query")
 
     def iterate_raw_documents(self, split: str) -> Iterator[QueryPair]:
         for path in self.files[split]:
