@@ -6,7 +6,8 @@ from typing import Callable, Dict, Iterator, List, Optional, Tuple
 from .marks import SENTENCE_ENDS, SPEAKING_VERBS
 
 _LONE_STOP = re.compile(r"(?<!\S)[.](?!\S)")
-_ATTACHED_STOP = re.compile(r"\w{3}[.](?!\S)")
+_LONE_COMMA = re.compile(r"(?<!\S),(?!\S)")
+_ATTACHED = re.compile(r"(?:\w{3}[.]|\w,)(?!\S)")
 _JOINED_HYPHEN = re.compile(r"\w-\w")
 _ENDS = frozenset((*SENTENCE_ENDS, "...", "…"))
 _CLOSING = frozenset(("''", "”", "’", ")", "]", "-rrb-", "-RRB-"))
@@ -15,9 +16,9 @@ _ABBREVIATIONS = frozenset(("mr", "mrs", "ms", "dr", "st", "vs", "no"))
 
 
 def is_tokenised(text: str) -> bool:
-    """Return whether most full stops in a text are tokens of their own, which no writer puts there."""
-    alone = len(_LONE_STOP.findall(text))
-    return alone > 0 and alone > 2 * len(_ATTACHED_STOP.findall(text))
+    """Return whether most full stops and commas in a text are tokens of their own, which no writer puts there."""
+    stops = len(_LONE_STOP.findall(text))
+    return stops > 0 and stops + len(_LONE_COMMA.findall(text)) > 2 * len(_ATTACHED.findall(text))
 
 
 def _mark_quotes(tokens: List[str]) -> Iterator[str]:

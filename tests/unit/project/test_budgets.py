@@ -16,12 +16,12 @@ BUDGETS = {
     "fairseq_etads/commands fairseq_etads/tuning": 7_651,
     "fairseq_etads/pipeline fairseq_etads/recipes": 4_395,
     "fairseq_etads/summarizer fairseq_etads/demo": 5_805,
-    "fairseq_etads/text fairseq_etads/files": 3_780,
+    "fairseq_etads/text fairseq_etads/files": 3_781,
     "fairseq_etads/evaluation": 2_566,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_849,
     "preprocess": 5_151,
     "scripts benchmarks": 1_865,
-    "tests": 43_373,
+    "tests": 43_374,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 

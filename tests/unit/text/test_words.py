@@ -164,3 +164,4 @@ def test_tokenised_text_is_split_at_full_stops_that_are_tokens():
         "who (if any) said: 'no!'",
     ]
     assert is_tokenised(TOKENISED) and not is_tokenised("It cost 5 . Mr. Smith paid. She left. He stayed.")
+    assert not is_tokenised("Vectors of any dimension. V, always exported, has the operators + . - and x . += . ==")
