@@ -183,10 +183,11 @@ def prepare_data(
         out = out.absolute()
     folder = get_shard_folder(out, shard) if shard else out
     with lock_output(folder, "OUT", folder=True):
-        there = [split for split in SPLITS if any((text / f"{split}.{side}").is_file() for side in SIDES)]
-        splits: Sequence[str] = (there or SPLITS) if like else [*SPLITS[:2], *(["test"] if "test" in there else [])]
+        required: Sequence[str] = ("train", "valid")
         if like:
-            settings = read_preparation_settings(like, "--like")
+            settings, required = read_preparation_settings(like, "--like"), ()
+        there = {split for split in SPLITS if any((text / f"{split}.{side}").is_file() for side in SIDES)}
+        splits = [split for split in SPLITS if split in there.union(required)] or SPLITS
         settings.check()
         if not like:
             given.check(settings)

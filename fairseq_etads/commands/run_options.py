@@ -8,14 +8,16 @@ import logging
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, List, Optional, Tuple
 
-from ..data.prepared_pairs import PreparedPairs
 from ..data.run_record import CHECKPOINTS, find_checkpoint, find_prepared_folder
 from ..files import SPLITS
 from ..platform.command_options import DeviceOption, MaxTokensOption, argument, option
 from ..platform.errors import InputError
 from ..text.subwords import OPAQUE
+
+if TYPE_CHECKING:
+    from ..data.prepared_pairs import PreparedPairs
 
 
 def prepared_option(default: str, **metadata: Any) -> Any:
@@ -72,8 +74,9 @@ def list_splits(folder: Path) -> List[str]:
     return found
 
 
-def open_split(folder: Path, split: str) -> PreparedPairs:
+def open_split(folder: Path, split: str) -> "PreparedPairs":
     """Open a split of the binarised data in a folder. Raises FileNotFoundError if there is no such split."""
+    from ..data.prepared_pairs import PreparedPairs
     from ..training.task import SummarizationTask  # imported here, because it imports torch
 
     return PreparedPairs(SummarizationTask.of_folder(folder), split)
@@ -91,7 +94,7 @@ def load_summarizer(folder: Path, device: Optional[str], quiet: bool = False, **
     return Summarizer.load(folder, device, **files)
 
 
-def make_detokenizer(pairs: PreparedPairs, folder: Path) -> Any:
+def make_detokenizer(pairs: "PreparedPairs", folder: Path) -> Any:
     """Return a TextTokenizer that joins subwords into words and words into text, but keeps sentence marks.
 
     Raises InputError, which names the ``folder`` of the data, if it consists of a kind of subwords in OPAQUE.

@@ -6,7 +6,8 @@ A recipe is a file in ``fairseq_etads/recipes/``, or a user's own YAML file. Its
     paper, where    authors and year; where in the paper the values stand that name no other place
     options         name -> {help, default, choices, whole, prepare, contains}: options of the command line. An option
                     whose default is a whole number (or with whole: true) accepts whole numbers above 0. prepare is a
-                    command that makes the folder (by default, prepared data); contains lists files that must be in it
+                    command that makes the folder (by default, prepared data); contains lists files that must be in
+                    it. An option called split names the split to summarise and score (without it: test)
     rows option     another name of --rows;  seeds: default of --seeds;  cpu: true never uses a GPU
     vocabulary      SOURCE/TARGET, the paper's sizes;  shared: anchors for other parts
     text, prepared  folders of the references and of the prepared data (default: {data}/text and {data}/prepared)
@@ -489,12 +490,13 @@ class Plan:
             self._append(self._make_score(f"{run}/summaries.txt", target, f"{run}/rouge.json", options))
         if names.get("duc") and entry.get("duc") is not False:
             search = {**entry["search"], **entry["duc"]}
-            self._append(self._make_search(search, names, f"{names['duc']}/prepared", "duc.txt"))
+            of_duc = {**names, "split": "test"}
+            self._append(self._make_search(search, of_duc, f"{names['duc']}/prepared", "duc.txt"))
             target = f"{names['duc']}/text/test.target"
             self._append(self._make_score(f"{run}/duc.txt", target, f"{run}/duc.json", ["--duc75"]))
 
     def _make_search(self, search: Mapping[str, Any], names: Names, prepared: str, output: str) -> Command:
-        """Return the command that summarises the test split of prepared data."""
+        """Return the command that summarises a split of prepared data."""
         lengths = {} if "exact-length" in search else {"min-len": "1", "max-len": "100"}
         path = f"{names['run']}/{output}"
         places = {"split": names["split"], "prepared": prepared, "output": path, "restart": True}
@@ -505,7 +507,7 @@ class Plan:
         )
 
     def _make_score(self, summaries: str, target: str, report: str, options: Sequence[str]) -> Command:
-        """Return the command that scores summaries against a file of references, and those of further references."""
+        """Return the command that scores summaries against all references: TARGET, TARGET.1, …"""
         several = sorted(str(path) for path in Path(target).parent.glob(f"{Path(target).name}.[0-9]*"))
         return Command(("etads-rouge", summaries, target, *several, *options, "--json", report), (Path(report),))
 

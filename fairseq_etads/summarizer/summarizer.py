@@ -530,12 +530,13 @@ class Summarizer:
 
         def rank(results: Results) -> Results:
             assert search.reranker is not None
+            # Within limits of its length, a summary can consist of sentences of several hypotheses.
+            needed = None if SummaryLimits.for_document(search.options, "").are_set else 1
             ranked = []
             for row, hypotheses in enumerate(results):
                 document = batch.documents[row]
                 spelled = [self._detokenize_hypothesis(row, one, batch, search)[0].tokens for one in hypotheses]
-                hypotheses = search.reranker.rank_hypotheses(document.tokens, spelled, hypotheses)
-                ranked.append(hypotheses if self._get_limits(document, search).are_set else hypotheses[:1])
+                ranked.append(search.reranker.rank_hypotheses(document.tokens, spelled, hypotheses)[:needed])
             return ranked
 
         on_step = None if search.on_step is None else report_step

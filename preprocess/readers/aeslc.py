@@ -4,7 +4,7 @@ import argparse
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any
 
 from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
@@ -12,7 +12,7 @@ from fairseq_etads.text.documents import BadDocumentError, Document
 from fairseq_etads.text.records import parse_record
 
 from .base import Reader, check_path_exists
-from .tables import TableReader, find_jsonl_files, make_jsonl_options
+from .tables import FolderOrTableReader, find_jsonl_files, make_jsonl_options
 
 FOLDERS = {"train": ["train"], "valid": ["dev", "valid"], "test": ["test"]}
 _FIELD = re.compile(r"\n@(subject|ann\d+)\n")
@@ -28,7 +28,7 @@ class AeslcOptions:
     )
 
 
-class AeslcReader(TableReader):
+class AeslcReader(FolderOrTableReader):
     name = "aeslc"
     summary = "AESLC: e-mails and their subjects, as folders of .subject files, or train.jsonl, dev.jsonl, test.jsonl"
     description = """\
@@ -41,7 +41,7 @@ line and, except in train/, "@ann0" to "@ann2" with the subjects that three peop
         data = check_path_exists("--data", args.data, directory=True)
         self.annotated: bool = args.annotated
         found = find_jsonl_files(data)
-        self.mails: Dict[str, List[Path]] = {}
+        self.items = {}
         if found:
             super().__init__(make_jsonl_options(args, found, "references", ("document", "summary")))
             return
@@ -49,24 +49,18 @@ line and, except in train/, "@ann0" to "@ann2" with the subjects that three peop
         for split, names in FOLDERS.items():
             paths = sorted(path for name in names for path in (data / name).glob("*.subject"))
             if paths:
-                self.files[split] = self.mails[split] = paths
+                self.files[split] = self.items[split] = paths
         if not self.files:
             raise InputError(
                 f"--data {data}: neither train/, dev/ or test/ with .subject files, nor train.jsonl, dev.jsonl or "
                 "test.jsonl"
             )
 
-    def count_raw_documents(self, split: str) -> Optional[int]:
-        return len(self.mails[split]) if self.mails else super().count_raw_documents(split)
-
-    def iterate_raw_documents(self, split: str) -> Iterator[Any]:
-        return iter(self.mails[split]) if self.mails else super().iterate_raw_documents(split)
-
     def describe_location(self, item: Any) -> str:
-        return str(item) if self.mails else super().describe_location(item)
+        return str(item) if self.items else super().describe_location(item)
 
     def parse(self, item: Any) -> Document:
-        if self.mails:
+        if self.items:
             text, *fields = _FIELD.split(f"\n{self.read_text(item)}")
             subjects = [subject.strip() for subject in fields[1::2]]
             if fields[:1] != ["subject"]:
@@ -75,7 +69,7 @@ line and, except in train/, "@ann0" to "@ann2" with the subjects that three peop
             subjects = subjects[1:]
         else:
             document = super().parse(item)
-            subjects = parse_record(item[2]).get("annotated") or []
+            subjects = (parse_record(item[2]).get("annotated") or []) if self.annotated else []
         if self.annotated and subjects:
             document.targets = [[subject] for subject in subjects]
         return document

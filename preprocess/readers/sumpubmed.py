@@ -5,7 +5,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, List, Optional
 
 from fairseq_etads.files import SPLITS
 from fairseq_etads.platform.command_options import option
@@ -14,7 +14,7 @@ from fairseq_etads.platform.option_checks import SIZE, format_option
 from fairseq_etads.text.documents import BadDocumentError, Document, ExcludedDocumentError
 
 from .base import Reader, check_path_exists
-from .tables import TableReader, find_jsonl_files, make_jsonl_options
+from .tables import FolderOrTableReader, find_jsonl_files, make_jsonl_options
 
 MAX_SOURCE_WORDS = 520
 MIN_SOURCE_WORDS = 400
@@ -40,7 +40,7 @@ class SumPubMedOptions:
     seed: Optional[int] = option(None, f"seed of the hash that assigns articles to splits (default: {DEFAULT_SEED})")
 
 
-class SumPubMedReader(TableReader):
+class SumPubMedReader(FolderOrTableReader):
     name = "sumpubmed"
     summary = "SumPubMed: folders line_text/ and abstract/, or train.jsonl, dev.jsonl and test.jsonl"
     description = f"""\
@@ -53,7 +53,7 @@ unchanged."""
 
     def __init__(self, args: argparse.Namespace):
         self.data = check_path_exists("--data", args.data, directory=True)
-        self.members: Dict[str, List[int]] = {}
+        self.items = {}
         found = find_jsonl_files(self.data)
         if found:
             for name in ("seed", "valid_size", "test_size"):
@@ -72,9 +72,9 @@ unchanged."""
         # This maps article numbers to the digits in their file names, which may start with zeros.
         self.digits: Dict[int, str] = {}
         sizes = {"valid": args.valid_size or 0, "test": args.test_size or 0}
-        self.members = self._assign_articles_to_splits(DEFAULT_SEED if args.seed is None else args.seed, sizes)
+        self.items = self._assign_articles_to_splits(DEFAULT_SEED if args.seed is None else args.seed, sizes)
         for split in SPLITS:
-            paths = [self._get_article_path(kind, n) for n in self.members[split] for kind in ("text", "abstract")]
+            paths = [self._get_article_path(kind, n) for n in self.items[split] for kind in ("text", "abstract")]
             self.files[split] = [path for path in paths if path.is_file()]  # parse() handles those without an abstract
 
     def _assign_articles_to_splits(self, seed: int, sizes: Dict[str, int]) -> Dict[str, List[int]]:
@@ -99,17 +99,11 @@ unchanged."""
     def _get_article_path(self, kind: str, number: int) -> Path:
         return self.data / ("line_text" if kind == "text" else "abstract") / f"{kind}_{self.digits[number]}.txt"
 
-    def count_raw_documents(self, split: str) -> Optional[int]:
-        return len(self.members[split]) if self.members else None
-
-    def iterate_raw_documents(self, split: str) -> Iterator[Any]:
-        return iter(self.members[split]) if self.members else super().iterate_raw_documents(split)
-
     def describe_location(self, item: Any) -> str:
-        return str(self._get_article_path("text", item)) if self.members else super().describe_location(item)
+        return str(self._get_article_path("text", item)) if self.items else super().describe_location(item)
 
     def parse(self, item: Any) -> Document:
-        if not self.members:
+        if not self.items:
             return super().parse(item)
         if not self._get_article_path("abstract", item).is_file():
             raise BadDocumentError("no abstract")

@@ -4,7 +4,7 @@ import argparse
 import functools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Dict, Iterator, List, Optional, Tuple
+from typing import Any, ClassVar, Dict, Iterator, List, Optional, Tuple
 
 from fairseq_etads.files import SPLITS
 from fairseq_etads.files.inputs import ESCAPE_INVALID, get_display_name
@@ -192,6 +192,22 @@ each line is a sentence."""
         is_list = isinstance(target, list) and not are_references
         in_sentences = is_list or all(len(reference) > 1 for reference in references)
         return Document(list_pieces(source, "document"), references, isinstance(source, list), in_sentences)
+
+
+class FolderOrTableReader(TableReader):
+    """Base class of readers for a corpus of JSON lines or, in the form of its authors, of many files in folders.
+
+    Attributes:
+        items: items of each split that are found in the folders, or an empty dictionary for JSON lines.
+    """
+
+    items: Dict[str, List[Any]]
+
+    def count_raw_documents(self, split: str) -> Optional[int]:
+        return len(self.items[split]) if self.items else super().count_raw_documents(split)
+
+    def iterate_raw_documents(self, split: str) -> Iterator[Any]:
+        return iter(self.items[split]) if self.items else super().iterate_raw_documents(split)
 
 
 @dataclass
