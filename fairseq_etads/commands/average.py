@@ -61,7 +61,7 @@ def _get_model_identity(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
 def average_checkpoints(paths: List[str]) -> Dict[str, Any]:
     """Average the weights of several checkpoints in float64. Other tensors must be equal in all checkpoints.
 
-    All other entries are those of the first checkpoint, except the states of the optimiser and of the exponential
+    All other entries are copied from the first checkpoint, without the states of the optimiser and of the exponential
     moving average.
 
     Raises:

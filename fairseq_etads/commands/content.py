@@ -218,7 +218,7 @@ def fit_feature_network(features: np.ndarray, labels: Sequence[bool], seed: int)
 def compute_validation_auc(run: Path, folder: Path, limit: Optional[int]) -> Dict[int, float]:
     """Compute the area under the ROC curve of predicting the words (1) and bigrams (2) of validation summaries.
 
-    Without a validation set, there is none. ``limit`` is that of :class:`StemmedSplit`.
+    The result is empty without a validation set. See :class:`StemmedSplit` for ``limit``.
     """
     is_there = (
         any(folder.glob("valid.*.idx"))

@@ -137,7 +137,7 @@ def format_csv_sheet(
 ) -> str:
     """Format an annotator's sheet as CSV with empty cells for the ratings.
 
-    ``sheet`` is that of the key, and ``outputs`` contains the summaries of all documents by the names of systems.
+    ``sheet`` is one of the sheets in the key, and ``outputs`` maps each system to its summaries of all documents.
     """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\r\n")
@@ -232,8 +232,8 @@ def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], 
     """Read a sheet that an annotator has filled in, and return its ratings and a message for each invalid line.
 
     Cells may be separated by commas, semicolons or tabs, because spreadsheet programs use different separators. Invalid
-    lines are ignored. If a line lacks some ratings, its other ratings are used. ``seen`` contains the locations of
-    ratings that have already been read, by annotator, item and letter, and receives those of this sheet.
+    lines are ignored. If a line lacks some ratings, its other ratings are used. ``seen`` maps the annotator,
+    item and letter of each rating that has already been read to its location; this sheet's ratings are added.
 
     Raises:
         ValueError: the file is not encoded in UTF-8 or is not a sheet.

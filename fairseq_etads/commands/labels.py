@@ -171,8 +171,8 @@ def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, job
 def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> str:
     """Write summary sentences and the matching document sentences of a split as parallel lines of text.
 
-    The arguments are those of :func:`make_labels`, except that ``out`` is the folder for the files SPLIT.source
-    (document sentences) and SPLIT.target (summary sentences). Returns a message about the number of pairs.
+    Document sentences go to SPLIT.source in the folder ``out``, and summary sentences to SPLIT.target. See
+    :func:`make_labels` for the other arguments. Returns a message about the number of pairs.
 
     Raises:
         InputError: the data is unsuitable (see :func:`make_labels`), or its subwords cannot be joined into words.

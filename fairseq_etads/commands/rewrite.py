@@ -152,9 +152,7 @@ def summarise_by_rewriting(
     args: RewriteOptions,
     device: Any,
 ) -> List[List[Tuple[int, ...]]]:
-    """Return the summary of each document, token ids (S,) with the end symbol, as a list of tuples of ids, one a
-    sentence.
-    """
+    """Return the summary of each document: one tuple of token ids, with the end symbol, per sentence."""
     from fairseq.data import data_utils
 
     tokens = data_utils.collate_tokens(documents, abstractor.dictionary.pad(), abstractor.dictionary.eos()).to(device)

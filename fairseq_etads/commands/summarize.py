@@ -106,7 +106,7 @@ class SummarizeOptions(InputFormatOptions, DeviceOption, MaxTokensOption):
     checkpoint: Optional[str] = _run_option(
         None, "checkpoint: a file, best or last (default: best, or else last)", metavar="FILE"
     )
-    prepared: Optional[Path] = prepared_option("that used for training", group=_OF_RUN)
+    prepared: Optional[Path] = prepared_option("the data used for training", group=_OF_RUN)
     content: Optional[str] = _run_option(
         None,
         "run folder with a content model, created by etads-content (default: that of RUN or of its extractor, if "
@@ -114,7 +114,7 @@ class SummarizeOptions(InputFormatOptions, DeviceOption, MaxTokensOption):
         metavar="DIR",
     )
     extractor: Optional[str] = _run_option(
-        None, "run folder of the sentence extractor (default: that of RUN, if any)", metavar="DIR"
+        None, "run folder of the sentence extractor (default: the extractor of RUN, if any)", metavar="DIR"
     )
     shortlist_file: Optional[Path] = _run_option(None, "shortlist created by etads-shortlist")
     selection: Optional[Path] = _run_option(
@@ -237,7 +237,7 @@ class _ProgressReport:
         self._bar.update()
 
     def print_report(self, failed: int) -> None:
-        """Report the number of documents, and of missing summaries, including those of an interrupted run."""
+        """Report the number of documents and of missing summaries, which include an interrupted run's."""
         if self._bar is not None:
             self._bar.close()
         seconds, number = time.monotonic() - self.started, self.counts["documents"]

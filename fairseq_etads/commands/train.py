@@ -48,8 +48,8 @@ label smoothing. The other recipes are for Transformers trained from scratch. Fo
 contains a run that was started without a recipe, the default is paper.
 
 During training, the command shows steps, the remaining time, validations and warnings; DIR/train.log contains the
-complete output, of which etads-plot DIR draws curves. For curves in a browser, give -- --tensorboard-logdir DIR/curves
-or -- --wandb-project NAME; for summaries at each validation, -- --validation-samples 3. The model is validated and
+complete output, and etads-plot DIR draws its curves. For curves in a browser, give -- --tensorboard-logdir DIR/curves
+or -- --wandb-project NAME; for summaries at each validation, give -- --validation-samples 3. The model is validated and
 saved every 1,000 steps (-- --validate-interval-updates N) and at the end of each epoch; the last and the best
 checkpoint are kept. Ctrl-C saves the current step. If the machine stops, at most ten minutes of training are lost
 (-- --save-interval-minutes N).

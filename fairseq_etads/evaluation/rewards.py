@@ -25,9 +25,9 @@ def rouge_sal(hypothesis: Text, reference: Text, hypothesis_weights: Weights, re
     """Compute the F1 score of ROUGE-L with word weights, in [0, 1] (Pasunuru and Bansal 2018, "ROUGESal").
 
     Words are matched as in :func:`rouge_l`. Precision is the total weight of the matched words in the hypothesis,
-    divided by the total weight of all its words; recall is that of the reference. If a word is matched n times, the
-    weights of its first n occurrences in the hypothesis are used. Weights are non-negative, and their scale in a text
-    has no effect.
+    divided by the total weight of all its words. Recall is the same ratio in the reference. If a word is matched n
+    times, the weights of its first n occurrences in the hypothesis are used. Weights are non-negative, and their scale
+    in a text has no effect.
     """
     hits = list(iterate_matches(hypothesis, reference))
     left = Counter(reference[number][index] for number, index in hits)

@@ -253,8 +253,8 @@ def _combine_reference_scores(scores: np.ndarray, sizes: np.ndarray, multi: str)
 def score_pair(texts: Sequence[Sequence[str]], settings: RougeSettings) -> np.ndarray:
     """Score a hypothesis against its references with the Python implementation.
 
-    ``texts`` contains the sentences of the hypothesis, followed by those of each reference. Returns F1, precision and
-    recall of each metric, shape (metrics, 3), in [0, 1].
+    ``texts`` contains the hypothesis, followed by its references, each as a list of sentences. Returns F1, precision
+    and recall of each metric, shape (metrics, 3), in [0, 1].
     """
     hypothesis, *references = ("\n".join(sentences) for sentences in texts)
     scorer, names = _get_cached_scorer(settings), [_PYTHON_NAMES[name] for name in settings.metrics]

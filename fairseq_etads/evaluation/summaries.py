@@ -22,8 +22,7 @@ def read_lines(path: str, column: str = "", side: int = TARGET) -> List[str]:
 
     Returns:
         The lines without line endings, or the values of the column, in which lines and listed sentences are separated
-            by
-        :data:`SENTENCE_MARK`.
+        by :data:`SENTENCE_MARK`.
 
     Raises:
         ValueError: the file cannot be read, or a line is not valid UTF-8. The message contains the line number.

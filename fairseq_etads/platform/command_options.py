@@ -14,7 +14,7 @@ described in :mod:`fairseq_etads.platform.option_checks`. Further metadata of a 
 
 - ``metavar``, ``choices``, ``nargs``, ``const``, ``required``: as in argparse. The metavar depends on the type.
 - ``short``: a second name, such as "-o".
-- ``flag``: the name of the option, if it is not that of the field.
+- ``flag``: the name of the option, if it differs from the field's.
 - ``parse``: a function that converts the text to the value.
 - ``group``: the title of a group of options in the help.
 - ``add`` and ``read``: functions that add several options to a parser, and read them, as one field.
@@ -87,8 +87,8 @@ def iterate_options(config: type) -> Iterator[Tuple["Field[Any]", Any]]:
 def add_option(add: Callable[..., Any], name: str, kind: Any, default: Any, metadata: Mapping[str, Any]) -> None:
     """Add an option to a parser or group, whose method ``add_argument`` is ``add``.
 
-    ``kind`` is a type such as ``Optional[int]`` or ``List[Path]``, and ``metadata`` that of the field. The default
-    value can also be None or SUPPRESS. A boolean option without one has --option and --no-option.
+    ``kind`` is a type such as ``Optional[int]`` or ``List[Path]``, and ``metadata`` is the field's. The default value
+    can also be None or SUPPRESS. A boolean option without one has --option and --no-option.
     """
     is_list = False
     while getattr(kind, "__args__", ()):  # Optional[...] or List[...]

@@ -67,7 +67,10 @@ as in the code of the authors."""
             if files:
                 self.files[split] = files
         if not self.files:
-            raise InputError(f"--data {self.data}: neither train/, val/ or test/ with .json files, nor train.jsonl, …")
+            raise InputError(
+                f"--data {self.data}: neither train/, val/ or test/ with .json files, nor train.jsonl, val.jsonl or "
+                "test.jsonl"
+            )
 
     def iterate_raw_documents(self, split: str) -> Iterator[QueryPair]:
         for path in self.files[split]:
