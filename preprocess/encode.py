@@ -7,6 +7,7 @@ of the text into words, and ``etads-prepare`` without ``--shard`` joins all shar
 import contextlib
 import io
 import itertools
+import os
 import re
 import shutil
 from argparse import Namespace
@@ -175,7 +176,8 @@ def measure_round_trip(settings: PreparationSettings, text: Path, out: Path) -> 
             lines += 1
             if ways[0] != ways[1]:
                 lost += 1
-                first = first or f'"{ways[0]}" comes back as "{ways[1]}"'
+                start = max(len(os.path.commonprefix(ways)) - 20, 0)
+                first = first or " comes back as ".join(f'"{found[start : start + 60]}"' for found in ways)
     if lost:
         share = f"{lost:,} of {lines:,} lines ({lost / lines:.1%})"
         yield f"{share} do not come back from their tokens as they were; the first: {escape_unprintable(first)}"

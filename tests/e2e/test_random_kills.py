@@ -23,11 +23,9 @@ COMMANDS = {
     f"etads-train --prepared prepared --out run --recipe paper {TRAINING}": "run/checkpoints/checkpoint_last.pt",
     "etads-summarize debian text/test.source --lines --output new.txt --read-ahead 4": "new.txt.partial",
 }
-"""Command -> a file that has over 200 bytes in the middle of it. Each command finds the results of earlier ones."""
+"""Command -> its sign, a file that has over 200 bytes in the middle of it. Commands find the results of earlier ones."""
 KILLS = 4
-"""Number of moments at which each command is killed: one in each quarter of its time."""
-SCALES = (1, 2, 0.5, 4)
-"""If no kill has come in the middle, the machine has become slower or faster: moments are scaled by the next factor."""
+"""Number of moments at which each command is killed: one in each quarter of its time. It is also killed at its sign."""
 MAY_CHANGE = r"/SHA256SUMS$|/bin/|\.pt$"
 """Results that may exist before they are complete, which the commands take into account."""
 NO_RESULTS = (".log", "/preprocess.txt", ".partial", ".tmp", ".lock", ".new", ".resume")
@@ -70,15 +68,22 @@ def is_running(group):
     return False
 
 
-def run(command, folder, kill_after=None):
-    """Run a command, and kill its whole process group after some seconds; returns its exit status and its output."""
+def has_begun(sign):
+    """Tell whether the sign of a command is there."""
+    return os.path.exists(sign) and os.path.getsize(sign) > 200
+
+
+def run(command, folder, kill_after=None, kill_at=None):
+    """Run a command, and kill its process group after some seconds or at a sign; returns its status and its output."""
     with open(folder.with_name("said"), "w+") as said:
         # not a new session, because processes of the command server can only join a group of their own session
         process = subprocess.Popen(
             command.split(), cwd=folder, env=environment(), stdout=said, stderr=said, preexec_fn=os.setpgrp
         )
         try:
-            process.wait(kill_after)
+            while kill_at and process.poll() is None and not has_begun(kill_at):
+                time.sleep(0.001)
+            process.wait(0 if kill_at else kill_after)
         except subprocess.TimeoutExpired:
             while is_running(process.pid):  # a process may just be starting another one
                 os.killpg(process.pid, signal.SIGKILL)
@@ -98,21 +103,19 @@ def test_a_killed_command_that_is_run_again_makes_the_same(tmp_path):
         status, said = run(command, folder)
         assert status == 0, said
         seconds, wanted, interrupted = time.monotonic() - started, results(folder), 0
-        for number in range(KILLS * len(SCALES)):
-            if interrupted and number >= KILLS:
-                break
+        for number in range(KILLS + 1):
             shutil.rmtree(folder)
             shutil.copytree(before, folder)
-            quarter, scale = number % KILLS, SCALES[number // KILLS]
-            moment = scale * seconds * draw.uniform(quarter, quarter + 1) / KILLS
-            status, said = run(command, folder, kill_after=moment)
+            moment = seconds * draw.uniform(number, number + 1) / KILLS
+            at_sign = number == KILLS
+            ends = {"kill_at": folder / sign} if at_sign else {"kill_after": moment}
+            status, said = run(command, folder, **ends)
             assert status in (0, -signal.SIGKILL), said
-            where = f"{command}, killed after {moment:.3f} of {seconds:.3f} s"
+            where = f"{command}, killed " + (f"at {sign}" if at_sign else f"after {moment:.3f} of {seconds:.3f} s")
             left = results(folder)
             half = [path for path in left if left[path] != wanted.get(path) and not re.search(MAY_CHANGE, path)]
             assert not half, f"{where}: not complete"
-            has_begun = os.path.exists(folder / sign) and os.path.getsize(folder / sign) > 200
-            interrupted += status != 0 and has_begun and left != wanted
+            interrupted += status != 0 and has_begun(folder / sign) and left != wanted
             if number == 1:  # the run that continues is killed, too, unless it ends before
                 run(command, folder, kill_after=draw.uniform(0, moment))
             status, said = run(command, folder)
