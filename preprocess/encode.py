@@ -7,7 +7,6 @@ of the text into words, and ``etads-prepare`` without ``--shard`` joins all shar
 import contextlib
 import io
 import itertools
-import os
 import re
 import shutil
 from argparse import Namespace
@@ -176,7 +175,8 @@ def measure_round_trip(settings: PreparationSettings, text: Path, out: Path) -> 
             lines += 1
             if ways[0] != ways[1]:
                 lost += 1
-                start = max(len(os.path.commonprefix(ways)) - 20, 0)
+                differs = next((i for i, pair in enumerate(zip(*ways)) if len({*pair}) > 1), min(map(len, ways)))
+                start = max(differs - 20, 0)
                 first = first or " comes back as ".join(f'"{found[start : start + 60]}"' for found in ways)
     if lost:
         share = f"{lost:,} of {lines:,} lines ({lost / lines:.1%})"

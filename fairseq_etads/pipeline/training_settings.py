@@ -243,7 +243,7 @@ def make_settings(
     steps, epochs = plan.steps, plan.epochs
     train = [
         *_make_model_options(size, arch, data, options),
-        *_make_optimiser_options(size, steps, epochs, options),
+        *_make_optimiser_options(size, arch, steps, epochs, options),
         *([] if machine.gpus else ["--num-workers", "0"]),
         *("--max-tokens", str(plan.max_tokens), "--max-update", str(steps)),
         *("--truncate-source", str(cut[0]), "--truncate-target", str(cut[1])),
@@ -371,7 +371,7 @@ def _make_model_options(size: RecipeSize, arch: str, data: TrainingDataSize, giv
     return found
 
 
-def _make_optimiser_options(size: RecipeSize, steps: int, epochs: float, given: _UserOptions) -> List[str]:
+def _make_optimiser_options(size: RecipeSize, arch: str, steps: int, epochs: float, given: _UserOptions) -> List[str]:
     """Return the training options that are valid with the user's optimiser, schedule and criterion."""
     optimiser = given.get_text_option("--optimizer", "muon")
     rate = size.rate * (1 if epochs < SOME_EPOCHS else 0.5) * (1 if optimiser == "muon" else 0.25)
@@ -389,6 +389,8 @@ def _make_optimiser_options(size: RecipeSize, steps: int, epochs: float, given: 
         found += ["--adam-betas", "(0.9, 0.98)"]
     if optimiser == "muon" and ("--fp16" in given or "--bf16" in given):
         found.append("--fp16-no-flatten-grads")  # Muon requires matrices, which fairseq would flatten
+    if arch == "aggregation_transformer":  # its dropout within attention would make a step twice as long on a CPU
+        found += ["--attention-dropout", "0", "--activation-dropout", "0"]
     schedule = given.get_text_option("--lr-scheduler", "polynomial_decay")
     found += ["--lr-scheduler", schedule]
     if schedule in ("polynomial_decay", "inverse_sqrt"):
@@ -446,13 +448,13 @@ def _explain_recipe(
     time = f"{minutes:.0f} minutes" if 2 <= minutes < 90 else f"{minutes * 60:.0f} seconds"
     time = f"{minutes / 60:.1f} hours" if minutes >= 90 else time
     layers = [given.get_number_option(f"--{side}-layers", size.layers) for side in ("encoder", "decoder")]
-    rounded = max(round(plan.pairs / 8) * 8, 8)
+    pairs = f"{round(plan.pairs / 8) * 8} pairs (in multiples of 8)" if plan.pairs >= 8 else f"{plan.pairs:.0f} pairs"
     return [
         f"{layers[0]}+{layers[1]} layers of width {given.get_number_option('--encoder-embed-dim', size.width)}; "
         f"{chosen['optimizer']}, rate {chosen['lr']}, decaying to 0 over {recipe.steps:,} steps "
         f"({recipe.epochs:.1f} epochs); dropout {chosen['dropout']}",
-        f"batches of up to {value.get_text_option('--max-tokens', '')} source tokens, about {rounded} pairs "
-        "(in multiples of 8)" + (f"; {plan.batches:,} batches in a step" if plan.batches > 1 else ""),
+        f"batches of up to {value.get_text_option('--max-tokens', '')} source tokens, about {pairs}"
+        + (f"; {plan.batches:,} batches in a step" if plan.batches > 1 else ""),
         f"documents are read up to {value.get_text_option('--truncate-source', '')} tokens, summaries up to "
         f"{value.get_text_option('--truncate-target', '')}",
         f"summaries will have {recipe.decoding['min_len']} to {recipe.decoding['max_len']} tokens: training summaries "

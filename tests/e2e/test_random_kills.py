@@ -23,7 +23,7 @@ COMMANDS = {
     f"etads-train --prepared prepared --out run --recipe paper {TRAINING}": "run/checkpoints/checkpoint_last.pt",
     "etads-summarize debian text/test.source --lines --output new.txt --read-ahead 4": "new.txt.partial",
 }
-"""Command -> its sign, a file that has over 200 bytes in the middle of it. Commands find the results of earlier ones."""
+"""Command -> its sign: a file that has over 200 bytes in the middle. Each command finds the results of earlier ones."""
 KILLS = 4
 """Number of moments at which each command is killed: one in each quarter of its time. It is also killed at its sign."""
 MAY_CHANGE = r"/SHA256SUMS$|/bin/|\.pt$"

@@ -83,6 +83,8 @@ def test_fairseqs_parser_takes_what_is_chosen(name, arch, given):
     args = options.parse_args_and_arch(options.get_training_parser(), input_args=[*words, *chosen, *given])
     assert args.max_update > 0 and (given or float(args.total_num_update) == args.max_update)
     assert args.encoder_neighbours == 1 and args.embed_from_text and args.output_bias
+    dropouts = (getattr(args, f"{kind}_dropout", 0) for kind in ("attention", "activation"))
+    assert not any(dropouts), "fused attention is fast only without"
     assert str(args.pointer) == ("none" if given else "soft")
 
 
