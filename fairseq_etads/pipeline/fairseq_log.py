@@ -139,7 +139,7 @@ class LogWatcher:
         elif text.startswith("train ") and "left out)" in text:
             option = "--truncate-source" if text.startswith("train documents") else "--truncate-target"
             self.say(f"{text}; {option} sets the number that is kept", False)
-        elif "begin training epoch" in text and not self.step:
+        elif "begin training epoch" in text and self.step == self.first_step:
             self.began = self.clock()
         elif text.startswith("Loaded checkpoint"):
             found = re.search(r"@ (\d+) updates", text)

@@ -56,10 +56,11 @@ def inner(seconds, step):
     return seconds, "INFO", "train_inner", f"epoch 001:    {step} / 160 loss=9.0, wps=1, num_updates={step}, lr=1"
 
 
-def test_a_resumed_training_is_not_timed_by_its_earlier_steps(watch):
+def test_a_resumed_training_is_timed_by_its_own_steps_without_the_start(watch):
     loaded = (0, "INFO", "fairseq.trainer", "Loaded checkpoint checkpoint_last.pt (epoch 5 @ 800 updates)")
+    begun = (500, "INFO", "fairseq.trainer", "begin training epoch 5")
     continued = "step 900 of 1,800 (50 %), loss 9.0, about 8 min left"
-    assert watch(loaded, inner(50, 900)) == ["continuing after step 800", continued]
+    assert watch(loaded, begun, inner(550, 900)) == ["continuing after step 800", continued]
 
 
 def test_lost_text_and_lost_batches_are_shown_once(watch):
