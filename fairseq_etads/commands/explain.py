@@ -186,6 +186,14 @@ def _make_page_title(args: ExplainOptions, document: InputDocument) -> str:
     return name if document.name == args.file else f"{name}, document {document.name}"
 
 
+def _warn_of_unusual_document(args: ExplainOptions, document: InputDocument, surprisal: Any) -> None:
+    if surprisal is not None and surprisal.is_unusual and not args.quiet:
+        from ..summarizer.documents import find_fitting_model
+
+        about = surprisal.describe(find_fitting_model(document.text, args.folder))
+        print_message(f"document {document.name}: {about}")
+
+
 def _explain_all(args: ExplainOptions, documents: Iterator[InputDocument], say: Any) -> None:
     """Write a page for each document and an index page to the folder specified with --output."""
     from ..summarizer.explanation import make_index_page
@@ -202,6 +210,7 @@ def _explain_all(args: ExplainOptions, documents: Iterator[InputDocument], say: 
                 failed += 1
                 continue
             explanation = summarizer.explain(document.text, **args.decoding)
+            _warn_of_unusual_document(args, document, explanation.surprisal)
             # Delete the earlier pages only now, so that they are kept if no document can be explained.
             while earlier:
                 earlier.pop().unlink()
@@ -244,8 +253,7 @@ def main(args: ExplainOptions) -> None:
     document = _select_document(documents, args.document, print_warning, kind)
     summarizer = load_summarizer(args.folder, args.device)
     explanation = summarizer.explain(document.text, summary=args.summary, **args.decoding)
-    if explanation.surprisal is not None and explanation.surprisal.is_unusual:
-        print_warning(explanation.surprisal.describe())
+    _warn_of_unusual_document(args, document, explanation.surprisal)
     if args.output is not None:
         _write_explanation_page(args.output, explanation.to_html(_make_page_title(args, document)))
         if args.output != STANDARD_INPUT:

@@ -202,8 +202,8 @@ def _collect_output_settings(args: SummarizeOptions, kind: str) -> Dict[str, Any
 class _ProgressReport:
     """Show progress on a terminal, and report problems and the number of summaries."""
 
-    def __init__(self, quiet: bool):
-        self.quiet, self.started = quiet, time.monotonic()
+    def __init__(self, quiet: bool, folder: Path):
+        self.quiet, self.folder, self.started = quiet, folder, time.monotonic()
         self.counts: Counter = Counter()
         self._read = 0
         self._bar: Any = None
@@ -232,7 +232,11 @@ class _ProgressReport:
             self.counts[kind] += 1
             if self.counts[kind] <= PROBLEMS_SHOWN:
                 self._bar.clear()
-                text = escape_unprintable(f"document {document.name}: {problem or surprisal.describe()}")
+                if not problem:
+                    from ..summarizer.documents import find_fitting_model
+
+                    problem = surprisal.describe(find_fitting_model(document.text, self.folder))
+                text = escape_unprintable(f"document {document.name}: {problem}")
                 print(f"etads-summarize: {text}", file=sys.stderr)
         self._bar.update()
 
@@ -495,7 +499,7 @@ def main(args: SummarizeOptions) -> None:
     """Run the command ``etads-summarize``."""
     _check_arguments(args)
     kind = "" if args.split else choose_input_format(args.files, args.format)
-    report = _ProgressReport(args.quiet)
+    report = _ProgressReport(args.quiet, args.folder)
     what = f"every document of {args.split} is summarised" if args.split else ""
     report.print_message(what or describe_document_unit(kind, args.files, args.format))
     if args.run is not None:

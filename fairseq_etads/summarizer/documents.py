@@ -5,6 +5,8 @@ are larger than all dictionary ids. They are discarded after the batch, because 
 the words from each other. Memory use therefore does not grow with the number of documents.
 """
 
+import functools
+from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import torch
@@ -20,7 +22,8 @@ from ..text.subwords import OPAQUE
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import get_known_word_counts
 from .explanation import ChosenSentence, Selection
-from .folder.loading import LoadedFolder
+from .folder.config import BUNDLED, list_bundled_models
+from .folder.loading import LoadedFolder, load_tokenisation
 from .prepared_split import PreparedDocument, WordSelection
 from .sentences import DocumentSentence, SentencePicker, number_tokens
 from .surprisal import Surprisal, TrainingSurprisals, WordFrequencies
@@ -267,6 +270,26 @@ class DocumentTokenizer:
         if len(tokens) == 1 and tokens[0] in SHOWN:
             return SHOWN[tokens[0]]
         return "".join(map(self.spell_token, tokens)).strip() or "".join(tokens)  # the token "▁" contains no letters
+
+
+@functools.cache
+def _make_bundled_tokenizer(name: str) -> DocumentTokenizer:
+    return DocumentTokenizer(load_tokenisation(BUNDLED / name))
+
+
+def find_fitting_model(text: str, folder: Path) -> str:
+    """Return the name of the bundled model whose training documents are most like a raw text.
+
+    Returns an empty string if the text is unlike those of all bundled models, apart from the one in ``folder``. An
+    extractor is not run: the first tokens are measured.
+    """
+    found = {}
+    for name in list_bundled_models():
+        texts = _make_bundled_tokenizer(name)
+        surprisal = texts.measure_surprisal(texts.tokenize_document(0, text))
+        if BUNDLED / name != folder and surprisal is not None and not surprisal.is_unusual:
+            found[name] = surprisal.percentile
+    return min(found, key=found.__getitem__, default="")
 
 
 def split_into_chunks(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tuple[int, Any]]]:

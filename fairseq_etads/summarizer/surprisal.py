@@ -42,11 +42,12 @@ class Surprisal:
         """Return whether the document is more surprising than :data:`UNUSUAL` per cent of the training documents."""
         return self.percentile > UNUSUAL
 
-    def describe(self) -> str:
-        """Return the warning about an unusual document."""
+    def describe(self, fitting: str = "") -> str:
+        """Return the warning about an unusual document, which names the bundled model that fits it, if any."""
+        advice = f"; the bundled model {fitting} fits better" if fitting else ""
         return (
             f"unlike the documents used to train the model ({self.unknown:.0%} of its tokens are unknown, "
-            f"{self.bits:.1f} bits per token, more than in {UNUSUAL} % of them): do not rely on its summary"
+            f"{self.bits:.1f} bits per token, more than in {UNUSUAL} % of them): do not rely on its summary{advice}"
         )
 
     def to_dict(self) -> Dict[str, float]:

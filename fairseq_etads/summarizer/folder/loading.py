@@ -105,6 +105,13 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
     return loaded
 
 
+def load_tokenisation(folder: Path) -> LoadedFolder:
+    """Load what turns documents into tokens from a model folder, without its weights, extractor and other files."""
+    config = read_config(folder)
+    files = {option: folder / name for option, name in config.subword_files.items()}
+    return _complete(config, torch.nn.Identity(), make_task(folder, config), files, {})
+
+
 def _load_extractor(folder: Path) -> LoadedExtractor:
     picking = SentencePickingSettings.read(folder / PICKING, ADVICE)
     content = ContentModel.load(folder / CONTENT, ADVICE) if (folder / CONTENT).is_file() else None

@@ -11,6 +11,7 @@ from helpers import run_command
 from fairseq_etads import Summarizer
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.content.model import ContentModel
+from fairseq_etads.summarizer.documents import find_fitting_model
 from fairseq_etads.summarizer.folder import config
 from fairseq_etads.summarizer.folder.config import find_folder
 
@@ -144,6 +145,8 @@ def test_it_knows_an_article_from_the_description_of_a_package(paper):
         "configuration files for debhelper builds, with plugins for Perl and Lua scripting, and daemon scripts."
     )
     assert paper.summarize(package).surprisal.is_unusual
+    assert find_fitting_model(package, PAPER) == "debian" and find_fitting_model(INTRODUCTION, DEBIAN) == "paper"
+    assert find_fitting_model("zyxomat " * 20, PAPER) == ""
 
 
 NEWS = """\
