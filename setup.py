@@ -60,12 +60,17 @@ setup(
     # Without ``include``, find_packages() would also install tests/ as a top-level package. The folder preprocess/ is
     # installed as etads_preprocess, because its own name is too common for site-packages.
     packages=find_packages(str(HERE), include=["fairseq_etads", "fairseq_etads.*"])
-    + ["etads_preprocess", *(f"etads_preprocess.{name}" for name in find_packages(str(HERE / "preprocess")))],
-    package_dir={"etads_preprocess": "preprocess"},
+    + [
+        "fairseq_etads.docs",
+        "etads_preprocess",
+        *(f"etads_preprocess.{name}" for name in find_packages(str(HERE / "preprocess"))),
+    ],
+    package_dir={"etads_preprocess": "preprocess", "fairseq_etads.docs": "docs"},
     cmdclass={"build_py": BuildFromNothing},
     package_data={
         "fairseq_etads": ["py.typed", "bundled/*/*", "bundled/*/extractor/*", "demo/page/*", "summarizer/page/*"]
         + ["recipes/*.yaml"],
+        "fairseq_etads.docs": ["*.md"],  # for etads docs
         "etads_preprocess": ["py.typed", "sample/*"],
     },
     install_requires=[

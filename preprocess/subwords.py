@@ -178,7 +178,7 @@ class UserProvidedFiles:
             if path is not None and settings.tokens != "gpt2":
                 raise InputError(f"{option} {path}: has no effect without --tokens gpt2")
             if path is None and settings.tokens == "gpt2" and option != "--dictionary":
-                raise InputError(f"{option} is missing: --tokens gpt2 needs {ENCODER} and {MERGES} (see docs/bart.md)")
+                raise InputError(f"{option} is missing: --tokens gpt2 needs {ENCODER} and {MERGES} (etads docs bart)")
             if path is not None and not path.is_file():
                 raise InputError(f"{option} {path}: no such file")
         if self.dictionary is not None and (settings.separate or settings.target_size):

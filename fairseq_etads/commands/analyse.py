@@ -159,7 +159,7 @@ example:
   sentences that do not. rep. N: percentage of its N-grams that occur earlier in the summary. new numbers and new names:
   percentage of its sentences with a number, or with a capitalised word inside, that the document does not contain.
   joined: percentage of its sentences that join words of several sentences of the document. The second table shows the
-  percentages of copied bigrams from each tenth of the documents (docs/evaluation.md). Use - as FILE to read standard
+  percentages of copied bigrams from each tenth of the documents (etads docs evaluation). Use - as FILE to read standard
   input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
 )
 def main(args: AnalyseOptions) -> None:

@@ -286,7 +286,7 @@ examples:
   other training runs. Documents that resemble each other, such as news about one event, are not independent: --families
   names those that belong together. If you test several metrics or systems, correct for the number of tests, for example
   with Holm's method. With --likelihood, the log-likelihoods of the references are compared (natural logarithm, averaged
-  over the tokens in a summary), which vary far less than ROUGE, but do not reflect the search. docs/evaluation.md
+  over the tokens in a summary), which vary far less than ROUGE, but do not reflect the search. etads docs evaluation
   describes the tests. Use - as FILE to read standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
 )
 def main(args: CompareOptions) -> None:

@@ -260,7 +260,7 @@ examples:
   etads-extract runs/long/extractor/prepared extract.txt --by content --selection runs/long/extractor
   etads-summarize runs/long --split test --output summaries.txt --content runs/long/extractor
 
-  See docs/decoding.md and docs/long.md for descriptions of the model.""",
+  See etads docs decoding and etads docs long for descriptions of the model.""",
 )
 def main(args: ContentOptions) -> None:
     """Run the command ``etads-content``."""

@@ -38,7 +38,7 @@ examples:
   etads-explain model article.txt --summary "A reference." -o page.html
   etads-explain model article.txt --json page.json                 write only the values, as JSON
 
-Open the page in a browser. It is a single file and loads no other files. docs/explain.md describes its contents.
+Open the page in a browser. It is a single file and loads no other files. etads docs explain describes its contents.
 """
 LARGEST = 1_000
 """Maximum number of pages that --document all creates."""

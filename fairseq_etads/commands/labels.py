@@ -231,7 +231,7 @@ examples:
   SPLIT.target, and the document sentence goes to SPLIT.source. These files are input for etads-prepare. A model trained
   on them learns to rewrite sentences. For --pairs and for all kinds except words, the documents must contain
   sentence marks (etads-prepare --source-sentence-marks). The four kinds of sentence labels share one file name; use
-  --out to keep more than one kind. docs/selection.md describes the kinds.""",
+  --out to keep more than one kind. etads docs selection describes the kinds.""",
 )
 def main(args: LabelsOptions) -> None:
     """Run the command ``etads-labels``."""

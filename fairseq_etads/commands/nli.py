@@ -280,7 +280,7 @@ examples:
 
   A file of pairs is either in the JSON Lines format of SNLI and MultiNLI, or contains one line
   per pair, in the form PREMISE<tab>HYPOTHESIS<tab>LABEL. To use a model as a reward, pass its folder to fairseq-train
-  with --rewards entail --entail-model (see docs/rewards.md).""",
+  with --rewards entail --entail-model (see etads docs rewards).""",
 )
 def main(args: Any) -> None:
     """Run the command ``etads-nli``."""

@@ -24,7 +24,7 @@ Train the systems of a paper, summarise the test documents, and score the summar
 EPILOG = """\
 A recipe can be interrupted: the same command continues it, and skips what is done. It prints Markdown tables; the
 results of each row are in DIR/ROW-SEED. Options of fairseq-train follow after --. A recipe of your own is a YAML file
-(docs/extending.md): etads-reproduce mine.yaml
+(etads docs extending): etads-reproduce mine.yaml
 """
 
 

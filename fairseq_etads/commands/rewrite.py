@@ -190,7 +190,7 @@ examples:
   etads-rouge summaries.txt runs/mine/text/test.target
 
   --extractor and --abstractor accept fairseq-train checkpoints, or folders that contain checkpoints/checkpoint_best.pt.
-  After an interruption, run the same command again to continue. docs/rewrite.md describes how to train both models.""",
+  After an interruption, run the same command again to continue. etads docs rewrite tells how to train both models.""",
 )
 def main(args: RewriteOptions) -> None:
     """Run the command ``etads-rewrite``."""

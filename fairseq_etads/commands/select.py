@@ -171,7 +171,7 @@ examples:
 
   fairseq-generate and etads-extract read these files with --selection. If labels of the same split exist
   (etads-labels), the command reports how well the selector predicts them: the area under the ROC curve, the F1 at
-  --threshold, and the best F1 at any threshold. See docs/selection.md for a description of selectors.""",
+  --threshold, and the best F1 at any threshold. See etads docs selection for a description of selectors.""",
 )
 def main(args: SelectOptions) -> None:
     """Run the command ``etads-select``."""

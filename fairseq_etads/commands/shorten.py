@@ -172,7 +172,7 @@ examples:
   etads-shorten runs/mine/text short --run runs/extractor --prepared full --words 200
   etads-prepare short prepared --factors {FACTOR}
 
-  scripts/shorten.sh runs all of these commands except the last. docs/long.md describes them.""",
+  etads-train --long does all of this. etads docs long describes the commands.""",
 )
 def main(args: ShortenOptions) -> None:
     """Run the command ``etads-shorten``."""

@@ -73,7 +73,7 @@ Each JSON line contains "document" (the record's id, the line's number or the fi
 follow the name of the input, as in FILE:1), "summary" (with sentence marks), "sentences" (spelled as in the document),
 "score", "copied" (words that the model copied, with their character positions in the document), "read" and "left_out"
 (how many document tokens the model has read and how many it has left out), "surprisal", and "problem" if the document
-has no summary. docs/using.md describes these fields.
+has no summary. etads docs using describes these fields.
 
 After an interruption, run the command again with the same --output to continue where it stopped. The exit status is 1
 if some documents could not be summarised, and 2 for any other error.

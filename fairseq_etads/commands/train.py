@@ -40,7 +40,7 @@ summaries, which are the defaults when the model summarises. Options that you gi
 fairseq-train follow after --.
 
 With --long, the extractor and the shortened text are stored in DIR/shortened, and the model reads the probability level
-of each picked sentence (docs/long.md). The exported model accepts whole documents.
+of each picked sentence (etads docs long). The exported model accepts whole documents.
 
 --recipe paper uses the optimiser of the ETADS paper: Adam (0.9, 0.998), 8,000 warm-up steps, or a tenth of fewer than
 80,000 steps, to a learning rate of 4.94e-4, followed by inverse square root decay, a maximum gradient norm of 2, and no
@@ -98,7 +98,7 @@ class TrainOptions:
         False,
         "for documents that are longer than the input of a model: first train an extractor, which picks the most "
         "probable sentences of each document",
-        requires={"--text": "docs/long.md has the commands for --prepared"},
+        requires={"--text": "etads docs long has the commands for --prepared"},
     )
     words: Optional[int] = option(
         None,

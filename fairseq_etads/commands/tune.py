@@ -42,7 +42,7 @@ coverage-penalty, no-repeat-ngram-size, min-len and max-len. For min-len and max
 lengths of the references. --range sets the values to try for an option, and adds the option to the search. Trial 0 uses
 the folder's current defaults, so the best trial is never worse than the defaults on these documents.
 
-To continue after an interruption or with more --trials, run the command again with the same --out. docs/tuning.md
+To continue after an interruption or with more --trials, run the command again with the same --out. etads docs tuning
 describes the search.
 """
 

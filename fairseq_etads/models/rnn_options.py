@@ -171,12 +171,12 @@ class RecurrentConfig(PointerOptions):
     paper_init: bool = option(
         False,
         "initialise weights as in See et al.'s code: word embeddings close to zero, uniform weights in "
-        "[-0.02, 0.02] in recurrent networks, and Glorot initialisation of other matrices (docs/recurrent.md)",
+        "[-0.02, 0.02] in recurrent networks, and Glorot initialisation of other matrices (etads docs recurrent)",
     )
     uniform_init: float = option(
         0.0,
         "bound R of the interval [-R, R] from which all initial weights are drawn uniformly (0: "
-        "initialise as described in docs/recurrent.md)",
+        "initialise as described in etads docs recurrent)",
         bounds=NOT_NEGATIVE,
         excludes={"--paper-init": "both determine the initial weights; choose one"},
     )

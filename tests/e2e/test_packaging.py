@@ -64,6 +64,7 @@ def expected():
             is_data = path.name == "py.typed" or relative.startswith(("sample/", "bundled/", "demo/page/"))
             if is_data or path.suffix in (".py", ".html", ".css", ".js", ".yaml"):
                 yield f"{package}/{relative}"
+    yield from (f"fairseq_etads/docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))
 
 
 def test_the_wheel_holds_every_module_and_nothing_else(wheel):

@@ -9,7 +9,7 @@ import pytest
 import setuptools
 
 import fairseq_etads.commands
-from fairseq_etads.commands import doctor, etads
+from fairseq_etads.commands import docs, doctor, etads
 from fairseq_etads.commands.completion import make_completion_script
 from fairseq_etads.commands.etads import find_commands, main
 from fairseq_etads.platform import optional_parts
@@ -62,6 +62,13 @@ def test_bash_completes_commands_options_and_values():
         code += "printf '%s\\n' \"${COMPREPLY[@]}\""
         done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
         assert done.stderr == "" and done.stdout.split() == words
+
+
+def test_pages_are_printed_and_help_names_none_that_is_missing(capsys):
+    assert main(["docs", "using"]) == 0 and capsys.readouterr().out.startswith("# Using a trained model\n")
+    for path in (*Path(etads.__file__).parent.glob("*.py"), *(SETUP.parent / "preprocess").glob("*.py")):
+        for page in re.findall(r"etads docs (\w+)[\s.)]", path.read_text(encoding="utf-8")):
+            assert (docs.FOLDER / f"{page}.md").is_file(), path
 
 
 def test_doctor_tries_a_summary_and_fails_with_it(capsys, monkeypatch):
