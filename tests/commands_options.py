@@ -12,16 +12,12 @@ class Entry(NamedTuple):
         run: words to add, including the option.
         refused: part of the message, if the option is refused there.
         make: commands to run before.
-        same_as: another command with the same option, which has the entry.
-        tested_in: the test file of a command that is too slow here.
     """
 
     base: str = ""
     run: Optional[str] = None
     refused: Optional[str] = None
     make: Sequence[str] = ()
-    same_as: Optional[str] = None
-    tested_in: Optional[str] = None
 
 
 ENTRIES: Dict[str, Dict[str, Entry]] = {}
@@ -43,14 +39,6 @@ def entries(base: str, make: Sequence[str] = (), **runs: str) -> Dict[str, Entry
         whole = needs[1:] if needs.startswith("=") else f"{base} {needs}"
         found[option] = Entry(whole if several else base, words, refused or None, make)
     return found
-
-
-def same(command: str, *options: str) -> Dict[str, Entry]:
-    return {option: Entry(same_as=command) for option in options}
-
-
-def tested(file: str, *options: str) -> Dict[str, Entry]:
-    return {option: Entry(tested_in=file) for option in options}
 
 
 DOCUMENTS = """\
@@ -200,8 +188,6 @@ ENTRIES["etads-human score"] = entries(
     seed="--seed 7",
     json="--json out.json",
 )
-ENTRIES["etads-human make"].update(same("etads-analyse", "--source-column"))
-ENTRIES["etads-human"] = {}
 BAD = "--train in/bad in/reference --valid in/documents2 in/reference2 --out text"
 INVISIBLE = "--train in/invisible in/reference --valid in/documents2 in/reference2 --out text"
 SEVERAL = "--train in/documents in/reference in/reference2 --valid in/documents2 in/reference2 --out text"
@@ -240,30 +226,22 @@ ENTRIES[PARALLEL] = entries(
 ENTRIES[PARALLEL]["--force"] = Entry(
     f"{TEXTS} --out text", "--force", make=[f"etads-corpus parallel {TEXTS} --out text --source-words 2"]
 )
-SHARED = [f"--{name.replace('_', '-')}" for name in CORPUS if name != "sentences"]
-SHARED += ["--force", "--prepare", "--show"]
-ENTRIES[PARALLEL].update(tested("e2e/test_corpus_commands.py", "--prepare"))
-ENTRIES[PARALLEL].update(tested("unit/text/test_input_kinds.py", "--show"))
-ENTRIES["etads-corpus table"] = {
-    **entries(
-        "--train in/table.csv --out text",
-        train="=--valid in/table.csv --out text :: --train in/table2.csv",
-        valid="--valid in/table2.csv",
-        test="--test in/table2.csv",
-        input="=--out text :: --input in/many.csv",
-        split="=--input in/many.csv --out text :: --split 50/25/25",
-        split_seed="=--input in/many.csv --out text :: --split-seed 7",
-        format="--format tsv",
-        source_column="--source-column other",
-        target_column="--target-column other",
-        delimiter="--delimiter tab !! tab",
-        no_quotes="--skip-bad :: --no-quotes",
-        sentences="--no-sentences",
-        target_list="=--train in/lists.jsonl --out text :: --target-list references",
-    ),
-    **same(PARALLEL, *SHARED),
-}
-ENTRIES["etads-corpus"] = {}
+ENTRIES["etads-corpus table"] = entries(
+    "--train in/table.csv --out text",
+    train="=--valid in/table.csv --out text :: --train in/table2.csv",
+    valid="--valid in/table2.csv",
+    test="--test in/table2.csv",
+    input="=--out text :: --input in/many.csv",
+    split="=--input in/many.csv --out text :: --split 50/25/25",
+    split_seed="=--input in/many.csv --out text :: --split-seed 7",
+    format="--format tsv",
+    source_column="--source-column other",
+    target_column="--target-column other",
+    delimiter="--delimiter tab !! tab",
+    no_quotes="--skip-bad :: --no-quotes",
+    sentences="--no-sentences",
+    target_list="=--train in/lists.jsonl --out text :: --target-list references",
+)
 ENTRIES["etads-control"] = entries(
     "in/text made --length-bins 2",
     length_bins="=in/text other --by-origin :: --length-bins 0",
@@ -343,10 +321,6 @@ ENTRIES["etads-debian"] = entries(
 ENTRIES["etads-debian"]["--force"] = ENTRIES["etads-debian"]["--force"]._replace(
     make=["etads-debian --sample --out text"]
 )
-ENTRIES["etads-corpus debian"] = {
-    **same("etads-debian", *(option for option in ENTRIES["etads-debian"] if option != "--out")),
-    **same(PARALLEL, "--out", "--prepare", "--jobs"),
-}
 _PROGRAMS = []
 for _number in range(24):
     _word = "".join(chr(ord("a") + int(digit)) * 3 for digit in str(100 + _number))
@@ -363,7 +337,6 @@ ENTRIES["etads-models"] = entries(
     target_vocabulary="--target-vocabulary 100 !! --target-vocabulary 100",
     configs="= :: --configs made",
 )
-ENTRIES["etads"] = {}
 ENTRIES["etads-prepare"] = entries(
     "in/text made --tokens word",
     tokens="--tokens sentencepiece --size 40",
@@ -448,10 +421,6 @@ ENTRIES["etads-summarize"] = entries(
     shard="--output out.txt :: --shard 1/2",
     **DECODING,
 )
-ENTRIES["etads-summarize"].update(tested("unit/commands/test_summarize_command.py", "--sentences", "--sentence-marks"))
-ENTRIES["etads-summarize"].update(
-    tested("unit/summarizer/test_trained_runs.py", "--restart", "--selection-threshold", "--selection-factor")
-)
 INPUTS["packages"] = """\
 Vim is an almost compatible version of the UNIX editor Vi. Many new features have been added.
 This package contains the documentation of the library for reading and writing pictures in many formats.
@@ -471,7 +440,6 @@ ENTRIES["etads-explain"] = {
         source_column="=debian in/table2.csv --device cpu --quiet --output page.html :: --source-column other",
         no_quotes="=debian in/quotes.tsv --device cpu --quiet --output page.html :: --no-quotes",
     ),
-    **same("etads-summarize", *(f"--{name.replace('_', '-')}" for name in DECODING)),
 }
 _PAIRS = [
     "a dog ran\ta dog\tentailment",
@@ -481,7 +449,6 @@ _PAIRS = [
 INPUTS["pairs.tsv"] = "\n".join(_PAIRS * 8) + "\n"
 INPUTS["pairs2.tsv"] = "\n".join(_PAIRS[:2] * 8) + "\n"
 INPUTS["vectors"] = "a 1 0 2 1\ndog 0 1 1 1\ncat 1 1 0 1\nhome 2 1 1 0\n"
-ENTRIES["etads-nli"] = {}
 ENTRIES["etads-nli synthesise"] = entries("in/news pairs", documents="--documents 12", seed="--seed 7")
 _NEWS = "".join(f"the old {n * 'x'} town of the north had rain on day {n} and more\n" for n in range(24))
 INPUTS["news/train.target"] = _NEWS
@@ -513,88 +480,17 @@ ENTRIES["etads-nli score"] = entries(
     make=[f"etads-nli train {ENTRIES['etads-nli train']['--train'].base}"],
 )
 
-for _kind, _file, _options in (
-    ("cnndm", "test_readers.py", "allow-missing entity-names"),
-    ("cnndm", "test_corpus.py", "stories urls expect"),
-    ("cnndm", "test_control.py", "keep-origin"),
-    ("gigaword", "test_readers.py", "data rare filter"),
-    ("gigaword", "test_factors.py", "keep-original"),
-    ("duc", "test_reader_inputs.py", "docs models references as-gigaword keep-datelines"),
-    ("duc", "test_readers.py", "data"),
-    ("duc", "test_factors.py", "keep-original"),
-    ("duc", "../../e2e/test_corpus_commands.py", "like"),
-    ("sumpubmed", "test_readers.py", "data valid-size test-size"),
-    ("sumpubmed", "test_nothing_ignored.py", "seed"),
-    ("scitldr", "test_readers.py", "data"),
-    ("aeslc", "test_readers.py", "data annotated"),
-    ("qmsum", "test_readers.py", "data queries whole-meetings"),
-    ("squad", "test_squad.py", "data squad-version"),
-    ("hf", "test_hugging_face.py", "data config split source-column target-column target-list"),
-    ("cnndm", "test_readers.py", "chunks"),
-    ("hf", "test_nothing_ignored.py", "split-seed"),
-):
-    _found = ENTRIES.setdefault(f"etads-corpus {_kind}", same(PARALLEL, *SHARED))
-    _found.update(tested(f"unit/preprocess/{_file}", *(f"--{name}" for name in _options.split())))
-    _found.update(same("etads-corpus table", "--sentences"))
-
-REWRITING = "unit/systems/rewriting/test_rewrite_command.py"
-for _command, _file, _options in (
-    ("etads-demo", "unit/demo/test_demo.py", "port open"),
-    ("etads-demo", "e2e/test_demo_command.py", "host device"),
-    ("etads-export", "unit/commands/test_export_command.py", "checkpoint prepared license language scores"),
-    ("etads-export", "unit/commands/test_export_command.py", "beam min-len"),
-    ("etads-export", "unit/commands/test_export_command.py", "title dtype extractor"),
-    ("etads-export", "unit/vocabulary/test_shortlist_file.py", "shortlist"),
-    ("etads-export", "unit/summarizer/test_chosen_summaries.py", "content"),
-    ("etads-tune", "unit/commands/test_tune_command.py", "source-column target-column trials metric search range mert"),
-    ("etads-tune", "unit/commands/test_tune_command.py", "nbest out seed write max-tokens encoder-memory quiet"),
-    ("etads-tune", "e2e/test_tuning_commands.py", "device"),
-    ("etads-tune", "e2e/test_tutorial.py", "documents"),
-    ("etads-likelihood", "unit/commands/test_likelihood.py", "subset checkpoint prepared max-tokens device"),
-    ("etads-labels", "unit/commands/test_labels_command.py", "kind subset truncate-source out jobs"),
-    ("etads-labels", REWRITING, "pairs"),
-    (
-        "etads-shortlist",
-        "unit/vocabulary/test_shortlist_file.py",
-        "out frequent per-word truncate-source truncate-target",
-    ),
-    ("etads-select", "unit/commands/test_select_command.py", "subset out truncate-source labels report checkpoint"),
-    ("etads-select", "unit/commands/test_select_command.py", "device"),
-    ("etads-select", "unit/commands/test_shorten_command.py", "prepared"),
-    ("etads-select", "unit/commands/test_extract_command.py", "threshold"),
-    ("etads-extract", "unit/commands/test_extract_command.py", "by subset selection labels sentences words threshold"),
-    ("etads-extract", "unit/commands/test_extract_command.py", "at-least truncate-source"),
-    ("etads-shorten", "unit/commands/test_shorten_command.py", "run prepared words subset"),
-    ("etads-rewrite", REWRITING, "extractor abstractor subset beam diversity rerank rerank-length max-len sentences"),
-    ("etads-rewrite", REWRITING, "truncate-source batch-size device"),
-    ("etads-plot", "unit/evaluation/test_curves.py", "out figures"),
-    ("etads-reproduce", "unit/pipeline/test_recipe_values.py", "list show dry-run rows seeds out cpu"),
-    ("etads-results", "unit/commands/test_results_command.py", "corpus claims page check bootstrap"),
-    (
-        "etads-train",
-        "unit/commands/test_train_command.py",
-        "text out prepared recipe minutes long words no-content arch pointer tokens size keep-case text-words split "
-        "source-column target-column no-quotes truncate-source truncate-target max-tokens max-update processes cpu",
-    ),
-):
-    ENTRIES.setdefault(_command, {}).update(tested(_file, *(f"--{name}" for name in _options.split())))
 ENTRIES["etads-content"] = {
     **entries(
         "in",
         documents="--documents 0 !! --documents 0: choose",
         prepared="--prepared in/none !! DATA in/none: no such folder",
     ),
-    **tested("unit/commands/test_content_command.py", "--seed"),
 }
-ENTRIES["etads-select"].update(entries("in", max_tokens="--max-tokens 0 !! --max-tokens 0: choose"))
-ENTRIES["etads-tune"].update(
-    entries("debian in/documents in/reference", starting_points="--starting-points 3 !! no effect without --mert")
+ENTRIES["etads-select"] = entries("in", max_tokens="--max-tokens 0 !! --max-tokens 0: choose")
+ENTRIES["etads-tune"] = entries(
+    "debian in/documents in/reference", starting_points="--starting-points 3 !! no effect without --mert"
 )
-for _command in ("etads-explain", "etads-export"):
-    ENTRIES[_command].update(same("etads-summarize", "--sentences"))
-_DECODING = [f"--{name.replace('_', '-')}" for name in DECODING if name not in ("beam", "min_len", "shortlist")]
-ENTRIES["etads-export"].update(same("etads-summarize", *_DECODING))
-
 NEEDED = {
     *(("etads-debian", option) for option in ("--sample", "--force", "--lists", "--translation")),
     *(("etads-corpus parallel", option) for option in ("--input", "--fallback-encoding", "--skip-bad", "--force")),

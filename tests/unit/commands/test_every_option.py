@@ -1,11 +1,12 @@
 """Each option of each command, alone and with what it needs, changes the result or is refused.
 
-A new option needs an entry in the tables: a run that it changes, a refusal, a command with the same option, or a test
-of a command that is too slow to be run here.
+A new option needs an entry in the tables (a run that it changes, or a refusal), unless another command has the same one
+or a test of the command names it.
 """
 
 import argparse
 import io
+import itertools
 import re
 import shlex
 import sys
@@ -56,10 +57,33 @@ def options_of(parser) -> Dict[str, argparse.Action]:
 OPTIONS = {name: options_of(parser) for name, parser in PARSERS.items()}
 
 
-def test_every_option_has_an_entry():
-    for name, options in OPTIONS.items():
-        entries = ENTRIES.get(name, {})
-        assert options.keys() == entries.keys(), f"{name}: {options.keys() ^ entries.keys()}"
+TEXTS = [path.read_text(encoding="utf-8") for path in TESTS.rglob("test_*.py") if path != Path(__file__)]
+DEFINITION = ("option_strings", "dest", "type", "choices", "nargs")
+
+
+def tested_options(name):
+    """Options that have an entry, or are named by a test of the command, which is too slow here."""
+    module = MAINS[name.split()[0]].__module__.rpartition(".")[2]
+    of_command = re.compile(rf"\b{name.split()[-1]}\b|(commands|preprocess)(\.| import .*\b){module}\b")
+    named = (re.findall(r"(?<=[\"' ])--[\w-]+", text) for text in TEXTS if of_command.search(text))
+    return {*ENTRIES.get(name, {}), *itertools.chain.from_iterable(named)}
+
+
+TESTED = {name: tested_options(name) for name in OPTIONS}
+
+
+def are_one(action, other):
+    """Tell whether two commands have the same option, which is defined in one place."""
+    same = all(getattr(action, attribute) == getattr(other, attribute) for attribute in DEFINITION)
+    return same and action.help.partition(" (default")[0] == other.help.partition(" (default")[0]
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_has_an_entry_or_a_test_of_a_command_that_has_it(name):
+    assert ENTRIES.get(name, {}).keys() <= OPTIONS[name].keys()
+    for option, action in OPTIONS[name].items():
+        others = [other for other in OPTIONS if option in OPTIONS[other] and are_one(action, OPTIONS[other][option])]
+        assert any(option in TESTED[other] for other in others), f"{name} {option}"
 
 
 @pytest.fixture
@@ -145,22 +169,6 @@ def test_an_option_changes_the_result(name, option, entry: Entry, run, base_resu
 def test_an_option_is_refused(name, option, entry: Entry, run):
     result = run(name, [*shlex.split(entry.base), *shlex.split(entry.run)], entry.make)
     assert result.status and entry.refused in result.said.replace("\n", " "), result
-
-
-@cases(lambda entry: entry.same_as is not None)
-def test_an_option_is_another_commands(name, option, entry: Entry):
-    """The other command's entry covers both, because the option is defined in one place."""
-    mine, other = OPTIONS[name][option], OPTIONS[entry.same_as][option]
-    assert ENTRIES[entry.same_as][option].same_as is None
-    for attribute in ("option_strings", "dest", "type", "choices", "nargs"):
-        assert getattr(mine, attribute) == getattr(other, attribute), attribute
-    assert mine.help.partition(" (default")[0] == other.help.partition(" (default")[0]
-
-
-@cases(lambda entry: entry.tested_in is not None)
-def test_an_option_of_a_slow_command_is_tested_elsewhere(name, option, entry: Entry):
-    text = (TESTS / entry.tested_in).read_text(encoding="utf-8")
-    assert f'"{option}' in text or f" {option}" in text or f"'{option}" in text
 
 
 @pytest.mark.parametrize("name", [name for name, entries in ENTRIES.items() if any(e.run for e in entries.values())])
