@@ -169,28 +169,6 @@ def test_texts_reach_bertscore_without_marks_and_empty_ones_score_0(tmp_path, mo
     assert other != [signature], "another model"
 
 
-def test_bertscore_of_a_small_model(tmp_path, files):
-    pytest.importorskip("bert_score", reason="the extra bertscore is not installed", exc_type=ImportError)
-    from transformers import BertConfig, BertModel
-
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", *letters, *(f"##{letter}" for letter in letters)]
-    sizes = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 8}
-    torch.manual_seed(1)
-    model = tmp_path / "model"
-    BertModel(BertConfig(vocab_size=len(words), max_position_embeddings=64, **sizes)).save_pretrained(model)
-    write(model / "vocab.txt", words)
-    (model / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer", "model_max_length": 64}')
-    lines = tmp_path / "lines.jsonl"
-    options = ["--also", "bertscore", "--bertscore-model", str(model), "--per-example", str(lines)]
-    assert main([files[0], files[0], *options]) == 0
-    assert lines_of(lines, "BERTScore-F1") == pytest.approx([100, 0, 100, 100], abs=1e-2)
-    assert main([*files, *options]) == 0
-    values = lines_of(lines, "BERTScore-F1")
-    assert values[2] == pytest.approx(100, abs=1e-2) and values[2] - 1e-2 > values[0] > values[1] == 0
-    assert main([*files, *options, "--bertscore-layer", "3"]) == 2
-
-
 # --- rewards of training
 
 

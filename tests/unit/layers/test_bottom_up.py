@@ -64,13 +64,6 @@ def tokens_and_scores(results):
     return [[(h["tokens"].tolist(), h["positional_scores"]) for h in row] for row in results]
 
 
-def assert_alike(found, expected):
-    for row, other in zip(tokens_and_scores(found), tokens_and_scores(expected)):
-        assert [tokens for tokens, _ in row] == [tokens for tokens, _ in other]
-        for (_, scores), (_, wanted) in zip(row, other):
-            torch.testing.assert_close(scores, wanted, rtol=1e-4, atol=1e-4)
-
-
 def pointer_of(model, tokens, previous):
     with torch.no_grad():
         logits, extra = model(tokens, tokens.ne(PAD).sum(1), previous)
@@ -155,15 +148,6 @@ def test_the_search_scores_what_the_whole_model_gives(arch):
             extended = extra["output"].vocabulary.convert_to_extended_ids(tokens[None])
             expected = scores[0].gather(1, extended[0][:, None])[:, 0]
             torch.testing.assert_close(hypothesis["positional_scores"], expected, rtol=1e-3, atol=1e-3)
-
-
-@pytest.mark.parametrize("arch", ["etads", "words_lvt2k"])
-def test_without_a_mask_the_search_writes_what_it_writes_without_a_selector(arch):
-    model, sample = model_of(arch), sample_of(DOCUMENTS, probabilities())
-    plain = {name: value for name, value in sample.items() if name != "selection"}
-    found = search(model, sample, selection_threshold=-1.0, selection_factor=1.0)
-    assert_alike(found, search(model, plain))
-    assert_alike(search(model, plain, selection_factor=5.0), search(model, plain))
 
 
 def test_copied_positions_are_selected_ones():

@@ -93,14 +93,6 @@ def test_always_generating_is_the_plain_model_and_never_generating_copies_only()
             torch.testing.assert_close(scores[row, 0, :KNOWN], expected[row, 0])  # nothing to copy: generate
 
 
-def test_the_end_symbol_of_a_document_is_not_copied():
-    model = pointer_model()
-    set_gate(model, -1e4)
-    tokens = make_batch(DOCUMENTS[:4])
-    attention = run(model, tokens, SUMMARIES[:4])[1]["output"].pointer.log_copy.exp()
-    assert attention[tokens.eq(EOS)[:, None].expand(-1, 4, -1)].eq(0).all()
-
-
 def test_the_switch_decides_in_evaluation():
     model = pointer_model("switch")
     tokens = make_batch(DOCUMENTS[:4])

@@ -1,13 +1,10 @@
 """Layers shared by encoder and decoder: one tensor in memory, in the optimiser, in checkpoints and in their mean."""
 
 import copy
-from argparse import Namespace
 
 import pytest
 import torch
-from fairseq import checkpoint_utils, optim
-from fairseq.dataclass.configs import FairseqConfig
-from fairseq.optim.fp16_optimizer import MemoryEfficientFP16Optimizer
+from fairseq import checkpoint_utils
 from fairseq.utils import move_to_cpu
 from helpers import EOS, PAD, make_batch, make_model
 from omegaconf import OmegaConf
@@ -107,30 +104,6 @@ def test_copies_stay_shared_and_inference_leaves_the_model_alone(documents):
     assert_shared(copy.deepcopy(model))
     for infer_dtype in INFER_DTYPES:
         InferenceModel(model, infer_dtype).get_current_copy()
-    assert_shared(model)
-
-
-def test_half_precision_training_keeps_it_shared(documents):
-    """Train like fairseq-train --memory-efficient-fp16."""
-    model = make_model("gated_es_transformer").half()
-    assert_shared(model)
-    parameters = list(model.parameters())
-    cfg = OmegaConf.structured(FairseqConfig())
-    cfg.common.fp16, cfg.common.fp16_init_scale = True, 4
-    adam = Namespace(
-        lr=[1e-2],
-        adam_betas="(0.9, 0.98)",
-        adam_eps=1e-4,
-        weight_decay=0.0,
-        use_old_adam=True,
-        tpu=False,
-        fp16_adam_stats=False,
-    )
-    optimizer = MemoryEfficientFP16Optimizer(cfg, parameters, optim.adam.FairseqAdam(adam, parameters))
-    before = model.decoder.layers[0].fc1.weight.clone()
-    optimizer.backward(forward(model, documents).float().log_softmax(-1)[..., 7].sum())
-    optimizer.step()
-    assert not torch.equal(before, model.decoder.layers[0].fc1.weight)
     assert_shared(model)
 
 

@@ -121,14 +121,6 @@ def test_parse_layers():
     assert parse_layer_numbers(" 1, 3-4 ", 4, "--x") == {0, 2, 3}
 
 
-def test_presets_have_the_papers_sizes():
-    config = FlatTransformerConfig()
-    assert (config.encoder_layers, config.decoder_layers, config.encoder_embed_dim) == (4, 4, 512)
-    assert (config.encoder_ffn_embed_dim, config.encoder_attention_heads, config.dropout) == (2048, 8, 0.2)
-    assert config.share_all_embeddings and config.encoder_learned_pos and not config.encoder_normalize_before
-    assert config.focus_layers == config.saliency_layers == "all"
-
-
 def test_a_preset_with_an_unknown_option_is_refused():
     with pytest.raises(ValueError, match=r"unknown options.*focus_layer"):
         make_preset_config("typo", FlatTransformerConfig, focus_layer="all")

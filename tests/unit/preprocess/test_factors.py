@@ -129,18 +129,6 @@ def test_characters_that_are_no_letters_do_not_move_the_tags(text, tmp_path, tok
         assert len(lines(out / "factors" / "test.tf")[number].split()) == len(tokens_of_line)
 
 
-def test_tags_of_spacy(text, tmp_path):
-    spacy = pytest.importorskip("spacy")
-    pipeline = spacy.blank("en")
-    ruler = pipeline.add_pipe("entity_ruler")
-    ruler.add_patterns([{"label": "PRODUCT", "pattern": [{"LOWER": "audio"}, {"LOWER": "library"}]}])
-    pipeline.to_disk(tmp_path / "model")
-    out = tmp_path / "out"
-    prepare(text, out, "word", 30, True, 1, factors=["ner", "pos"], spacy_model=str(tmp_path / "model"))
-    assert lines(out / "factors" / "test.ner")[0].split()[:4] == ["O", "B-PRODUCT", "I-PRODUCT", "O"]
-    assert set(lines(out / "factors" / "test.pos")[0].split()) == {"X"}
-
-
 class Tagger:
     """A replacement for spaCy that tags a word by its form, and records its inputs."""
 

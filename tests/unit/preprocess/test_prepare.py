@@ -233,12 +233,6 @@ def test_after_a_size_that_is_refused_another_can_be_chosen(text, tmp_path):
         assert (out / name).read_bytes() == (tmp_path / "fresh" / name).read_bytes()
 
 
-def test_lines_end_only_at_newlines(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes("a\u2028b\x0bc\r\nd\x85e\n\nf".encode())
-    assert lines(path) == ["a\u2028b\x0bc", "d\x85e", "", "f"]
-
-
 @pytest.mark.parametrize(
     "contents,words",
     [

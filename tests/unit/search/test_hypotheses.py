@@ -1,13 +1,11 @@
 """Active and finished hypotheses and their best extensions, compared with loops over documents and beams."""
 
 import math
-from typing import Any, Dict, List
 
 import pytest
 import torch
 
 from fairseq_etads.search.hypotheses import (
-    ActiveHypotheses,
     Extensions,
     FinishedHypotheses,
     find_best_extensions,
@@ -36,18 +34,6 @@ def test_the_largest_values_are_found_in_blocks(documents, beam, width, k):
     want = (x + offset).flatten(1).sort(dim=1, descending=True).values[:, :k]
     torch.testing.assert_close(values, want, rtol=0, atol=0)
     torch.testing.assert_close((x + offset).flatten(1).gather(1, index), want, rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("place", [0, 127, 128, 255, 4991, 4992, 5002])
-@pytest.mark.parametrize("beam", [0, 3])
-def test_the_only_possible_word_is_found_anywhere(place, beam):
-    """Blocks end after 128 words, and 4,992 words are in complete blocks."""
-    x = torch.full((2, 4, 5003), NONE)
-    x[1, beam, place] = 1.0
-    x[0, 3 - beam, 5002 - place] = -1.0
-    values, index = find_top_values(x, 20, torch.zeros(2, 4, 1))
-    assert values[:, 0].tolist() == [-1.0, 1.0] and values[:, 1:].eq(NONE).all()
-    assert index[:, 0].tolist() == [(3 - beam) * 5003 + 5002 - place, beam * 5003 + place]
 
 
 @pytest.mark.parametrize("costs", [None, (0.0, 3.0, 0.5), (0.0, math.inf, 0.5)])
@@ -137,93 +123,6 @@ def test_no_more_extensions_are_looked_at_than_necessary():
     assert asked == [8, 7]
 
 
-@pytest.mark.parametrize("recorded", [False, True])
-def test_hypotheses_grow_like_lists(recorded):
-    """Words, sums, ancestors and coverage are as in lists that are copied; documents that leave change no others."""
-    documents, beam, longest = 3, 4, 5
-    generator = generator_of(2)
-    live = ActiveHypotheses(documents, beam, longest, EOS, CPU, keep_ancestors=recorded)
-    if recorded:
-        live.coverage = torch.rand(documents, beam, 6, generator=generator)
-    live.used_up[1, 2] = live.decided[2] = True
-    coverage = None if live.coverage is None else live.coverage.tolist()
-    lists: List[List[Dict[str, Any]]] = [
-        [{"tokens": [EOS], "log_probs": [], "ancestors": [], "beam": beam} for beam in range(4)] for _ in range(3)
-    ]
-    for step in range(longest):
-        parents = torch.randint(0, beam, (len(lists), beam), generator=generator)
-        words = torch.randint(4, 9, (len(lists), beam), generator=generator)
-        sums = torch.randn(len(lists), beam, generator=generator)
-        live.extend(step, parents, words, sums)
-        for document, old in enumerate(lists):
-            lists[document] = [
-                {
-                    "tokens": [*old[parent]["tokens"], word],
-                    "log_probs": [*old[parent]["log_probs"], value],
-                    "ancestors": [*old[parent]["ancestors"], parent],
-                    "beam": old[parent]["beam"],
-                }
-                for parent, word, value in zip(*(x[document].tolist() for x in (parents, words, sums)))
-            ]
-        if step == 2:
-            live.keep_documents(torch.tensor([0, 2]))
-            del lists[1]
-            coverage = coverage and [coverage[0], coverage[2]]
-            assert live.batch_rows.tolist() == [0, 2]
-            assert live.decided.tolist() == [False, True] and not live.used_up.any()
-        for document, rows in enumerate(lists):
-            assert live.tokens[document, :, : step + 2].tolist() == [row["tokens"] for row in rows]
-            assert live.log_probs[document, :, : step + 1].tolist() == [row["log_probs"] for row in rows]
-            if not recorded:
-                assert live.ancestors is None and live.coverage is None
-                continue
-            assert live.ancestors[document, :, : step + 1].tolist() == [row["ancestors"] for row in rows]
-            assert live.coverage[document].tolist() == [coverage[document][row["beam"]] for row in rows]
-
-
-def add_randomly(done, steps, documents, beam, seed, scores=None):
-    """Add hypotheses step by step; returns those that ended, by document, in the order in which they were added."""
-    generator = generator_of(seed)
-    ended = [[] for _ in range(documents)]
-    for length in range(1, steps + 1):
-        rows = torch.tensor([row for row in range(documents) if row != length % documents])  # one has left for a step
-        n = len(rows)
-        ends = torch.rand(n, beam, generator=generator) < 0.5
-        score = torch.randn(n, beam, generator=generator) if scores is None else scores.expand(n, beam)
-        tokens = torch.randint(4, 9, (n, beam, length), generator=generator)
-        sums = torch.randn(n, beam, length, generator=generator)
-        ancestors = torch.randint(0, beam, (n, beam, length), generator=generator)
-        done.add(rows, ends, score, tokens, sums, ancestors)
-        for place, row in enumerate(rows.tolist()):
-            ended[row] += [
-                {"score": float(score[place, i]), "tokens": tokens[place, i], "sums": sums[place, i]}
-                for i in range(beam)
-                if ends[place, i]
-            ]
-        counts = done.count_finished(torch.arange(documents)).tolist()
-        assert counts == [min(len(found), done.size) for found in ended]
-    return ended
-
-
-@pytest.mark.parametrize("by_score", [True, False])
-@pytest.mark.parametrize("seed", range(3))
-def test_finished_hypotheses_are_the_best_or_the_first(by_score, seed):
-    """Results are sorted by their scores; ``positional_scores`` are the differences of the sums."""
-    with torch.device("meta"):  # tensors are not created on the default device
-        done = FinishedHypotheses(4, 3, 5, CPU, by_score)
-    ended = add_randomly(done, 5, 4, 2, seed)
-    results = done.collect_results()
-    assert len(results) == 4
-    for found, hypotheses in zip(results, ended):
-        kept = sorted(hypotheses, key=lambda one: -one["score"])[:3] if by_score else hypotheses[:3]
-        kept.sort(key=lambda one: -one["score"])
-        assert [float(one["score"]) for one in found] == [one["score"] for one in kept]
-        for one, wanted in zip(found, kept):
-            assert one["tokens"].tolist() == wanted["tokens"].tolist() and one["tokens"].dtype == torch.int64
-            torch.testing.assert_close(one["positional_scores"].cumsum(0), wanted["sums"])
-            assert one["alignment"].numel() == one["attention"].numel() == 0
-
-
 @pytest.mark.parametrize("by_score", [True, False])
 @pytest.mark.parametrize("score", [NONE, math.nan])
 def test_impossible_hypotheses_are_results(score, by_score):
@@ -243,30 +142,3 @@ def test_impossible_hypotheses_are_results(score, by_score):
     assert done.length.gt(0).all()
     if by_score:
         assert [float(one["score"]) for one in done.collect_results()[0]] == [5.0, 4.0, pytest.approx(-1e30)]
-
-
-def test_attention_is_that_of_the_ancestors():
-    """Step t of a hypothesis has the weights of the beam that it continued, also after other documents have left."""
-    documents, beam, length, width = 3, 2, 4, 5
-    generator = generator_of(5)
-    done = FinishedHypotheses(documents, beam, length + 1, CPU, True)
-    weights = []
-    for step in range(length):
-        rows = torch.arange(documents) if step < 2 else torch.tensor([0, 2])
-        size = beam if step else 1  # in the first step, there is only one beam
-        attention = torch.rand(len(rows), size, width, generator=generator)
-        done.record_attention(rows, attention)
-        weights.append(dict(zip(rows.tolist(), attention)))
-    rows = torch.tensor([0, 2])
-    ancestors = torch.randint(0, beam, (2, beam, length), generator=generator)
-    tokens, sums = torch.full((2, beam, length), 7), torch.zeros(2, beam, length)
-    done.add(rows, torch.ones(2, beam, dtype=torch.bool), torch.tensor([[2.0, 1.0]] * 2), tokens, sums, ancestors)
-    with torch.device("meta"):  # tensors are not created on the default device
-        results = done.collect_results()
-    assert results[1] == []
-    for place, row in enumerate(rows.tolist()):
-        for rank, found in enumerate(results[row]):
-            assert found["attention"].shape == (width, length)
-            for step in range(length):
-                parent = min(int(ancestors[place, rank, step]), len(weights[step][row]) - 1)
-                assert found["attention"][:, step].tolist() == weights[step][row][parent].tolist()

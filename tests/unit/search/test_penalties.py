@@ -57,38 +57,9 @@ def test_each_document_can_have_its_own_greatest_length(options, gain):
             assert (bound == -math.inf) == (value == -math.inf)
 
 
-def test_scoring_takes_the_coverage_of_real_words():
-    coverage = torch.tensor([[[2.5, 0.5, 3.0]]])
-    mask = torch.tensor([[False, False, True]])
-    assert make_scorer(coverage_penalty=2.0).compute_coverage_cost(coverage, mask).tolist() == [[3.0]]
-    assert make_scorer(coverage_penalty=2.0).compute_coverage_cost(coverage, None).tolist() == [[7.0]]
-    wu = make_scorer(coverage_penalty=2.0, coverage_penalty_type="wu").compute_coverage_cost(coverage, mask)
-    assert wu.item() == pytest.approx(2 * math.log(2))
-    assert make_scorer(coverage_penalty=2.0).compute_coverage_cost(None, mask) is None
-    assert make_scorer().compute_coverage_cost(coverage, mask) is None
-
-
 def test_words_never_looked_at_cost_much_but_not_infinitely():
     assert coverage_penalty(torch.zeros(2), 1.0, "wu").item() == pytest.approx(2 * 87.3, rel=1e-2)
     assert coverage_penalty(torch.full((5,), 0.2), 1.0, "summary").item() == 0.0
-
-
-@pytest.mark.parametrize(
-    "options,divisor",
-    [
-        ({}, 3.0),
-        ({"lenpen": 2.0}, 9.0),
-        ({"lenpen": 0.0}, 1.0),
-        ({"unnormalized": True}, 1.0),
-        ({"length_penalty_type": "wu", "lenpen": 0.9}, (8 / 6) ** 0.9),
-        ({"length_penalty_type": "wu", "length_penalty_beta": 2.0}, 5 / 3),
-    ],
-)
-def test_final_scores(options, divisor):
-    log_probs, cost = torch.tensor([[-6.0, -2.0]]), torch.tensor([[0.5, 0.0]])
-    scoring = make_scorer(**options)
-    torch.testing.assert_close(scoring.compute_final_scores(log_probs, 3, None), log_probs / divisor)
-    torch.testing.assert_close(scoring.compute_final_scores(log_probs, 3, cost), log_probs / divisor - cost)
 
 
 @pytest.mark.parametrize("length_kind", ["avg", "wu"])

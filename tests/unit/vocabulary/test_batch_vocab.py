@@ -47,15 +47,6 @@ def test_slots_equal_a_loop(seed):
     assert torch.equal(vocab.decode(encoded)[~unknown], summaries[~unknown])
 
 
-def test_documents_that_stay_keep_their_slots_and_the_size():
-    source = torch.tensor([[9, 12, 9, 2], [5, 2, 1, 1], [8, 9, 7, 2]])
-    vocab = BatchVocab(source, 6, **SPECIALS)
-    chosen = vocab.select(torch.tensor([1, 1, 0]))
-    assert chosen.output_width == vocab.output_width == 9 and len(vocab.source_columns) == 3
-    assert torch.equal(chosen.source_columns, vocab.source_columns[[1, 1, 0]])
-    assert chosen.decode(torch.tensor([[6], [4], [7]])).tolist() == [[3], [4], [12]]
-
-
 def test_rows_are_repeated_only_if_there_are_several_for_a_document():
     table = torch.tensor([[1, 2], [3, 4]])
     assert BatchVocab.expand_rows(table, torch.zeros(2, 5)) is table
@@ -128,14 +119,6 @@ def test_ids_beyond_the_vocabulary_read_the_unknown_word():
     ids = torch.tensor([[0, 5, 6], [700000, 1, 3]])
     expected = plain(torch.tensor([[0, 5, 3], [3, 1, 3]]))
     assert torch.equal(embedding(ids), expected)
-
-
-def test_positions_without_a_word_have_the_number_and_the_column_0():
-    vocab = BatchVocab(torch.tensor([[9, 5, 2, 1], [5, 9, 9, 2]]), 6, **SPECIALS)
-    assert vocab.word_numbers.tolist() == [[0, 1, 0, 0], [0, 1, 1, 0]]
-    assert vocab.word_columns.tolist() == [[6, 5], [5, 6]] and vocab.slot_words.tolist() == [[9], [9]]
-    one = BatchVocab(torch.tensor([[5, 2], [0, 2]]), 6, **SPECIALS)
-    assert one.word_columns.tolist() == [[5], [0]] and one.is_word.tolist() == [[True], [False]]
 
 
 def test_a_batch_without_documents_or_words_has_no_slots():

@@ -1,14 +1,11 @@
 """The large-vocabulary trick: words and columns against a loop."""
 
-import math
-
 import pytest
 import reference
 import torch
 from helpers import NotOnCpu
 
 from fairseq_etads.vocabulary.candidates import CandidateWords
-from fairseq_etads.vocabulary.output import BatchVocab
 
 SIZE, UNK, SPECIALS = 60, 3, 4
 
@@ -63,21 +60,6 @@ def test_lists_are_joined_on_a_gpu_as_on_a_cpu(frequent):
         assert CandidateWords._join_lists_on_gpu(ids, frequent, SIZE).tolist() == expected
 
 
-def test_special_symbols_keep_their_numbers_and_columns_lead_back():
-    found = CandidateWords(random_texts(0), 12, SIZE, SPECIALS, UNK, shared=True)
-    count = len(found)
-    assert found.words[:SPECIALS].tolist() == [0, 1, 2, 3]
-    ids = torch.arange(SIZE + 3)
-    columns = found.convert_to_columns(ids)
-    for word, column in zip(ids.tolist(), columns.tolist()):
-        if word >= SIZE:
-            assert column == word - SIZE + count
-        elif word in found.words.tolist():
-            assert found.words[column] == word
-        else:
-            assert column == UNK
-
-
 def test_columns_are_turned_back_into_extended_ids():
     found = CandidateWords(random_texts(0), 12, SIZE, SPECIALS, UNK, shared=True)
     ids = torch.cat([found.words, torch.arange(SIZE, SIZE + 3)])  # every candidate, and three slots
@@ -103,52 +85,6 @@ def test_scores_are_spread_over_the_words_that_they_belong_to():
     ids = [*found.words.tolist(), SIZE, SIZE + 1]
     assert torch.equal(wide[:, :, ids], scores)
     assert wide.isfinite().sum() == scores.numel()
-
-
-def test_words_of_other_documents_have_no_probability():
-    texts = torch.tensor([[50, 2], [51, 2], [52, 2]])
-    found = CandidateWords(texts, 6, SIZE, SPECIALS, UNK, shared=False)
-    logits = found.mask_unlisted_words(torch.zeros(6, 1, len(found)))  # two beams each
-    assert [row.isfinite().sum().item() for row in logits] == [6] * 6
-    place = found.words.tolist().index(51)
-    assert logits[:, 0, place].isfinite().tolist() == [False, False, True, True, False, False]
-    ids = torch.tensor([[50, 51], [50, 51], [51, 50], [51, 50], [51, 52], [4, 52]])
-    expected = [[place - 1, UNK], [place - 1, UNK], [place, UNK], [place, UNK], [UNK, place + 1], [4, place + 1]]
-    assert found.convert_to_columns(ids).tolist() == expected
-    chosen = found.select(torch.tensor([2, 0]))
-    assert torch.equal(chosen.allowed, found.allowed[[2, 0]]) and chosen.words is found.words
-
-
-def test_a_batchs_vocabulary_numbers_columns():
-    source = torch.tensor([[5, 70, 55, 70, 2], [55, 9, 2, 1, 1]])
-    found = CandidateWords(source, 8, SIZE, SPECIALS, UNK, shared=True)
-    plain = BatchVocab(source, SIZE, pad=1, bos=0, eos=2, unk=3)
-    vocab = BatchVocab(source, SIZE, pad=1, bos=0, eos=2, unk=3, candidates=found)
-    assert (vocab.softmax_width, vocab.output_width) == (len(found), len(found) + 1)
-    assert torch.equal(vocab.source_columns, found.convert_to_columns(plain.source_columns))
-    assert torch.equal(vocab.word_columns[vocab.is_word], found.convert_to_columns(plain.word_columns)[plain.is_word])
-    words = torch.tensor([[70, 5], [70, 55]])
-    assert torch.equal(vocab.encode(words), plain.encode(words))
-    assert torch.equal(vocab.decode(plain.encode(words)), plain.decode(plain.encode(words)))
-
-
-@pytest.mark.parametrize("shared", [False, True])
-def test_two_texts(shared):
-    found = CandidateWords(torch.tensor([[50, 2], [51, 2]]), 6, SIZE, SPECIALS, UNK, shared=shared)
-    lists = [[0, 1, 2, 3, 4, 50], [0, 1, 2, 3, 4, 51]]
-    assert found.words.tolist() == ([0, 1, 2, 3, 50, 51] if shared else sorted({*lists[0], *lists[1]}))
-    if shared:
-        assert found.allowed is None and found.select(torch.tensor([1])).allowed is None
-    else:
-        assert [found.words[allowed].tolist() for allowed in found.allowed] == lists
-
-
-def test_what_is_on_no_list_has_the_logarithm_of_nothing():
-    found = CandidateWords(torch.tensor([[50, 2], [51, 2]]), 6, SIZE, SPECIALS, UNK, shared=False)
-    logits = found.mask_unlisted_words(torch.zeros(2, 1, len(found)))
-    assert logits.eq(-math.inf).sum() == 2 and logits.eq(0).sum() == 2 * len(found) - 2
-    scores = found.reindex_by_extended_id(torch.zeros(2, 1, len(found)))
-    assert scores.eq(-math.inf).sum() == 2 * (SIZE - len(found)) and scores.eq(0).sum() == 2 * len(found)
 
 
 @pytest.mark.parametrize("shared", [False, True])

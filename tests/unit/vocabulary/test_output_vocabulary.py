@@ -60,26 +60,6 @@ def test_every_number_is_that_of_the_loop(pointer, trick, beams):
             assert got_producible[row][place] == (UNK if column == UNK else wanted)
 
 
-def test_slots_lead_back_to_the_words_of_their_own_document():
-    vocabulary = OutputVocabulary.from_source(
-        make_batch(DOCUMENTS), remove_copy_tail(make_dictionary(tail=6)), pointer=True
-    )
-    for number, document in enumerate(DOCUMENTS):
-        ids = torch.tensor([5, *range(KNOWN, KNOWN + 2)])
-        own = [*slots_of(document), UNK, UNK][:2]
-        assert vocabulary.convert_to_dictionary_ids(ids, number).tolist() == [5, *own]
-
-
-def test_documents_can_be_selected_and_repeated():
-    dictionary = remove_copy_tail(make_dictionary(tail=6))
-    tokens = make_batch(DOCUMENTS)
-    candidates = CandidateWords(tokens, 9, KNOWN, 4, UNK, shared=False)
-    vocabulary = OutputVocabulary.from_source(tokens, dictionary, True, candidates)
-    chosen = vocabulary.select(torch.tensor([2, 0, 0]))
-    expected = vocabulary.convert_to_target_columns(SUMMARIES)[[2, 0, 0]]
-    assert torch.equal(chosen.convert_to_target_columns(SUMMARIES[[2, 0, 0]]), expected)
-
-
 def make_vocabulary(pointer=True, trick="own", by_column=False):
     """The output vocabulary of DOCUMENTS, and the words that each document's list allows."""
     tokens = make_batch(DOCUMENTS)
@@ -155,18 +135,6 @@ def test_scores_move_from_columns_to_the_ids_of_the_search():
     assert make_vocabulary(trick="off")[0].reindex_by_search_id(scores) is scores
 
 
-@pytest.mark.parametrize("by_column", [False, True])
-def test_another_models_scores_are_added_to_words_and_that_of_the_unknown_word_to_slots(by_column):
-    vocabulary, _ = make_vocabulary(trick="shared", by_column=by_column)
-    words = vocabulary.candidates.words.tolist() if by_column else list(range(KNOWN))
-    scores, known = torch.randn(3, 2, len(words) + 2), torch.randn(3, 2, KNOWN + 1)
-    expected = scores.clone()
-    for column in range(len(words) + 2):
-        expected[:, :, column] += known[:, :, words[column] if column < len(words) else UNK]
-    vocabulary.add_known_scores(scores, known)
-    assert torch.equal(scores, expected)
-
-
 def test_all_tensors_move_to_another_device():
     vocabulary, _ = make_vocabulary()
     moved = vocabulary.to("meta")
@@ -178,15 +146,6 @@ def test_all_tensors_move_to_another_device():
     assert shared.to("meta").candidates.words.device.type == "meta" and shared.to("meta").candidates.allowed is None
     plain, _ = make_vocabulary(pointer=False, trick="off")
     assert plain.to("meta") == plain == plain.select(torch.tensor([1]))
-
-
-def test_documents_keep_their_lists_of_words_when_they_are_selected():
-    vocabulary, listed = make_vocabulary(by_column=True)
-    chosen = vocabulary.select(torch.tensor([2, 0]))
-    for row, number in enumerate((2, 0)):
-        words = chosen.candidates.words[chosen.candidates.allowed[row]].tolist()
-        assert words == listed[number]
-    assert torch.equal(chosen.slots.slot_words, vocabulary.slots.slot_words[[2, 0]])
 
 
 def test_special_symbols_are_never_copied_and_lists_of_words_make_the_softmax_narrower():
