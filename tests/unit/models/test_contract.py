@@ -229,10 +229,11 @@ def test_what_is_saved_is_loaded_and_copies_are_separate(name, case):
     loaded = make_case(name, seed=2).model
     loaded.load_state_dict(torch.load(io.BytesIO(file.getvalue())))
     sent, copied = pickle.loads(pickle.dumps(case.model)), copy.deepcopy(case.model)
+    of_a_copy = copy.deepcopy(copied)
     with torch.no_grad():
         for parameter in copied.parameters():
             parameter.zero_()
-    for model in (loaded, sent, case.model):
+    for model in (loaded, sent, case.model, of_a_copy):
         torch.testing.assert_close(scores(case, sample, model), expected, rtol=0, atol=0)
 
 

@@ -55,13 +55,9 @@ def refusal(folder):
 @pytest.mark.parametrize(
     "run",
     [
-        {"pointer": "soft"},
         {"pointer": "switch", "target_words": 30},
         {"share_all_embeddings": True, "arch": "etads_basic"},
         {"share_encoder_decoder_layers": True, "aggregation": "proj", "encoder_gate": True},
-        {"arch": "pg_coverage"},
-        {"arch": "pointer_generator_coverage", "paper_init": False},
-        {"arch": "unified_summarizer", "paper_init": False, "mark": True},
         {"arch": "gru_seq2seq", "large_vocabulary_trick": 25, "share_decoder_input_output_embed": True},
     ],
     ids=lambda run: run.get("arch", "") + "-".join(name for name in run if name != "arch"),

@@ -129,6 +129,3 @@ def test_other_labels_are_refused_in_words(tmp_path):
             targets_of(tmp_path, 400)[0][0]
     finally:
         ROWS[0][0] = before
-
-
-MARKERS, IDS, VALUES = (4, 5, 6), range(7, 17), range(17, 43)
