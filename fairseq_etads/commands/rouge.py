@@ -158,6 +158,7 @@ examples:
   etads-rouge output.txt test.target
   etads-rouge output.txt reference1.txt reference2.txt --json scores.json
   etads-rouge headlines.txt task1_ref*.txt --duc75
+  etads-rouge 'decoded/*.dec' 'reference/*.ref'                   a summary in each file, a sentence in each line
   etads-rouge test.target --system basic=basic.txt --system etads=etads.txt
   etads-rouge output.txt test.target --documents test.source --lead-words 8 --show 3
 

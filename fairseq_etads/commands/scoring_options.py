@@ -15,6 +15,7 @@ from ..platform.command_options import option
 from ..platform.console import escape_unprintable
 from ..platform.option_checks import NOT_NEGATIVE, SIZE
 from ..text.counted_words import LATIN, TOKENS
+from ..text.input_records import find_files_by_id
 from ..text.records import SOURCE
 
 
@@ -122,13 +123,22 @@ def read_summaries(
     """Read several files with the same number of lines or records. Number i of each file belongs to example i.
 
     Args:
-        names: names of the files with summaries.
+        names: names of the files with summaries, or folders or patterns of files with a summary each.
         column, source_column: columns of tables with the summaries and the documents, or empty strings to find them.
         documents: name of the file with the documents, if any, whose texts are returned last.
 
     Raises:
-        ValueError: a file cannot be read, is empty or is not encoded in UTF-8, or the numbers of lines differ.
+        ValueError: a file cannot be read, is empty or is not encoded in UTF-8, or the numbers of lines, or the ids of
+            files with a summary each, differ.
     """
+    ids = {name: set(found) for name in names if (found := find_files_by_id(Path(name)))}
+    first = next(iter(ids), "")
+    for name in ids:
+        if other := ids[name] ^ ids[first]:
+            raise ValueError(
+                f"{first} and {name} have different files: only one of them has {min(other)}; if their names differ, "
+                "put * in place of the part that is the same, as in 'out/*.dec' 'ref/*.ref'"
+            )
     texts = [read_lines(name, column) for name in names]
     if documents is not None:
         names, texts = [*names, documents], [*texts, read_lines(documents, source_column, SOURCE)]

@@ -172,7 +172,7 @@ examples:
   etads-shorten runs/mine/text short --run runs/extractor --prepared full --words 200
   etads-prepare short prepared --factors {FACTOR}
 
-  etads-train --long does all of this. etads docs long describes the commands.""",
+  The option --long of etads-train does all of this. See etads docs long for the commands.""",
 )
 def main(args: ShortenOptions) -> None:
     """Run the command ``etads-shorten``."""

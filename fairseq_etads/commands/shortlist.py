@@ -195,7 +195,7 @@ examples:
 
   At the end, the command reports how many words the shortlist for a validation document contains on average, and what
   percentage of the known words in the reference summaries it covers, where each word counts once per summary.
-  etads docs decoding describes the costs and benefits of a shortlist.""",
+  See etads docs decoding for the costs and benefits of a shortlist.""",
 )
 def main(args: ShortlistOptions) -> None:
     """Run the command ``etads-shortlist``."""

@@ -17,12 +17,13 @@ def read_lines(path: str, column: str = "", side: int = TARGET) -> List[str]:
     """Read the summaries (or, with ``side`` SOURCE, the documents) in a plain or compressed UTF-8 file.
 
     Args:
-        path: file with one text per line, or table, or ``-`` for standard input, which can be read only once.
+        path: file with one text per line, or table, or folder or pattern of files with one text each, in the order of
+            their names, or ``-`` for standard input, which can be read only once.
         column: name of the column of a table, or an empty string to find it.
 
     Returns:
-        The lines without line endings, or the values of the column, in which lines and listed sentences are separated
-        by :data:`SENTENCE_MARK`.
+        The lines without line endings, or the values of the column or the files, in which lines and listed sentences
+        are separated by :data:`SENTENCE_MARK`.
 
     Raises:
         ValueError: the file cannot be read, or a line is not valid UTF-8. The message contains the line number.

@@ -1,12 +1,13 @@
 """Read documents for summarisation from lines of text, tables, folders or files, and options for their format."""
 
 import contextlib
+import glob
 import itertools
 import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
 
 from ..files.inputs import ESCAPE_INVALID, STANDARD_INPUT, get_display_name, is_read_once, is_valid_utf8, read_lines
 from ..platform.command_options import option
@@ -286,22 +287,39 @@ def _read_table(path: Path, kind: str, options: ReadingOptions, prefix: str) -> 
             yield InputDocument(name, "", f"{where}: {error}")
 
 
+def find_files_by_id(path: Path) -> Dict[str, Path]:
+    """Return the files of a folder by their names, or those of a pattern like ``out/*.dec`` by what ``*`` stands for.
+
+    They are sorted. The dictionary is empty for the path of a file or table. Raises InputError if there are no files.
+    """
+    if path.is_dir() and guess_input_format([path]) == "folder":
+        return {file.name: file for file in _list_files(path)}
+    if "*" not in path.name or path.exists():
+        return {}
+    before, _, after = path.name.partition("*")
+    files = [file for file in path.parent.glob(f"{glob.escape(before)}*{glob.escape(after)}") if file.is_file()]
+    if not files:
+        raise InputError(f"{path}: no such files")
+    return dict(sorted((file.name[len(before) : len(file.name) - len(after)], file) for file in files))
+
+
 def read_texts(path: Path, side: int, column: str = "") -> List[str]:
-    """Read all documents or summaries in a table or a file with one text per line.
+    """Read all documents or summaries in a table, a file with one text per line, or files with a text each.
 
     Args:
-        path: path of the file, or ``-`` for standard input.
+        path: path of the file, ``-`` for standard input, or a folder or pattern; see :func:`find_files_by_id`.
         side: SOURCE to read documents, TARGET to read summaries.
         column: name of the column, or an empty string to find it.
 
     Raises:
         InputError: the file or a record cannot be read.
     """
-    kind = guess_input_format([path], "lines")
-    if kind == "folder":
-        raise InputError(f"{path}: is a folder; give a file")
+    if files := find_files_by_id(path):
+        documents: Iterable[InputDocument] = (_read_file_as_document(file, name, "") for name, file in files.items())
+    else:
+        documents = read_documents([path], guess_input_format([path], "lines"), ReadingOptions("", column, side=side))
     texts = []
-    for document in read_documents([path], kind, ReadingOptions("", column, side=side)):
+    for document in documents:
         if document.problem:
             raise InputError(document.problem)
         texts.append(document.text)

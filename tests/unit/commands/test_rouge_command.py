@@ -52,6 +52,24 @@ def test_duc75_is_recall_of_all_references_at_75_bytes(tmp_path, capsys):
     assert expected.scores["rouge1"].recall == pytest.approx(100 * 3 / 9)  # "end" is not among the 15 words in 75 bytes
 
 
+def test_files_with_a_summary_each_are_paired_by_their_ids(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    summaries, references = {"b": "a b .\nc d .\n", "a": "e f .\n"}, {"a": "e g .\n", "b": "c d .\na x .\n"}
+    for suffix, texts in (("dec", summaries), ("ref", references)):
+        Path(suffix).mkdir()
+        for name, text in texts.items():
+            Path(suffix, f"{name}.{suffix}").write_text(text)
+    write(Path("h"), ["e f .", "a b . <q> c d ."])
+    write(Path("r"), ["e g .", "c d . <q> a x ."])
+    tables = []
+    for given in (["dec/*.dec", "ref/*.ref"], ["h", "r"]):
+        assert main(given) == 0
+        tables.append(capsys.readouterr().out.partition("\n\n")[2])
+    assert tables[0] == tables[1]
+    assert main(["dec", "ref"]) == 2, "as they are, the names differ"
+    assert "only one of them has a.dec" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("suffix", ["jsonl", "tsv"])
 def test_scores_of_every_line_are_written(tmp_path, suffix):
     texts = [["a b", "", "c d e"], ["a b", "x", "c d f"]]
