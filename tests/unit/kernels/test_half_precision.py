@@ -1,26 +1,19 @@
 """Constants, sums and softmax in half precision against float64, in documents of 400 to 4,096 tokens."""
 
-import logging
-import math
-
 import pytest
 import torch
 from helpers import PAD
 
-from fairseq_etads import attention
 from fairseq_etads.attention import (
     FOCUS_FORMS,
-    choose_focus_form,
     combined_attention_log_weights,
     compute_log_attention_weights,
-    compute_token_positions,
     focal_bias,
     focus_attention,
     hierarchical_attention,
     saliency_attention,
     temporal_attention,
 )
-from fairseq_etads.kernels.focus_columns import FocusParameters, compute_bias_columns
 from fairseq_etads.kernels.word_log_probs import compute_word_log_probs
 from fairseq_etads.layers.pointer import PointerHead
 from fairseq_etads.training.losses import compute_closed_book_loss, compute_mean_label_loss, coverage_loss
@@ -148,48 +141,6 @@ def test_focus_attention_is_exact_to_the_rounding_of_its_format(dtype, form, len
     assert float((found.double() - exact).abs().max()) <= eps(dtype) * float(exact.abs().max())
 
 
-@pytest.mark.parametrize("factors", ["tf32", "bf16", "fp16"])
-def test_columns_would_be_wrong_in_fewer_bits(factors):
-    """This is why no GPU uses columns untested: with factors of 11 bits or fewer, the bias is lost."""
-    length, dtype = 400, torch.float32
-    q, k, v = (drawn(1, 1, length, 16, seed=n) for n in range(3))
-    center, scope = torch.rand(1, 1, length) * length, torch.full((1, 1, length), 1.0)
-    wide = FocusParameters(center, scope, None)
-    positions, lengths = compute_token_positions(None, 1, length, q.device)
-    queries, keys = (x.to(dtype) for x in compute_bias_columns(wide, positions, lengths))
-
-    def rounded(x):
-        if factors == "bf16":
-            return x.bfloat16().float()
-        if factors == "fp16":
-            return x.half().float()
-        return ((x.view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)  # 10 bits after the point
-
-    scores = q @ k.transpose(-1, -2) / 4 + rounded(queries) @ rounded(keys).transpose(-1, -2)
-    exact = torch.softmax(q @ k.transpose(-1, -2) / 4 + focal_bias(center, scope, positions), -1)
-    error = (torch.softmax(scores, -1).nan_to_num(nan=1.0) - exact).abs().max()
-    assert error > 0.1, "with so small an error the columns could be used"
-    assert v.shape == q.shape
-
-
-@pytest.mark.parametrize("setting", ["high", "medium"])
-def test_columns_are_left_where_products_may_be_rounded_and_the_log_says_so(setting, caplog):
-    inputs = [drawn(1, 1, 30, 16, seed=n) for n in range(3)] + [torch.full((1, 1, 30), 9.0), torch.ones(1, 1, 30)]
-    expected = focus_attention(*inputs)
-    attention._log_form.cache_clear()
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(setting)
-    try:
-        with caplog.at_level(logging.INFO, "fairseq_etads.attention"):
-            assert choose_focus_form("auto", inputs[0], torch.float32) == "bias"
-            found = focus_attention(*inputs, form="bias")
-            focus_attention(*inputs)
-    finally:
-        torch.set_float32_matmul_precision(before)
-    assert caplog.text.count("matrix products on cpu are not known to be exact") == 1
-    torch.testing.assert_close(found, expected, rtol=0.02, atol=0.02)
-
-
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("smoothed", [False, True])
 def test_likelihoods_are_those_of_float64(dtype, smoothed):
@@ -207,18 +158,3 @@ def test_likelihoods_are_those_of_float64(dtype, smoothed):
     words = torch.randint(0, 5000, (1, 6), generator=torch.Generator().manual_seed(5))
     loss = compute_closed_book_loss(logits.to(dtype), words, PAD, 3)
     torch.testing.assert_close(loss.double(), -exact.gather(2, words[:, :, None])[:, :, 0], rtol=1e-4, atol=1e-4)
-
-
-def test_no_constant_of_a_mask_is_beyond_the_numbers_it_is_put_into():
-    """Such constants are used only in float32; -1e30 would be minus infinity in float16."""
-    from fairseq_etads.kernels.focus_columns import PADDING_SCORE, SCOPE_FLOOR
-    from fairseq_etads.layers import pointer
-
-    for constant in (PADDING_SCORE, SCOPE_FLOOR, pointer._IMPOSSIBLE, pointer._CERTAIN):
-        assert math.isfinite(torch.tensor(constant, dtype=torch.float32).item())
-        assert torch.tensor(constant, dtype=torch.float32).item() != 0
-    for dtype in HALVES:  # what the code that uses them computes in, for inputs of this format
-        assert temporal_attention(torch.zeros(1, 2, 3, dtype=dtype)).dtype == torch.float32
-        assert (
-            coverage_loss(torch.ones(1, 2, 3, dtype=dtype), torch.ones(1, 2, dtype=torch.bool)).dtype == torch.float32
-        )

@@ -126,6 +126,7 @@ def test_the_functions_drop_weights():
         lambda p: saliency_attention(q, k, v, gate, gate, dropout_p=p),
         lambda p: saliency_attention(q, k, v, gate, gate, dropout_p=p, need_weights=True)[0],
         lambda p: focus_attention(q, k, v, position, position, dropout_p=p),
+        lambda p: focus_attention(q, k, v, position, position, dropout_p=p, form="bias"),
     ):
         torch.manual_seed(0)
         assert_dropped(function(0.6), function(0.0), 0.6)
