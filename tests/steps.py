@@ -1,9 +1,13 @@
 """A few training steps and a search in this process, like fairseq-train and fairseq-generate with a model's options."""
 
+import copy
+import functools
+
 import torch
-from fairseq.dataclass.configs import GenerationConfig
+from fairseq.dataclass.configs import FairseqConfig, GenerationConfig
+from fairseq.trainer import Trainer
 from helpers import EOS, PAD, make_batch, make_dictionary, make_task
-from omegaconf import OmegaConf
+from omegaconf import OmegaConf, open_dict
 
 CRITERION = {
     **{"label_smoothing": 0.1, "coverage_loss": 0.0, "coverage_loss_start": 0, "coverage_loss_ramp": 0},
@@ -42,6 +46,21 @@ def make_sample(model=None, documents=DOCUMENTS, summaries=SUMMARIES):
 def make_criterion(task, name="summarization_nll", **options):
     defaults = CRITERION if name == "summarization_nll" else {"sentence_avg": False}
     return task.build_criterion(OmegaConf.create({"_name": name, **defaults, **options}))
+
+
+plain_config = functools.cache(lambda: OmegaConf.structured(FairseqConfig))
+
+
+def make_trainer(task, model, criterion):
+    """fairseq's trainer with plain gradient descent."""
+    cfg = copy.deepcopy(plain_config())
+    with open_dict(cfg):
+        cfg.common.cpu, cfg.distributed_training.distributed_world_size = True, 1
+        cfg.optimization.lr, cfg.optimization.clip_norm = [1.0], 0.0
+        cfg.optimizer = OmegaConf.create({"_name": "sgd", "lr": [1.0], "momentum": 0.0, "weight_decay": 0.0})
+        scheduler = {"_name": "fixed", "lr": [1.0], "warmup_updates": 0, "force_anneal": None, "lr_shrink": 0.1}
+        cfg.lr_scheduler = OmegaConf.create(scheduler)
+    return Trainer(cfg, task, model, criterion)
 
 
 def train_and_decode(task, cfg, criterion="summarization_nll", steps=2, **criterion_options):

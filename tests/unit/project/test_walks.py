@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from fairseq.dataclass.configs import FairseqConfig, GenerationConfig
+from fairseq.dataclass.configs import GenerationConfig
 from fairseq.logging import metrics
-from fairseq.trainer import Trainer
 from helpers import SMALL, model_config
-from omegaconf import OmegaConf, open_dict
-from steps import make_criterion, make_sample, steps_task
+from omegaconf import OmegaConf
+from steps import make_criterion, make_sample, make_trainer, steps_task
 
 import fairseq_etads
 
@@ -51,19 +50,6 @@ def files_of(run):
     return list(found)
 
 
-def trainer_of(task, model):
-    """fairseq's trainer with plain gradient descent."""
-    cfg = OmegaConf.structured(FairseqConfig)
-    with open_dict(cfg):
-        cfg.common.cpu, cfg.distributed_training.distributed_world_size = True, 1
-        cfg.optimization.lr = [1.0]
-        cfg.optimizer = OmegaConf.create({"_name": "sgd", "lr": [1.0], "momentum": 0.0, "weight_decay": 0.0})
-        cfg.lr_scheduler = OmegaConf.create(
-            {"_name": "fixed", "lr": [1.0], "warmup_updates": 0, "force_anneal": None, "lr_shrink": 0.1}
-        )
-    return Trainer(cfg, task, model, make_criterion(task))
-
-
 def documented_files(letter):
     """Files of the table in docs/overview.md that run in an update ("U") or in decoding ("D")."""
     rows = re.findall(r"^\| `([\w/]+\.py)` \| ([UD ]+) \|", OVERVIEW.read_text(encoding="utf-8"), re.MULTILINE)
@@ -80,7 +66,7 @@ def check(files, most, letter):
 
 def test_an_update_runs_through_few_files(etads):
     task, model, sample = etads
-    trainer = trainer_of(task, model)
+    trainer = make_trainer(task, model, make_criterion(task))
 
     def update():
         with metrics.aggregate("train", new_root=True):

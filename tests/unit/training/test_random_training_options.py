@@ -24,12 +24,10 @@ from drawn_options import (
     is_refused,
     model_options,
 )
-from fairseq.dataclass.configs import FairseqConfig
 from fairseq.logging import metrics
 from fairseq.models import ARCH_MODEL_REGISTRY
-from fairseq.trainer import Trainer
 from helpers import PAD, make_batch
-from omegaconf import OmegaConf, open_dict
+from steps import make_trainer
 
 from fairseq_etads.systems.convs2s.model import ConvolutionalModel
 from fairseq_etads.systems.entailment.auxiliary import EntailmentTask, classify_text_pairs
@@ -92,26 +90,6 @@ def check_batches(model, criterion, make):
         compare(padded, whole, f"padding on the left of documents, summaries: {left}, {more} more columns")
 
 
-@functools.cache
-def plain_config():
-    return OmegaConf.structured(FairseqConfig)
-
-
-def trainer_of(task, model, criterion):
-    """fairseq's trainer with plain gradient descent."""
-    cfg = copy.deepcopy(plain_config())
-    with open_dict(cfg):
-        cfg.common.cpu, cfg.distributed_training.distributed_world_size = True, 1
-        cfg.optimization.lr, cfg.optimization.clip_norm = [1.0], 0.0
-        cfg.optimizer = OmegaConf.create({"_name": "sgd", "lr": [1.0], "momentum": 0.0, "weight_decay": 0.0})
-        cfg.lr_scheduler = OmegaConf.create(
-            {"_name": "fixed", "lr": [1.0], "warmup_updates": 0, "force_anneal": None, "lr_shrink": 0.1}
-        )
-    trainer = Trainer(cfg, task, model, criterion)
-    trainer.clip_grad_norm = lambda limit: torch.ones(())  # fairseq's computes the norm in float32 alone
-    return trainer
-
-
 def check_update_freq(task, model, criterion, make):
     """An update from two batches equals the update from one with all pairs, in fairseq's trainer."""
     if getattr(getattr(model, "decoder", None), "large_vocabulary_trick", 0):
@@ -121,7 +99,9 @@ def check_update_freq(task, model, criterion, make):
     for parts in ([ALL], [ALL[:2], ALL[2:]]):
         model.load_state_dict(before)
         with metrics.aggregate("train", new_root=True):
-            trainer_of(task, model, criterion).train_step([make(part) for part in parts])
+            trainer = make_trainer(task, model, criterion)
+            trainer.clip_grad_norm = lambda limit: torch.ones(())  # fairseq's computes the norm in float32 alone
+            trainer.train_step([make(part) for part in parts])
         found.append({name: p.detach().clone() for name, p in model.named_parameters()})
     model.load_state_dict(before)
     moved = max((found[0][name] - before[name]).abs().max() for name in found[0])

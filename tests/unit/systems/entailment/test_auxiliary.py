@@ -142,21 +142,6 @@ def test_gradients_of_pairs_are_their_own_and_clipped(folder, monkeypatch):
     assert most == AUXILIARY["clip_norm"] and 0 < norm < 1e3
 
 
-def test_updates_are_counted_across_epochs_and_resumes(folder, monkeypatch):
-    task, model, optimizer = build(folder)
-    asked = []
-    for first, last in ((0, 5), (5, 12)):
-        task, model, optimizer = build(folder)  # a process that continues starts in this way
-        batch = task.extra_updates.auxiliary_task.pairs.make_batch
-        asking = lambda number, batch=batch: asked.append(number) or batch(number)  # noqa: E731
-        monkeypatch.setattr(task.extra_updates.auxiliary_task.pairs, "make_batch", asking)
-        for number in range(first, last):
-            optimizer.zero_grad()
-            with metrics.aggregate():
-                task.optimizer_step(optimizer, model, number)
-    assert asked == list(range(8))
-
-
 def test_what_is_written_knows_nothing_of_it(folder):
     """A model without the classifier loads the weights of a model with it, and searches."""
     _, model, _ = build(folder)
