@@ -62,28 +62,28 @@ IMPORTS = [
 ]
 
 
-def test_the_plugin_is_registered_whoever_imports_fairseq(tmp_path):
-    found = in_forks([(tmp_path, f"import sys\n{imports}{REGISTERED}", ()) for imports in IMPORTS], ["torch", "hydra"])
-    assert [(status, imports, said) for imports, (status, said) in zip(IMPORTS, found) if status] == []
-    assert len(found) == len(IMPORTS)
-
-
-def test_fairseq_train_is_extended_if_it_is_imported_after_the_plugin(tmp_path):
-    """Training used to run without the changes to its loop, such as saving after a signal."""
+def test_the_plugin_is_registered_whoever_imports_fairseq_and_extends_it(tmp_path):
     write_data(tmp_path, {"train": [("a b", "a")]})
-    run(
-        "import fairseq_etads.plugin\nimport fairseq_cli.train as command\n"
-        "from fairseq_etads.training.options import SummarizationConfig\n"
-        "from fairseq_etads.training.task import SummarizationTask\n"
-        f"SummarizationTask.setup_task(SummarizationConfig(data={str(tmp_path)!r}))\n"
-        "assert command.train.is_replacement and command.validate_and_save.is_replacement"
-    )
+    codes = [*(f"import sys\n{imports}{REGISTERED}" for imports in IMPORTS), EXTENDED]
+    found = in_forks([(tmp_path, code, ()) for code in codes], ["torch", "hydra"])
+    assert [(status, code, said) for code, (status, said) in zip(codes, found) if status] == []
+    assert len(found) == len(codes)
 
 
-@pytest.mark.parametrize("imports", ["import fairseq_etads, fairseq", "from fairseq_etads import Summarizer"])
-def test_fairseq_is_imported_quietly_and_without_statistics_that_still_work(imports):
+EXTENDED = """
+import fairseq_etads.plugin
+import fairseq_cli.train as command
+from fairseq_etads.training.options import SummarizationConfig
+from fairseq_etads.training.task import SummarizationTask
+SummarizationTask.setup_task(SummarizationConfig(data="."))
+assert command.train.is_replacement and command.validate_and_save.is_replacement
+"""
+"""Training used to run without the changes to its loop if it was imported after the plugin."""
+
+
+def test_fairseq_is_imported_quietly_and_without_statistics_that_still_work():
     result = run(
-        f"{imports}\nfrom fairseq_etads.text.words import split_sentences\n"
+        "from fairseq_etads import Summarizer\nfrom fairseq_etads.text.words import split_sentences\n"
         "assert split_sentences('One dog. Two cats.') == ['One dog.', 'Two cats.']\n"
         "assert not {'sklearn', 'scipy.sparse', 'scipy.stats'} & {*sys.modules}\n"
         "from fairseq.criterions.sentence_prediction import f1_score, pearsonr\n"
