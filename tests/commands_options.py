@@ -63,6 +63,7 @@ INPUTS: Dict[str, Union[str, bytes]] = {
     "families": "x\nx\ny\n",
     "german": "Er kam am 3. Mai. Sie rief bzw. sang.\n",
     "rated.jsonl": "".join(json.dumps(row) + "\n" for row in RATED),
+    "printed.jsonl": json.dumps({"text": "A long-\nish text.\nIt ends.", "summary": "A text."}) + "\n",
     "invisible": DOCUMENTS.replace("cat", "c\u200dat"),
 }
 SCORING = {
@@ -239,6 +240,7 @@ ENTRIES["etads-corpus table"] = entries(
     target_column="--target-column other",
     delimiter="--delimiter tab !! tab",
     no_quotes="--skip-bad :: --no-quotes",
+    join_lines="=--train in/printed.jsonl --out text :: --join-lines",
     sentences="--no-sentences",
     target_list="=--train in/lists.jsonl --out text :: --target-list references",
 )
@@ -404,6 +406,7 @@ ENTRIES["etads-summarize"] = entries(
     lines="=debian in/packages --device cpu --quiet :: --lines",
     source_column="=debian in/table2.csv --device cpu --quiet :: --source-column other",
     no_quotes="=debian in/quotes.tsv --source-column text --device cpu --quiet :: --no-quotes",
+    join_lines="=lead in/printed.jsonl --quiet :: --join-lines",
     output="--output out.txt",
     output_format="=debian in/packages --lines --device cpu --quiet :: --output-format jsonl",
     evidence="--evidence",

@@ -155,12 +155,8 @@ example:
   etads-analyse --source test.source --reference test.target --system etads=etads.txt --system basic=basic.txt \\
       --lead 3 --oracle 3 --plot systems.svg
 
-  copied: percentage of a summary's words that occur in its document. new N and new sent.: percentage of its N-grams and
-  sentences that do not. rep. N: percentage of its N-grams that occur earlier in the summary. new numbers and new names:
-  percentage of its sentences with a number, or with a capitalised word inside, that the document does not contain.
-  joined: percentage of its sentences that join words of several sentences of the document. The second table shows the
-  percentages of copied bigrams from each tenth of the documents (etads docs evaluation). Use - as FILE to read standard
-  input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
+  The page etads docs evaluation describes the columns. Use - as FILE to read standard input. Files may be compressed
+  (.gz, .xz, .bz2, .zst).""",
 )
 def main(args: AnalyseOptions) -> None:
     """Run the command ``etads-analyse``."""

@@ -280,14 +280,10 @@ examples:
   etads-compare --likelihood --a runs/new-1 runs/new-2 --b runs/old-1 runs/old-2
 
   The command prints the difference between the means, A minus B, with a 95 % confidence interval from a paired
-  bootstrap, and two two-sided p-values, from the same bootstrap and from approximate randomisation. With --a and --b,
-  the interval and the p-value also reflect the variation between training runs (Student's t-distribution), so that a
-  lucky seed is not mistaken for a better system. If each system was trained only once, the result says nothing about
-  other training runs. Documents that resemble each other, such as news about one event, are not independent: --families
-  names those that belong together. If you test several metrics or systems, correct for the number of tests, for example
-  with Holm's method. With --likelihood, the log-likelihoods of the references are compared (natural logarithm, averaged
-  over the tokens in a summary), which vary far less than ROUGE, but do not reflect the search. etads docs evaluation
-  describes the tests. Use - as FILE to read standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
+  bootstrap, and two two-sided p-values. If each system was trained only once, the result says nothing about other
+  training runs, as a lucky seed may be mistaken for a better system: give several with --a and --b. If you test several
+  metrics or systems, correct for the number of tests. The page etads docs evaluation describes the tests. Use - as FILE
+  to read standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
 )
 def main(args: CompareOptions) -> None:
     """Run the command ``etads-compare``."""

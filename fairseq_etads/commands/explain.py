@@ -240,7 +240,7 @@ def main(args: ExplainOptions) -> None:
     if not is_run(args.folder):  # the options of a run are checked when it is loaded
         check_call(read_config(args.folder).decoding, args.decoding)
     kind = choose_input_format([args.file], args.format)
-    options = ReadingOptions(column=args.source_column, quotes=not args.no_quotes)
+    options = ReadingOptions(column=args.source_column, quotes=not args.no_quotes, join_lines=args.join_lines)
     documents = read_documents([Path(args.file)], kind, options)
     print_warning = functools.partial(print_message, quiet=args.quiet)
     if kind == "file":

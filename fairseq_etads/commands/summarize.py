@@ -69,11 +69,7 @@ Several processes or machines can share the work: start each of them with a diff
 otherwise identical options; torchrun and srun set --shard. Each process writes its shard to OUTPUT.shards/, and the
 process that completes the last shard writes OUTPUT. OUTPUT.shards can then be deleted.
 
-Each JSON line contains "document" (the record's id, the line's number or the file's name; with several inputs, numbers
-follow the name of the input, as in FILE:1), "summary" (with sentence marks), "sentences" (spelled as in the document),
-"score", "copied" (words that the model copied, with their character positions in the document), "read" and "left_out"
-(how many document tokens the model has read and how many it has left out), "surprisal", and "problem" if the document
-has no summary. etads docs using describes these fields.
+The page etads docs using describes the fields of each JSON line.
 
 After an interruption, run the command again with the same --output to continue where it stopped. The exit status is 1
 if some documents could not be summarised, and 2 for any other error.
@@ -192,6 +188,7 @@ def _collect_output_settings(args: SummarizeOptions, kind: str) -> Dict[str, Any
         "--input-format": kind,
         "--source-column": args.source_column,
         **({"--no-quotes": True} if args.no_quotes else {}),
+        **({"--join-lines": True} if args.join_lines else {}),
         "--output-format": args.output_format,
         "--sentence-marks": args.keeps_marks,
         **({"--evidence": True} if args.evidence else {}),
@@ -307,7 +304,7 @@ class _Documents:
         args = self._args
         if args.split is None:
             files = [Path(name) for name in args.files]
-            options = ReadingOptions(column=args.source_column, quotes=not args.no_quotes)
+            options = ReadingOptions(column=args.source_column, quotes=not args.no_quotes, join_lines=args.join_lines)
             yield from read_documents(files, self._kind, options)
             return
         self._split = self.load_summarizer().read_split(args.split)

@@ -14,6 +14,13 @@ _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
 _INVISIBLE = re.compile("[\ufeff\u200b\u2060\u00ad]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MARK = re.compile(re.escape(SENTENCE_MARK), re.IGNORECASE)
+_NUMBER = re.compile(r"\d+")
+_HYPHENATED = re.compile(r"\w+(?:-\w+)+")
+_BROKEN = re.compile(r"((?:\w+-)*\w+)[-\u2010\u00ad]\n(\w+)")
+JOIN_LINES_HELP = (
+    "for pages as pdftotext writes them: join lines into paragraphs, rejoin words that are hyphenated at the end of a "
+    "line, and leave out page numbers and headings that recur on pages"
+)
 
 
 def neutralise_sentence_separators(text: str) -> Tuple[str, int]:
@@ -49,6 +56,30 @@ def clean_text(text: str, counts: Counter) -> str:
         text, found = neutralise_sentence_separators(text)
         counts[f"literal {SENTENCE_MARK} neutralised"] += found
     return " ".join(text.split())
+
+
+def join_printed_lines(text: str) -> str:
+    """Join the lines of printed pages, between which are form feeds as from pdftotext, into one line per paragraph.
+
+    Lines at the edges of several pages that are alike but for their numbers are left out. A word that is hyphenated at
+    the end of a line loses the hyphen, unless the text has it elsewhere with the hyphen or another hyphen is in it.
+    """
+    pages = [[" ".join(line.split()) for line in page.strip().split("\n")] for page in text.split("\f")]
+    filled = [[number for number, line in enumerate(page) if line] for page in pages]
+    edges = [{number: _NUMBER.sub("0", page[number]) for number in n[:2] + n[-2:]} for page, n in zip(pages, filled)]
+    alike = Counter(line for edge in edges for line in set(edge.values()))
+    text = "\n".join(
+        "\n".join(line for number, line in enumerate(page) if alike[edge.get(number, "")] < 2).strip()
+        for page, edge in zip(pages, edges)
+    )
+    words = set(_HYPHENATED.findall(text.lower()))
+
+    def rejoin(found: "re.Match[str]") -> str:
+        first, rest = found.groups()
+        keeps = "-" in first or not rest[0].islower() or f"{first}-{rest}".lower() in words
+        return f"{first}{'-' * keeps}{rest}"
+
+    return "\n".join(" ".join(part.split()) for part in _BROKEN.sub(rejoin, text).split("\n\n") if part.strip())
 
 
 def join_to_one_line(text: str, language: str = "en") -> str:

@@ -13,6 +13,7 @@ from ..files.inputs import ESCAPE_INVALID, STANDARD_INPUT, get_display_name, is_
 from ..platform.command_options import option
 from ..platform.console import print_message
 from ..platform.errors import InputError
+from .cleaning import JOIN_LINES_HELP, join_printed_lines
 from .documents import BadDocumentError, ExcludedDocumentError
 from .records import (
     ARROW,
@@ -98,6 +99,7 @@ class InputFormatOptions:
         metavar="NAME",
     )
     no_quotes: bool = option(False, NO_QUOTES_HELP)
+    join_lines: bool = option(False, JOIN_LINES_HELP)
 
     @property
     def format(self) -> Optional[str]:
@@ -171,12 +173,14 @@ class ReadingOptions(NamedTuple):
         column: name of the field that contains the document in JSON lines and CSV, or an empty string to find it.
         quotes: whether cells of CSV can be enclosed in quotation marks.
         side: SOURCE to read documents, TARGET to read summaries.
+        join_lines: whether to join the lines of printed pages.
     """
 
     fallback: str = ESCAPE_INVALID
     column: str = ""
     quotes: bool = True
     side: int = SOURCE
+    join_lines: bool = False
 
     def make_chooser(self, path: Path) -> Callable[[List[str]], List[str]]:
         """Return a function that chooses the columns of the text and, if there is one, of the id.
@@ -216,6 +220,8 @@ def read_documents(paths: Sequence[Path], kind: str, options: ReadingOptions) ->
         raise InputError(f"{OPTIONS[options.side]} {options.column}: applies only to JSON lines and CSV, {unit}")
     if not options.quotes and kind != "csv":
         raise InputError(f"--no-quotes: applies only to CSV and TSV, {unit}")
+    if options.join_lines and kind == "lines":
+        raise InputError(f"--join-lines: has no effect, {unit}")
     for path in paths:
         prefix = f"{get_display_name(path)}:" if len(paths) > 1 else ""
         if kind == "lines":
@@ -227,7 +233,8 @@ def read_documents(paths: Sequence[Path], kind: str, options: ReadingOptions) ->
         else:
             for file in _list_files(path) if kind == "folder" else [path]:
                 is_name_enough = kind == "folder" and len(paths) == 1
-                yield _read_file_as_document(file, file.name if is_name_enough else str(file), options.fallback)
+                document = _read_file_as_document(file, file.name if is_name_enough else str(file), options.fallback)
+                yield document._replace(text=join_printed_lines(document.text)) if options.join_lines else document
 
 
 def get_document_unit_name(kind: str) -> str:
@@ -279,6 +286,7 @@ def _read_table(path: Path, kind: str, options: ReadingOptions, prefix: str) -> 
             name = str(known) if isinstance(known, (str, int)) else numbered
             text = get_value(values, opened.columns[0])
             text = text if isinstance(text, str) else "\n".join(list_pieces(text, "document"))
+            text = join_printed_lines(text) if options.join_lines else text
             # In a valid line, "\\udc80" is an escape that stands for a lone surrogate, which cleaning replaces later.
             is_escaped = isinstance(record, str) and (options.fallback != ESCAPE_INVALID or is_valid_utf8(record))
             document = InputDocument(name, text)

@@ -10,6 +10,7 @@ from fairseq_etads.files import SPLITS
 from fairseq_etads.files.inputs import ESCAPE_INVALID, get_display_name
 from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.cleaning import JOIN_LINES_HELP, join_printed_lines
 from fairseq_etads.text.documents import Document
 from fairseq_etads.text.records import (
     COLUMNS,
@@ -53,9 +54,9 @@ def make_jsonl_options(
     args: argparse.Namespace, files: Dict[str, Path], target_list: str, columns: Tuple[str, str] = ("source", "target")
 ) -> argparse.Namespace:
     """Return ``args`` with options for :class:`TableReader` to read JSON lines with the given keys."""
-    known = {"source_column": columns[0], "target_column": columns[1], "target_list": target_list, "no_quotes": False}
+    known = {"source_column": columns[0], "target_column": columns[1], "target_list": target_list}
     not_given = dict.fromkeys((*SPLITS, "input", "shares", "split_seed", "format", "delimiter"))
-    return argparse.Namespace(**{**vars(args), **not_given, **files, **known})
+    return argparse.Namespace(**{**vars(args), **not_given, **files, **known, "no_quotes": False, "join_lines": False})
 
 
 def detect_table_format(path: Path) -> str:
@@ -105,6 +106,7 @@ class TableReaderOptions(ColumnOptions, SharesOptions):
         metavar="CHAR",
     )
     no_quotes: bool = option(False, NO_QUOTES_HELP)
+    join_lines: bool = option(False, JOIN_LINES_HELP)
 
 
 class TableReader(Reader):
@@ -120,12 +122,13 @@ input. The names of known columns, in upper or lower case, are {", ".join("/".jo
 value is a text or a list of sentences. Each line of a document is a paragraph. If a summary consists of several lines,
 each line is a sentence."""
     options: ClassVar[Optional[type]] = TableReaderOptions
+    joins_lines = False
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
         self.asked_columns: Tuple[str, str] = (args.source_column, args.target_column)
         self.lists_are_references = args.target_list == "references"
-        self.quotes = not args.no_quotes
+        self.quotes, self.joins_lines = not args.no_quotes, args.join_lines
         self.skip_bad: bool = args.skip_bad
         self.delimiter = parse_delimiter(args.delimiter or "")
         self.shares = parse_input_options(args)
@@ -185,6 +188,7 @@ each line is a sentence."""
             self.check_utf8(record)
         values = parse_record(record)
         source, target = (get_value(values, column) for column in self.columns[key])
+        source = join_printed_lines(source) if self.joins_lines and isinstance(source, str) else source
         are_references = self.lists_are_references or self.columns[key][1] == "references"
         are_references = are_references and isinstance(target, list)
         references = [list_pieces(reference, "summary") for reference in (target if are_references else [target])]

@@ -30,6 +30,22 @@ def problems(file):
     return [one.problem for one in read_documents([file], kind, ReadingOptions())]
 
 
+def test_lines_of_printed_pages_are_joined_and_their_edges_left_out(tmp_path):
+    path = tmp_path / "paper.txt"
+    path.write_text(
+        "Frobs 12 (2020)\n\nThe inter-\nnational, well-\nknown state-of-the-\nart in Anglo-\nSaxon is well-known."
+        "\nIt\n\n3\n"
+        "\fFrobs 12 (2020)\n\ncosts 3\nor 4.\n\nLast words.\n\n4\n\f"
+    )
+    (found,) = read_documents([path], "file", ReadingOptions(join_lines=True))
+    first = "The international, well-known state-of-the-art in Anglo-Saxon is well-known. It costs 3 or 4."
+    assert found.text == f"{first}\nLast words."
+    path.write_text("3\n\nOnly one page.\n\n3\n")
+    assert [one.text for one in read_documents([path], "file", ReadingOptions(join_lines=True))] == [
+        "3\nOnly one page.\n3"
+    ]
+
+
 def test_a_text_file_is_one_document_unless_its_lines_are(tmp_path):
     path = tmp_path / "new.txt"
     path.write_text("One text.\n\nAnother.\n")
