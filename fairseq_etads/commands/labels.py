@@ -227,11 +227,8 @@ examples:
   etads-labels runs/mine/prepared --pairs sentences/text
   etads-prepare sentences/text sentences/prepared --like runs/mine/prepared
 
-  With --pairs, the command writes one pair per summary sentence that --kind match matches: the summary sentence goes to
-  SPLIT.target, and the document sentence goes to SPLIT.source. These files are input for etads-prepare. A model trained
-  on them learns to rewrite sentences. For --pairs and for all kinds except words, the documents must contain
-  sentence marks (etads-prepare --source-sentence-marks). The four kinds of sentence labels share one file name; use
-  --out to keep more than one kind. etads docs selection describes the kinds.""",
+  For --pairs and for all kinds except words, the documents must contain sentence marks (etads-prepare
+  --source-sentence-marks). The pages etads docs selection and etads docs rewrite describe the kinds and pairs.""",
 )
 def main(args: LabelsOptions) -> None:
     """Run the command ``etads-labels``."""

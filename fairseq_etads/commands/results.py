@@ -122,10 +122,9 @@ examples:
   etads-results results --page docs/results.md     # write the tables to a page
   etads-results results --check docs/results.md    # exit status 1 if the page has other tables
 
-  A record is a file RESULTS/CORPUS/SYSTEM-SEED.jsonl with the scores of each test document, or a .json file with more
-  about the run. RESULTS/claims.json lists the claims (see etads docs evaluation). A claim is decided only
-  if each system was trained three times. It holds or is contradicted if p < 0.05 in a test over runs and documents,
-  after Holm's correction for the number of claims in the same paper.""",
+  The page etads docs evaluation describes the records and claims. A claim is decided only if each system was trained
+  three times. It holds or is contradicted if p < 0.05 in a test over runs and documents, after Holm's correction for
+  the number of claims in the same paper.""",
 )
 def main(args: ResultsOptions) -> None:
     """Run the command ``etads-results``."""

@@ -170,8 +170,7 @@ examples:
   etads-select runs/tagger --subset train --report report.json
 
   fairseq-generate and etads-extract read these files with --selection. If labels of the same split exist
-  (etads-labels), the command reports how well the selector predicts them: the area under the ROC curve, the F1 at
-  --threshold, and the best F1 at any threshold. See etads docs selection for a description of selectors.""",
+  (etads-labels), the command reports how well the selector predicts them (see etads docs selection).""",
 )
 def main(args: SelectOptions) -> None:
     """Run the command ``etads-select``."""

@@ -37,10 +37,7 @@ EPILOG = """\
 A recipe chooses the model's size, the optimiser and its settings, the variants of the pointer and of focus-attention,
 and the first word vectors. The command prints and stores them (DIR/recipe.json), together with limits for the length of
 summaries, which are the defaults when the model summarises. Options that you give override the recipe. Options of
-fairseq-train follow after --.
-
-With --long, the extractor and the shortened text are stored in DIR/shortened, and the model reads the probability level
-of each picked sentence (etads docs long). The exported model accepts whole documents.
+fairseq-train follow after --. The page etads docs long describes --long.
 
 --recipe paper uses the optimiser of the ETADS paper: Adam (0.9, 0.998), 8,000 warm-up steps, or a tenth of fewer than
 80,000 steps, to a learning rate of 4.94e-4, followed by inverse square root decay, a maximum gradient norm of 2, and no

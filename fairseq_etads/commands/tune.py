@@ -36,14 +36,8 @@ examples:
   etads-tune model valid.source valid.target --search lenpen,beam --range lenpen=0.5:1.5 --range beam=2,5,10
   etads-tune model valid.source valid.target --mert --write    tune --extractive-weights with MERT
 
-All decoding options (etads-summarize --help) can be tuned except --infer-dtype, --shortlist, --choose,
---ngram-ignore-tokens and --extractive-weights (which --mert tunes). The default for --search is lenpen,
-coverage-penalty, no-repeat-ngram-size, min-len and max-len. For min-len and max-len, the values to try depend on the
-lengths of the references. --range sets the values to try for an option, and adds the option to the search. Trial 0 uses
-the folder's current defaults, so the best trial is never worse than the defaults on these documents.
-
-To continue after an interruption or with more --trials, run the command again with the same --out. etads docs tuning
-describes the search.
+To continue after an interruption or with more --trials, run the command again with the same --out. Trial 0 uses the
+folder's current defaults. The page etads docs tuning describes the search and its default options.
 """
 
 
