@@ -1,6 +1,8 @@
 """A server of commands for all tests; the binarised toy task, and a model trained on it by the real commands."""
 
 import contextlib
+import fcntl
+import os
 
 import pytest
 from command_server import CommandServer
@@ -17,10 +19,26 @@ def programs():
         PROGRAMS.remove(str(server.programs))
 
 
+def made_once(tmp_path_factory, name, make):
+    """A folder that all processes which share the tests use, and that the first of them makes."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    with open(f"{folder}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "complete").exists():
+            folder.mkdir()
+            make(folder)
+            (folder / "complete").touch()
+    return folder
+
+
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory):
     """Folder with text/ and bin/."""
-    directory = tmp_path_factory.mktemp("corpus")
+    return made_once(tmp_path_factory, "corpus", make_corpus)
+
+
+def make_corpus(directory):
     text = directory / "text"
     text.mkdir()
     for seed, (split, count) in enumerate((("train", 600), ("valid", 40), ("test", 37))):
@@ -31,18 +49,14 @@ def corpus(tmp_path_factory):
         cwd=directory,
         anew=True,
     )
-    return directory
 
 
 @pytest.fixture(scope="session")
 def trained(corpus, tmp_path_factory):
     """Checkpoint folder of an etads model that has learned the task."""
-    save = tmp_path_factory.mktemp("trained")
-    run_command(
-        ["fairseq-train", str(corpus / "bin"), *PLUGIN, "--arch", "etads", *SMALL_MODEL, "--dropout", "0.0"]
-        + ["--truncate-source", "8", "--truncate-target", "5", "--lr", "2e-3", "--max-update", "300"]
-        + ["--save-dir", str(save), "--no-epoch-checkpoints"],
-        cwd=save,
-        anew=True,
+    command = ["fairseq-train", str(corpus / "bin"), *PLUGIN, "--arch", "etads", *SMALL_MODEL, "--dropout", "0.0"]
+    command += ["--truncate-source", "8", "--truncate-target", "5", "--lr", "2e-3", "--max-update", "300"]
+    command += ["--no-epoch-checkpoints", "--save-dir"]
+    return made_once(
+        tmp_path_factory, "trained", lambda folder: run_command([*command, str(folder)], cwd=folder, anew=True)
     )
-    return save

@@ -38,20 +38,6 @@ def test_gigaword_with_two_dictionaries_and_duc_for_its_model(tmp_path):
     assert (duc / "prepared/bin/dict.target.txt").read_bytes() == dictionaries[1]
 
 
-def test_sumpubmed_with_other_tokens(tmp_path):
-    out = tmp_path / "out"
-    prepare("sumpubmed", out, "--data", corpora.sumpubmed(tmp_path / "raw"), "--", "--tokens", "bpe", "--size", "9")
-    assert len(sizes(out, "valid")) == len(sizes(out, "test", "target")) == 1
-    assert "<q>" in (out / "prepared/tokens/test.target").read_text().split()
-
-
-def test_debian(tmp_path):
-    out = tmp_path / "out"
-    lists = ["--translation", corpora.debian(tmp_path / "Translation-en"), "--valid-size", "2", "--test-size", "3"]
-    prepare("debian", out, *lists, "--", "--tokens", "word", "--size", "20")
-    assert len(sizes(out, "test")) == 3 and len(sizes(out, "valid")) == 2 and len(sizes(out, "train")) == 3
-
-
 def test_a_table_is_prepared_once_and_wrong_options_are_refused_before_it_is_read(tmp_path):
     out = tmp_path / "out"
     files = [corpora.table(tmp_path / f"{split}.csv", corpora.rows(9)) for split in ("train", "valid", "test")]

@@ -1,83 +1,16 @@
-"""The model inside other engines: Ray Data, and the examples for Slurm and Kubernetes."""
+"""The examples for Slurm and Kubernetes."""
 
-import importlib.util
-import json
 import re
 import shlex
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
-from helpers import environment, run_command
+from helpers import run_command
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
-
-FRAGILE = """
-import os, pathlib, signal
-import numpy as np
-from fairseq_etads.summarizer.records import RecordSummarizer
-
-class Fragile(RecordSummarizer):
-    def __call__(self, batch):
-        killed = pathlib.Path(os.environ["KILLED"])
-        if 20 in batch["id"] and not killed.exists():
-            killed.write_text(str(os.getpid()))
-            os.kill(os.getpid(), signal.SIGKILL)
-        return {**super().__call__(batch), "worker": np.full(len(batch["id"]), os.getpid())}
-"""
-RUN = """
-import runpy, sys
-from fairseq_etads.summarizer import records
-from fragile import Fragile
-records.RecordSummarizer = Fragile
-del sys.argv[0]
-runpy.run_path(sys.argv[0], run_name="__main__")
-"""
-
-
-@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs ray, which is no part of [dev]: 70 MB")
-def test_a_killed_worker_of_ray_loses_no_record(tmp_path):
-    """Two workers run on a local cluster; one kills itself while it has a batch."""
-    (tmp_path / "fragile.py").write_text(FRAGILE)
-    (tmp_path / "run.py").write_text(RUN)
-    (tmp_path / "in").mkdir()
-    texts = [f"This package contains the library number {n} for reading files." for n in range(48)]
-    for part in range(4):
-        records = [{"id": n, "article": texts[n]} for n in range(part, 48, 4)]
-        (tmp_path / "in" / f"{part}.jsonl").write_text("\n".join(map(json.dumps, records)) + "\n")
-    variables = {"PYTHONPATH": str(tmp_path), "KILLED": str(tmp_path / "killed"), "RAY_USAGE_STATS_ENABLED": "0"}
-    command = [
-        "python",
-        "run.py",
-        str(EXAMPLES / "summarize_with_ray.py"),
-        "debian",
-        "in",
-        "out",
-        "--column",
-        "article",
-    ]
-    command += ["--batch-size", "4", "--workers", "2", "--cpus", "0.5"]
-    result = subprocess.run(
-        command,
-        cwd=tmp_path,
-        env={**environment(anew=True), **variables},
-        timeout=600,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    assert result.returncode == 0, result.stdout[-4000:]
-    found = [json.loads(line) for path in (tmp_path / "out").iterdir() for line in path.read_text().splitlines()]
-    assert sorted(record["id"] for record in found) == list(range(48))
-    assert all(record["article"] == texts[record["id"]] and record["summary"] for record in found)
-    assert not any(record["problem"] for record in found)
-    workers = {record["worker"] for record in found}
-    assert len(workers) >= 2 and int((tmp_path / "killed").read_text()) not in {
-        record["worker"] for record in found if record["id"] == 20
-    }
 
 
 def jobs():

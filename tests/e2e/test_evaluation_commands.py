@@ -52,14 +52,3 @@ def test_the_script_refuses_to_write_one_file_of_scores_with_several_commands(tm
     scores = json.loads((tmp_path / "out").read_text())
     assert scores["lead"]["scores"]["rouge1"]["f1"] != scores["scores"]["rouge1"]["f1"]
     assert output.count("\nreference  ") == output.count("\ndocument   ") == output.count("\nsummary    ") == 3
-
-
-def test_sheets_are_made_by_the_command(tmp_path):
-    for name, lines in {"source": DOCUMENTS, **SYSTEMS}.items():
-        (tmp_path / name).write_text("".join(line + "\n" for line in lines))
-    run_command(
-        ["etads-human", "make", "--source", "source", "--system", "g=good", "--system", "b=bad", "--items", "4"]
-        + ["--out", "sheets", "--key", "key.json"],
-        cwd=tmp_path,
-    )
-    assert len(list((tmp_path / "sheets").iterdir())) == 6

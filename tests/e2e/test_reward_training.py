@@ -9,31 +9,11 @@ from toy import PLUGIN, SMALL_MODEL
 
 def train(corpus, trained, save, *options):
     """Continue training from the checkpoint of the likelihood; returns the log and the parameters."""
-    output = run_command(
-        [
-            "fairseq-train",
-            str(corpus / "bin"),
-            *PLUGIN,
-            "--arch",
-            "etads",
-            *SMALL_MODEL,
-            "--dropout",
-            "0.1",
-            "--lr",
-            "1e-3",
-        ]
-        + [
-            "--truncate-source",
-            "8",
-            "--truncate-target",
-            "5",
-            "--finetune-from-model",
-            str(trained / "checkpoint_best.pt"),
-        ]
-        + ["--criterion", "summarization_rl", "--rewards", "rouge1,rougeL", "--rl-weight", "0.9", "--rl-max-len", "6"]
-        + ["--save-dir", str(save), "--no-epoch-checkpoints", "--log-interval", "2", "--disable-validation", *options],
-        cwd=corpus,
-    ).stdout
+    command = ["fairseq-train", str(corpus / "bin"), *PLUGIN, "--arch", "etads", *SMALL_MODEL, "--dropout", "0.1"]
+    command += ["--lr", "1e-3", "--truncate-source", "8", "--truncate-target", "5", "--finetune-from-model"]
+    command += [str(trained / "checkpoint_best.pt"), "--criterion", "summarization_rl", "--rewards", "rouge1,rougeL"]
+    command += ["--rl-weight", "0.9", "--rl-max-len", "6", "--save-dir", str(save), "--no-epoch-checkpoints"]
+    output = run_command([*command, "--log-interval", "2", "--disable-validation", *options], cwd=corpus).stdout
     return output, torch.load(save / "checkpoint_last.pt", weights_only=True)["model"]
 
 
