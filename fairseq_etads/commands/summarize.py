@@ -65,11 +65,8 @@ examples:
   etads-summarize runs/mine --split test --output summaries.txt       summarise a split of the data of a training run
   etads-summarize runs/mine articles.jsonl --output out.jsonl --shard 2/4    the second of four processes
 
-Several processes or machines can share the work: start each of them with a different --shard (1/4, 2/4, ...) and with
-otherwise identical options; torchrun and srun set --shard. Each process writes its shard to OUTPUT.shards/, and the
-process that completes the last shard writes OUTPUT. OUTPUT.shards can then be deleted.
-
-The page etads docs using describes the fields of each JSON line.
+The page etads docs using describes the fields of each JSON line, and etads docs scale how processes or machines share
+the work with --shard. When OUTPUT is complete, OUTPUT.shards can be deleted.
 
 After an interruption, run the command again with the same --output to continue where it stopped. The exit status is 1
 if some documents could not be summarised, and 2 for any other error.
@@ -221,7 +218,7 @@ class _ProgressReport:
         self.counts["documents"] += 1
         self.counts["empty"] += not summary.text and not problem
         if summary.truncation.left_out:
-            self.counts["truncated" if summary.picked is None else "selection truncated"] += 1
+            self.counts[("documents" if summary.picked is None else "selections of the extractor") + " truncated"] += 1
         self._read = max(self._read, summary.truncation.read)
         is_unusual = not problem and not self.quiet and surprisal is not None and surprisal.is_unusual
         if problem or is_unusual:
@@ -249,16 +246,11 @@ class _ProgressReport:
             self.print_message(
                 f"{self.counts['unusual']:,} documents in total are unlike the documents used to train the model"
             )
-        if self.counts["truncated"]:
-            self.print_message(
-                f"{self.counts['truncated']:,} documents were truncated to their first {self._read:,} tokens; a "
-                "model trained by etads-train --long reads documents of any length"
-            )
-        if self.counts["selection truncated"]:
-            self.print_message(
-                f"in {self.counts['selection truncated']:,} documents, the sentences that the extractor selected were "
-                f"truncated to their first {self._read:,} tokens"
-            )
+        advice = "; a model trained by etads-train --long reads documents of any length"
+        for what, more in (("documents", advice), ("selections of the extractor", "")):
+            if self.counts[what + " truncated"]:
+                kept = f"truncated to their first {self._read:,} tokens"
+                self.print_message(f"{what} {kept}: {self.counts[what + ' truncated']:,}{more}")
         if failed:
             have = "document has" if failed == 1 else "documents have"
             print(f"etads-summarize: {failed:,} {have} no summary, for the reasons above", file=sys.stderr)

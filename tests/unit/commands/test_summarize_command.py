@@ -196,8 +196,8 @@ def test_wrong_options_are_refused_before_the_model_is_loaded(summarize, argumen
 
 def test_documents_that_are_cut_or_unlike_the_training_are_pointed_out(summarize, monkeypatch):
     long = b" ".join(b"w%d" % (n % 40) for n in range(75))
-    assert "1 documents were truncated to their first 60 tokens" in summarize(stdin=b"w1 w2\n" + long + b"\n")[2]
-    assert "were truncated" not in summarize(stdin=b"w1 w2\n")[2]
+    assert "documents truncated to their first 60 tokens: 1;" in summarize(stdin=b"w1 w2\n" + long + b"\n")[2]
+    assert "truncated" not in summarize(stdin=b"w1 w2\n")[2]
     figures = {True: Surprisal(14.2, 0.5, 99.5), False: Surprisal(9.0, 0.1, 99.0)}
     monkeypatch.setattr(DocumentTokenizer, "measure_surprisal", lambda _, text: figures["zebra" in text.tokens])
     assert summarize(stdin=b"w1 w2\nZebra w1\n")[2].count("document 2: unlike the documents used to train") == 1

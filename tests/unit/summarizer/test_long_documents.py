@@ -180,8 +180,8 @@ def test_the_command_reports_truncated_selections_as_such(tmp_path, capsys):
     (tmp_path / "long.txt").write_text(LONG)
     summarize_command([str(make_long_folder(tmp_path, budget=100)), str(tmp_path / "long.txt"), "--device", "cpu"])
     said = capsys.readouterr().err
-    assert "in 1 documents, the sentences that the extractor selected were truncated to their first 60 tokens" in said
-    assert "documents were truncated" not in said and "--long" not in said
+    assert "selections of the extractor truncated to their first 60 tokens: 1" in said
+    assert "documents truncated" not in said and "--long" not in said
 
 
 def test_all_tokens_are_counted_although_few_are_read(summarizer):
