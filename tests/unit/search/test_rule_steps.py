@@ -12,8 +12,12 @@ from fairseq_etads.search.search_rules import (
     SearchStep,
     SourceLengths,
     SpecialTokens,
+    enforce_minimum_length,
     enforce_minimum_sentences,
+    enforce_pointer_switch,
     force_prefix,
+    limit_to_source_length,
+    suppress_words,
 )
 
 PAD, EOS, UNK, MARK, WORDS = 1, 2, 3, 4, 9
@@ -56,6 +60,32 @@ def check(step, rule, expected):
 PREFIXES = [None, [5, PAD, 7, PAD]]
 
 
+@pytest.mark.parametrize("dictated", PREFIXES)
+@pytest.mark.parametrize("number", range(8))
+def test_a_summary_as_long_as_its_source_ends_unless_the_prefix_continues(number, dictated):
+    step = make_step(number, number, dictated=dictated)
+    step.end = step.end + 1.0  # the score before any rule, which may have forbidden the end
+
+    def expected(document, beam, word, score):
+        if step.number < [2, 6, 4, 3][document] or is_forced(step, document):
+            return score
+        return float(step.end[document, beam]) if word == EOS else NONE
+
+    assert check(step, limit_to_source_length, expected) == (number >= (3 if dictated else 2))
+
+
+@pytest.mark.parametrize("dictated", PREFIXES)
+@pytest.mark.parametrize("number", range(8))
+def test_the_end_is_forbidden_before_the_least_length_except_at_the_greatest(number, dictated):
+    step = make_step(number, number, dictated=dictated)
+
+    def expected(document, beam, word, score):
+        may_end = number >= min(6, int(step.longest[document])) or is_forced(step, document)
+        return score if word != EOS or may_end else NONE
+
+    assert check(step, partial(enforce_minimum_length, tokens=6), expected) == (number < 6)
+
+
 def sentences(words):
     """Sentences begun: words other than a mark that follow a mark or the start."""
     return sum(word != MARK and before == MARK for before, word in zip([MARK, *words], words))
@@ -78,6 +108,14 @@ def test_the_end_is_forbidden_before_enough_sentences_have_begun(least, dictated
         changed += check(step, partial(enforce_minimum_sentences, sentences=least), expected)
         kept += bool((step.lprobs[..., EOS] == before).any())
     assert changed and (kept or first)
+
+
+@pytest.mark.parametrize("dictated", PREFIXES)
+def test_suppressed_words_are_written_only_where_the_prefix_has_a_word(dictated):
+    step = make_step(3, 2, dictated=dictated)
+    assert check(
+        step, suppress_words, lambda d, b, w, s: NONE if w in SPECIAL.suppressed and not is_forced(step, d) else s
+    )
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -120,12 +158,84 @@ def test_everything_is_on_the_words_device():
     assert lprobs.isneginf().nonzero().tolist() == [[0, 5]]
 
 
+@pytest.mark.parametrize("dictated", PREFIXES)
+@pytest.mark.parametrize("size", [1, 2])
+def test_each_beam_is_blocked_by_its_own_words_unless_its_document_must_end_or_is_forced(size, dictated):
+    changed = 0
+    for seed in range(12):
+        step = make_step(seed, seed % 8, dictated=dictated)
+        words = step.live.tokens[:, :, 1 : step.number + 1].tolist()
+
+        def expected(document, beam, word, score, step=step, words=words):
+            said = words[document][beam]
+            ngrams = [said[place : place + size] for place in range(len(said) - size + 1)]
+            again = len(said) >= size and [*said[len(said) - size + 1 :], word] in ngrams
+            must = step.number >= int(step.longest[document]) or is_forced(step, document)
+            return NONE if again and not must else score
+
+        changed += check(step, NGramBlocker(size), expected)
+    assert changed > 4
+
+
+def test_the_prefix_dictates_a_word_with_its_own_score_or_the_unknown_words():
+    """An end in the prefix ends all beams like the first one."""
+    dictated = [5, PAD, EOS, 6]
+    step = make_step(4, 4, dictated=dictated, longest=(4, 9, 5, 9))  # the first document has its greatest length
+    step.lprobs[3, 1, 6] = NONE
+    step.unknown = step.unknown + 1.0  # the score before any rule, which may have forbidden the unknown word
+    step.live.log_probs.copy_(torch.randn(step.live.log_probs.shape))
+    forced, ends = [False, False, True, True], [False, False, True, False]
+    scores, words, sums = step.lprobs.tolist(), step.live.tokens.tolist(), step.live.log_probs.tolist()
+
+    def expected(document, beam, word, score):
+        if not forced[document]:
+            return score
+        if word != dictated[document]:
+            return NONE
+        own = scores[document][0 if ends[document] else beam][word]
+        return float(step.unknown[document, beam]) if own == NONE else own
+
+    assert check(step, force_prefix, expected)
+    for document in range(4):
+        for beam in range(3):
+            origin = 0 if ends[document] else beam
+            assert step.live.tokens[document, beam].tolist() == words[document][origin]
+            torch.testing.assert_close(step.live.log_probs[document, beam], torch.tensor(sums[document][origin]))
+
+
 def test_a_prefix_is_followed_on_the_words_device():
     """Tensors are not created on the default device, here another one: torch would refuse to mix the two."""
     step = make_step(4, 4, dictated=[5, PAD, 7, 6])
     with torch.device("meta"):
         force_prefix(step)
     assert step.live.tokens.device.type == "cpu"
+
+
+@pytest.mark.parametrize("has_constraints", [False, True])
+def test_words_against_the_switch_are_forbidden_unless_none_is_left_or_they_are_required(has_constraints):
+    against = torch.rand(4, 3, WORDS, generator=torch.Generator().manual_seed(7)) < 0.5
+    step = make_step(5, 3)
+    against[1, 2] = True  # no word is left ...
+    step.lprobs[2, 0, ~against[2, 0]] = NONE  # ... nor here, where other rules have forbidden the rest
+    against[:, :, 0] = True  # 0 only separates constraints
+    packed = torch.tensor([[2, 5, 0, 0], [0, 0, 0, 0], [1, 8, 0, 0], [3, 6, 0, 7]])  # their number, then words and 0
+    step.decided_against, step.constraints = against, packed if has_constraints else None
+    scores = step.lprobs.tolist()
+
+    def kept(document, beam, word):
+        required = has_constraints and word and word in packed[document, 1:].tolist()
+        return required or not against[document, beam, word]
+
+    def expected(document, beam, word, score):
+        has_word = any(scores[document][beam][w] > NONE and kept(document, beam, w) for w in range(WORDS))
+        return score if kept(document, beam, word) or not has_word else NONE
+
+    assert check(step, enforce_pointer_switch, expected)
+    first = make_step(6, 0, first=True)
+    first.decided_against, first.constraints = against[:, :1], step.constraints
+    assert check(first, enforce_pointer_switch, lambda d, b, w, score: score if kept(d, b, w) else NONE)
+    step = make_step(5, 3)
+    assert not check(step, enforce_pointer_switch, lambda d, b, w, s: s), "without a switch nothing is forbidden"
 
 
 DOCUMENTS = torch.tensor([[PAD, PAD, 5, 6, EOS], [7, 8, 5, 9, EOS], [7, EOS, PAD, PAD, PAD]])
