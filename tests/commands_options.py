@@ -442,7 +442,7 @@ ENTRIES["etads-explain"] = {
         quiet="=debian in/packages --lines --document 1 --device cpu --output page.html :: --quiet",
         source_column="=debian in/table2.csv --device cpu --quiet --output page.html :: --source-column other",
         no_quotes="=debian in/quotes.tsv --device cpu --quiet --output page.html :: --no-quotes",
-    ),
+    )
 }
 _PAIRS = [
     "a dog ran\ta dog\tentailment",
@@ -488,7 +488,7 @@ ENTRIES["etads-content"] = {
         "in",
         documents="--documents 0 !! --documents 0: choose",
         prepared="--prepared in/none !! DATA in/none: no such folder",
-    ),
+    )
 }
 ENTRIES["etads-select"] = entries("in", max_tokens="--max-tokens 0 !! --max-tokens 0: choose")
 ENTRIES["etads-tune"] = entries(

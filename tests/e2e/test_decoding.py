@@ -29,12 +29,7 @@ PAPER = [
 
 
 @pytest.mark.parametrize(
-    "options",
-    [
-        PAPER,
-        ["--infer-dtype", "int8", "--print-alignment", "hard"],
-    ],
-    ids=["paper", "int8"],
+    "options", [PAPER, ["--infer-dtype", "int8", "--print-alignment", "hard"]], ids=["paper", "int8"]
 )
 def test_a_learnt_task_stays_solved(options, trained, corpus):
     found = summaries(generate(corpus / "bin", trained / "checkpoint_best.pt", *options).stdout)

@@ -369,11 +369,7 @@ ROWS = {
         trains_both_together,
         f"--cpu --extractor-steps 3 --joint-steps {STEPS} --stages 60/30 {STAGES} -- {RECURRENT}",
     ),
-    ("rewrite_cnndm", "rerank"): (
-        cnndm,
-        rewrites_sentences,
-        f"--steps {STEPS} --cpu -- {WIDTHS} --patience -1",
-    ),
+    ("rewrite_cnndm", "rerank"): (cnndm, rewrites_sentences, f"--steps {STEPS} --cpu -- {WIDTHS} --patience -1"),
     ("convs2s_cnndm", "controlled"): (
         cnndm,
         obeys_control_words,

@@ -4,15 +4,7 @@ import functools
 
 import pytest
 import torch
-from device_steps import (
-    FORMATS,
-    PRETENDED,
-    distinct_presets,
-    make_trainer,
-    on_the_cpu,
-    run_steps,
-    tolerance,
-)
+from device_steps import FORMATS, PRETENDED, distinct_presets, make_trainer, on_the_cpu, run_steps, tolerance
 from fairseq.logging import metrics
 
 from fairseq_etads.training.losses import NonFiniteLossError

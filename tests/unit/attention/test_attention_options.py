@@ -13,13 +13,7 @@ from test_attention import HEADS, LENGTHS, WIDTH, padding_mask, random_inputs
 from test_transformer import SUMMARIES, decode
 
 from fairseq_etads import attention
-from fairseq_etads.attention import (
-    FOCUS_FORMS,
-    GATES,
-    attention_weights,
-    focus_attention,
-    saliency_attention,
-)
+from fairseq_etads.attention import FOCUS_FORMS, GATES, attention_weights, focus_attention, saliency_attention
 from fairseq_etads.layers.encoder_attention import FocalNetwork
 
 GENTLE = {"focus_strength": "learned", "saliency_gate": "open"}

@@ -4,7 +4,7 @@ import pytest
 import reference
 import torch
 
-from fairseq_etads.attention import hierarchical_attention, temporal_attention
+from fairseq_etads.attention import compute_log_attention_weights, hierarchical_attention, temporal_attention
 
 
 def random(*shape, seed=0, scale=1.0):
@@ -51,3 +51,9 @@ def test_hierarchical_attention_is_defined_where_all_products_underflow():
     got = hierarchical_attention(word * 1e-12, sentence * 1e-12, torch.tensor([[0, 1]]))
     assert got.isfinite().all()
     torch.testing.assert_close(got.sum(-1), torch.ones(1, 1))
+
+
+def test_log_attention_is_exactly_nothing_at_padding():
+    mask = torch.tensor([[True, False, False]])
+    weights = compute_log_attention_weights(torch.full((1, 2, 3), 50.0), mask).exp()
+    assert torch.equal(weights, torch.tensor([[[0, 0.5, 0.5]] * 2]))

@@ -61,7 +61,7 @@ TEXTS = [path.read_text(encoding="utf-8") for path in TESTS.rglob("test_*.py") i
 DEFINITION = ("option_strings", "dest", "type", "choices", "nargs")
 
 
-def tested_options(name):
+def options_with_tests(name):
     """Options that have an entry, or are named by a test of the command, which is too slow here."""
     module = MAINS[name.split()[0]].__module__.rpartition(".")[2]
     of_command = re.compile(rf"\b{name.split()[-1]}\b|(commands|preprocess)(\.| import .*\b){module}\b")
@@ -69,7 +69,7 @@ def tested_options(name):
     return {*ENTRIES.get(name, {}), *itertools.chain.from_iterable(named)}
 
 
-TESTED = {name: tested_options(name) for name in OPTIONS}
+TESTED = {name: options_with_tests(name) for name in OPTIONS}
 
 
 def are_one(action, other):

@@ -6,12 +6,7 @@ import random
 import pytest
 from etads_preprocess import near_duplicates as module
 from etads_preprocess.corpus import main
-from etads_preprocess.near_duplicates import (
-    FOUND_SHARE,
-    choose_lsh_bands,
-    find_near_duplicates,
-    make_shingles,
-)
+from etads_preprocess.near_duplicates import FOUND_SHARE, choose_lsh_bands, find_near_duplicates, make_shingles
 from programs import as_program
 
 main = as_program(main)

@@ -21,7 +21,7 @@ BUDGETS = {
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_849,
     "preprocess": 5_165,
     "scripts benchmarks": 1_865,
-    "tests": 42_386,
+    "tests": 42_377,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 

@@ -19,12 +19,7 @@ from fairseq_etads.files.outputs import write_text
 from fairseq_etads.files.shards import find_launched_shard
 from fairseq_etads.platform.errors import InputError
 
-MODELS = {
-    "etads": {"pointer": "soft"},
-    "pg_coverage": {},
-    "convs2s": {"pointer": "soft", **CONVOLUTIONAL},
-    "abs": {},
-}
+MODELS = {"etads": {"pointer": "soft"}, "pg_coverage": {}, "convs2s": {"pointer": "soft", **CONVOLUTIONAL}, "abs": {}}
 TRAINING = [" ".join(f"w{number % 9}" for number in range(n, n + 12)) for n in range(5)] + ["w1 unseen " * 8]
 
 

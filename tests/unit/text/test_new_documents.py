@@ -10,12 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.input_records import (
-    ReadingOptions,
-    choose_input_format,
-    describe_document_unit,
-    read_documents,
-)
+from fairseq_etads.text.input_records import ReadingOptions, choose_input_format, describe_document_unit, read_documents
 
 
 def read(*files, given=None, column=""):
@@ -125,11 +120,7 @@ def test_an_id_that_is_not_utf8_makes_a_bad_record(name, lines, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text, given, documents",
-    [
-        (b'\xef\xbb\xbf{"text": "one"}\n', None, ["one"]),
-        (b"one\ntwo\n", "file", ["one\ntwo"]),
-    ],
+    "text, given, documents", [(b'\xef\xbb\xbf{"text": "one"}\n', None, ["one"]), (b"one\ntwo\n", "file", ["one\ntwo"])]
 )
 def test_standard_input(text, given, documents, monkeypatch):
     stream = io.BufferedReader(io.BytesIO(text))

@@ -102,7 +102,7 @@ def test_dates_and_times_are_not_split():
 def test_the_sentences_of_a_document_with_marks_are_kept():
     assert split_raw_document("He left at 10 p.m. New day. <q> A b.") == ["He left at 10 p.m. New day.", "A b."]
     assert split_raw_document("He left. A new day.\nIt ended. So did we.") == [
-        *("He left.", "A new day.", "It ended.", "So did we."),
+        *("He left.", "A new day.", "It ended.", "So did we.")
     ]
 
 

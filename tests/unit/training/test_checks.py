@@ -89,10 +89,7 @@ VALIDATION = [
         {**ROUGE, "eval_rouge_detok": "etads", "eval_rouge_detok_args": '{"text_words": "tree"}'},
         '--eval-rouge-detok-args \'{"text_words": "tree"}\'',
     ),
-    (
-        {**ROUGE, "eval_rouge_detok": "space", "eval_rouge_detok_args": '{"a": 1}'},
-        'space has no "a"; choose from no',
-    ),
+    ({**ROUGE, "eval_rouge_detok": "space", "eval_rouge_detok_args": '{"a": 1}'}, 'space has no "a"; choose from no'),
     ({"eval_rouge_samples": 5}, "--eval-rouge-samples 5 has no effect without --eval-rouge"),
     ({**ROUGE, "eval_rouge_detok_args": '{"x": 1}'}, "has no effect without --eval-rouge-detok"),
     ({**ROUGE, "shortlist": "missing.npz"}, "missing.npz"),

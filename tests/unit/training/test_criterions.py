@@ -12,11 +12,7 @@ from helpers import EOS, PAD, make_batch, make_model, make_task
 
 from fairseq_etads.layers.attention_probe import FIGURES
 from fairseq_etads.layers.pointer import WordLogProbs
-from fairseq_etads.training.losses import (
-    SummarizationNLL,
-    compute_closed_book_loss,
-    coverage_loss,
-)
+from fairseq_etads.training.losses import SummarizationNLL, compute_closed_book_loss, coverage_loss
 
 DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [70, 71, 70], []]
 SUMMARIES = [[50, 5, 12], [9, 47], [71, 4], [6, 7]]

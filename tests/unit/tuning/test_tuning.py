@@ -12,12 +12,7 @@ from fairseq_etads import Summarizer
 from fairseq_etads.evaluation import rouge
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.tuning import TuningListener
-from fairseq_etads.tuning.search_space import (
-    Parameter,
-    make_decoding_options,
-    make_search_space,
-    parse_values,
-)
+from fairseq_etads.tuning.search_space import Parameter, make_decoding_options, make_search_space, parse_values
 from fairseq_etads.tuning.tune import OLD_FILE, STUDY_FILE, Trial, _propose_settings, tune
 
 DOCUMENTS = [
@@ -120,11 +115,7 @@ def test_options_without_effect_do_not_make_settings_differ():
 
 # ---- proposals
 
-SPACE = [
-    Parameter("lenpen", (0.5, 1.0)),
-    Parameter("max_len", (3, 5, 8)),
-    Parameter("min_len", (1, 2, 5, 6)),
-]
+SPACE = [Parameter("lenpen", (0.5, 1.0)), Parameter("max_len", (3, 5, 8)), Parameter("min_len", (1, 2, 5, 6))]
 
 
 def propose(space, first, trials, score, seed=3):
