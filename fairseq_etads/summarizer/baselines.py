@@ -77,7 +77,7 @@ class BaselineSummarizer:
             if sentences and not chosen:
                 raise limits.make_error(sentences if self.name == "textrank" else sentences[:1])
         except LimitError as error:
-            return Summary("", 0.0, (), (), read, str(error))
+            return Summary("", truncation=read, problem=str(error))
         found = tuple(ChosenSentence(sentences[number], "document", number) for number in sorted(chosen))
         spelled = tuple(one.text for one in found)
-        return Summary(f" {SENTENCE_MARK} ".join(spelled), 0.0, (), (), read, chosen=found, sentences=spelled)
+        return Summary(f" {SENTENCE_MARK} ".join(spelled), truncation=read, chosen=found, sentences=spelled)

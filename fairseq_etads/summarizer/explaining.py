@@ -1,39 +1,20 @@
 """Explain summaries, using an additional forward pass that records the outputs of the attention modules."""
 
 import threading
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 from ..layers.attention_probe import AttentionRecord, record_attention
 from ..layers.decoder_output import DecoderOutput, capabilities_of, get_pointer_kind
-from ..layers.pointer import PointerOutput
 from ..platform.errors import InputError
 from ..search.inference import copy_model_structure
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import count_known_words
 from .documents import Batch, Document, DocumentTokenizer
 from .explanation import Explanation, FocusLayer, Matrix, SaliencyLayer, SourceToken, SummaryToken
-
-
-class GeneratedTokens(NamedTuple):
-    """Tokens that a model generated for a summary."""
-
-    tokens: Tuple[str, ...]  # including special symbols; the last one is the end symbol
-    replaced: Dict[int, Tuple[str, int]]  # index of a replaced token: replacement word, index of its document token
-
-
-class _ForwardPass(NamedTuple):
-    """Results of a forward pass over a document and the T tokens of its summary."""
-
-    log_probs: Tensor  # of the summary tokens, shape (T,)
-    attention: Optional[Tensor]  # weights, shape (T, S), or None if the model does not return them
-    is_unknown: Tensor  # mask of the summary tokens, shape (T,), True for the unknown word
-    pointer: Optional[PointerOutput]
-    shares: Optional[Tensor]  # proportion (T,) of each token's probability that is due to copying
-    copied_from: Optional[Tensor]  # document token (T,) from which each token was copied, or -1 for generated tokens
-    records: Dict[str, AttentionRecord]  # recorded outputs by the names of attention modules
+from .sentences import GeneratedTokens
 
 
 class Explainer:
@@ -74,30 +55,30 @@ class Explainer:
         """
         document = self._texts.tokenize_document(0, text)
         if not document.tokens:
-            kind, nothing = get_pointer_kind(capabilities_of(self._model)), (None,) * 5
-            return Explanation(document.text, (), 0, summary, (), score, self._architecture, kind, *nothing)
+            kind = get_pointer_kind(capabilities_of(self._model))
+            return Explanation(document.text, (), 0, summary, (), score, self._architecture, kind)
         batch = self._texts.make_batch([document])
+        ids = self._convert_to_ids(written.tokens, batch)
         with self._lock:
-            found = self._run_model(batch, self._convert_to_ids(written.tokens, batch))
+            output, log_probs, named = self._run_model(batch, ids)
         # the modules are named like encoder.layers.0.self_attn
-        records = [(int(name.split(".")[2]) + 1, r) for name, r in found.records.items()]
+        records = [(int(name.split(".")[2]) + 1, r) for name, r in named.items()]
         gates = [(layer, r.gate[0]) for layer, r in records if r.gate is not None]  # of shape (H, T, S)
-        gated = [r.gated[0] for _, r in records if r.gated is not None]
-        pointer = found.pointer
+        pointer, attention = output.pointer, output.attention
         return Explanation(
             document=text,
             source=self._make_source_tokens(document),
             left_out=document.left_out,
             summary=" ".join(summary.replace(SENTENCE_MARK, " ").split()),
-            tokens=self._make_summary_tokens(written, found),
+            tokens=self._make_summary_tokens(written, ids, output, log_probs),
             score=score,
             architecture=self._architecture,
             pointer="none" if pointer is None else pointer.kind,
             saliency_gate=next((r.form for _, r in records if r.form is not None), None),
-            attention=None if found.attention is None else _to_matrix(found.attention),
+            attention=None if attention is None else _to_matrix(attention[0]),
             copying=None if pointer is None else _to_matrix(pointer.log_copy[0].exp()),
             saliency=_average([gate for _, gate in gates]),
-            selected=_average(gated),
+            selected=_average([r.gated[0] for _, r in records if r.gated is not None]),
             saliency_layers=tuple(SaliencyLayer(layer, tuple(gate.mean((0, 1)).tolist())) for layer, gate in gates),
             focus_layers=tuple(
                 FocusLayer(
@@ -117,34 +98,20 @@ class Explainer:
         """Convert tokens to dictionary ids or temporary ids, shape (1, T), or to the unknown word."""
         target, first_new = self._texts.target, self._texts.first_new_id
         new = {word: first_new + number for number, word in enumerate(batch.new_words)}
-        return torch.tensor([[target.indices.get(token, new.get(token, target.unk())) for token in tokens]])
+        ids = [[target.indices.get(token, new.get(token, target.unk())) for token in tokens]]
+        return torch.tensor(ids, device=self._device)
 
     @torch.no_grad()
-    def _run_model(self, batch: Batch, ids: Tensor) -> _ForwardPass:
-        model, ids = self._model, ids.to(self._device)
+    def _run_model(self, batch: Batch, ids: Tensor) -> Tuple[DecoderOutput, Tensor, Dict[str, AttentionRecord]]:
+        """Return the output for ids (1, T), their log-probabilities (T,), and the outputs of attention modules."""
         net_input = {name: tensor.to(self._device) for name, tensor in batch.sample["net_input"].items()}
         before = ids.roll(1, dims=1)
         before[:, 0] = self._texts.target.eos()
-        with record_attention(model) as records:
-            output = DecoderOutput.from_fairseq_output(model(**net_input, prev_output_tokens=before))
-        vocabulary, pointer, attention = output.vocabulary, output.pointer, output.attention
-        assert vocabulary is not None, "a model of this project"
-        written = vocabulary.convert_to_producible_ids(ids)
-        log_probs = _compute_log_probs(model, output).gather(2, written[:, :, None])[0, :, 0]
-        shares = copied_from = None
-        if pointer is not None:
-            columns = vocabulary.convert_to_target_columns(ids)
-            _, shares = pointer.compute_target_log_probs(output.logits.float().log_softmax(-1), columns)
-            copied_from = pointer.find_copied_positions(output.logits, columns)[0]
-        return _ForwardPass(
-            log_probs=log_probs,
-            attention=None if attention is None else attention[0],
-            is_unknown=written[0] == vocabulary.unk,
-            pointer=pointer,
-            shares=None if shares is None else shares[0],
-            copied_from=copied_from,
-            records=records,
-        )
+        with record_attention(self._model) as records:
+            output = DecoderOutput.from_fairseq_output(self._model(**net_input, prev_output_tokens=before))
+        assert output.vocabulary is not None, "a model of this project"
+        written = output.vocabulary.convert_to_producible_ids(ids)
+        return output, _compute_log_probs(self._model, output).gather(2, written[:, :, None])[0, :, 0], records
 
     def _make_source_tokens(self, document: Document) -> Tuple[SourceToken, ...]:
         texts = self._texts
@@ -157,13 +124,21 @@ class Explainer:
             found.append(SourceToken(token, start, end, is_known))
         return (*found, SourceToken(texts.source.eos_word, None, None, True))
 
-    def _make_summary_tokens(self, written: GeneratedTokens, found: _ForwardPass) -> Tuple[SummaryToken, ...]:
-        texts, unknown = self._texts, found.is_unknown.tolist()
-        p_gen = None if found.pointer is None else torch.sigmoid(found.pointer.gate[0]).tolist()
-        shares = None if found.shares is None else found.shares.tolist()
-        origins = [-1] * len(written.tokens) if found.copied_from is None else found.copied_from.tolist()
+    def _make_summary_tokens(
+        self, written: GeneratedTokens, ids: Tensor, output: DecoderOutput, log_probs: Tensor
+    ) -> Tuple[SummaryToken, ...]:
+        texts, vocabulary, pointer = self._texts, output.vocabulary, output.pointer
+        assert vocabulary is not None
+        unknown = (vocabulary.convert_to_producible_ids(ids)[0] == vocabulary.unk).tolist()
+        p_gen = shares = None
+        origins = [-1] * len(written.tokens)
+        if pointer is not None:
+            p_gen = torch.sigmoid(pointer.gate[0]).tolist()
+            columns = vocabulary.convert_to_target_columns(ids)
+            shares = pointer.compute_target_log_probs(output.logits.float().log_softmax(-1), columns)[1][0].tolist()
+            origins = pointer.find_copied_positions(output.logits, columns)[0].tolist()
         tokens: List[SummaryToken] = []
-        for place, (spelled, log_prob) in enumerate(zip(written.tokens, found.log_probs.tolist())):
+        for place, (spelled, log_prob) in enumerate(zip(written.tokens, log_probs.tolist())):
             text, origin = written.replaced.get(place, (spelled, origins[place]))
             tokens.append(
                 SummaryToken(

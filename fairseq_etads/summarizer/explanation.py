@@ -11,7 +11,7 @@ import json
 import math
 import re
 import urllib.parse
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Tuple
@@ -67,11 +67,6 @@ class Selection:
     sentences: Tuple[PickedSentence, ...]
     total: int
     words: int
-
-    def to_dict(self) -> Dict[str, Any]:
-        """Convert the selection to a dictionary of JSON types."""
-        sentences = [{**asdict(each), "probability": round(each.probability, 4)} for each in self.sentences]
-        return {"sentences": sentences, "total": self.total, "words": self.words}
 
 
 @dataclass(frozen=True)
@@ -218,12 +213,12 @@ class Explanation:
     tokens: Tuple[SummaryToken, ...]
     score: Optional[float]
     architecture: str
-    pointer: str
-    saliency_gate: Optional[str]
-    attention: Optional[Matrix]
-    copying: Optional[Matrix]
-    saliency: Optional[Matrix]
-    selected: Optional[Matrix]
+    pointer: str = "none"
+    saliency_gate: Optional[str] = None
+    attention: Optional[Matrix] = None
+    copying: Optional[Matrix] = None
+    saliency: Optional[Matrix] = None
+    selected: Optional[Matrix] = None
     saliency_layers: Tuple[SaliencyLayer, ...] = ()
     focus_layers: Tuple[FocusLayer, ...] = ()
     picked: Optional[Selection] = None
@@ -237,8 +232,9 @@ class Explanation:
         from ..evaluation.evidence import find_evidence
         from ..evaluation.summaries import split_summary_into_sentences
 
-        chosen = None if self.chosen is None else [sentence.text for sentence in self.chosen]
-        return find_evidence(self.document, split_summary_into_sentences(self.summary) if chosen is None else chosen)
+        if self.chosen is not None:
+            return find_evidence(self.document, [sentence.text for sentence in self.chosen])
+        return find_evidence(self.document, split_summary_into_sentences(self.summary))
 
     @property
     def log_probability(self) -> float:
@@ -271,44 +267,21 @@ class Explanation:
         Each row of "attention", "copying" and "selected" is a list of pairs [j, weight], without weights below
         ``least``. Sums such as "coverage" include all weights.
         """
-        sparse = {
-            name: None if rows is None else [to_sparse_row(row, least) for row in rows]
-            for name, rows in (("attention", self.attention), ("copying", self.copying), ("selected", self.selected))
-        }
+        weights = {"attention": self.attention, "copying": self.copying, "selected": self.selected}
+        plain = ("document", "summary", "architecture", "pointer", "saliency_gate", "left_out", "source")
+        means = ("coverage", "copy_coverage", "saliency", "saliency_of_source", "saliency_layers")
         return {
             "schema": SCHEMA,
-            "document": self.document,
-            "summary": self.summary,
-            "architecture": self.architecture,
-            "pointer": self.pointer,
-            "saliency_gate": self.saliency_gate,
-            "score": _round(self.score, 4),
-            "log_probability": _round(self.log_probability, 4),
-            "left_out": self.left_out,
-            "source": [asdict(token) for token in self.source],
-            "tokens": [_token_to_dict(token) for token in self.tokens],
             "least": least,
-            "attention": sparse["attention"],
-            "copying": sparse["copying"],
-            "coverage": _round(self.coverage),
-            "copy_coverage": _round(self.copy_coverage),
-            "saliency": _round(self.saliency),
-            "selected": sparse["selected"],
-            "saliency_of_source": _round(self.saliency_of_source),
-            "saliency_layers": [{"layer": x.layer, "gate": _round(x.gate)} for x in self.saliency_layers],
+            **{name: to_json_types(getattr(self, name)) for name in (*plain, *means)},
+            **{name: to_json_types(getattr(self, name), 4) for name in ("score", "log_probability")},
+            **{name: rows and [to_sparse_row(row, least) for row in rows] for name, rows in weights.items()},
+            "tokens": [to_json_types({**vars(token), "probability": token.probability}, 4) for token in self.tokens],
             "focus_layers": [
-                {
-                    "layer": x.layer,
-                    "centers": _round(x.centers, 2),
-                    "scopes": _round(x.scopes, 2),
-                    "strengths": _round(x.strengths),
-                }
-                for x in self.focus_layers
+                {**to_json_types(layer, 2), "strengths": to_json_types(layer.strengths)} for layer in self.focus_layers
             ],
             "evidence": [one.to_dict() for one in self.evidence],
-            **({} if self.picked is None else {"picked": self.picked.to_dict()}),
-            **({} if self.surprisal is None else {"surprisal": self.surprisal.to_dict()}),
-            **({} if self.chosen is None else {"chosen": [asdict(sentence) for sentence in self.chosen]}),
+            **describe_choice(self),
         }
 
     def to_json(self, least: float = LEAST) -> str:
@@ -332,28 +305,28 @@ def _sum_rows(rows: Matrix) -> Row:
     return tuple(math.fsum(column) for column in zip(*rows))
 
 
-def _round(value: Any, digits: int = 3) -> Any:
-    """Round a number, or all numbers in nested rows. A number that JSON does not have becomes None."""
+def to_json_types(value: Any, digits: int = 3) -> Any:
+    """Convert data classes and rows to dictionaries and lists. Numbers are rounded; what JSON lacks becomes None."""
+    if is_dataclass(value):
+        value = vars(value)
+    if isinstance(value, dict):
+        return {name: to_json_types(each, digits) for name, each in value.items()}
     if isinstance(value, tuple):
-        return [_round(each, digits) for each in value]
-    return None if value is None or not math.isfinite(value) else round(value, digits)
+        return [to_json_types(each, digits) for each in value]
+    if isinstance(value, float):
+        return round(value, digits) if math.isfinite(value) else None
+    return value
+
+
+def describe_choice(of: Any) -> Dict[str, Any]:
+    """Return what is known of the attributes that a summary and its explanation share, as JSON types."""
+    given = {name: getattr(of, name) for name in ("picked", "surprisal", "chosen")}
+    return {name: to_json_types(value, 4) for name, value in given.items() if value is not None}
 
 
 def to_sparse_row(row: Sequence[float], least: float, digits: int = 4) -> List[Tuple[int, float]]:
     """Return a pair (index, rounded weight) for each weight that is at least ``least`` and does not round to 0."""
     return [(j, round(x, digits)) for j, x in enumerate(row) if x >= least and round(x, digits) > 0]
-
-
-def _token_to_dict(token: SummaryToken) -> Dict[str, Any]:
-    numbers = ("log_probability", "probability", "p_gen", "copied_share")
-    return {
-        "text": token.text,
-        "shown": token.shown,
-        "starts_word": token.starts_word,
-        **{name: _round(getattr(token, name), 4) for name in numbers},
-        "copied_from": token.copied_from,
-        "replaces_unknown": token.replaces_unknown,
-    }
 
 
 def make_page(data: Dict[str, Any], title: str = "") -> str:

@@ -7,6 +7,7 @@ from fairseq.data.data_utils import collate_tokens
 
 from ..search.content.sentence_choosing import SentenceChoice, choose_sentences, pad_probabilities
 from ..search.lengths import NO_LIMITS, SummaryLimits
+from ..search.options import DecodingOptions
 from ..text.alignment import align_tokens
 from ..text.cleaning import split_raw_document
 from ..text.marks import CLOSERS, SENTENCE_ENDS, SENTENCE_MARK
@@ -70,12 +71,11 @@ class SentencePicker:
         found: List[DocumentSentence] = []
         end = 0
         for sentence, words, tokens in self._split_sentences(line):
+            found.append(DocumentSentence(sentence, words, 0.0, tokens=tokens))
             start = text.find(sentence, end)
-            if start < 0 or text[end:start].strip():  # the text was cleaned, or its white space is another
-                found.append(DocumentSentence(sentence, words, 0.0, None, None, tokens))
-            else:
+            if start >= 0 and not text[end:start].strip():  # else it was cleaned, or its white space is another
                 end = start + len(sentence)
-                found.append(DocumentSentence(sentence, words, 0.0, start, end, tokens))
+                found[-1] = found[-1]._replace(start=start, end=end)
         if any(one.start is None for one in found):
             spans = iter(align_tokens(text, [word for one in found for word in one.text.split()]))
             for number, one in enumerate(found):
@@ -103,31 +103,31 @@ class SentencePicker:
         self,
         every: Sequence[DocumentSentence],
         written: Sequence[str],
-        most_words: Optional[int],
-        readability: float = 0.0,
+        options: DecodingOptions,
         limits: SummaryLimits = NO_LIMITS,
     ) -> Tuple[SentenceChoice, List[Tuple[int, str]]]:
         """Choose the sentences of a summary with the content model.
 
-        Args:
-            every, written: all sentences of the document, and the texts of the hypotheses.
-            most_words: maximum number of words in the summary. If None, the limit depends on the training summaries.
-            readability: weight of the readability, if there are no hypotheses.
-            limits: limits that the user sets.
-
-        Returns:
-            The choice, and all sentences in the hypotheses, each with the index of its hypothesis.
+        ``every`` and ``written`` are all sentences of the document, and the texts of the hypotheses; ``limits`` are
+        those of the user. Returns the choice, and all sentences in the hypotheses, each with the index of its
+        hypothesis.
         """
         assert self.content is not None, "the summariser has rejected the option"
         split = _split_hypotheses(self._tokenizer, written, limits.are_set)
         found = [(number, text, self._split_words(text)) for number, one in enumerate(split) for text in one]
         parts = [(number, text) for number, text, encoded in found if encoded]
-        words = [encoded for _, _, encoded in found if encoded]
-        document = [sentence.words for sentence in every], [sentence.probability for sentence in every]
-        texts = [sentence.text for sentence in every]
-        return choose_sentences(
-            self.content, *document, words, most_words, texts, readability, limits, [text for _, text in parts]
-        ), parts
+        choice = choose_sentences(
+            self.content,
+            [sentence.words for sentence in every],
+            [sentence.probability for sentence in every],
+            [encoded for _, _, encoded in found if encoded],
+            options.choose_words or None,
+            [sentence.text for sentence in every],
+            options.readability if options.choose == "extract" else 0.0,  # which needs no candidates of hypotheses
+            limits,
+            [text for _, text in parts],
+        )
+        return choice, parts
 
     def _split_words(self, sentence: str) -> List[str]:
         """Return the words of a sentence without splitting them into subwords."""
@@ -143,12 +143,20 @@ class SentencePicker:
                 yield " ".join(sentence.split()), words, tokens
 
 
+class GeneratedTokens(NamedTuple):
+    """Tokens that a model generated for a summary."""
+
+    tokens: Tuple[str, ...]  # including special symbols; the last one is the end symbol
+    replaced: Dict[int, Tuple[str, int]]  # index of a replaced token: replacement word, index of its document token
+
+
 class DetokenizedHypothesis(NamedTuple):
     """A hypothesis that has been converted to text."""
 
     text: str
     tokens: List[str]  # without the start and end symbols
     origins: List[int]  # index of the document token from which each token was copied, or -1 if it was generated
+    written: GeneratedTokens
 
 
 class SummarySentence(NamedTuple):
@@ -169,26 +177,23 @@ def choose_summary_sentences(
     texts: Any,
     document: Any,
     hypotheses: Sequence[DetokenizedHypothesis],
-    most_words: Optional[int],
-    readability: float = 0.0,
-    keeps_spelling: bool = False,
+    options: DecodingOptions,
     limits: SummaryLimits = NO_LIMITS,
 ) -> Tuple[List[SummarySentence], float]:
     """Choose the sentences of a summary from a :class:`Document` and its hypotheses, in descending order of score.
 
     Returns the sentences and the expected ROUGE score of the summary. There are no sentences if neither the document
-    nor the hypotheses contain words. ``texts`` is the :class:`DocumentTokenizer`, and ``most_words``, ``readability``
-    and ``limits`` are as in :meth:`SentencePicker.choose`. With ``keeps_spelling``, the document's sentences are
-    spelled as in the document rather than by the model's tokens. Raises LimitError if no sentences are within limits.
+    nor the hypotheses contain words. ``texts`` is the :class:`DocumentTokenizer`. With ``--choose extract``, the
+    sentences are spelled as in the document rather than by the model's tokens. Raises LimitError if no sentences are
+    within limits.
     """
     assert texts.picker is not None
-    written = [one.text for one in hypotheses]
-    choice, parts = texts.picker.choose(document.every, written, most_words, readability, limits)
+    choice, parts = texts.picker.choose(document.every, [one.text for one in hypotheses], options, limits)
     found: List[SummarySentence] = []
     for candidate in choice.sentences:
         if candidate.number is not None:
             sentence = document.every[candidate.number]
-            found.append(_make_document_sentence(texts, sentence, candidate.number, keeps_spelling))
+            found.append(_make_document_sentence(texts, sentence, candidate.number, options.choose == "extract"))
         elif candidate.written is not None:
             number, text = parts[candidate.written]
             earlier = [part for which, part in parts[: candidate.written] if which == number]

@@ -28,8 +28,8 @@ from ..search.options import DecodingOptions, check_call, combine_options
 from ..text.alignment import Span
 from ..text.picking import FACTOR
 from .documents import Batch, Document, DocumentTokenizer, make_batches, split_into_chunks
-from .explaining import Explainer, GeneratedTokens
-from .explanation import ChosenSentence, Explanation
+from .explaining import Explainer
+from .explanation import Explanation
 from .folder.config import SHORTLIST, find_folder
 from .folder.loading import LoadedFolder, load_folder, load_run
 from .folder.run_files import RunFiles, find_run_files, is_run
@@ -37,6 +37,7 @@ from .prepared_split import PreparedDocument, PreparedSplit, WordSelection
 from .sentences import (
     STRENGTH,
     DetokenizedHypothesis,
+    GeneratedTokens,
     SummarySentence,
     choose_group_count,
     choose_summary_sentences,
@@ -48,8 +49,6 @@ READ_AHEAD = 256
 """Default number of documents to read ahead, so that batches can contain documents of similar length."""
 _MOST_SEARCHES = 16
 """Maximum number of generators in the cache, which contains one generator per set of options."""
-
-
 _NOT_PICKLED = ("_lock", "_searches", "_copies", "_explainer")
 
 
@@ -58,14 +57,15 @@ class _Search(NamedTuple):
 
     generator: Optional[SummaryGenerator]  # None: only sentences of the document are chosen
     options: DecodingOptions
-    replaces_unknown: bool  # whether to replace unknown words with document words
-    chooses: bool = False  # whether a content model chooses the sentences of the summary
-    most_words: Optional[int] = None  # maximum number of words in the chosen sentences; None: as in training summaries
-    readability: float = 0.0  # weight of the readability of chosen sentences
-    origins: bool = True  # whether to determine the words that are copied
+    origins: bool  # whether to determine the words that are copied
     reranker: Optional[Reranker] = None  # chooses a hypothesis; None: the one with the highest score
     selection: Optional[WordSelection] = None  # word probabilities that restrict copying
     on_step: Optional[OnPartialSummary] = None  # is called with partial summaries
+
+    @property
+    def chooses(self) -> bool:
+        """Whether a content model chooses the sentences of the summary."""
+        return self.options.choose in ("content", "extract")
 
 
 class Summarizer:
@@ -218,12 +218,9 @@ class Summarizer:
                 value and the valid choices.
             TypeError: a text is not a str.
         """
-        if isinstance(texts, str):
-            return self.summarize([texts], max_tokens=max_tokens, on_step=on_step, **decoding)[0]
-        _check_summarize_arguments(texts, max_tokens)
-        check_call(self.config.decoding, decoding)
-        search = self._get_search(decoding)._replace(on_step=on_step)
-        return list(self._stream_summaries(texts, search, max_tokens, READ_AHEAD, keep=False))
+        one = [texts] if isinstance(texts, str) else texts
+        summaries = list(self.stream(one, max_tokens=max_tokens, on_step=on_step, **decoding))
+        return summaries[0] if isinstance(texts, str) else summaries
 
     def stream(
         self,
@@ -234,6 +231,7 @@ class Summarizer:
         errors: str = "raise",
         copied: bool = True,
         selection: Optional[WordSelection] = None,
+        on_step: Optional[OnPartialSummary] = None,
         **decoding: Any,
     ) -> Iterator[Summary]:
         """Summarise a stream of texts in constant memory, and yield the summaries in the order of the texts.
@@ -247,17 +245,21 @@ class Summarizer:
                 continue.
             copied: whether to determine which words were copied, which requires an additional pass over the summaries.
             selection: word probabilities that restrict copying, for documents of a split.
-            max_tokens, decoding: batch size and decoding options, as in :meth:`summarize`.
+            max_tokens, on_step, decoding: as in :meth:`summarize`.
 
         Raises:
             InputError: an option is invalid (see :meth:`summarize`). The error is raised immediately rather than when
                 the first summary is requested.
         """
-        _check_summarize_arguments(texts, max_tokens, read_ahead)
+        if isinstance(texts, (str, bytes)):
+            raise TypeError("stream takes a sequence of texts; use summarize() for a single text")
+        for name, value in (("max_tokens", max_tokens), ("read_ahead", read_ahead)):
+            if type(value) is not int or value < 1:
+                raise InputError(f"{format_option_name(name)} {value!r}: choose a whole number, 1 or more")
         if errors not in ("raise", "keep"):
             raise InputError(f"errors {errors!r}: choose raise or keep")
         check_call(self.config.decoding, decoding)
-        search = self._get_search(decoding, copied, selection)
+        search = self._get_search(decoding, copied, selection)._replace(on_step=on_step)
         if search.chooses and isinstance(texts, PreparedSplit):
             texts.open_sentences()
         return self._stream_summaries(texts, search, max_tokens, read_ahead, errors == "keep")
@@ -327,13 +329,8 @@ class Summarizer:
         return self._texts.picker is not None
 
     @property
-    def has_content_model(self) -> bool:
-        """Whether the folder contains a content model for the decoding option ``choose``."""
-        return self._supported_choose_values != ["none"]
-
-    @property
-    def _supported_choose_values(self) -> List[str]:
-        """Return the values of the option ``choose`` that are supported by this model folder."""
+    def supported_choose_values(self) -> List[str]:
+        """Return the values of the decoding option ``choose`` for which the folder contains a content model."""
         of_extractor = None if self._texts.picker is None else self._texts.picker.content
         found = {"content": of_extractor, "extract": of_extractor, "hypothesis": self._content}
         if isinstance(self._model, SentenceExtractor):
@@ -364,17 +361,16 @@ class Summarizer:
     def _make_search(
         self, options: DecodingOptions, origins: bool, selection: Optional[WordSelection] = None
     ) -> _Search:
-        if options.choose not in self._supported_choose_values:
+        if options.choose not in self.supported_choose_values:
             raise InputError(
                 f"--choose {options.choose}: {self.folder} has no content model for it; "
-                f"choose {' or '.join(self._supported_choose_values)}, or create the folder again "
+                f"choose {' or '.join(self.supported_choose_values)}, or create the folder again "
                 "with etads-export --content RUN"
             )
         if options.shortlist and self._shortlist is None:
             raise InputError(f"--shortlist: {self.folder} has none; create it again with etads-export --shortlist FILE")
-        most_words = options.choose_words or None
         if options.choose == "extract":
-            return _Search(None, options, False, True, most_words, options.readability, origins, selection=selection)
+            return _Search(None, options, origins, None, selection)
         has_limits = SummaryLimits.for_document(options, "").are_set
         options = replace(
             options,
@@ -385,7 +381,7 @@ class Summarizer:
         )
         if selection is not None:
             options.selection_threshold, options.selection_factor = selection.threshold, selection.factor
-        chooses, infer_dtype = options.choose == "content", options.infer_dtype
+        infer_dtype = options.infer_dtype
         try:
             inference_models: Optional[List[Optional[InferenceModel]]] = None
             if not get_decoder_capabilities(self._model).shares_documents:
@@ -397,7 +393,7 @@ class Summarizer:
             if infer_dtype in self._copies:
                 inference_models = [self._copies[infer_dtype]]
             strategy = reranker = None
-            if chooses:
+            if options.choose == "content":
                 strategy = fairseq_search.DiverseBeamSearch(
                     self._texts.target, choose_group_count(options.beam), STRENGTH
                 )
@@ -417,10 +413,7 @@ class Summarizer:
             )
         except ValueError as error:
             raise InputError(str(error)) from None
-        origins = options.copied_positions or not self._has_pointer
-        return _Search(
-            generator, options, options.replace_unknown, chooses, most_words, 0.0, origins, reranker, selection
-        )
+        return _Search(generator, options, options.copied_positions or not self._has_pointer, reranker, selection)
 
     def _stream_summaries(
         self, texts: Iterable[str], search: _Search, max_tokens: int, read_ahead: int, keep: bool
@@ -429,8 +422,7 @@ class Summarizer:
         for numbers, results, batches in self.read_batches(texts, max_tokens, read_ahead, keep, selection, extracts):
             for batch in batches:
                 results.update(self._summarize_batch(batch, search, keep))
-            for number in numbers:
-                yield results.pop(number)
+            yield from map(results.pop, numbers)
 
     def read_batches(
         self,
@@ -467,20 +459,24 @@ class Summarizer:
                 except Exception as error:
                     if not keep:
                         raise
-                    results[number] = _make_failed_summary(error, Truncation(0, 0))
+                    results[number] = _make_failed_summary(error)
                     continue
                 if document.tokens:
                     documents.append(document)
                 else:
-                    empty = Summary("", 0.0, (), (), Truncation(0, 0))
-                    results[number] = self._explain_later(empty, document, GeneratedTokens((), {}))
+                    results[number] = self._explain_later(Summary(""), document, GeneratedTokens((), {}))
             yield [number for number, _ in part], results, list(make_batches(documents, max_tokens))
 
     def _summarize_batch(self, documents: List[Document], search: _Search, keep: bool) -> Dict[int, Summary]:
         """Return the summaries by number; if the batch fails and ``keep``, each document is summarised on its own."""
         try:
-            batch = Batch(self._rate(documents), {}, [], []) if search.generator is None else None
-            batch = batch or self._texts.make_batch(documents, search.selection)
+            if search.generator is not None:
+                batch = self._texts.make_batch(documents, search.selection)
+            else:
+                if documents[0].prepared is None and self._texts.picker is not None:
+                    rated = self._texts.picker.rate([document.every for document in documents])
+                    documents = [document._replace(every=every) for document, every in zip(documents, rated)]
+                batch = Batch(documents, {}, [], [])
             return dict(zip((document.number for document in batch.documents), self._decode(batch, search)))
         except Exception as error:
             is_of_data = isinstance(error, InputError) and documents[0].prepared is not None
@@ -492,8 +488,7 @@ class Summarizer:
                     for document in documents
                     for number, summary in self._summarize_batch([document], search, keep).items()
                 }
-            (document,) = documents
-            return {document.number: _make_failed_summary(error, Truncation(len(document.tokens), document.left_out))}
+            return {documents[0].number: _make_failed_summary(error, documents[0])}
 
     def _decode(self, batch: Batch, search: _Search, encoded: Optional[EncodedBatch] = None) -> List[Summary]:
         results: Results = [[] for _ in batch.documents]
@@ -505,16 +500,8 @@ class Summarizer:
             try:
                 found.append(make(row, result, batch, search))
             except LimitError as error:
-                document = batch.documents[row]
-                found.append(_make_failed_summary(error, Truncation(len(document.tokens), document.left_out)))
+                found.append(_make_failed_summary(error, batch.documents[row]))
         return found
-
-    def _rate(self, documents: List[Document]) -> List[Document]:
-        """Return raw documents with the probabilities of their sentences, and documents of a split unchanged."""
-        if documents[0].prepared is not None or self._texts.picker is None:
-            return documents
-        rated = self._texts.picker.rate([document.every for document in documents])
-        return [document._replace(every=every) for document, every in zip(documents, rated)]
 
     def _search_batch(self, batch: Batch, search: _Search, encoded: Optional[EncodedBatch] = None) -> Results:
         """Run the search, and return the hypotheses of each document in descending order of score."""
@@ -535,7 +522,7 @@ class Summarizer:
             ranked = []
             for row, hypotheses in enumerate(results):
                 document = batch.documents[row]
-                spelled = [self._detokenize_hypothesis(row, one, batch, search)[0].tokens for one in hypotheses]
+                spelled = [self._detokenize_hypothesis(row, one, batch, search).tokens for one in hypotheses]
                 ranked.append(search.reranker.rank_hypotheses(document.tokens, spelled, hypotheses)[:needed])
             return ranked
 
@@ -560,7 +547,7 @@ class Summarizer:
         document = batch.documents[row]
         if (limits := self._get_limits(document, search)).are_set:
             there = [one for one in hypotheses if one["score"].isfinite()]
-            written = [self._detokenize_hypothesis(row, one, batch, search)[0] for one in there]
+            written = [self._detokenize_hypothesis(row, one, batch, search) for one in there]
             sentences = choose_within_limits(self._texts, document, written, limits)
             if sentences is not None:
                 return self._join_sentences(document, sentences, float(hypotheses[0]["score"]), search)
@@ -572,54 +559,44 @@ class Summarizer:
 
     def _detokenize_hypothesis(
         self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search
-    ) -> Tuple[DetokenizedHypothesis, GeneratedTokens]:
+    ) -> DetokenizedHypothesis:
         """Convert a hypothesis to text for the summary, and to tokens for an explanation."""
         document, texts = batch.documents[row], self._texts
         ids = hypothesis["tokens"].cpu()
         places, tokens = texts.convert_to_tokens(ids, batch)
-        written = list(tokens)
+        replaced: Dict[int, Tuple[str, int]] = {}
         origins = [-1] * len(tokens)
         if "copied_from" in hypothesis:
             copied_from = hypothesis["copied_from"].tolist()
             origins = [copied_from[place] - batch.padding[row] if copied_from[place] >= 0 else -1 for place in places]
-        if search.replaces_unknown:
+        if search.options.replace_unknown:
             attended, unknown = hypothesis["alignment"].tolist(), texts.target.unk_word
             for number, place in enumerate(places):  # the document word with the highest attention weight
                 origin = attended[place]
                 is_word = origin < len(document.tokens) and document.tokens[origin] != unknown
                 if tokens[number] == unknown and is_word:
-                    tokens[number], origins[number] = document.tokens[origin], origin
-        replaced = {
-            place: (token, origin)
-            for place, before, token, origin in zip(places, written, tokens, origins)
-            if token != before
-        }
-        return DetokenizedHypothesis(texts.join(tokens), tokens, origins), GeneratedTokens(
-            texts.convert_ids_to_all_tokens(ids, batch), replaced
-        )
+                    tokens[number], origins[number] = replaced[place] = document.tokens[origin], origin
+        written = GeneratedTokens(texts.convert_ids_to_all_tokens(ids, batch), replaced)
+        return DetokenizedHypothesis(texts.join(tokens), tokens, origins, written)
 
     def _make_summary(self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search) -> Summary:
         document = batch.documents[row]
-        spelled, written = self._detokenize_hypothesis(row, hypothesis, batch, search)
+        spelled = self._detokenize_hypothesis(row, hypothesis, batch, search)
         copied = self._find_copied_words(document, spelled.tokens, spelled.origins)
-        score = float(hypothesis["score"])
-        return self._complete_summary(document, written, spelled.text, score, tuple(spelled.tokens), copied)
+        summary = Summary(spelled.text, float(hypothesis["score"]), tuple(spelled.tokens), copied)
+        return self._complete_summary(document, summary, spelled.written)
 
     def _complete_summary(
-        self,
-        document: Document,
-        written: Optional[GeneratedTokens],
-        text: str,
-        score: float,
-        tokens: Tuple[str, ...],
-        copied: Tuple[CopiedWord, ...],
-        chosen: Optional[Tuple[ChosenSentence, ...]] = None,
+        self, document: Document, summary: Summary, written: Optional[GeneratedTokens] = None
     ) -> Summary:
-        """Make a summary, to which its readable sentences and the document's details are added."""
-        truncation = Truncation(len(document.tokens), document.left_out)
-        surprisal = self._texts.measure_surprisal(document)
-        sentences = self._texts.make_readable(document, text, chosen)
-        summary = Summary(text, score, tokens, copied, truncation, "", document.picked, surprisal, chosen, sentences)
+        """Return a summary with its readable sentences and the document's details."""
+        summary = replace(
+            summary,
+            truncation=_make_truncation(document),
+            picked=document.picked,
+            surprisal=self._texts.measure_surprisal(document),
+            sentences=self._texts.make_readable(document, summary.text, summary.chosen),
+        )
         return self._explain_later(summary, document, written)
 
     def _make_chosen_summary(
@@ -631,15 +608,13 @@ class Summarizer:
             every = document.prepared.split.read_sentences(document.prepared.number)
             document = document._replace(every=every)
         spelled = [
-            self._detokenize_hypothesis(row, one, batch, search)[0] for one in hypotheses if one["score"].isfinite()
+            self._detokenize_hypothesis(row, one, batch, search) for one in hypotheses if one["score"].isfinite()
         ]
         limits = self._get_limits(document, search)
-        sentences, score = choose_summary_sentences(
-            texts, document, spelled, search.most_words, search.readability, search.generator is None, limits
-        )
+        sentences, score = choose_summary_sentences(texts, document, spelled, search.options, limits)
         if not sentences and search.generator is None:
             limits.choose_required(())
-            return self._complete_summary(document, None, "", 0.0, (), ())
+            return self._complete_summary(document, Summary(""))
         if not sentences:
             return self._make_best_summary(row, hypotheses, batch, search)
         return self._join_sentences(document, sentences, score, search)
@@ -662,22 +637,20 @@ class Summarizer:
         text = " ".join(["", *texts.mark, ""]).join(sentence.chosen.text for sentence in sentences)
         tokens = tuple(texts.join_with_sentence_marks(sentence.tokens for sentence in sentences))
         chosen = tuple(sentence.chosen for sentence in sentences)
-        return self._complete_summary(document, None, text, score, tokens, tuple(copied), chosen)
+        return self._complete_summary(document, Summary(text, score, tokens, tuple(copied), chosen=chosen))
 
     def _explain_later(self, summary: Summary, document: Document, written: Optional[GeneratedTokens]) -> Summary:
         """Let a summary of a raw text explain its tokens, or its text like a given one if ``written`` is None."""
 
         def explain() -> Explanation:
+            text = " ".join(summary.sentences)
             if isinstance(self._model, SentenceExtractor):  # which writes no words
-                about = document.text, (), 0, " ".join(summary.sentences), (), summary.score, self.config.architecture
-                nothing = None, None, None, None, None
-                return Explanation(*about, "none", *nothing, surprisal=summary.surprisal, chosen=summary.chosen)
+                about = document.text, (), 0, text, (), summary.score, self.config.architecture
+                return Explanation(*about, surprisal=summary.surprisal, chosen=summary.chosen)
             explainer = self._get_explainer()
             tokens = explainer.tokenize_given_summary(summary.text) if written is None else written
             score = None if written is None else summary.score
-            return replace(
-                explainer.explain(document.text, tokens, " ".join(summary.sentences), score), chosen=summary.chosen
-            )
+            return replace(explainer.explain(document.text, tokens, text, score), chosen=summary.chosen)
 
         if document.prepared is None:
             object.__setattr__(summary, "_make_explanation", explain)
@@ -712,18 +685,13 @@ class Summarizer:
         return tuple(found)
 
 
-def _check_summarize_arguments(texts: Any, max_tokens: int, read_ahead: int = READ_AHEAD) -> None:
-    """Raise TypeError if ``texts`` is a single text, and InputError if ``max_tokens`` or ``read_ahead`` is below 1."""
-    if isinstance(texts, (str, bytes)):
-        raise TypeError("stream takes a sequence of texts; use summarize() for a single text")
-    for name, value in (("max_tokens", max_tokens), ("read_ahead", read_ahead)):
-        if type(value) is not int or value < 1:
-            raise InputError(f"{format_option_name(name)} {value!r}: choose a whole number, 1 or more")
+def _make_truncation(document: Document) -> Truncation:
+    return Truncation(len(document.tokens), document.left_out)
 
 
-def _make_failed_summary(error: Exception, truncation: Truncation) -> Summary:
+def _make_failed_summary(error: Exception, document: Optional[Document] = None) -> Summary:
     problem = " ".join(str(error).split()) or type(error).__name__
-    return Summary("", 0.0, (), (), truncation, problem)
+    return Summary("", truncation=Truncation() if document is None else _make_truncation(document), problem=problem)
 
 
 def choose_device(name: Optional[str]) -> torch.device:

@@ -1,11 +1,11 @@
 """Data classes for the results of :class:`Summarizer`. This module imports neither torch nor fairseq."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, List, Optional, Tuple
 
 from ..text.alignment import Span
-from .explanation import ChosenSentence, Explanation, Selection
+from .explanation import ChosenSentence, Explanation, Selection, describe_choice
 from .surprisal import Surprisal
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ class Truncation:
     With an extractor, only the tokens of selected sentences are counted as ``left_out``.
     """
 
-    read: int
-    left_out: int
+    read: int = 0
+    left_out: int = 0
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,10 @@ class Summary:
     """
 
     text: str
-    score: float
-    tokens: Tuple[str, ...]
-    copied: Tuple[CopiedWord, ...]
-    truncation: Truncation
+    score: float = 0.0
+    tokens: Tuple[str, ...] = ()
+    copied: Tuple[CopiedWord, ...] = ()
+    truncation: Truncation = Truncation()
     problem: str = ""
     picked: Optional[Selection] = None
     surprisal: Optional[Surprisal] = None
@@ -134,9 +134,7 @@ class Summary:
             "copied": [{"word": c.word, "start": c.start, "end": c.end} for c in self.copied],
             "read": self.truncation.read,
             "left_out": self.truncation.left_out,
-            **({} if self.picked is None else {"picked": self.picked.to_dict()}),
-            **({} if self.surprisal is None else {"surprisal": self.surprisal.to_dict()}),
-            **({} if self.chosen is None else {"chosen": [asdict(sentence) for sentence in self.chosen]}),
+            **describe_choice(self),
         }
 
 

@@ -6,7 +6,7 @@ the surprisals of the training documents. This module does not import torch or f
 
 import itertools
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterable, List, Mapping, Optional, Tuple
 
@@ -49,10 +49,6 @@ class Surprisal:
             f"unlike the documents used to train the model ({self.unknown:.0%} of its tokens are unknown, "
             f"{self.bits:.1f} bits per token, more than in {UNUSUAL} % of them): do not rely on its summary{advice}"
         )
-
-    def to_dict(self) -> Dict[str, float]:
-        """Convert the surprisal to a dictionary of rounded numbers."""
-        return {name: round(value, 4) for name, value in asdict(self).items()}
 
 
 class WordFrequencies:
@@ -109,20 +105,15 @@ class TrainingSurprisals:
 
     def __init__(self, frequencies: WordFrequencies, percentiles: Dict[str, float]):
         self._frequencies = frequencies
-        self._bits = [percentiles[str(percent)] for percent in PERCENTS]
+        self._negated = [-percentiles[str(percent)] for percent in reversed(PERCENTS)]
 
     def measure_surprisal(self, tokens: Iterable[str]) -> Optional[Surprisal]:
         """Compute the surprisal of a document. Returns None if the document is too short."""
         measured = self._frequencies.measure_surprisal(tokens)
-        return None if measured is None else Surprisal(*measured, self._interpolate_percentile(measured[0]))
+        return measured and Surprisal(*measured, self.find_percentile(measured[0]))
 
-    def _interpolate_percentile(self, bits: float) -> float:
-        """Return the percentile of a surprisal by interpolating between the stored percentiles."""
-        if bits <= self._bits[0]:
-            return 0.0
-        for number, upper in enumerate(self._bits[1:], 1):
-            if bits <= upper:
-                lower = self._bits[number - 1]
-                share = (bits - lower) / (upper - lower)
-                return PERCENTS[number - 1] + share * (PERCENTS[number] - PERCENTS[number - 1])
-        return 100.0
+    def find_percentile(self, bits: float) -> float:
+        """Return the percentage of training documents with a lower surprisal, interpolated between the percentiles."""
+        import numpy as np  # the help of commands does not need it
+
+        return 100 - float(np.interp(-bits, self._negated, PERCENTS))  # PERCENTS are symmetric

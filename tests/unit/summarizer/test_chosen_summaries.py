@@ -63,7 +63,7 @@ def summarizer(made):
 
 
 def test_a_folder_with_a_content_model_uses_it_unless_told_otherwise(summarizer):
-    assert summarizer.has_content_model
+    assert "content" in summarizer.supported_choose_values
     assert (summarizer.config.decoding["choose"], summarizer.config.decoding["beam"]) == ("content", 12)
     summary = summarizer.summarize(LONG)
     assert [one.text for one in summary.chosen] == [one.lower() for one in summary.sentences]
@@ -116,7 +116,7 @@ def test_written_sentences_are_of_the_hypotheses(summarizer, monkeypatch):
 
 def test_turned_off_it_is_a_plain_search(made, summarizer):
     plain = Summarizer.load(made / "model", device="cpu")
-    assert not plain.has_content_model and "choose" not in plain.config.decoding
+    assert plain.supported_choose_values == ["none"] and "choose" not in plain.config.decoding
     beam = {"beam": 5}
     for text in TEXTS:
         summary = summarizer.summarize(text, choose="none")
@@ -304,7 +304,7 @@ def test_export_takes_the_content_model_of_the_extractor(tmp_path, capsys):
     elsewhere.mkdir()
     (extractor / FILE).rename(elsewhere / FILE)
     assert export_command([*command, "--content", str(elsewhere)]) == 0
-    assert Summarizer.load(tmp_path / "d", "cpu").has_content_model
+    assert Summarizer.load(tmp_path / "d", "cpu").supported_choose_values != ["none"]
     (elsewhere / FILE).write_bytes(b"PK")
     assert export_command([*command[:1], str(tmp_path / "e"), *command[2:], "--content", str(elsewhere)]) == 2
     assert "content.npz is damaged" in capsys.readouterr().err

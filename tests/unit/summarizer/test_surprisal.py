@@ -59,10 +59,10 @@ def test_percentiles_are_of_the_part_that_is_read_and_of_a_sample(tmp_path):
 def test_a_document_is_placed_among_those_of_training():
     bits = dict(zip(map(str, PERCENTS), (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12)))
     surprisals = TrainingSurprisals(WordFrequencies({}), bits)
-    percentiles = [surprisals._interpolate_percentile(value) for value in (0.5, 1, 1.5, 2, 5.5, 6, 10, 11, 12, 13)]
+    percentiles = [surprisals.find_percentile(value) for value in (0.5, 1, 1.5, 2, 5.5, 6, 10, 11, 12, 13)]
     assert percentiles == [0, 0, 0.5, 1, 37.5, 50, 99, 99.5, 100, 100]
     level = TrainingSurprisals(WordFrequencies({}), dict.fromkeys(bits, 5))
-    assert [level._interpolate_percentile(value) for value in (4, 5, 6)] == [0, 0, 100]
+    assert [level.find_percentile(value) for value in (4, 5, 6)] == [0, 0, 100]
 
 
 @pytest.fixture(scope="module")
