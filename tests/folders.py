@@ -89,5 +89,5 @@ def make_folder(path, dtype="fp32", text=TEXT, decoding=DECODING, extra_files=No
     source = RunFiles(
         path / "run" / "checkpoints" / "checkpoint_best.pt", path / "run" / "prepared" / "bin", text, extra_files or {}
     )
-    export_folder(source, path / "model", decoding, dtype, lambda exported: "# A card\n")
+    export_folder(source, path / "model", decoding, dtype)
     return path / "model", model

@@ -15,7 +15,6 @@ from ..summarizer.folder.config import DTYPES, SHORTLIST
 from ..summarizer.folder.model_card import (
     ModelCardMetadata,
     check_language_or_licence_code,
-    make_model_card,
     read_scores,
 )
 from ..summarizer.folder.run_files import RunFiles, find_run_files
@@ -136,27 +135,22 @@ def main(args: ExportOptions) -> None:
     if args.shortlist is not None:
         source = source._replace(extra_files={**source.extra_files, SHORTLIST: args.shortlist})
         decoding["shortlist"] = True
-    from ..summarizer.folder.export import ExportedModel, export_folder
+    from ..summarizer.folder.export import export_folder
 
-    def write_card(made: ExportedModel) -> str:
-        source, target = made.task.source_dictionary, made.task.target_dictionary
-        words = {"source": source.known_words, "target": target.known_words}
-        return make_model_card(made.config, made.parameters, words, info)
-
-    exported = export_folder(source, args.folder, decoding, args.dtype, write_card)
+    config, parameters = export_folder(source, args.folder, decoding, args.dtype, info)
     size = sum(path.stat().st_size for path in args.folder.rglob("*"))
-    print(f"{args.folder}: {exported.config.architecture}, {exported.parameters:,} parameters, {size / 1e6:.1f} MB")
+    print(f"{args.folder}: {config.architecture}, {parameters:,} parameters, {size / 1e6:.1f} MB")
     if source.extractor is not None and args.extractor is None and not source.extracts:
         extractor_run = source.extractor.run
         print(f"including the extractor of this run, {extractor_run}, so the model accepts documents of any length")
-    choice = exported.config.decoding.get("choose", "none")
+    choice = config.decoding.get("choose", "none")
     if choice != "none":
         what = "among the hypotheses in the beam" if choice == "hypothesis" else "the sentences of summaries"
         off = "" if source.extracts else "; --choose none turns it off"
         print(f"with the content model {source.content}, which chooses {what}{off}")
     shown = " ".join(
         f"{format_option_name(name)} {value}"
-        for name, value in exported.config.decoding.items()
+        for name, value in config.decoding.items()
         if name not in decoding and name not in ("beam", "choose") and value != FOLDER_DEFAULTS.get(name)
     )
     if shown:

@@ -344,7 +344,7 @@ def report_damage(path: Path, advice: str, prefix: str = "") -> Iterator[None]:
     except FileNotFoundError:
         raise InputError(f"{prefix}there is no {path}; {advice}") from None
     except Exception as error:  # json, zipfile, zlib, numpy and safetensors have various exceptions
-        reason = " ".join(str(error).split())
+        reason = "nested too deeply" if isinstance(error, RecursionError) else " ".join(str(error).split())
         reason = f"{type(error).__name__}: {reason}" if isinstance(error, KeyError) or not reason else reason
         end = f". {advice}" if advice[:1].isupper() else f"; {advice}"
         raise InputError(f"{prefix}{path} is damaged ({reason}){end}") from None

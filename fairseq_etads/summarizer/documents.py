@@ -299,25 +299,19 @@ def split_into_chunks(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tu
     """
     part: List[Tuple[int, Any]] = []
     characters = 0
-    problem: Optional[Exception] = None
-    numbered = enumerate(texts)
-    while True:
-        try:
-            number, text = next(numbered)
-        except StopIteration:
-            break
-        except Exception as error:
-            problem = error
-            break
-        part.append((number, text))
-        characters += len(text) if isinstance(text, str) else 0
-        if len(part) == read_ahead or characters > _CHARACTERS_AHEAD:
+    try:
+        for number, text in enumerate(texts):
+            part.append((number, text))
+            characters += len(text) if isinstance(text, str) else 0
+            if len(part) == read_ahead or characters > _CHARACTERS_AHEAD:
+                yield part
+                part, characters = [], 0
+    except Exception:
+        if part:
             yield part
-            part, characters = [], 0
+        raise
     if part:
         yield part
-    if problem is not None:
-        raise problem
 
 
 def make_batches(documents: List[Document], max_tokens: int) -> Iterator[List[Document]]:

@@ -5,8 +5,9 @@ import os
 import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, NoReturn, Tuple, Union
 
+from ...files.inputs import report_damage
 from ...platform.command_options import argument
 from ...platform.errors import InputError
 from ...search.lengths import are_percentiles
@@ -126,14 +127,11 @@ def read_config(folder: Path) -> FolderConfig:
         )
     if path.stat().st_size > _LARGEST_FILE:
         raise InputError(f"{path}: {path.stat().st_size:,} bytes are not the settings of a model. {ADVICE}")
-    try:
+    with report_damage(path, ADVICE):
         content = json.loads(path.read_bytes().decode("utf-8"), parse_constant=_reject_json_constant)
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise InputError(f"{path} is damaged ({reason}). {ADVICE}") from None
     try:
         return _check_config(content)
-    except _ConfigError as problem:
+    except InputError as problem:
         raise InputError(f"{path}: {problem}") from None
 
 
@@ -141,53 +139,41 @@ def _reject_json_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not a number")
 
 
-class _ConfigError(Exception):  # converted to an InputError that names the file
-    """An error in config.json. The message suggests how to correct it."""
-
-
 def _check_config(content: Any) -> FolderConfig:
+    """Return the configuration, or raise InputError, to which the caller adds the path."""
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise _ConfigError(
+        raise InputError(
             f'not from a model folder of fairseq-etads (no "format": "{FORMAT}"); create one with etads-export'
         )
     version = content.get("schema_version")
     if type(version) is not int or version < 1:
-        raise _ConfigError(f'"schema_version" is {_shorten_value(version)}, not a version number. {ADVICE}')
+        raise InputError(f'"schema_version" is {_shorten_value(version)}, not a version number. {ADVICE}')
     if version > SCHEMA_VERSION:
-        raise _ConfigError(
+        raise InputError(
             f"written by a later version of fairseq-etads (schema {_shorten_value(version)}; this one reads up to "
             f"{SCHEMA_VERSION}): update with pip install --upgrade fairseq-etads"
         )
     sections = {name: value for name, value in content.items() if name not in ("format", "schema_version")}
     names = set(FolderConfig.__dataclass_fields__)
     for name in sorted(names ^ set(sections)):
-        raise _ConfigError(f"{'no' if name in names else 'unknown'} section {_shorten_value(name)}. {ADVICE}")
+        raise InputError(f"{'no' if name in names else 'unknown'} section {_shorten_value(name)}. {ADVICE}")
     for name, value in sections.items():
         if not isinstance(value, str if name == "architecture" else dict):
-            raise _ConfigError(f'"{name}" is {_shorten_value(value)}. {ADVICE}')
-    _check_section("task", sections["task"], _TASK, _PERHAPS_OF_TASK)
-    _check_section("text", sections["text"], _TEXT)
-    _check_section("weights", sections["weights"], _WEIGHTS)
+            raise InputError(f'"{name}" is {_shorten_value(value)}. {ADVICE}')
+    known = {name: entry for name, entry in _PERHAPS_OF_TASK.items() if name in sections["task"]}
+    for section, wanted in (("task", {**_TASK, **known}), ("text", _TEXT), ("weights", _WEIGHTS)):
+        values = sections[section]
+        for name in sorted(set(values) ^ set(wanted)):
+            kind = "no" if name in wanted else "unknown"
+            raise InputError(f'"{section}": {kind} entry {_shorten_value(name)}. {ADVICE}')
+        for name, (fits, what) in wanted.items():
+            if not fits(values[name]):
+                raise InputError(f'"{section}": "{name}" is {_shorten_value(values[name])}, not {what}. {ADVICE}')
     try:
         combine_options(sections["decoding"], {})
     except InputError as error:
-        raise _ConfigError(f'"decoding": {error}') from None
+        raise InputError(f'"decoding": {error}') from None
     return FolderConfig(**sections)
-
-
-def _check_section(section: str, values: Dict[str, Any], wanted: _Entries, perhaps: Optional[_Entries] = None) -> None:
-    wanted = {**wanted, **{name: entry for name, entry in (perhaps or {}).items() if name in values}}
-    for name in sorted(set(values) ^ set(wanted)):
-        raise _ConfigError(
-            f'"{section}": {"no" if name in wanted else "unknown"} entry {_shorten_value(name)}. {ADVICE}'
-        )
-    for name, (fits, what) in wanted.items():
-        if not fits(values[name]):
-            raise _ConfigError(f'"{section}": "{name}" is {_shorten_value(values[name])}, not {what}. {ADVICE}')
-
-
-def _is_text_length(value: Any) -> bool:
-    return type(value) is int and 1 <= value <= _LONGEST_TEXT
 
 
 def _is_fingerprint(value: Any) -> bool:
@@ -205,11 +191,10 @@ def _make_choice_check(*choices: Any) -> Tuple[Callable[[Any], bool], str]:
     return lambda value: isinstance(value, (str, type(None))) and value in choices, f"one of {shown}"
 
 
-def _are_surprisals(value: Any) -> bool:
-    return are_percentiles(value, PERCENTS, (int, float))
-
-
-_LENGTH = (_is_text_length, f"a number of tokens from 1 to {_LONGEST_TEXT:,}")
+_LENGTH = (
+    lambda value: type(value) is int and 1 <= value <= _LONGEST_TEXT,
+    f"a number of tokens from 1 to {_LONGEST_TEXT:,}",
+)
 _FLAG = (lambda value: isinstance(value, bool), "true or false")
 _FINGERPRINT = (_is_fingerprint, "16 hexadecimal digits")
 _TASK = {
@@ -225,7 +210,10 @@ _TASK = {
 }
 _PERHAPS_OF_TASK: _Entries = {
     "summary_lengths": (are_percentiles, "percentiles of lengths, by percent"),
-    "document_surprisal": (_are_surprisals, "percentiles of surprisals in bits, by percent"),
+    "document_surprisal": (
+        lambda value: are_percentiles(value, PERCENTS, (int, float)),
+        "percentiles of surprisals in bits, by percent",
+    ),
 }
 _TEXT = {
     "words": _make_choice_check(*WORD_KINDS),

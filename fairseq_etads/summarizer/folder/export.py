@@ -6,7 +6,7 @@ import shutil
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Callable, Dict, NamedTuple, Tuple
+from typing import Any, Dict, Sequence, Tuple
 
 import torch
 from fairseq.data import Dictionary
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ...data.factors import FILE as FACTORS
 from ...data.weights_file import FLOATS, write_weights
+from ...files import SIDES
 from ...files.checksums import NAME as CHECKSUMS
 from ...files.checksums import Checksums
 from ...files.outputs import make_output_folder
@@ -21,20 +22,20 @@ from ...layers.decoder_output import get_pointer
 from ...platform.errors import InputError
 from ...search.options import FOLDER_DEFAULTS, combine_options, get_value
 from ...text.picking import FACTOR
-from ...training.task import SummarizationTask
 from ...version import get_version
 from ...vocabulary.dictionary import count_known_words
 from ...vocabulary.shortlist import read_shortlist
 from . import model_options
 from .config import ADVICE, CARD, CONFIG, DICTIONARIES, EXTRACTOR, SHORTLIST, WEIGHTS, FolderConfig
 from .loading import (
+    TrainedModel,
     choose_decoding_defaults,
-    get_architecture,
     list_needed_files,
     load_folder,
     load_trained_model,
     measure_surprisals,
 )
+from .model_card import NO_METADATA, ModelCardMetadata, make_model_card
 from .run_files import RunFiles
 
 PACKAGES: Tuple[str, ...] = ("torch", "fairseq_fixed", "fairseq", "safetensors")
@@ -42,8 +43,12 @@ PACKAGES += ("sacremoses", "subword-nmt", "sentencepiece", "tokenizers")
 
 
 def export_folder(
-    source: RunFiles, folder: Path, decoding: Dict[str, Any], dtype: str, write_card: Callable[["ExportedModel"], str]
-) -> "ExportedModel":
+    source: RunFiles,
+    folder: Path,
+    decoding: Dict[str, Any],
+    dtype: str = "fp32",
+    card: ModelCardMetadata = NO_METADATA,
+) -> Tuple[FolderConfig, int]:
     """Create a model folder, which must not exist or be empty, from a checkpoint and its training data.
 
     The folder receives its final name only after it is complete and has been loaded as a test.
@@ -52,7 +57,10 @@ def export_folder(
         decoding: decoding defaults that differ from the usual defaults. The usual values of ``min_len`` and ``max_len``
             depend on the lengths of the training summaries.
         dtype: data type of the stored weights, "fp32" or "fp16".
-        write_card: function that returns the text of README.md.
+        card: information for README.md.
+
+    Returns:
+        The contents of config.json, and the number of parameters.
 
     Raises:
         InputError: the folder is not empty, a decoding option has no effect, or the checkpoint cannot be used. The
@@ -60,7 +68,8 @@ def export_folder(
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"FOLDER {folder} exists: name another one, or delete it")
-    model, cfg, task, config = load_trained_model(source)
+    trained = load_trained_model(source)
+    model, _, task, config = trained
     if source.extracts and source.extractor is not None:
         source = source._replace(extra_files=source.extractor.extra_files)
     if source.extractor is None and FACTOR in getattr(model, "factors", ()):
@@ -74,78 +83,62 @@ def export_folder(
     combine_options(usual, decoding, get_pointer(model) is not None)
     if SHORTLIST in source.extra_files:
         read_shortlist(source.extra_files[SHORTLIST], task.source_dictionary, task.target_dictionary)
-    tensors, shared = convert_weights_for_storage(model.state_dict(), dtype)
-    config = replace(
-        config,
-        decoding=decoding,
-        model=_get_plain_options(source, cfg, source.extracts),
-        task={**config.task, **measure_surprisals(source, task)},
-        weights={"dtype": dtype, "shared": shared},
-        made_by=get_versions(),
-    )
-    exported = ExportedModel(config, sum(tensor.numel() for tensor in model.parameters()), task)
+    config = replace(config, decoding=decoding, task={**config.task, **measure_surprisals(source, task)})
+    parameters = sum(tensor.numel() for tensor in model.parameters())
     with make_output_folder(folder, "FOLDER") as partial:
-        extra = list(source.extra_files)
+        inside = []
         if source.extractor is not None and not source.extracts:
-            extra.append(_write_extractor(partial, source.extractor, dtype))
-        _write_files(partial, source, config, tensors, task)
-        (partial / CARD).write_bytes(write_card(exported).encode("utf-8", "replace"))
-        Checksums(partial).add(*dict.fromkeys([*list_needed_files(config), *extra]))
+            extractor = load_trained_model(source.extractor, is_extractor=True)
+            (partial / EXTRACTOR).mkdir()
+            _write_files(partial / EXTRACTOR, source.extractor, extractor, extractor.config, dtype, extracts=True)
+            inside.append(f"{EXTRACTOR}/{CHECKSUMS}")
+        config, tensors = _write_files(partial, source, trained, config, dtype, source.extracts, inside)
+        words = {side: count_known_words(getattr(task, f"{side}_dictionary")) for side in SIDES}
+        (partial / CARD).write_bytes(make_model_card(config, parameters, words, card).encode("utf-8", "replace"))
         loaded = load_folder(partial).model.state_dict()
         for name, tensor in tensors.items():
             if not torch.equal(loaded[name].to(tensor.dtype), tensor):
                 raise InputError(
                     f"{partial / WEIGHTS}: {name} was not written correctly; is the disk failing? {ADVICE}"
                 )
-    return exported
+    return config, parameters
 
 
 def _write_files(
-    folder: Path, source: RunFiles, config: FolderConfig, tensors: Dict[str, Tensor], task: SummarizationTask
-) -> None:
-    """Write all files except the model card and the checksums; dictionaries without words of training documents."""
+    folder: Path,
+    source: RunFiles,
+    trained: TrainedModel,
+    config: FolderConfig,
+    dtype: str,
+    extracts: bool,
+    inside: Sequence[str] = (),
+) -> Tuple[FolderConfig, Dict[str, Tensor]]:
+    """Write all files except the model card; ``inside`` lists what a subfolder contains. Returns config and weights."""
+    model, cfg, task, _ = trained
+    try:
+        options = model_options.to_plain_options(config.architecture, cfg.model, extracts)
+    except InputError as error:
+        raise InputError(f"--checkpoint {source.checkpoint}: cannot be exported: {error}") from None
+    tensors, shared = convert_weights_for_storage(model.state_dict(), dtype)
+    weights = {"dtype": dtype, "shared": shared}
+    config = replace(config, model=options, weights=weights, made_by=get_versions())
     (folder / CONFIG).write_bytes(config.to_json().encode())
     write_weights(folder / WEIGHTS, tensors)
+    # The dictionaries are written without words of training documents that are only copied.
     known = count_known_words(task.source_dictionary), count_known_words(task.target_dictionary)
     is_shared = task.target_dictionary.symbols == task.source_dictionary.symbols
     _write_dictionary(folder / DICTIONARIES[0], task.source_dictionary, known[0], known[0])
     _write_dictionary(folder / DICTIONARIES[1], task.target_dictionary, known[0] if is_shared else known[1], known[1])
     files = dict(source.extra_files)
     for option, name in config.subword_files.items():
-        files[name] = Path(source.text_options[option.replace("_", "-")])
+        files[name] = source.get_subword_file(option)
     if config.task["factor_dictionaries"]:
         names = [FACTORS, *(f"dict.factor-{name}.txt" for name in config.task["factor_dictionaries"])]
         files.update({name: source.data / name for name in names})
     for name, path in files.items():
         shutil.copyfile(path, folder / name)
-
-
-def _write_extractor(folder: Path, source: RunFiles, dtype: str) -> str:
-    """Write the extractor to a subfolder of ``folder``. Returns the relative path of the extractor's SHA256SUMS."""
-    model, cfg, task, config = load_trained_model(source, is_extractor=True)
-    tensors, shared = convert_weights_for_storage(model.state_dict(), dtype)
-    options = _get_plain_options(source, cfg, extracts=True)
-    config = replace(config, model=options, weights={"dtype": dtype, "shared": shared}, made_by=get_versions())
-    own = folder / EXTRACTOR
-    own.mkdir()
-    _write_files(own, source, config, tensors, task)
-    Checksums(own).add(*dict.fromkeys([*list_needed_files(config), *source.extra_files]))
-    return f"{EXTRACTOR}/{CHECKSUMS}"
-
-
-class ExportedModel(NamedTuple):
-    """Information about an exported model, for the model card."""
-
-    config: FolderConfig
-    parameters: int  # their number
-    task: SummarizationTask  # contains the dictionaries
-
-
-def _get_plain_options(source: RunFiles, cfg: Any, extracts: bool = False) -> Dict[str, Any]:
-    try:
-        return model_options.to_plain_options(get_architecture(cfg), cfg.model, extracts)
-    except InputError as error:
-        raise InputError(f"--checkpoint {source.checkpoint}: cannot be exported: {error}") from None
+    Checksums(folder).add(*dict.fromkeys([*list_needed_files(config), *source.extra_files, *inside]))
+    return config, tensors
 
 
 def _write_dictionary(path: Path, dictionary: Dictionary, words: int, known: int) -> None:

@@ -91,13 +91,14 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
     model.load_state_dict(weights.read_weights(model.state_dict()), strict=True)
     extra: Dict[str, Path] = {}
     extractor = None
-    if isinstance(model, SentenceExtractor) and not is_extractor:
-        extractor = _load_extractor(folder)
-    elif not is_extractor:
-        extra = {name: folder / name for name in (SHORTLIST, CONTENT) if (folder / name).is_file()}
-        inside = folder / EXTRACTOR
+    if not is_extractor:
+        extracts = isinstance(model, SentenceExtractor)
+        inside = folder if extracts else folder / EXTRACTOR
         if inside.is_dir():
-            extractor = _load_extractor(inside)
+            picking = SentencePickingSettings.read(inside / PICKING, ADVICE)
+            content = ContentModel.load(inside / CONTENT, ADVICE) if (inside / CONTENT).is_file() else None
+            extractor = LoadedExtractor(load_folder(inside, is_extractor=True), picking, content)
+        extra = {name: folder / name for name in (SHORTLIST, CONTENT) if (folder / name).is_file() and not extracts}
     subwords = {option: folder / name for option, name in config.subword_files.items()}
     loaded = _complete(config, model, task, subwords, extra, extractor)
     if loaded.content is not None and loaded.content.of_extractor:
@@ -110,12 +111,6 @@ def load_tokenisation(folder: Path) -> LoadedFolder:
     config = read_config(folder)
     files = {option: folder / name for option, name in config.subword_files.items()}
     return _complete(config, torch.nn.Identity(), make_task(folder, config), files, {})
-
-
-def _load_extractor(folder: Path) -> LoadedExtractor:
-    picking = SentencePickingSettings.read(folder / PICKING, ADVICE)
-    content = ContentModel.load(folder / CONTENT, ADVICE) if (folder / CONTENT).is_file() else None
-    return LoadedExtractor(load_folder(folder, is_extractor=True), picking, content)
 
 
 def _complete(
@@ -255,9 +250,20 @@ def load_trained_model(source: RunFiles, is_extractor: bool = False) -> TrainedM
         raise InputError(
             f"--extractor {source.checkpoint}: not a sentence extractor (--arch pooled_extractor, sentence_extractor)"
         )
-    text = _make_text_settings(source.text_options)
-    config = FolderConfig(get_architecture(cfg), {}, _get_task_state(cfg, task), text, {}, {}, {})
-    return TrainedModel(model, cfg, task, config)
+    given = {name.replace("-", "_"): value for name, value in source.text_options.items()}
+    kind = given.get("bpe")
+    if kind is not None and kind not in SUBWORDS:
+        raise InputError(f"subwords of the kind {kind} cannot be exported; supported kinds: {', '.join(SUBWORDS)}")
+    settings = {name: given.get(name, value) for name, value in vars(TextTokenizerConfig()).items() if name != "_name"}
+    text = {name[len("text_") :]: v if isinstance(v, bool) else str(v) for name, v in settings.items()}
+    state = task.state_dict()
+    names = ("truncate_source", "truncate_target", "source_dictionary", "target_dictionary", "factor_dictionaries")
+    of_task = {name: state[name] for name in (*names, *(["summary_lengths"] if "summary_lengths" in state else []))}
+    of_task["left_pad_source"] = bool(cfg.task.left_pad_source)
+    architecture = str(getattr(cfg.model, "_name", None) or getattr(cfg.model, "arch", None))
+    return TrainedModel(
+        model, cfg, task, FolderConfig(architecture, {}, of_task, {**text, "subwords": kind}, {}, {}, {})
+    )
 
 
 def load_run(source: RunFiles, is_extractor: bool = False) -> LoadedFolder:
@@ -273,19 +279,14 @@ def load_run(source: RunFiles, is_extractor: bool = False) -> LoadedFolder:
         config.decoding.update(choose_decoding_defaults(source, task, {}))
         config.task.update(measure_surprisals(source, task))
     if source.extractor is not None:
-        picking = source.extractor.extra_files[PICKING]
+        picking, content = source.extractor.extra_files[PICKING], source.extractor.extra_files.get(CONTENT)
         extractor = LoadedExtractor(
             load_run(source.extractor, is_extractor=True),
             SentencePickingSettings.read(picking, _OF_EXTRACTOR) if picking.is_file() else None,
-            _load_content_model(source.extractor),
+            None if content is None else ContentModel.load(content, f"create it with etads-content {content.parent}"),
         )
-    subwords = {name: Path(source.text_options[name.replace("_", "-")]) for name in config.subword_files}
+    subwords = {option: source.get_subword_file(option) for option in config.subword_files}
     return _complete(config, model, task, subwords, extra, extractor)
-
-
-def _load_content_model(source: RunFiles) -> Optional[ContentModel]:
-    path = source.extra_files.get(CONTENT)
-    return None if path is None else ContentModel.load(path, f"create it with etads-content {path.parent}")
 
 
 def choose_decoding_defaults(source: RunFiles, task: SummarizationTask, given: Dict[str, Any]) -> Dict[str, Any]:
@@ -296,7 +297,7 @@ def choose_decoding_defaults(source: RunFiles, task: SummarizationTask, given: D
     sentences, and the content model of a summariser chooses a hypothesis.
 
     Raises:
-        InputError: the content model is damaged, or ``choose`` is set without a content model.
+        InputError: ``choose`` is set without a content model.
     """
     of_extractor = None if source.extractor is None else source.extractor.extra_files.get(CONTENT)
     paths = {"content": of_extractor, "extract": of_extractor, "hypothesis": source.extra_files.get(CONTENT)}
@@ -305,9 +306,6 @@ def choose_decoding_defaults(source: RunFiles, task: SummarizationTask, given: D
             raise InputError(f"{source.run}: its extractor has no content model; create it with etads-content")
         paths = {"extract": of_extractor}
     found = [choose for choose, path in paths.items() if path is not None]
-    for of in (source, source.extractor):
-        if of is not None:
-            _load_content_model(of)
     choose = given.get("choose", found[0] if found else "none")
     if choose not in (*found, *([] if source.extracts else ["none"])):
         of_run = "this run" if choose == "hypothesis" else "an extractor's run"
@@ -336,30 +334,3 @@ def measure_surprisals(source: RunFiles, task: SummarizationTask) -> Dict[str, A
     frequencies = WordFrequencies(get_known_word_counts(task.source_dictionary))
     found = compute_surprisal_percentiles(source.documents, frequencies, task.truncate_source)
     return {} if found is None else {"document_surprisal": found}
-
-
-def get_architecture(cfg: Any) -> str:
-    """Return the name of the architecture in a checkpoint's configuration."""
-    return str(getattr(cfg.model, "_name", None) or getattr(cfg.model, "arch", None))
-
-
-def _get_task_state(cfg: Any, task: SummarizationTask) -> Dict[str, Any]:
-    state = task.state_dict()
-    names = ("truncate_source", "truncate_target", "source_dictionary", "target_dictionary", "factor_dictionaries")
-    lengths = {"summary_lengths": state["summary_lengths"]} if "summary_lengths" in state else {}
-    return {**{name: state[name] for name in names}, "left_pad_source": bool(cfg.task.left_pad_source), **lengths}
-
-
-def _make_text_settings(options: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the contents of the section "text" in config.json."""
-    given = {name.replace("-", "_"): value for name, value in options.items()}
-    settings = {
-        name[len("text_") :]: given.get(name, default)
-        for name, default in vars(TextTokenizerConfig()).items()
-        if name != "_name"
-    }
-    settings = {name: value if isinstance(value, bool) else str(value) for name, value in settings.items()}
-    kind = given.get("bpe")
-    if kind is not None and kind not in SUBWORDS:
-        raise InputError(f"subwords of the kind {kind} cannot be exported; supported kinds: {', '.join(SUBWORDS)}")
-    return {**settings, "subwords": kind}

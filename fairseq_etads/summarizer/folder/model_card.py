@@ -7,7 +7,8 @@ import json
 import re
 import shlex
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple
+from types import MappingProxyType
+from typing import Any, Dict, List, Mapping, NamedTuple
 
 from ...platform.errors import InputError
 from ...platform.option_checks import format_option_name
@@ -45,15 +46,18 @@ _SCORES = ["## Scores\n", "| metric | F1 | P | R | 95 % interval of F1 |", "|---
 class ModelCardMetadata(NamedTuple):
     """Information in the model card that is not stored in config.json."""
 
-    title: str
-    license: str  # SPDX identifier, or an empty string
-    language: str  # code of the language, or an empty string
-    command: str  # with which the model was trained, or an empty string
-    scores: Any  # parsed contents of rouge.json, or None
-    text_report: Dict[str, Any]  # parsed contents of report.json of the text, or {}
-    prepared_report: Dict[str, Any]  # parsed contents of report.json of the prepared data, or {}
+    title: str = ""
+    license: str = ""  # SPDX identifier
+    language: str = ""  # code of the language
+    command: str = ""  # with which the model was trained
+    scores: Any = None  # parsed contents of rouge.json
+    text_report: Mapping[str, Any] = MappingProxyType({})  # parsed contents of report.json of the text
+    prepared_report: Mapping[str, Any] = MappingProxyType({})  # parsed contents of report.json of the prepared data
     picked_words: int = 0  # maximum number of words that the extractor selects, or 0 without an extractor
     has_content: bool = False  # whether a content model can choose the sentences of summaries
+
+
+NO_METADATA = ModelCardMetadata()
 
 
 def check_language_or_licence_code(option: str, value: str) -> str:

@@ -63,6 +63,10 @@ class RunFiles(NamedTuple):
         of_extractor = None if self.extractor is None else self.extractor.extra_files.get(CONTENT)
         return of_extractor or self.extra_files.get(CONTENT)
 
+    def get_subword_file(self, option: str) -> Path:
+        """Return the file of the subword model that one of fairseq's options names."""
+        return Path(self.text_options[option.replace("_", "-")])
+
     def list_all(self) -> List[Path]:
         """Return all files that affect summaries."""
         prepared = self.data.parent / "prepare.json", *sorted(self.data.glob("dict.*.txt"))

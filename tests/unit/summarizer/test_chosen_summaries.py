@@ -47,7 +47,7 @@ def make_folders(path, with_content=True):
     extractor = source_of(path / "extractor", EXTRACTOR_TEXT, extra)
     decoding = {name: value for name, value in DECODING.items() if name != "beam"}
     export_folder(
-        source_of(path / "run", TEXT, None, extractor), path / "chosen", decoding, "fp32", lambda made: "# A card\n"
+        source_of(path / "run", TEXT, None, extractor), path / "chosen", decoding
     )
     return path
 
@@ -222,7 +222,7 @@ def extractor_alone(made, tmp_path_factory):
     path, run = tmp_path_factory.mktemp("alone") / "folder", made / "extractor"
     extra = {name: run / name for name in ("picking.json", FILE)}
     source = source_of(run, EXTRACTOR_TEXT, None, source_of(run, EXTRACTOR_TEXT, extra))
-    export_folder(source, path, {}, "fp32", lambda made: "# A card\n")
+    export_folder(source, path, {})
     return path
 
 

@@ -328,10 +328,10 @@ def test_a_run_with_other_data_is_refused(tmp_path):
     path.write_text(path.read_text().replace("w7 ", "word7 "))
     source = RunFiles(tmp_path / "run" / "checkpoints" / "checkpoint_best.pt", path.parent, {}, {})
     with pytest.raises(InputError, match=r"--checkpoint .*the source dictionary in DATA .* is not the one"):
-        export_folder(source, tmp_path / "model", {}, "fp32", lambda exported: "")
+        export_folder(source, tmp_path / "model", {})
     with pytest.raises(InputError, match=r"--checkpoint .*nowhere.pt: Model file not found"):
         export_folder(
-            source._replace(checkpoint=tmp_path / "nowhere.pt"), tmp_path / "model", {}, "fp32", lambda exported: ""
+            source._replace(checkpoint=tmp_path / "nowhere.pt"), tmp_path / "model", {}
         )
 
 

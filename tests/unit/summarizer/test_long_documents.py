@@ -75,7 +75,7 @@ def make_long_folder(path, factors=True, budget=30):
     extra = {"picking.json": path / "extractor" / "picking.json"}
     extractor = source_of(path / "extractor", EXTRACTOR_TEXT, extra)
     export_folder(
-        source_of(path / "run", TEXT, None, extractor), path / "model", DECODING, "fp32", lambda made: "# A card\n"
+        source_of(path / "run", TEXT, None, extractor), path / "model", DECODING
     )
     return path / "model"
 
@@ -223,9 +223,9 @@ def test_a_summariser_is_no_extractor_and_needs_one(tmp_path):
     make_long_folder(tmp_path)
     own = source_of(tmp_path / "run", TEXT)
     with pytest.raises(InputError, match="which an extractor computes from raw text: name its run with --extractor"):
-        export_folder(own, tmp_path / "a", DECODING, "fp32", lambda made: "")
+        export_folder(own, tmp_path / "a", DECODING)
     with pytest.raises(InputError, match=r"--extractor .*checkpoint_best.pt: not a sentence extractor"):
-        export_folder(own._replace(extractor=own), tmp_path / "b", DECODING, "fp32", lambda made: "")
+        export_folder(own._replace(extractor=own), tmp_path / "b", DECODING)
     config = tmp_path / "model" / "extractor" / "config.json"
     for name in ("SHA256SUMS", "extractor/SHA256SUMS"):
         (tmp_path / "model" / name).unlink()

@@ -75,7 +75,7 @@ def folder(tmp_path_factory):
     run = path / "run"
     checkpoint = run / "checkpoints" / "checkpoint_best.pt"
     source = RunFiles(checkpoint, run / "prepared" / "bin", TEXT, {}, documents=tokens)
-    export_folder(source, path / "usual", {}, "fp32", lambda made: "# A card\n")
+    export_folder(source, path / "usual", {})
     return path
 
 
