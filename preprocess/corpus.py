@@ -13,7 +13,6 @@ import os
 import re
 import sys
 from collections import Counter
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, TextIO, Tuple, Type
 
@@ -23,14 +22,13 @@ from fairseq_etads.files import ORIGIN, ORIGINAL, SIDES, SPLITS
 from fairseq_etads.files.checksums import NAME, Checksums, compute_sha256
 from fairseq_etads.files.inputs import read_json
 from fairseq_etads.files.outputs import check_output_paths, lock_output, open_output, write_json
-from fairseq_etads.platform.command_options import JobsOption, add_options
+from fairseq_etads.platform.command_options import JobsOption, add_options, make_options
 from fairseq_etads.platform.console import ForwardingParser, command, escape_unprintable, print_message
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import (
     SPLITTER_MODULES,
     WARNINGS,
     BadDocumentError,
-    DocumentLineOptions,
     DocumentLines,
     ExcludedDocumentError,
     join_cleaned_words,
@@ -86,8 +84,8 @@ Result = Optional[Tuple[DocumentLines, Optional[str]]]
 class _Converter:
     """Converts the items of a split to text. Each worker process has its own."""
 
-    def __init__(self, reader: Reader, split: str, options: DocumentLineOptions, skip_bad: bool):
-        self.reader, self.split, self.options, self.skip_bad = copy.copy(reader), split, options, skip_bad
+    def __init__(self, reader: Reader, split: str, options: CorpusOptions):
+        self.reader, self.split, self.options = copy.copy(reader), split, options
         # The original reader's counter is also used if the main process converts items.
         self.reader.counts = Counter()
 
@@ -100,7 +98,7 @@ class _Converter:
                 return None
             made = make_lines(document, self.options)
         except BadDocumentError as error:
-            if not self.skip_bad and not isinstance(error, ExcludedDocumentError):
+            if not self.options.skip_bad and not isinstance(error, ExcludedDocumentError):
                 reason = f"{error}; --skip-bad drops and counts such records"
                 raise InputError(f"{reader.describe_location(item)}: {reason}") from None
             if shares and shares.splits[0] != self.split:
@@ -108,27 +106,6 @@ class _Converter:
             made = DocumentLines(dropped=str(error))
         made.counts.update(reader.counts)
         return made, reader.describe_location(item) if made.dropped or made.warnings else None
-
-
-@dataclass
-class LengthStatistics:
-    """Lengths of the documents or summaries in a split, in words between spaces. Sentence marks are no words."""
-
-    words: int = 0
-    longest: int = 0
-    sentences: int = 0
-
-    def add(self, text: str) -> None:
-        marks = text.count(SENTENCE_MARK)
-        words = len(text.split()) - marks
-        self.words += words
-        self.longest = max(self.longest, words)
-        self.sentences += marks + bool(text)
-
-    def make_report(self, lines: int) -> Dict[str, Any]:
-        means = {"words": self.words, "sentences": self.sentences}
-        about: Dict[str, Any] = {f"mean {name}": round(total / max(lines, 1), 2) for name, total in means.items()}
-        return {**about, "max words": self.longest}
 
 
 class SplitWriter:
@@ -155,7 +132,7 @@ class SplitWriter:
         self.named_dropped: List[str] = []
         self.warnings: Counter = Counter()
         self.first_warned: Dict[str, str] = {}
-        self.lengths = {side: LengthStatistics() for side in SIDES}
+        self.lengths: Dict[str, Counter] = {side: Counter() for side in SIDES}  # in words between spaces
 
     def write(self, made: DocumentLines, where: Optional[str]) -> None:
         """Write a document, or count it as dropped. ``where`` is the location of the document in the input."""
@@ -189,16 +166,26 @@ class SplitWriter:
         for number, file in enumerate(self.targets):
             file.write((targets[number] if number < len(targets) else "") + "\n")
         self.lines += 1
-        self.lengths["source"].add(made.source)
-        self.lengths["target"].add(targets[0])
+        for lengths, text in zip(self.lengths.values(), (made.source, targets[0])):
+            marks = text.count(SENTENCE_MARK)  # which are no words
+            words = len(text.split()) - marks
+            lengths.update(words=words, sentences=marks + bool(text))
+            lengths["longest"] = max(lengths["longest"], words)
 
     def make_report(self) -> Dict[str, Any]:
         """Return the statistics about this split for report.json."""
         warnings = {name: self.warnings[name] for name in WARNINGS if self.warnings[name]}
+        lengths = {
+            side: {
+                **{f"mean {name}": round(found[name] / max(self.lines, 1), 2) for name in ("words", "sentences")},
+                "max words": found["longest"],
+            }
+            for side, found in self.lengths.items()
+        }
         return {
             "documents": self.lines,
             "references": len(self.targets),
-            **{side: lengths.make_report(self.lines) for side, lengths in self.lengths.items()},
+            **lengths,
             "changed": {name: number for name, number in sorted(self.counts.items()) if number},
             "dropped": dict(sorted(self.dropped.items())),
             "dropped, the first": self.named_dropped,
@@ -211,18 +198,14 @@ def list_optional_files(args: argparse.Namespace) -> List[str]:
     return [name for name in OPTIONAL_FILES if getattr(args, f"keep_{name}", False)]
 
 
-def _make_line_options(args: argparse.Namespace) -> DocumentLineOptions:
-    return DocumentLineOptions(**{field.name: getattr(args, field.name) for field in fields(DocumentLineOptions)})
-
-
 def show_documents(reader: Reader, args: argparse.Namespace) -> Iterator[str]:
     """Yield lines that show the first documents of each input as they are understood, and notes about the input."""
-    splits = reader.list_splits()
+    splits, options = reader.list_splits(), make_options(CorpusOptions, args)
     for split in splits[:1] if reader.shares else splits:
         for item in itertools.islice(reader.iterate_raw_documents(split), args.show):
             yield f"{reader.describe_location(item)}:"
             try:
-                made = make_lines(reader.parse(item), _make_line_options(args))
+                made = make_lines(reader.parse(item), options)
                 yield f"  document: {made.source}"
                 yield from (f"  summary: {target}" for target in made.targets)
             except BadDocumentError as error:
@@ -237,13 +220,13 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
     Raises:
         InputError: the input cannot be read or contains no usable documents.
     """
-    options = _make_line_options(args)
+    options: CorpusOptions = make_options(CorpusOptions, args)
     shares = reader.shares
     preload = SPLITTER_MODULES if reader.splits_text and options.split else ()
     total = reader.count_raw_documents(split)
     reader.counts.clear()
-    arguments = (reader, split, options, args.skip_bad)
-    results = map_in_order(_Converter, arguments, reader.iterate_raw_documents(split), args.jobs, preload)
+    items = reader.iterate_raw_documents(split)
+    results = map_in_order(_Converter, (reader, split, options), items, args.jobs, preload)
     with contextlib.ExitStack() as stack:
         writer = SplitWriter(args.out, split, stack, args.train_references, list_optional_files(args))
         result: Result

@@ -4,8 +4,6 @@ Both steps use fairseq's classes for the options --tokenizer and --bpe. ``etads-
 of the text into words, and ``etads-prepare`` without ``--shard`` joins all shards, with the same result.
 """
 
-import contextlib
-import io
 import itertools
 import re
 import shutil
@@ -24,6 +22,7 @@ from fairseq_etads.files.outputs import open_binary_output, open_output
 from fairseq_etads.files.shards import Shard
 from fairseq_etads.platform.console import escape_unprintable
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.subwords import SUBWORDS
 from fairseq_etads.text.words import SENTENCE_MARK
 
 from .processes import TOKENIZER_MODULES, map_in_order
@@ -34,36 +33,22 @@ TO_WORDS, TO_SUBWORDS = "words", "subwords"
 """Encoding stages. The first one splits raw text into words, and the second one splits words into subwords."""
 
 
-def _make_fairseq_options(settings: PreparationSettings, out: Path) -> Namespace:
-    """Return the options that fairseq requires for building the tokeniser and the subword encoder."""
-    options = make_inference_options(settings.to_record(), out)
-    return Namespace(**{key.replace("-", "_"): value for key, value in options.items()})
-
-
 def build_tokenizer(settings: PreparationSettings, out: Path, side: str) -> Any:
     """Build the tokeniser ``--tokenizer etads`` for documents or for summaries, which may keep other sentence marks."""
     from fairseq.data import encoders
 
-    options = _make_fairseq_options(settings, out)
+    options = make_inference_options(settings.to_record(), out)
     if side == "target":
-        options.text_sentence_marks = "keep" if settings.target_marks else "drop"
-    return encoders.build_tokenizer(options)
+        options["text-sentence-marks"] = "keep" if settings.target_marks else "drop"
+    return encoders.build_tokenizer(Namespace(**{key.replace("-", "_"): value for key, value in options.items()}))
 
 
 def _build_subword_encoder(settings: PreparationSettings, out: Path) -> Any:
-    """Build fairseq's encoder for the subword model in ``out``."""
-    from fairseq.data import encoders
+    from fairseq_etads.text.tokenizer import build_subword_encoder
 
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said):
-            return encoders.build_bpe(_make_fairseq_options(settings, out))
-    except InputError:  # a required library is not installed
-        raise
-    except (OSError, RuntimeError, ValueError, TypeError, AttributeError, SystemExit) as error:
-        reason = " ".join(said.getvalue().split()) or error  # subword-nmt prints the reason and then exits
-        paths = " or ".join(str(out / name) for name in settings.needed_files)
-        raise InputError(f"{paths} is damaged ({reason}); give another OUT or delete it") from None
+    options = make_inference_options(settings.to_record(), out)
+    files = {option: out / name for option, name in SUBWORDS[options["bpe"]].items()}
+    return build_subword_encoder(options["bpe"], files, "Give another OUT or delete it")
 
 
 def build_encoder(settings: PreparationSettings, out: Path, stage: str, side: str) -> Callable[[str], str]:

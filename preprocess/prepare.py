@@ -45,7 +45,7 @@ from .encode import (
 )
 from .factors import find_tag_files
 from .processes import run_in_separate_process
-from .subwords import UserProvidedFiles, learn_bpe, learn_sentencepiece
+from .subwords import UserProvidedFiles, learn_subwords
 
 NOTHING_GIVEN = UserProvidedFiles()
 CORPORA: Dict[str, Dict[str, Any]] = {
@@ -118,38 +118,6 @@ def _is_only_size_different(out: Path, known: Dict[str, Any], record: Dict[str, 
     return not any((out / name).exists() for name in [*names, "bin/complete"])
 
 
-def _make_subword_model(
-    out: Path, words: Path, settings: PreparationSettings, like: Optional[Path], given: UserProvidedFiles
-) -> None:
-    """Create the subword model in ``out``."""
-    names = settings.subword_files
-    train = [words / f"train.{side}" for side in SIDES]
-    if like:
-        for name in names:
-            copy_file(like / name, out / name)
-    elif given.has_subwords:
-        given.copy_subword_model(out, settings)
-    elif settings.tokens == "bpe":
-        learn_bpe(train, settings.size, out / names[0])
-    else:
-        kind = "bpe" if settings.tokens == "sentencepiece-bpe" else "unigram"
-        learn_sentencepiece(train, settings.size, out / names[0], kind)
-
-
-def _write_report(out: Path, splits: Sequence[str], settings: PreparationSettings) -> None:
-    """Write statistics about the prepared data to OUT/report.json."""
-    names = [f"{split}.{side}" for split in splits for side in SIDES]
-    made = sorted(path for path in (out / "bin").iterdir() if path.suffix in (".bin", ".idx", ".txt"))
-    listed = Checksums(out / "bin").listed
-    wanted = settings.get_expected_vocabulary_sizes()
-    report = {
-        "lengths": {name: measure_tokens_per_line(out / "tokens" / name) for name in names},
-        "vocabulary": run_in_separate_process(make_vocabulary_report, out, splits, wanted),
-        "sha256": {path.name: listed.get(path.name) or compute_sha256(path) for path in made},
-    }
-    write_json(out / "report.json", report)
-
-
 def prepare_data(
     settings: PreparationSettings,
     text: Path,
@@ -191,7 +159,12 @@ def prepare_data(
         settings.check()
         if not like:
             given.check(settings)
-        made = verify_existing_files(folder)
+        Checksums(folder, f"Delete {folder} or give another OUT").verify(["prepare.json"])
+        made = Checksums(folder, "Delete it to have it made again")
+        made.verify(made.listed, may_be_missing=True)
+        if (folder / "bin" / "complete").exists():
+            binarised = Checksums(folder / "bin", f"Delete {folder / 'bin'} to have it made again")
+            binarised.verify(binarised.listed)
         record = {"settings": settings.to_record(), "text": _check_text_files(text, splits, made)}
         if like:
             record["like"] = _read_reused_checksums(like, settings)
@@ -214,26 +187,30 @@ def prepare_data(
         if settings.tokens != "word":
             if not all((out / name).exists() for name in settings.subword_files):
                 with made.record_new_files(*settings.subword_files):
-                    _make_subword_model(out, out / words, settings, like, given)
+                    if like:
+                        for name in settings.subword_files:
+                            copy_file(like / name, out / name)
+                    elif given.has_subwords:
+                        given.copy_subword_model(out, settings)
+                    else:
+                        train = [out / words / f"train.{side}" for side in SIDES]
+                        learn_subwords(train, settings.tokens, settings.size, out / settings.subword_files[0])
             made.add_unlisted(*settings.subword_files)
             encode_all_files(out / words, "tokens", splits, settings, out, TO_SUBWORDS, jobs, made)
         binarise_text(out, text, splits, settings, jobs, like, made, given.dictionary)
         if not (out / "report.json").exists():
             with made.record_new_files("report.json"):
-                _write_report(out, splits, settings)
+                binary = sorted(path for path in (out / "bin").iterdir() if path.suffix in (".bin", ".idx", ".txt"))
+                listed, wanted = Checksums(out / "bin").listed, settings.get_expected_vocabulary_sizes()
+                names = [f"{split}.{side}" for split in splits for side in SIDES]
+                report = {
+                    "lengths": {name: measure_tokens_per_line(out / "tokens" / name) for name in names},
+                    "vocabulary": run_in_separate_process(make_vocabulary_report, out, splits, wanted),
+                    "sha256": {path.name: listed.get(path.name) or compute_sha256(path) for path in binary},
+                }
+                write_json(out / "report.json", report)
         made.add_unlisted("report.json")
         return make_inference_options(settings.to_record(), out)
-
-
-def verify_existing_files(out: Path) -> Checksums:
-    """Return the checksums of the files in ``out``, which may be missing except prepare.json, or raise InputError."""
-    Checksums(out, f"Delete {out} or give another OUT").verify(["prepare.json"])
-    made = Checksums(out, "Delete it to have it made again")
-    made.verify(made.listed, may_be_missing=True)
-    if (out / "bin" / "complete").exists():
-        binarised = Checksums(out / "bin", f"Delete {out / 'bin'} to have it made again")
-        binarised.verify(binarised.listed)
-    return made
 
 
 def _read_reused_checksums(like: Path, settings: PreparationSettings) -> Dict[str, str]:
@@ -408,10 +385,7 @@ def prepare_text(args: argparse.Namespace) -> None:
     print(f"binarised data: {args.out / 'bin'}\nfor new text, give fairseq-interactive: {flags}")
 
 
-@command(build_parser)
-def main(args: argparse.Namespace) -> None:
-    """Run the command ``etads-prepare``."""
-    prepare_text(args)
+main = command(build_parser)(prepare_text)
 
 
 if __name__ == "__main__":

@@ -49,6 +49,14 @@ def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
     write_merges(learnt.getvalue().splitlines(), codes)
 
 
+def learn_subwords(text: List[Path], tokens: str, size: int, model: Path) -> None:
+    """Learn a subword model of the kind that --tokens names. Raises InputError if the text is too short for it."""
+    if tokens == "bpe":
+        learn_bpe(text, size, model)
+    else:
+        learn_sentencepiece(text, size, model, "bpe" if tokens == "sentencepiece-bpe" else "unigram")
+
+
 def read_merges(path: Path) -> List[str]:
     """Read the lines of a merges file that was created by subword-nmt. The first line may contain the version.
 
@@ -266,6 +274,8 @@ class UserProvidedFiles:
 
 def check_gpt2_files(encoder_json: Path, vocab_bpe: Path) -> None:
     """Raise InputError unless the files describe a byte-level BPE in which every possible piece has an id."""
+    from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
+
     try:
         numbers: Any = json.loads(encoder_json.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -274,7 +284,7 @@ def check_gpt2_files(encoder_json: Path, vocab_bpe: Path) -> None:
         raise InputError(f"{ENCODER} {encoder_json}: not an object with an id for each piece")
     if len(set(numbers.values())) < len(numbers):
         raise InputError(f"{ENCODER} {encoder_json}: two pieces have the same id")
-    pieces = _list_byte_symbols()
+    pieces = list(bytes_to_unicode().values())
     for number, line in enumerate(read_lines(vocab_bpe), 1):
         if number > 1 and line:  # the first line contains the version
             pair = line.split()
@@ -289,9 +299,3 @@ def check_gpt2_files(encoder_json: Path, vocab_bpe: Path) -> None:
             f"{ENCODER} {encoder_json} and {MERGES} {vocab_bpe} do not belong together: the first has no id for "
             f"{len(missing):,} pieces of the second, for example {missing[0]!r}"
         )
-
-
-def _list_byte_symbols() -> List[str]:
-    """Return the characters with which GPT-2 represents the 256 byte values."""
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    return [chr(code) for code in [*printable, *range(0x100, 0x200 - len(printable))]]

@@ -109,38 +109,6 @@ class Document:
     origin: str = ""
 
 
-@dataclass(frozen=True)
-class DocumentLineOptions:
-    """Options for converting documents to lines, which are the same for all corpora in etads-corpus.
-
-    Attributes:
-        split: whether to split paragraphs into sentences (--sentences).
-        join_tokens: whether to join the tokens of tokenised text as people write them (--join-tokens).
-        full_stops: whether to add a full stop to paragraphs and sentences that do not end with punctuation.
-        keep_empty: whether to keep empty documents and documents with an empty summary.
-        source_sentences, source_words: maximum numbers of sentences and words to keep in each document. 0 means no
-            limit.
-        short_lead: minimum number of characters in the first ``source_sentences`` sentences. If they are shorter, one
-            more sentence is kept.
-        sentence_marks: marks of other tools at which the text is cut into pieces, such as ``<t>`` or ``[SEP]``.
-        language: code of the language whose abbreviations do not end sentences.
-        strip_html: whether to remove HTML tags, scripts and comments, and to decode HTML entities.
-        strip_invisible: whether to remove zero-width characters and bidirectional control characters.
-    """
-
-    split: bool = True
-    join_tokens: bool = False
-    full_stops: bool = False
-    keep_empty: bool = False
-    source_sentences: int = 0
-    source_words: int = 0
-    short_lead: int = 0
-    sentence_marks: Sequence[str] = ()
-    language: str = "en"
-    strip_html: bool = False
-    strip_invisible: bool = False
-
-
 @dataclass
 class DocumentLines:
     """Result of converting a document to lines.
@@ -229,8 +197,11 @@ def add_full_stop(text: str) -> str:
     return text if not text or text.endswith(_ENDS) else text + "."
 
 
-def make_lines(document: Document, options: DocumentLineOptions) -> DocumentLines:
-    """Convert a document to clean lines, with a sentence mark between adjacent sentences."""
+def make_lines(document: Document, options: Any) -> DocumentLines:
+    """Convert a document to clean lines, with a sentence mark between adjacent sentences.
+
+    ``options`` are those of etads-corpus, an instance of :class:`etads_preprocess.corpus_options.CorpusOptions`.
+    """
     made = DocumentLines(origin=document.origin)
     options = replace(options, join_tokens=options.join_tokens and is_tokenised(" ".join(document.source)))
     made.counts["documents whose tokens were joined"] += options.join_tokens
@@ -258,12 +229,12 @@ def _restore_case_and_digits(line: str, sentences: Sequence[str], original: Sequ
     return " ".join(word if word == SENTENCE_MARK else next(remaining) for word in line.split())
 
 
-def join_cleaned_words(document: Document, options: DocumentLineOptions) -> str:
+def join_cleaned_words(document: Document, options: Any) -> str:
     """Return the words of a whole document after cleaning, separated by single spaces, without sentence marks."""
     return " ".join(filter(None, _clean_text_segments(document.source, options, DocumentLines())))
 
 
-def _clean_text_segments(pieces: Sequence[str], options: DocumentLineOptions, made: DocumentLines) -> Iterator[str]:
+def _clean_text_segments(pieces: Sequence[str], options: Any, made: DocumentLines) -> Iterator[str]:
     """Clean the pieces of a text, and yield them. Changes are counted in ``made``."""
     counts = made.counts
     # A tag or a script can extend over several pieces, so HTML must be removed from all pieces together.
@@ -284,7 +255,7 @@ def _clean_text_segments(pieces: Sequence[str], options: DocumentLineOptions, ma
 
 
 def _clean_and_split_sentences(
-    pieces: Sequence[str], in_sentences: bool, options: DocumentLineOptions, made: DocumentLines
+    pieces: Sequence[str], in_sentences: bool, options: Any, made: DocumentLines
 ) -> List[str]:
     """Clean the pieces of a text and, if requested, split them into sentences. Changes are counted in ``made``."""
     out: List[str] = []
@@ -304,7 +275,7 @@ def _make_joining_tokenizer() -> PennTreebankTokenizer:
     return PennTreebankTokenizer()
 
 
-def _truncate_to_lead(sentences: List[str], options: DocumentLineOptions, counts: Counter) -> List[str]:
+def _truncate_to_lead(sentences: List[str], options: Any, counts: Counter) -> List[str]:
     """Truncate a document to the maximum numbers of sentences and words in ``options``."""
     if options.source_sentences and len(sentences) > options.source_sentences:
         number = options.source_sentences

@@ -4,13 +4,19 @@ Unlike fairseq's ``--tokenizer moses``, it does not take its language from ``--s
 lower-cases the text. ``--bpe`` can then split the words into subwords.
 """
 
+import contextlib
+import io
 import re
+from argparse import Namespace
 from dataclasses import dataclass
-from typing import Any, List
+from pathlib import Path
+from typing import Any, List, Mapping, Optional
 
+from fairseq.data import encoders
 from fairseq.data.encoders import register_bpe, register_tokenizer
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
+from ..platform.errors import InputError
 from ..platform.option_checks import option
 from .hugging_face import HuggingFaceSubwordEncoder
 from .marks import ENDS_ANYWHERE
@@ -111,12 +117,26 @@ class HuggingFaceTokenizerConfig(FairseqDataclass):
 
 
 @register_bpe("huggingface", dataclass=HuggingFaceTokenizerConfig)
-class HuggingFaceTokenizer(HuggingFaceSubwordEncoder):
-    """Encoder for fairseq's ``--bpe huggingface`` (see :class:`HuggingFaceSubwordEncoder`).
+def load_hugging_face_tokenizer(cfg: HuggingFaceTokenizerConfig) -> HuggingFaceSubwordEncoder:
+    """Return the encoder for fairseq's ``--bpe huggingface``."""
+    return HuggingFaceSubwordEncoder(cfg.huggingface_tokenizer)
 
-    Args:
-        cfg: options of the encoder, an instance of :class:`HuggingFaceTokenizerConfig`.
+
+def build_subword_encoder(kind: Optional[str], files: Mapping[str, Path], advice: str) -> Any:
+    """Build fairseq's subword encoder of this kind, or return None without one.
+
+    ``files`` maps fairseq's options to the files of the subword model. Raises InputError, whose message ends in
+    ``advice``, if they are damaged.
     """
-
-    def __init__(self, cfg: Any):
-        super().__init__(cfg.huggingface_tokenizer)
+    if kind is None:
+        return None
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return encoders.build_bpe(Namespace(bpe=kind, **{option: str(path) for option, path in files.items()}))
+    except InputError:  # a required library is not installed
+        raise
+    except (OSError, RuntimeError, ValueError, LookupError, TypeError, AttributeError, SystemExit) as error:
+        reason = " ".join(said.getvalue().split()) or error  # subword-nmt prints the reason to stderr and exits
+        paths = " or ".join(map(str, files.values()))
+        raise InputError(f"{paths} is damaged ({reason}). {advice}") from None

@@ -3,16 +3,12 @@
 A run is loaded as it would be loaded from the model folder that ``etads-export`` creates of it.
 """
 
-import contextlib
-import io
 import os
-from argparse import Namespace
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq import checkpoint_utils
-from fairseq.data import encoders
 from omegaconf import OmegaConf
 
 from ... import plugin  # noqa: F401  # registers the architectures, and makes loading checkpoints safe
@@ -28,7 +24,7 @@ from ...search.options import BEAMS, FOLDER_DEFAULTS, LARGEST
 from ...text.picking import FILE as PICKING
 from ...text.picking import SentencePickingSettings
 from ...text.subwords import SUBWORDS
-from ...text.tokenizer import TextTokenizer, TextTokenizerConfig
+from ...text.tokenizer import TextTokenizer, TextTokenizerConfig, build_subword_encoder
 from ...training.options import SummarizationConfig
 from ...training.task import SummarizationTask
 from ...vocabulary.dictionary import get_known_word_counts
@@ -127,7 +123,7 @@ def _complete(
         shortlist = read_shortlist(extra[SHORTLIST], task.source_dictionary, task.target_dictionary, "shortlist")
     if CONTENT in extra:
         content = ContentModel.load(extra[CONTENT], ADVICE)
-    encoder = build_subword_encoder(config.text["subwords"], subwords)
+    encoder = build_subword_encoder(config.text["subwords"], subwords, ADVICE)
     options = {f"text_{name}": value for name, value in config.text.items() if name != "subwords"}
     tokenizer = TextTokenizer(TextTokenizerConfig(**options))
     return LoadedFolder(config, model.eval(), task, tokenizer, encoder, shortlist, extractor, content)
@@ -186,25 +182,6 @@ def make_task(folder: Path, config: FolderConfig) -> SummarizationTask:
     except (OSError, ValueError) as error:
         raise InputError(f"{folder}: {' '.join(str(error).split())}. {ADVICE}") from None
     return task
-
-
-def build_subword_encoder(kind: Optional[str], files: Mapping[str, Path]) -> Any:
-    """Build fairseq's subword encoder of this kind, or return None if the model does not use subwords.
-
-    ``files`` maps fairseq's options to the files of the subword model. Raises InputError if they are damaged.
-    """
-    if kind is None:
-        return None
-    options: Dict[str, str] = {option: str(path) for option, path in files.items()}
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said):
-            return encoders.build_bpe(Namespace(bpe=kind, **options))
-    except InputError:  # a required library is not installed
-        raise
-    except (OSError, RuntimeError, ValueError, LookupError, TypeError, SystemExit) as error:
-        reason = " ".join(said.getvalue().split()) or error  # subword-nmt prints the reason to stderr and exits
-        raise InputError(f"{next(iter(files.values()))} is damaged ({reason}). {ADVICE}") from None
 
 
 class TrainedModel(NamedTuple):

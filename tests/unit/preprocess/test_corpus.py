@@ -10,12 +10,13 @@ import corpora
 import hypothesis.strategies as st
 import pytest
 from etads_preprocess import corpus
+from etads_preprocess.corpus_options import CorpusOptions
 from etads_preprocess.processes import map_in_order
 from hypothesis import given
 from test_readers import lines, refused, run
 
 from fairseq_etads.text.cleaning import clean_text
-from fairseq_etads.text.documents import Document, DocumentLineOptions, make_lines
+from fairseq_etads.text.documents import Document, make_lines
 
 
 @given(text=st.text(st.characters(codec=None), max_size=40))
@@ -192,10 +193,11 @@ def test_an_interrupted_split_leaves_no_file(tmp_path, monkeypatch):
 
 def test_leads_and_full_stops():
     document = Document(["One two. Three four.", "Five"], [["a"]])
-    done = make_lines(document, DocumentLineOptions(full_stops=True, source_sentences=2, source_words=3))
+    done = make_lines(document, CorpusOptions(split=True, full_stops=True, source_sentences=2, source_words=3))
     assert done.source == "One two. <q> Three" and done.targets == ["a."]
     assert done.counts["documents cut by --source-sentences"] == done.counts["documents cut by --source-words"] == 1
     assert (
-        make_lines(document, DocumentLineOptions(source_sentences=1, short_lead=9)).source == "One two. <q> Three four."
+        make_lines(document, CorpusOptions(split=True, source_sentences=1, short_lead=9)).source
+        == "One two. <q> Three four."
     )
-    assert make_lines(document, DocumentLineOptions(split=False)).source == "One two. Three four. <q> Five"
+    assert make_lines(document, CorpusOptions(split=False)).source == "One two. Three four. <q> Five"

@@ -6,9 +6,8 @@ from argparse import Namespace
 import pytest
 from bart import bart_dictionary, gpt2_files, save_dictionary
 from etads_preprocess.prepare import main
-from etads_preprocess.subwords import _list_byte_symbols, check_gpt2_files
+from etads_preprocess.subwords import check_gpt2_files
 from fairseq.data import encoders
-from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
 from preparation import lines, make_refused, make_text  # noqa: F401  # fixtures among them
 from programs import as_program
 
@@ -137,10 +136,6 @@ def test_damaged_files_are_refused(tmp_path, name, change, words):
     path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
     with pytest.raises(InputError, match=words):
         check_gpt2_files(encoder, merges)
-
-
-def test_the_symbols_of_bytes_are_gpt2s():
-    assert sorted(_list_byte_symbols()) == sorted(bytes_to_unicode().values())
 
 
 def test_words_that_are_no_pieces_do_not_stop_decoding(tmp_path):

@@ -46,9 +46,7 @@ def make_folders(path, with_content=True):
         extra[FILE] = content_model(path / "extractor" / FILE)
     extractor = source_of(path / "extractor", EXTRACTOR_TEXT, extra)
     decoding = {name: value for name, value in DECODING.items() if name != "beam"}
-    export_folder(
-        source_of(path / "run", TEXT, None, extractor), path / "chosen", decoding
-    )
+    export_folder(source_of(path / "run", TEXT, None, extractor), path / "chosen", decoding)
     return path
 
 

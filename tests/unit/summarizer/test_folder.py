@@ -330,9 +330,7 @@ def test_a_run_with_other_data_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"--checkpoint .*the source dictionary in DATA .* is not the one"):
         export_folder(source, tmp_path / "model", {})
     with pytest.raises(InputError, match=r"--checkpoint .*nowhere.pt: Model file not found"):
-        export_folder(
-            source._replace(checkpoint=tmp_path / "nowhere.pt"), tmp_path / "model", {}
-        )
+        export_folder(source._replace(checkpoint=tmp_path / "nowhere.pt"), tmp_path / "model", {})
 
 
 def test_the_settings_read_are_those_written(made):

@@ -74,9 +74,7 @@ def make_long_folder(path, factors=True, budget=30):
     extractor_run(path / "extractor", budget)
     extra = {"picking.json": path / "extractor" / "picking.json"}
     extractor = source_of(path / "extractor", EXTRACTOR_TEXT, extra)
-    export_folder(
-        source_of(path / "run", TEXT, None, extractor), path / "model", DECODING
-    )
+    export_folder(source_of(path / "run", TEXT, None, extractor), path / "model", DECODING)
     return path / "model"
 
 
