@@ -9,6 +9,7 @@ import contextlib
 import copy
 import hashlib
 import itertools
+import json
 import os
 import re
 import sys
@@ -239,8 +240,11 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
             writer.counts.update(reader.counts)
         if not writer.lines:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in writer.dropped.items())
-            nothing = shares.format_empty_split_error(split) if shares else "the input is empty"
-            raise InputError(f"{split}: no document is left ({reasons or nothing})")
+            if not reasons and shares:
+                reasons = (
+                    f"none falls into {split} by --split {shares.text}: choose a larger share or another --split-seed"
+                )
+            raise InputError(f"{split}: no document is left ({reasons or 'the input is empty'})")
     # Delete files with additional references that are left from an earlier corpus without a report.
     for number in itertools.count(len(writer.targets)):
         stale = args.out / f"{split}.target.{number}"
@@ -255,7 +259,7 @@ def compute_input_checksums(reader: Reader) -> Iterator[Tuple[str, str]]:
 
     The checksum of a large folder is that of the names and sizes of its files.
     """
-    for split, paths in reader.map_splits_to_files().items():
+    for split, paths in reader.files.items():
         named = [(f"{split} {number}: {path.name}", compute_sha256(path)) for number, path in enumerate(paths, 1)]
         if len(named) <= LISTED_INPUTS:
             yield from named
@@ -302,7 +306,7 @@ def build_corpus(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
         InputError: the input or an earlier output is invalid.
     """
     out: Path = args.out
-    paths = [path for files in reader.map_splits_to_files().values() for path in files]
+    paths = [path for files in reader.files.values() for path in files]
     if args.force:
         old = [path for path in sorted(out.iterdir()) if _OF_CORPUS.fullmatch(path.name) and path.is_file()]
         for path in old:
@@ -319,7 +323,7 @@ def build_corpus(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     options = {name: value for name, value in sorted(vars(args).items()) if name not in NOT_RECORDED}
     report: Dict[str, Any] = {
         "corpus": reader.name,
-        "options": {name: _convert_option_for_report(value) for name, value in options.items()},
+        "options": json.loads(json.dumps(options, default=lambda path: path.name)),
         "inputs": dict(compute_input_checksums(reader)),
     }
     if reader.shares:
@@ -354,12 +358,6 @@ def build_corpus(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     return report
 
 
-def _convert_option_for_report(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_convert_option_for_report(part) for part in value]
-    return value.name if isinstance(value, Path) else value
-
-
 def summarise_report(report: Dict[str, Any]) -> List[str]:
     """Summarise the report in a few lines of text for the terminal."""
     lines = list(report["notes"])
@@ -389,7 +387,7 @@ def build_parser() -> argparse.ArgumentParser:
     reader: Type[Reader]
     for reader in READERS:
         sub = kinds.add_parser(reader.name, help=reader.summary, description=reader.description, formatter_class=layout)
-        reader.add_options(sub)
+        add_options(sub, reader.options)
         add_options(sub, CorpusOptions)
         add_output_options(sub, shows=True)
         sub.set_defaults(reader=reader, **{**DEFAULTS, **reader.defaults})

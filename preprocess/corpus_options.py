@@ -108,7 +108,7 @@ def add_output_options(parser: argparse.ArgumentParser, shows: bool = False) -> 
 
 def check_options(args: argparse.Namespace) -> None:
     """Raise InputError if a shared option has an invalid value or cannot be combined with another option."""
-    for config in filter(None, (CorpusOptions, args.reader.options)):
+    for config in (CorpusOptions, args.reader.options):
         check_command_options(args, config)
     check_no_colon("--prepare", args.prepare)
     try:

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import Counter
-from typing import List, Tuple
+from typing import List
 
 from .words import SENTENCE_MARK, split_sentences
 
@@ -21,15 +21,6 @@ JOIN_LINES_HELP = (
     "for pages as pdftotext writes them: join lines into paragraphs, rejoin words that are hyphenated at the end of a "
     "line, and leave out page numbers and headings that recur on pages"
 )
-
-
-def neutralise_sentence_separators(text: str) -> Tuple[str, int]:
-    """Insert spaces into all sentence marks in a text, whether they are in upper or lower case.
-
-    Returns:
-        The changed text, and the number of sentence marks that were changed.
-    """
-    return _MARK.subn(lambda mark: f"< {mark.group()[1:-1]} >", text)
 
 
 def clean_text(text: str, counts: Counter) -> str:
@@ -53,7 +44,7 @@ def clean_text(text: str, counts: Counter) -> str:
         counts[REPLACED_CONTROLS] += found
         counts["carriage returns replaced by spaces"] += text.count("\r")
     if "<" in text:
-        text, found = neutralise_sentence_separators(text)
+        text, found = _MARK.subn(lambda mark: f"< {mark.group()[1:-1]} >", text)
         counts[f"literal {SENTENCE_MARK} neutralised"] += found
     return " ".join(text.split())
 

@@ -52,6 +52,7 @@ _ZERO_WIDTH = re.compile("[\u034f\u180e\u200c\u200d\u2061-\u2064\u206a-\u206f\uf
 _BIDIRECTIONAL = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 _ENDS = tuple(SENTENCE_ENDS + CLOSERS + "«‹“…")
+make_treebank_tokenizer = functools.cache(PennTreebankTokenizer)
 
 
 class BadDocumentError(Exception):  # not an error of the program
@@ -207,7 +208,12 @@ def make_lines(document: Document, options: Any) -> DocumentLines:
     made.counts["documents whose tokens were joined"] += options.join_tokens
     sentences = _clean_and_split_sentences(document.source, document.source_in_sentences, options, made)
     made.source = _join_sentences(_truncate_to_lead(sentences, options, made.counts))
-    made.original = _restore_case_and_digits(made.source, sentences, document.original)
+    words = clean_text(" ".join(document.original), Counter()).split()
+    if len(words) == sum(len(sentence.split()) for sentence in sentences):
+        remaining = iter(words)  # more than are used if the line was truncated
+        made.original = " ".join(w if w == SENTENCE_MARK else next(remaining) for w in made.source.split())
+    else:
+        made.original = made.source
     in_sentences = document.targets_in_sentences
     targets = [
         _join_sentences(_clean_and_split_sentences(pieces, in_sentences, options, made)) for pieces in document.targets
@@ -217,16 +223,6 @@ def make_lines(document: Document, options: Any) -> DocumentLines:
     if not options.keep_empty:
         made.dropped = "empty source" if not made.source else "empty target" if not made.targets[0] else ""
     return made
-
-
-def _restore_case_and_digits(line: str, sentences: Sequence[str], original: Sequence[str]) -> str:
-    """Return the line of a document with its original case and digits."""
-    words = clean_text(" ".join(original), Counter()).split()
-    if len(words) != sum(len(sentence.split()) for sentence in sentences):
-        return line
-    # The line may have been truncated, so some of the original words may not be used.
-    remaining = iter(words)
-    return " ".join(word if word == SENTENCE_MARK else next(remaining) for word in line.split())
 
 
 def join_cleaned_words(document: Document, options: Any) -> str:
@@ -261,18 +257,13 @@ def _clean_and_split_sentences(
     out: List[str] = []
     for piece in _clean_text_segments(pieces, options, made):
         if options.join_tokens:
-            joined = split_tokenised_sentences(piece, _make_joining_tokenizer().decode)
+            joined = split_tokenised_sentences(piece, make_treebank_tokenizer().decode)
             out += joined if options.split and not in_sentences else [" ".join(joined)] if joined else []
         elif options.split and not in_sentences:
             out += split_sentences(piece, options.language)
         elif piece:
             out.append(piece)
     return out
-
-
-@functools.cache
-def _make_joining_tokenizer() -> PennTreebankTokenizer:
-    return PennTreebankTokenizer()
 
 
 def _truncate_to_lead(sentences: List[str], options: Any, counts: Counter) -> List[str]:

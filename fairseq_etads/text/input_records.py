@@ -69,11 +69,10 @@ def choose_input_format(files: Sequence[str], given: Optional[str]) -> str:
             raise InputError(f"FILE {path}: is not a folder, but --input-format is folder")
     if given:
         return given
-    if list(map(str, paths)) != [STANDARD_INPUT]:
-        return guess_input_format(paths)
-    if sys.stdin is not None and sys.stdin.isatty():
+    is_stream = list(map(str, paths)) == [STANDARD_INPUT]
+    if is_stream and sys.stdin is not None and sys.stdin.isatty():
         print_message("reading from the terminal, one document per line; Ctrl-D ends it")
-    return guess_input_format(paths, "lines")
+    return guess_input_format(paths, "lines" if is_stream else "file")
 
 
 @dataclass
@@ -110,37 +109,25 @@ class InputFormatOptions:
 def describe_document_unit(kind: str, files: Sequence[str], given: Optional[str]) -> str:
     """Return a message that states what is treated as one document, and which option changes this.
 
-    Args:
-        kind: format of the input files, one of FORMATS.
-        files: names of the input files.
-        given: format that the user has specified, or None.
+    ``kind`` is the format of the files, one of FORMATS, and ``given`` the one that the user has specified, or None.
     """
     said = f"every {get_document_unit_name(kind)} is a document"
     if given or kind not in ("lines", "file"):
         return said
     if kind == "lines":
         return f"{said}; --input-format file reads a whole file as one document"
-    if len(files) == 1 and not is_read_once(Path(files[0])) and _has_multiple_lines(Path(files[0])):
-        said = f"{files[0]} is one document with all its lines"
+    if len(files) == 1 and not is_read_once(Path(files[0])):
+        with contextlib.suppress(InputError):  # the reader will report unreadable files with a better message
+            texts = (line for line in read_lines(Path(files[0]), "replace") if line.strip())
+            if len(list(itertools.islice(texts, 2))) > 1:
+                said = f"{files[0]} is one document with all its lines"
     return f"{said}; --lines reads every line as one document"
 
 
-def _has_multiple_lines(path: Path) -> bool:
-    """Return whether at least two lines of a file contain text."""
-    with contextlib.suppress(InputError):  # the reader will report unreadable files with a better message
-        texts = (line for line in read_lines(path, "replace") if line.strip())
-        return len(list(itertools.islice(texts, 2))) > 1
-    return False
-
-
 def guess_input_format(paths: Sequence[Path], text: str = "file") -> str:
-    """Guess the format of the input files from their names and first lines.
+    """Return the format of input files, guessed from their names and first lines, or ``text`` for plain text files.
 
-    Args:
-        text: format to return for plain text files.
-
-    Raises:
-        InputError: the input files have different formats.
+    Raises InputError if the files have different formats.
     """
     found = {_detect_file_format(path) or text for path in paths}
     if len(found) > 1:
@@ -164,21 +151,19 @@ def _detect_file_format(path: Path) -> str:
     return {"tsv": "csv"}.get(found := detect_record_format(path), found)
 
 
-class ReadingOptions(NamedTuple):
-    """Options for reading documents.
+@dataclass(frozen=True)
+class ReadingOptions(TableOptions):
+    """Options for reading documents. With ESCAPE_INVALID, unreadable documents are returned with a ``problem``.
 
     Attributes:
-        fallback: treatment of lines that are not valid UTF-8 (see :func:`read_lines`). With ESCAPE_INVALID, unreadable
-            documents are returned with a ``problem``.
         column: name of the field that contains the document in JSON lines and CSV, or an empty string to find it.
-        quotes: whether cells of CSV can be enclosed in quotation marks.
         side: SOURCE to read documents, TARGET to read summaries.
         join_lines: whether to join the lines of printed pages.
     """
 
     fallback: str = ESCAPE_INVALID
+    skip_bad: bool = True
     column: str = ""
-    quotes: bool = True
     side: int = SOURCE
     join_lines: bool = False
 
@@ -273,8 +258,7 @@ def _list_files(folder: Path) -> List[Path]:
 def _read_table(path: Path, kind: str, options: ReadingOptions, prefix: str) -> Iterator[InputDocument]:
     """Yield a document for each record. It is named by its id, or by the number of its line or row."""
     tabs = kind == "csv" and detect_record_format(path) == "tsv"
-    reading = TableOptions(options.fallback, quotes=options.quotes, skip_bad=True)
-    opened = open_records(path, "tsv" if tabs else kind, options.make_chooser(path), reading, Counter(), print_message)
+    opened = open_records(path, "tsv" if tabs else kind, options.make_chooser(path), options, Counter(), print_message)
     rows = ((number, record) for number, record in opened.rows if not isinstance(record, ExcludedDocumentError))
     for row, (line, record) in enumerate(rows, 1):
         unit, number = ("line", line) if kind == "jsonl" else ("row", row)
@@ -314,18 +298,13 @@ def find_files_by_id(path: Path) -> Dict[str, Path]:
 def read_texts(path: Path, side: int, column: str = "") -> List[str]:
     """Read all documents or summaries in a table, a file with one text per line, or files with a text each.
 
-    Args:
-        path: path of the file, ``-`` for standard input, or a folder or pattern; see :func:`find_files_by_id`.
-        side: SOURCE to read documents, TARGET to read summaries.
-        column: name of the column, or an empty string to find it.
-
-    Raises:
-        InputError: the file or a record cannot be read.
+    ``path`` is that of a file, ``-`` for standard input, or a folder or pattern; see :func:`find_files_by_id`.
+    ``side`` and ``column`` are as in :class:`ReadingOptions`. Raises InputError if the file or a record cannot be read.
     """
     if files := find_files_by_id(path):
         documents: Iterable[InputDocument] = (_read_file_as_document(file, name, "") for name, file in files.items())
     else:
-        documents = read_documents([path], guess_input_format([path], "lines"), ReadingOptions("", column, side=side))
+        documents = read_documents([path], guess_input_format([path], "lines"), ReadingOptions("", column=column, side=side))
     texts = []
     for document in documents:
         if document.problem:

@@ -5,7 +5,7 @@ import json
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from ..files.inputs import read_json, report_damage
 from ..platform.errors import InputError
@@ -84,28 +84,19 @@ class SentencePickingSettings:
     def read(cls, path: Path, advice: str) -> "SentencePickingSettings":
         """Read the settings from a file that was created with :meth:`to_json`, and check them.
 
-        Args:
-            advice: advice to the user that is added to the message if the file is missing or damaged.
-
-        Raises:
-            InputError: the settings file is missing or damaged.
+        Raises InputError, whose message ends in ``advice``, if the file is missing or damaged.
         """
         with report_damage(path, advice):
-            words, edges = _parse_settings(read_json(path, advice))
-        return cls(words, edges)
-
-
-def _parse_settings(content: Dict[str, Any]) -> Tuple[int, Tuple[float, ...]]:
-    """Return the budget and the level bounds from the parsed content of a file. Raises ValueError if it is invalid."""
-    if set(content) != {"words", "edges"}:
-        raise ValueError('expected "words" and "edges"')
-    words, edges = content["words"], content["edges"]
-    if type(words) is not int or not 1 <= words <= _MOST_WORDS:
-        raise ValueError(f'"words" is {str(words)[:40]}, not a number of words')
-    numbers = isinstance(edges, list) and all(isinstance(edge, (int, float)) and 0 <= edge <= 1 for edge in edges)
-    if not numbers or edges != sorted(edges) or len(edges) > 100:
-        raise ValueError('"edges" is not an ascending list of probabilities')
-    return words, tuple(map(float, edges))
+            content = read_json(path, advice)
+            if set(content) != {"words", "edges"}:
+                raise ValueError('expected "words" and "edges"')
+            words, edges = content["words"], content["edges"]
+            if type(words) is not int or not 1 <= words <= _MOST_WORDS:
+                raise ValueError(f'"words" is {str(words)[:40]}, not a number of words')
+            numbers = isinstance(edges, list) and all(isinstance(x, (int, float)) and 0 <= x <= 1 for x in edges)
+            if not numbers or edges != sorted(edges) or len(edges) > 100:
+                raise ValueError('"edges" is not an ascending list of probabilities')
+            return cls(words, tuple(map(float, edges)))
 
 
 def pick_sentences(lengths: Sequence[int], probabilities: Sequence[Optional[float]], budget: int) -> List[int]:

@@ -5,6 +5,7 @@ import csv
 import itertools
 import re
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
@@ -272,7 +273,8 @@ class Records(NamedTuple):
     delimiter: str = ""
 
 
-class TableOptions(NamedTuple):
+@dataclass(frozen=True)
+class TableOptions:
     """Options for reading records.
 
     Attributes:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Dict, Iterator, List, Optional
 
 from fairseq_etads.files import SPLITS
 from fairseq_etads.files.inputs import DECOMPRESSORS, ESCAPE_INVALID, is_valid_utf8, read_lines
-from fairseq_etads.platform.command_options import add_options, option
+from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import BadDocumentError, Document
 
@@ -30,7 +30,8 @@ class Reader:
         counts: counter of the changes of each kind, for report.json.
         notes: messages for the user about the corpus.
         columns: names of the document column and the summary column in each table, for report.json.
-        files: input files of each split, or of "input" if the corpus has no predefined splits.
+        files: input files of each split, or of "input" if the corpus has no predefined splits. They are read to detect
+            changes.
         shares: shares of train, valid and test, if the corpus has no predefined splits. In this case, the items are the
             same for all splits, and the split of a document is determined by its hash.
     """
@@ -38,7 +39,7 @@ class Reader:
     name: ClassVar[str]
     summary: ClassVar[str]
     description: ClassVar[str]
-    options: ClassVar[Optional[type]] = None
+    options: ClassVar[type]
     defaults: ClassVar[Dict[str, Any]] = {}
     splits_text: bool = True
 
@@ -50,19 +51,9 @@ class Reader:
         self.files: Dict[str, List[Path]] = {}
         self.shares: Optional[SplitShares] = None
 
-    @classmethod
-    def add_options(cls, parser: argparse.ArgumentParser) -> None:
-        """Add the options that are specific to this corpus to a parser."""
-        if cls.options:
-            add_options(parser, cls.options)
-
     def list_splits(self) -> List[str]:
         """Return the splits of the input in the order ``train``, ``valid``, ``test``. Raises InputError without any."""
         return self.shares.splits if self.shares else [split for split in SPLITS if split in self.files]
-
-    def map_splits_to_files(self) -> Dict[str, List[Path]]:
-        """Return the input files of each split, which are read to detect changes (see :meth:`list_large_folders`)."""
-        return self.files
 
     def list_large_folders(self) -> List[Path]:
         """Return the folders with too many files to be read twice: changes show in the files' names and sizes."""
@@ -75,8 +66,7 @@ class Reader:
     def iterate_raw_documents(self, split: str) -> Iterator[Any]:
         """Yield the items of a split in order: file names, lines or rows, which :meth:`parse` converts.
 
-        Raises:
-            InputError: a file cannot be read. The message names the file and the line.
+        Raises InputError, which names the file and the line, if a file cannot be read.
         """
         raise NotImplementedError
 

@@ -81,7 +81,16 @@ contain lower-case tokens. Tokens of such files and of tokenised stories are joi
         super().__init__(args)
         self.chunks: Optional[Path] = args.chunks
         if self.chunks is None:
-            self._find_lists(args)
+            for name, value in (("--stories", args.stories), ("--urls", args.urls)):
+                if not value:
+                    raise InputError(f"{name} is needed, or --chunks DIR")
+            self.stories = [check_path_exists("--stories", path, directory=True) for path in args.stories]
+            self.urls = check_path_exists("--urls", args.urls, directory=True)
+            lists = {split: find_first_existing([self.urls], names) for split, names in LISTS.items()}
+            self.files = {split: [path] for split, path in lists.items() if path}
+            if not self.files:
+                names = ", ".join(name for names in LISTS.values() for name in names)
+                raise InputError(f"--urls {self.urls}: no list of URLs; looked for {names}")
         else:
             folder = check_path_exists("--chunks", self.chunks, directory=True)
             for split, stem in CHUNKS.items():
@@ -93,19 +102,6 @@ contain lower-case tokens. Tokens of such files and of tokenised stories are joi
         self.allow_missing = args.allow_missing
         self.keep_origin = args.keep_origin
         self.expected = None if args.expect == "any" else _parse_expected_counts(args.expect)
-
-    def _find_lists(self, args: argparse.Namespace) -> None:
-        """Find the stories and the lists of their URLs."""
-        for name, value in (("--stories", args.stories), ("--urls", args.urls)):
-            if not value:
-                raise InputError(f"{name} is needed, or --chunks DIR")
-        self.stories = [check_path_exists("--stories", path, directory=True) for path in args.stories]
-        self.urls = check_path_exists("--urls", args.urls, directory=True)
-        found = {split: find_first_existing([self.urls], names) for split, names in LISTS.items()}
-        self.files = {split: [path] for split, path in found.items() if path}
-        if not self.files:
-            names = [name for names in LISTS.values() for name in names]
-            raise InputError(f"--urls {self.urls}: no list of URLs; looked for {', '.join(names)}")
 
     def list_large_folders(self) -> List[Path]:
         return [] if self.chunks else self.stories

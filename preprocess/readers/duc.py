@@ -1,7 +1,6 @@
 """Read task 1 of DUC-2003 and DUC-2004: newswire articles with four reference headlines each (Over et al. 2007)."""
 
 import argparse
-import functools
 import html
 import re
 from collections import defaultdict
@@ -11,8 +10,8 @@ from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.documents import BadDocumentError, Document
-from fairseq_etads.text.words import PennTreebankTokenizer, split_sentences
+from fairseq_etads.text.documents import BadDocumentError, Document, make_treebank_tokenizer
+from fairseq_etads.text.words import split_sentences
 
 from .base import KeepOriginalOption, check_path_exists, find_first_existing
 from .gigaword import find_further_references
@@ -116,7 +115,7 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
         original: List[str] = []
         if self.as_gigaword:
             sentences = [sentence for paragraph in paragraphs for sentence in split_sentences(paragraph)]
-            original = [" ".join(_make_treebank_tokenizer().encode(line, keep_case=True)) for line in sentences]
+            original = [" ".join(make_treebank_tokenizer().encode(line, keep_case=True)) for line in sentences]
             paragraphs = [re.sub("[0-9]", "#", line.lower()) for line in original]
         references = [[_TAG.sub(" ", self.read_text(path)).replace("\n", " ")] for path in models]
         return Document(paragraphs, references, self.as_gigaword, True, original if self.keep_original else [])
@@ -132,9 +131,6 @@ def _find_reference_files(folder: Path) -> Dict[Tuple[str, str], List[Path]]:
     if not found:
         raise InputError(f"--models {folder}: no file named like D30001.P.10.T.A.APW19981016.0240")
     return {key: [path for _, path in sorted(paths)] for key, paths in found.items()}
-
-
-_make_treebank_tokenizer = functools.cache(PennTreebankTokenizer)
 
 
 def parse_article(text: str) -> List[str]:

@@ -54,10 +54,6 @@ class SplitShares:
                 return split
         return self.splits[-1]  # reached only because of rounding errors
 
-    def format_empty_split_error(self, split: str) -> str:
-        """Return an error message for a split to which no documents were assigned."""
-        return f"none falls into {split} by --split {self.text}: choose a larger share or another --split-seed"
-
 
 def parse_shares(args: argparse.Namespace) -> SplitShares:
     """Parse --split and --split-seed. Raises InputError unless --split consists of three valid numbers."""

@@ -121,7 +121,7 @@ input. The names of known columns, in upper or lower case, are {", ".join("/".jo
 {", ".join("/".join(pair) for pair in COLUMNS[4:])}. Each
 value is a text or a list of sentences. Each line of a document is a paragraph. If a summary consists of several lines,
 each line is a sentence."""
-    options: ClassVar[Optional[type]] = TableReaderOptions
+    options: ClassVar[type] = TableReaderOptions
     joins_lines = False
 
     def __init__(self, args: argparse.Namespace):
