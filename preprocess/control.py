@@ -229,19 +229,6 @@ class ControlOptions:
     origin: Optional[str] = option(None, "insert the control word of this origin before all documents", metavar="NAME")
 
 
-def _check_length_and_origin(args: ControlOptions, control: ControlWords) -> None:
-    """Raise InputError if no control word exists for the value of --length or --origin."""
-    if args.length is not None:
-        if control.bins is None:
-            raise InputError(f"--length {args.length}: there are no control words for lengths (--length-bins 0)")
-        if not 1 <= args.length <= len(control.bins.longest):
-            raise InputError(f"--length {args.length}: choose a bin from 1 to {len(control.bins.longest)}")
-    if args.origin is not None and control.origins is None:
-        raise InputError(f"--origin {args.origin}: there are no control words for origins; give --by-origin")
-    if args.origin is not None and args.origin.lower() not in (control.origins or ()):
-        raise InputError(f"--origin {args.origin}: choose one of {', '.join(control.origins or ())}")
-
-
 def _write_or_check_control_file(out: Path, record: Dict[str, Any], made: Checksums, splits: Sequence[str]) -> None:
     """Write ``record`` to control.json, unless the file already contains this record."""
     path = out / RECORD
@@ -278,7 +265,15 @@ def write_text_with_control_words(args: ControlOptions) -> Iterator[str]:
     read = Checksums(args.text, "Make the text again")
     read.verify(name for name in read.listed if name.split(".")[0] in splits)
     control = ControlWords.read(args.like) if args.like else learn_control_words(args.text, bins, args.by_origin)
-    _check_length_and_origin(args, control)
+    if args.length is not None:
+        if control.bins is None:
+            raise InputError(f"--length {args.length}: there are no control words for lengths (--length-bins 0)")
+        if not 1 <= args.length <= len(control.bins.longest):
+            raise InputError(f"--length {args.length}: choose a bin from 1 to {len(control.bins.longest)}")
+    if args.origin is not None and control.origins is None:
+        raise InputError(f"--origin {args.origin}: there are no control words for origins; give --by-origin")
+    if args.origin is not None and args.origin.lower() not in (control.origins or ()):
+        raise InputError(f"--origin {args.origin}: choose one of {', '.join(control.origins or ())}")
     with lock_output(args.out, "OUT", folder=True):
         made = Checksums(args.out, "Make it again")
         _write_or_check_control_file(args.out, control.to_dict(), made, splits)

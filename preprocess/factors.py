@@ -151,12 +151,6 @@ class FactorComputer:
                     values[name][place] = tag
         return values
 
-    def _count_words(self, word: str) -> int:
-        """Count the words in a text after subword segmentation."""
-        if self.encode_subwords is None:
-            return len(word.split())
-        return len(join_words(self.encode_subwords(word).split(), self.settings)[0])
-
     def _assign_values_to_words(self, where: str, raw: str, given: List[str], expected: int, what: str) -> List[str]:
         """Return the value of each tokenised word, given those of the raw line's words between spaces or sentences.
 
@@ -172,7 +166,9 @@ class FactorComputer:
         for number, part in enumerate(parts):
             values += [SENTENCE_MARK] * (number > 0 and self.settings.source_marks)
             for text in part:
-                values += [next(remaining)] * self._count_words(text)
+                pieces = text if self.encode_subwords is None else self.encode_subwords(text)
+                words = pieces.split() if self.encode_subwords is None else join_words(pieces.split(), self.settings)[0]
+                values += [next(remaining)] * len(words)
         if len(values) != expected:
             raise InputError(f"{where}: {len(values)} words but {expected} after subword segmentation")
         return values

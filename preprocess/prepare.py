@@ -172,7 +172,7 @@ def prepare_data(
             if not all((out / name).exists() for name in settings.subword_files):
                 given.check_model_suits_text(settings, text)
             made.watch(*given.named.values())
-            record["given"] = given.compute_checksums()
+            record["given"] = {name: compute_sha256(path) for name, path in given.named.items()}
         for split in splits:
             tags = find_tag_files(text, split, settings)
             made.watch(*tags.values())
@@ -190,7 +190,7 @@ def prepare_data(
                     if like:
                         for name in settings.subword_files:
                             copy_file(like / name, out / name)
-                    elif given.has_subwords:
+                    elif given.encoder_json or given.model:
                         given.copy_subword_model(out, settings)
                     else:
                         train = [out / words / f"train.{side}" for side in SIDES]

@@ -10,10 +10,9 @@ import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, List, Optional
 
 from fairseq_etads.data.preparation import PreparationSettings
-from fairseq_etads.files.checksums import compute_sha256
 from fairseq_etads.files.inputs import read_lines
 from fairseq_etads.files.outputs import copy_file, open_binary_output, open_output
 from fairseq_etads.platform.errors import InputError
@@ -79,18 +78,12 @@ def write_merges(lines: List[str], codes: Path) -> None:
     subword-nmt's glossaries, which fairseq's ``--bpe subword_nmt`` does not support.
     """
     version = lines[:1] if lines[0].startswith("#version:") else []  # subword-nmt 0.1 wrote none
-    whole = _iterate_whole_merges(end_is_apart=not version or version[0].split() == ["#version:", "0.1"])
+    end_is_apart = not version or version[0].split() == ["#version:", "0.1"]
+    spelled = ([*w, "</w>"] if end_is_apart else [*w[:-1], f"{w[-1]}</w>"] for w in WHOLE)
+    whole = [f"{''.join(w[:n])} {w[n]}" for w in spelled for n in range(1, len(w))]  # assembled from left to right
     merges = dict.fromkeys([*whole, *lines[len(version) :]])
     with open_output(codes) as file:
         file.write("".join(f"{line}\n" for line in (*version, *merges)))
-
-
-def _iterate_whole_merges(end_is_apart: bool) -> Iterator[str]:
-    """Yield the merges that assemble each word in WHOLE from left to right."""
-    for word in WHOLE:
-        letters = [*word, "</w>"] if end_is_apart else [*word[:-1], word[-1] + "</w>"]
-        for place in range(1, len(letters)):
-            yield "".join(letters[:place]) + " " + letters[place]
 
 
 def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "unigram") -> None:
@@ -174,11 +167,6 @@ class UserProvidedFiles:
         paths = (self.encoder_json, self.vocab_bpe, self.dictionary, self.model)
         return {name: path for name, path in zip(names, paths) if path is not None}
 
-    @property
-    def has_subwords(self) -> bool:
-        """Whether the user has provided a subword model. Otherwise, a subword model is learned."""
-        return self.encoder_json is not None or self.model is not None
-
     def check(self, settings: PreparationSettings) -> None:
         """Raise InputError if a file is missing, damaged, or incompatible with other options."""
         options = {ENCODER: self.encoder_json, MERGES: self.vocab_bpe, "--dictionary": self.dictionary}
@@ -256,10 +244,6 @@ class UserProvidedFiles:
                 f"--model {self.model}: splits the sentence mark {SENTENCE_MARK}; train it with "
                 f"--user_defined_symbols='{SENTENCE_MARK}', or leave out sentence marks (--no-target-sentence-marks)"
             )
-
-    def compute_checksums(self) -> Dict[str, str]:
-        """Return the checksums of the provided files, keyed by the file names in fairseq's archives."""
-        return {name: compute_sha256(path) for name, path in self.named.items()}
 
     def copy_subword_model(self, out: Path, settings: PreparationSettings) -> None:
         """Copy the files of the subword model to the folder of prepared data."""

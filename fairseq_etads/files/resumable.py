@@ -102,7 +102,14 @@ class ResumableWriter:
     def _open_files(self, settings: Dict[str, Any]) -> None:
         begun = self._read_journal(settings)
         self.progress = begun[-1] if begun else Progress(0, 0, 0, self._digest.hexdigest())
-        self.is_complete = bool(begun) and self._is_complete_output(begun[-1])
+        # Otherwise, OUT is an older file.
+        self.is_complete = (
+            self._output_sha256 is not None
+            and not self.partial.exists()
+            and self.path.is_file()
+            and self.path.stat().st_size == self.progress.size
+            and compute_sha256(self.path) == self._output_sha256
+        )
         if self.is_complete:
             return
         self._file = open(self.partial, "ab")  # noqa: SIM115  # closed by close()
@@ -115,12 +122,6 @@ class ResumableWriter:
         fresh.write_bytes(format_json_line(settings) + format_json_line(self.progress._asdict()))
         os.replace(fresh, self.journal)
         self._log = open(self.journal, "ab")  # noqa: SIM115
-
-    def _is_complete_output(self, last: Progress) -> bool:
-        """Return whether OUT is the output of the run that wrote the journal, rather than an older file."""
-        if self.partial.exists() or not self.path.is_file() or self._output_sha256 is None:
-            return False
-        return self.path.stat().st_size == last.size and compute_sha256(self.path) == self._output_sha256
 
     def _read_journal(self, settings: Dict[str, Any]) -> List[Progress]:
         """Return the progress records of the previous run in order, if any, after checking that they are its own."""

@@ -18,7 +18,7 @@ from ..text.alignment import Span, align_tokens, guess_token_spelling
 from ..text.cleaning import join_to_one_line
 from ..text.picking import FACTOR
 from ..text.restoring import DocumentSpelling
-from ..text.subwords import OPAQUE
+from ..text.subwords import OPAQUE, find_word_ends
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import get_known_word_counts
 from .explanation import ChosenSentence, Selection
@@ -97,7 +97,7 @@ class DocumentTokenizer:
         if isinstance(text, PreparedDocument):
             return Document(number, "", *text.read_tokens(), prepared=text)
         if self.picker is None:
-            tokens = self._tokenize(text)
+            tokens = self.tokenize(text)
             return Document(number, text, tuple(tokens[: self.limit]), max(len(tokens) - self.limit, 0))
         line = join_to_one_line(text, self.tokenizer.language)
         if extracts:
@@ -131,18 +131,15 @@ class DocumentTokenizer:
         tokens: List[str] = tokenize_line(line)
         return tokens
 
-    def count_tokens(self, text: str) -> int:
-        """Count all tokens in a raw text, including those that the model does not read."""
-        return len(self._tokenize(text))
-
-    def _tokenize(self, text: str) -> List[str]:
+    def tokenize(self, text: str) -> List[str]:
+        """Tokenise a raw text, with the tokens that the model does not read."""
         line = self.tokenizer.encode(join_to_one_line(text, self.tokenizer.language))
         tokens: List[str] = tokenize_line(line if self.subwords is None else self.subwords.encode(line))
         return tokens
 
     def tokenize_summary(self, text: str) -> List[str]:
         """Tokenise a summary provided by the user. Sentence marks are kept if the model can generate them."""
-        return self.join_with_sentence_marks(map(self._tokenize, text.replace(SENTENCE_MARK, "\n").split("\n")))
+        return self.join_with_sentence_marks(map(self.tokenize, text.replace(SENTENCE_MARK, "\n").split("\n")))
 
     def join_with_sentence_marks(self, sentences: Iterable[List[str]]) -> List[str]:
         """Concatenate the tokens of several sentences. Sentence marks are inserted if the model can generate them."""
@@ -255,10 +252,8 @@ class DocumentTokenizer:
         """Return whether two adjacent tokens belong to the same word. The end symbol belongs to no word."""
         if following == self.target.eos_word:
             return False
-        if self.subword_kind == "subword_nmt":
-            return token.endswith("@@")
-        if self.subword_kind == "sentencepiece":
-            return not following.startswith("▁") and SENTENCE_MARK not in (token, following)
+        if self.subword_kind in ("subword_nmt", "sentencepiece"):
+            return not find_word_ends([token, following], self.subword_kind)[0]
         if self.subword_kind == "huggingface":
             return not self.subwords.get_subword_text(following, token).startswith(" ")
         return self.subword_kind == "gpt2" and not self.spell_token(following).startswith(" ")

@@ -88,19 +88,15 @@ class PreparedSplit(Sequence[PreparedDocument]):
         self._task.data_checks.check_unchanged()
         sample: Dict[str, Any] = self.pairs.collater([self.pairs[number] for number in numbers])
         if selection is not None:
-            values = {"selection": self._get_selection_values(selection)}
-            add_token_values_to_batch(sample, values, self.pairs.src_dict.pad())
+            if selection not in self._selections:
+                folder = Path(utils.split_paths(str(selection.folder))[0])
+                paths = {unit: folder / make_label_file_name("probabilities", unit, self.name) for unit in UNITS}
+                unit = next((unit for unit in UNITS if paths[unit].is_file()), UNITS[0])
+                source = self.pairs.src
+                documents = source.dataset, source.full_sizes, self.pairs.src_dict, self._task.truncate_source
+                self._selections[selection] = TokenValues(paths[unit], unit, *documents, option="--selection")
+            add_token_values_to_batch(sample, {"selection": self._selections[selection]}, self.pairs.src_dict.pad())
         return sample
-
-    def _get_selection_values(self, selection: WordSelection) -> TokenValues:
-        if selection not in self._selections:
-            folder = Path(utils.split_paths(str(selection.folder))[0])
-            paths = {unit: folder / make_label_file_name("probabilities", unit, self.name) for unit in UNITS}
-            unit = next((unit for unit in UNITS if paths[unit].is_file()), UNITS[0])
-            source = self.pairs.src
-            documents = source.dataset, source.full_sizes, self.pairs.src_dict, self._task.truncate_source
-            self._selections[selection] = TokenValues(paths[unit], unit, *documents, option="--selection")
-        return self._selections[selection]
 
     def read_sentences(self, number: int) -> Tuple[DocumentSentence, ...]:
         """Return all sentences of a document, with the probabilities that etads-select has computed for them.

@@ -1,6 +1,6 @@
 """Choose sentences: those of a document that the summariser reads, and those of which a summary consists."""
 
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from fairseq.data.data_utils import collate_tokens
@@ -67,10 +67,16 @@ class SentencePicker:
         return Selection(found, len(every), len(text.split())), levels, every if self.content is not None else ()
 
     def split(self, text: str, line: str) -> Tuple[DocumentSentence, ...]:
-        """Split a document into sentences, without rating them. The arguments are those of :meth:`pick`."""
+        """Split a document into sentences with tokens, without rating them. The arguments are those of :meth:`pick`."""
         found: List[DocumentSentence] = []
         end = 0
-        for sentence, words, tokens in self._split_sentences(line):
+        for sentence in self._tokenizer.split_into_sentences(line):
+            tokens = words = self._split_words(sentence)
+            if self._subwords is not None:
+                tokens = self._subwords.encode(" ".join(words)).split()
+            if not tokens:
+                continue
+            sentence = " ".join(sentence.split())
             found.append(DocumentSentence(sentence, words, 0.0, tokens=tokens))
             start = text.find(sentence, end)
             if start >= 0 and not text[end:start].strip():  # else it was cleaned, or its white space is another
@@ -132,15 +138,6 @@ class SentencePicker:
     def _split_words(self, sentence: str) -> List[str]:
         """Return the words of a sentence without splitting them into subwords."""
         return " ".join(self._tokenizer.words.encode(sentence, self._tokenizer.keep_case)).split()
-
-    def _split_sentences(self, line: str) -> Iterator[Tuple[str, List[str], List[str]]]:
-        """Yield the text, words and tokens of each sentence of a line. Sentences without tokens are omitted."""
-        for sentence in self._tokenizer.split_into_sentences(line):
-            tokens = words = self._split_words(sentence)
-            if self._subwords is not None:
-                tokens = self._subwords.encode(" ".join(words)).split()
-            if tokens:
-                yield " ".join(sentence.split()), words, tokens
 
 
 class GeneratedTokens(NamedTuple):

@@ -343,7 +343,7 @@ class Summarizer:
         The count includes tokens beyond the maximum document length of the model, and tokens of sentences that an
         extractor does not select.
         """
-        return self._texts.count_tokens(text)
+        return len(self._texts.tokenize(text))
 
     def _get_search(
         self, decoding: Dict[str, Any], origins: bool = True, selection: Optional[WordSelection] = None

@@ -204,7 +204,7 @@ def make_lines(document: Document, options: Any) -> DocumentLines:
     ``options`` are those of etads-corpus, an instance of :class:`etads_preprocess.corpus_options.CorpusOptions`.
     """
     made = DocumentLines(origin=document.origin)
-    options = replace(options, join_tokens=options.join_tokens and is_tokenised(" ".join(document.source)))
+    options = replace(options, join_tokens=bool(options.join_tokens) and is_tokenised(" ".join(document.source)))
     made.counts["documents whose tokens were joined"] += options.join_tokens
     sentences = _clean_and_split_sentences(document.source, document.source_in_sentences, options, made)
     made.source = _join_sentences(_truncate_to_lead(sentences, options, made.counts))

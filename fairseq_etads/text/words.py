@@ -361,20 +361,16 @@ class CharacterTokenizer:
         """
         pieces: List[str] = []
         for token in tokens:
-            if pieces and (_modifies_previous_character(token) or pieces[-1].endswith(_JOINERS)):
+            first = token[:1] or " "  # an accent, a skin tone or the joiner of emoji modifies the character before it
+            is_mark = first in _JOINERS or "\U0001f3fb" <= first <= "\U0001f3ff"
+            modifies = not first.isascii() and (is_mark or unicodedata.category(first).startswith("M"))
+            if pieces and (modifies or pieces[-1].endswith(_JOINERS)):
                 pieces[-1] += token
             else:
                 pieces.append(token)
         text = self._narrow_gap.sub("", " ".join(pieces))
         text = re.sub(f" ?{_SPACE} ?", " ", text).strip()
         return self._in_number.sub(lambda found: found[1] or "", text)
-
-
-def _modifies_previous_character(token: str) -> bool:
-    """Return whether a token modifies the character before it, like an accent, a skin tone or the joiner of emoji."""
-    first = token[:1] or " "
-    is_mark = first in _JOINERS or "\U0001f3fb" <= first <= "\U0001f3ff"
-    return not first.isascii() and (is_mark or unicodedata.category(first).startswith("M"))
 
 
 def make_word_tokenizer(kind: str, language: str = "en") -> Any:

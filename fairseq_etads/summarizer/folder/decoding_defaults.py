@@ -40,7 +40,13 @@ def set_decoding_defaults(folder: Path, decoding: Dict[str, Any], note: str) -> 
     combine_options(decoding, {})
     check_writable(folder)
     config = replace(read_config(folder), decoding=decoding)
-    sums = {**_read_checksums(folder), CONFIG: hashlib.sha256(config.to_json().encode()).hexdigest()}
+    sums = Checksums(folder).listed
+    if not sums:  # an earlier interruption has left no SHA256SUMS
+        names = [path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
+        names = [name for name in names if name not in (CARD, CONFIG) and not name.endswith(PARTIAL)]
+        names += [f"{EXTRACTOR}/{CHECKSUMS}"] if (folder / EXTRACTOR / CHECKSUMS).is_file() else []
+        sums = {name: compute_sha256(folder / name) for name in names}
+    sums = {**sums, CONFIG: hashlib.sha256(config.to_json().encode()).hexdigest()}
     (folder / CHECKSUMS).unlink(missing_ok=True)
     write_text(folder / CONFIG, config.to_json())
     card, section = folder / CARD, format_defaults_section(config, note)
@@ -50,12 +56,3 @@ def set_decoding_defaults(folder: Path, decoding: Dict[str, Any], note: str) -> 
         text = _SECTION.sub(lambda _: f"{section}\n", text, count=1) if is_there else f"{text}\n{section}"
         write_text(card, text, "replace")
     write_text(folder / CHECKSUMS, format_checksum_list(sums))
-
-
-def _read_checksums(folder: Path) -> Dict[str, str]:
-    """Read the checksums in SHA256SUMS. If an interruption has left no such file, compute all checksums."""
-    names = [path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
-    names = [name for name in names if name != CARD and not name.endswith(PARTIAL)]
-    of_extractor = f"{EXTRACTOR}/{CHECKSUMS}"
-    names += [of_extractor] if (folder / of_extractor).is_file() else []
-    return Checksums(folder).listed or {name: compute_sha256(folder / name) for name in names}

@@ -24,7 +24,7 @@ def test_a_damaged_subword_model_is_named(text, tmp_path, capsys, tokens, name, 
     for path in (out / name, out / "sentencepiece.vocab"):
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
-    with pytest.raises(InputError, match=rf"{name} is damaged \(.+\); give another OUT or delete it"):
+    with pytest.raises(InputError, match=rf"{name} is damaged \(.+\)\. Give another OUT or delete it"):
         prepare(text, out, tokens, 40, lowercase=True, jobs=1)
     assert capsys.readouterr().err == ""
 
