@@ -234,7 +234,7 @@ def main(args: TuneOptions) -> None:
     out = args.out or Path(os.path.abspath(args.folder) + "-tuning")
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: is a file; name a folder")
-    from ..summarizer.folder.decoding_defaults import check_writable, set_decoding_defaults
+    from ..summarizer.folder.model_card import check_writable, set_decoding_defaults
 
     if args.write:
         check_writable(args.folder)

@@ -11,7 +11,7 @@ from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.records import COLUMNS
 
-from .split_shares import SharesOptions, parse_shares, refuse_shares
+from .base import SharesOptions, parse_shares, refuse_shares
 from .tables import ColumnOptions, Item, TableReader
 
 SPLIT_NAMES = {

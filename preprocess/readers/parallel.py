@@ -13,8 +13,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import Document
 from fairseq_etads.text.words import SENTENCE_MARK
 
-from .base import Reader, check_path_exists
-from .split_shares import INPUT_EXCLUDES, SharesOptions, parse_input_options
+from .base import INPUT_EXCLUDES, Reader, SharesOptions, check_path_exists, parse_input_options
 
 Item = Tuple[str, int, str, List[str]]
 """Path of the document file, line number, document, and reference summaries."""

@@ -29,8 +29,14 @@ from fairseq_etads.text.records import (
     parse_record,
 )
 
-from .base import Reader, check_path_exists, find_first_existing
-from .split_shares import INPUT_EXCLUDES, SharesOptions, parse_input_options
+from .base import (
+    INPUT_EXCLUDES,
+    Reader,
+    SharesOptions,
+    check_path_exists,
+    find_first_existing,
+    parse_input_options,
+)
 
 FORMATS = ("jsonl", "csv", "tsv", "parquet")
 Item = Tuple[str, int, Record]

@@ -1,21 +1,29 @@
-"""Create the model card of a model folder, in the format of the Hugging Face Hub.
+"""Create the model card of a model folder, in the format of the Hugging Face Hub, and change decoding defaults.
 
 This module does not import torch or fairseq.
 """
 
+import hashlib
 import json
 import re
 import shlex
+import tempfile
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Dict, List, Mapping, NamedTuple
 
+from ...files.checksums import NAME as CHECKSUMS
+from ...files.checksums import Checksums, compute_sha256, format_checksum_list
+from ...files.outputs import PARTIAL, write_text
 from ...platform.errors import InputError
 from ...platform.option_checks import format_option_name
+from ...search.options import combine_options
 from ...text.subwords import OPAQUE
 from ...text.words import SENTENCE_MARK
-from .config import FolderConfig
+from .config import CARD, CONFIG, EXTRACTOR, FolderConfig, read_config
 
+_SECTION = re.compile(r"^## Defaults of decoding\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]{0,59}")
 
 
@@ -178,6 +186,46 @@ def format_defaults_section(config: FolderConfig, note: str = "") -> str:
         f"## Defaults of decoding\n\n`{format_command_line_options(config.decoding)}`; every call can override them.\n"
         + (f"\n{note}\n" if note else "")
     )
+
+
+def check_writable(folder: Path) -> None:
+    """Raise InputError if a folder is not writable."""
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be written to ({error.strerror})") from None
+
+
+def set_decoding_defaults(folder: Path, decoding: Dict[str, Any], note: str) -> None:
+    """Replace the decoding defaults of a model folder, and add a note in Markdown about their choice to the model card.
+
+    If the function is interrupted, the folder can still be loaded with either the old or the new defaults, because
+    SHA256SUMS is removed before config.json is replaced, and is written again afterwards. A folder without it is loaded
+    without comparing checksums. After an interruption, call the function again.
+
+    Raises:
+        InputError: the folder is not a model folder, the folder is not writable, or a decoding option is invalid.
+    """
+    combine_options(decoding, {})
+    check_writable(folder)
+    config = replace(read_config(folder), decoding=decoding)
+    sums = Checksums(folder).listed
+    if not sums:  # an earlier interruption has left no SHA256SUMS
+        names = [path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
+        names = [name for name in names if name not in (CARD, CONFIG) and not name.endswith(PARTIAL)]
+        names += [f"{EXTRACTOR}/{CHECKSUMS}"] if (folder / EXTRACTOR / CHECKSUMS).is_file() else []
+        sums = {name: compute_sha256(folder / name) for name in names}
+    sums = {**sums, CONFIG: hashlib.sha256(config.to_json().encode()).hexdigest()}
+    (folder / CHECKSUMS).unlink(missing_ok=True)
+    write_text(folder / CONFIG, config.to_json())
+    card, section = folder / CARD, format_defaults_section(config, note)
+    if card.is_file():
+        text = card.read_bytes().decode("utf-8", "replace")
+        is_there = _SECTION.search(text)
+        text = _SECTION.sub(lambda _: f"{section}\n", text, count=1) if is_there else f"{text}\n{section}"
+        write_text(card, text, "replace")
+    write_text(folder / CHECKSUMS, format_checksum_list(sums))
 
 
 def format_command_line_options(decoding: Dict[str, Any]) -> str:

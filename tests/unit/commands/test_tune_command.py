@@ -19,9 +19,9 @@ from fairseq_etads.commands.tune import main
 from fairseq_etads.files.checksums import Checksums
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.encoded_documents import EncodedDocuments
-from fairseq_etads.summarizer.folder import decoding_defaults
+from fairseq_etads.summarizer.folder import model_card
 from fairseq_etads.summarizer.folder.config import read_config
-from fairseq_etads.summarizer.folder.decoding_defaults import set_decoding_defaults
+from fairseq_etads.summarizer.folder.model_card import set_decoding_defaults
 from fairseq_etads.tuning import extractive_weights
 from fairseq_etads.tuning.extractive_weights import TuningRound
 
@@ -166,7 +166,7 @@ def test_damage_is_said_before_the_first_trial(place, capsys, monkeypatch):
     def read_only(*_, dir):  # a folder that is read-only even if the tests run as root
         raise OSError(30, "Read-only file system", str(dir))
 
-    monkeypatch.setattr(decoding_defaults.tempfile, "TemporaryFile", read_only)
+    monkeypatch.setattr(model_card.tempfile, "TemporaryFile", read_only)
     status, _, err = run(capsys, "d.txt", "r.txt", "--write")
     assert status == 2 and "model: cannot be written to" in err and not (place / "model-tuning").exists()
 
@@ -271,7 +271,7 @@ def test_however_writing_ends_the_folder_can_be_loaded(place, monkeypatch):
 
         return run
 
-    monkeypatch.setattr(decoding_defaults, "write_text", counted(decoding_defaults.write_text))
+    monkeypatch.setattr(model_card, "write_text", counted(model_card.write_text))
     for killed_before in range(1, 4):
         shutil.rmtree(place / "copy", ignore_errors=True)
         shutil.copytree(place / "model", place / "copy")

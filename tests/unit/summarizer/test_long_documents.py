@@ -15,8 +15,8 @@ from fairseq_etads.commands.summarize import main as summarize_command
 from fairseq_etads.files.checksums import Checksums
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder.config import ADVICE
-from fairseq_etads.summarizer.folder.decoding_defaults import set_decoding_defaults
 from fairseq_etads.summarizer.folder.export import export_folder
+from fairseq_etads.summarizer.folder.model_card import set_decoding_defaults
 from fairseq_etads.summarizer.folder.run_files import RunFiles
 from fairseq_etads.summarizer.summarizer import READ_AHEAD  # noqa: F401  # the module imports without a folder
 from fairseq_etads.text.cleaning import join_to_one_line
