@@ -118,6 +118,19 @@ def _is_only_size_different(out: Path, known: Dict[str, Any], record: Dict[str, 
     return not any((out / name).exists() for name in [*names, "bin/complete"])
 
 
+def _write_report(out: Path, splits: Sequence[str], settings: PreparationSettings) -> None:
+    """Write statistics about the prepared data to OUT/report.json."""
+    binary = sorted(path for path in (out / "bin").iterdir() if path.suffix in (".bin", ".idx", ".txt"))
+    listed, wanted = Checksums(out / "bin").listed, settings.get_expected_vocabulary_sizes()
+    names = [f"{split}.{side}" for split in splits for side in SIDES]
+    report = {
+        "lengths": {name: measure_tokens_per_line(out / "tokens" / name) for name in names},
+        "vocabulary": run_in_separate_process(make_vocabulary_report, out, splits, wanted),
+        "sha256": {path.name: listed.get(path.name) or compute_sha256(path) for path in binary},
+    }
+    write_json(out / "report.json", report)
+
+
 def prepare_data(
     settings: PreparationSettings,
     text: Path,
@@ -200,15 +213,7 @@ def prepare_data(
         binarise_text(out, text, splits, settings, jobs, like, made, given.dictionary)
         if not (out / "report.json").exists():
             with made.record_new_files("report.json"):
-                binary = sorted(path for path in (out / "bin").iterdir() if path.suffix in (".bin", ".idx", ".txt"))
-                listed, wanted = Checksums(out / "bin").listed, settings.get_expected_vocabulary_sizes()
-                names = [f"{split}.{side}" for split in splits for side in SIDES]
-                report = {
-                    "lengths": {name: measure_tokens_per_line(out / "tokens" / name) for name in names},
-                    "vocabulary": run_in_separate_process(make_vocabulary_report, out, splits, wanted),
-                    "sha256": {path.name: listed.get(path.name) or compute_sha256(path) for path in binary},
-                }
-                write_json(out / "report.json", report)
+                _write_report(out, splits, settings)
         made.add_unlisted("report.json")
         return make_inference_options(settings.to_record(), out)
 

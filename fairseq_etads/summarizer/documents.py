@@ -184,17 +184,12 @@ class DocumentTokenizer:
         found: Tensor = collate_tokens(list(map(torch.tensor, ids)), dictionary.pad(), left_pad=self.pads_left)
         return found
 
-    def convert_to_tokens(self, ids: Tensor, batch: Batch) -> Tuple[List[int], List[str]]:
-        """Return the positions in ``ids`` (T,) of a summary's tokens without special symbols, and the tokens."""
-        special = (self.target.bos(), self.target.eos(), self.target.pad())
-        places = [place for place, number in enumerate(ids.tolist()) if number not in special]
-        spelled = self.convert_ids_to_all_tokens(ids, batch)
-        return places, [spelled[place] for place in places]
-
-    def convert_ids_to_all_tokens(self, ids: Tensor, batch: Batch) -> Tuple[str, ...]:
-        """Convert the token ids of a summary (T,) to tokens, including special symbols."""
-        first_new = self.first_new_id
-        return tuple(batch.new_words[n - first_new] if n >= first_new else self.target[n] for n in ids.tolist())
+    def convert_to_tokens(self, ids: Tensor, batch: Batch) -> Tuple[Tuple[str, ...], List[int]]:
+        """Return the tokens of a summary's ids (T,), and the positions of those that are no special symbols."""
+        special, first_new = (self.target.bos(), self.target.eos(), self.target.pad()), self.first_new_id
+        numbers = ids.tolist()
+        tokens = tuple(batch.new_words[n - first_new] if n >= first_new else self.target[n] for n in numbers)
+        return tokens, [place for place, number in enumerate(numbers) if number not in special]
 
     def join(self, tokens: Sequence[str]) -> str:
         """Join tokens into text."""

@@ -96,11 +96,8 @@ class Summarizer:
         factors = tuple(getattr(self._model, "factors", ()))
         self._why_only_prepared = ""
         if factors and (factors != (FACTOR,) or loaded.extractor is None):
-            how = (
-                "prepare the documents with etads-prepare --factors, and summarise a split of a training run (--split)"
-            )
-            if factors == (FACTOR,):
-                how = "export the model with etads-export --extractor RUN"
+            how = "prepare them with etads-prepare --factors, and summarise a split of a training run (--split)"
+            how = "export the model with etads-export --extractor RUN" if factors == (FACTOR,) else how
             self._why_only_prepared = (
                 f"{folder}: the model reads source factors ({', '.join(factors)}), which raw text does not have: {how}"
             )
@@ -146,8 +143,8 @@ class Summarizer:
         """
         path = find_folder(folder)
         if not is_run(path):
-            given = {"checkpoint": checkpoint, "prepared": prepared, "extractor": extractor, "content": content}
-            for name, value in {**given, "shortlist": shortlist}.items():
+            names = ("checkpoint", "prepared", "extractor", "content", "shortlist")
+            for name, value in zip(names, (checkpoint, prepared, extractor, content, shortlist)):
                 if value is not None:
                     raise InputError(f"--{name} {value}: {path} is not a training run, which this option needs")
             return cls(path, load_folder(path), device)
@@ -535,7 +532,8 @@ class Summarizer:
         self, best: BestHypothesis, batch: Batch, spans: Tuple[Optional[Span], ...]
     ) -> PartialSummary:
         document, first = batch.documents[best.row], batch.padding[best.row]
-        _, tokens = self._texts.convert_to_tokens(best.tokens, batch)
+        written, places = self._texts.convert_to_tokens(best.tokens, batch)
+        tokens = [written[place] for place in places]
         read = (
             None if x is None else tuple(x[first : first + len(spans)].tolist()) for x in (best.attention, best.copying)
         )
@@ -562,8 +560,8 @@ class Summarizer:
     ) -> DetokenizedHypothesis:
         """Convert a hypothesis to text for the summary, and to tokens for an explanation."""
         document, texts = batch.documents[row], self._texts
-        ids = hypothesis["tokens"].cpu()
-        places, tokens = texts.convert_to_tokens(ids, batch)
+        written, places = texts.convert_to_tokens(hypothesis["tokens"].cpu(), batch)
+        tokens = [written[place] for place in places]
         replaced: Dict[int, Tuple[str, int]] = {}
         origins = [-1] * len(tokens)
         if "copied_from" in hypothesis:
@@ -576,8 +574,7 @@ class Summarizer:
                 is_word = origin < len(document.tokens) and document.tokens[origin] != unknown
                 if tokens[number] == unknown and is_word:
                     tokens[number], origins[number] = replaced[place] = document.tokens[origin], origin
-        written = GeneratedTokens(texts.convert_ids_to_all_tokens(ids, batch), replaced)
-        return DetokenizedHypothesis(texts.join(tokens), tokens, origins, written)
+        return DetokenizedHypothesis(texts.join(tokens), tokens, origins, GeneratedTokens(written, replaced))
 
     def _make_summary(self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search) -> Summary:
         document = batch.documents[row]
