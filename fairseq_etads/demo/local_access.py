@@ -9,6 +9,7 @@ them and the page cannot change them.
 import re
 from typing import Any, List, MutableMapping, Optional, Tuple
 
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 
 from ..platform.console import escape_unprintable
@@ -48,10 +49,10 @@ class LocalOnlyMiddleware:
 
         async def send_with_headers(message: MutableMapping[str, Any]) -> None:
             if message["type"] == "http.response.start":
-                given = list(message.get("headers", ()))
-                names = {name for name, _ in given}
-                more = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
-                message = {**message, "headers": given + [pair for pair in more if pair[0] not in names]}
+                headers = MutableHeaders(raw=list(message.get("headers", ())))
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                message = {**message, "headers": headers.raw}
             await send(message)
 
         refusal = find_request_rejection(scope["method"], scope["headers"])
@@ -61,10 +62,8 @@ class LocalOnlyMiddleware:
 
 def find_request_rejection(method: str, headers: List[Tuple[bytes, bytes]]) -> Optional[Tuple[int, str]]:
     """Return an HTTP status and a message if the request must be rejected, or None if it is accepted."""
-    hosts, origins, sites, kinds = (
-        [value.decode("latin-1") for name, value in headers if name.lower() == wanted]
-        for wanted in (b"host", b"origin", b"sec-fetch-site", b"content-type")
-    )
+    list_values = Headers(raw=headers).getlist
+    hosts, origins, sites, kinds = map(list_values, ("host", "origin", "sec-fetch-site", "content-type"))
     if len(hosts) != 1 or not _HOST.fullmatch(hosts[0]):
         return 403, f"This server answers to {' and '.join(NAMES)} only, not to {_format_header_values(hosts)}."
     if method in ("GET", "HEAD"):

@@ -6,6 +6,7 @@ reason, both the text and the tokens are *folded*, i.e. converted to a form that
 are then compared from left to right.
 """
 
+import itertools
 import unicodedata
 from typing import Iterator, List, Optional, Sequence, Tuple
 
@@ -58,39 +59,15 @@ def guess_token_spelling(token: str, words: str, subwords: Optional[str]) -> str
     return _BRACKETS.get(token.lower(), token) if words == "ptb" else token
 
 
-class _FoldedText:
-    """Text that is folded on demand. It stores the span of the original character for each folded character."""
-
-    def __init__(self, text: str):
-        self.text = text
-        self.folded = ""
-        self.spans: List[Span] = []
-        self._clusters = self._iterate_character_spans()
-
-    def _iterate_character_spans(self) -> Iterator[Span]:
-        """Yield the span of each character, including the combining accents after it."""
-        start, text = 0, self.text
-        while start < len(text):
-            end = start + 1
-            while end < len(text) and not text[end].isascii() and unicodedata.combining(text[end]):
-                end += 1
-            yield start, end
-            start = end
-
-    def fold_to_length(self, length: int) -> None:
-        """Fold the text until it contains at least ``length`` folded characters or the end of the text is reached."""
-        parts: List[str] = []
-        size = len(self.folded)
-        while size < length:
-            span = next(self._clusters, None)
-            if span is None:
-                break
-            folded = fold_for_alignment(self.text[span[0] : span[1]])
-            parts.append(folded)
-            self.spans += [span] * len(folded)
-            size += len(folded)
-        if parts:
-            self.folded += "".join(parts)
+def _iterate_character_spans(text: str) -> Iterator[Span]:
+    """Yield the span of each character, including the combining accents after it."""
+    start = 0
+    while start < len(text):
+        end = start + 1
+        while end < len(text) and not text[end].isascii() and unicodedata.combining(text[end]):
+            end += 1
+        yield start, end
+        start = end
 
 
 def align_tokens(text: str, spelled: Sequence[str]) -> List[Optional[Span]]:
@@ -101,24 +78,27 @@ def align_tokens(text: str, spelled: Sequence[str]) -> List[Optional[Span]]:
             spelling is an empty string for tokens that do not occur in the text. The tokens need not cover the text up
             to its end.
     """
-    source = _FoldedText(text)
+    characters = _iterate_character_spans(text)
     tokens = [fold_for_alignment(token) for token in spelled]
+    folded = ""
+    spans: List[Span] = []  # of the original character of each folded one
     found: List[Optional[Span]] = []
     place = 0
     for number, token in enumerate(tokens):
         if not token:
             found.append(None)
             continue
-        if len(source.folded) < place + WINDOW:
-            source.fold_to_length(place + WINDOW + len(token) + _BLOCK)
-        start = (
-            place if source.folded.startswith(token, place) else _find_later_token(source.folded, place, tokens, number)
-        )
+        # Only as much of the text is folded as the tokens need.
+        while len(folded) < place + WINDOW + len(token) and (block := list(itertools.islice(characters, _BLOCK))):
+            pieces = [fold_for_alignment(text[start:end]) for start, end in block]
+            folded += "".join(pieces)
+            spans += [span for span, piece in zip(block, pieces) for _ in piece]
+        start = place if folded.startswith(token, place) else _find_later_token(folded, place, tokens, number)
         if start < 0:
             found.append(None)
             continue
         place = start + len(token)
-        found.append((source.spans[start][0], source.spans[place - 1][1]))
+        found.append((spans[start][0], spans[place - 1][1]))
     return found
 
 
