@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
 
 from ..files.inputs import ESCAPE_INVALID, STANDARD_INPUT, get_display_name, is_read_once, is_valid_utf8, read_lines
 from ..platform.command_options import option
@@ -167,25 +167,6 @@ class ReadingOptions(TableOptions):
     side: int = SOURCE
     join_lines: bool = False
 
-    def make_chooser(self, path: Path) -> Callable[[List[str]], List[str]]:
-        """Return a function that chooses the columns of the text and, if there is one, of the id.
-
-        It prints a message if other columns of documents are known too.
-        """
-        where = get_display_name(path)
-
-        def choose(names: List[str]) -> List[str]:
-            asked = ("", self.column) if self.side else (self.column, "")
-            chosen = choose_columns(names, where, asked, [self.side])
-            if chosen == ["references"]:
-                raise InputError(f"{where}: has lists of references; etads-corpus table makes a file of each")
-            said = "" if self.side else describe_columns(names, chosen, self.column, where)
-            if said:
-                print_message(said)
-            return [*chosen, *find_columns("id", names)[:1]]
-
-        return choose
-
 
 def read_documents(paths: Sequence[Path], kind: str, options: ReadingOptions) -> Iterator[InputDocument]:
     """Yield all documents in the input files, in order.
@@ -258,12 +239,25 @@ def _list_files(folder: Path) -> List[Path]:
 def _read_table(path: Path, kind: str, options: ReadingOptions, prefix: str) -> Iterator[InputDocument]:
     """Yield a document for each record. It is named by its id, or by the number of its line or row."""
     tabs = kind == "csv" and detect_record_format(path) == "tsv"
-    opened = open_records(path, "tsv" if tabs else kind, options.make_chooser(path), options, Counter(), print_message)
+    source = get_display_name(path)
+
+    def choose(names: List[str]) -> List[str]:
+        """Choose the columns of the text and, if there is one, of the id. Others that are known are reported."""
+        asked = ("", options.column) if options.side else (options.column, "")
+        chosen = choose_columns(names, source, asked, [options.side])
+        if chosen == ["references"]:
+            raise InputError(f"{source}: has lists of references; etads-corpus table makes a file of each")
+        said = "" if options.side else describe_columns(names, chosen, options.column, source)
+        if said:
+            print_message(said)
+        return [*chosen, *find_columns("id", names)[:1]]
+
+    opened = open_records(path, "tsv" if tabs else kind, choose, options, Counter(), print_message)
     rows = ((number, record) for number, record in opened.rows if not isinstance(record, ExcludedDocumentError))
     for row, (line, record) in enumerate(rows, 1):
         unit, number = ("line", line) if kind == "jsonl" else ("row", row)
         numbered = name = f"{prefix}{number}"
-        where = f"{get_display_name(path)}, {unit} {number}"
+        where = f"{source}, {unit} {number}"
         try:
             values = parse_record(record)
             known = values.get((*opened.columns, "id")[1])

@@ -129,12 +129,8 @@ def describe_columns(names: Sequence[str], chosen: Sequence[str], asked: str, wh
     return f"{where}: the documents are in {chosen[SOURCE]}; --source-column {others[0]} takes {others[0]} instead"
 
 
-def read_json_lines(lines: Iterable[str], path: Path, counts: Counter) -> Iterator[Tuple[int, str]]:
-    """Yield the number and the text of each line with a JSON record. Blank lines are counted in ``counts``.
-
-    Raises:
-        InputError: the file contains a JSON array, indented JSON or a table by columns. The message has the remedy.
-    """
+def _read_json_lines(lines: Iterable[str], path: Path, counts: Counter) -> Iterator[Tuple[int, str]]:
+    """Yield numbered lines that are not blank. Other JSON than one record per line is an error that has the remedy."""
     numbered = _skip_blank_lines(lines, counts)
     for number, line in itertools.islice(numbered, 1):
         text = line.lstrip(BOM).strip()
@@ -175,31 +171,26 @@ def _is_table_by_columns(line: str) -> bool:
     return len(values) > 1 and len(sizes) == 1 and sizes.pop() > 1
 
 
-def choose_json_columns(
-    lines: Iterator[Tuple[int, str]], path: Path, choose: Callable[[List[str]], List[str]], skip_bad: bool
-) -> Tuple[List[str], List[Tuple[int, str]]]:
-    """Choose the columns of JSON lines from the first record or, with ``skip_bad``, from the first suitable record.
-
-    Returns the columns, and the lines that have been read. Both are empty if there is no record.
-
-    Raises:
-        InputError: the first record has no suitable columns. With ``skip_bad``, none of the first 100 has.
-    """
-    read: List[Tuple[int, str]] = []
+def _open_json_lines(
+    lines: Iterable[str], path: Path, choose: Callable[[List[str]], List[str]], counts: Counter, skip_bad: bool
+) -> "Records":
+    """Choose the columns of JSON lines from the first record or, with ``skip_bad``, from the first suitable record."""
+    numbered = _read_json_lines(lines, path, counts)
+    read: List[Tuple[int, Record]] = []
     first = None
-    for number, line in itertools.islice(lines, _RECORDS_SEARCHED if skip_bad else 1):
+    for number, line in itertools.islice(numbered, _RECORDS_SEARCHED if skip_bad else 1):
         read.append((number, line))
         try:
             if skip_bad and not is_valid_utf8(line):
                 raise BadDocumentError("not UTF-8")
-            return choose(list(parse_json_record(line))), read
+            return Records(choose(list(parse_json_record(line))), itertools.chain(read, numbered))
         except BadDocumentError as error:
             first = first or InputError(f"{get_display_name(path)}, line {number}: {error}")
         except InputError as error:
             first = first or error
     if first:
         raise first
-    return [], []
+    return Records([], iter(()))
 
 
 def parse_delimiter(text: str) -> str:
@@ -216,18 +207,8 @@ def parse_delimiter(text: str) -> str:
     return delimiter
 
 
-def read_rows(lines: Iterator[str], path: Path, delimiter: str, quotes: bool, counts: Counter) -> Iterator[List[str]]:
-    """Yield all rows of a table, including its header. A blank line yields an empty row.
-
-    Args:
-        lines: lines of the file, including their line endings.
-        path: path of the file, for error messages.
-        quotes: whether cells can be enclosed in quotation marks.
-        counts: counter to which the numbers of replaced characters are added.
-
-    Raises:
-        InputError: the file is not a valid CSV file. The message names the file and the line.
-    """
+def _read_rows(lines: Iterator[str], path: Path, delimiter: str, quotes: bool, counts: Counter) -> Iterator[List[str]]:
+    """Yield all rows of a table, with its header. A blank line yields an empty row. ``lines`` have their endings."""
     csv.field_size_limit(LONGEST_CELL)
     how = {"strict": True} if quotes else {"quoting": csv.QUOTE_NONE}
     rows = csv.reader(_replace_unreadable_characters(lines, path, counts), delimiter=delimiter, **how)
@@ -317,9 +298,7 @@ def open_records(
     lines = read_lines(path, options.fallback, counts, ends=kind != "jsonl")
     if kind != "jsonl":
         return _open_table(lines, path, choose, counts, warn, kind == "tsv", options)
-    numbered = read_json_lines(lines, path, counts)
-    columns, read = choose_json_columns(numbered, path, choose, options.skip_bad)
-    return Records(columns, itertools.chain(read, numbered))
+    return _open_json_lines(lines, path, choose, counts, options.skip_bad)
 
 
 def parse_record(record: Record) -> Dict[str, Any]:
@@ -360,68 +339,57 @@ def _open_table(
     options: TableOptions,
 ) -> Records:
     """Read the header of a CSV or TSV file, and choose its columns and its separator, the one with most columns."""
-    head: List[str] = []
-    usual, quotes, delimiter = "\t" if tabs else ",", options.quotes, options.delimiter
+    where = get_display_name(path)
+    head: List[str] = []  # lines that have been read
+    usual, delimiter = "\t" if tabs else ",", options.delimiter
     failures: List[Tuple[int, InputError]] = []
+
+    def read_again() -> Iterator[str]:
+        yield from head[:]
+        for line in lines:
+            head.append(line)
+            yield line
+
     for candidate in [delimiter] if delimiter else sorted(DELIMITERS, key=lambda known: known != usual):
         names: List[str] = []
         try:
-            cells = read_rows(itertools.chain(head[:], _record(lines, head)), path, candidate, quotes, Counter())
-            names = next(filter(None, cells), [])
+            names = next(filter(None, _read_rows(read_again(), path, candidate, options.quotes, Counter())), [])
             columns = choose(names)
+            break
         except InputError as error:
             failures.append((-len(names), error))
-            continue
-        if candidate != (delimiter or usual):
-            warn(f"{get_display_name(path)}: cells are separated by {DELIMITERS[candidate]}")
-        numbered = enumerate(read_rows(itertools.chain(head, lines), path, candidate, quotes, counts), 1)
-        header = next(number for number, row in numbered if row)
-        counts[BLANK] += header - 1
-        where = get_display_name(path)
-        rows = _check_rows(numbered, names, columns, where, candidate, options, counts, warn)
-        return Records(columns, rows, delimiter=candidate)
-    raise min(failures, key=lambda failure: failure[0])[1]
+    else:
+        raise min(failures, key=lambda failure: failure[0])[1]
+    if candidate != (delimiter or usual):
+        warn(f"{where}: cells are separated by {DELIMITERS[candidate]}")
+    rows = enumerate(_read_rows(itertools.chain(head, lines), path, candidate, options.quotes, counts), 1)
+    header = next(number for number, row in rows if row)
+    counts[BLANK] += header - 1
 
-
-def _record(lines: Iterator[str], read: List[str]) -> Iterator[str]:
-    for line in lines:
-        read.append(line)
-        yield line
-
-
-def _check_rows(
-    rows: Iterable[Tuple[int, List[str]]],
-    names: List[str],
-    columns: List[str],
-    where: str,
-    delimiter: str,
-    options: TableOptions,
-    counts: Counter,
-    warn: Callable[[str], Any],
-) -> Iterator[Tuple[int, Record]]:
-    """Yield each row as a record. A blank line is counted or, in a table with one column, is an empty cell."""
-    places = [(column, names.index(column)) for column in columns]
-    quotes = options.quotes
-    for number, row in rows:
-        if not row:
-            if len(names) == 1:
-                yield number, {names[0]: ""}
+    def check_rows() -> Iterator[Tuple[int, Record]]:
+        """Yield each row as a record. A blank line is counted or, in a table with one column, is an empty cell."""
+        places, quotes = [(column, names.index(column)) for column in columns], options.quotes
+        for number, row in rows:
+            if not row:
+                if len(names) == 1:
+                    yield number, {names[0]: ""}
+                else:
+                    counts[BLANK] += 1
+            elif len(row) != len(names):
+                yield number, BadDocumentError(f"{len(row)} cells, but the header has {len(names)}")
+            elif row == names:  # if several tables were concatenated, the header occurs several times
+                yield number, ExcludedDocumentError("the header again")
+            elif options.checks_rows and not all(map(is_valid_utf8, row)):
+                yield number, BadDocumentError("not UTF-8")
             else:
-                counts[BLANK] += 1
-            continue
-        if len(row) != len(names):
-            yield number, BadDocumentError(f"{len(row)} cells, but the header has {len(names)}")
-        elif row == names:  # if several tables were concatenated, the header occurs several times
-            yield number, ExcludedDocumentError("the header again")
-        elif options.checks_rows and not all(map(is_valid_utf8, row)):
-            yield number, BadDocumentError("not UTF-8")
-        else:
-            for cell in row if quotes else ():
-                if "\n" in cell and _holds_rows(cell, row.index(cell), len(row), delimiter):
-                    quotes = False  # one warning is enough
-                    held = f"line breaks and {DELIMITERS.get(delimiter, delimiter)}, as if it were several rows"
-                    warn(f"{where}, record {number}: a quoted cell holds {held}; {NO_QUOTES}")
-            yield number, {column: row[place] for column, place in places}
+                for cell in row if quotes else ():
+                    if "\n" in cell and _holds_rows(cell, row.index(cell), len(row), candidate):
+                        quotes = False  # one warning is enough
+                        held = f"line breaks and {DELIMITERS.get(candidate, candidate)}, as if it were several rows"
+                        warn(f"{where}, record {number}: a quoted cell holds {held}; {NO_QUOTES}")
+                yield number, {column: row[place] for column, place in places}
+
+    return Records(columns, check_rows(), delimiter=candidate)
 
 
 def _holds_rows(cell: str, place: int, width: int, delimiter: str) -> bool:
