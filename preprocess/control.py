@@ -99,10 +99,6 @@ class ControlWords(NamedTuple):
     bins: Optional[LengthBins]
     origins: Optional[Dict[str, int]]
 
-    def to_dict(self) -> Dict[str, Any]:
-        """Return the control words as a dictionary to be written to control.json."""
-        return {"lengths": self.bins and self.bins._asdict(), "origins": self.origins}
-
     @classmethod
     def read(cls, folder: Path) -> "ControlWords":
         """Read control.json from an output folder. Raises InputError if the file is missing or damaged."""
@@ -276,7 +272,9 @@ def write_text_with_control_words(args: ControlOptions) -> Iterator[str]:
         raise InputError(f"--origin {args.origin}: choose one of {', '.join(control.origins or ())}")
     with lock_output(args.out, "OUT", folder=True):
         made = Checksums(args.out, "Make it again")
-        _write_or_check_control_file(args.out, control.to_dict(), made, splits)
+        _write_or_check_control_file(
+            args.out, {"lengths": control.bins and control.bins._asdict(), "origins": control.origins}, made, splits
+        )
         earlier = [name for name in made.listed if name.split(".")[0] in splits]
         for name in earlier:
             if fnmatch(name, "*.target.*[0-9]") and not (args.text / name).exists():

@@ -23,7 +23,6 @@ from .records import (
     SOURCE,
     TableOptions,
     choose_columns,
-    describe_columns,
     detect_record_format,
     find_columns,
     get_value,
@@ -244,12 +243,9 @@ def _read_table(path: Path, kind: str, options: ReadingOptions, prefix: str) -> 
     def choose(names: List[str]) -> List[str]:
         """Choose the columns of the text and, if there is one, of the id. Others that are known are reported."""
         asked = ("", options.column) if options.side else (options.column, "")
-        chosen = choose_columns(names, source, asked, [options.side])
+        chosen = choose_columns(names, source, print_message, asked, [options.side])
         if chosen == ["references"]:
             raise InputError(f"{source}: has lists of references; etads-corpus table makes a file of each")
-        said = "" if options.side else describe_columns(names, chosen, options.column, source)
-        if said:
-            print_message(said)
         return [*chosen, *find_columns("id", names)[:1]]
 
     opened = open_records(path, "tsv" if tabs else kind, choose, options, Counter(), print_message)

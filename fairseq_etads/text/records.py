@@ -81,13 +81,18 @@ def detect_record_format(path: Path) -> str:
 
 
 def choose_columns(
-    names: Sequence[str], where: str, asked: Sequence[str] = ("", ""), sides: Sequence[int] = (SOURCE, TARGET)
+    names: Sequence[str],
+    where: str,
+    warn: Callable[[str], Any],
+    asked: Sequence[str] = ("", ""),
+    sides: Sequence[int] = (SOURCE, TARGET),
 ) -> List[str]:
     """Choose the document column, the summary column, or both.
 
     Args:
         names: names of all columns.
-        where: name of the file, for error messages.
+        where: name of the file, for messages.
+        warn: function that is called with a message if other columns than the chosen one can hold the documents.
         asked: names that the user has chosen for the two columns, or empty strings.
         sides: columns to return, SOURCE and TARGET. The same document column is chosen with and without summaries.
 
@@ -112,6 +117,12 @@ def choose_columns(
         if len(found) > 1:
             raise InputError(f"{where}: {len(found)} columns are named {' or '.join(sorted(set(found)))}")
         chosen += found
+    if SOURCE in sides and not asked[SOURCE]:
+        others = [name for source, _ in COLUMNS for name in find_columns(source, names) if name != chosen[SOURCE]]
+        if others:
+            warn(
+                f"{where}: the documents are in {chosen[SOURCE]}; --source-column {others[0]} takes {others[0]} instead"
+            )
     return chosen
 
 
@@ -119,14 +130,6 @@ def find_columns(wanted: str, names: Sequence[str]) -> List[str]:
     """Return all names that are equal to ``wanted``, or else those that are equal apart from case and white space."""
     exact = [name for name in names if name == wanted]
     return exact or [name for name in names if wanted and name.strip().casefold() == wanted.strip().casefold()]
-
-
-def describe_columns(names: Sequence[str], chosen: Sequence[str], asked: str, where: str) -> str:
-    """Return a message that names the document column if others have known names too, or else an empty string."""
-    others = [name for source, _ in COLUMNS for name in find_columns(source, names) if name != chosen[SOURCE]]
-    if asked or not others:
-        return ""
-    return f"{where}: the documents are in {chosen[SOURCE]}; --source-column {others[0]} takes {others[0]} instead"
 
 
 def _read_json_lines(lines: Iterable[str], path: Path, counts: Counter) -> Iterator[Tuple[int, str]]:

@@ -20,7 +20,6 @@ from fairseq_etads.text.records import (
     Records,
     TableOptions,
     choose_columns,
-    describe_columns,
     detect_record_format,
     get_value,
     list_pieces,
@@ -168,13 +167,7 @@ each line is a sentence."""
             self.notes.append(text)
 
     def _choose_columns(self, path: Path, names: List[str]) -> List[str]:
-        """Choose the document column and the summary column."""
-        where = get_display_name(path)
-        chosen = choose_columns(names, where, self.asked_columns)
-        said = describe_columns(names, chosen, self.asked_columns[0], where)
-        if said:
-            self._note(said)
-        return chosen
+        return choose_columns(names, get_display_name(path), self._note, self.asked_columns)
 
     def count_raw_documents(self, split: str) -> Optional[int]:
         return self.sizes["input" if self.shares else split]
