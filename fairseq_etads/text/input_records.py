@@ -294,9 +294,8 @@ def read_texts(path: Path, side: int, column: str = "") -> List[str]:
     if files := find_files_by_id(path):
         documents: Iterable[InputDocument] = (_read_file_as_document(file, name, "") for name, file in files.items())
     else:
-        documents = read_documents(
-            [path], guess_input_format([path], "lines"), ReadingOptions("", column=column, side=side)
-        )
+        kind = guess_input_format([path], "lines")
+        documents = read_documents([path], kind, ReadingOptions("", column=column, side=side))
     texts = []
     for document in documents:
         if document.problem:

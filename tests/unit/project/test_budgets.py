@@ -16,12 +16,12 @@ BUDGETS = {
     "fairseq_etads/commands fairseq_etads/tuning": 7_666,
     "fairseq_etads/pipeline fairseq_etads/recipes": 4_453,
     "fairseq_etads/summarizer fairseq_etads/demo": 5_622,
-    "fairseq_etads/text fairseq_etads/files": 3_721,
+    "fairseq_etads/text fairseq_etads/files": 3_722,
     "fairseq_etads/evaluation": 2_566,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_849,
     "preprocess": 5_052,
     "scripts benchmarks": 1_865,
-    "tests": 42_376,
+    "tests": 42_372,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
