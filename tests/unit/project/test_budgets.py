@@ -21,7 +21,7 @@ BUDGETS = {
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_849,
     "preprocess": 5_052,
     "scripts benchmarks": 1_865,
-    "tests": 42_372,
+    "tests": 42_368,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
