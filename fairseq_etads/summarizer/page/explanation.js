@@ -210,12 +210,22 @@
   };
   const top = (row, count = 4) => list(best(row, count).map((j) => [j, row[j]]), tokens);
   const sum = (row) => row.reduce((a, b) => a + b, 0), mean = (row) => sum(row) / row.length;
+  const overview = (add) => {
+    add("Tokens", `${steps}, with the end symbol`);
+    add("Probability", `${show(Math.exp(mean(written.map((token) => Math.log(Math.max(token.probability, 1e-9))))))} a token (geometric mean)`);
+    if (copying) {
+      add("Copied", `${written.filter((token) => token.copied_from !== null).length} of ${steps} tokens`);
+      add("p_gen", `${show(mean(written.map((token) => token.p_gen)))} on average`);
+    }
+    if (selected) add("Gate", `lets ${Math.round(100 * mean(selected.map(sum)))} % of the attention through`);
+    add("Most read", top(data.coverage));
+  };
   const describe = () => {
     const rows = [];
     const add = (term, ...value) => rows.push(make("dt", {}, term), make("dd", {}, ...value));
     detail.replaceChildren();
     byId("hint").hidden = Boolean(chosen);
-    if (!chosen) return;
+    if (!chosen) return overview(add), detail.append(make("dl", {}, ...rows));
     const [side, place] = chosen;
     const isWord = side === "word", element = (isWord ? words : tokens)[place];
     detail.append(make("h3", {}, make("bdi", {}, textOf(element).trim())));
@@ -411,9 +421,21 @@
       element.addEventListener("focus", () => stop(place));
     });
     stop(0);
+    const line = (place, direction) => {
+      const from = elements[place].getBoundingClientRect();
+      let found = place;
+      for (let next = place + direction; elements[next]; next += direction) {
+        const to = elements[next].getBoundingClientRect();
+        const moved = direction * (to.top - from.top) > from.height / 2;
+        if (!moved) continue;
+        if (found !== place && Math.abs(to.top - elements[found].getBoundingClientRect().top) > to.height / 2) break;
+        if (found === place || Math.abs(to.left - from.left) < Math.abs(elements[found].getBoundingClientRect().left - from.left)) found = next;
+      }
+      return found;
+    };
     const moves = {
       ArrowRight: (k) => k + 1, ArrowLeft: (k) => k - 1, Home: () => 0, End: () => elements.length - 1,
-      ArrowDown: (k) => k + 1, ArrowUp: (k) => k - 1,
+      ArrowDown: (k) => line(k, 1), ArrowUp: (k) => line(k, -1),
     };
     box.addEventListener("keydown", (event) => {
       const place = elements.indexOf(document.activeElement), move = moves[event.key];

@@ -15,7 +15,7 @@ BUDGETS = {
     "fairseq_etads/systems": 3_149,
     "fairseq_etads/commands fairseq_etads/tuning": 7_666,
     "fairseq_etads/pipeline fairseq_etads/recipes": 4_453,
-    "fairseq_etads/summarizer fairseq_etads/demo": 5_622,
+    "fairseq_etads/summarizer fairseq_etads/demo": 5_644,
     "fairseq_etads/text fairseq_etads/files": 3_722,
     "fairseq_etads/evaluation": 2_566,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_849,
