@@ -38,7 +38,7 @@ pip=("$VENV/bin/python" -m pip --disable-pip-version-check --quiet)
 editable=""  # an editable installation must be repeated only if the metadata change: commands, requirements or version
 [ -z "$extras" ] || [ -n "$wheel" ] || editable=$ROOT
 sources=(setup.py pyproject.toml MANIFEST.in README.md LICENSE)
-if [ -n "$editable" ]; then sources+=(fairseq_etads/version.py); else sources+=(fairseq_etads preprocess); fi
+if [ -n "$editable" ]; then sources+=(fairseq_etads/version.py); else sources+=(fairseq_etads preprocess docs); fi
 
 # The build runs in a copy, because a build leaves folders behind and would use the folders of an earlier build.
 copy=$(mktemp -d)
