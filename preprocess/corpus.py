@@ -168,7 +168,7 @@ class SplitWriter:
             file.write((targets[number] if number < len(targets) else "") + "\n")
         self.lines += 1
         for lengths, text in zip(self.lengths.values(), (made.source, targets[0])):
-            marks = text.count(SENTENCE_MARK)  # which are no words
+            marks = text.count(SENTENCE_MARK)  # not counted as words
             words = len(text.split()) - marks
             lengths.update(words=words, sentences=marks + bool(text))
             lengths["longest"] = max(lengths["longest"], words)

@@ -7,7 +7,7 @@ from ..platform.command_options import argument, options_command
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 FOLDER = next(filter(Path.is_dir, (_PACKAGE / "docs", _PACKAGE.parent / "docs")), _PACKAGE)
-"""Folder of the pages: inside the installed package, or beside it in a clone."""
+"""Folder of the pages. In a clone, it stands next to the package instead of in it."""
 
 
 @dataclass

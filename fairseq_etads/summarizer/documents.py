@@ -26,6 +26,7 @@ from .folder.config import BUNDLED, list_bundled_models
 from .folder.loading import LoadedFolder, load_tokenisation
 from .prepared_split import PreparedDocument, WordSelection
 from .sentences import DocumentSentence, SentencePicker, number_tokens
+from .summary import Truncation
 from .surprisal import Surprisal, TrainingSurprisals, WordFrequencies
 
 _CHARACTERS_AHEAD = 4_000_000
@@ -48,6 +49,11 @@ class Document(NamedTuple):
     levels: Tuple[str, ...] = ()  # salience level of each selected sentence
     every: Tuple[DocumentSentence, ...] = ()  # all sentences, for a content model
     prepared: Optional[PreparedDocument] = None  # the document in a prepared split
+
+    @property
+    def truncation(self) -> Truncation:
+        """Numbers of tokens that the model reads and does not read."""
+        return Truncation(len(self.tokens), self.left_out)
 
 
 class Batch(NamedTuple):
@@ -270,14 +276,14 @@ def _make_bundled_tokenizer(name: str) -> DocumentTokenizer:
 def find_fitting_model(text: str, folder: Path) -> str:
     """Return the name of the bundled model whose training documents are most like a raw text.
 
-    Returns an empty string if the text is unlike those of all bundled models, apart from the one in ``folder``. An
-    extractor is not run: the first tokens are measured.
+    The model in ``folder`` is left out. Returns an empty string if the text is unlike the training documents of every
+    other model. The first tokens are measured, even if a model has an extractor.
     """
+    others = {name: _make_bundled_tokenizer(name) for name in list_bundled_models() if BUNDLED / name != folder}
     found = {}
-    for name in list_bundled_models():
-        texts = _make_bundled_tokenizer(name)
+    for name, texts in others.items():
         surprisal = texts.measure_surprisal(texts.tokenize_document(0, text))
-        if BUNDLED / name != folder and surprisal is not None and not surprisal.is_unusual:
+        if surprisal is not None and not surprisal.is_unusual:
             found[name] = surprisal.percentile
     return min(found, key=found.__getitem__, default="")
 

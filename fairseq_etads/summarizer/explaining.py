@@ -60,7 +60,7 @@ class Explainer:
         batch = self._texts.make_batch([document])
         ids = self._convert_to_ids(written.tokens, batch)
         with self._lock:
-            output, log_probs, named = self._run_model(batch, ids)
+            output, named = self._run_model(batch, ids)
         # the modules are named like encoder.layers.0.self_attn
         records = [(int(name.split(".")[2]) + 1, r) for name, r in named.items()]
         gates = [(layer, r.gate[0]) for layer, r in records if r.gate is not None]  # of shape (H, T, S)
@@ -70,7 +70,7 @@ class Explainer:
             source=self._make_source_tokens(document),
             left_out=document.left_out,
             summary=" ".join(summary.replace(SENTENCE_MARK, " ").split()),
-            tokens=self._make_summary_tokens(written, ids, output, log_probs),
+            tokens=self._make_summary_tokens(written, ids, output),
             score=score,
             architecture=self._architecture,
             pointer="none" if pointer is None else pointer.kind,
@@ -102,16 +102,13 @@ class Explainer:
         return torch.tensor(ids, device=self._device)
 
     @torch.no_grad()
-    def _run_model(self, batch: Batch, ids: Tensor) -> Tuple[DecoderOutput, Tensor, Dict[str, AttentionRecord]]:
-        """Return the output for ids (1, T), their log-probabilities (T,), and the outputs of attention modules."""
+    def _run_model(self, batch: Batch, ids: Tensor) -> Tuple[DecoderOutput, Dict[str, AttentionRecord]]:
+        """Return the output for the tokens of a summary (1, T), and the outputs of attention modules."""
         net_input = {name: tensor.to(self._device) for name, tensor in batch.sample["net_input"].items()}
         before = ids.roll(1, dims=1)
         before[:, 0] = self._texts.target.eos()
         with record_attention(self._model) as records:
-            output = DecoderOutput.from_fairseq_output(self._model(**net_input, prev_output_tokens=before))
-        assert output.vocabulary is not None, "a model of this project"
-        written = output.vocabulary.convert_to_producible_ids(ids)
-        return output, _compute_log_probs(self._model, output).gather(2, written[:, :, None])[0, :, 0], records
+            return DecoderOutput.from_fairseq_output(self._model(**net_input, prev_output_tokens=before)), records
 
     def _make_source_tokens(self, document: Document) -> Tuple[SourceToken, ...]:
         texts = self._texts
@@ -124,12 +121,15 @@ class Explainer:
             found.append(SourceToken(token, start, end, is_known))
         return (*found, SourceToken(texts.source.eos_word, None, None, True))
 
+    @torch.no_grad()
     def _make_summary_tokens(
-        self, written: GeneratedTokens, ids: Tensor, output: DecoderOutput, log_probs: Tensor
+        self, written: GeneratedTokens, ids: Tensor, output: DecoderOutput
     ) -> Tuple[SummaryToken, ...]:
         texts, vocabulary, pointer = self._texts, output.vocabulary, output.pointer
-        assert vocabulary is not None
-        unknown = (vocabulary.convert_to_producible_ids(ids)[0] == vocabulary.unk).tolist()
+        assert vocabulary is not None, "a model of this project"
+        producible = vocabulary.convert_to_producible_ids(ids)
+        unknown = (producible[0] == vocabulary.unk).tolist()
+        log_probs = _compute_log_probs(self._model, output).gather(2, producible[:, :, None])[0, :, 0]
         p_gen = shares = None
         origins = [-1] * len(written.tokens)
         if pointer is not None:

@@ -67,7 +67,7 @@ class SentencePicker:
         return Selection(found, len(every), len(text.split())), levels, every if self.content is not None else ()
 
     def split(self, text: str, line: str) -> Tuple[DocumentSentence, ...]:
-        """Split a document into sentences with tokens, without rating them. The arguments are those of :meth:`pick`."""
+        """Split a document into its sentences that have tokens, without rating them. See :meth:`pick` for arguments."""
         found: List[DocumentSentence] = []
         end = 0
         for sentence in self._tokenizer.split_into_sentences(line):
@@ -114,9 +114,8 @@ class SentencePicker:
     ) -> Tuple[SentenceChoice, List[Tuple[int, str]]]:
         """Choose the sentences of a summary with the content model.
 
-        ``every`` and ``written`` are all sentences of the document, and the texts of the hypotheses; ``limits`` are
-        those of the user. Returns the choice, and all sentences in the hypotheses, each with the index of its
-        hypothesis.
+        ``every`` contains all sentences of the document, ``written`` the texts of the hypotheses, and ``limits`` the
+        user's limits. Returns the choice, and each sentence in the hypotheses with the index of its hypothesis.
         """
         assert self.content is not None, "the summariser has rejected the option"
         split = _split_hypotheses(self._tokenizer, written, limits.are_set)
@@ -129,7 +128,7 @@ class SentencePicker:
             [encoded for _, _, encoded in found if encoded],
             options.choose_words or None,
             [sentence.text for sentence in every],
-            options.readability if options.choose == "extract" else 0.0,  # which needs no candidates of hypotheses
+            options.readability if options.choose == "extract" else 0.0,  # rated only without hypotheses
             limits,
             [text for _, text in parts],
         )

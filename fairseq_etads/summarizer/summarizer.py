@@ -57,14 +57,14 @@ class _Search(NamedTuple):
 
     generator: Optional[SummaryGenerator]  # None: only sentences of the document are chosen
     options: DecodingOptions
-    origins: bool  # whether to determine the words that are copied
+    origins: bool  # whether to find out which words were copied
     reranker: Optional[Reranker] = None  # chooses a hypothesis; None: the one with the highest score
     selection: Optional[WordSelection] = None  # word probabilities that restrict copying
     on_step: Optional[OnPartialSummary] = None  # is called with partial summaries
 
     @property
     def chooses(self) -> bool:
-        """Whether a content model chooses the sentences of the summary."""
+        """True if a content model chooses the summary's sentences."""
         return self.options.choose in ("content", "extract")
 
 
@@ -456,7 +456,7 @@ class Summarizer:
                 except Exception as error:
                     if not keep:
                         raise
-                    results[number] = _make_failed_summary(error)
+                    results[number] = _make_failed_summary(error, Truncation())
                     continue
                 if document.tokens:
                     documents.append(document)
@@ -485,7 +485,7 @@ class Summarizer:
                     for document in documents
                     for number, summary in self._summarize_batch([document], search, keep).items()
                 }
-            return {documents[0].number: _make_failed_summary(error, documents[0])}
+            return {documents[0].number: _make_failed_summary(error, documents[0].truncation)}
 
     def _decode(self, batch: Batch, search: _Search, encoded: Optional[EncodedBatch] = None) -> List[Summary]:
         results: Results = [[] for _ in batch.documents]
@@ -497,7 +497,7 @@ class Summarizer:
             try:
                 found.append(make(row, result, batch, search))
             except LimitError as error:
-                found.append(_make_failed_summary(error, batch.documents[row]))
+                found.append(_make_failed_summary(error, batch.documents[row].truncation))
         return found
 
     def _search_batch(self, batch: Batch, search: _Search, encoded: Optional[EncodedBatch] = None) -> Results:
@@ -589,7 +589,7 @@ class Summarizer:
         """Return a summary with its readable sentences and the document's details."""
         summary = replace(
             summary,
-            truncation=_make_truncation(document),
+            truncation=document.truncation,
             picked=document.picked,
             surprisal=self._texts.measure_surprisal(document),
             sentences=self._texts.make_readable(document, summary.text, summary.chosen),
@@ -682,13 +682,8 @@ class Summarizer:
         return tuple(found)
 
 
-def _make_truncation(document: Document) -> Truncation:
-    return Truncation(len(document.tokens), document.left_out)
-
-
-def _make_failed_summary(error: Exception, document: Optional[Document] = None) -> Summary:
-    problem = " ".join(str(error).split()) or type(error).__name__
-    return Summary("", truncation=Truncation() if document is None else _make_truncation(document), problem=problem)
+def _make_failed_summary(error: Exception, truncation: Truncation) -> Summary:
+    return Summary("", truncation=truncation, problem=" ".join(str(error).split()) or type(error).__name__)
 
 
 def choose_device(name: Optional[str]) -> torch.device:

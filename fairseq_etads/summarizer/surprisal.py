@@ -116,4 +116,4 @@ class TrainingSurprisals:
         """Return the percentage of training documents with a lower surprisal, interpolated between the percentiles."""
         import numpy as np  # the help of commands does not need it
 
-        return 100 - float(np.interp(-bits, self._negated, PERCENTS))  # PERCENTS are symmetric
+        return 100 - float(np.interp(-bits, self._negated, PERCENTS))  # reversed, so that ties give the lowest

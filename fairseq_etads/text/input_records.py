@@ -270,7 +270,7 @@ def _read_table(path: Path, kind: str, options: ReadingOptions, prefix: str) -> 
 
 
 def find_files_by_id(path: Path) -> Dict[str, Path]:
-    """Return the files of a folder by their names, or those of a pattern like ``out/*.dec`` by what ``*`` stands for.
+    """Map ids to files: names in a folder, or the parts of names that match ``*`` in a pattern like ``out/*.dec``.
 
     They are sorted. The dictionary is empty for the path of a file or table. Raises InputError if there are no files.
     """
@@ -288,7 +288,7 @@ def find_files_by_id(path: Path) -> Dict[str, Path]:
 def read_texts(path: Path, side: int, column: str = "") -> List[str]:
     """Read all documents or summaries in a table, a file with one text per line, or files with a text each.
 
-    ``path`` is that of a file, ``-`` for standard input, or a folder or pattern; see :func:`find_files_by_id`.
+    ``path`` is a file, ``-`` for standard input, a folder or a pattern (see :func:`find_files_by_id`).
     ``side`` and ``column`` are as in :class:`ReadingOptions`. Raises InputError if the file or a record cannot be read.
     """
     if files := find_files_by_id(path):
