@@ -26,6 +26,7 @@ from ..platform.errors import InputError
 from ..platform.option_checks import SIZE
 from ..search.content.features import DOCUMENTS
 from ..text.picking import FACTOR, FILE, WORDS, SentencePickingSettings, check_word_budget
+from ..text.words import SENTENCE_MARK
 from .steps import Step, run_command
 from .training import train
 from .training_settings import SUITABLE, TrainingDataSize, measure_text_lengths
@@ -55,6 +56,12 @@ def measure_training_text_lengths(text: Path) -> TrainingDataSize:
             f"--long: {text} has {data.pairs} training pairs, but the extractor needs {FEWEST_PAIRS} or more; leave "
             "out --long"
         )
+    with open(text / "train.source", "rb") as documents:
+        if not any(SENTENCE_MARK.encode() in document for document in documents):
+            raise InputError(
+                f'--long: no document in {text} has "{SENTENCE_MARK}" between its sentences, which an extractor '
+                "chooses from; create the text with etads-corpus, or leave out --long"
+            )
     return data
 
 

@@ -333,9 +333,12 @@ def test_marks_are_no_words(text):
     assert measure_training_text_lengths(text).documents.get_percentile(50) == 7
 
 
-def test_a_missing_file_and_too_few_pairs_are_refused(text):
+def test_a_missing_file_too_few_pairs_and_documents_without_marks_are_refused(text):
     arguments = (text, "etads", 200, text / "extractor", True)
     assert plan_shortening(*arguments) == 200
+    (text / "train.source").write_text("One . Two .\n" * FEWEST_PAIRS)
+    with pytest.raises(InputError, match='no document in .* has "<q>" between its sentences'):
+        plan_shortening(*arguments)
     (text / "train.source").write_text("One .\n" * (FEWEST_PAIRS - 1))
     with pytest.raises(InputError, match=f"has {FEWEST_PAIRS - 1} training pairs"):
         plan_shortening(*arguments)
