@@ -337,7 +337,7 @@ def test_a_missing_file_too_few_pairs_and_documents_without_marks_are_refused(te
     arguments = (text, "etads", 200, text / "extractor", True)
     assert plan_shortening(*arguments) == 200
     (text / "train.source").write_text("One . Two .\n" * FEWEST_PAIRS)
-    with pytest.raises(InputError, match='no document in .* has "<q>" between its sentences'):
+    with pytest.raises(InputError, match=r'no document in .* has "<q>" between its sentences'):
         plan_shortening(*arguments)
     (text / "train.source").write_text("One .\n" * (FEWEST_PAIRS - 1))
     with pytest.raises(InputError, match=f"has {FEWEST_PAIRS - 1} training pairs"):
