@@ -74,10 +74,11 @@ def make_task(
     tail: int = 0,
     mark: bool = False,
     target_words: Optional[int] = None,
+    words: int = 40,
     **options,
 ) -> SummarizationTask:
     """A task with one dictionary; summaries know its first ``target_words`` (None: as many as documents)."""
-    dictionary = make_dictionary(tail=tail, mark=mark)
+    dictionary = make_dictionary(words, tail, mark)
     cfg = SummarizationConfig(truncate_source=truncate_source, truncate_target=truncate_target)
     cfg.dataset_impl, cfg.train_subset, cfg.required_seq_len_multiple = None, "train", 1
     for name, value in options.items():
