@@ -1,4 +1,4 @@
-"""scripts/bundled_model.sh: from descriptions of packages to a model folder, on a small scale, and again."""
+"""The recipes of the bundled models: from descriptions of packages to a model folder, on a small scale, and again."""
 
 import json
 
@@ -14,24 +14,15 @@ def shop(tmp_path_factory):
     return Workshop(tmp_path_factory.mktemp("bundled"))
 
 
+NARROW = [f"--{side}-{what}-dim=16" for side in ("encoder", "decoder") for what in ("embed", "ffn-embed")]
+
+
 def test_it_trains_scores_and_exports_and_does_so_once(shop):
     text = debian(shop, "", "")
-    narrow = [f"--{side}-{what}-dim=16" for side in ("encoder", "decoder") for what in ("embed", "ffn-embed")]
-    command = [
-        "scripts/bundled_model.sh",
-        "--text",
-        text,
-        "--out",
-        "out",
-        "--size",
-        "12",
-        "--steps",
-        "6",
-        "--",
-        *narrow,
-    ]
+    command = ["etads-reproduce", "bundled_debian", "--text", text, "--out", "out", "--size", "12", "--steps", "6"]
+    command += ["--", *NARROW]
     assert "ROUGE-1" in shop.run(command).stdout
-    folder = shop.folder / "out" / "model"
+    folder = shop.folder / "out" / "debian-1" / "model"
     check_like_bundled("debian", folder)
     made = (folder / "model.safetensors").read_bytes()
     assert "already trained" in shop.run(command).stdout
@@ -40,12 +31,11 @@ def test_it_trains_scores_and_exports_and_does_so_once(shop):
 
 def test_the_model_of_papers_is_made_from_articles_with_its_extractor(shop):
     corpora.sumpubmed(shop.folder / "articles", 130)
-    narrow = [f"--{side}-{what}-dim=16" for side in ("encoder", "decoder") for what in ("embed", "ffn-embed")]
-    command = ["scripts/bundled_model.sh", "paper", "--data", "articles", "--out", "paper", "--size", "24"]
+    shop.run(["etads-corpus", "sumpubmed", "--data", "articles", "--out", "text"])
+    command = ["etads-reproduce", "bundled_paper", "--text", "text", "--out", "paper", "--size", "24", "--steps", "4"]
     # The summaries of this corpus are shorter than the model's --min-len.
-    longer = ["--truncate-target", "128"]
-    assert "ROUGE-1" in shop.run([*command, "--steps", "4", "--", *narrow, *longer]).stdout
-    folder = shop.folder / "paper" / "model"
+    assert "ROUGE-1" in shop.run([*command, "--", *NARROW, "--truncate-target", "128"]).stdout
+    folder = shop.folder / "paper" / "paper-1" / "model"
     check_like_bundled("paper", folder)
     extractors = [json.loads((path / "extractor" / "config.json").read_text()) for path in (folder, bundled("paper"))]
     for part in ("text", "architecture", "model"):
@@ -83,16 +73,5 @@ def check_configs(config, bundled):
     for part in ("text", "decoding", "architecture"):
         # a recipe derives the bounds of lengths from the training summaries
         found, kept = (without_lengths(one[part]) if part == "decoding" else one[part] for one in (config, bundled))
-        assert found == kept, "the bundled model is not what the script makes"
+        assert found == kept, "the bundled model is not what the recipe makes"
     assert config["weights"]["dtype"] == bundled["weights"]["dtype"] == "fp16"
-
-
-def test_wrong_options_are_named(shop):
-    for options, words in (
-        (["--steps", "x", "--text", "t"], "invalid int value: 'x'"),
-        (["paper"], "paper: --data or --text is missing"),
-        (["debian", "--data", "d"], "--data d: has no effect without paper"),
-        (["news"], "unknown option news"),
-    ):
-        refused = shop.run(["scripts/bundled_model.sh", *options], check=False)
-        assert refused.returncode == 2 and words in refused.stdout

@@ -84,7 +84,7 @@ def test_it_is_small_and_its_card_says_where_it_comes_from():
     assert sum(path.stat().st_size for path in DEBIAN.iterdir()) <= 12e6
     card = (DEBIAN / "README.md").read_text(encoding="utf-8")
     assert re.search(r"ROUGE-1 \| \d\d\.\d\d", card) and "ROUGE|backend:" in card and "--seed 1" in card
-    assert "scripts/bundled_model.sh" in card and "--pointer-continue" in card
+    assert "etads reproduce bundled_debian" in card and "--pointer-continue" in card
 
 
 def test_it_summarises_what_it_has_never_seen(debian):
@@ -115,7 +115,7 @@ def test_the_model_of_papers_is_small_and_its_card_says_where_it_comes_from_and_
     assert sum(path.stat().st_size for path in PAPER.rglob("*")) <= 25e6
     card = (PAPER / "README.md").read_text(encoding="utf-8")
     assert re.search(r"ROUGE-1 \| \d\d\.\d\d", card) and "ROUGE|backend:" in card and "--seed 1" in card
-    for words in ("scripts/bundled_model.sh paper", "SumPubMed", "MIT", "not medical advice", "--source-factors"):
+    for words in ("etads reproduce bundled_paper", "SumPubMed", "MIT", "not medical advice", "--source-factors"):
         assert words in card
 
 
