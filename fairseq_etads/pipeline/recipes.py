@@ -76,6 +76,8 @@ from .training import make_training_command, train
 FOLDER = Path(__file__).resolve().parents[1] / "recipes"
 PREPARED_FILES = "prepared/bin/complete"
 """File in a folder of prepared data that shows that the data is complete."""
+OUTPUT_FOLDERS = ("text", "pairs", "model")
+"""Names of folders that a single command makes, in which there must be nothing else."""
 _SHARED = ("checkpoints", "train.log", "training.json", "finished.txt")
 _ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv}
 _FUNCTIONS: Dict[str, Callable[..., int]] = {"min": min, "max": max}
@@ -186,7 +188,8 @@ class Command:
     def _list_inputs(words: Sequence[str], makes: Sequence[Path]) -> Iterator[Path]:
         """List the inputs among the words. Folders of outputs are represented by their checkpoints alone."""
         above = {parent for path in makes for parent in path.parents}
-        for path in dict.fromkeys(map(Path, words)):
+        whole = {path.parent for path in makes if path.parent.name in OUTPUT_FOLDERS}
+        for path in [path for path in dict.fromkeys(map(Path, words)) if path not in whole]:
             if path.is_dir():
                 names = (
                     *(f"checkpoints/checkpoint_{name}.pt" for name in ("best", "last")),
@@ -203,7 +206,7 @@ def _name_record(path: Path) -> Path:
     folder = path.parent
     return (
         folder.parent / f"{folder.name}.{path.stem}.made.json"
-        if folder.name in ("text", "pairs", "model")
+        if folder.name in OUTPUT_FOLDERS
         else path.with_name(f"{path.name}.made.json")
     )
 
