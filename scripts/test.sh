@@ -11,7 +11,7 @@
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-venv="" python="" gpu_simulated=""
+venv="" python="" gpu_simulated="" types=""
 parse_options "--venv --python --gpu-simulated! --" "$@"
 VENV=${venv:-$VENV}
 "$ROOT/scripts/install.sh" --dev --venv "$VENV" ${python:+--python "$python"}
@@ -23,8 +23,8 @@ if [ -n "$gpu_simulated" ]; then
 else
     ruff check .
     ruff format --check .
-    mypy
-    mypy --config-file scripts/mypy.ini
+    { mypy && mypy --config-file scripts/mypy.ini; } & types=$!  # one core would be idle otherwise
 fi
 # There is one process per core. All tests in a file run in the same process, because they share trained fixtures.
 pytest -n auto --dist loadfile --no-loadscope-reorder --durations 40 --durations-min 5 "${more[@]}"
+[ -z "$types" ] || wait "$types"
