@@ -80,9 +80,8 @@ def check_trained_factors(state_dict: Any, tables: Dict[str, nn.Embedding]) -> N
     present = {name: table.num_embeddings for name, table in tables.items()}
     if trained != present:
         raise ValueError(
-            f"the checkpoint was trained with the source factors {_format_sizes(trained)} but "
-            f"DATA has {_format_sizes(present)}: "
-            "use the data folder with which it was trained"
+            f"the checkpoint was trained with the source factors {_format_sizes(trained)} but DATA has "
+            f"{_format_sizes(present)}: use the data folder with which it was trained"
         )
 
 

@@ -46,7 +46,14 @@ def argument(metavar: str, help: str, default: Any = None, **metadata: Any) -> A
 
 
 @dataclass
-class DeviceOption:
+class UserDirOption:
+    """The option --user-dir, as in fairseq's commands."""
+
+    user_dir: Optional[str] = option(None, "package of your own that registers the model", metavar="DIR")
+
+
+@dataclass
+class DeviceOption(UserDirOption):
     """The option --device."""
 
     device: Optional[str] = option(
@@ -171,6 +178,13 @@ def options_command(
             check_command_options(options)
             for name in ("fairseq", "fairseq_etads"):
                 logging.getLogger(name).setLevel(logging.WARNING)
+            if getattr(options, "user_dir", None):
+                from fairseq.utils import import_user_module
+
+                try:
+                    import_user_module(options)
+                except (ImportError, FileNotFoundError) as error:
+                    raise InputError(f"--user-dir {options.user_dir}: cannot be imported: {error}") from None
             return work(options)
 
         return command(make, *more)(run)
