@@ -27,51 +27,22 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TESTS = {
-    "attention": [
-        "test_attention.py",
-        "test_attention_exactness.py",
-        "test_focus_forms.py",
-        "test_recurrent_attention.py",
-        "test_attention_options.py",
-        "test_half_precision.py",
-        "test_training_memory.py",
-        "test_sentence_attention.py",
-        "test_contract.py",
-        "test_dropout.py::test_the_functions_drop_weights",
-    ],
-    "layers/pointer": [
-        "test_pointer.py",
-        "test_contract.py",
-        "test_training_memory.py",
-        "test_bottom_up.py",
-        "test_continuation.py",
-        "test_copying.py",
-        "test_pointer_generator.py",
-        "test_switch_search.py",
-    ],
-    "training/losses": [
-        "test_criterions.py",
-        "test_sentence_attention.py",
-        "test_attention_probe.py",
-        "test_bounds.py",
-        "test_losses_not_finite.py",
-        "test_overflow.py",
-        "test_length_normalised.py",
-        "test_closed_book.py",
-        "test_selection_loss.py",
-        "test_half_precision.py",
-        "test_selector.py",
-        "test_checks.py",
-        "test_validation.py",
-    ],
-    "search/hypotheses": ["test_penalties.py", "test_hypotheses.py", "test_stopping.py"],
-    "search/search_rules": ["test_rule_steps.py", "test_generation.py"],
-    "vocabulary/candidates": ["test_candidates.py", "test_output_vocabulary.py"],
-    "vocabulary/output": ["test_output_vocabulary.py", "test_batch_vocab.py"],
+    "attention": "test_attention.py test_attention_exactness.py test_focus_forms.py test_recurrent_attention.py "
+    "test_attention_options.py test_half_precision.py test_training_memory.py "
+    "test_sentence_attention.py test_contract.py test_dropout.py::test_the_functions_drop_weights",
+    "layers/pointer": "test_pointer.py test_contract.py test_training_memory.py test_bottom_up.py test_continuation.py "
+    "test_copying.py test_pointer_generator.py test_switch_search.py",
+    "training/losses": "test_criterions.py test_sentence_attention.py test_attention_probe.py test_bounds.py "
+    "test_losses_not_finite.py test_overflow.py test_closed_book.py "
+    "test_selection_loss.py test_half_precision.py test_selector.py test_checks.py test_validation.py",
+    "search/hypotheses": "test_penalties.py test_hypotheses.py test_stopping.py",
+    "search/search_rules": "test_rule_steps.py test_generation.py",
+    "vocabulary/candidates": "test_candidates.py test_output_vocabulary.py",
+    "vocabulary/output": "test_output_vocabulary.py test_batch_vocab.py",
 }
 """Mapping from modules to their tests in tests/unit/, which run in seconds."""
-LEARNING_TESTS = ("test_selector.py::test_selectors_learn_and_the_criterion_says_so",)
-"""Tests that train a model, which are left out because they would take most of the time."""
+LEARNING_TEST = "test_selector.py::test_selectors_learn_and_the_criterion_says_so"
+"""Test that trains a model, which is left out because it would take most of the time."""
 KILLED, SURVIVED, TIMEOUT = "killed", "survived", "timeout"
 
 
@@ -95,12 +66,8 @@ def create_working_folder(module, folder):
     settings = {
         "source_paths": ["fairseq_etads"],
         "only_mutate": [f"fairseq_etads/{module}.py"],
-        "pytest_add_cli_args": [
-            "-p",
-            "no:cacheprovider",
-            *(f"--deselect={find_test(name)}" for name in LEARNING_TESTS),
-        ],
-        "pytest_add_cli_args_test_selection": [find_test(name) for name in TESTS[module]],
+        "pytest_add_cli_args": ["-p", "no:cacheprovider", f"--deselect={find_test(LEARNING_TEST)}"],
+        "pytest_add_cli_args_test_selection": [find_test(name) for name in TESTS[module].split()],
     }
     lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
     own = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
@@ -158,9 +125,7 @@ def print_report(modules, out, diffs):
                 if status not in (KILLED, TIMEOUT):
                     print(f"== {module}: {status}", flush=True)
                     run_mutmut(out / module, "show", name)
-    print(
-        "| module | mutants | killed | timeout | survived | other | killed or timeout |\n|---|---|---|---|---|---|---|"
-    )
+    print(f"| module | mutants | killed | timeout | survived | other | killed or timeout |\n{'|---' * 7}|")
     total = [0] * 5
     for module, statuses in found.items():
         counts = [sum(status == wanted for status in statuses.values()) for wanted in (KILLED, TIMEOUT, SURVIVED)]
@@ -183,26 +148,13 @@ def main():
     )
     version = runpy.run_path(str(ROOT / "fairseq_etads" / "version.py"))["get_version"]()
     parser.add_argument("--version", action="version", version=f"mutation_testing.py {version}")
-    parser.add_argument(
-        "modules", nargs="*", metavar="MODULE", help=f"modules to test, out of {', '.join(TESTS)} (default: all)"
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=ROOT / "runs" / "mutation",
-        help="output folder for the results (default: runs/mutation)",
-    )
-    parser.add_argument(
-        "--jobs",
-        type=int,
-        default=os.cpu_count() or 1,
-        help="number of mutants to test in parallel (default: number of CPU cores)",
-    )
+    parser.add_argument("modules", nargs="*", metavar="MODULE", help=f"modules (default: all: {', '.join(TESTS)})")
+    out, jobs = ROOT / "runs" / "mutation", os.cpu_count() or 1
+    parser.add_argument("--out", type=Path, default=out, help="output folder (default: runs/mutation)")
+    parser.add_argument("--jobs", type=int, default=jobs, help="number of processes (default: number of CPU cores)")
     parser.add_argument("--again", action="store_true", help="discard earlier results and test all mutants again")
     parser.add_argument("--report", action="store_true", help="print earlier results without running tests")
-    parser.add_argument(
-        "--no-diffs", action="store_true", help="print only the table, without the diffs of surviving mutants"
-    )
+    parser.add_argument("--no-diffs", action="store_true", help="print the table without the diffs of survivors")
     args = parser.parse_args()
     modules = args.modules or list(TESTS)
     for module in sorted({*modules} - {*TESTS}):

@@ -114,9 +114,8 @@ def _assign_files_to_systems(args: CompareOptions) -> _InputFiles:
     """Divide the arguments into files of system A, files of system B, and reference files."""
     first, second, rest = (args.a, args.b, args.files) if args.a else (args.files[:1], args.files[1:2], args.files[2:])
     if not second:
-        raise InputError(
-            "the following arguments are required: " + ("RUN_A, RUN_B" if args.likelihood else "A, B, REF")
-        )
+        missing = "RUN_A, RUN_B" if args.likelihood else "A, B, REF"
+        raise InputError(f"the following arguments are required: {missing}")
     for flag, names in (("--a", first), ("--b", second)):
         paths = [os.path.realpath(name) for name in names]
         for name, path in zip(names, paths):

@@ -50,11 +50,9 @@ def get_model_class(cfg: Any) -> Optional[type]:
 
 
 def check_options_before_building(cfg: Any, from_checkpoint: bool = False) -> None:
-    """Check that fairseq can build the model that the options describe, and no other one, without running other code.
+    """Raise ValueError unless fairseq will build the model that the options describe, and run no code in them.
 
-    Raises:
-        ValueError: an option that fairseq evaluates contains anything but literals, lists, tuples, +, - and *, or this
-            installation lacks the architecture of a checkpoint, or one of its options, which fairseq would drop.
+    fairseq evaluates some options as Python, and drops options of a checkpoint that its architecture does not declare.
     """
     options: Any = OmegaConf.to_container(cfg) if OmegaConf.is_config(cfg) else vars(cfg)
     for name, value in options.items():

@@ -19,8 +19,7 @@ described in :mod:`fairseq_etads.platform.option_checks`. Further metadata of a 
 - ``group``: the title of a group of options in the help.
 - ``add`` and ``read``: functions that add several options to a parser, and read them, as one field.
 
-The help ends with the default value, unless it explains the default itself. Importing this module does not import torch
-or fairseq.
+The help ends with the default value, unless it explains the default itself. torch and fairseq are not imported.
 """
 
 import argparse
@@ -57,9 +56,7 @@ class DeviceOption(UserDirOption):
     """The option --device."""
 
     device: Optional[str] = option(
-        None,
-        "device to run on, such as cpu or cuda:0 (default: a GPU if available, otherwise the CPU)",
-        metavar="DEVICE",
+        None, "device, such as cpu or cuda:0 (default: a GPU if available, otherwise the CPU)", metavar="DEVICE"
     )
 
 
@@ -68,9 +65,7 @@ class JobsOption:
     """The option --jobs."""
 
     jobs: int = option(
-        os.cpu_count() or 1,
-        "number of parallel processes (default: the number of processors, %(default)s)",
-        bounds=SIZE,
+        os.cpu_count() or 1, "number of processes (default: the number of processors, %(default)s)", bounds=SIZE
     )
 
 

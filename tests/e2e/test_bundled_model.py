@@ -18,19 +18,7 @@ def shop(tmp_path_factory):
 def test_it_trains_scores_and_exports_and_does_so_once(shop):
     text = debian(shop, "", "")
     narrow = [f"--{side}-{what}-dim=16" for side in ("encoder", "decoder") for what in ("embed", "ffn-embed")]
-    command = [
-        "scripts/bundled_model.sh",
-        "--text",
-        text,
-        "--out",
-        "out",
-        "--size",
-        "12",
-        "--steps",
-        "6",
-        "--",
-        *narrow,
-    ]
+    command = f"scripts/bundled_model.sh --text {text} --out out --size 12 --steps 6 --".split() + narrow
     assert "ROUGE-1" in shop.run(command).stdout
     folder = shop.folder / "out" / "model"
     check_like_bundled("debian", folder)
