@@ -35,7 +35,8 @@ def length_penalty(length: Number, alpha: float, beta: float = LENGTH_PENALTY_BE
     Raises:
         ValueError: the kind is unknown.
     """
-    check_option_choice("length penalty type", kind, LENGTH_KINDS)
+    if kind not in LENGTH_KINDS:
+        check_option_choice("length penalty type", kind, LENGTH_KINDS)
     if kind == "avg":
         return length**alpha
     return ((beta + length) / (beta + 1)) ** alpha
@@ -64,7 +65,8 @@ def coverage_penalty(
     Raises:
         ValueError: the kind is unknown.
     """
-    check_option_choice("coverage penalty type", kind, COVERAGE_KINDS)
+    if kind not in COVERAGE_KINDS:
+        check_option_choice("coverage penalty type", kind, COVERAGE_KINDS)
     if kind == "summary":
         cost = (coverage - 1).clamp(min=0)
     else:
