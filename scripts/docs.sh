@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Build the website from docs/, or serve it to a browser. Broken links and pages missing from mkdocs.yml are errors.
+# scripts/pictures.py takes the screenshots again.
 #
 #   scripts/docs.sh [--out DIR] [--serve]
 #

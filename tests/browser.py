@@ -67,18 +67,9 @@ class Browser:
         from selenium.webdriver.common.action_chains import ActionChains
         from selenium.webdriver.common.keys import Keys
 
-        named = {
-            "Esc": Keys.ESCAPE,
-            "Enter": Keys.ENTER,
-            "Space": Keys.SPACE,
-            "Tab": Keys.TAB,
-            "Home": Keys.HOME,
-            "End": Keys.END,
-            "ArrowLeft": Keys.ARROW_LEFT,
-            "ArrowRight": Keys.ARROW_RIGHT,
-            "ArrowUp": Keys.ARROW_UP,
-            "ArrowDown": Keys.ARROW_DOWN,
-        }
+        names = ("Enter", "Space", "Tab", "Home", "End", "ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown")
+        named = {name: getattr(Keys, name.replace("Arrow", "Arrow_").upper()) for name in names}
+        named["Esc"] = Keys.ESCAPE
         for key in keys:
             ActionChains(self.driver).send_keys(named.get(key, key)).perform()
 
@@ -110,18 +101,9 @@ def start():
         raise LookupError("needs Chromium and its driver (apt-get install chromium chromium-driver)")
     options = webdriver.ChromeOptions()
     options.binary_location = chromium
-    for flag in (
-        "headless=new",
-        "no-sandbox",
-        "disable-dev-shm-usage",
-        "disable-gpu",
-        "no-first-run",
-        "hide-scrollbars",
-        "disable-background-networking",
-        "disable-component-update",
-        "force-color-profile=srgb",
-        "host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
-    ):
+    flags = "headless=new no-sandbox disable-dev-shm-usage disable-gpu no-first-run hide-scrollbars"
+    flags += " disable-background-networking disable-component-update force-color-profile=srgb"
+    for flag in (*flags.split(), "host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1"):
         options.add_argument(f"--{flag}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     os.environ.setdefault("SE_AVOID_STATS", "true")  # otherwise selenium would collect usage data over the network

@@ -114,9 +114,8 @@ def _assign_files_to_systems(args: CompareOptions) -> _InputFiles:
     """Divide the arguments into files of system A, files of system B, and reference files."""
     first, second, rest = (args.a, args.b, args.files) if args.a else (args.files[:1], args.files[1:2], args.files[2:])
     if not second:
-        raise InputError(
-            "the following arguments are required: " + ("RUN_A, RUN_B" if args.likelihood else "A, B, REF")
-        )
+        missing = "RUN_A, RUN_B" if args.likelihood else "A, B, REF"
+        raise InputError(f"the following arguments are required: {missing}")
     for flag, names in (("--a", first), ("--b", second)):
         paths = [os.path.realpath(name) for name in names]
         for name, path in zip(names, paths):
@@ -196,10 +195,10 @@ def compare_files(args: CompareOptions, given: _InputFiles) -> Dict[str, Any]:
     other_scores.check_score_options(args)
     names = [*given.first, *given.second, *given.references]
     texts = read_summaries(names, args.target_column)
-    print_text_warnings("etads-compare", args, settings, names, texts)
+    systems = len(given.first) + len(given.second)
+    print_text_warnings("etads-compare", args, settings, names, texts, systems)
     figure = list(FIGURES).index(args.figure)
     others = load_scorers(args)
-    systems = len(given.first) + len(given.second)
     references = texts[systems:]
     rouge = [
         score_pairs(text, references, settings, args.jobs, progress=True)[:, :, figure] for text in texts[:systems]
@@ -281,9 +280,9 @@ examples:
 
   The command prints the difference between the means, A minus B, with a 95 % confidence interval from a paired
   bootstrap, and two two-sided p-values. If each system was trained only once, the result says nothing about other
-  training runs, as a lucky seed may be mistaken for a better system: give several with --a and --b. If you test several
-  metrics or systems, correct for the number of tests. The page etads docs evaluation describes the tests. Use - as FILE
-  to read standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
+  training runs, as a lucky seed may be mistaken for a better system: give several with --a and --b. Correct for the
+  number of metrics that you test; for several systems, etads-rouge REF --system NAME=FILE corrects. The page etads docs
+  evaluation describes the tests. Use - as FILE to read standard input. Files may be .gz, .xz, .bz2 or .zst.""",
 )
 def main(args: CompareOptions) -> None:
     """Run the command ``etads-compare``."""

@@ -16,7 +16,7 @@ from ..platform.console import escape_unprintable, print_message
 from ..platform.errors import InputError
 from ..platform.option_checks import format_option_name
 from ..search.options import check_call, decoding_options
-from ..summarizer.folder.config import folder_argument, read_config
+from ..summarizer.folder.config import DEFAULT, find_default_folder, folder_argument, read_config
 from ..summarizer.folder.run_files import is_run
 from ..text.input_records import (
     InputDocument,
@@ -31,7 +31,7 @@ from .run_options import load_summarizer
 
 EXAMPLES = """\
 examples:
-  etads-explain model article.txt --output page.html               the file is one document
+  etads-explain article.txt --output page.html                     the file is one document; the model is news
   etads-explain model documents.txt --lines --document 3 -o page.html
   etads-explain model articles.jsonl --document 7 -o page.html     the record with the id 7, or else the seventh record
   etads-explain model articles/ --document all -o pages/           one page per document, and pages/index.html
@@ -51,7 +51,7 @@ _PAGE_NAME = re.compile(rf"(index|[0-9]{{4}})\.html(?P<partial>\.[0-9a-f]{{8}}{r
 class ExplainOptions(InputFormatOptions, DeviceOption):
     """Options of ``etads-explain``."""
 
-    folder: Path = folder_argument()
+    folder: Path = folder_argument(f" (default: {DEFAULT}, if included)", nargs="?")
     file: str = argument(
         "FILE",
         "file or folder containing one or more documents, optionally compressed; - reads standard input (default)",
@@ -87,15 +87,17 @@ class ExplainOptions(InputFormatOptions, DeviceOption):
 
 
 def _check_options(args: ExplainOptions) -> None:
-    """Raise InputError if the options are incompatible."""
+    """Raise InputError if the options are incompatible. Without a FOLDER, choose the default one."""
+    first = str(args.folder or STANDARD_INPUT)
+    if args.file == STANDARD_INPUT and (first == STANDARD_INPUT or Path(first).is_file()):
+        args.file, args.folder = first, find_default_folder()
     if args.output is None and args.json is None:
         raise InputError("give --output PAGE, --json FILE, or both")
     if args.output == STANDARD_INPUT and args.json == STANDARD_INPUT:
         raise InputError("--output - and --json -: only one of them can go to standard output")
     if args.summary is not None and args.decoding:
-        raise InputError(
-            f"{format_option_name(next(iter(args.decoding)))} has no effect with --summary: leave out one of them"
-        )
+        name = format_option_name(next(iter(args.decoding)))
+        raise InputError(f"{name} has no effect with --summary: leave out one of them")
     makes_folder = args.document == "all"
     for flag, value in (("--output", args.output), ("--json", args.json)):
         if value in (None, STANDARD_INPUT):

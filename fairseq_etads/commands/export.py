@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Dict, Optional
 
 from ..data.run_record import RunRecord
-from ..platform.command_options import argument, option, options_command
+from ..platform.command_options import UserDirOption, argument, option, options_command
 from ..platform.option_checks import format_option_name
 from ..search.content import FILE as CONTENT
 from ..search.options import FOLDER_DEFAULTS, combine_options, decoding_options
@@ -39,7 +39,7 @@ _card_option = functools.partial(option, group="model card")
 
 
 @dataclass
-class ExportOptions:
+class ExportOptions(UserDirOption):
     """Options of ``etads-export``."""
 
     run: Path = argument("RUN", "run folder created by etads-train")

@@ -20,7 +20,6 @@ from ..evaluation.rouge import (
     score_pairs,
 )
 from ..evaluation.summaries import SENTENCE_MARK
-from ..evaluation.text_warnings import find_swapped_hypotheses_and_references
 from ..files.outputs import write_json, write_text
 from ..platform.command_options import argument, option, options_command
 from ..platform.option_checks import NOT_NEGATIVE, SIZE
@@ -31,7 +30,6 @@ from .scoring_options import (
     make_rouge_settings,
     parse_named_files,
     print_text_warnings,
-    print_warnings,
     read_summaries,
 )
 
@@ -102,7 +100,7 @@ def score_systems(
     """
     names = [*files.values(), *references]
     texts = read_summaries(names, args.target_column)
-    print_text_warnings("etads-rouge", args, settings, names, texts)
+    print_text_warnings("etads-rouge", args, settings, names, texts, len(files))
     outputs, wanted = texts[: len(files)], texts[len(files) :]
     scores = [score_pairs(lines, wanted, settings, args.jobs, progress=True) for lines in outputs]
     reports = [
@@ -191,9 +189,7 @@ def main(args: RougeOptions) -> None:
     names = [args.hypothesis, *args.references]
     texts = read_summaries(names, args.target_column, args.documents, args.source_column)
     documents = texts.pop() if args.documents else []
-    if not args.quiet:
-        print_warnings("etads-rouge", find_swapped_hypotheses_and_references(args.hypothesis, args.references, texts))
-    print_text_warnings("etads-rouge", args, settings, names, texts)
+    print_text_warnings("etads-rouge", args, settings, names, texts, 1)
     others = load_scorers(args)
     scores = score_pairs(texts[0], texts[1:], settings, args.jobs, progress=True)
     heads, figures, signatures = other_scores.compute_scores(others, texts[0], texts[1:], settings)

@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 from ..evaluation import other_scores
 from ..evaluation.rouge import BACKENDS, METRICS, MULTI_CHOICES, RESAMPLES, SEED, RougeSettings
 from ..evaluation.summaries import SENTENCE_MARK, check_line_counts, read_lines
-from ..evaluation.text_warnings import find_text_warnings
+from ..evaluation.text_warnings import find_swapped_hypotheses_and_references, find_text_warnings
 from ..files.outputs import check_output_paths
 from ..platform.command_options import option
 from ..platform.console import escape_unprintable
@@ -163,9 +163,12 @@ def parse_named_files(systems: Sequence[str], *taken: str) -> Dict[str, str]:
 
 
 def print_text_warnings(
-    prog: str, args: ScoringOptions, settings: RougeSettings, names: Sequence[str], texts: Sequence[Sequence[str]]
+    prog: str, args: ScoringOptions, settings: RougeSettings, names: Sequence[str], texts: Any, systems: int = 0
 ) -> None:
-    """Print what a score would treat wrongly in the texts of each file, unless the user wants no warnings."""
+    """Print what a score would treat wrongly in the files, ``systems`` and then references, unless --quiet is given."""
+    if systems and not args.quiet:
+        texts_of_pair = [texts[0], *texts[systems:]]
+        print_warnings(prog, find_swapped_hypotheses_and_references(names[0], names[systems:], texts_of_pair))
     for name, lines in zip(() if args.quiet else names, texts):
         print_warnings(prog, find_text_warnings(name, lines, settings.sentence_mark, settings.tokens))
 

@@ -72,8 +72,8 @@ def find_swapped_hypotheses_and_references(
     elif any(map(_REFERENCE_NAME.search, names[1:])) and not all(map(_REFERENCE_NAME.search, names[1:])):
         unlike = [path for path, name in zip(references, names[1:]) if not _REFERENCE_NAME.search(name)]
         yield (
-            f"judging by their names, {', '.join(unlike)} may not be references, but is counted as such: --system "
-            "NAME=FILE scores several systems"
+            f"judging by their names, {', '.join(unlike)} may not be references, but count as such: etads-rouge REF "
+            "--system NAME=FILE compares several systems"
         )
     elif any(others) and not ours:
         yield "only the references contain symbols that systems leave behind: the system's output must come first"

@@ -214,6 +214,4 @@ def check_best_metric(cfg: Any, trainer: Any, epoch: int) -> None:
         reported = {*found.get_smoothed_values(), *(further or ())}
         if metric not in (*reported, "num_updates"):
             choices = ", ".join(sorted(reported - {"bsz", "ups", "wpb", "wps"}))  # without metrics of speed
-            raise ValueError(
-                f"--best-checkpoint-metric {metric}: not reported by the validation; choose from {choices}"
-            )
+            raise ValueError(f"--best-checkpoint-metric {metric}: not reported by validation; choose from {choices}")

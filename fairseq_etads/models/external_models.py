@@ -18,6 +18,7 @@ from fairseq.modules import AdaptiveInput, BeamableMM
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
+from ..platform.option_checks import format_option, format_option_name
 from ..vocabulary.dictionary import count_known_words, remove_copy_tail
 from ..vocabulary.output import hide_unknown_words
 from .common import RIGHT_PADDING, SummarizationModel, check_data_suits_architecture
@@ -48,10 +49,10 @@ def get_model_class(cfg: Any) -> Optional[type]:
     return found
 
 
-def check_options_before_eval(cfg: Any) -> None:
-    """Raise ValueError if an option that fairseq evaluates contains anything but literals, lists, tuples, +, - and *.
+def check_options_before_building(cfg: Any, from_checkpoint: bool = False) -> None:
+    """Raise ValueError unless fairseq will build the model that the options describe, and run no code in them.
 
-    A checkpoint contains the options of its model. Loading a checkpoint must not run code from these options.
+    fairseq evaluates some options as Python, and drops options of a checkpoint that its architecture does not declare.
     """
     options: Any = OmegaConf.to_container(cfg) if OmegaConf.is_config(cfg) else vars(cfg)
     for name, value in options.items():
@@ -59,10 +60,16 @@ def check_options_before_eval(cfg: Any) -> None:
             power = "**" in value or re.search(r"\d{7}", value)  # evaluation could take forever or exhaust the memory
             if power or not _LITERALS.fullmatch(value):
                 raise ValueError(
-                    f'--{name.replace("_", "-")} "{value[:60]}": choose numbers, True or False, or a list '
-                    "of such values, "
-                    'such as "[(512, 3)] * 4"'
+                    f'{format_option_name(name)} "{value[:60]}": choose numbers, True or False, or a list of such '
+                    'values, such as "[(512, 3)] * 4"'
                 )
+    found, arch = get_model_class(cfg), options.get("_name") or options.get("arch")
+    if from_checkpoint and found is None:
+        raise ValueError(f"--arch {arch}: unknown; name the package that registers it with --user-dir")
+    declared = getattr(getattr(found, "__dataclass", None), "__dataclass_fields__", options)
+    if from_checkpoint and found and issubclass(found, SummarizationModel) and OmegaConf.is_config(cfg):
+        for name in sorted(options.keys() - declared.keys()):
+            raise ValueError(f"{format_option(name, options[name])}: --arch {arch} has no such option here")
 
 
 def check_external_model(cfg: Any) -> None:

@@ -31,12 +31,8 @@ class CheckpointVocabulary:
         self.checkpoint = checkpoint
         self.dictionaries = {"source": task.source_dictionary, "target": task.target_dictionary}
         self.files: Dict[str, str] = {}
-        languages = {
-            "source": getattr(task.cfg, "source_lang", None),
-            "target": getattr(task.cfg, "target_lang", None),
-        }
         for side in self.dictionaries:
-            language = languages[side] or side
+            language = getattr(task.cfg, f"{side}_lang", None) or side
             paths = (os.path.join(folder, name) for name in (f"dict.{language}.txt", f"dict.{side}.txt", "dict.txt"))
             found = next(filter(os.path.isfile, paths), None)
             if found is not None:

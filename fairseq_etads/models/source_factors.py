@@ -73,16 +73,12 @@ def check_trained_factors(state_dict: Any, tables: Dict[str, nn.Embedding]) -> N
         state_dict: the weights to load.
         tables: a dictionary from factor names to the embeddings in the model that will load the weights.
     """
-    end = ".weight"
-    trained = {
-        name[len(_TABLES) : -len(end)]: len(table) for name, table in state_dict.items() if name.startswith(_TABLES)
-    }
+    trained = {name.split(".")[2]: len(table) for name, table in state_dict.items() if name.startswith(_TABLES)}
     present = {name: table.num_embeddings for name, table in tables.items()}
     if trained != present:
         raise ValueError(
-            f"the checkpoint was trained with the source factors {_format_sizes(trained)} but "
-            f"DATA has {_format_sizes(present)}: "
-            "use the data folder with which it was trained"
+            f"the checkpoint was trained with the source factors {_format_sizes(trained)} but DATA has "
+            f"{_format_sizes(present)}: use the data folder with which it was trained"
         )
 
 

@@ -54,14 +54,13 @@ def list_options(command: Sequence[str]) -> List[str]:
 def make_training_command(run: Path, prepared: Path, options: Sequence[str]) -> List[str]:
     """Return the fairseq-train command for a run, with ``fairseq_etads`` in place of the path of the plugin.
 
-    Checkpoints are written every 1,000 steps and at the end of each epoch, and the last and the best one are kept. If
-    the options contain another --user-dir, the plugin's task and criterion are not set.
+    Checkpoints are written every 1,000 steps and at the end of each epoch, and the last and the best one are kept.
     """
-    plugin = ["--user-dir", PLUGIN, "--task", "summarization", "--criterion", "summarization_nll"]
     return [
-        *("fairseq-train", str(prepared / "bin"), *(plugin if get_option(options, "--user-dir") is None else [])),
-        *("--save-dir", str(run / "checkpoints"), "--no-epoch-checkpoints", "--save-interval-updates", "1000"),
-        *("--keep-interval-updates", "1", "--no-progress-bar", "--log-format", "simple", "--log-interval", "10"),
+        *("fairseq-train", str(prepared / "bin"), "--user-dir", PLUGIN, "--task", "summarization"),
+        *("--criterion", "summarization_nll", "--save-dir", str(run / "checkpoints"), "--no-epoch-checkpoints"),
+        *("--save-interval-updates", "1000", "--keep-interval-updates", "1"),
+        *("--no-progress-bar", "--log-format", "simple", "--log-interval", "10"),
         *options,
     ]
 

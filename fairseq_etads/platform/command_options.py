@@ -19,8 +19,7 @@ described in :mod:`fairseq_etads.platform.option_checks`. Further metadata of a 
 - ``group``: the title of a group of options in the help.
 - ``add`` and ``read``: functions that add several options to a parser, and read them, as one field.
 
-The help ends with the default value, unless it explains the default itself. Importing this module does not import torch
-or fairseq.
+The help ends with the default value, unless it explains the default itself. torch and fairseq are not imported.
 """
 
 import argparse
@@ -46,13 +45,18 @@ def argument(metavar: str, help: str, default: Any = None, **metadata: Any) -> A
 
 
 @dataclass
-class DeviceOption:
+class UserDirOption:
+    """The option --user-dir, as in fairseq's commands."""
+
+    user_dir: Optional[str] = option(None, "package of your own that registers the model", metavar="DIR")
+
+
+@dataclass
+class DeviceOption(UserDirOption):
     """The option --device."""
 
     device: Optional[str] = option(
-        None,
-        "device to run on, such as cpu or cuda:0 (default: a GPU if available, otherwise the CPU)",
-        metavar="DEVICE",
+        None, "device, such as cpu or cuda:0 (default: a GPU if available, otherwise the CPU)", metavar="DEVICE"
     )
 
 
@@ -61,9 +65,7 @@ class JobsOption:
     """The option --jobs."""
 
     jobs: int = option(
-        os.cpu_count() or 1,
-        "number of parallel processes (default: the number of processors, %(default)s)",
-        bounds=SIZE,
+        os.cpu_count() or 1, "number of processes (default: the number of processors, %(default)s)", bounds=SIZE
     )
 
 
@@ -171,6 +173,13 @@ def options_command(
             check_command_options(options)
             for name in ("fairseq", "fairseq_etads"):
                 logging.getLogger(name).setLevel(logging.WARNING)
+            if getattr(options, "user_dir", None):
+                from fairseq.utils import import_user_module
+
+                try:
+                    import_user_module(options)
+                except (ImportError, FileNotFoundError) as error:
+                    raise InputError(f"--user-dir {options.user_dir}: cannot be imported: {error}") from None
             return work(options)
 
         return command(make, *more)(run)

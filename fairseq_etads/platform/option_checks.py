@@ -105,15 +105,10 @@ def join_choices(choices: Sequence[str]) -> str:
     return f"{', '.join(choices[:-1])} or {choices[-1]}" if len(choices) > 1 else choices[0]
 
 
-def format_choice_error(option: str, value: str, choices: Tuple[str, ...]) -> str:
-    """Return an error message that lists the choices of an option."""
-    return f'{option} "{value}": choose {join_choices(choices)}'
-
-
 def check_option_choice(option: str, value: str, choices: Tuple[str, ...]) -> str:
     """Return ``value`` if it is one of ``choices``, or raise a ValueError that lists the choices of the option."""
     if value not in choices:
-        raise ValueError(format_choice_error(option, value, choices))
+        raise ValueError(f'{option} "{value}": choose {join_choices(choices)}')
     return value
 
 

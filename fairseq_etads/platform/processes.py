@@ -40,10 +40,7 @@ def _terminate_worker(number: int, frame: Any = None) -> None:
 
 @contextlib.contextmanager
 def make_process_pool(
-    count: int,
-    start: Optional[Callable[..., None]] = None,
-    arguments: Tuple[Any, ...] = (),
-    context: Optional[Any] = None,
+    count: int, start: Optional[Callable[..., None]] = None, arguments: Tuple[Any, ...] = (), context: Any = None
 ) -> Iterator[ProcessPoolExecutor]:
     """Context manager that creates a pool of ``count`` processes, which end with this one, even if a signal ends it.
 

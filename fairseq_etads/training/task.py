@@ -33,7 +33,7 @@ from ..kernels.linear import mark_linear_weight_matrices
 from ..layers.decoder_output import Capabilities, TrainingCriterion, capabilities_of, get_pointer, get_pointer_kind
 from ..models.external_models import (
     build_external_model,
-    check_options_before_eval,
+    check_options_before_building,
     is_external_model,
     prepare_for_search,
     replace_rare_words,
@@ -250,7 +250,7 @@ class SummarizationTask(FairseqTask):
             ValueError: the model cannot be built with these options and this data, or an option is incompatible with
                 the model.
         """
-        check_options_before_eval(cfg)
+        check_options_before_building(cfg, from_checkpoint)
         if is_external_model(cfg):
             self._hides_rare_words = True
             model = build_external_model(cfg, self, lambda task: FairseqTask.build_model(task, cfg, from_checkpoint))

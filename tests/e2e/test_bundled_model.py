@@ -1,9 +1,10 @@
-"""The recipes of the bundled models: from descriptions of packages to a model folder, on a small scale, and again."""
+"""Bundled models: what a newcomer does with one; and how recipes make them, on a small scale."""
 
 import json
 
 import corpora
 import pytest
+from helpers import run_command
 from test_recipes import Workshop, debian
 
 from fairseq_etads import Summarizer
@@ -44,6 +45,35 @@ def test_the_model_of_papers_is_made_from_articles_with_its_extractor(shop):
 
 def bundled(name):
     return Summarizer.load(name, "cpu").folder
+
+
+ARTICLE = """\
+The council of Oakham voted on Monday to close the old bridge over the river Wye. Engineers had found cracks in two of
+its seven arches. The bridge carries 4,000 cars a day. Repairs will take eighteen months. A ferry will start next week.
+"""
+
+
+def test_texts_of_ones_own_are_summarised_and_explained_without_a_models_name(tmp_path):
+    printed = ARTICLE.replace("bridge over", "bri-\ndge over").replace("Repairs", "\n\n1\n\fRepairs")
+    records = [json.dumps({"id": name, "text": ARTICLE.replace("Oakham", name)}) for name in ("Ulm", "Olm")]
+    files = {"article.txt": ARTICLE, "paper.txt": printed, "articles.jsonl": "\n".join(records)}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+
+    def etads(*words):
+        return run_command(["etads", *words], tmp_path).stdout
+
+    short = etads("summarize", "article.txt", "--words", "30", "--must-include", "ferry", "--quiet").strip()
+    assert short.endswith("A ferry will start next week.") and len(short.split()) <= 30
+    joined = etads("summarize", "paper.txt", "--join-lines", "--sentences", "1", "--quiet")
+    assert joined.strip() == ARTICLE.partition(" Eng")[0]
+    etads("summarize", "articles.jsonl", "--sentences", "2", "--output", "out.txt")
+    rows = etads("evidence", "--source", "articles.jsonl", "--system", "news=out.txt").splitlines()
+    found = [json.loads(row)["systems"]["news"] for row in rows]
+    assert [len(sentences) for sentences in found] == [2, 2] and "Olm" in found[1][0]["sentence"]
+    assert {one["support"] for sentences in found for one in sentences} == {1.0}, "whole sentences of the documents"
+    etads("explain", "article.txt", "--sentences", "2", "--output", "why.html")
+    assert "eighteen" in (tmp_path / "why.html").read_text()
 
 
 def check_like_bundled(name, folder):

@@ -91,6 +91,6 @@ def test_an_unknown_metric_is_refused_before_training(corpus, tmp_path):
     """fairseq ended with a KeyError after the first validation, when an epoch was lost."""
     options = ["--eval-rouge", "--best-checkpoint-metric", "rouge_l", "--max-update", "2"]
     log = train(corpus / "bin", tmp_path / "save", *options, check=False)
-    said = "--best-checkpoint-metric rouge_l: not reported by the validation; choose from loss, ppl, "
+    said = "--best-checkpoint-metric rouge_l: not reported by validation; choose from loss, ppl, "
     said += ", ".join(ROUGE)
     assert said in log.strip().splitlines()[-1] and "begin validation" not in log and "sample 0" not in log

@@ -43,7 +43,7 @@ def _list_declared_options(architecture: str, extracts: bool) -> Dict[str, Any]:
         kind = "extractor architecture" if extracts else "architecture"
         raise InputError(
             f'"{architecture[:60]}" is not an {kind} of this version; choose from '
-            f"{', '.join(list_architectures(extracts))}"
+            f"{', '.join(list_architectures(extracts))}, or load the package that registers it (--user-dir)"
         )
     preset: Any = getattr(ARCH_MODEL_REGISTRY[architecture], "__dataclass")()
     return {option.name: getattr(preset, option.name) for option in fields(preset) if option.name != "_name"}
@@ -58,8 +58,7 @@ def to_plain_options(architecture: str, cfg: Any, extracts: bool = False) -> Dic
         InputError: the architecture is not part of this project, or an option does not have a plain value.
     """
     given = vars(convert_options_to_namespace(cfg))
-    declared = _list_declared_options(architecture, extracts)
-    options = {name: None if _OUTSIDE.search(name) else value for name, value in given.items() if name in declared}
+    options = {name: None if _OUTSIDE.search(name) else value for name, value in given.items() if name != "_name"}
     check_model_options(architecture, options, _MOST, extracts)
     return options
 

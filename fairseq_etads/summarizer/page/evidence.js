@@ -47,14 +47,14 @@ const evidence = (() => {
   };
 
   // the text of a document, in which the sources are marked; scrolls to the first of them
-  const paint = (box, text, sources) => {
-    const characters = Array.from(text), parts = [];
+  const paint = (box, text, sources, shown = String) => {
+    const characters = Array.from(text), parts = [], part = (from, to) => shown(characters.slice(from, to).join(""));
     let place = 0;
     for (const { start, end } of [...sources].sort((a, b) => a.start - b.start)) {
-      parts.push(characters.slice(place, start).join(""), make("mark", { class: "origin" }, characters.slice(start, end).join("")));
+      parts.push(part(place, start), make("mark", { class: "origin" }, part(start, end)));
       place = end;
     }
-    box.replaceChildren(...parts, characters.slice(place).join(""));
+    box.replaceChildren(...parts, part(place));
     const first = box.querySelector(".origin");
     if (first) box.scrollTop += first.getBoundingClientRect().top - box.getBoundingClientRect().top - 20;
   };
@@ -74,5 +74,5 @@ const evidence = (() => {
       page.append(section);
     }
   }
-  return { list, make, maker, count };
+  return { list, paint, make, maker, count };
 })();

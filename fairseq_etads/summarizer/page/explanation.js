@@ -21,7 +21,7 @@
 
   /* ---- the parts of the page that this explanation has; textContent never becomes markup ---- */
   const has = {
-    evidence: data.evidence.length > 0, source: length > 0, empty: !length && !data.chosen, tokens: steps > 0, chosen: Boolean(data.chosen), picked: Boolean(data.picked),
+    evidence: data.evidence.length > 0, source: length > 0, empty: !length && !data.chosen, tokens: steps > 0, chosen: Boolean(data.chosen), searched: Boolean(data.chosen) && steps > 0, picked: Boolean(data.picked),
     left_out: data.left_out > 0, pointer: data.pointer !== "none", saliency: data.saliency_gate !== null,
     sigmoid: data.saliency_gate === "sigmoid", scaled: data.saliency_gate !== "sigmoid", focus: data.focus_layers.length > 0,
   };
@@ -45,7 +45,7 @@
     }
     parts.push(has.chosen ? "sentences chosen by expected ROUGE" : data.score === null ? "a summary that was given" : `score ${show(data.score)}`);
     byId("about").append(...parts.flatMap((part, k) => (k ? [" · ", part] : [part])));
-    for (const { number, text } of data.chosen || []) {
+    for (const { number, text } of has.searched ? data.chosen : []) {
       const origin = number === null ? "written by the model" : `sentence ${number + 1} of the document`;
       byId("chosen").append(make("li", {}, `${origin}: `, isolated(text)));
     }
@@ -79,7 +79,7 @@
     let place = 0;
     const between = (start, rest) => {
       const part = text.slice(place, start).join("");
-      const unread = rest ? part.trim() && (data.left_out || has.picked || !length) : has.picked && /[\p{L}\p{N}]/u.test(part);
+      const unread = rest ? part.trim() && (data.left_out || has.picked || has.empty) : has.picked && /[\p{L}\p{N}]/u.test(part);
       area.append(unread ? make("span", { class: "unread" }, visible(part)) : visible(part));
     };
     source.forEach((token, j) => {
@@ -106,6 +106,7 @@
   area.replaceChildren();
   const tokens = read();
   evidence.list(byId("evidence") || make("ol"), data.evidence, (sources) => {
+    if (!length) return evidence.paint(area, data.document, sources, visible); // an extractor's page has no tokens
     const parts = sources.map(({ start, end }) => tokens.filter((_, j) => source[j].start >= start && source[j].end <= end && source[j].end !== null));
     for (const token of tokens) token.classList.remove("origin");
     for (const token of parts.flat()) token.classList.add("origin");

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import torch
 from folders import make_run
 
 from fairseq_etads.commands.export import main
@@ -107,3 +108,14 @@ def test_a_run_without_a_checkpoint_is_refused(tmp_path, capsys):
         assert main([str(tmp_path / "run"), str(tmp_path / "folder")]) == 2
         assert message in capsys.readouterr().err
         (tmp_path / "run").mkdir(exist_ok=True)
+
+
+def test_an_option_that_only_another_version_has_is_refused(tmp_path, capsys):
+    """fairseq drops options that it does not know, and would export another model than that which was trained."""
+    make_run(tmp_path / "run", arch="etads_basic")
+    path = tmp_path / "run" / "checkpoints" / "checkpoint_best.pt"
+    state = torch.load(path)
+    state["cfg"]["model"]["attention_decay"] = 0.5
+    torch.save(state, path)
+    assert main([str(tmp_path / "run"), str(tmp_path / "folder")]) == 2
+    assert "--attention-decay 0.5: --arch etads_basic has no such option here" in capsys.readouterr().err

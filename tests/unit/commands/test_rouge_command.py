@@ -178,6 +178,8 @@ def test_command_compares(tmp_path, capsys):
     assert row["difference"] == pytest.approx(row["first"] - row["second"])
     assert capsys.readouterr().out.strip().endswith(report["signature"])
     assert "|resamples:100|seed:12345|" in report["signature"]
+    assert compare_main([first, second, first, write(tmp_path / "test.target", texts[0])]) == 0
+    assert "etads-rouge REF --system NAME=FILE compares several systems" in capsys.readouterr().err
 
 
 def test_families_of_documents_are_drawn_together(tmp_path, capsys):

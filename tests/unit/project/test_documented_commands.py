@@ -69,7 +69,7 @@ def plugin_is_loaded(monkeypatch):
 
     def load(args):
         # In docs/extending.md, a user's own package imports this one.
-        assert args.user_dir in (None, "fairseq_etads", "my_updates"), args.user_dir
+        assert args.user_dir in (None, "fairseq_etads", "my_updates", "my_model"), args.user_dir
 
     monkeypatch.setattr(utils, "import_user_module", load)
 

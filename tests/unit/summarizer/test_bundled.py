@@ -1,12 +1,9 @@
 """The models that come with the package: found by name, complete, small, and useful."""
 
-import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
-from helpers import run_command
 
 from fairseq_etads import Summarizer
 from fairseq_etads.platform.errors import InputError
@@ -97,13 +94,6 @@ def test_it_summarises_what_it_has_never_seen(debian):
         assert TEXT[word.start : word.end].lower().startswith(word.word.lower()[:1])
     other = debian.summarize("Kwalitu is a library for the Perl programming language that parses dates and times.")
     assert other.text != summary.text
-
-
-def test_the_command_knows_it(elsewhere):
-    command = [sys.executable, "-m", "fairseq_etads.commands.summarize", "debian", "-", "--output", "out.jsonl"]
-    done = run_command(command, input=TEXT + "\n", cwd=elsewhere)
-    record = json.loads((elsewhere / "out.jsonl").read_text(encoding="utf-8"))
-    assert record["summary"] and "1 document in" in done.stdout
 
 
 @pytest.fixture(scope="module")

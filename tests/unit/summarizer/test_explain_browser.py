@@ -9,7 +9,7 @@ from itertools import compress
 import pytest
 from explanations import HOSTILE, made_up
 
-from fairseq_etads.summarizer import ChosenSentence, Explanation, PickedSentence, Selection
+from fairseq_etads.summarizer import ChosenSentence, Explanation, PickedSentence, Selection, Summarizer
 from fairseq_etads.summarizer.explanation import make_page
 from fairseq_etads.summarizer.surprisal import Surprisal
 
@@ -188,6 +188,15 @@ def test_the_texts_are_complete_and_a_table_has_the_figures(shown):
 def test_an_empty_document_has_a_page(shown):
     browser = shown(Explanation(" \n", (), 0, "", (), 0.0, "etads", "none", None, None, None, None, None))
     assert "has read nothing" in browser.find("main").text
+
+
+def test_a_sentence_that_an_extractor_chose_is_marked_where_it_stands(shown):
+    text = "Rain fell all day on Monday in Oakham. Then the bridge was closed, the mayor said. It opened again today."
+    browser = shown(Summarizer.load("news", "cpu").explain(text, sentences=1))
+    assert not browser.find_all("#document .unread"), "all of it was read"
+    browser.find("#evidence .sentence").click()
+    assert browser.find("#document .origin").text == browser.find("#evidence bdi").text
+    assert browser.find("#document").text == text
 
 
 def test_picked_and_chosen_sentences_are_listed(shown):
