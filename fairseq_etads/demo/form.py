@@ -8,7 +8,8 @@ from ..search.options import CALL, DECLARED, check_call, get_bounds, get_type, g
 
 MAIN = ("sentences", "words", "percent", "must_include", "beam", "lenpen")
 """Options that are always shown on the page. All other options are shown after a click."""
-
+OF_EXTRACTS = (*MAIN[:4], "choose", "choose_words", "readability")
+"""Options that have an effect if the model folder chooses sentences of the document by default."""
 MOST = {"beam": 50, "min_len": 1000, "max_len": 1000, "max_len_a": 10, "exact_length": 1000, "min_sentences": 100}
 """Maximum values, unless a folder's defaults are larger, so that a typing error does not exhaust the memory."""
 
@@ -30,6 +31,8 @@ def describe_fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:
         names = [name for name in names if name not in ("choose", "choose_words")]
     if decoding.get("choose") == "content":  # these lengths have no effect on the sentences that are chosen
         names = [name for name in names if not DECLARED[name].metadata.get("of_hypotheses")]
+    if decoding.get("choose") == "extract":  # the options of the search have no effect, because nothing is written
+        names = [name for name in names if name in OF_EXTRACTS]
     found = []
     for name in names:
         metadata, bounds, type_ = DECLARED[name].metadata, get_bounds(name), get_type(name)

@@ -174,10 +174,13 @@ class DemoServer:
         reads = f"the first {config.task['truncate_source']:,} tokens"
         if self.summarizer.picks_sentences:
             reads = "the most probable sentences of documents of any length"
+        does = f"{copies}reads {reads}"
+        if config.decoding.get("choose") == "extract":
+            does = "chooses whole sentences of documents of any length"
         return JSONResponse(
             {
                 "title": self.title,
-                "about": f"Architecture {config.architecture}: {copies}reads {reads}.",
+                "about": f"Architecture {config.architecture}: {does}.",
                 "max_bytes": MAX_BYTES,
                 "options": form.describe_fields(config.decoding),
             }

@@ -113,6 +113,8 @@ def test_the_form_has_every_option(client):
     assert {name: fields[name]["default"] for name in DECODING} == DECODING
     assert [fields[name]["kind"] for name in ("lenpen", "allow_unk", "infer_dtype")] == ["float", "bool", "choice"]
     assert "shortlist" in {field["name"] for field in form.describe_fields({**DECODING, "shortlist": True})}
+    extracts = [field["name"] for field in form.describe_fields({"choose": "extract"})]
+    assert "words" in extracts and "beam" not in extracts
     assert about["title"] == "a <b>model</b>"
 
 
