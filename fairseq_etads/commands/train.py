@@ -4,6 +4,7 @@ import functools
 import math
 import os
 import resource
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import List, Optional
@@ -283,9 +284,15 @@ def main(args: TrainOptions) -> None:
     text = args.text
     if text is not None and text.is_file():
         print_message(f"reading {text} into {args.out / 'text'}")
-        table = _list_table_options(args)
-        run_command(["etads-corpus", "table", "--input", str(text), *table, "--out", f"{args.out}/text"])
+        command = ["etads-corpus", "table", "--input", str(text), *_list_table_options(args), "--out"]
         text = args.out / "text"
+        try:
+            run_command([*command, str(text)])
+        except SystemExit as error:
+            if error.code == 2:
+                run = shlex.join([*command, str(text)])
+                print_message(f"options of etads-corpus: run {run} with them, and then this command with --text {text}")
+            raise
     if args.long:
         text = _shorten(args, text)
     if text is None:

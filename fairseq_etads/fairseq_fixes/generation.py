@@ -54,13 +54,16 @@ def generate_in_shards(original: Original, cfg: Any) -> Any:
     its own subfolder, such as "2-of-4".
 
     Raises:
-        ValueError: --shard-id is not a number from 0 to --num-shards - 1.
+        ValueError: --shard-id is not a number from 0 to --num-shards - 1, or --results-path is no folder.
     """
     cfg = convert_namespace_to_omegaconf(cfg) if isinstance(cfg, Namespace) else cfg
     options, launched = cfg.distributed_training, LaunchedWorker.from_environment()
     shards, shard = cfg.dataset.num_shards, cfg.dataset.shard_id
     if not 0 <= shard < shards:
         raise ValueError(f"--shard-id {shard} of --num-shards {shards}: choose a number from 0 to {shards - 1}")
+    results = cfg.common_eval.results_path
+    if results and os.path.exists(results) and not os.path.isdir(results):
+        raise ValueError(f"--results-path {results}: is not a folder")
     if shards > 1:
         options.distributed_world_size, options.distributed_rank = shards, shard
     elif launched is not None and options.distributed_world_size == 1:

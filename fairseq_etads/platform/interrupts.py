@@ -44,5 +44,7 @@ def _explain_refusal(error: BaseException, trace: Optional[TracebackType]) -> st
             asked = frame.f_locals["cfg"].generation
             return f"--sampling: give --nbest {asked.beam} or --beam {asked.nbest}"
         return text
+    if module == "fairseq.checkpoint_utils" and text.startswith("Model file not found: "):
+        return text
     is_deliberate = linecache.getline(frame.f_code.co_filename, line).lstrip().startswith("raise ")
     return text if module.startswith(PACKAGES[0]) and is_deliberate and isinstance(error, (ValueError, OSError)) else ""

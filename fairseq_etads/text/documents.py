@@ -71,7 +71,7 @@ def parse_json_record(line: str) -> Dict[str, Any]:
     try:
         record = _DECODER.decode(line.lstrip("\ufeff"))
     except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).split(":")[0]
+        reason = "nested too deeply" if isinstance(error, RecursionError) else getattr(error, "msg", str(error))
         raise BadDocumentError(f"not JSON ({reason})") from None
     if not isinstance(record, dict):
         raise BadDocumentError("not a JSON object")

@@ -12,6 +12,7 @@ from toy import PLUGIN, WORDS, summaries
     "options, message",
     [
         (["--sampling", "--sampling-topk", "5"], "--sampling: give --nbest 5 or --beam 1"),
+        (["--results-path", "/dev/null"], "--results-path /dev/null: is not a folder"),
         ([], 'data folder (DATA) "nowhere" does not exist; create it with etads-prepare or fairseq-preprocess'),
     ],
 )
@@ -20,6 +21,13 @@ def test_wrong_options_of_fairseqs_commands_are_answered_in_one_line(options, me
     result = run_command(command, cwd=tmp_path, check=False)
     assert result.returncode == 1 and "Traceback" not in result.stdout
     assert result.stdout.endswith(f"fairseq-generate: error: {message}\n")
+
+
+def test_a_missing_checkpoint_is_said_in_one_line(corpus, tmp_path):
+    command = ["fairseq-generate", str(corpus / "bin"), *PLUGIN, "--path", "no.pt", "--cpu"]
+    result = run_command(command, cwd=tmp_path, check=False)
+    assert "Traceback" not in result.stdout
+    assert result.stdout.endswith("fairseq-generate: error: Model file not found: no.pt\n")
 
 
 PAPER = [
