@@ -34,9 +34,7 @@ from ..platform.option_checks import SIZE, format_option_name
 from ..search.options import check_call, decoding_options
 from ..summarizer.folder.config import (
     BASELINES,
-    CONFIG,
     DEFAULT,
-    WEIGHTS,
     find_default_folder,
     folder_argument,
     read_config,
@@ -50,7 +48,7 @@ from ..text.input_records import (
     describe_document_unit,
     read_documents,
 )
-from .run_options import load_summarizer, prepared_option
+from .run_options import list_model_files, load_summarizer, prepared_option
 
 EXAMPLES = """\
 examples:
@@ -353,8 +351,8 @@ def _write_to_file(args: SummarizeOptions, documents: _Documents, kind: str, rep
         if Path(name).is_dir() and path.parent.resolve() == Path(name).resolve():
             raise InputError(f"--output {path}: FILE {name} is this folder, so its files are documents; name another")
     inside = [path for name in args.files if Path(name).is_dir() for path in Path(name).iterdir()]
-    of_folder = [] if _is_baseline(args) else [args.folder / CONFIG, args.folder / WEIGHTS]
-    read = {"FILE": [*args.files, *inside], "FOLDER": of_folder if args.run is None else args.run.list_all()}
+    of_folder = [] if _is_baseline(args) else list_model_files(args.folder, args.run)
+    read = {"FILE": [*args.files, *inside], "FOLDER": of_folder}
     check_output_paths({"--output": ResumableWriter.list_files(path)}, read)
     settings = _collect_output_settings(args, kind)
     if args.split or args.shard is not None:
