@@ -201,6 +201,7 @@ def _compile_joined_signs(language: str) -> List[Tuple[Any, str]]:
             (r"(?<=[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\p{M}+) (?=[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}])", ""),
             (r"(?<=\p{Hebrew}) ([״׳]) (?=\p{Hebrew})|(?<=\p{Armenian}) ([՛՜՞]) (?=\p{Armenian})", r"\1\2"),
             (rf" (?=[{ENDS_ANYWHERE}…،؛፣、，：；])|(?<={_WIDE}|…) (?={_WIDE})", ""),
+            (rf"(?<={_WIDE}|—) (?=—)|(?<=—) (?={_WIDE})", ""),
             (r" (\w+) : / / (?=\S)", r" \1://"),
             (r"(?<=\w) ([/_]) (?=\w)", r"\1"),
             (r"(?<=\d) : (?=\d)", ":"),
@@ -346,7 +347,7 @@ class CharacterTokenizer:
     wide = re.compile(f"[{_wide}]")
     _token = re.compile(rf"<unk>|[{_wide}]|[^\W{_wide}]+|\S")
     _korean_gap = re.compile(f"(?<={_HANGUL.pattern}) | (?={_HANGUL.pattern})")
-    _narrow_gap = re.compile(rf"(?<=[{_wide}]) (?=\S)|(?<=\S) (?=[{_wide}])")
+    _narrow_gap = re.compile(rf"(?<=[{_wide}]) (?=\S)|(?<=\S) (?=[{_wide}])|(?<=…) (?=…)|(?<=—) (?=—)")
     # A comma may also separate two numbers, so spaces around it are removed only before a group of three digits.
     _in_number = re.compile(r"(?<=\d) ([.:]|,(?= \d{3}(?!\d))) (?=\d)|(?<=\d) (?=[%‰])")
 

@@ -44,7 +44,7 @@ def test_sentences_of_each_language_and_no_full_stop_is_added(language, text):
         ("en", "می‌خواهم کتاب‌ها"),
         ("en", "👩‍💻 works ❤️ 👍🏽 in ที่นี่ดีมาก"),
         ("en", "他说“好”。 צה״ל בא"),
-        ("zh", "地图，在这里：好；（是）、吧……真的？！《书》"),
+        ("zh", "地图，在这里：好；（是）、吧……真的？！《书》——他"),
         ("hi", 'क्या? हाँ। "ठीक है।" फिर… गया।'),
         ("fa", "آیا آمد؟ بله، رفت؛ شب. Ո՞ւր է։ ሰላም፣ ነው።"),
         ("de", "Er sagte: „Ja.“ Dann »Komm!« und ging."),
