@@ -1,7 +1,4 @@
-"""Options and functions of commands that process a run or its data.
-
-Importing this module does not import torch or fairseq.
-"""
+"""Options and functions of commands that process a run or its data, without importing torch or fairseq."""
 
 import argparse
 import logging
@@ -16,7 +13,6 @@ from ..files.checksums import list_recorded_files
 from ..platform.command_options import DeviceOption, MaxTokensOption, argument, option
 from ..platform.errors import InputError
 from ..summarizer.folder.config import CONFIG, WEIGHTS
-from ..summarizer.folder.run_files import RunFiles
 from ..text.subwords import OPAQUE
 
 if TYPE_CHECKING:
@@ -70,12 +66,12 @@ def list_data_files(folder: Path) -> List[Path]:
     return [*prepared, *(path for name in ("*.bin", "*.idx", "dict.*", "SHA256SUMS") for path in folder.glob(name))]
 
 
-def list_model_files(folder: Path, run: Optional[RunFiles]) -> List[Path]:
-    """Return the files of a model folder or of a run and its data, which no output may replace."""
+def list_model_files(folder: Path, run: Any) -> List[Path]:
+    """Return the files of a model folder or of a run (RunFiles) and its data, which no output may replace."""
     if run is None:
         return [folder / CONFIG, folder / WEIGHTS, *list_recorded_files(folder)]
-    records = [run.run / RECIPE, run.run / RECORD, *run.checkpoint.parent.glob("*.pt")]
-    return [*run.list_all(), *records, *list_data_files(run.data)]
+    checkpoints = run.checkpoint.parent.glob("*.pt")
+    return [run.run / RECIPE, run.run / RECORD, *run.list_all(), *checkpoints, *list_data_files(run.data)]
 
 
 def list_splits(folder: Path) -> List[str]:

@@ -13,7 +13,6 @@ from ..data.labels.selector_scores import (
     make_empty_histogram,
 )
 from ..data.prepared_pairs import PreparedPairs, WordText
-from ..data.run_record import RECIPE, RECORD
 from ..files.outputs import check_output_paths, write_json
 from ..platform.command_options import option, options_command
 from ..platform.errors import InputError
@@ -176,10 +175,7 @@ examples:
 def main(args: SelectOptions) -> None:
     """Run the command ``etads-select``."""
     checkpoint, data = find_checkpoint_and_data(args)
-    read = {
-        "RUN": [args.run / RECIPE, args.run / RECORD, *checkpoint.parent.glob("*.pt")],
-        "DATA": [] if data is None else list_data_files(data),
-    }
+    read = {"RUN": checkpoint.parent.glob("*.pt"), "DATA": [] if data is None else list_data_files(data)}
     folders = [folder for folder in (args.labels or data, args.out or args.run) if folder is not None]
     written = [path for folder in folders for path in (*folder.glob("labels.*"), *folder.glob("probabilities.*"))]
     check_output_paths({"--report": args.report}, {**read, "--labels or --out": written})

@@ -32,13 +32,7 @@ from ..platform.console import escape_unprintable, print_message
 from ..platform.errors import InputError
 from ..platform.option_checks import SIZE, format_option_name
 from ..search.options import check_call, decoding_options
-from ..summarizer.folder.config import (
-    BASELINES,
-    DEFAULT,
-    find_default_folder,
-    folder_argument,
-    read_config,
-)
+from ..summarizer.folder.config import BASELINES, DEFAULT, find_default_folder, folder_argument, read_config
 from ..summarizer.folder.run_files import find_run_files, is_run
 from ..text.input_records import (
     InputDocument,
@@ -351,8 +345,8 @@ def _write_to_file(args: SummarizeOptions, documents: _Documents, kind: str, rep
         if Path(name).is_dir() and path.parent.resolve() == Path(name).resolve():
             raise InputError(f"--output {path}: FILE {name} is this folder, so its files are documents; name another")
     inside = [path for name in args.files if Path(name).is_dir() for path in Path(name).iterdir()]
-    of_folder = [] if _is_baseline(args) else list_model_files(args.folder, args.run)
-    read = {"FILE": [*args.files, *inside], "FOLDER": of_folder}
+    of_model = [] if _is_baseline(args) else list_model_files(args.folder, args.run)
+    read = {"FILE": [*args.files, *inside], "FOLDER": of_model}
     check_output_paths({"--output": ResumableWriter.list_files(path)}, read)
     settings = _collect_output_settings(args, kind)
     if args.split or args.shard is not None:

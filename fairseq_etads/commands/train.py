@@ -283,16 +283,10 @@ def main(args: TrainOptions) -> None:
     _make_folder(args.out)
     text = args.text
     if text is not None and text.is_file():
-        print_message(f"reading {text} into {args.out / 'text'}")
-        command = ["etads-corpus", "table", "--input", str(text), *_list_table_options(args), "--out"]
+        table = ["etads-corpus", "table", "--input", str(text), *_list_table_options(args), "--out"]
         text = args.out / "text"
-        try:
-            run_command([*command, str(text)])
-        except SystemExit as error:
-            if error.code == 2:
-                run = shlex.join([*command, str(text)])
-                print_message(f"options of etads-corpus: run {run} with them, and then this command with --text {text}")
-            raise
+        print_message(f"{shlex.join([*table, str(text)])}; for other options, run it and give --text {text}")
+        run_command([*table, str(text)])
     if args.long:
         text = _shorten(args, text)
     if text is None:

@@ -290,8 +290,7 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
     with open_binary(path) as file:
         for number, line in enumerate(file, 1):
             if number == 1 and _COMPRESSED.match(line):
-                known = ", ".join(DECOMPRESSORS)
-                raise InputError(f"{get_display_name(path)}: is compressed; decompress it, or name it *{known}")
+                raise InputError(f"{get_display_name(path)}: is compressed, but not named *{', '.join(DECOMPRESSORS)}")
             if number == 1 and (encoding := _find_encoding(line)) != "utf-8":
                 for text in _decode_utf16(itertools.chain([line], file), encoding, path):
                     yield text if ends else text.rstrip("\r\n")

@@ -195,8 +195,7 @@ def add_full_stop(text: str, language: str = "en") -> str:
 
     In CNN/Daily Mail, captions and highlights often lack a full stop (See et al. 2017).
     """
-    is_question = language == "el" and text.endswith(GREEK_QUESTION)
-    return text if not text or is_question or text.endswith(_ENDS) else text + "."
+    return text if not text or text.endswith((*_ENDS, *GREEK_QUESTION * (language == "el"))) else text + "."
 
 
 def make_lines(document: Document, options: Any) -> DocumentLines:

@@ -12,8 +12,7 @@ SENTENCE_MARK = "<q>"
 ENDS_ANYWHERE = "。！？｡‼⁇⁈⁉।॥۔؟։።፧፨။។៕"
 """Characters of Chinese, Indic, Arabic and other scripts that end a sentence even if no space follows."""
 SENTENCE_ENDS = ".!?" + ENDS_ANYWHERE
-GREEK_QUESTION = ";"
-"""The question mark of Greek text, which Unicode's form NFC turns into a semicolon."""
+GREEK_QUESTION = ";"  # Unicode's form NFC makes a semicolon of it
 CLOSERS = "'`\")’”»›」』）】》〉"
 """Characters that can follow the end of a sentence and belong to it."""
 SPEAKING_VERBS = frozenset(re.findall(r"\w+", "said says say adds added told asked asks wrote replied tweeted"))

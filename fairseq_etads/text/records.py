@@ -67,7 +67,6 @@ _WRAPPED = re.compile(r'\{\s*"([^"\\]*)"\s*:\s*\[\s*\{.*\}\s*\]\s*\}$')
 """A JSON object that holds nothing but a list of records."""
 _ARRAY = re.compile(r"\[\s*(\{|$)")
 _GLUED = re.compile(r'\}\s*\{\s*"[^"\\]*"\s*:')
-"""The end of a JSON object and the beginning of the next."""
 _EACH = "jq -c '.[]'"
 _BY_COLUMNS = "jq -c 'map_values([.[]]) | range(first(.[]) | length) as $i | map_values(.[$i])'"
 
@@ -149,7 +148,7 @@ def _read_json_lines(lines: Iterable[str], path: Path, counts: Counter) -> Itera
             jq = _EACH
         elif text.startswith("{") and (text.endswith(("{", "[", ",", ":")) or _GLUED.search(text)):
             jq = "jq -c ."
-        elif following:
+        elif following:  # two documents, each a list of sentences
             jq = ""
         elif found := _WRAPPED.match(text):
             jq = f"jq -c '.[\"{found.group(1)}\"][]'"
@@ -171,10 +170,7 @@ def _skip_blank_lines(lines: Iterable[str], counts: Counter) -> Iterator[Tuple[i
 
 
 def _make_records_of_table(line: str) -> str:
-    """Return a command that divides a record of several lists or objects of one length above 1, as pandas writes them.
-
-    The lists and objects are columns unless they have names of columns. Other records need no command.
-    """
+    """Return a command that divides a record of several lists or objects of one length above 1, or an empty string."""
     try:
         values = list(parse_json_record(line).values())
     except BadDocumentError:
@@ -182,7 +178,7 @@ def _make_records_of_table(line: str) -> str:
     sizes = {len(value) if isinstance(value, (list, dict)) else 0 for value in values}
     if len(values) < 2 or len(sizes) > 1 or sizes.pop() < 2:
         return ""
-    names = list(values[0]) if isinstance(values[0], dict) else []
+    names = [*values[0]] if isinstance(values[0], dict) else []
     return _EACH if any(find_columns(name, names) for pair in COLUMNS for name in pair) else _BY_COLUMNS
 
 

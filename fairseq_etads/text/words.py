@@ -24,10 +24,7 @@ CACHED_CHUNKS = 500_000
 """Maximum number of chunks in the cache of PennTreebankTokenizer (about 100 MB). A full cache is cleared."""
 
 LONGEST_CHUNK = 200
-"""Maximum number of characters in a chunk of text without white space.
-
-Longer chunks are split, because the running time of the rules for quotes is quadratic in the length of the chunk.
-"""
+"""Maximum number of characters in a chunk without white space, in which the rules for quotes take quadratic time."""
 
 _JOINERS = ("\u200c", "\u200d")
 """Characters inside words of Persian and Indic scripts, and inside emoji."""
@@ -38,8 +35,7 @@ BLOCK = 20_000
 """Approximate number of characters to process at a time when text is split into sentences."""
 
 _CLOSERS_ANYWHERE = CLOSERS[4:]
-_STRAIGHT = CLOSERS[:4]
-"""Closers that can also open a quotation, unless a space follows."""
+_STRAIGHT = CLOSERS[:4]  # can also open a quotation, unless a space follows
 _ANYWHERE = re.compile(
     f"(?<=[{ENDS_ANYWHERE}])(?![{SENTENCE_ENDS}{_CLOSERS_ANYWHERE}]|[{_STRAIGHT}](?:\\s|$))(?=.)|"
     f"(?<=[{ENDS_ANYWHERE}][{_CLOSERS_ANYWHERE}])(?![{_CLOSERS_ANYWHERE}])(?=.)|"

@@ -183,7 +183,7 @@ def test_compressed_files_are_read_whole_or_refused(tmp_path, monkeypatch, suffi
     with pytest.raises(InputError, match=r"a\.\w+: cannot be read \(expands to more than [\d,]+ times its size"):
         list(read_lines(path))
     (tmp_path / "a.txt").write_bytes(packed)
-    with pytest.raises(InputError, match=r"a\.txt: is compressed; decompress it, or name it \*\.gz"):
+    with pytest.raises(InputError, match=r"a\.txt: is compressed, but not named \*\.gz"):
         list(read_lines(tmp_path / "a.txt", "replace"))
 
 
