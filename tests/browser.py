@@ -111,15 +111,8 @@ def start():
     options = webdriver.ChromeOptions()
     options.binary_location = chromium
     for flag in (
-        "headless=new",
-        "no-sandbox",
-        "disable-dev-shm-usage",
-        "disable-gpu",
-        "no-first-run",
-        "hide-scrollbars",
-        "disable-background-networking",
-        "disable-component-update",
-        "force-color-profile=srgb",
+        *("headless=new", "no-sandbox", "disable-dev-shm-usage", "disable-gpu", "no-first-run", "hide-scrollbars"),
+        *("disable-background-networking", "disable-component-update", "force-color-profile=srgb"),
         "host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
     ):
         options.add_argument(f"--{flag}")

@@ -23,13 +23,6 @@ def test_wrong_options_of_fairseqs_commands_are_answered_in_one_line(options, me
     assert result.stdout.endswith(f"fairseq-generate: error: {message}\n")
 
 
-def test_a_missing_checkpoint_is_said_in_one_line(corpus, tmp_path):
-    command = ["fairseq-generate", str(corpus / "bin"), *PLUGIN, "--path", "no.pt", "--cpu"]
-    result = run_command(command, cwd=tmp_path, check=False)
-    assert "Traceback" not in result.stdout
-    assert result.stdout.endswith("fairseq-generate: error: Model file not found: no.pt\n")
-
-
 PAPER = [
     *("--coverage-penalty", "1", "--length-penalty-type", "wu", "--lenpen", "0.9"),
     *("--no-repeat-ngram-size", "3", "--ngram-ignore-tokens", f"{WORDS[0]} {WORDS[1]}"),

@@ -13,16 +13,9 @@ from fairseq_etads.demo import local_access, server
 pytestmark = pytest.mark.filterwarnings("ignore")  # from the client: newer versions of Starlette prefer another httpx
 
 BAD_HOSTS = [
-    "evil.example",
-    "127.0.0.1.evil.example",
-    "localhost.evil.example:8000",
-    "evil.example:8000",
-    "127.0.0.2",
+    *("evil.example", "127.0.0.1.evil.example", "localhost.evil.example:8000", "evil.example:8000", "127.0.0.2"),
     "0.0.0.0",
-    "localhost:8000@evil.example",
-    "localhost:",
-    "",
-    "127.0.0.1:8000\tx",
+    *("localhost:8000@evil.example", "localhost:", "", "127.0.0.1:8000\tx"),
 ]
 PAGES = sorted(path for path in server.FILES)
 
@@ -116,18 +109,9 @@ def test_only_json_is_taken(client, kind):
 @pytest.mark.parametrize(
     "path",
     [
-        "/../setup.py",
-        "/%2e%2e/%2e%2e/setup.py",
-        "/page/",
-        "/page/demo.js",
-        "/demo.js/",
-        "/demo.js%00",
+        *("/../setup.py", "/%2e%2e/%2e%2e/setup.py", "/page/", "/page/demo.js", "/demo.js/", "/demo.js%00"),
         "//etc/passwd",
-        "/static/..%2f..%2fserver.py",
-        "/server.py",
-        "/index.html~",
-        "/favicon.ico",
-        "/about.json/",
+        *("/static/..%2f..%2fserver.py", "/server.py", "/index.html~", "/favicon.ico", "/about.json/"),
     ],
 )
 def test_there_are_no_other_paths(client, path):

@@ -11,14 +11,8 @@ from fairseq_etads.text.marks import SENTENCE_MARKS, SPECIAL_SYMBOLS, SUBWORD_MA
 
 LINES = {
     SENTENCE_MARKS: [
-        "<t> maps </t>",
-        "late <n> drawn",
-        "<S_SEP> [sep]",
-        "<s> a </s> <S>",
-        "<sent> ##SENT##",
-        "a ||||| b",
-        "a <|sep|> b <eot>",
-        r"a.\nThe [EOP]",
+        *("<t> maps </t>", "late <n> drawn", "<S_SEP> [sep]", "<s> a </s> <S>", "<sent> ##SENT##", "a ||||| b"),
+        *("a <|sep|> b <eot>", r"a.\nThe [EOP]"),
     ],
     SUBWORD_MARKS: ["ma@@ ps are dr@@", "▁maps are", "map ##ping are"],
     SPECIAL_SYMBOLS: ["[CLS] maps [PAD] [unused0]", "maps <|endoftext|>", "<mask> maps"],
