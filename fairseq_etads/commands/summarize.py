@@ -339,7 +339,7 @@ def _write_to_stream(args: SummarizeOptions, documents: _Documents, report: _Pro
 def _write_to_file(args: SummarizeOptions, documents: _Documents, kind: str, report: _ProgressReport) -> int:
     """Write summaries to --output or continue an earlier run. Returns the number of documents without a summary."""
     path = Path(args.output)
-    if path.is_dir() or not path.parent.is_dir():
+    if path.is_dir() or not ResumableWriter.list_files(path)[0].parent.is_dir():
         raise InputError(f"--output {path}: {'is a folder; name a file' if path.is_dir() else 'no such folder'}")
     for name in args.files:
         if Path(name).is_dir() and path.parent.resolve() == Path(name).resolve():
