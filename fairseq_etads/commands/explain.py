@@ -17,7 +17,7 @@ from ..platform.errors import InputError
 from ..platform.option_checks import format_option_name
 from ..search.options import check_call, decoding_options
 from ..summarizer.folder.config import DEFAULT, find_default_folder, folder_argument, read_config
-from ..summarizer.folder.run_files import is_run
+from ..summarizer.folder.run_files import find_run_files, is_run
 from ..text.input_records import (
     InputDocument,
     InputFormatOptions,
@@ -27,7 +27,7 @@ from ..text.input_records import (
     get_document_unit_name,
     read_documents,
 )
-from .run_options import load_summarizer
+from .run_options import list_model_files, load_summarizer
 
 EXAMPLES = """\
 examples:
@@ -110,7 +110,8 @@ def _check_options(args: ExplainOptions) -> None:
         if not path.absolute().parent.is_dir():
             raise InputError(f"{flag} {path}: there is no folder {path.parent}")
     if not makes_folder:
-        check_output_paths({"--output": args.output, "--json": args.json}, {"FILE": args.file})
+        of_folder = list_model_files(args.folder, find_run_files(args.folder) if is_run(args.folder) else None)
+        check_output_paths({"--output": args.output, "--json": args.json}, {"FILE": args.file, "FOLDER": of_folder})
     elif args.output == STANDARD_INPUT:
         raise InputError("--output -: --document all writes a folder; name a folder")
     elif args.output is not None:

@@ -12,11 +12,7 @@ from ..platform.option_checks import format_option_name
 from ..search.content import FILE as CONTENT
 from ..search.options import FOLDER_DEFAULTS, combine_options, decoding_options
 from ..summarizer.folder.config import DTYPES, SHORTLIST
-from ..summarizer.folder.model_card import (
-    ModelCardMetadata,
-    check_language_or_licence_code,
-    read_scores,
-)
+from ..summarizer.folder.model_card import ModelCardMetadata, check_language_or_licence_code, read_scores
 from ..summarizer.folder.run_files import RunFiles, find_run_files
 from ..text.picking import FILE as PICKING
 from ..text.picking import SentencePickingSettings

@@ -1,7 +1,4 @@
-"""Options and functions of commands that process a run or its data.
-
-Importing this module does not import torch or fairseq.
-"""
+"""Options and functions of commands that process a run or its data, without importing torch or fairseq."""
 
 import argparse
 import logging
@@ -10,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, List, Optional, Tuple
 
-from ..data.run_record import CHECKPOINTS, find_checkpoint, find_prepared_folder
+from ..data.run_record import CHECKPOINTS, RECIPE, RECORD, find_checkpoint, find_prepared_folder
 from ..files import SPLITS
+from ..files.checksums import list_recorded_files
 from ..platform.command_options import DeviceOption, MaxTokensOption, argument, option
 from ..platform.errors import InputError
+from ..summarizer.folder.config import CONFIG, WEIGHTS
 from ..text.subwords import OPAQUE
 
 if TYPE_CHECKING:
@@ -62,8 +61,17 @@ def get_binarised_folder(data: Path) -> Path:
 
 
 def list_data_files(folder: Path) -> List[Path]:
-    """Return the files that a command may read from a folder of binarised data, which no output may replace."""
-    return [path for pattern in ("*.bin", "*.idx", "dict.*", "SHA256SUMS") for path in folder.glob(pattern)]
+    """Return the files of binarised data and of the folder in which it was prepared, which no output may replace."""
+    prepared = list_recorded_files(folder.parent) if (folder.parent / "prepare.json").is_file() else []
+    return [*prepared, *(path for name in ("*.bin", "*.idx", "dict.*", "SHA256SUMS") for path in folder.glob(name))]
+
+
+def list_model_files(folder: Path, run: Any) -> List[Path]:
+    """Return the files of a model folder or of a run (RunFiles) and its data, which no output may replace."""
+    if run is None:
+        return [folder / CONFIG, folder / WEIGHTS, *list_recorded_files(folder)]
+    checkpoints = run.checkpoint.parent.glob("*.pt")
+    return [run.run / RECIPE, run.run / RECORD, *run.list_all(), *checkpoints, *list_data_files(run.data)]
 
 
 def list_splits(folder: Path) -> List[str]:

@@ -175,7 +175,7 @@ examples:
 def main(args: SelectOptions) -> None:
     """Run the command ``etads-select``."""
     checkpoint, data = find_checkpoint_and_data(args)
-    read = {"RUN": checkpoint, "DATA": [] if data is None else list_data_files(data)}
+    read = {"RUN": checkpoint.parent.glob("*.pt"), "DATA": [] if data is None else list_data_files(data)}
     folders = [folder for folder in (args.labels or data, args.out or args.run) if folder is not None]
     written = [path for folder in folders for path in (*folder.glob("labels.*"), *folder.glob("probabilities.*"))]
     check_output_paths({"--report": args.report}, {**read, "--labels or --out": written})

@@ -32,15 +32,7 @@ from ..platform.console import escape_unprintable, print_message
 from ..platform.errors import InputError
 from ..platform.option_checks import SIZE, format_option_name
 from ..search.options import check_call, decoding_options
-from ..summarizer.folder.config import (
-    BASELINES,
-    CONFIG,
-    DEFAULT,
-    WEIGHTS,
-    find_default_folder,
-    folder_argument,
-    read_config,
-)
+from ..summarizer.folder.config import BASELINES, DEFAULT, find_default_folder, folder_argument, read_config
 from ..summarizer.folder.run_files import find_run_files, is_run
 from ..text.input_records import (
     InputDocument,
@@ -50,7 +42,7 @@ from ..text.input_records import (
     describe_document_unit,
     read_documents,
 )
-from .run_options import load_summarizer, prepared_option
+from .run_options import list_model_files, load_summarizer, prepared_option
 
 EXAMPLES = """\
 examples:
@@ -347,14 +339,14 @@ def _write_to_stream(args: SummarizeOptions, documents: _Documents, report: _Pro
 def _write_to_file(args: SummarizeOptions, documents: _Documents, kind: str, report: _ProgressReport) -> int:
     """Write summaries to --output or continue an earlier run. Returns the number of documents without a summary."""
     path = Path(args.output)
-    if path.is_dir() or not path.parent.is_dir():
+    if path.is_dir() or not ResumableWriter.list_files(path)[0].parent.is_dir():
         raise InputError(f"--output {path}: {'is a folder; name a file' if path.is_dir() else 'no such folder'}")
     for name in args.files:
         if Path(name).is_dir() and path.parent.resolve() == Path(name).resolve():
             raise InputError(f"--output {path}: FILE {name} is this folder, so its files are documents; name another")
     inside = [path for name in args.files if Path(name).is_dir() for path in Path(name).iterdir()]
-    of_folder = [] if _is_baseline(args) else [args.folder / CONFIG, args.folder / WEIGHTS]
-    read = {"FILE": [*args.files, *inside], "FOLDER": of_folder if args.run is None else args.run.list_all()}
+    of_model = [] if _is_baseline(args) else list_model_files(args.folder, args.run)
+    read = {"FILE": [*args.files, *inside], "FOLDER": of_model}
     check_output_paths({"--output": ResumableWriter.list_files(path)}, read)
     settings = _collect_output_settings(args, kind)
     if args.split or args.shard is not None:

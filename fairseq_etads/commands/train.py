@@ -4,6 +4,7 @@ import functools
 import math
 import os
 import resource
+import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import List, Optional
@@ -282,10 +283,10 @@ def main(args: TrainOptions) -> None:
     _make_folder(args.out)
     text = args.text
     if text is not None and text.is_file():
-        print_message(f"reading {text} into {args.out / 'text'}")
-        table = _list_table_options(args)
-        run_command(["etads-corpus", "table", "--input", str(text), *table, "--out", f"{args.out}/text"])
+        table = ["etads-corpus", "table", "--input", str(text), *_list_table_options(args), "--out"]
         text = args.out / "text"
+        print_message(f"{shlex.join([*table, str(text)])}; for other options, run it and give --text {text}")
+        run_command([*table, str(text)])
     if args.long:
         text = _shorten(args, text)
     if text is None:

@@ -47,29 +47,29 @@ class GenerationTimer(StopwatchMeter):
 
 
 def generate_in_shards(original: Original, cfg: Any) -> Any:
-    """Run fairseq-generate, so that each of n processes summarises every n-th batch.
+    """Run fairseq-generate, so that each of n processes summarises every n-th batch, into RESULTS_PATH/2-of-n.
 
     The number of processes and the index of this process are --num-shards and --shard-id, which fairseq ignores, or
-    --distributed-world-size and --distributed-rank, or those of torchrun. With --results-path, each process writes to
-    its own subfolder, such as "2-of-4".
-
-    Raises:
-        ValueError: --shard-id is not a number from 0 to --num-shards - 1.
+    --distributed-world-size and --distributed-rank, or those of torchrun. Raises ValueError for a wrong --shard-id or
+    --results-path.
     """
     cfg = convert_namespace_to_omegaconf(cfg) if isinstance(cfg, Namespace) else cfg
     options, launched = cfg.distributed_training, LaunchedWorker.from_environment()
     shards, shard = cfg.dataset.num_shards, cfg.dataset.shard_id
     if not 0 <= shard < shards:
         raise ValueError(f"--shard-id {shard} of --num-shards {shards}: choose a number from 0 to {shards - 1}")
+    results = cfg.common_eval.results_path
+    if os.path.exists(results or "") and not os.path.isdir(results):
+        raise ValueError(f"--results-path {results}: is not a folder")
     if shards > 1:
         options.distributed_world_size, options.distributed_rank = shards, shard
     elif launched is not None and options.distributed_world_size == 1:
         options.distributed_world_size, options.distributed_rank = launched.workers, launched.rank
         if torch.cuda.is_available() and not cfg.common.cpu:
             torch.cuda.set_device(launched.local_rank % torch.cuda.device_count())
-    if options.distributed_world_size > 1 and cfg.common_eval.results_path is not None:
+    if options.distributed_world_size > 1 and results is not None:
         share = f"{options.distributed_rank + 1}-of-{options.distributed_world_size}"
-        cfg.common_eval.results_path = os.path.join(cfg.common_eval.results_path, share)
+        cfg.common_eval.results_path = os.path.join(results, share)
     try:
         return original(cfg)
     except ZeroDivisionError:  # without batches, fairseq divides by the time and the number of words, which are 0

@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import re
 from pathlib import Path
-from typing import Dict, Iterable, Iterator, Tuple
+from typing import Dict, Iterable, Iterator, List, Tuple
 
 from ..platform.errors import InputError
 from .outputs import write_text
@@ -60,6 +60,11 @@ def _parse_checksum_list(content: str) -> Dict[str, str]:
     if not found or None in found:
         raise ValueError(f"line {found.index(None) + 1} is not a checksum" if found else "it lists nothing")
     return {match.group(2): match.group(1) for match in found if match}
+
+
+def list_recorded_files(folder: Path) -> List[Path]:
+    """Return SHA256SUMS in a folder and the files that it lists. Raises InputError if it is damaged."""
+    return [folder / NAME, *(folder / name for name in Checksums(folder).listed)]
 
 
 class Checksums:

@@ -43,6 +43,7 @@ MOST_TIMES, ALWAYS_ALLOWED = 1000, 1 << 28
 A text is usually 3 to 20 times as large as its compressed file.
 """
 
+_COMPRESSED = re.compile(rb"\x1f\x8b\x08|BZh[1-9]1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd")
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _ESCAPED = re.compile("[\udc80-\udcff]")
 _read_input: Any = None
@@ -288,6 +289,8 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
     """
     with open_binary(path) as file:
         for number, line in enumerate(file, 1):
+            if number == 1 and _COMPRESSED.match(line):
+                raise InputError(f"{get_display_name(path)}: is compressed, but not named *{', '.join(DECOMPRESSORS)}")
             if number == 1 and (encoding := _find_encoding(line)) != "utf-8":
                 for text in _decode_utf16(itertools.chain([line], file), encoding, path):
                     yield text if ends else text.rstrip("\r\n")

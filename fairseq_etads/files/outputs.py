@@ -124,7 +124,7 @@ def lock_output(output: Path, option: str = "--output", folder: bool = False) ->
             output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot write to {option} {output}: {error.strerror}") from None
-    path = output.resolve()
+    path = Path(os.path.realpath(output))  # resolve() raises RuntimeError for a link to itself
     path = path / LOCK if folder else path.with_name(f".{path.name}{LOCK}")
     if folder and str(path) in _held:  # a caller already holds the lock
         yield ()
@@ -176,7 +176,8 @@ def make_temporary_output(path: Union[str, Path], expected_lines: Optional[Calla
     """
     path = Path(path)
     if path.exists() and not path.is_file():  # /dev/stdout may link to a pipe, which has no real path
-        yield path
+        with name_file_in_errors(path):
+            yield path
         return
     path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)

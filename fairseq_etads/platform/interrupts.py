@@ -13,10 +13,9 @@ PACKAGES = ("fairseq_etads", "etads_preprocess")
 
 
 def hide_expected_tracebacks() -> None:
-    """Install a hook that shows expected errors without a traceback.
+    """Install a hook that shows errors because of options or files of a fairseq command in one line.
 
-    If Ctrl-C interrupts an import of this project's modules, the process exits with status 130. Errors that this
-    project raises because of the options or files of a fairseq command are shown in one line.
+    If Ctrl-C interrupts an import of this project's modules, the process exits with status 130.
     """
     plain_hook = sys.excepthook
 
@@ -45,4 +44,5 @@ def _explain_refusal(error: BaseException, trace: Optional[TracebackType]) -> st
             return f"--sampling: give --nbest {asked.beam} or --beam {asked.nbest}"
         return text
     is_deliberate = linecache.getline(frame.f_code.co_filename, line).lstrip().startswith("raise ")
-    return text if module.startswith(PACKAGES[0]) and is_deliberate and isinstance(error, (ValueError, OSError)) else ""
+    is_known = module.startswith(PACKAGES[0]) or text.startswith("Model file not found: ")
+    return text if is_known and is_deliberate and isinstance(error, (ValueError, OSError)) else ""

@@ -88,7 +88,7 @@ class DecodingOptions:
         0,
         "increase the maximum length of a summary by X tokens for each token in the document",
         of="fairseq",
-        bounds=Bounds(0),
+        bounds=Bounds(0, below=math.inf),
         call_excludes={"--exact-length": ""},
         of_hypotheses=True,
     )

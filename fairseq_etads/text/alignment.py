@@ -18,11 +18,7 @@ WINDOW = 2000
 _CERTAIN = 12
 """Minimum number of matching folded characters, in a token and the tokens after it, for a match to be certain."""
 _BLOCK = 4096
-_FOLDED = {
-    **dict.fromkeys('"“”„', "''"),
-    **dict.fromkeys("’‘´`", "'"),
-    **dict.fromkeys("–—―", "--"),
-}
+_FOLDED = {**dict.fromkeys('"“”„', "''"), **dict.fromkeys("’‘´`", "'"), **dict.fromkeys("–—―", "--")}
 _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
 """Mapping from the bracket tokens of the Penn Treebank to the brackets themselves."""
 

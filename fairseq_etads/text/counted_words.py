@@ -49,7 +49,9 @@ def count_words(text: str) -> int:
 
 def has_uncounted_letters(text: str, tokens: str = LATIN) -> bool:
     """Return whether a text contains letters or digits that belong to no word of the given kind."""
-    return tokens == LATIN and not text.isascii() and any(c.isalnum() and not c.isascii() for c in text.lower())
+    if tokens != LATIN or text.isascii():
+        return False
+    return any(c.isalnum() and not c.isascii() for c in unicodedata.normalize("NFC", text.lower()))
 
 
 def choose_tokens(texts: Iterable[str]) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from .cleaning import clean_text
-from .marks import ADVICE, CLOSERS, SENTENCE_ENDS, count_marks
+from .marks import ADVICE, CLOSERS, GREEK_QUESTION, SENTENCE_ENDS, count_marks
 from .tokenised import is_tokenised, split_tokenised_sentences
 from .words import SENTENCE_MARK, PennTreebankTokenizer, replace_sentence_marks, split_sentences
 
@@ -71,7 +71,7 @@ def parse_json_record(line: str) -> Dict[str, Any]:
     try:
         record = _DECODER.decode(line.lstrip("\ufeff"))
     except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).split(":")[0]
+        reason = "nested too deeply" if isinstance(error, RecursionError) else getattr(error, "msg", str(error))
         raise BadDocumentError(f"not JSON ({reason})") from None
     if not isinstance(record, dict):
         raise BadDocumentError("not a JSON object")
@@ -190,12 +190,12 @@ def strip_invisible(text: str, counts: Counter) -> str:
     return text
 
 
-def add_full_stop(text: str) -> str:
-    """Add a full stop to a text, unless the text ends with punctuation.
+def add_full_stop(text: str, language: str = "en") -> str:
+    """Add a full stop to a text, unless the text ends with punctuation of the language.
 
     In CNN/Daily Mail, captions and highlights often lack a full stop (See et al. 2017).
     """
-    return text if not text or text.endswith(_ENDS) else text + "."
+    return text if not text or text.endswith((*_ENDS, *GREEK_QUESTION * (language == "el"))) else text + "."
 
 
 def make_lines(document: Document, options: Any) -> DocumentLines:
@@ -244,7 +244,7 @@ def _clean_text_segments(pieces: Sequence[str], options: Any, made: DocumentLine
         piece = clean_text(piece, counts)
         made.warnings.update(count_suspicious_content(piece))
         if options.full_stops and piece:
-            stopped = add_full_stop(piece)
+            stopped = add_full_stop(piece, options.language)
             counts["full stops added"] += stopped is not piece
             piece = stopped
         yield piece

@@ -12,6 +12,7 @@ SENTENCE_MARK = "<q>"
 ENDS_ANYWHERE = "。！？｡‼⁇⁈⁉।॥۔؟։።፧፨။។៕"
 """Characters of Chinese, Indic, Arabic and other scripts that end a sentence even if no space follows."""
 SENTENCE_ENDS = ".!?" + ENDS_ANYWHERE
+GREEK_QUESTION = ";"  # Unicode's form NFC makes a semicolon of it
 CLOSERS = "'`\")’”»›」』）】》〉"
 """Characters that can follow the end of a sentence and belong to it."""
 SPEAKING_VERBS = frozenset(re.findall(r"\w+", "said says say adds added told asked asks wrote replied tweeted"))
@@ -28,17 +29,18 @@ ADVICE = {
 }
 """Mapping from each kind of marks to advice for those who make a corpus."""
 
+_NAMES = r"(?:s_?|sent_?)?sep|(?:sent(?:ence)?|s)_?end|sent(?:ence)?|[be]o[dpst]|sos|eol|nl|newline|para|stop|split|end"
 _PATTERNS = {
     # Every alternative begins with a literal character, so that re skips all other characters at once. Gigaword masks
     # digits with #, so short pieces such as ##th are not counted.
     SENTENCE_MARKS: re.compile(
-        r"</?(?i:t|n|s|eos|bos|sos|eop|eod|nl|newline|para|(?:s_?|sent_?)?sep|sent(?:ence)?(?:_end)?|stop|split)>|"
-        r"\[/?(?i:(?:s_?|sent_?)?sep|sent|eos|bos|sos|eot)\]|##[A-Za-z_]+##|NEWLINE_CHAR|\|(?<!\S\|)\|\|+(?!\S)|<0x0A>"
+        rf"</?\|?(?i:t|n|s|{_NAMES})\|?/?>|\[/?(?i:{_NAMES})\]|\\n(?![a-z])|"
+        r"##[A-Za-z_]+##|NEWLINE_CHAR|\|(?<!\S\|)\|\|+(?!\S)|<0x0A>"
     ),
     SUBWORD_MARKS: re.compile(r"@@(?= |$)|▁|##(?<=\S ##)(?:[^\W\d_]{3,}|[^\W\da-zA-Z_])(?![\w#])|Ġ\w+ (?=Ġ)|￭|</w>"),
     UNKNOWN_WORDS: re.compile(r"<(?i:unk|oov|unknown)>|\[(?i:unk|oov)\]|U(?<!\w\w)(?i:nk)\b|u(?<!\w\w)(?i:nk)\b"),
     SPECIAL_SYMBOLS: re.compile(
-        r"<\|[^<>|\s]*\|>|<(?i:pad|mask|cls|blank|extra_id_\d+)>|\[(?i:pad|mask|cls|unused\d+)\]"
+        rf"<\|(?!(?i:{_NAMES})\|>)[^<>|\s]*\|>|<(?i:pad|mask|cls|blank|extra_id_\d+)>|\[(?i:pad|mask|cls|unused\d+)\]"
     ),
 }
 

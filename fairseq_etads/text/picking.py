@@ -17,17 +17,11 @@ FILE = "picking.json"
 WORDS = 200
 """Default maximum number of words in the selected sentences (the budget)."""
 QUANTILES = (0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9)
-"""Quantiles at which the probabilities of training sentences are divided into probability levels.
-
-The quantiles are closer together in the range of sentences that are usually selected.
-"""
+"""Quantiles of the probabilities of training sentences that divide levels, closer among those usually selected."""
 FULL = 0.95
 """Fraction of the budget at which the selection ends, even if more sentences would fit."""
 SHORTEST = 3
-"""Minimum number of words in a sentence that is selected from a document longer than the budget.
-
-This limit does not apply if all sentences in the document are shorter.
-"""
+"""Minimum number of words in a sentence that is selected from a longer document, unless all sentences are shorter."""
 _MOST_WORDS = 1_000_000
 
 

@@ -65,7 +65,10 @@ _LONE_CR = re.compile(r"\r(?!\n)")
 _JSON = re.compile(r"""[\s\ufeff]*(\{\s*(["'}]|$)|\[\s*(\{|$))""", re.MULTILINE)
 _WRAPPED = re.compile(r'\{\s*"([^"\\]*)"\s*:\s*\[\s*\{.*\}\s*\]\s*\}$')
 """A JSON object that holds nothing but a list of records."""
-_BY_RECORDS = "jq -c 'map_values([.[]]) | range(first(.[]) | length) as $i | map_values(.[$i])'"
+_ARRAY = re.compile(r"\[\s*(\{|$)")
+_GLUED = re.compile(r'\}\s*\{\s*"[^"\\]*"\s*:')
+_EACH = "jq -c '.[]'"
+_BY_COLUMNS = "jq -c 'map_values([.[]]) | range(first(.[]) | length) as $i | map_values(.[$i])'"
 
 
 def detect_record_format(path: Path) -> str:
@@ -137,18 +140,20 @@ def _read_json_lines(lines: Iterable[str], path: Path, counts: Counter) -> Itera
     numbered = _skip_blank_lines(lines, counts)
     for number, line in itertools.islice(numbered, 1):
         text = line.lstrip(BOM).strip()
-        following = list(itertools.islice(numbered, 1)) if (by_columns := _is_table_by_columns(text)) else []
-        jq = ""
+        jq = _make_records_of_table(text)
+        following = list(itertools.islice(numbered, 1)) if jq else []
         if text.endswith("},"):
             jq = "sed 's/},$/}/'"
-        elif text.startswith("[") or (text.startswith("{") and text.endswith(("{", "[", ",", ":"))):
-            jq = "jq -c '.[]'" if text.startswith("[") else "jq -c ."
-        elif by_columns and not following:
-            jq = _BY_RECORDS
+        elif _ARRAY.match(text):
+            jq = _EACH
+        elif text.startswith("{") and (text.endswith(("{", "[", ",", ":")) or _GLUED.search(text)):
+            jq = "jq -c ."
+        elif following:  # two documents, each a list of sentences
+            jq = ""
         elif found := _WRAPPED.match(text):
             jq = f"jq -c '.[\"{found.group(1)}\"][]'"
         if jq:
-            what = "a table by columns" if by_columns else "not JSON lines"
+            what = "a table by columns" if jq == _BY_COLUMNS else "not JSON lines"
             where = f"{get_display_name(path)}, line {number}"
             raise InputError(f"{where}: {what}; each record must be one line: {jq} FILE makes it so")
         yield number, line
@@ -164,14 +169,17 @@ def _skip_blank_lines(lines: Iterable[str], counts: Counter) -> Iterator[Tuple[i
             counts[BLANK] += 1
 
 
-def _is_table_by_columns(line: str) -> bool:
-    """Return whether a record consists of several lists (or objects, as pandas writes them) of one length above 1."""
+def _make_records_of_table(line: str) -> str:
+    """Return a command that divides a record of several lists or objects of one length above 1, or an empty string."""
     try:
         values = list(parse_json_record(line).values())
     except BadDocumentError:
-        return False
+        return ""
     sizes = {len(value) if isinstance(value, (list, dict)) else 0 for value in values}
-    return len(values) > 1 and len(sizes) == 1 and sizes.pop() > 1
+    if len(values) < 2 or len(sizes) > 1 or sizes.pop() < 2:
+        return ""
+    names = [*values[0]] if isinstance(values[0], dict) else []
+    return _EACH if any(find_columns(name, names) for pair in COLUMNS for name in pair) else _BY_COLUMNS
 
 
 def _open_json_lines(

@@ -13,10 +13,7 @@ def iterate_ngrams(words: Sequence[str], order: int) -> Iterator[Tuple[str, ...]
 
 
 def map_words_to_bitsets(words: Words) -> Dict[str, int]:
-    """Return a dictionary that maps each word to a bit set of its positions.
-
-    The bit set is an integer. Bit j is set if the word occurs at position j.
-    """
+    """Map each word to an integer, in which bit j is set if the word occurs at position j."""
     found: Dict[str, int] = {}
     for position, word in enumerate(words):
         found[word] = found.get(word, 0) | 1 << position

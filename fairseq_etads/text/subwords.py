@@ -10,24 +10,13 @@ SUBWORDS: Dict[str, Dict[str, str]] = {
     "gpt2": {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"},
     "huggingface": {"huggingface_tokenizer": "tokenizer.json"},
 }
-"""Mapping from values of fairseq's --bpe to the options that specify files.
-
-Each option is mapped to the name of its file in prepared data and in model folders.
-"""
+"""Mapping from values of fairseq's --bpe to its options for files, and their names in data and model folders."""
 OPAQUE = {"gpt2": "GPT-2's pieces", "huggingface": "pieces of a Hugging Face tokeniser"}
-"""Kinds of subwords that only the tokeniser can join into words, mapped to their names in messages.
-
-The user provides the files of these subword models, and raw text is split directly into subwords.
-"""
+"""Kinds of subwords of raw text, which only the user's tokeniser can join into words, and their names in messages."""
 
 
 def find_word_ends(tokens: Sequence[str], subwords: str) -> List[bool]:
-    """Return, for each token, whether it is the last token of a word.
-
-    Args:
-        subwords: type of the subwords, "subword_nmt" or "sentencepiece". For any other value, each token is treated as
-            a word.
-    """
+    """Return, for each token, whether it is the last token of a word, as all are without known subwords."""
     if subwords == "subword_nmt":
         return [not token.endswith("@@") for token in tokens]
     if subwords != "sentencepiece":

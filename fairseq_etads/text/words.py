@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 import regex
 
 from ..platform.deferred_imports import defer_statistics
-from .marks import CLOSERS, ENDS_ANYWHERE, SENTENCE_ENDS
+from .marks import CLOSERS, ENDS_ANYWHERE, GREEK_QUESTION, SENTENCE_ENDS
 from .marks import SENTENCE_MARK as SENTENCE_MARK  # modules that need only words import it from here
 from .tokenised import is_tokenised, split_tokenised_sentences
 
@@ -24,10 +24,7 @@ CACHED_CHUNKS = 500_000
 """Maximum number of chunks in the cache of PennTreebankTokenizer (about 100 MB). A full cache is cleared."""
 
 LONGEST_CHUNK = 200
-"""Maximum number of characters in a chunk of text without white space.
-
-Longer chunks are split, because the running time of the rules for quotes is quadratic in the length of the chunk.
-"""
+"""Maximum number of characters in a chunk without white space, in which the rules for quotes take quadratic time."""
 
 _JOINERS = ("\u200c", "\u200d")
 """Characters inside words of Persian and Indic scripts, and inside emoji."""
@@ -38,9 +35,11 @@ BLOCK = 20_000
 """Approximate number of characters to process at a time when text is split into sentences."""
 
 _CLOSERS_ANYWHERE = CLOSERS[4:]
+_STRAIGHT = CLOSERS[:4]  # can also open a quotation, unless a space follows
 _ANYWHERE = re.compile(
-    f"(?<=[{ENDS_ANYWHERE}])(?![{SENTENCE_ENDS}{_CLOSERS_ANYWHERE}])(?=.)|"
-    f"(?<=[{ENDS_ANYWHERE}][{_CLOSERS_ANYWHERE}])(?![{_CLOSERS_ANYWHERE}])(?=.)"
+    f"(?<=[{ENDS_ANYWHERE}])(?![{SENTENCE_ENDS}{_CLOSERS_ANYWHERE}]|[{_STRAIGHT}](?:\\s|$))(?=.)|"
+    f"(?<=[{ENDS_ANYWHERE}][{_CLOSERS_ANYWHERE}])(?![{_CLOSERS_ANYWHERE}])(?=.)|"
+    f"(?<=[{ENDS_ANYWHERE}][{_STRAIGHT}])(?=\\s)"
 )
 LANGUAGES = (
     *re.findall(r"\w+", "en as bn ca cs de el es et fi fr ga gu hi hu is it kn lt lv ml mni mr nl or pa pl pt ro ru"),
@@ -62,7 +61,7 @@ _CONTINUES = re.compile(
 _SPECIALS = re.compile(r"<(/?s|pad|q)>", re.IGNORECASE)
 _LANGUAGES = re.compile(r"(?<=[^\W\d_]) \+ \+(?![^\s,.;:!?)])|(?<=\b[CFcf]) #(?! ?\d)")
 """Suffixes of C++, g++ and C# that the Moses tokeniser has separated into tokens."""
-_WIDE = r"[\p{Han}\p{Hiragana}\p{Katakana}\u3000-\u303f\uff00-\uff60]"
+_WIDE = r"[\p{Han}\p{Hiragana}\p{Katakana}\u30fb\u3000-\u303f\uff00-\uff60]"
 _QUOTED_WIDE = regex.compile(rf"(?<={_WIDE}) (?=[“‘”’])|(?<=[“‘”’]) (?={_WIDE})")
 _HANGUL = re.compile("[\uac00-\ud7a3]")
 _LAST_AT = re.compile(r"(?<=@)(?=@+$)")
@@ -89,8 +88,9 @@ def _make_punkt(language: str) -> Any:
     closers = CLOSERS + ("«‹“‘" if language in _LEFT_POINTING else "")
 
     class Rules(PunktLanguageVars):
-        """Punkt's rules with typographic quotes, which Punkt itself does not know."""
+        """Punkt's rules with typographic quotes and the Greek question mark, which Punkt itself does not know."""
 
+        sent_end_chars = (".", "?", "!", *GREEK_QUESTION * (language == "el"))
         _re_non_word_chars = rf"(?:[;}}\]*:@({{\[!?{closers}])"
         re_boundary_realignment = re.compile(rf"[\]}}{closers}]+?(?:\s+|(?=--)|$)", re.MULTILINE)
 
@@ -195,7 +195,9 @@ def _compile_joined_signs(language: str) -> List[Tuple[Any, str]]:
             # Marks of Thai, Khmer and Burmese, and joiners of Persian and of emoji
             (r" (?=[\p{M}\u200c\u200d\U0001f3fb-\U0001f3ff])|(?<=[\u200c\u200d]) ", ""),
             (r"(?<=[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\p{M}+) (?=[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}])", ""),
-            (r"(?<=\p{Hebrew}) ([״׳]) (?=\p{Hebrew})", r"\1"),
+            (r"(?<=\p{Hebrew}) ([״׳]) (?=\p{Hebrew})|(?<=\p{Armenian}) ([՛՜՞]) (?=\p{Armenian})", r"\1\2"),
+            (rf" (?=[{ENDS_ANYWHERE}…،؛፣、，：；])|(?<={_WIDE}|…) (?={_WIDE})", ""),
+            (rf"(?<={_WIDE}|—) (?=—)|(?<=—) (?={_WIDE})", ""),
             (r" (\w+) : / / (?=\S)", r" \1://"),
             (r"(?<=\w) ([/_]) (?=\w)", r"\1"),
             (r"(?<=\d) : (?=\d)", ":"),
@@ -341,7 +343,7 @@ class CharacterTokenizer:
     wide = re.compile(f"[{_wide}]")
     _token = re.compile(rf"<unk>|[{_wide}]|[^\W{_wide}]+|\S")
     _korean_gap = re.compile(f"(?<={_HANGUL.pattern}) | (?={_HANGUL.pattern})")
-    _narrow_gap = re.compile(rf"(?<=[{_wide}]) (?=\S)|(?<=\S) (?=[{_wide}])")
+    _narrow_gap = re.compile(rf"(?<=[{_wide}]) (?=\S)|(?<=\S) (?=[{_wide}])|(?<=…) (?=…)|(?<=—) (?=—)")
     # A comma may also separate two numbers, so spaces around it are removed only before a group of three digits.
     _in_number = re.compile(r"(?<=\d) ([.:]|,(?= \d{3}(?!\d))) (?=\d)|(?<=\d) (?=[%‰])")
 

@@ -326,11 +326,11 @@ class SummarizationTask(FairseqTask):
         A training split that is also a validation set gets two iterators, or each validation would end the epoch.
 
         Raises ValueError if a text has more tokens than ``--max-tokens``, which fairseq would leave out in training.
+        Since texts are truncated, ``--skip-invalid-size-inputs-valid-test`` leaves out none.
         """
         trains = "update_epoch_batch_itr" in kwargs  # only fairseq's training loop passes this argument
-        if trains or not kwargs.get("ignore_invalid_inputs"):
-            for each in [dataset, *(self.datasets.values() if trains else ())]:
-                each.check_batch_size(kwargs.get("max_tokens"))
+        for each in [dataset, *(self.datasets.values() if trains else ())]:
+            each.check_batch_size(kwargs.get("max_tokens"))
         if not trains and self._training_batches is not None and dataset is self.datasets.get(self.cfg.train_subset):
             dataset = self._get_training_set_for_validation(dataset)
         epoch = kwargs.get("epoch", 1)

@@ -12,6 +12,7 @@ from toy import PLUGIN, WORDS, summaries
     "options, message",
     [
         (["--sampling", "--sampling-topk", "5"], "--sampling: give --nbest 5 or --beam 1"),
+        (["--results-path", "/dev/null"], "--results-path /dev/null: is not a folder"),
         ([], 'data folder (DATA) "nowhere" does not exist; create it with etads-prepare or fairseq-preprocess'),
     ],
 )

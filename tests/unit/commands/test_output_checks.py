@@ -15,6 +15,7 @@ from documented import ENTRIES
 CHECKPOINT, BIN = "run/checkpoints/checkpoint_best.pt", "run/prepared/bin"
 PROBABILITIES, CONTENT, LABELS = "run/probabilities.sentences.test", "run/content.npz", f"{BIN}/labels.words.test"
 DATA, DICT, NLI = f"{BIN}/test.s-t.s.bin", f"{BIN}/dict.s.txt", "nli/config.json"
+PREPARED, LISTED = "run/prepared/prepare.json", ("run/prepared/dict.txt", "model/dict.txt")
 CASES = [
     ("d.txt", "etads-summarize debian d.txt --output {}"),
     ("d.txt.partial", "etads-summarize debian --lines d.txt.partial --output d.txt"),
@@ -28,6 +29,8 @@ CASES = [
     (PROBABILITIES, "etads-select run --report {}"),
     (CHECKPOINT, "etads-rewrite run/prepared {} --extractor run --abstractor run"),
     (DICT, "etads-shortlist run/prepared --out {}"),
+    (LISTED[0], "etads-shortlist run/prepared --out {}"),
+    (LISTED[1], "etads-explain model d.txt --output {}"),
 ]
 OWN_NAMES = "average completion content demo doctor export labels likelihood reproduce results shorten train tune"
 """Commands that write only files of their own names, in a folder, or files that must not exist yet."""
@@ -42,9 +45,12 @@ def test_every_command_is_tested():
 @pytest.mark.parametrize("path, words", CASES, ids=lambda value: value.split(" run")[0].replace("/", "."))
 def test_what_is_read_is_not_replaced(path, words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    for name in ("d.txt", "d.svg", "d.txt.partial", CHECKPOINT, DATA, DICT, LABELS, PROBABILITIES, CONTENT, NLI):
+    of_run = CHECKPOINT, DATA, DICT, LABELS, PROBABILITIES, CONTENT, PREPARED
+    for name in ("d.txt", "d.svg", "d.txt.partial", *of_run, NLI, *LISTED):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text("a 1\n")
+    for name in LISTED:
+        Path(name).with_name("SHA256SUMS").write_text(f"{'0' * 64}  dict.txt\n")
     link = Path(f"link{Path(path).suffix}")
     link.symlink_to(path)
     for output in {path, str(link)} if "{}" in words else {path}:

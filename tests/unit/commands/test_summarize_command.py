@@ -172,6 +172,8 @@ def test_an_output_among_the_documents_is_refused(summarize, wanted, tmp_path):
         status, lines, said = summarize(tmp_path / "docs", "--output", output)
         assert (status, lines) == (2, []) and f"--output {output}: FILE {tmp_path}/docs is this folder" in said
     assert [path.name for path in (tmp_path / "docs").iterdir()] == ["a.txt"]
+    (tmp_path / "far").symlink_to("nowhere/out.txt")
+    assert "far: no such folder" in summarize(tmp_path / "docs", "--output", tmp_path / "far")[2]
     (tmp_path / "docs" / "inner").mkdir()
     output = tmp_path / "docs" / "inner" / "out.txt"
     assert summarize(tmp_path / "docs", "--output", output)[0] == 0 and output.read_text() == wanted[0] + "\n"

@@ -9,7 +9,7 @@ import torch
 from decoding import DICTIONARY, assert_same, generate, make_sample, sharpened
 from fairseq import search
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
-from helpers import EOS, PAD
+from helpers import EOS, PAD, make_task
 from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
@@ -273,6 +273,22 @@ def test_extreme_inputs():
                 results = generate(SummaryGenerator, [model], make_sample(documents), options)
                 assert len(results) == len(documents) and all(results)
                 assert all(h["tokens"].tolist().index(EOS) == len(h["tokens"]) - 1 for row in results for h in row)
+
+
+def test_the_widest_beam_does_not_depend_on_what_neighbours_copy():
+    task = make_task(tail=9)
+    model, copied = sharpened(task=task, pointer="soft"), list(range(44, 53))
+    generator = SummaryGenerator([model], task.target_dictionary, beam_size=50, nbest=50, max_len_b=2, min_len=0)
+    for batch in ([[5, 6]], [[5, 6], copied], [copied]):
+        assert {len(found) for found in generator.generate([model], make_sample(batch))} == {43}
+
+
+def test_a_model_in_float32_decodes_under_another_default_type(documents):
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert generate(SummaryGenerator, [sharpened().float()], make_sample(documents), {"beam_size": 3})
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def test_a_model_without_an_answer_still_gives_one(documents):

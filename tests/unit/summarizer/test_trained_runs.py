@@ -90,6 +90,8 @@ def test_checkpoints_and_data_can_be_chosen(run, tmp_path, capsys):
         (["--selection", "x", "x"], "--selection x needs --split"),
         (["--split", "test", "--shard", "1/2"], "shards need a file"),
         (["--shard", "1/2", "--output", "x"], "every shard would read all of standard input"),
+        (["--split", "test", "--output", str(next((folder / "prepared" / "bin").glob("test*.bin")))], "is also read"),
+        (["--split", "test", "--output", str(folder / "recipe.json")], "is also read"),
     ):
         assert summarize([str(folder), *options]) == 2
         assert words in capsys.readouterr().err

@@ -16,7 +16,7 @@ from fairseq_etads.evaluation.analysis import WORD_SPLITTERS
 from fairseq_etads.search.content.features import NgramPriorProbabilities
 from fairseq_etads.search.content.model import ContentModel
 from fairseq_etads.search.content.sentence_choosing import choose_sentences
-from fairseq_etads.text.counted_words import TOKENS, choose_tokens, find_words
+from fairseq_etads.text.counted_words import TOKENS, choose_tokens, find_words, has_uncounted_letters
 from fairseq_etads.training.validation import ValidationSummarizer
 
 WORDS = {
@@ -82,6 +82,7 @@ def test_words_that_a_backend_cannot_count_are_refused():
         with pytest.raises(ValueError, match=f"tokens .*{words}"):
             rouge(["a"], ["a"], **options)
     assert choose_tokens(["plain"] * 60 + ["café"]) == "a-z0-9" and choose_tokens(["plain"] * 30 + ["新"]) == "words"
+    assert has_uncounted_letters("cafe\u0301") and not has_uncounted_letters("café 👩\u200d💻 ❤️ …", "words")
     assert choose_tokens([]) == "a-z0-9" and set(TOKENS) == {"a-z0-9", "words", "characters"}
 
 

@@ -22,6 +22,7 @@ from fairseq_etads.text.input_records import ReadingOptions, choose_input_format
 A, B = '{"text": "A b.", "summary": "a"}\n', '{"text": "C d.", "summary": "c"}\n'
 COLUMNWISE = '{"text": ["A b.", "C d."], "summary": ["a", "c"]}\n'
 BY_PANDAS = '{"text": {"0": "A b.", "1": "C d."}, "summary": {"0": "a", "1": "c"}}\n'
+LINE_FEEDS = "\u0a0a\u0100"  # as bytes of UTF-16
 BOTH = ["A b.", "C d."]
 QUOTED = 'text\tsummary\n"A b.\ta\nC d."\tc\n'
 
@@ -44,11 +45,7 @@ def shown(capsys, path, *options):
         ("a.jsonl", f"\ufeff{A}\ufeff{B}".encode(), BOTH),
         ("a.csv", '\ufefftext,summary\nA b.,a\n\ufeff"C d.",c\n'.encode(), BOTH),
         ("a.jsonl", (A + B).encode("utf-16"), BOTH),
-        (
-            "a.jsonl",
-            b"\xfe\xff" + (A.replace("A", "\u0a0a\u0100") + B).encode("utf-16-be"),
-            ["\u0a0a\u0100 b.", "C d."],
-        ),
+        ("a.jsonl", b"\xfe\xff" + f"{A}{B}".replace("A", LINE_FEEDS).encode("utf-16-be"), [f"{LINE_FEEDS} b.", "C d."]),
         ("a.tsv", "text\tsummary\r\nA b.\ta\r\n".encode("utf-16"), ["A b."]),
         ("a.csv", "text,summary\nA b.,a\nÄ d.,c\n".encode("utf-16-le"), ["A b.", "Ä d."]),
         ("a", (A + B).encode("utf-16-be"), BOTH),
@@ -81,6 +78,9 @@ def test_all_commands_understand_the_same(name, content, found, tmp_path, capsys
         ('{"text": [\n"A b."],\n "summary": "a"\n}\n', "."),
         (f"{A.strip()},\n{B}", "sed 's/},$/}/'"),
         (f'{{"data": [{A.strip()}, {B.strip()}]}}', """'.["data"][]'"""),
+        (f"{A.strip()}{B}", "jq -c . "),
+        (f"{A.strip()}\r{B.strip()}\r", "jq -c . "),
+        (f'{{"7": {A.strip()}, "9": {B.strip()}}}', "jq -c '.[]'"),
         (COLUMNWISE, "map_values([.[]])"),
         (BY_PANDAS, "map_values([.[]])"),
     ],

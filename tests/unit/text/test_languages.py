@@ -18,6 +18,8 @@ SENTENCES = [
     ("es", "El Sr. Ruiz llegó.| «¡Hola!»| Se fue."),
     ("fr", "M. Dupont dit : « Oui. »| Il part."),
     ("cs", "Přišel 3. května.| Např. Ing. Novák.| Konec."),
+    ("el", "Πού είναι;| Ο κ. Παπάς ήρθε;| Ναι."),
+    ("hi", '"ठीक है।"| (हाँ।)| वह "गया।"'),
 ]
 
 
@@ -25,7 +27,8 @@ SENTENCES = [
 def test_sentences_of_each_language_and_no_full_stop_is_added(language, text):
     sentences = [sentence.strip() for sentence in text.split("|")]
     assert split_sentences(text.replace("|", ""), language) == sentences
-    assert [sentence for sentence in sentences if add_full_stop(sentence) != sentence] == ["で"] * ("で" in sentences)
+    stopped = [sentence for sentence in sentences if add_full_stop(sentence, language) != sentence]
+    assert stopped == ["で"] * ("で" in sentences)
     assert language in LANGUAGES and build(text_language=language).split_into_sentences(text.replace("|", ""))
 
 
@@ -41,6 +44,9 @@ def test_sentences_of_each_language_and_no_full_stop_is_added(language, text):
         ("en", "می‌خواهم کتاب‌ها"),
         ("en", "👩‍💻 works ❤️ 👍🏽 in ที่นี่ดีมาก"),
         ("en", "他说“好”。 צה״ל בא"),
+        ("zh", "地图，在这里：好；（是）、吧……真的？！《书》——他"),
+        ("hi", 'क्या? हाँ। "ठीक है।" फिर… गया।'),
+        ("fa", "آیا آمد؟ بله، رفت؛ شب. Ո՞ւր է։ ሰላም፣ ነው።"),
         ("de", "Er sagte: „Ja.“ Dann »Komm!« und ging."),
         ("fr", "L’amour d’un ami : « Oui » dit-il."),
         ("es", "Dijo «hola» y “adiós”."),

@@ -11,18 +11,16 @@ from fairseq_etads.text.marks import SENTENCE_MARKS, SPECIAL_SYMBOLS, SUBWORD_MA
 
 LINES = {
     SENTENCE_MARKS: [
-        "<t> maps </t>",
-        "late <n> drawn",
-        "<S_SEP> [sep]",
-        "<s> a </s> <S>",
-        "<sent> ##SENT##",
-        "a ||||| b",
+        *("<t> maps </t>", "late <n> drawn", "<S_SEP> [sep]", "<s> a </s> <S>", "<sent> ##SENT##", "a ||||| b"),
+        *("a <|sep|> b <eot>", r"a.\nThe [EOP]"),
     ],
     SUBWORD_MARKS: ["ma@@ ps are dr@@", "▁maps are", "map ##ping are"],
     SPECIAL_SYMBOLS: ["[CLS] maps [PAD] [unused0]", "maps <|endoftext|>", "<mask> maps"],
     UNKNOWN_WORDS: ["UNK wins", "the <unk> wins, unk .", "[UNK] wins"],
 }
-CLEAN = "a trunk, Unkempt; a<b c>d <cit> ## Title ##th ###s # 5 a || b x@@y 3 < 5 [1] <q>"
+CLEAN = (
+    r"\nu = 1 [n]ever [t]he <end a> " "a trunk, Unkempt; a<b c>d <cit> ## Title ##th ###s # 5 a || b x@@y 3 < 5 [1] <q>"
+)
 
 
 @pytest.mark.parametrize("kind, line", [(kind, line) for kind, lines in LINES.items() for line in lines])

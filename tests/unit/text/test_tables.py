@@ -182,6 +182,9 @@ def test_compressed_files_are_read_whole_or_refused(tmp_path, monkeypatch, suffi
     path.write_bytes(pack(b"a\n" * (1 << 22)))
     with pytest.raises(InputError, match=r"a\.\w+: cannot be read \(expands to more than [\d,]+ times its size"):
         list(read_lines(path))
+    (tmp_path / "a.txt").write_bytes(packed)
+    with pytest.raises(InputError, match=r"a\.txt: is compressed, but not named \*\.gz"):
+        list(read_lines(tmp_path / "a.txt", "replace"))
 
 
 SUSPICIOUS = "Fish &amp; <b>chips</b>,\nif a <b and c> d &x; <cit> &#39;ok&#39; <br/>\u202eback\u200d"
