@@ -8,8 +8,7 @@ from ..search.options import CALL, DECLARED, check_call, get_bounds, get_type, g
 
 MAIN = ("sentences", "words", "percent", "must_include", "beam", "lenpen")
 """Options that are always shown on the page. All other options are shown after a click."""
-OF_EXTRACTS = (*MAIN[:4], "choose", "choose_words", "readability")
-"""Options that have an effect if the model folder chooses sentences of the document by default."""
+
 MOST = {"beam": 50, "min_len": 1000, "max_len": 1000, "max_len_a": 10, "exact_length": 1000, "min_sentences": 100}
 """Maximum values, unless a folder's defaults are larger, so that a typing error does not exhaust the memory."""
 
@@ -24,17 +23,15 @@ def describe_fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:
     """Return descriptions of the options for the page, in the order in which they are shown."""
     values = get_default_options(decoding)
     names = [*MAIN, *(name for name in CALL if name not in MAIN)]
-    # This option has no effect if the model folder contains no shortlist.
-    if "shortlist" not in decoding:
-        names.remove("shortlist")
-    if "choose" not in decoding:  # these options have no effect without a content model
-        names = [name for name in names if name not in ("choose", "choose_words")]
-    if decoding.get("choose") == "content":  # these lengths have no effect on the sentences that are chosen
-        names = [name for name in names if not DECLARED[name].metadata.get("of_hypotheses")]
-    if decoding.get("choose") == "extract":  # the options of the search have no effect, because nothing is written
-        names = [name for name in names if name in OF_EXTRACTS]
+    without_effect = {"shortlist"} - decoding.keys()
+    if "choose" not in decoding:  # without a content model
+        without_effect |= {"choose", "choose_words"}
+    elif decoding["choose"] == "content":  # lengths of hypotheses, not of the sentences that are chosen
+        without_effect |= {name for name in names if DECLARED[name].metadata.get("of_hypotheses")}
+    elif decoding["choose"] == "extract":  # options of the search, because nothing is written
+        without_effect |= {*names} - {*MAIN[:4], "choose", "choose_words", "readability"}
     found = []
-    for name in names:
+    for name in [name for name in names if name not in without_effect]:
         metadata, bounds, type_ = DECLARED[name].metadata, get_bounds(name), get_type(name)
         kind = "choice" if "choices" in metadata else "str" if type_ == List[str] else type_.__name__
         found.append(
@@ -45,7 +42,7 @@ def describe_fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:
                 "help": metadata.get("call_help", metadata["help"]),
                 "choices": metadata.get("choices", ()),
                 "least": None if bounds is None else bounds.at_least,
-                "most": _get_maximum_option_value(name, values[name]) if name in MOST else None,
+                "most": max(MOST[name], values[name] or 0) if name in MOST else None,
                 "default": values[name],
                 "main": name in MAIN,
             }
@@ -53,16 +50,12 @@ def describe_fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:
     return found
 
 
-def _get_maximum_option_value(name: str, default: Any) -> float:
-    return max(MOST[name], default or 0)
-
-
 def check_options(options: Dict[str, Any], decoding: Dict[str, Any]) -> None:
     """Raise InputError if an option does not exist, or its value is invalid or too large for the page."""
     check_call(decoding, options)
     values = get_default_options(decoding)
     for name in sorted(options.keys() & MOST.keys()):
-        most = _get_maximum_option_value(name, values[name])
+        most = max(MOST[name], values[name] or 0)
         if options[name] > most:
             given = f"{format_option_name(name)} {options[name]}"
             raise InputError(f"{given}: choose at most {most} on this page; etads-summarize accepts more")

@@ -171,12 +171,11 @@ class DemoServer:
         """Serve the description of the model and the fields of the form."""
         config = self.summarizer.config
         copies = "" if config.model.get("pointer", "none") == "none" else "copies words from the document, and "
-        reads = f"the first {config.task['truncate_source']:,} tokens"
-        if self.summarizer.picks_sentences:
-            reads = "the most probable sentences of documents of any length"
-        does = f"{copies}reads {reads}"
+        does = f"{copies}reads the first {config.task['truncate_source']:,} tokens"
         if config.decoding.get("choose") == "extract":
             does = "chooses whole sentences of documents of any length"
+        elif self.summarizer.picks_sentences:
+            does = f"{copies}reads the most probable sentences of documents of any length"
         return JSONResponse(
             {
                 "title": self.title,

@@ -359,22 +359,22 @@ class Summarizer:
         self, options: DecodingOptions, origins: bool, selection: Optional[WordSelection] = None
     ) -> _Search:
         if options.choose not in self.supported_choose_values:
+            others = " or ".join(self.supported_choose_values)
             raise InputError(
-                f"--choose {options.choose}: {self.folder} has no content model for it; "
-                f"choose {' or '.join(self.supported_choose_values)}, or create the folder again "
-                "with etads-export --content RUN"
+                f"--choose {options.choose}: {self.folder} has no content model for it; choose {others}, or create the "
+                "folder again with etads-export --content RUN"
             )
         if options.shortlist and self._shortlist is None:
             raise InputError(f"--shortlist: {self.folder} has none; create it again with etads-export --shortlist FILE")
         if options.choose == "extract":
             return _Search(None, options, origins, None, selection)
-        has_limits = SummaryLimits.for_document(options, "").are_set
+        is_best = options.choose == "none" and not SummaryLimits.for_document(options, "").are_set
         options = replace(
             options,
             copied_positions=self._has_pointer and origins,
             keep_attention=options.replace_unknown,
             max_len_per_document=True,
-            nbest=1 if options.choose == "none" and not has_limits else options.beam,
+            nbest=1 if is_best else options.beam,
         )
         if selection is not None:
             options.selection_threshold, options.selection_factor = selection.threshold, selection.factor
