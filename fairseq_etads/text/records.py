@@ -65,7 +65,7 @@ _LONE_CR = re.compile(r"\r(?!\n)")
 _JSON = re.compile(r"""[\s\ufeff]*(\{\s*(["'}]|$)|\[\s*(\{|$))""", re.MULTILINE)
 _WRAPPED = re.compile(r'\{\s*"([^"\\]*)"\s*:\s*\[\s*\{.*\}\s*\]\s*\}$')
 """A JSON object that holds nothing but a list of records."""
-_ARRAY = re.compile(r"\[\s*(\{|$)")
+_ARRAY = re.compile(r"\[\s*([{\]]|$)")
 _GLUED = re.compile(r'\}\s*\{\s*"[^"\\]*"\s*:')
 _EACH = "jq -c '.[]'"
 _BY_COLUMNS = "jq -c 'map_values([.[]]) | range(first(.[]) | length) as $i | map_values(.[$i])'"
