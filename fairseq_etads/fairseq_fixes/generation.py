@@ -49,9 +49,9 @@ class GenerationTimer(StopwatchMeter):
 def generate_in_shards(original: Original, cfg: Any) -> Any:
     """Run fairseq-generate, so that each of n processes summarises every n-th batch, into RESULTS_PATH/2-of-n.
 
-    The number of processes and the index of this process are --num-shards and --shard-id, which fairseq ignores, or
-    --distributed-world-size and --distributed-rank, or those of torchrun. Raises ValueError for a wrong --shard-id or
-    --results-path.
+    The number of processes and the index of this process come from --num-shards and --shard-id, which fairseq ignores,
+    from --distributed-world-size and --distributed-rank, or from torchrun. A wrong --shard-id or --results-path raises
+    ValueError.
     """
     cfg = convert_namespace_to_omegaconf(cfg) if isinstance(cfg, Namespace) else cfg
     options, launched = cfg.distributed_training, LaunchedWorker.from_environment()

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..platform.option_checks import check_option_choice
+from ..platform.option_checks import join_choices
 from ..vocabulary.output import OutputVocabulary, number_by_first_occurrence
 from .options import COVERAGE_KINDS, LENGTH_KINDS, LENGTH_PENALTY_BETA, DecodingOptions
 
@@ -36,7 +36,7 @@ def length_penalty(length: Number, alpha: float, beta: float = LENGTH_PENALTY_BE
         ValueError: the kind is unknown.
     """
     if kind not in LENGTH_KINDS:
-        check_option_choice("length penalty type", kind, LENGTH_KINDS)
+        raise ValueError(f'length penalty type "{kind}": choose {join_choices(LENGTH_KINDS)}')
     if kind == "avg":
         return length**alpha
     return ((beta + length) / (beta + 1)) ** alpha
@@ -66,7 +66,7 @@ def coverage_penalty(
         ValueError: the kind is unknown.
     """
     if kind not in COVERAGE_KINDS:
-        check_option_choice("coverage penalty type", kind, COVERAGE_KINDS)
+        raise ValueError(f'coverage penalty type "{kind}": choose {join_choices(COVERAGE_KINDS)}')
     if kind == "summary":
         cost = (coverage - 1).clamp(min=0)
     else:

@@ -57,7 +57,7 @@ class _Search(NamedTuple):
 
     generator: Optional[SummaryGenerator]  # None: only sentences of the document are chosen
     options: DecodingOptions
-    origins: bool  # whether to find out which words were copied
+    origins: bool  # whether the places of copied words are needed
     reranker: Optional[Reranker] = None  # chooses a hypothesis; None: the one with the highest score
     selection: Optional[WordSelection] = None  # word probabilities that restrict copying
     on_step: Optional[OnPartialSummary] = None  # is called with partial summaries
