@@ -222,6 +222,8 @@ def _shorten(args: TrainOptions, text: Path) -> Path:
     words = plan_shortening(text, args.arch, args.words, extractor, not args.no_content)
     print_message(f"sentence extractor: {extractor}")
     options = ["--cpu"] if args.cpu else []
+    if (seed := get_option(args.forwarded, "--seed")) is not None:
+        options += ["--seed", seed]
     shorten_documents(text, out, words, text_words=args.text_words or "ptb", options=options)
     if not args.no_content:
         probabilities = [extractor / f"probabilities.sentences.{split}" for split in ("train", "valid")]

@@ -65,6 +65,13 @@ class Batch(NamedTuple):
     padding: List[int]  # number of padding positions before the first token of each document
 
 
+def _get_training_surprisals(loaded: LoadedFolder) -> Optional[TrainingSurprisals]:
+    percentiles = loaded.config.task.get("document_surprisal")
+    if percentiles is None:
+        return None
+    return TrainingSurprisals(WordFrequencies(get_known_word_counts(loaded.task.source_dictionary)), percentiles)
+
+
 class DocumentTokenizer:
     """Convert raw text to model inputs, and model outputs to text.
 
@@ -87,11 +94,11 @@ class DocumentTokenizer:
         self.tokenizer, self.subwords = loaded.tokenizer, loaded.subwords
         self.words, self.subword_kind = loaded.config.text["words"], loaded.config.text["subwords"]
         self.limit = task.truncate_source
-        percentiles = loaded.config.task.get("document_surprisal")
-        self._surprisals = None
-        if percentiles is not None:
-            frequencies = WordFrequencies(get_known_word_counts(self.source))
-            self._surprisals = TrainingSurprisals(frequencies, percentiles)
+        self._surprisals = _get_training_surprisals(loaded)
+        # An extractor reads whole documents, and knows other words.
+        self._surprisals_of_whole = self._surprisals
+        if loaded.extractor is not None:
+            self._surprisals_of_whole = _get_training_surprisals(loaded.extractor.loaded) or self._surprisals
         self.pads_left = bool(loaded.config.task["left_pad_source"])
 
     def tokenize_document(self, number: int, text: Union[str, PreparedDocument], extracts: bool = False) -> Document:
@@ -126,7 +133,9 @@ class DocumentTokenizer:
 
         Returns None if the document is too short or if the surprisals of the training documents are unknown.
         """
-        return None if self._surprisals is None else self._surprisals.measure_surprisal(document.tokens)
+        is_whole = document.picked is None and bool(document.every)
+        surprisals = self._surprisals_of_whole if is_whole else self._surprisals
+        return None if surprisals is None else surprisals.measure_surprisal(document.tokens)
 
     def tokenize_sentence(self, sentence: str, is_first: bool = True) -> List[str]:
         """Tokenise one sentence of a document."""

@@ -33,7 +33,6 @@ from .loading import (
     list_needed_files,
     load_folder,
     load_trained_model,
-    measure_surprisals,
 )
 from .model_card import NO_METADATA, ModelCardMetadata, make_model_card
 from .run_files import RunFiles
@@ -83,7 +82,7 @@ def export_folder(
     combine_options(usual, decoding, get_pointer(model) is not None)
     if SHORTLIST in source.extra_files:
         read_shortlist(source.extra_files[SHORTLIST], task.source_dictionary, task.target_dictionary)
-    config = replace(config, decoding=decoding, task={**config.task, **measure_surprisals(source, task)})
+    config = replace(config, decoding=decoding)
     parameters = sum(tensor.numel() for tensor in model.parameters())
     with make_output_folder(folder, "FOLDER") as partial:
         inside = []

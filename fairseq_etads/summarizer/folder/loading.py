@@ -237,6 +237,10 @@ def load_trained_model(source: RunFiles, is_extractor: bool = False) -> TrainedM
     names = ("truncate_source", "truncate_target", "source_dictionary", "target_dictionary", "factor_dictionaries")
     of_task = {name: state[name] for name in (*names, *(["summary_lengths"] if "summary_lengths" in state else []))}
     of_task["left_pad_source"] = bool(cfg.task.left_pad_source)
+    if source.documents is not None:
+        frequencies = WordFrequencies(get_known_word_counts(task.source_dictionary))
+        found = compute_surprisal_percentiles(source.documents, frequencies, task.truncate_source)
+        of_task.update({} if found is None else {"document_surprisal": found})
     architecture = str(getattr(cfg.model, "_name", None) or getattr(cfg.model, "arch", None))
     return TrainedModel(
         model, cfg, task, FolderConfig(architecture, {}, of_task, {**text, "subwords": kind}, {}, {}, {})
@@ -254,7 +258,6 @@ def load_run(source: RunFiles, is_extractor: bool = False) -> LoadedFolder:
     if not is_extractor:
         extra = source.extra_files
         config.decoding.update(choose_decoding_defaults(source, task, {}))
-        config.task.update(measure_surprisals(source, task))
     if source.extractor is not None:
         picking, content = source.extractor.extra_files[PICKING], source.extractor.extra_files.get(CONTENT)
         extractor = LoadedExtractor(
@@ -302,12 +305,3 @@ def choose_decoding_defaults(source: RunFiles, task: SummarizationTask, given: D
     if limits and fits and not decoding.get("exact_length") and not decoding.get("max_len_a"):
         return by_summaries
     return {**defaults, **decoding}
-
-
-def measure_surprisals(source: RunFiles, task: SummarizationTask) -> Dict[str, Any]:
-    """Return the config.json entry for the surprisals of the training documents, or {} if there are no documents."""
-    if source.documents is None:
-        return {}
-    frequencies = WordFrequencies(get_known_word_counts(task.source_dictionary))
-    found = compute_surprisal_percentiles(source.documents, frequencies, task.truncate_source)
-    return {} if found is None else {"document_surprisal": found}

@@ -109,7 +109,7 @@ def find_run_files(
     if extractor is None:  # the one that has shortened the training text, or the run itself
         places = [of / name for of in (run, folder.parent) for name in ("shortened/extractor", "extractor")] + [run]
         extractor_run = next((place for place in places if (place / PICKING).is_file()), None)
-    idf, documents = folder / "factors" / "idf.txt", folder / "tokens" / "train.source"
+    idf = folder / "factors" / "idf.txt"
     extra = {"idf.txt": idf} if idf.is_file() else {}
     extractor_files = None
     if extractor_run is not None:
@@ -119,6 +119,7 @@ def find_run_files(
             own / "bin",
             read_inference_preprocessing_options(own),
             {PICKING: extractor_run / PICKING},
+            documents=_find_training_documents(own),
         )
     content_model = _find_content_model(run, extractor_run, content)
     if content_model is not None:
@@ -140,10 +141,15 @@ def find_run_files(
         read_inference_preprocessing_options(folder),
         extra,
         extractor_files,
-        documents if documents.is_file() else None,
+        _find_training_documents(folder),
         (read_recipe(run) or {}).get("decoding", {}),
         _read_longest_summary(folder),
     )
+
+
+def _find_training_documents(prepared: Path) -> Optional[Path]:
+    path = prepared / "tokens" / "train.source"
+    return path if path.is_file() else None
 
 
 def _find_content_model(run: Path, extractor: Optional[Path], content: OptionalPath) -> Optional[Path]:
