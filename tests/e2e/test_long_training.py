@@ -29,7 +29,7 @@ def document(number):
 
 def train(folder, *options, check=True):
     command = [str(ROOT / "scripts" / "train.sh"), "--text", "mine.jsonl", "--out", "run", "--long", "--words", "60"]
-    command += ["--cpu", "--recipe", "small", "--max-update", "12", *options, "--", *TINY]
+    command += ["--cpu", "--recipe", "small", "--max-update", "12", *options, "--", "--seed", "5", *TINY]
     return run_command(command, cwd=folder, check=check)
 
 
@@ -47,6 +47,8 @@ def test_two_commands_make_a_model_that_reads_long_documents_whole(trained):
     words = int(re.search(r"documents have (\d+) words \(median\)", said)[1])
     assert 235 <= words <= 250
     assert "up to 60 words (--words)" in said
+    for run in (folder / "run", folder / "run" / "shortened" / "extractor"):
+        assert "--seed 5" in " ".join(json.loads((run / "training.json").read_text())["command"])
     # Before the first step, the output describes the model and how long training takes; it is not a terminal.
     first = said.rindex("step 10 of 12")  # the extractor is trained before
     assert 0 <= said.find("training will take about") < said.rfind("training plan: ") < first

@@ -5,9 +5,12 @@ import math
 
 import pytest
 from folders import TEXT, make_folder
+from test_chosen_summaries import content_model
+from test_long_documents import EXTRACTOR_TEXT, make_long_folder, source_of
 
 from fairseq_etads import Summarizer
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.search.content import FILE
 from fairseq_etads.search.lengths import are_percentiles
 from fairseq_etads.summarizer.folder.config import read_config
 from fairseq_etads.summarizer.folder.export import export_folder
@@ -95,6 +98,21 @@ def test_a_folder_without_it_has_none(folder):
     summary = Summarizer.load(folder / "model", "cpu").summarize(STRANGE)
     assert summary.surprisal is None and summary.explain().surprisal is None
     assert "surprisal" not in summary.to_dict() and "surprisal" not in summary.explain().to_dict()
+
+
+def test_documents_of_which_sentences_are_chosen_are_compared_with_those_that_the_extractor_read(folder, tmp_path):
+    make_long_folder(tmp_path)
+    extra = {"picking.json": tmp_path / "extractor" / "picking.json"}
+    extra[FILE] = content_model(tmp_path / "extractor" / FILE)
+    extractor = source_of(tmp_path / "extractor", EXTRACTOR_TEXT, extra)
+    strange = tmp_path / "strange.source"
+    strange.write_text(f"{STRANGE}\n")
+    extractor = extractor._replace(documents=strange)
+    source = source_of(tmp_path / "run", TEXT, None, extractor)._replace(documents=folder / "train.source")
+    export_folder(source, tmp_path / "both", {})
+    summarizer = Summarizer.load(tmp_path / "both", "cpu")
+    assert summarizer.summarize(STRANGE, choose="none").surprisal.is_unusual
+    assert not summarizer.summarize(STRANGE, choose="extract").surprisal.is_unusual
 
 
 @pytest.mark.parametrize("change", [{"50": 0.0}, {"50": "5"}, {"50": float(10**6)}, {"49": 3.0}])
