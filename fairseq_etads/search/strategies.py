@@ -25,8 +25,6 @@ logger = logging.getLogger(__name__)
 CONSTRAINTS = ("ordered", "unordered")
 GREEDY_SCORE = 1.0
 """Score that identifies the greedy hypothesis. The score of a sampled hypothesis is log P, which is at most 0."""
-
-
 IMPROBABLE = -50.0
 """Minimum log P of a row's best word. Rows below it are rescaled for sampling, so that not all probabilities are 0."""
 
@@ -148,24 +146,6 @@ class DeviceSampling(fairseq_search.Sampling):
         return sums + scores[:, :, step - 1], chosen, parents
 
 
-class AllowedWordsSearch(fairseq_search.PrefixConstrainedBeamSearch):
-    """A version of fairseq's class for ``prefix_allowed_tokens_fn`` that copies data to the device once per step."""
-
-    def apply_mask(self, x: Tensor, prev_output_tokens: Tensor, original_batch_idxs: Tensor) -> Tensor:
-        """Return a mask (rows, 1, V) that is 0 for allowed words and minus infinity for all other words."""
-        numbers = original_batch_idxs.repeat_interleave(len(x) // len(original_batch_idxs))
-        told = torch.cat([numbers[:, None], prev_output_tokens], dim=1).cpu()  # (rows, 1 + t)
-        rows, words = [], []
-        for row, so_far in enumerate(told):
-            allowed = torch.as_tensor(self.prefix_allowed_tokens_fn(int(so_far[0]), so_far[1:]), dtype=torch.long)
-            words.append(allowed.cpu().flatten())
-            rows.append(torch.full_like(words[-1], row))
-        places = torch.stack([torch.cat(rows), torch.cat(words)]).to(x.device)
-        mask = torch.full_like(x[:, 0], -math.inf)
-        mask[places[0], places[1]] = 0
-        return mask[:, None]
-
-
 class RequiredWordsSearch(fairseq_search.LexicallyConstrainedBeamSearch):
     """A version of fairseq's class for ``--constraints`` that runs on the CPU, because it reads individual elements.
 
@@ -222,13 +202,6 @@ class RequiredWordsSearch(fairseq_search.LexicallyConstrainedBeamSearch):
         return scores[order], words[order], parents[order], [states[i] for i in order.tolist()]
 
 
-ON_DEVICE = {
-    fairseq_search.PrefixConstrainedBeamSearch: AllowedWordsSearch,
-    fairseq_search.LexicallyConstrainedBeamSearch: RequiredWordsSearch,
-}
-"""A dictionary from fairseq's search classes to subclasses that return the same results but wait less for a GPU."""
-
-
 def check_strategy(strategy: Any, beam: int, words: int) -> None:
     """Raise ValueError if one of fairseq's search classes would fail with this beam size and V = ``words``."""
     if isinstance(strategy, fairseq_search.Sampling):
@@ -254,7 +227,8 @@ def copy_strategy_for_search(
     ``prefix_allowed_tokens_fn``.
     """
     strategy = copy.copy(strategy)
-    strategy.__class__ = ON_DEVICE.get(type(strategy), type(strategy))
+    if type(strategy) is fairseq_search.LexicallyConstrainedBeamSearch:
+        strategy.__class__ = RequiredWordsSearch
     if type(strategy) is fairseq_search.Sampling:
         strategy.__class__ = CpuSampling if device.type == "cpu" else DeviceSampling
     if isinstance(strategy, fairseq_search.PrefixConstrainedBeamSearch):
@@ -272,6 +246,7 @@ def _adapt_allowed_words(function: Any, vocabulary: Optional[OutputVocabulary], 
     """Wrap ``prefix_allowed_tokens_fn``, so that it takes rows and search ids instead of numbers and dictionary ids."""
 
     def list_allowed_words(row: int, words: Tensor) -> List[int]:
+        words = words.cpu()
         if vocabulary is None:
             return list(function(ids[row], words))
         allowed = function(ids[row], vocabulary.convert_to_dictionary_ids(words, row))

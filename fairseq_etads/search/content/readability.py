@@ -7,7 +7,7 @@ and two sentences without a full stop between them.
 """
 
 import re
-from typing import List, NamedTuple, Sequence, Tuple
+from typing import Callable, Dict, List, NamedTuple, Sequence
 
 import numpy as np
 
@@ -58,13 +58,42 @@ _JOINED = re.compile(r"(?<!\S)[a-z0-9]\S*\w (?:The|An?|He|She|It|They|We|But|And
 """A word that begins a sentence, within one: a caption or a heading without a full stop runs into the next sentence."""
 
 
+class SentenceOverlap:
+    """A value for each two of N sentences, given their words, that depends on the distinct words that they share.
+
+    ``compute`` returns the values from the numbers of words that a sentence shares with each one (N,), and of words in
+    the shorter of both (N,). For a book, a table of all pairs does not fit into memory, so it is called when needed.
+    """
+
+    def __init__(self, sentences: Sequence[Sequence[str]], compute: Callable[[np.ndarray, np.ndarray], np.ndarray]):
+        columns: Dict[str, int] = {}
+        self._words = [
+            np.array(sorted({columns.setdefault(word, len(columns)) for word in one}), dtype=int) for one in sentences
+        ]
+        self._sizes = np.array(list(map(len, self._words)), dtype=np.float32)
+        self._all = np.concatenate([*self._words, np.zeros(0, dtype=int)])
+        self._numbers = np.repeat(np.arange(len(sentences)), list(map(len, self._words)))
+        self._compute = compute
+        self._rows: Dict[int, np.ndarray] = {}
+
+    def __getitem__(self, number: int) -> np.ndarray:
+        """Return the values of a sentence with each sentence (N,), which are 0 with itself."""
+        if number not in self._rows:
+            is_shared = np.zeros(len(self._all) + 1, dtype=np.float32)
+            is_shared[self._words[number]] = 1
+            common = np.bincount(self._numbers, is_shared[self._all], len(self._words)).astype(np.float32)
+            self._rows[number] = self._compute(common, np.minimum(self._sizes, self._sizes[number]))
+            self._rows[number][number] = 0
+        return self._rows[number]
+
+
 class SentenceFlaws(NamedTuple):
     """The flaws of N candidate sentences, as numbers."""
 
     own: np.ndarray  # (N,), of each sentence
     dangling: np.ndarray  # (N,), of a sentence without the sentence before it
     opening: np.ndarray  # (N,), additionally, if a dangling sentence is the first of a summary
-    repeated: np.ndarray  # (N, N), of two sentences that tell the same
+    repeated: SentenceOverlap  # of two sentences that tell the same
 
 
 def find_flaws(texts: Sequence[str], stems: Sequence[Sequence[str]]) -> SentenceFlaws:
@@ -93,20 +122,11 @@ def find_flaws(texts: Sequence[str], stems: Sequence[Sequence[str]]) -> Sentence
             + (len(words) < SHORT)
             + 0.5 * ((sentence.count('"') + (sentence.count("“") != sentence.count("”"))) % 2)
         )
-    common, least = count_common_words([[stem for stem in sentence if len(stem) >= LONG_STEM] for sentence in stems])
-    repeated = REPETITION * np.maximum(common / np.maximum(least, 1) - ALIKE, 0)
-    np.fill_diagonal(repeated, 0)
+    long_stems = [[stem for stem in sentence if len(stem) >= LONG_STEM] for sentence in stems]
+    repeated = SentenceOverlap(
+        long_stems, lambda common, least: REPETITION * np.maximum(common / np.maximum(least, 1) - ALIKE, 0)
+    )
     return SentenceFlaws(np.array(own), np.array(dangling), np.array(opening), repeated)
-
-
-def count_common_words(sentences: Sequence[Sequence[str]]) -> Tuple[np.ndarray, np.ndarray]:
-    """Count the distinct words that two sentences share, and those of the shorter one: two arrays (N, N)."""
-    columns = {word: place for place, word in enumerate(dict.fromkeys(word for one in sentences for word in one))}
-    there = np.zeros((len(sentences), len(columns) + 1), dtype=np.float32)
-    for row, one in zip(there, sentences):
-        row[[columns[word] for word in one]] = 1
-    sizes = there.sum(1)
-    return there @ there.T, np.minimum(sizes[:, None], sizes)
 
 
 class Readability(NamedTuple):
@@ -148,7 +168,9 @@ class Readability(NamedTuple):
         }
         predicted = sum(np.multiply(SHARES @ PROPERTIES[name], value) for name, value in properties.items())
         without = taken & ~follows
-        pairs = taken @ repeated
+        pairs = np.zeros(taken.shape, dtype=np.float32)
+        for row, number in np.argwhere(taken).tolist():
+            pairs[row] += repeated[number]
         flaws = (taken @ own + without @ dangling + (pairs * taken).sum(1) / 2)[:, None] + own + pairs + opening[first]
         flaws += np.where(follows, 0, dangling) - np.append(dangling[1:], 0) * precedes
         scores: np.ndarray = predicted + SHARES @ CONSTANT - FLAW * flaws

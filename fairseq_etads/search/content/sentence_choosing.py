@@ -14,7 +14,7 @@ from ...text.subsequences import iterate_ngrams
 from ..lengths import NO_LIMITS, SummaryLimits
 from .features import MOST_COUNTED, Item
 from .model import ContentModel, stem_words
-from .readability import Readability, count_common_words, find_flaws
+from .readability import Readability, SentenceOverlap, find_flaws
 
 BIGRAM_WEIGHT = 2.0
 """Weight of the expected ROUGE-2 relative to ROUGE-1."""
@@ -80,20 +80,20 @@ class _SetScorer:
             pairs, counts = np.unique(numbers * len(columns) + np.array(grams, dtype=int), return_counts=True)
             numbers, places = np.divmod(pairs, max(len(columns), 1))
             bounds = np.searchsorted(numbers, np.arange(len(sentences) + 1))
-            table = np.zeros((len(sentences), len(columns)), dtype=np.float32)
-            table[numbers, places] = counts
             # the expected number of common grams, by how often a set contains the gram
             items, several = expectation.items, range(1, most + 1)
             probabilities = np.array([items.get((gram, count), 0.0) for gram in columns for count in several])
             common = np.pad(probabilities.reshape(-1, most).cumsum(1), ((0, 0), (1, 0)))
-            self._orders.append((order, most, places, counts, bounds, table, common))
+            self._orders.append((order, most, numbers, places, counts, bounds, common))
 
     def score_extensions(self, taken: np.ndarray) -> np.ndarray:
         """Compute the expected ROUGE (B, N) of sets with each of N sentences, from sets ``taken``, booleans (B, N)."""
         sizes = (taken @ self.lengths)[:, None] + self.lengths
         total = np.zeros(taken.shape)
-        for order, most, places, counts, bounds, table, common in self._orders:
-            held = (taken @ table).astype(int)
+        for order, most, numbers, places, counts, bounds, common in self._orders:
+            rows, entries = taken[:, numbers].nonzero()
+            held = np.bincount(rows * len(common) + places[entries], counts[entries], len(taken) * len(common))
+            held = held.reshape(len(taken), -1).astype(int)
             before = common[np.arange(len(common)), np.minimum(held, most)]
             gains = common[places, np.minimum(held[:, places] + counts, most)] - before[:, places]
             sums = np.concatenate([np.zeros((len(taken), 1)), gains.cumsum(1)], axis=1)
@@ -136,8 +136,7 @@ def choose_sentence_set(
     fits = (sizes <= limits.words) & (scorer.lengths > 0)
     usable = fits & (scorer.lengths >= FEWEST_WORDS)
     usable = usable if usable.any() else fits
-    common, least = count_common_words(sentences)
-    excluded = (common > SAME * least) | np.eye(len(sentences), dtype=bool)
+    too_similar = SentenceOverlap(sentences, lambda common, least: common > SAME * least)
     best = tuple(limits.choose_required(written))
     best_score = -math.inf if readability is not None or best else 0.0
     beam: List[Tuple[int, ...]] = [best]
@@ -150,7 +149,10 @@ def choose_sentence_set(
             scores += weight * readability.score_extensions(taken)
         too_long = (taken @ scorer.lengths)[:, None] + scorer.lengths > most_words
         too_long |= (taken @ sizes)[:, None] + sizes > limits.words
-        scores[too_long | ~usable | (taken @ excluded)] = -math.inf
+        forbidden = too_long | ~usable | taken
+        for row, number in np.argwhere(taken).tolist():
+            forbidden[row] |= too_similar[number]
+        scores[forbidden] = -math.inf
         found: Dict[Tuple[int, ...], float] = {}
         for place in np.argsort(-scores, axis=None, kind="stable").tolist():
             kept, number = beam[place // len(sentences)], place % len(sentences)

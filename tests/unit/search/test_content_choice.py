@@ -3,6 +3,7 @@
 import itertools
 import math
 import random
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -114,6 +115,18 @@ def test_a_sentence_is_chosen_once_and_something_always_is():
     assert choose_sentence_set(twice, expectation, 2) == [0], "all are too long"
     assert choose_sentence_set([["a"], ["b"]], expectation, 10) == [0, 1], "all are too short"
     assert choose_sentence_set([[], []], expectation, 10) == choose_sentence_set([], expectation, 10) == []
+
+
+def test_the_sentences_of_a_book_fit_into_memory():
+    """A table of all pairs of 4,000 sentences, or of sentences and words, takes 64 and 256 MB."""
+    book = [[f"w{number}-{place}" for place in range(4)] for number in range(4000)]
+    expected = ExpectedNgrams({(("w7-1",), 1): 1.0, (("w3000-2",), 1): 0.5}, 8.0)
+    tracemalloc.start()
+    reading = Readability(find_flaws([" ".join(one) for one in book], book), np.full(len(book), 4))
+    chosen = choose_sentence_set(book, expected, 8, reading, 1e-6)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert chosen == [7, 3000] and most < 5e7
 
 
 def test_priors_are_proportions_and_leave_out_a_pair():
