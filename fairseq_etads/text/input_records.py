@@ -3,6 +3,7 @@
 import contextlib
 import glob
 import itertools
+import re
 import sys
 from collections import Counter
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from ..platform.command_options import option
 from ..platform.console import print_message
 from ..platform.errors import InputError
 from .cleaning import JOIN_LINES_HELP, join_printed_lines
-from .documents import BadDocumentError, ExcludedDocumentError
+from .documents import BadDocumentError, ExcludedDocumentError, strip_html
 from .records import (
     ARROW,
     ARROW_SPLITS,
@@ -33,6 +34,13 @@ from .records import (
 
 TABLES = ("jsonl", "csv", "parquet")
 FORMATS = ("lines", *TABLES, "folder", "file")
+_OTHER_FORMATS = {
+    "%PDF-": "PDF is not read; pdftotext makes text of it, whose lines --join-lines joins",
+    "PK\x03\x04": "ZIP is not read; pandoc -t plain makes text of documents of Word, LibreOffice and EPUB",
+    "{\\rtf": "RTF is not read; pandoc -t plain makes text of it",
+}
+"""Mapping from the beginnings of files of other formats to advice."""
+_HTML = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?(<(?:!doctype\s+html|html)\b)", re.IGNORECASE)
 
 
 class InputDocument(NamedTuple):
@@ -82,7 +90,8 @@ class InputFormatOptions:
         None,
         "format of the input, which determines what counts as one document: each line (lines), each record (jsonl, "
         "csv, parquet), each file in a folder (folder) or each input file (file) (default: detected from the file "
-        "names and the first line; a text file is one document, and standard input contains one document per line)",
+        "names and the first line; a text file is one document, an HTML file too, without its tags, and standard input "
+        "contains one document per line)",
         choices=FORMATS,
     )
     lines: bool = option(
@@ -217,7 +226,13 @@ def _check_utf8(document: InputDocument, where: str, other_name: Optional[str] =
 
 def _read_file_as_document(file: Path, name: str, fallback: str) -> InputDocument:
     try:
-        return _check_utf8(InputDocument(name, "\n".join(read_lines(file, fallback))), str(file))
+        text = "\n".join(read_lines(file, fallback))
+        for beginning, advice in _OTHER_FORMATS.items():
+            if text.startswith(beginning):
+                raise InputError(f"{file}: {advice}")
+        if page := _HTML.match(text):
+            text = strip_html(text[page.start(1) :], Counter())
+        return _check_utf8(InputDocument(name, text), str(file))
     except InputError as error:
         if fallback != ESCAPE_INVALID:
             raise

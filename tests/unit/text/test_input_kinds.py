@@ -147,3 +147,21 @@ def test_a_pipe_is_read_once_however_slowly_it_delivers(tmp_path, capsys):
         path.unlink()
     with subprocess.Popen(["printf", A], stdout=subprocess.PIPE) as process:
         assert documents(f"/dev/fd/{process.stdout.fileno()}") == BOTH[:1]
+
+
+@pytest.mark.parametrize(
+    "content, text, problem",
+    [
+        ("<!DOCTYPE html>\n<html><script>x<y</script><p>A &amp; b.</p><p>C.</p></html>", ["A & b.", "C."], ""),
+        ('<?xml version="1.0"?><html><b>A</b>.</html>', ["A."], ""),
+        ("A <html> page.", ["A <html> page."], ""),
+        ("%PDF-1.4", [], "pdftotext"),
+        ("PK\x03\x04", [], "pandoc"),
+        ("{\\rtf1 A.}", [], "pandoc"),
+    ],
+)
+def test_a_page_is_read_without_its_tags_and_other_files_are_named(content, text, problem, tmp_path):
+    (tmp_path / "file").write_text(content)
+    (read,) = read_documents([tmp_path / "file"], "file", ReadingOptions())
+    assert [*filter(None, read.text.split("\n"))] == text
+    assert problem in read.problem and bool(problem) == bool(read.problem)
