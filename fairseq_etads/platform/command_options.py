@@ -171,6 +171,7 @@ def options_command(
         def run(args: argparse.Namespace) -> Any:
             options = make_options(config if isinstance(config, type) else config[args.command][1], args)
             check_command_options(options)
+            logging.basicConfig(format=f"{prog}: %(message)s")
             for name in ("fairseq", "fairseq_etads"):
                 logging.getLogger(name).setLevel(logging.WARNING)
             if getattr(options, "user_dir", None):
