@@ -499,9 +499,10 @@ def combine_options(
 ) -> DecodingOptions:
     """Return the options of a call, after checking them.
 
-    If the call sets ``choose`` to a value that differs from the folder's but does not set ``beam``, the beam size is
-    taken from :data:`BEAMS`. A beam of 1 leaves nothing to choose from, so in a call it also turns off the folder's
-    choice among hypotheses. A maximum length in the call also lowers the minimum length in the folder.
+    If the call sets ``choose`` to a value that differs from the folder's, the options that go with it are not the
+    folder's: the default beam size is taken from :data:`BEAMS`. A beam of 1 leaves nothing to choose from, so in a call
+    it also turns off the folder's choice among hypotheses. A maximum length in the call also lowers the minimum length
+    in the folder.
 
     Args:
         folder: the default options of the model folder, which may include options that have no effect.
@@ -518,8 +519,8 @@ def combine_options(
         together["min_len"] = min([together["min_len"], *filter(None, limits)])
     if given.get("beam") == 1 and "choose" not in given and together.get("choose") == "hypothesis":
         together["choose"] = "none"
-    if get_value("choose", together) != get_value("choose", folder) and "beam" not in given:
-        together["beam"] = BEAMS[together["choose"]]
+    if get_value("choose", together) != get_value("choose", folder):
+        together.update({"choose_words": 0, "readability": 0.0, "beam": BEAMS[together["choose"]], **given})
     new = [name for name, value in given.items() if value not in (get_value(name, {}), get_value(name, folder))]
     present = {**{name: get_value(name, together) for name in CALL}, **together}
     check_decoding_options(present, new, has_pointer, in_call=True)

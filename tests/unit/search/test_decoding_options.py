@@ -170,6 +170,15 @@ def test_what_is_accepted_with_the_option_that_it_needs(given, other):
         door(**{**given, **other})
 
 
+def test_another_choice_than_the_folders_has_its_own_defaults():
+    folder = {"choose": "extract", "beam": 5, "choose_words": 90, "readability": 0.08, "lenpen": 2.0}
+    same, other = combine_options(folder, {"choose": "extract"}), combine_options(folder, {"choose": "content"})
+    assert (same.beam, same.choose_words, same.readability) == (5, 90, 0.08)
+    assert (other.beam, other.choose_words, other.readability, other.lenpen) == (12, 0, 0.0, 2.0)
+    given = combine_options(folder, {"choose": "content", "choose_words": 50, "beam": 8})
+    assert (given.beam, given.choose_words) == (8, 50)
+
+
 def test_what_the_commands_of_fairseq_and_folders_accept():
     command(max_len=300, exact_length=5)
     command(max_len=0, max_len_a=1.5)
