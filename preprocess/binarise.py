@@ -37,7 +37,8 @@ def binarise_text(
     """Write dictionaries, binarised text and factors to ``out``, unless OUT/bin is already complete.
 
     The dictionary also contains words (or subwords) that occur in the documents but not in the model's vocabulary, so
-    that a pointer model can copy them.
+    that a pointer model can copy them. Raises InputError if fairseq-preprocess fails, factors cannot be computed, or
+    an input file has changed.
 
     Args:
         out: path of the output folder, which already contains the subfolder tokens/.
@@ -45,9 +46,6 @@ def binarise_text(
         like: path of a folder of prepared data that provides the dictionaries, or None.
         read: checksums of the files in ``out``, to detect changes. Those of files outside OUT/bin are added.
         dictionary: path of a dictionary of the words that the model learns, or None to build one.
-
-    Raises:
-        InputError: fairseq-preprocess failed, factors cannot be computed, or an input file has changed.
     """
     done = out / "bin" / "complete"
     if done.exists():

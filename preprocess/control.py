@@ -136,8 +136,7 @@ def _iterate_origins(text: Path, split: str) -> Iterator[str]:
 def learn_control_words(text: Path, bins: int, by_origin: bool) -> ControlWords:
     """Determine the control words from the training pairs in ``text``. If ``bins`` is 0, lengths are not controlled.
 
-    Raises:
-        InputError: there are no training pairs, or all summaries have the same length.
+    Raises InputError if there are no training pairs, or all summaries have the same length.
     """
     path = text / "train.target"
     if not path.is_file():
@@ -155,12 +154,12 @@ def write_split_with_control_words(
 ) -> List[str]:
     """Add control words to the documents in a split, and copy the summaries. Returns the names of the new files.
 
+    Raises InputError if the files are missing or not aligned, or a document has an unknown origin or a control word
+    already.
+
     Args:
         length: number of the length bin to use for all documents, or 0 to use the bin of each reference summary.
         origin: origin to use for all documents, or an empty string to use the origin of each document.
-
-    Raises:
-        InputError: the files are missing or not aligned, or a document has an unknown origin or a control word already.
     """
     names = [f"{split}.{side}" for side in SIDES]
     for name in names:
@@ -243,8 +242,8 @@ def _write_or_check_control_file(out: Path, record: Dict[str, Any], made: Checks
 def write_text_with_control_words(args: ControlOptions) -> Iterator[str]:
     """Write the output folder, and yield lines of text that describe the files and the control words.
 
-    Raises:
-        InputError: an option or a file is invalid, or OUT has other control words or is written by another process.
+    Raises InputError if an option or a file is invalid, or OUT has other control words or is written by another
+    process.
     """
     if not args.text.is_dir():
         raise InputError(f'TEXT "{args.text}" is not a folder; etads-corpus makes one')

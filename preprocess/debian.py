@@ -301,8 +301,7 @@ def write_corpus(out: Path, files: Dict[str, bytes], report: Report) -> None:
 def is_corpus_complete(out: Path, wanted: Report, force: bool) -> bool:
     """Return whether ``out`` already contains the complete corpus for the inputs and options in ``wanted``.
 
-    Raises:
-        InputError: ``out`` contains a different corpus, and ``force`` is False.
+    Raises InputError if ``out`` contains a different corpus, and ``force`` is False.
     """
     existing = [name for name in OUTPUTS if (out / name).exists()]
     if force or not existing:
@@ -355,8 +354,7 @@ def find_index_files(options: Any) -> Tuple[List[Path], List[Path]]:
 def build_corpus(options: Any) -> str:
     """Build the corpus in ``options.out``, and return a message for the user.
 
-    Raises:
-        InputError: an input or an earlier output is invalid, a split would be empty, or a text is in two splits.
+    Raises InputError if an input or an earlier output is invalid, a split would be empty, or a text is in two splits.
     """
     translation, packages = find_index_files(options)
     paths = [*packages, *translation]
@@ -433,8 +431,7 @@ def describe_splits(splits: Groups, groups: Groups) -> Report:
 def unpack_sample_corpus(options: Any) -> str:
     """Extract the sample corpus in this package to ``options.out``, and return a message for the user.
 
-    Raises:
-        InputError: the sample corpus is damaged, or ``options.out`` contains another corpus.
+    Raises InputError if the sample corpus is damaged, or ``options.out`` contains another corpus.
     """
     report = json.loads(read_index(SAMPLE / "report.json"))
     if is_corpus_complete(options.out, report, options.force):

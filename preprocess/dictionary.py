@@ -54,10 +54,7 @@ def extend_dictionary(path: Path, texts: List[Path], jobs: int) -> Dictionary:
     """Read a pretrained model's dictionary, and append a copy tail that contains all other words in the texts.
 
     The model learns all words in the given dictionary, and their order does not change. A count of 0, which would mark
-    a word as part of the copy tail, becomes 1.
-
-    Raises:
-        InputError: the file at ``path`` is not a dictionary.
+    a word as part of the copy tail, becomes 1. Raises InputError if the file at ``path`` is not a dictionary.
     """
     try:
         given = load_checked_dictionary(Dictionary.load, str(path))

@@ -105,8 +105,7 @@ def get_shard_folder(out: Path, shard: Shard) -> Path:
 def join_shards(out: Path, record: Dict[str, Any], words: str, splits: Sequence[str], made: Checksums) -> None:
     """Create the missing files in OUT/``words`` by joining shards, if any, and add their checksums to ``made``.
 
-    Raises:
-        InputError: a shard is missing, damaged, or was created with another ``record`` (prepare.json).
+    Raises InputError if a shard is missing, damaged, or was created with another ``record`` (prepare.json).
     """
     names = [f"{words}/{split}.{side}" for split in splits for side in SIDES]
     names = [name for name in names if not (out / name).exists()]

@@ -64,8 +64,7 @@ def compute_idf_bin(df: int, documents: int, bins: int) -> int:
 class SpacyTagger:
     """Tagger that uses an installed spaCy pipeline, without components that tagging does not need.
 
-    Raises:
-        InputError: spaCy or the spaCy model is not installed.
+    Raises InputError if spaCy or the spaCy model is not installed.
     """
 
     def __init__(self, model: str):
@@ -93,8 +92,7 @@ class SpacyTagger:
 class FactorComputer:
     """Computes the factors of the tokens in a line. ``idf`` has the idf bin of each word in the training documents.
 
-    Raises:
-        InputError: spaCy, the spaCy model or the subword model cannot be loaded.
+    Raises InputError if spaCy, the spaCy model or the subword model cannot be loaded.
     """
 
     def __init__(self, settings: PreparationSettings, out: Path, idf: Dict[str, str]):
@@ -112,8 +110,7 @@ class FactorComputer:
     def __call__(self, item: Item) -> List[str]:
         """Return one line for each factor, in the order of the settings. A line contains one value per token.
 
-        Raises:
-            InputError: the tags do not match the words of the line.
+        Raises InputError if the tags do not match the words of the line.
         """
         where, tokens, raw, tags = item
         words, numbers = join_words(tokens.split(), self.settings)
@@ -177,8 +174,7 @@ class FactorComputer:
 def find_tag_files(text: Path, split: str, settings: PreparationSettings) -> Dict[str, Path]:
     """Return the paths TEXT/SPLIT.source.NAME of the factors read from files, and that of ORIGINAL for spaCy.
 
-    Raises:
-        InputError: the file of a factor is missing.
+    Raises InputError if the file of a factor is missing.
     """
     names = [name for name in settings.factors if name == SALIENCE or (name in TAGS and not settings.spacy_model)]
     files = {name: text / f"{split}.source.{name}" for name in names}
@@ -211,9 +207,7 @@ def write_factors(
     """Write all factor files that are listed in the module docstring.
 
     ``like`` is a folder of prepared data that provides the dictionaries and idf bins, or None to compute new ones.
-
-    Raises:
-        InputError: tags are missing or invalid, or spaCy is required but not installed.
+    Raises InputError if tags are missing or invalid, or spaCy is required but not installed.
     """
     idf = _write_idf_bins(out, settings, like) if "idf" in settings.factors else {}
     for split in splits:

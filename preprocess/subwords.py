@@ -29,8 +29,7 @@ ENCODER, MERGES = "--gpt2-encoder-json", "--gpt2-vocab-bpe"
 def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
     """Learn ``size`` merges from all files with subword-nmt (Sennrich et al. 2016), and write them to ``codes``.
 
-    Raises:
-        InputError: no word has two characters that could be merged.
+    Raises InputError if no word has two characters that could be merged.
     """
     from subword_nmt.learn_bpe import learn_bpe as learn
 
@@ -59,8 +58,7 @@ def learn_subwords(text: List[Path], tokens: str, size: int, model: Path) -> Non
 def read_merges(path: Path) -> List[str]:
     """Read the lines of a merges file that was created by subword-nmt. The first line may contain the version.
 
-    Raises:
-        InputError: the file contains no merges, or one of its lines is not a merge.
+    Raises InputError if the file contains no merges, or one of its lines is not a merge.
     """
     merges = [line for line in read_lines(path) if line.strip()]
     for number, merge in enumerate(merges, 1):
@@ -89,13 +87,11 @@ def write_merges(lines: List[str], codes: Path) -> None:
 def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "unigram") -> None:
     """Learn ``size`` pieces from all files with SentencePiece, and write the model and a readable ``.vocab`` file.
 
-    If the text is larger than SENTENCEPIECE_BYTES, only every n-th line is used, to limit the required memory.
+    If the text is larger than SENTENCEPIECE_BYTES, only every n-th line is used, to limit the required memory. Raises
+    InputError if the text is too short to learn this number of pieces.
 
     Args:
         kind: algorithm of SentencePiece, either "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016).
-
-    Raises:
-        InputError: the text is too short to learn this number of pieces.
     """
     import sentencepiece
 
@@ -216,9 +212,8 @@ class UserProvidedFiles:
     def check_model_suits_text(self, settings: PreparationSettings, text: Path) -> None:
         """Check that the pieces of a provided SentencePiece model can be joined into the words and marks of a text.
 
-        Raises:
-            InputError: some pieces represent bytes, the pieces contain the space after a word rather than before it, or
-                sentence marks that the text will contain are not single pieces.
+        Raises InputError if some pieces represent bytes, the pieces contain the space after a word rather than before
+        it, or sentence marks that the text will contain are not single pieces.
         """
         if self.model is None or settings.tokens != "sentencepiece":
             return

@@ -43,10 +43,7 @@ def read_training_ids(task: Any, side: str) -> Sequence[Tensor]:
     """Load the token ids of all training documents ("source") or summaries ("target").
 
     The texts are not truncated and include their end symbols. If there are several data folders, only the first one is
-    read.
-
-    Raises:
-        FileNotFoundError: the data folder contains no training data.
+    read. Raises FileNotFoundError if the data folder contains no training data.
     """
     cfg = task.cfg
     directory = utils.split_paths(cfg.data)[0]

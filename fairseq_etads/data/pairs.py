@@ -95,6 +95,8 @@ class TruncatedDataset(BaseWrapperDataset):
 class SummarizationDataset(SourceFactorPairDataset):
     """Dataset of truncated document-summary pairs for training, validation, generation and interactive use.
 
+    Raises ValueError if the number of summaries differs from the number of documents.
+
     Args:
         src, src_sizes, src_dict, tgt, tgt_sizes, tgt_dict: datasets, lengths and dictionaries of documents and
             summaries, which have the same meaning as in fairseq's ``LanguagePairDataset``.
@@ -115,9 +117,6 @@ class SummarizationDataset(SourceFactorPairDataset):
     Attributes:
         token_values: mapping from names to datasets with one value for each source token. Each batch contains the
             values under the same names.
-
-    Raises:
-        ValueError: the number of summaries differs from the number of documents.
     """
 
     token_values: Mapping[str, TokenValues] = {}

@@ -143,8 +143,7 @@ class PreparationSettings:
     def from_record(cls, record: Any) -> "PreparationSettings":
         """Create the settings from a dictionary that was returned by :meth:`to_record`.
 
-        Raises:
-            ValueError: the record contains an invalid name or value, which is included in the message.
+        Raises ValueError if the record contains an invalid name or value, which is included in the message.
         """
         if not isinstance(record, dict):
             raise ValueError("settings is not a JSON object")
@@ -211,12 +210,11 @@ def read_inference_preprocessing_options(prepared: Path) -> Dict[str, Any]:
 def read_preparation_settings(prepared: Path, option: str) -> PreparationSettings:
     """Read the settings of a folder of prepared data.
 
+    Raises InputError if the folder is incomplete, or its prepare.json is damaged.
+
     Args:
         prepared: path of the folder with the prepared data.
         option: name of the option that specifies the folder, for error messages.
-
-    Raises:
-        InputError: the folder is incomplete, or its prepare.json is damaged.
     """
     path = prepared / "prepare.json"
     if not path.is_file() or not (prepared / "bin" / "complete").is_file():

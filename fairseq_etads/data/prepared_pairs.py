@@ -83,6 +83,8 @@ def convert_ids_to_tokens(ids: "Tensor", dictionary: "Dictionary") -> List[str]:
 class PreparedPairs:
     """Tokens of all documents and summaries in a split, without truncation.
 
+    Raises FileNotFoundError if the data does not contain the split.
+
     Args:
         task: a :class:`~fairseq_etads.training.task.SummarizationTask`, which loads the split.
         split: name of the split, such as "train".
@@ -92,9 +94,6 @@ class PreparedPairs:
         dictionary: the source dictionary.
         subwords: type of subwords in the data; see :func:`~fairseq_etads.text.subwords.find_word_ends`.
         unk: token that represents all unknown words.
-
-    Raises:
-        FileNotFoundError: the data does not contain the split.
     """
 
     def __init__(self, task: Any, split: str):

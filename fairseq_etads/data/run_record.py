@@ -47,8 +47,7 @@ class RunRecord:
     def read(cls, run: Path) -> Optional["RunRecord"]:
         """Read the record of a run. Returns None if the run has no record.
 
-        Raises:
-            InputError: the record of the run is damaged.
+        Raises InputError if the record of the run is damaged.
         """
         path = run / RECORD
         if not path.is_file():
@@ -108,13 +107,12 @@ def list_checkpoints(run: Path) -> List[Path]:
 def find_checkpoint(run: Path, wanted: OptionalPath = None, option: str = "RUN") -> Path:
     """Return the path of a checkpoint.
 
+    Raises InputError if the checkpoint does not exist.
+
     Args:
         run: run folder, or the path of a checkpoint.
         wanted: "best", "last" or the path of a checkpoint (default: the best one or else the last one).
         option: name of the option that specifies ``run``, for error messages.
-
-    Raises:
-        InputError: the checkpoint does not exist.
     """
     paths = {name: run / "checkpoints" / f"checkpoint_{name}.pt" for name in CHECKPOINTS}
     if wanted is not None:

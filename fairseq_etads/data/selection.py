@@ -26,7 +26,8 @@ All other documents are checked when their values are read.
 class TokenValues:
     """Dataset with a label or probability for each token of the truncated documents in a split.
 
-    If the labels or probabilities belong to sentences, all words in a sentence receive the same value.
+    If the labels or probabilities belong to sentences, all words in a sentence receive the same value. Raises
+    InputError if the file is damaged, was created for other documents, or covers fewer tokens than ``limit``.
 
     Args:
         path: path of the file with the labels or probabilities.
@@ -36,9 +37,6 @@ class TokenValues:
         dictionary: source dictionary, which defines the token ids.
         limit: maximum number of tokens to read from a document, not counting the end symbol.
         option: name of the option that specifies the file, for error messages.
-
-    Raises:
-        InputError: the file is damaged, was created for other documents, or covers fewer tokens than ``limit``.
     """
 
     kind: Optional[str] = None
@@ -72,10 +70,8 @@ class TokenValues:
     def __getitem__(self, number: int) -> Tensor:
         """Return the values of one document, for the tokens a float32 tensor of shape (T + 1,).
 
-        The value is MISSING at the end symbol and at sentence marks.
-
-        Raises:
-            InputError: the file was created for other documents, or the line of the document is malformed.
+        The value is MISSING at the end symbol and at sentence marks. Raises InputError if the file was created for
+        other documents, or the line of the document is malformed.
         """
         tokens = convert_ids_to_tokens(self._documents[number], self._dictionary)
         fields = self.file.read_and_check_row(number, tokens)
@@ -245,6 +241,7 @@ class DocumentLabels:
         """Load the additional values to include in the batches of a split.
 
         The keys of the result are "labels" and "sentence_targets" during training, and "selection" during decoding.
+        Raises InputError if a label or probability file is missing or unsuitable (see :class:`TokenValues`).
 
         Args:
             directory: path of the data folder.
@@ -253,9 +250,6 @@ class DocumentLabels:
             limit: maximum number of tokens to read from a document.
             is_loading: whether the task loads a trained model, which does not require labels.
             decodes: whether summaries will be generated for the split.
-
-        Raises:
-            InputError: a label or probability file is missing or unsuitable (see :class:`TokenValues`).
         """
         found: Dict[str, TokenValues] = {}
         documents = pairs.src.dataset, pairs.src.full_sizes, pairs.src_dict, limit

@@ -97,12 +97,11 @@ class Checksums:
     def verify(self, names: Iterable[str], may_be_missing: bool = False) -> None:
         """Verify the checksums of the given files, and watch the files for later changes.
 
+        Raises InputError if a file that is listed in SHA256SUMS has changed or is missing.
+
         Args:
             names: names of the files to verify. Names that are not listed in SHA256SUMS are ignored.
             may_be_missing: whether listed files may be missing.
-
-        Raises:
-            InputError: a file that is listed in SHA256SUMS has changed or is missing.
         """
         for name in names:
             path = self.folder / name
@@ -138,8 +137,7 @@ class Checksums:
     def record_new_files(self, *names: str) -> Iterator[None]:
         """Context manager for creating new files from watched files. On exit, the new files are listed and watched.
 
-        Raises:
-            InputError: a watched file has changed within the context. The new files are then deleted.
+        Raises InputError if a watched file has changed within the context. The new files are then deleted.
         """
         self.forget(*names)
         yield

@@ -192,11 +192,9 @@ def get_display_name(path: Path) -> str:
 def open_binary(path: Path) -> Iterator[BinaryIO]:
     """Open a file for reading in binary mode. ``-`` denotes standard input.
 
-    Files with the suffixes .gz, .xz, .bz2 and .zst are decompressed.
-
-    Raises:
-        InputError: the file cannot be read, is damaged or truncated, or standard input has already been read. The error
-            may be raised when the file is opened or while it is read.
+    Files with the suffixes .gz, .xz, .bz2 and .zst are decompressed. Raises InputError if the file cannot be read, is
+    damaged or truncated, or standard input has already been read. The error may be raised when the file is opened or
+    while it is read.
     """
     global _read_input
     try:
@@ -271,7 +269,8 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
     """Yield the lines of a file, without line endings by default.
 
     Only line feeds separate lines. ``str.splitlines()`` would also split at characters such as U+2028. As a result, the
-    lines of parallel files would no longer correspond to each other.
+    lines of parallel files would no longer correspond to each other. Raises InputError if the file cannot be read, or a
+    line can be decoded neither as UTF-8 nor with ``fallback``. The message names the file and the line.
 
     Args:
         path: path of a plain or compressed file, or ``-`` for standard input. A byte order mark at the beginning is
@@ -282,10 +281,6 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
         counts: counter to which the number of lines decoded with ``fallback`` is added, unless ``fallback`` is
             ESCAPE_INVALID.
         ends: whether to keep the line endings.
-
-    Raises:
-        InputError: the file cannot be read, or a line can be decoded neither as UTF-8 nor with ``fallback``. The
-            message names the file and the line.
     """
     with open_binary(path) as file:
         for number, line in enumerate(file, 1):

@@ -106,17 +106,14 @@ def lock_output(output: Path, option: str = "--output", folder: bool = False) ->
     """Context manager in which other processes cannot write to an output file or folder.
 
     It yields a tuple that contains the file descriptor of the lock. The tuple is empty if a caller already holds the
-    lock. A child process that inherits the descriptor also holds the lock.
+    lock. A child process that inherits the descriptor also holds the lock. Raises InputError if another process holds
+    the lock, or the folder cannot be created. The message describes the other process.
 
     Args:
         output: path of a file in an existing folder, or path of a folder. A missing folder is created, and deleted on
             exit if it is still empty.
         option: name of the option that specifies the output, for error messages.
         folder: whether the output is a folder rather than a file.
-
-    Raises:
-        InputError: another process holds the lock, or the folder cannot be created. The message describes the other
-            process.
     """
     made = [place for place in (output, *output.parents) if not place.exists()] if folder else []
     try:
@@ -169,10 +166,8 @@ def make_temporary_output(path: Union[str, Path], expected_lines: Optional[Calla
     """Yield the path of a temporary file that replaces ``path`` on exit, unless an error is raised inside the context.
 
     Links are followed. If ``path`` is not a regular file, such as /dev/stdout or a named pipe, no temporary file is
-    used. ``expected_lines`` is called on exit and returns the expected number of lines.
-
-    Raises:
-        InputError: another process is writing to the file, or the number of lines is not as expected.
+    used. ``expected_lines`` is called on exit and returns the expected number of lines. Raises InputError if another
+    process is writing to the file, or the number of lines is not as expected.
     """
     path = Path(path)
     if path.exists() and not path.is_file():  # /dev/stdout may link to a pipe, which has no real path
@@ -258,10 +253,8 @@ def make_output_folder(path: Path, option: str) -> Iterator[Path]:
     """Yield the path of a temporary folder, which is renamed to ``path`` when it is complete.
 
     An empty folder at ``path`` is replaced. If an error is raised inside the context, the temporary folder is deleted.
-
-    Raises:
-        InputError: ``path`` is a file, a non-empty folder or the current working directory, or another process is
-            creating the folder.
+    Raises InputError if ``path`` is a file, a non-empty folder or the current working directory, or another process is
+    creating the folder.
     """
     given, path = path, path.resolve()
     if path == Path.cwd():
@@ -283,13 +276,12 @@ def make_output_folder(path: Path, option: str) -> Iterator[Path]:
 def check_output_paths(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> None:
     """Check that each output can be a file, is neither read nor written twice, and has no suffix of compressed files.
 
+    Raises InputError if an output path and another path refer to the same file, either directly or through links, or an
+    output file has the suffix of a compressed file although it would not be compressed.
+
     Args:
         outputs, inputs: mappings from option or argument names to a path, several paths, or None. The path ``-`` is
             ignored. For an input folder, pass the files in the folder.
-
-    Raises:
-        InputError: an output path and another path refer to the same file, either directly or through links, or an
-            output file has the suffix of a compressed file although it would not be compressed.
     """
     written: Dict[str, Tuple[str, Path]] = {}
     for option, path in _iterate_paths(outputs):

@@ -52,11 +52,8 @@ def make_architecture_config(arch: str, **changes: Any) -> DictConfig:
     """Return the options of an architecture as fairseq-train passes them to the model, after applying ``changes``.
 
     fairseq uses Hydra to combine the options of all components. This function does not use Hydra, because that would
-    take half a second.
-
-    Raises:
-        omegaconf.errors.OmegaConfBaseException: the model does not have an option in ``changes`` or does not accept its
-            value.
+    take half a second. Raises omegaconf.errors.OmegaConfBaseException if the model does not have an option in
+    ``changes`` or does not accept its value.
     """
     options = OmegaConf.structured(getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass")())
     options.merge_with({"_name": arch, **changes})

@@ -27,8 +27,7 @@ UTF8 = {"PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8"}
 def find_command(name: str) -> str:
     """Return the path of a command on PATH or, if the environment of the running Python is not active, in that one.
 
-    Raises:
-        FileNotFoundError: there is no such command.
+    Raises FileNotFoundError if there is no such command.
     """
     own, folders = os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath).split(os.pathsep)
     folders = [*([] if own in folders else [own]), *folders, sysconfig.get_path("scripts", f"{os.name}_user")]

@@ -296,14 +296,13 @@ def run_command_with_watcher(command: List[str], log: BinaryIO, watcher: LogWatc
 def run_logged_command(command: List[str], log: str, watcher: LogWatcher, held: Sequence[int]) -> int:
     """Run a command, write its output to a log that the caller has locked, and show how it ended.
 
+    Raises InputError if the log cannot be written, or there is no such command.
+
     Args:
         held: file descriptors of locks that the command inherits.
 
     Returns:
         The exit status, or 128 plus the number of the signal that terminated the command.
-
-    Raises:
-        InputError: the log cannot be written, or there is no such command.
     """
     try:
         with open(log, "ab") as file:

@@ -43,8 +43,7 @@ SECONDS_COUNTED, SECONDS_LEARNED = 8e-6, 2.2e-5
 def measure_training_text_lengths(text: Path) -> TrainingDataSize:
     """Measure the lengths of the training text.
 
-    Raises:
-        InputError: a file is missing from the folder, or there are too few pairs.
+    Raises InputError if a file is missing from the folder, or there are too few pairs.
     """
     for split in ("train", "valid"):
         for side in ("source", "target"):
@@ -90,11 +89,8 @@ def choose_word_budget(asked: Optional[int], extractor: Path) -> int:
     """Return the maximum total number of words in the sentences that are selected from each document.
 
     If an extractor already exists, its settings determine the number. Otherwise, it is the requested number or the
-    default.
-
-    Raises:
-        InputError: the requested number differs from the number in the extractor's settings, or the settings are
-            damaged.
+    default. Raises InputError if the requested number differs from the number in the extractor's settings, or the
+    settings are damaged.
     """
     if not (extractor / FILE).is_file():
         return asked or WORDS
@@ -141,12 +137,11 @@ def describe_content_training_time(data: TrainingDataSize) -> str:
 def plan_shortening(text: Path, arch: str, asked: Optional[int], extractor: Path, has_content: bool) -> int:
     """Check and describe the training documents, and return the maximum number of words to pick from each document.
 
+    Raises InputError if the text or the architecture does not suit an extractor, or the number of words has changed.
+
     Args:
         asked: requested number of words, or None.
         has_content: whether a content model will be trained.
-
-    Raises:
-        InputError: the text or the architecture does not suit an extractor, or the number of words has changed.
     """
     words = choose_word_budget(asked, extractor)
     data = measure_training_text_lengths(text)
@@ -168,15 +163,12 @@ def shorten_documents(
 ) -> None:
     """Train an extractor in OUT/extractor, and write the shortened documents and their summaries to OUT/text.
 
-    Training takes two epochs, but at least 120 steps.
+    Training takes two epochs, but at least 120 steps. Raises SystemExit if a command fails.
 
     Args:
         words: maximum number of words in a shortened document.
         size, text_words: vocabulary size and word tokenisation of the extractor.
         options: options of fairseq-train.
-
-    Raises:
-        SystemExit: a command failed.
     """
     run = out / "extractor"
     whole, processes = ["--truncate-source", "100000"], [] if jobs is None else ["--jobs", str(jobs)]

@@ -121,8 +121,7 @@ def list_recipes() -> List[str]:
 def load_recipe(name: str) -> Dict[str, Any]:
     """Load a recipe by its name, or by the path of a YAML file.
 
-    Raises:
-        InputError: there is no such recipe, or it cannot be read.
+    Raises InputError if there is no such recipe, or it cannot be read.
     """
     path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
     if not path.is_file():
@@ -264,11 +263,7 @@ class Plan:
             self._read_stages()
 
     def _check_values(self) -> None:
-        """Check the values of all options.
-
-        Raises:
-            InputError: a value is not allowed.
-        """
+        """Check the values of all options. Raises InputError if a value is not allowed."""
         for name, option in self.recipe["options"].items():
             value, choices = self.names[name], (option.get("choices") or "").split()
             if value and choices and set(value.split()) - set(choices):
@@ -278,11 +273,7 @@ class Plan:
                 raise InputError(f"--{name} {value}: choose a whole number above 0")
 
     def check_files(self) -> None:
-        """Check that the files and folders that the user has given exist.
-
-        Raises:
-            InputError: a file is missing.
-        """
+        """Check that the files and folders that the user has given exist. Raises InputError if a file is missing."""
         for name, option in self.recipe["options"].items():
             if name in self.given and ("prepare" in option or "contains" in option):
                 folder = Path(self.given[name])

@@ -81,11 +81,10 @@ class Step:
 def run_command(command: Sequence[str], held: Sequence[int] = (), **options: Any) -> None:
     """Run a command.
 
+    Raises SystemExit if the command fails or a signal ends it.
+
     Args:
         held, options: as in :func:`~fairseq_etads.pipeline.children.start_child`.
-
-    Raises:
-        SystemExit: the command failed, or a signal ended it.
     """
     status = children.run_child(list(command), held, **options)
     if status == 128 + signal.SIGINT:

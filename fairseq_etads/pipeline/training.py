@@ -152,8 +152,7 @@ def split_option_values(command: Sequence[str]) -> List[str]:
 def check_seed_unchanged(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
     """Refuse to continue a run with a different seed, because the result would match neither seed.
 
-    Raises:
-        InputError: the seeds differ.
+    Raises InputError if the seeds differ.
     """
     old, new = get_seed(before), get_seed(now)
     if old != new:

@@ -207,15 +207,14 @@ def make_settings(
 ) -> TrainingSettings:
     """Choose the settings of a training run according to a recipe.
 
+    Raises InputError if the recipe is not available for this architecture.
+
     Args:
         name: name of the recipe, which is "small", "base" or "large".
         arch: name of the architecture, one of those in ``SUITABLE``.
         given: options of fairseq-train that override the options of the recipe. Options of the recipe that depend on
             them are adapted or omitted.
         minutes: maximum duration of training in minutes, or None to use the duration of the recipe.
-
-    Raises:
-        InputError: the recipe is not available for this architecture.
     """
     check_recipe_suits_architecture(name, arch)
     size, options = SIZES[name], _UserOptions(given)
@@ -467,11 +466,10 @@ def _explain_recipe(
 def measure_text_lengths(folder: Path, one_dictionary: bool = True, marks: bool = True) -> TrainingDataSize:
     """Measure text lengths in FOLDER/train.source and FOLDER/train.target, in tokens separated by spaces.
 
+    Raises InputError if one of the files is missing or empty.
+
     Args:
         marks: whether sentence marks are counted as tokens.
-
-    Raises:
-        InputError: one of the files is missing or empty.
     """
     paths = [folder / f"train.{side}" for side in ("source", "target")]
     for path in paths:

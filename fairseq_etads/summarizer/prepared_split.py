@@ -46,10 +46,8 @@ class PreparedSplit(Sequence[PreparedDocument]):
     """The documents in a split of the prepared data, in order. Its name is, for example, "test".
 
     The data folder of the ``task`` contains the split. ``extractor`` has a content model that chooses sentences, or is
-    None, and ``extractor_run`` is its run folder.
-
-    Raises:
-        InputError: the data does not contain the split, or the split is damaged.
+    None, and ``extractor_run`` is its run folder. Raises InputError if the data does not contain the split, or the
+    split is damaged.
     """
 
     def __init__(

@@ -53,10 +53,8 @@ class InputDocument(NamedTuple):
 def choose_input_format(files: Sequence[str], given: Optional[str]) -> str:
     """Return the format of the input files.
 
-    If the user has not specified a format, it is guessed from the names and the content of the files.
-
-    Raises:
-        InputError: a file is missing, the files have different formats, or a file does not have the specified format.
+    If the user has not specified a format, it is guessed from the names and the content of the files. Raises InputError
+    if a file is missing, the files have different formats, or a file does not have the specified format.
     """
     paths = [Path(name) for name in files]
     for path in paths:
@@ -170,15 +168,12 @@ class ReadingOptions(TableOptions):
 def read_documents(paths: Sequence[Path], kind: str, options: ReadingOptions) -> Iterator[InputDocument]:
     """Yield all documents in the input files, in order.
 
-    If there are several inputs, the names of documents would be ambiguous. For this reason, file names then include
-    the folder, and the numbers of lines and records follow the name of the input (FILE:NUMBER). The ids of records are
-    not changed.
+    If there are several inputs, the names of documents would be ambiguous. For this reason, file names then include the
+    folder, and the numbers of lines and records follow the name of the input (FILE:NUMBER). The ids of records are not
+    changed. Raises InputError if one of the input files cannot be read.
 
     Args:
         kind: format of the input files, one of FORMATS.
-
-    Raises:
-        InputError: one of the input files cannot be read.
     """
     unit = f"but here every {get_document_unit_name(kind)} is a document"
     if options.column and kind not in TABLES:

@@ -92,15 +92,14 @@ def choose_columns(
 ) -> List[str]:
     """Choose the document column, the summary column, or both.
 
+    Raises InputError if no column is known or has the chosen name, or several columns have this name.
+
     Args:
         names: names of all columns.
         where: name of the file, for messages.
         warn: function that is called with a message if other columns than the chosen one can hold the documents.
         asked: names that the user has chosen for the two columns, or empty strings.
         sides: columns to return, SOURCE and TARGET. The same document column is chosen with and without summaries.
-
-    Raises:
-        InputError: no column is known or has the chosen name, or several columns have this name.
     """
     pairs = [pair for pair in COLUMNS if all(find_columns(name, names) for name in pair)]
     if len(sides) == 1:
@@ -207,10 +206,8 @@ def _open_json_lines(
 def parse_delimiter(text: str) -> str:
     """Return the separator specified by --delimiter, or an empty string if the option is not set.
 
-    The values "tab" and "\\\\t" denote a tab.
-
-    Raises:
-        InputError: the value of --delimiter cannot be used as a separator.
+    The values "tab" and "\\\\t" denote a tab. Raises InputError if the value of --delimiter cannot be used as a
+    separator.
     """
     delimiter = "\t" if text.lower() in ("tab", "\\t") else text
     if len(delimiter) > 1 or delimiter in ('"', "\r", "\n", "\0", "\ufeff"):
@@ -294,15 +291,14 @@ def open_records(
 ) -> Records:
     """Open a table, read its header or first records, and choose its columns.
 
+    Raises InputError if there are no suitable columns, or the file is damaged or of another format.
+
     Args:
         path: path of the table, which is read once.
         kind: format of the table, one of the values of SUFFIXES.
         choose: function that chooses columns from all names, and raises InputError if there are none.
         counts: counter to which the numbers of blank lines, replaced characters and replaced lines are added.
         warn: function that is called with a message about another separator, and about quotes that hold whole rows.
-
-    Raises:
-        InputError: there are no suitable columns, or the file is damaged or of another format.
     """
     if kind == "parquet":
         return _open_parquet(path, choose)

@@ -85,13 +85,12 @@ def check_training_dictionaries(state: Mapping[str, Any], source: Dictionary, ta
 def check_dictionaries_share_ids(load: Callable[[str], Dictionary], first: str, other: str) -> None:
     """Check that data created with one dictionary file can be read with another one.
 
+    Raises ValueError if a word in ``other`` has a different id in ``first``.
+
     Args:
         load: the function that loads a dictionary file.
         first: the path of the dictionary that the task uses.
         other: the path of the dictionary in another data folder. Nothing is checked if there is no such file.
-
-    Raises:
-        ValueError: a word in ``other`` has a different id in ``first``.
     """
     if not os.path.isfile(other) or filecmp.cmp(first, other, shallow=False):
         return
@@ -130,14 +129,13 @@ def remove_copy_tail(dictionary: Dictionary) -> Dictionary:
 def load_checked_dictionary(load: Callable[..., Any], file: Any, *arguments: Any) -> Any:
     """Load a dictionary file with fairseq's ``load``.
 
+    Raises ValueError if the file is not a dictionary. Unlike fairseq's own message, the message names the file and the
+    line number.
+
     Args:
         load: the ``load`` method of a dictionary class.
         file: the name of the dictionary file or, as in fairseq, an open file.
         arguments: additional arguments for ``load``.
-
-    Raises:
-        ValueError: the file is not a dictionary. Unlike fairseq's own message, the message names the file and the line
-            number.
     """
     try:
         return load(file, *arguments)
@@ -179,9 +177,8 @@ class SummarizationDictionary(Dictionary):
     def load(cls, f: Any, add_special_symbols: bool = True) -> "SummarizationDictionary":
         """Load a dictionary with fairseq's method, and check its counts.
 
-        Raises:
-            ValueError: the file is not a dictionary, or a word with a positive count follows a word with the count 0.
-                The model would not learn such a word.
+        Raises ValueError if the file is not a dictionary, or a word with a positive count follows a word with the count
+        0. The model would not learn such a word.
         """
         dictionary: SummarizationDictionary = load_checked_dictionary(super().load, f, add_special_symbols)
         known = count_known_words(dictionary)

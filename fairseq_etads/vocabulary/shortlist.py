@@ -141,12 +141,11 @@ def write_shortlist(
 def read_shortlist(path: Path, source: Any, target: Any, option: str = "--shortlist") -> Shortlist:
     """Read a shortlist from a file.
 
+    Raises InputError if the file is missing or damaged, or was created with other dictionaries.
+
     Args:
         source, target: source and target dictionaries. Their fingerprints must match the fingerprints in the file.
         option: name of the option that specifies the file, for error messages.
-
-    Raises:
-        InputError: the file is missing or damaged, or was created with other dictionaries.
     """
     from safetensors import safe_open
 

@@ -83,8 +83,7 @@ def refuse_shares(args: argparse.Namespace, reason: str) -> None:
 def parse_input_options(args: argparse.Namespace) -> Optional[SplitShares]:
     """Return the shares of the splits of --input, or None if --train, --valid and --test name the splits.
 
-    Raises:
-        InputError: neither is given, or --split or --split-seed is used without --input.
+    Raises InputError if neither is given, or --split or --split-seed is used without --input.
     """
     if args.input:
         return parse_shares(args)

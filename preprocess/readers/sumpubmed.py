@@ -115,8 +115,7 @@ unchanged."""
 def take_first_sentences(text: str) -> List[str]:
     """Return the first sentences of an article, up to a total of MAX_SOURCE_WORDS words. Headings are omitted.
 
-    Raises:
-        ExcludedDocumentError: the sentences contain fewer than MIN_SOURCE_WORDS words in total.
+    Raises ExcludedDocumentError if the sentences contain fewer than MIN_SOURCE_WORDS words in total.
     """
     out: List[str] = []
     words = 0

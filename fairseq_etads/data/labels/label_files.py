@@ -58,15 +58,14 @@ def write_label_rows(path: Path, header: Dict[str, Any], rows: Iterable[Tuple[st
 class SelectionFile:
     """File with labels or probabilities. Its lines are read on demand.
 
+    Raises InputError if the label or probability file is missing, damaged or incomplete, or covers other documents.
+
     Args:
         option: name of the option that specifies the file, for error messages.
         documents: number of documents that the file must cover, or None for any number.
 
     Attributes:
         header: the JSON object in the first line, as a dictionary.
-
-    Raises:
-        InputError: the label or probability file is missing, damaged or incomplete, or covers other documents.
     """
 
     def __init__(self, path: Path, option: str, documents: Optional[int] = None):
@@ -117,8 +116,7 @@ class SelectionFile:
     def read_and_check_row(self, number: int, tokens: Sequence[str]) -> List[str]:
         """Return the fields of a document after checking that its hash matches the given tokens.
 
-        Raises:
-            InputError: the file was created for other documents.
+        Raises InputError if the file was created for other documents.
         """
         digest, fields = self.read_row(number)
         if digest != compute_source_hash(tokens):
@@ -131,8 +129,7 @@ class SelectionFile:
     def read_probabilities(self, number: int, tokens: Optional[Sequence[str]] = None) -> List[Optional[float]]:
         """Return the probabilities of a document's words or sentences, with None for those that have none.
 
-        Raises:
-            InputError: the file was created for other documents than ``tokens``, or a field is not a number.
+        Raises InputError if the file was created for other documents than ``tokens``, or a field is not a number.
         """
         fields = self.read_row(number)[1] if tokens is None else self.read_and_check_row(number, tokens)
         try:

@@ -51,7 +51,9 @@ def export_folder(
 ) -> Tuple[FolderConfig, int]:
     """Create a model folder, which must not exist or be empty, from a checkpoint and its training data.
 
-    The folder receives its final name only after it is complete and has been loaded as a test.
+    The folder receives its final name only after it is complete and has been loaded as a test. Raises InputError if the
+    folder is not empty, a decoding option has no effect, or the checkpoint cannot be used. The checkpoint may be
+    damaged, belong to other data, or contain a model that cannot be exported.
 
     Args:
         decoding: decoding defaults that differ from the usual defaults. The usual values of ``min_len`` and ``max_len``
@@ -61,10 +63,6 @@ def export_folder(
 
     Returns:
         The contents of config.json, and the number of parameters.
-
-    Raises:
-        InputError: the folder is not empty, a decoding option has no effect, or the checkpoint cannot be used. The
-            checkpoint may be damaged, belong to other data, or contain a model that cannot be exported.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"FOLDER {folder} exists: name another one, or delete it")
@@ -164,10 +162,7 @@ def convert_weights_for_storage(state: Dict[str, Tensor], dtype: str) -> Tuple[D
     """Convert the weights of a model to the form in which they are stored, on the CPU and as "fp32" or "fp16".
 
     Returns the tensors by name, tied tensors only once, and the names under which the others are stored, by their
-    names.
-
-    Raises:
-        InputError: a value is not finite, or would not be finite in the data type ``dtype``.
+    names. Raises InputError if a value is not finite, or would not be finite in the data type ``dtype``.
     """
     tensors: Dict[str, Tensor] = {}
     shared: Dict[str, str] = {}

@@ -93,15 +93,14 @@ def find_run_files(
 ) -> RunFiles:
     """Find the files of a run, the output folder of ``etads-train``.
 
+    Raises InputError if a file is missing or damaged.
+
     Args:
         checkpoint: "best", "last" or a path (default: the best checkpoint if there is one, otherwise the last one).
         prepared: folder of the prepared data (default: the folder used for training).
         extractor: run folder of the extractor, or :data:`NONE` (default: that which shortened the training text, if
             any).
         content: run folder with a content model, or :data:`NONE` (default: that of the extractor or ``run``, if any).
-
-    Raises:
-        InputError: a file is missing or damaged.
     """
     path = find_checkpoint(run, checkpoint)
     folder = find_prepared_folder(run, None if prepared is None else Path(prepared))
