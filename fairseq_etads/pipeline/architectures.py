@@ -6,7 +6,6 @@ before it parses ``--arch`` and ``--task``.
 
 import argparse
 import functools
-import shlex
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -22,6 +21,7 @@ from .. import systems
 from ..files.outputs import write_text
 from ..models import rnn, transformer_options
 from ..platform.option_checks import format_option_name
+from ..summarizer.folder.model_card import format_command_line_options
 from ..text.words import SENTENCE_MARK
 from ..training.options import SummarizationConfig
 from ..training.task import SummarizationTask
@@ -99,16 +99,9 @@ def describe_architectures(vocabulary: int, target_vocabulary: Optional[int] = N
     See :func:`count_parameters` for the arguments.
     """
     for arch, changes in PRESETS.items():
-        changed = " ".join(_format_option(option, value) for option, value in changes.items())
+        changed = format_command_line_options(changes) or "the defaults"
         count = count_parameters(arch, vocabulary, target_vocabulary)
-        yield arch, "one dictionary" if count is None else f"{count:,}", changed or "the defaults"
-
-
-def _format_option(option: str, value: Any) -> str:
-    """Format an option and its value as they appear on a command line."""
-    if isinstance(value, bool):
-        return format_option_name(option if value else f"no_{option}")
-    return f"{format_option_name(option)} {shlex.quote(str(value))}"
+        yield arch, "one dictionary" if count is None else f"{count:,}", changed
 
 
 class _DefaultsHelpFormatter(argparse.ArgumentDefaultsHelpFormatter):

@@ -35,7 +35,7 @@ OUT_OF_MEMORY = re.compile(
     r"|Cannot allocate memory|is killed by signal: Killed",
     re.IGNORECASE,
 )
-SAID_PLAINLY = (*("ValueError", "InputError", "FileNotFoundError", "NonFiniteLossError", "UnsafeCheckpointError"),)
+SAID_PLAINLY = ("ValueError", "InputError", "FileNotFoundError", "NonFiniteLossError", "UnsafeCheckpointError")
 """Errors with self-explanatory messages. For all other errors, the name is also shown."""
 
 
@@ -172,17 +172,19 @@ class LogWatcher:
         if self.epochs and epoch:
             in_all = self.step - int(epoch.group(2)) + (self.epochs - int(epoch.group(1)) + 1) * int(epoch.group(3))
             steps = min(filter(None, (steps, in_all)))
-        if not self._is_progress_due():
+        now = self.clock()
+        if now - self.shown_at < SHOWN_EVERY and not sys.stderr.isatty():
             return
+        self.shown_at = now
         loss = re.search(r"\bloss[\"=: ]+([\d.]+)", text)
         said = f", loss {loss.group(1)}" if loss else ""
         if not steps:
             return self.say(f"step {self.step:,}{said}", True)
-        left = (self.clock() - self.began) / max(self.step - self.first_step, 1) * max(steps - self.step, 0)
+        left = (now - self.began) / max(self.step - self.first_step, 1) * max(steps - self.step, 0)
         share = f"{self.step / steps:.0%}".replace("%", " %")
         remaining = f", about {format_duration(left)} left" if left else ""
         self.say(f"step {self.step:,} of {steps:,} ({share}){said}{remaining}", True)
-        if self.usual is not None and self.clock() - self.started > 60 * self.usual:
+        if self.usual is not None and now - self.started > 60 * self.usual:
             where = f"step {self.saved:,}" if self.saved else "the beginning: there is none yet"
             self.say(
                 f"this has taken longer than the usual {self.usual:g} minutes: the machine is slow or busy; about "
@@ -200,13 +202,6 @@ class LogWatcher:
         wanted = [name for name in fields if name in ("loss", "ppl") or name.startswith(("rouge", "best_"))]
         said = ", ".join(f"{name.replace('best_', 'best ')} {fields[name]}" for name in wanted)
         self.say(f"validated after step {fields.get('num_updates', '?')}: {said or text}", False)
-
-    def _is_progress_due(self) -> bool:
-        now = self.clock()
-        if now - self.shown_at < SHOWN_EVERY and not sys.stderr.isatty():
-            return False
-        self.shown_at = now
-        return True
 
     def report_interruption(self) -> None:
         """Tell the user at which step the command will continue if it is run again."""

@@ -105,29 +105,21 @@ def choose_word_budget(asked: Optional[int], extractor: Path) -> int:
 
 def describe_lengths(data: TrainingDataSize, words: int) -> str:
     """Describe the lengths of the documents in comparison with the number of words to select from each document."""
-    documents = data.documents
+    low, median, high = map(data.documents.get_percentile, (10, 50, 90))
     line = (
-        f"documents have {documents.get_percentile(50):,} words (median), {documents.get_percentile(10):,} to "
-        f"{documents.get_percentile(90):,} (10 % to 90 %); the model reads the most probable sentences, up to {words:,}"
-        " words (--words)"
+        f"documents have {median:,} words (median), {low:,} to {high:,} (10 % to 90 %); the model reads the most "
+        f"probable sentences, up to {words:,} words (--words)"
     )
-    if documents.get_percentile(90) <= words:
+    if high <= words:
         line += ". Most documents are read whole, so training without --long is faster and no worse"
     return line
 
 
-def estimate_content_training_seconds(data: TrainingDataSize) -> float:
-    """Estimate the processor time of ``etads-content`` in seconds.
-
-    The command counts the words and bigrams in all pairs, but trains its networks on only some of the pairs.
-    """
-    words = data.documents.get_percentile(50)
-    return 10 + words * (SECONDS_COUNTED * data.pairs + SECONDS_LEARNED * min(data.pairs, DOCUMENTS))
-
-
 def describe_content_training_time(data: TrainingDataSize) -> str:
-    """Describe how long it takes to train the content model."""
-    minutes = max(round(estimate_content_training_seconds(data) / 60), 1)
+    """Describe the processor time of ``etads-content``, which counts all pairs, but trains its networks on some."""
+    words = data.documents.get_percentile(50)
+    seconds = 10 + words * (SECONDS_COUNTED * data.pairs + SECONDS_LEARNED * min(data.pairs, DOCUMENTS))
+    minutes = max(round(seconds / 60), 1)
     return (
         f"its content model, which chooses the sentences of summaries, will take about {minutes:,} "
         f"minute{'' if minutes == 1 else 's'} on 1 core (--no-content leaves it out)"
@@ -137,11 +129,8 @@ def describe_content_training_time(data: TrainingDataSize) -> str:
 def plan_shortening(text: Path, arch: str, asked: Optional[int], extractor: Path, has_content: bool) -> int:
     """Check and describe the training documents, and return the maximum number of words to pick from each document.
 
+    ``asked`` is the requested number of words, or None, and ``has_content`` whether a content model will be trained.
     Raises InputError if the text or the architecture does not suit an extractor, or the number of words has changed.
-
-    Args:
-        asked: requested number of words, or None.
-        has_content: whether a content model will be trained.
     """
     words = choose_word_budget(asked, extractor)
     data = measure_training_text_lengths(text)

@@ -57,14 +57,6 @@ def list_values(plan: Plan, name: str) -> Iterator[Value]:
             yield Value(name, section, option, ours, paper, where, why)
 
 
-def are_equal(one: Any, other: Any) -> bool:
-    """Tell whether two values of an option mean the same."""
-    try:
-        return math.isclose(float(one), float(other), rel_tol=1e-9)
-    except (TypeError, ValueError):
-        return str(one).replace(" ", "") == str(other).replace(" ", "")
-
-
 def format_values(plan: Plan) -> str:
     """Format our values, the paper's values and their places, with the published scores of each row.
 

@@ -1,12 +1,11 @@
 """Steps: commands that run only if their outputs are missing, or were made by another command or from other files.
 
-python -m fairseq_etads.pipeline.steps --makes FILE ... [--reads PATH ...] [--keeps FILE] -- COMMAND ...
+python -m fairseq_etads.pipeline.steps --makes FILE ... [--reads PATH ...] -- COMMAND ...
 """
 
 import argparse
 import json
 import os
-import shutil
 import signal
 import sys
 from dataclasses import dataclass
@@ -112,21 +111,16 @@ def _are_outputs_current(makes: Sequence[Path], path: Path, wanted: Dict[str, An
 
 
 def main() -> int:
-    """Run a step for a shell script, and print what the command has printed if --keeps is given."""
+    """Run a step for a shell script."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--makes", metavar="FILE", type=Path, nargs="+", required=True, help="output files of the command")
     add("--reads", metavar="PATH", type=Path, nargs="*", default=[], help="files and folders that the command reads")
-    add("--keeps", metavar="FILE", type=Path, help="file in which to store the text that the command prints")
-    add("--record", metavar="RECORD", type=Path, help="file that records the command and the checksums of its files")
     add("command", metavar="COMMAND", nargs="+", help="command to run, given after --")
     args = parser.parse_args()
     children.watch_parent()
     with report_errors_in_one_line(os.path.basename(args.command[0])):
-        Step(args.command, args.makes, args.reads, args.keeps, args.record).run()
-        if args.keeps:
-            with open(args.keeps, "rb") as file:
-                shutil.copyfileobj(file, sys.stdout.buffer)
+        Step(args.command, args.makes, args.reads).run()
     return 0
 
 

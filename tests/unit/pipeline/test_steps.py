@@ -9,15 +9,26 @@ from pathlib import Path
 import pytest
 
 from fairseq_etads.pipeline.recipes import Command
+from fairseq_etads.pipeline.steps import Step
 
 SCRIPTS = Path(__file__).parents[3] / "scripts"
 
 
-def run(module, *words, cwd):
-    """Run a module of the pipeline, which finds commands in ``cwd`` first."""
+TRAIN = """
+import sys
+from pathlib import Path
+from fairseq_etads.pipeline.training import train
+from fairseq_etads.platform.console import report_errors_in_one_line
+
+with report_errors_in_one_line("training"):
+    train(Path("run"), Path("prepared"), sys.argv[1:])
+"""
+
+
+def run(*words, cwd):
+    """Run Python with these words; it finds commands in ``cwd`` first."""
     environment = {**os.environ, "PATH": os.pathsep.join([str(cwd), os.environ["PATH"]])}
-    command = [sys.executable, "-m", f"fairseq_etads.pipeline.{module}", *map(str, words)]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
+    return subprocess.run([sys.executable, *words], cwd=cwd, env=environment, capture_output=True, text=True)
 
 
 def write_program(path, code):
@@ -30,14 +41,14 @@ def calls(folder):
     return len((folder / "count").read_text().split())
 
 
-def test_an_output_is_made_again_for_other_contents_or_another_command(tmp_path):
+def test_an_output_is_made_again_for_other_contents_or_another_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     write_program(tmp_path / "copy", "cp in out; echo made")
     (tmp_path / "data").mkdir()
 
     def once(*words):
-        options = ["--makes", "out", "--keeps", "said", "--reads", "in", "data", "--", "./copy", *words]
-        result = run("steps", *options, cwd=tmp_path)
-        assert (result.returncode, result.stdout) == (0, "made\n"), result.stderr
+        Step(["./copy", *words], [Path("out")], [Path("in"), Path("data")], Path("said")).run()
+        assert (tmp_path / "said").read_text() == "made\n"
         assert (tmp_path / "out").read_bytes() == (tmp_path / "in").read_bytes()
         return calls(tmp_path)
 
@@ -57,7 +68,8 @@ def test_an_output_is_made_again_for_other_contents_or_another_command(tmp_path)
 @pytest.mark.parametrize("code, status", [("exit 3", 3), ("true", 2), ("kill -9 $$", 137)])
 def test_a_command_that_failed_is_not_taken_for_done(code, status, tmp_path):
     write_program(tmp_path / "fails", code)
-    assert run("steps", "--makes", "out", "--", "./fails", cwd=tmp_path).returncode == status
+    step = ["-m", "fairseq_etads.pipeline.steps", "--makes", "out", "--", "./fails"]
+    assert run(*step, cwd=tmp_path).returncode == status
     assert not (tmp_path / "out.made.json").exists()
 
 
@@ -94,7 +106,7 @@ def train(tmp_path):
     (tmp_path / "prepared" / "prepare.json").write_text('{"text": 1}')
     code = "mkdir -p run/checkpoints; : > run/checkpoints/checkpoint_last.pt; [ ! -f fails ]"
     write_program(tmp_path / "fairseq-train", code)
-    return lambda *options: run("training", "run", "prepared", "--", *options, cwd=tmp_path)
+    return lambda *options: run("-c", TRAIN, *options, cwd=tmp_path)
 
 
 def test_a_training_is_done_once_with_the_same_options_and_data(train, tmp_path):
