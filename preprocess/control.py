@@ -154,12 +154,9 @@ def write_split_with_control_words(
 ) -> List[str]:
     """Add control words to the documents in a split, and copy the summaries. Returns the names of the new files.
 
-    Raises InputError if the files are missing or not aligned, or a document has an unknown origin or a control word
-    already.
-
-    Args:
-        length: number of the length bin to use for all documents, or 0 to use the bin of each reference summary.
-        origin: origin to use for all documents, or an empty string to use the origin of each document.
+    All documents receive the length bin ``length`` (0: that of their reference summary) and the origin ``origin``
+    (empty: their own). Raises InputError if the files are missing or not aligned, or a document has an unknown origin
+    or a control word already.
     """
     names = [f"{split}.{side}" for side in SIDES]
     for name in names:

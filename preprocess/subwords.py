@@ -87,11 +87,9 @@ def write_merges(lines: List[str], codes: Path) -> None:
 def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "unigram") -> None:
     """Learn ``size`` pieces from all files with SentencePiece, and write the model and a readable ``.vocab`` file.
 
-    If the text is larger than SENTENCEPIECE_BYTES, only every n-th line is used, to limit the required memory. Raises
-    InputError if the text is too short to learn this number of pieces.
-
-    Args:
-        kind: algorithm of SentencePiece, either "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016).
+    The ``kind`` is "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016). If the text is larger than
+    SENTENCEPIECE_BYTES, only every n-th line is used, to limit the required memory. Raises InputError if the text is
+    too short to learn this number of pieces.
     """
     import sentencepiece
 

@@ -56,15 +56,10 @@ def _load_dictionary(file_name: str) -> Any:
 
 
 def load_factor(directory: str, split: str, name: str, dictionary: Dictionary, sizes: Sequence[int]) -> Any:
-    """Load the values of one factor for all documents in a split.
+    """Load the values of one factor for all documents in a split, whose lengths with the end symbol are ``sizes``.
 
-    Args:
-        sizes: lengths of the documents, including the end symbol. Each document must have exactly this number of factor
-            values.
-
-    Raises:
-        FileNotFoundError: the split contains no file with the values of this factor.
-        ValueError: the number of values does not match the documents.
+    Raises FileNotFoundError if the split contains no file with the values of this factor, and ValueError if a document
+    does not have as many values as ``sizes`` says.
     """
     path = os.path.join(directory, f"{split}.factor-{name}")
     values = data_utils.load_indexed_dataset(path, dictionary, "mmap")
@@ -104,11 +99,9 @@ class SourceFactorPairDataset(LanguagePairDataset):
         return example
 
     def collater(self, samples: List[Dict[str, Any]], pad_to_length: Optional[Dict[str, int]] = None) -> Dict[str, Any]:
-        """Collate samples like fairseq, and add the factors to the batch.
+        """Collate samples like fairseq, and add the factors to the batch, if there are any.
 
-        Returns:
-            The batch. If there are factors, its "net_input" contains the entry "factors", an int64 tensor of shape (B,
-            S, F) that is padded in the same way as the documents.
+        The entry "factors" of its "net_input" is an int64 tensor (B, S, F), padded in the same way as the documents.
         """
         batch: Dict[str, Any] = super().collater(samples, pad_to_length)
         if batch and self.factors:
@@ -122,10 +115,9 @@ class SourceFactorPairDataset(LanguagePairDataset):
 
 
 class SourceFactors:
-    """Source factors in the data of a task, and source factors that the models read.
+    """Source factors in the data of a task with the options ``cfg``, and source factors that the models read.
 
-    Args:
-        cfg: options of the summarisation task. The data folder is read when a factor dictionary is first requested.
+    The data folder is read when a factor dictionary is first requested.
     """
 
     def __init__(self, cfg: Any):

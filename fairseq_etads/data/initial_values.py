@@ -60,13 +60,9 @@ def read_training_ids(task: Any, side: str) -> Sequence[Tensor]:
 def compute_word_probabilities(task: Any, copies: bool, block: int = 10_000) -> Tensor:
     """Compute the relative frequencies of words in the truncated training summaries, shape (V,).
 
-    The end symbol is counted as a word, unless training does not append it to a truncated summary. Each count is
-    increased by one, so that no frequency is 0.
-
-    Args:
-        copies: whether the model has a pointer that can copy out-of-vocabulary words. If True, these words are ignored.
-            Otherwise, they are counted as the unknown word.
-        block: number of summaries to count at a time.
+    The end symbol is counted as a word, unless training does not append it to a truncated summary. If the model
+    ``copies`` out-of-vocabulary words with a pointer, these are ignored; otherwise, they are counted as the unknown
+    word. Each count is increased by one, so that no frequency is 0. Summaries are counted in blocks.
     """
     dictionary, texts = task.target_dictionary, read_training_ids(task, "target")
     size = count_known_words(dictionary)
@@ -84,10 +80,8 @@ def compute_word_probabilities(task: Any, copies: bool, block: int = 10_000) -> 
 def initialise_embeddings_from_text(task: Any, documents: nn.Embedding, summaries: nn.Embedding) -> None:
     """Initialise word embeddings with vectors that are computed from the training text.
 
-    The embeddings of special symbols and of words without a computed vector are not changed.
-
-    Args:
-        documents, summaries: source and target embedding modules, which may share their weights.
+    The embeddings of special symbols and of words without a computed vector are not changed. The modules of
+    ``documents`` and ``summaries`` may share their weights.
     """
     source, target = task.source_dictionary, task.target_dictionary
     one_dictionary = source == target
@@ -135,13 +129,9 @@ class CorpusWordVectors(NamedTuple):
 def count_cooccurrences(words: Tensor, size: int) -> Tensor:
     """Count how often each word occurs near each context word. Pairs are weighted with :data:`WEIGHTS`.
 
-    Args:
-        words: the word ids (n,) in the order of the text. -1 represents a missing word. Texts are separated by
-            len(WEIGHTS) missing words.
-        size: V, the number of words in the vocabulary.
-
-    Returns:
-        The weighted counts (V, C). C is the smaller of V and :data:`MOST_CONTEXTS`.
+    ``words`` are the word ids (n,) in the order of the text, with -1 for a missing word and between two texts as many
+    times as there are weights. Of the V = ``size`` words, the first C, at most :data:`MOST_CONTEXTS`, are contexts.
+    Returns the weighted counts (V, C).
     """
     contexts = min(size, MOST_CONTEXTS)
     counts = torch.zeros(size * contexts)

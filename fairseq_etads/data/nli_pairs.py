@@ -59,17 +59,12 @@ class NliPair(NamedTuple):
 
 
 def read_pairs(path: Path, counts: Optional[Counter] = None) -> Iterator[NliPair]:
-    """Yield the labelled pairs in a file, in the order of the file.
+    """Yield the labelled pairs in a plain or compressed file, in the order of the file.
 
-    Raises InputError if the file cannot be read, or a line does not contain a valid pair. The message names the file
-    and the line.
-
-    Args:
-        path: path of a plain or compressed file. If the file name contains ``.jsonl``, the file is read as JSON lines
-            in the format of SNLI and MultiNLI. Otherwise, each line must have the form
-            "PREMISE<tab>HYPOTHESIS<tab>LABEL".
-        counts: counter for the pairs with the label "-", which are skipped. They are counted under the key
-            :data:`SKIPPED`.
+    A file whose name contains ``.jsonl`` is read as JSON lines in the format of SNLI and MultiNLI. In other files, each
+    line has the form "PREMISE<tab>HYPOTHESIS<tab>LABEL". Pairs with the label "-" are skipped, and counted in
+    ``counts`` under the key :data:`SKIPPED`. Raises InputError, which names the file and the line, if the file cannot
+    be read or a line does not contain a valid pair.
     """
     path = Path(path)
     split = _parse_json_pair if ".jsonl" in path.suffixes else _parse_tabbed_pair

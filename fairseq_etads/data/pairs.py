@@ -19,12 +19,9 @@ _PAIR_FILE = re.compile(r"[^.]+\.([^.-]+)-([^.-]+)\.(?:\1|\2)(?:\..*)?")
 
 
 def detect_language_pair(directory: str) -> Tuple[Optional[str], Optional[str]]:
-    """Determine the file name suffixes of documents and summaries from the file names in a data folder.
+    """Return the suffixes of file names of documents and summaries in a data folder, or (None, None) without pairs.
 
     fairseq's own function could mistake a factor file such as train.factor-tf.idx for a file of documents.
-
-    Returns:
-        The suffixes of documents and summaries, or (None, None) if the folder contains no pairs.
     """
     for name in sorted(os.listdir(directory)):
         match = _PAIR_FILE.fullmatch(name)

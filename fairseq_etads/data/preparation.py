@@ -171,9 +171,7 @@ class PreparationSettings:
 def make_inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
     """Return the fairseq options for preprocessing new text in the same way as the prepared text in ``out``.
 
-    Args:
-        record: settings in the form in which prepare.json stores them.
-        out: folder with the prepared data, which also contains the subword model.
+    The folder also contains the subword model. ``record`` contains the settings as prepare.json stores them.
     """
     settings = PreparationSettings(**record)
     options: Dict[str, Any] = {"tokenizer": "etads"}
@@ -208,13 +206,9 @@ def read_inference_preprocessing_options(prepared: Path) -> Dict[str, Any]:
 
 
 def read_preparation_settings(prepared: Path, option: str) -> PreparationSettings:
-    """Read the settings of a folder of prepared data.
+    """Read the settings of a folder of prepared data, which ``option`` names.
 
     Raises InputError if the folder is incomplete, or its prepare.json is damaged.
-
-    Args:
-        prepared: path of the folder with the prepared data.
-        option: name of the option that specifies the folder, for error messages.
     """
     path = prepared / "prepare.json"
     if not path.is_file() or not (prepared / "bin" / "complete").is_file():

@@ -30,10 +30,8 @@ class WordText(NamedTuple):
     def from_tokens(cls, tokens: Sequence[str], subwords: str, limit: Optional[int] = None) -> "WordText":
         """Join the first ``limit`` tokens into words.
 
-        If the limit is inside a word, the word is completed with the tokens beyond the limit.
-
-        Args:
-            subwords: type of the subwords; see :func:`~fairseq_etads.text.subwords.find_word_ends`.
+        The kinds of ``subwords`` are those of :func:`~fairseq_etads.text.subwords.find_word_ends`. If the limit is
+        inside a word, the word is completed with the tokens beyond the limit.
         """
         words, numbers = join_words(tokens, subwords)
         numbers = numbers[:limit]
@@ -83,11 +81,8 @@ def convert_ids_to_tokens(ids: "Tensor", dictionary: "Dictionary") -> List[str]:
 class PreparedPairs:
     """Tokens of all documents and summaries in a split, without truncation.
 
-    Raises FileNotFoundError if the data does not contain the split.
-
-    Args:
-        task: a :class:`~fairseq_etads.training.task.SummarizationTask`, which loads the split.
-        split: name of the split, such as "train".
+    The ``task``, a :class:`~fairseq_etads.training.task.SummarizationTask`, loads the split. Raises FileNotFoundError
+    if the data does not contain it.
 
     Attributes:
         dataset: dataset of document-summary pairs, a :class:`~fairseq_etads.data.pairs.SummarizationDataset`.

@@ -98,15 +98,12 @@ class TokenValues:
         return torch.tensor([*np.where(is_mark, MISSING, table[numbers]).tolist(), MISSING])
 
     def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
-        """Collate the values of the documents in a batch.
+        """Collate the values of the documents in a batch, shape (B, S), float32. The value at padding is MISSING.
 
         Args:
             tokens: token ids of the documents, shape (B, S).
             numbers: indices of the documents in the split, in the order of the rows.
             pad: dictionary id of the padding symbol.
-
-        Returns:
-            The values of the tokens, shape (B, S), float32. The value at padding is MISSING.
         """
         table = torch.full(tokens.shape, MISSING)
         for row, number in enumerate(numbers):
@@ -189,9 +186,8 @@ class SentenceOrderDataset(TokenValues):
 def add_token_values_to_batch(batch: Dict[str, Any], values: Mapping[str, TokenValues], pad: int) -> None:
     """Add labels or probabilities to a batch of documents.
 
-    Args:
-        values: mapping from the name of each new batch entry to the dataset that provides its values.
-        pad: dictionary id of the padding symbol.
+    ``values`` maps the name of each new entry to the dataset that provides its values, and ``pad`` is the padding
+    symbol.
     """
     if not batch:
         return
@@ -200,10 +196,7 @@ def add_token_values_to_batch(batch: Dict[str, Any], values: Mapping[str, TokenV
 
 
 class DocumentLabels:
-    """Provider of the labels for training and the selection probabilities for decoding.
-
-    Args:
-        cfg: options of the summarisation task.
+    """Provider of the labels for training and the selection probabilities for decoding, by a task's options.
 
     Attributes:
         unit: unit to which the labels belong, "words" or "sentences", or None if the models do not require labels.
@@ -223,12 +216,7 @@ class DocumentLabels:
         self.unit, self.in_order = unit, in_order
 
     def request_labels_for_criterion(self, cfg: Any, criterion: Any) -> None:
-        """Request the labels that a criterion requires.
-
-        Args:
-            cfg: options of the criterion.
-            criterion: class of the criterion to be built.
-        """
+        """Request the labels that a criterion requires, given its options and its class."""
         if getattr(cfg, "extraction_loss", 0):
             self.request_labels("sentences")
         if getattr(criterion, "reads_labels", None) is False:

@@ -42,12 +42,7 @@ class SummaryWordCounts(NamedTuple):
 
 
 def count_summary_words(pairs: Any, dictionary: Dictionary) -> SummaryWordCounts:
-    """Count the words in a sample of the summaries in a dataset.
-
-    Args:
-        pairs: ``SummarizationDataset`` with the truncated pairs.
-        dictionary: target dictionary.
-    """
+    """Count the words in a sample of the summaries in a ``SummarizationDataset``, by the target dictionary."""
     known, unk, eos = count_known_words(dictionary), dictionary.unk(), dictionary.eos()
     chosen = range(0, len(pairs), max(1, -(-len(pairs) // SAMPLE)))  # evenly spaced
     words = unknown = copyable = in_document = 0

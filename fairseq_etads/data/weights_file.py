@@ -76,11 +76,8 @@ def _count_numbers(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 class WeightsFile:
     """Weights file in a model folder.
 
-    Raises InputError if the file is damaged, or the weights cannot be tied as described by ``shared``.
-
-    Args:
-        shared: mapping from the name of each tied weight to the name of the weight that stores its values.
-        advice: advice to the user, a sentence without a full stop. It is added to the message if the file is damaged.
+    ``shared`` maps the name of each tied weight to the name of the weight that stores its values. Raises InputError,
+    which ends in ``advice``, if the file is damaged, or the weights cannot be tied in this way.
 
     Attributes:
         shapes: mapping from weight names, including tied weights, to the shapes in the file header.
@@ -118,12 +115,9 @@ class WeightsFile:
                 )
 
     def read_weights(self, expected: Dict[str, Tensor]) -> Dict[str, Tensor]:
-        """Read the weights for a model.
+        """Read the weights for a model with the names, shapes and dtypes of ``expected``.
 
         Raises InputError if the file is damaged, belongs to another model, or contains values that are not finite.
-
-        Args:
-            expected: weights of the model, which define the expected names, shapes and dtypes.
         """
         from safetensors.torch import load_file
 

@@ -70,16 +70,12 @@ def list_recorded_files(folder: Path) -> List[Path]:
 class Checksums:
     """Checksums of the files in a folder, and a list of files that must not change while a command reads them.
 
-    Args:
-        folder: path of the folder, which need not exist.
-        advice: advice to the user that is added to the message if a file is damaged, as a sentence without a full stop.
+    The folder need not exist. ``advice`` is added to the message if a file is damaged, as a sentence without a full
+    stop. Raises InputError if SHA256SUMS is damaged.
 
     Attributes:
         listed: mapping from file names to SHA-256 digests, which is empty if there is no SHA256SUMS. File names are
             paths relative to the folder, such as "words/train.source".
-
-    Raises:
-        InputError: SHA256SUMS is damaged.
     """
 
     def __init__(self, folder: Path, advice: str = "Create it again"):
@@ -95,13 +91,9 @@ class Checksums:
             raise InputError(f"{self.path} is damaged: {error}. {self._repair_advice}") from None
 
     def verify(self, names: Iterable[str], may_be_missing: bool = False) -> None:
-        """Verify the checksums of the given files, and watch the files for later changes.
+        """Verify the checksums of those of the files that SHA256SUMS lists, and watch them for later changes.
 
-        Raises InputError if a file that is listed in SHA256SUMS has changed or is missing.
-
-        Args:
-            names: names of the files to verify. Names that are not listed in SHA256SUMS are ignored.
-            may_be_missing: whether listed files may be missing.
+        Raises InputError if a listed file has changed or, unless ``may_be_missing``, is missing.
         """
         for name in names:
             path = self.folder / name

@@ -331,9 +331,7 @@ def _decode_line(line: bytes, fallback: str, where: str, error: UnicodeDecodeErr
 def report_damage(path: Path, advice: str, prefix: str = "") -> Iterator[None]:
     """Context manager for reading a stored file, in which errors of all kinds in its content become InputError.
 
-    Args:
-        advice: advice to the user that is added to the message if the file is missing or damaged.
-        prefix: beginning of the message, such as "--labels: ".
+    The message begins with ``prefix``, such as "--labels: ", and ends in ``advice`` to the user.
     """
     try:
         yield

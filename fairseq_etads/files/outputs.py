@@ -276,12 +276,10 @@ def make_output_folder(path: Path, option: str) -> Iterator[Path]:
 def check_output_paths(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> None:
     """Check that each output can be a file, is neither read nor written twice, and has no suffix of compressed files.
 
-    Raises InputError if an output path and another path refer to the same file, either directly or through links, or an
-    output file has the suffix of a compressed file although it would not be compressed.
-
-    Args:
-        outputs, inputs: mappings from option or argument names to a path, several paths, or None. The path ``-`` is
-            ignored. For an input folder, pass the files in the folder.
+    ``outputs`` and ``inputs`` map names of options or arguments to a path, several paths, or None. The path ``-`` is
+    ignored. For an input folder, pass the files in it. Raises InputError if an output path and another path refer to
+    the same file, directly or through links, or an output has the suffix of a compressed file, because it would not be
+    compressed.
     """
     written: Dict[str, Tuple[str, Path]] = {}
     for option, path in _iterate_paths(outputs):

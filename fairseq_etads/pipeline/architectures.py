@@ -66,15 +66,13 @@ def make_architecture_config(arch: str, **changes: Any) -> DictConfig:
 def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int] = None) -> Optional[int]:
     """Count the parameters of an architecture with its default options. Shared parameters are counted only once.
 
+    Returns None if the architecture requires a shared dictionary but ``target_vocabulary`` is larger than
+    ``vocabulary``.
+
     Args:
-        arch: name of the architecture, one of the keys of ``PRESETS``.
         vocabulary: number of entries in the source dictionary, including special symbols.
         target_vocabulary: number of entries in the target dictionary, which is ``vocabulary`` by default. If the
             architecture requires a shared dictionary, this is the number of its entries that summaries can contain.
-
-    Returns:
-        The number of parameters, or None if the architecture requires a shared dictionary but ``target_vocabulary`` is
-        larger than ``vocabulary``.
     """
     cfg = make_architecture_config(arch)
     source = target = make_numbered_dictionary(vocabulary - 1)

@@ -52,11 +52,9 @@ def shorten_message(text: str) -> str:
 
 
 def explain_failure(lines: List[str], status: int, command: List[str]) -> str:
-    """Return a sentence that explains why the command failed.
+    """Return a sentence that explains why the command failed, given the last lines of its output.
 
-    Args:
-        lines: last lines of the output.
-        status: exit status of the process, or the negative number of the signal that terminated it.
+    ``status`` is the exit status of the process, or the negative number of the signal that terminated it.
     """
     tail = [line.rstrip() for line in lines if line.strip()]
     errors = [line for line in tail[-60:] if not MESSAGE.match(line)]
@@ -244,12 +242,9 @@ class ProgressTerminal:
 
 
 def run_command_with_watcher(command: List[str], log: BinaryIO, watcher: LogWatcher, held: Sequence[int] = ()) -> int:
-    """Run the command and write its output to ``log`` line by line.
+    """Run the command, which inherits the locks ``held``, and write its output to ``log`` line by line.
 
     Returns the exit status, or the negative number of the signal that terminated the command.
-
-    Args:
-        held: file descriptors of locks that the command inherits.
     """
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     child = children.start_child(command, held, env={"PYTHONUNBUFFERED": "1"}, **pipes)
@@ -291,13 +286,8 @@ def run_command_with_watcher(command: List[str], log: BinaryIO, watcher: LogWatc
 def run_logged_command(command: List[str], log: str, watcher: LogWatcher, held: Sequence[int]) -> int:
     """Run a command, write its output to a log that the caller has locked, and show how it ended.
 
-    Raises InputError if the log cannot be written, or there is no such command.
-
-    Args:
-        held: file descriptors of locks that the command inherits.
-
-    Returns:
-        The exit status, or 128 plus the number of the signal that terminated the command.
+    The command inherits the locks ``held``. Returns its exit status, or 128 plus the number of the signal that
+    terminated it. Raises InputError if the log cannot be written, or there is no such command.
     """
     try:
         with open(log, "ab") as file:

@@ -78,12 +78,9 @@ class Step:
 
 
 def run_command(command: Sequence[str], held: Sequence[int] = (), **options: Any) -> None:
-    """Run a command.
+    """Run a command as :func:`~fairseq_etads.pipeline.children.start_child` does.
 
     Raises SystemExit if the command fails or a signal ends it.
-
-    Args:
-        held, options: as in :func:`~fairseq_etads.pipeline.children.start_child`.
     """
     status = children.run_child(list(command), held, **options)
     if status == 128 + signal.SIGINT:

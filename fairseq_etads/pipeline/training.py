@@ -63,15 +63,10 @@ def make_training_command(run: Path, prepared: Path, options: Sequence[str]) -> 
 
 
 def train(run: Path, prepared: Path, options: Sequence[str], usual_minutes: Optional[float] = None) -> None:
-    """Train unless this run has already finished.
+    """Train with these options of fairseq-train unless this run has already finished.
 
-    Args:
-        options: options of fairseq-train.
-        usual_minutes: usual duration in minutes; a message is shown if training takes longer.
-
-    Raises:
-        InputError: the folder contains a run with another seed or other data.
-        SystemExit: fairseq-train failed, or a signal ended it.
+    A message is shown if training takes longer than ``usual_minutes``. Raises InputError if the folder contains a run
+    with another seed or other data, and SystemExit if fairseq-train fails or a signal ends it.
     """
     command = make_training_command(run, prepared, options)
     if "--cpu" in options:

@@ -497,11 +497,7 @@ def _was_started_without_recipe(args: Any) -> bool:
 
 
 def check_minutes(args: Any) -> None:
-    """Raise InputError if a duration was given, but the recipe "paper", which ignores it, will be chosen.
-
-    Args:
-        args: options of ``etads-train``, also in the other functions.
-    """
+    """Raise InputError if etads-train has --minutes, but will choose the recipe "paper", which ignores a duration."""
     if args.minutes is None or args.recipe not in (None, "paper"):
         return
     advice = "leave it out"

@@ -157,9 +157,8 @@ class DocumentTokenizer:
     def make_batch(self, documents: List[Document], selection: Optional[WordSelection] = None) -> Batch:
         """Create a batch in which all documents are padded to the length of the longest document.
 
-        Args:
-            documents: raw documents, or documents of one prepared split, whose order can change.
-            selection: word probabilities that restrict copying, for documents of a prepared split.
+        The documents are raw texts, or belong to one prepared split. Their order can change, and ``selection`` can
+        restrict copying from them.
         """
         if documents[0].prepared is not None:
             prepared = sorted(

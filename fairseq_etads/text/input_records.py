@@ -166,14 +166,11 @@ class ReadingOptions(TableOptions):
 
 
 def read_documents(paths: Sequence[Path], kind: str, options: ReadingOptions) -> Iterator[InputDocument]:
-    """Yield all documents in the input files, in order.
+    """Yield all documents in the input files, whose format is one of FORMATS, in order.
 
     If there are several inputs, the names of documents would be ambiguous. For this reason, file names then include the
     folder, and the numbers of lines and records follow the name of the input (FILE:NUMBER). The ids of records are not
     changed. Raises InputError if one of the input files cannot be read.
-
-    Args:
-        kind: format of the input files, one of FORMATS.
     """
     unit = f"but here every {get_document_unit_name(kind)} is a document"
     if options.column and kind not in TABLES:

@@ -94,21 +94,19 @@ class SentencePickingSettings:
 
 
 def pick_sentences(lengths: Sequence[int], probabilities: Sequence[Optional[float]], budget: int) -> List[int]:
-    """Select the most probable sentences that together fit into a budget of words.
+    """Select the most probable sentences that together fit into a budget of words, and return their indices in order.
 
-    If the whole document fits into the budget, all sentences are selected. Otherwise, sentences are considered in order
-    of decreasing probability, and a sentence is skipped if it exceeds the remaining budget. Sentences with fewer than
-    :data:`SHORTEST` words, such as stray fragments, are considered only if all sentences are this short. If no sentence
-    fits, the most probable sentence is selected. Between equally probable sentences, the earlier one is preferred.
+    If the whole document fits into the budget, all its sentences with words are selected. Otherwise, sentences are
+    considered in order of decreasing probability, and a sentence is skipped if it exceeds the remaining budget.
+    Sentences with fewer than :data:`SHORTEST` words, such as stray fragments, are considered only if all sentences are
+    this short. If no sentence fits, the most probable sentence is selected. Between equally probable sentences, the
+    earlier one is preferred.
 
     Args:
         lengths: number of words in each sentence.
         probabilities: probability of each sentence, or None for sentences that the extractor did not read. These
             sentences are considered last.
         budget: maximum number of words in the selected sentences.
-
-    Returns:
-        Indices of the selected sentences in the order of the document. The list is empty for a document without words.
     """
     if sum(lengths) <= budget:
         return [number for number, length in enumerate(lengths) if length]

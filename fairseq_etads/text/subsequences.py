@@ -44,13 +44,10 @@ def compute_lcs_length(reference: Words, other: Words) -> int:
 
 
 def iterate_lcs_positions(reference: Words, other: Words, positions: Optional[Dict[str, int]] = None) -> Iterator[int]:
-    """Yield the positions of an LCS in ``reference``, in descending order.
+    """Yield the positions in ``reference``, in descending order, of the LCS that rouge-score chooses among several.
 
-    If there are several longest common subsequences, the function chooses the same one as rouge-score.
-
-    Args:
-        positions: result of :func:`map_words_to_bitsets` for ``other``. If ``other`` is compared with several
-            references, pass this argument to compute the positions only once.
+    ``positions`` is the result of :func:`map_words_to_bitsets` for ``other``, so that a list that is compared with
+    several references need not be mapped again.
     """
     rows = _compute_lcs_rows(reference, other, positions)
     i, j = len(reference), len(other)

@@ -118,13 +118,10 @@ def split_sentences(text: str, language: str = "en") -> List[str]:
 
 
 def split_sentences_in_blocks(punkt: Any, text: str) -> Iterator[str]:
-    """Split a text into sentences with Punkt, one block at a time.
+    """Split a text into sentences with nltk's ``PunktSentenceTokenizer``, one block at a time.
 
     nltk aborts calls that take more than 5 seconds, which happens with very long lines. For this reason, the text is
     processed in blocks. A text that fits in one block is split as in a single call.
-
-    Args:
-        punkt: nltk's ``PunktSentenceTokenizer``.
     """
     start, rest = 0, ""
     while start < len(text):
@@ -213,12 +210,9 @@ def _compile_joined_signs(language: str) -> List[Tuple[Any, str]]:
 
 
 class MosesWordTokenizer:
-    """Split text into words and punctuation with the Moses tokeniser (sacremoses).
+    """Split text into words and punctuation with the rules and abbreviations of the Moses tokeniser (sacremoses).
 
     Characters such as ``&`` are not escaped, and hyphens are replaced with ``@-@``.
-
-    Args:
-        language: code of the language that determines the abbreviations and rules, such as "en".
     """
 
     def __init__(self, language: str = "en"):
@@ -378,9 +372,7 @@ class CharacterTokenizer:
 def make_word_tokenizer(kind: str, language: str = "en") -> Any:
     """Create an object with the methods ``encode`` (sentence to words) and ``decode`` (words to text).
 
-    Args:
-        kind: type of word tokenisation, one of the strings in ``WORD_KINDS``.
-        language: code of the language for the Moses rules.
+    ``kind`` is one of ``WORD_KINDS``, and ``language`` the code of the language for the Moses rules.
     """
     if kind == "moses":
         return MosesWordTokenizer(language)

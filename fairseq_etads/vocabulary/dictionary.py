@@ -66,11 +66,9 @@ def compute_fingerprint(dictionary: Dictionary) -> str:
 
 
 def check_training_dictionaries(state: Mapping[str, Any], source: Dictionary, target: Dictionary) -> None:
-    """Raise ValueError if a checkpoint was trained with other dictionaries.
+    """Raise ValueError if a checkpoint was not trained with the dictionaries of documents and summaries in DATA.
 
-    Args:
-        state: the task state in the checkpoint. If it contains no fingerprint, any dictionary is accepted.
-        source, target: the dictionaries of documents and summaries in DATA.
+    ``state`` is the task state in the checkpoint. If it contains no fingerprint, any dictionary is accepted.
     """
     for side, dictionary in (("source", source), ("target", target)):
         trained, found = state.get(f"{side}_dictionary"), compute_fingerprint(dictionary)

@@ -30,13 +30,8 @@ def hide_unknown_words(tokens: Tensor, known_words: int, unk: int) -> Tensor:
 def number_by_first_occurrence(ids: Tensor, wanted: Tensor) -> Tuple[Tensor, Tensor]:
     """Number the distinct ids in each row as 0, 1, … in the order of their first occurrence.
 
-    Args:
-        ids: the ids to number (B, S), int64.
-        wanted: the boolean mask (B, S), True at the positions to number.
-
-    Returns:
-        Two int64 tensors: the numbers (B, S), which are 0 at other positions, and the number of distinct ids in each
-        row (B,).
+    Of the ids (B, S), int64, those are numbered where the boolean mask ``wanted`` (B, S) is True. Returns two int64
+    tensors: the numbers (B, S), which are 0 at other positions, and the number of distinct ids in each row (B,).
     """
     positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
     # A stable sort groups equal ids in the order of their occurrence, and moves unwanted positions to the end.
@@ -157,13 +152,10 @@ class BatchVocab:
         return torch.where(has_slot, slots, hidden)
 
     def decode(self, tokens: Tensor, document: Optional[int] = None) -> Tensor:
-        """Convert extended ids to dictionary ids.
+        """Convert extended ids (N, T) to dictionary ids. Slots that the document does not use become the unknown word.
 
-        Slots that the document does not use are replaced with the unknown word.
-
-        Args:
-            tokens: the extended ids (N, T). Rows that belong to the same document are adjacent.
-            document: the index of the document to which all rows belong, or None if the rows belong to all documents.
+        All rows belong to the document with the index ``document``. If it is None, they belong to all documents, and
+        rows of the same document are adjacent.
         """
         table = self.slot_words if document is None else self.slot_words[document : document + 1]
         slot_words = self.expand_rows(table, tokens)

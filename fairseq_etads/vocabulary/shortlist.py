@@ -139,13 +139,10 @@ def write_shortlist(
 
 
 def read_shortlist(path: Path, source: Any, target: Any, option: str = "--shortlist") -> Shortlist:
-    """Read a shortlist from a file.
+    """Read a shortlist from a file that was created with these source and target dictionaries.
 
-    Raises InputError if the file is missing or damaged, or was created with other dictionaries.
-
-    Args:
-        source, target: source and target dictionaries. Their fingerprints must match the fingerprints in the file.
-        option: name of the option that specifies the file, for error messages.
+    Raises InputError, which names ``option``, if the file is missing or damaged, or was created with other
+    dictionaries.
     """
     from safetensors import safe_open
 

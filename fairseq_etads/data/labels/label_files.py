@@ -43,12 +43,7 @@ def make_label_file_name(what: str, unit: str, split: str) -> str:
 
 
 def write_label_rows(path: Path, header: Dict[str, Any], rows: Iterable[Tuple[str, Sequence[str]]]) -> None:
-    """Write a file with labels or probabilities.
-
-    Args:
-        header: dictionary to write as a JSON object in the first line.
-        rows: pairs of a document's hash and its fields, one pair per document.
-    """
+    """Write labels or probabilities: ``header`` as JSON in the first line, then each document's hash and fields."""
     with open_output(path) as file:
         file.write(f"# {json.dumps(header)}\n")
         for digest, fields in rows:
@@ -58,11 +53,8 @@ def write_label_rows(path: Path, header: Dict[str, Any], rows: Iterable[Tuple[st
 class SelectionFile:
     """File with labels or probabilities. Its lines are read on demand.
 
-    Raises InputError if the label or probability file is missing, damaged or incomplete, or covers other documents.
-
-    Args:
-        option: name of the option that specifies the file, for error messages.
-        documents: number of documents that the file must cover, or None for any number.
+    The file must cover this number of ``documents``, or any number if it is None. Raises InputError, which names
+    ``option``, if the file is missing, damaged or incomplete, or covers other documents.
 
     Attributes:
         header: the JSON object in the first line, as a dictionary.

@@ -51,18 +51,15 @@ def export_folder(
 ) -> Tuple[FolderConfig, int]:
     """Create a model folder, which must not exist or be empty, from a checkpoint and its training data.
 
-    The folder receives its final name only after it is complete and has been loaded as a test. Raises InputError if the
-    folder is not empty, a decoding option has no effect, or the checkpoint cannot be used. The checkpoint may be
-    damaged, belong to other data, or contain a model that cannot be exported.
+    The folder receives its final name only after it is complete and has been loaded as a test. Returns the contents of
+    config.json, and the number of parameters. Raises InputError if the folder is not empty, a decoding option has no
+    effect, or the checkpoint is damaged, belongs to other data, or contains a model that cannot be exported.
 
     Args:
         decoding: decoding defaults that differ from the usual defaults. The usual values of ``min_len`` and ``max_len``
             depend on the lengths of the training summaries.
         dtype: data type of the stored weights, "fp32" or "fp16".
         card: information for README.md.
-
-    Returns:
-        The contents of config.json, and the number of parameters.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"FOLDER {folder} exists: name another one, or delete it")
