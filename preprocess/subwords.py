@@ -140,19 +140,12 @@ def write_sentencepiece_model(content: bytes, model: Path) -> None:
 
 @dataclass(frozen=True)
 class UserProvidedFiles:
-    """Paths of the files that the user has provided, or None.
+    """Paths of the files that the user has provided, or None."""
 
-    Attributes:
-        encoder_json: file that maps GPT-2's subword pieces to ids.
-        vocab_bpe: file with the merges of GPT-2's BPE.
-        dictionary: fairseq dictionary of a pretrained model, whose entries are the ids of pieces.
-        model: subword-nmt merges, a SentencePiece model, or Hugging Face's ``tokenizer.json``.
-    """
-
-    encoder_json: Optional[Path] = None
-    vocab_bpe: Optional[Path] = None
-    dictionary: Optional[Path] = None
-    model: Optional[Path] = None
+    encoder_json: Optional[Path] = None  # maps GPT-2's subword pieces to ids
+    vocab_bpe: Optional[Path] = None  # the merges of GPT-2's BPE
+    dictionary: Optional[Path] = None  # fairseq dictionary of a pretrained model, whose entries are the ids of pieces
+    model: Optional[Path] = None  # subword-nmt merges, a SentencePiece model, or Hugging Face's ``tokenizer.json``
 
     @property
     def named(self) -> Dict[str, Path]:

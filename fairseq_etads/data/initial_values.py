@@ -115,15 +115,10 @@ def _concatenate_texts(texts: Sequence[Tensor], dictionary: Dictionary, size: in
 
 
 class CorpusWordVectors(NamedTuple):
-    """Word vectors that were computed from a text.
+    """Word vectors that were computed from a text."""
 
-    Attributes:
-        vectors: one vector for each word in the vocabulary (V, D), zero for words without a trained vector.
-        found: the boolean mask (V,), True for words that have a vector.
-    """
-
-    vectors: Tensor
-    found: Tensor
+    vectors: Tensor  # one for each word in the vocabulary (V, D), zero for words without a trained vector
+    found: Tensor  # boolean mask (V,), True for words that have a vector
 
 
 def count_cooccurrences(words: Tensor, size: int) -> Tensor:

@@ -22,38 +22,25 @@ FACTORS = ("pos", "ner", "tf", "idf", SALIENCE)
 class PreparationSettings:
     """Options of etads-prepare that affect the prepared data. prepare.json stores them under the same names.
 
-    Attributes:
-        tokens: type of tokens, one of the strings in TOKENS.
-        words: type of word tokenisation, one of the strings in WORD_KINDS. An empty string selects the default for
-            ``tokens``.
-        size: number of BPE merges, SentencePiece pieces or words. It has no effect on the kinds of subwords in OPAQUE,
-            which have a fixed set of pieces.
-        lowercase: whether to convert the text to lower case.
-        source_marks, target_marks: whether to keep sentence marks in documents and in summaries, respectively.
-        separate: whether to create separate source and target dictionaries instead of a shared dictionary.
-        source_size, target_size: sizes of the source and target vocabularies. If the dictionaries are separate, 0 means
-            ``size`` words, or all subwords. If they share one dictionary, ``target_size`` is the number of words that
-            the model can generate, and 0 means all words in the source vocabulary.
-        factors: names of the source factors, which must be listed in FACTORS.
-        tf_bins, idf_bins: numbers of bins for the factors tf and idf.
-        spacy_model: name of the spaCy model that predicts the factors pos and ner, or "" to read them from files.
-        language: code of the language of the text, one of LANGUAGES.
+    If the dictionaries are separate, a ``source_size`` or ``target_size`` of 0 means ``size`` words, or all subwords.
+    If they share one dictionary, ``target_size`` is the number of words that the model can generate, and 0 means all
+    words in the source vocabulary.
     """
 
-    tokens: str = "bpe"
-    size: int = 8000
-    lowercase: bool = True
-    words: str = ""
-    source_marks: bool = False
-    target_marks: bool = True
-    separate: bool = False
+    tokens: str = "bpe"  # type of tokens, one of TOKENS
+    size: int = 8000  # number of BPE merges, SentencePiece pieces or words; without effect on subwords in OPAQUE
+    lowercase: bool = True  # whether to convert the text to lower case
+    words: str = ""  # type of word tokenisation, one of WORD_KINDS, or the default for ``tokens``
+    source_marks: bool = False  # whether to keep sentence marks in documents
+    target_marks: bool = True  # whether to keep sentence marks in summaries
+    separate: bool = False  # whether documents and summaries have separate dictionaries
     source_size: int = 0
     target_size: int = 0
-    factors: List[str] = field(default_factory=list)
-    tf_bins: int = 10
-    idf_bins: int = 10
-    spacy_model: str = ""
-    language: str = "en"
+    factors: List[str] = field(default_factory=list)  # names of the source factors, all of them in FACTORS
+    tf_bins: int = 10  # number of bins for the factor tf
+    idf_bins: int = 10  # number of bins for the factor idf
+    spacy_model: str = ""  # spaCy model that predicts the factors pos and ner, or "" to read them from files
+    language: str = "en"  # one of LANGUAGES
 
     @property
     def is_sentencepiece(self) -> bool:

@@ -16,15 +16,10 @@ if TYPE_CHECKING:
 
 
 class WordText(NamedTuple):
-    """Tokenised text that has been split into words.
+    """Tokenised text that has been split into words."""
 
-    Attributes:
-        words: words of the text, including sentence marks.
-        word_numbers: index of the word that contains each token.
-    """
-
-    words: List[str]
-    word_numbers: List[int]
+    words: List[str]  # of the text, including sentence marks
+    word_numbers: List[int]  # index of the word that contains each token
 
     @classmethod
     def from_tokens(cls, tokens: Sequence[str], subwords: str, limit: Optional[int] = None) -> "WordText":

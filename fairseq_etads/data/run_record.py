@@ -28,20 +28,12 @@ _COMMANDS = ("started.txt", "finished.txt")
 
 @dataclass(frozen=True)
 class RunRecord:
-    """Training command and training data of a run.
+    """Training command and training data of a run."""
 
-    Attributes:
-        command: the fairseq-train command as a list of words.
-        prepared: path of the folder with the prepared data, or an empty string if it is unknown.
-        data: dictionary that identifies the prepared data; see :func:`compute_data_fingerprint`.
-        files: dictionary that maps the path of each checkpoint in the command to its SHA-256 hash. Earlier versions
-            did not record these hashes.
-    """
-
-    command: List[str]
-    prepared: str
-    data: Dict[str, str]
-    files: Dict[str, str] = field(default_factory=dict)
+    command: List[str]  # the words of the fairseq-train command
+    prepared: str  # path of the folder with the prepared data, or an empty string if it is unknown
+    data: Dict[str, str]  # identifies the prepared data; see :func:`compute_data_fingerprint`
+    files: Dict[str, str] = field(default_factory=dict)  # SHA-256 by path of the checkpoints in the command
 
     @classmethod
     def read(cls, run: Path) -> Optional["RunRecord"]:

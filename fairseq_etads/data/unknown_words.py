@@ -23,22 +23,13 @@ FEWEST_WORDS = 0.9
 
 
 class SummaryWordCounts(NamedTuple):
-    """Word counts in a sample of summaries, not including end symbols.
+    """Word counts in a sample of summaries, not including end symbols."""
 
-    Attributes:
-        pairs: number of document-summary pairs in the sample.
-        words: total number of words in the summaries.
-        unknown: number of words that the model cannot generate.
-        copyable: number of these unknown words that occur in the document of the summary.
-        in_document: number of words that occur in the document of the summary, whether they are known or unknown. The
-            token "<unk>" is not counted.
-    """
-
-    pairs: int
-    words: int
-    unknown: int
-    copyable: int
-    in_document: int
+    pairs: int  # document-summary pairs in the sample
+    words: int  # all words in the summaries
+    unknown: int  # words that the model cannot generate
+    copyable: int  # unknown words that occur in the document of the summary
+    in_document: int  # known and unknown words that occur in the document of the summary, except "<unk>"
 
 
 def count_summary_words(pairs: Any, dictionary: Dictionary) -> SummaryWordCounts:

@@ -41,19 +41,12 @@ def find_differing_settings(before: Dict[str, Any], now: Dict[str, Any]) -> List
 
 
 class Progress(NamedTuple):
-    """Progress of a run that writes a result file.
+    """Progress of a run that writes a result file."""
 
-    Attributes:
-        documents: number of documents that have been processed.
-        size: total size in bytes of the result lines for these documents.
-        failed: number of processed documents without a result.
-        sha256: SHA-256 checksum of the names and texts of the processed documents.
-    """
-
-    documents: int
-    size: int
-    failed: int
-    sha256: str
+    documents: int  # number of documents that have been processed
+    size: int  # total size in bytes of the result lines for these documents
+    failed: int  # number of processed documents without a result
+    sha256: str  # SHA-256 checksum of the names and texts of the processed documents
 
 
 class ResumableWriter:

@@ -21,15 +21,10 @@ _LAUNCHERS = (("RANK", "WORLD_SIZE", "LOCAL_RANK"), ("SLURM_PROCID", "SLURM_STEP
 
 
 class Shard(NamedTuple):
-    """One of the shards into which the work is divided.
+    """One of the shards into which the work is divided."""
 
-    Attributes:
-        number: number of this shard, starting at 1.
-        shares: total number of shards.
-    """
-
-    number: int
-    shares: int
+    number: int  # of this shard, starting at 1
+    shares: int  # total number of shards
 
     @classmethod
     def parse(cls, value: str) -> "Shard":

@@ -14,25 +14,15 @@ from .recipes import SECTIONS, Command, Plan, get_value
 
 
 class Value(NamedTuple):
-    """Value of an option in a recipe and in its paper.
+    """Value of an option in a recipe and in its paper."""
 
-    Attributes:
-        name: row or run, or "all rows".
-        section: "training", "technical", "search" or "duc".
-        option: name of the option.
-        ours: value in the recipe, also if a preset has it.
-        paper: value in the paper; None if it is unknown.
-        where: place in the paper, "code", "memory" or "ours".
-        why: reason for a difference, or an empty string.
-    """
-
-    name: str
-    section: str
-    option: str
-    ours: Any
-    paper: Any
-    where: str
-    why: str
+    name: str  # row or run, or "all rows"
+    section: str  # "training", "technical", "search" or "duc"
+    option: str  # name of the option
+    ours: Any  # value in the recipe, also if a preset has it
+    paper: Any  # value in the paper; None if it is unknown
+    where: str  # place in the paper, "code", "memory" or "ours"
+    why: str  # reason for a difference, or an empty string
 
 
 def list_values(plan: Plan, name: str) -> Iterator[Value]:

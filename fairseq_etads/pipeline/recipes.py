@@ -231,27 +231,16 @@ class Training:
 
 @dataclass
 class Plan:
-    """The commands of a recipe for some rows and seeds.
+    """The commands of a recipe for some rows and seeds."""
 
-    Attributes:
-        recipe: as returned by :func:`load_recipe`.
-        given: options of the recipe that the user has given.
-        rows: names of rows.
-        seeds: random seeds.
-        out: output folder.
-        cpu: whether GPUs are not used.
-        more: options of fairseq-train that the user has given.
-        actions: the commands, each of which occurs once.
-    """
-
-    recipe: Dict[str, Any]
-    given: Mapping[str, str]
-    rows: Sequence[str]
-    seeds: Sequence[str]
-    out: Path
-    cpu: bool = False
-    more: Sequence[str] = ()
-    actions: List[Any] = field(default_factory=list)
+    recipe: Dict[str, Any]  # as returned by :func:`load_recipe`
+    given: Mapping[str, str]  # options of the recipe that the user has given
+    rows: Sequence[str]  # names of rows
+    seeds: Sequence[str]  # random seeds
+    out: Path  # output folder
+    cpu: bool = False  # whether GPUs are not used
+    more: Sequence[str] = ()  # options of fairseq-train that the user has given
+    actions: List[Any] = field(default_factory=list)  # the commands, each of which occurs once
 
     def __post_init__(self) -> None:
         self.cpu = self.cpu or bool(self.recipe.get("cpu"))

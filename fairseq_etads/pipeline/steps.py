@@ -23,22 +23,13 @@ RECORD = ".made.json"
 
 @dataclass(frozen=True)
 class Step:
-    """A command and the files that it makes, which are made again if the command or a file has changed.
+    """A command and the files that it makes, which are made again if the command or a file has changed."""
 
-    Attributes:
-        command: words of the command.
-        makes: all output files.
-        reads: input files, and folders, which represent all files directly in them.
-        keeps: file in which to store what the command prints, which then also counts as an output.
-        record: file that records the command and the SHA-256 of all files (default: FILE.made.json, named after the
-            first output).
-    """
-
-    command: Sequence[str]
-    makes: Sequence[Path]
-    reads: Sequence[Path] = ()
-    keeps: Optional[Path] = None
-    record: Optional[Path] = None
+    command: Sequence[str]  # words of the command
+    makes: Sequence[Path]  # all output files
+    reads: Sequence[Path] = ()  # input files, and folders, which represent all files directly in them
+    keeps: Optional[Path] = None  # file in which to store what the command prints, which then also counts as an output
+    record: Optional[Path] = None  # of the command and all checksums (default: FILE.made.json of the first output)
 
     def run(self) -> None:
         """Run the command if its outputs must be made.

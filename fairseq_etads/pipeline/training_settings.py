@@ -65,18 +65,12 @@ _GPU = re.compile(r"\s*(\d|GPU-|MIG-)")
 
 @dataclass(frozen=True)
 class TrainingDataSize:
-    """Properties of the training data.
+    """Properties of the training data."""
 
-    Attributes:
-        pairs: number of document-summary pairs.
-        documents, summaries: distributions of the lengths of documents and summaries.
-        one_dictionary: whether documents and summaries share one dictionary.
-    """
-
-    pairs: int
-    documents: TextLengths
-    summaries: TextLengths
-    one_dictionary: bool = True
+    pairs: int  # number of document-summary pairs
+    documents: TextLengths  # distribution of the lengths of documents
+    summaries: TextLengths  # distribution of the lengths of summaries
+    one_dictionary: bool = True  # whether documents and summaries share one dictionary
 
     @property
     def words(self) -> float:
@@ -108,32 +102,20 @@ class Machine:
 class RecipeSize:
     """Model size and limits of a named recipe.
 
-    Attributes:
-        layers: number of layers in the encoder and in the decoder.
-        width: size of the word embeddings.
-        heads: number of attention heads.
-        minutes: maximum duration of training in minutes.
-        core_minutes: maximum duration on one core in minutes, or 0 to use ``minutes``. With more cores, the duration is
-            divided by their speed-up.
-        most_epochs: maximum number of epochs.
-        truncation: percentage of documents that should not be truncated, followed by upper limits on the truncation
-            lengths of documents and summaries.
-        max_tokens: maximum number of source tokens per batch, which is halved if the number of epochs is small.
-        rate: learning rate of Muon if the number of epochs is small. Otherwise, the learning rate is half of this
-            value.
-        smoothing: amount of label smoothing.
+    If the number of epochs is small, the learning rate is ``rate``, and batches have half of ``max_tokens``. Otherwise,
+    they have ``max_tokens``, and the learning rate is half of ``rate``.
     """
 
-    layers: int
-    width: int
-    heads: int
-    minutes: float
-    core_minutes: float
-    most_epochs: float
-    truncation: Tuple[int, int, int]
-    max_tokens: int
-    rate: float
-    smoothing: float
+    layers: int  # number of layers in the encoder and in the decoder
+    width: int  # size of the word embeddings
+    heads: int  # number of attention heads
+    minutes: float  # maximum duration of training
+    core_minutes: float  # maximum on one core, which more cores divide by their speed-up, or 0 to use ``minutes``
+    most_epochs: float  # maximum number of epochs
+    truncation: Tuple[int, int, int]  # per cent of documents to read whole, most tokens of documents, of summaries
+    max_tokens: int  # maximum number of source tokens per batch
+    rate: float  # learning rate of Muon
+    smoothing: float  # amount of label smoothing
 
 
 SIZES = {
@@ -145,23 +127,15 @@ SIZES = {
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """Settings that were chosen for a training run.
+    """Settings that were chosen for a training run, and its duration."""
 
-    Attributes:
-        name: name of the recipe, one of ``NAMES`` except "paper".
-        train: command-line options of fairseq-train.
-        decoding: mapping from names of decoding options to values.
-        steps, epochs, minutes: duration of training in steps, epochs and minutes.
-        says: lines of text that explain the choice to the user.
-    """
-
-    name: str
-    train: List[str]
-    decoding: Dict[str, int]
+    name: str  # of the recipe, one of ``NAMES`` except "paper"
+    train: List[str]  # command-line options of fairseq-train
+    decoding: Dict[str, int]  # values of decoding options by their names
     steps: int
     epochs: float
     minutes: float
-    says: List[str] = field(default_factory=list)
+    says: List[str] = field(default_factory=list)  # lines of text that explain the choice to the user
 
 
 def choose_recipe_name(data: TrainingDataSize, machine: Machine, arch: str) -> str:
@@ -261,17 +235,11 @@ def make_settings(
 
 
 class _TrainingPlan(NamedTuple):
-    """Batch size and duration of a training run.
+    """Batch size and duration of a training run."""
 
-    Attributes:
-        max_tokens, pairs: maximum number of source tokens and mean number of pairs in a batch.
-        batches: number of batches in a step.
-        steps, epochs, minutes: duration of training.
-    """
-
-    max_tokens: int
-    pairs: float
-    batches: int
+    max_tokens: int  # maximum number of source tokens in a batch
+    pairs: float  # mean number of pairs in a batch
+    batches: int  # number of batches in a step
     steps: int
     epochs: float
     minutes: float

@@ -36,18 +36,11 @@ FORMATS = ("lines", *TABLES, "folder", "file")
 
 
 class InputDocument(NamedTuple):
-    """A document to summarise.
+    """A document to summarise."""
 
-    Attributes:
-        name: name of the file, or id or number of the record. :func:`read_documents` describes the names of documents
-            from several inputs.
-        text: raw text, with one paragraph per line.
-        problem: reason why the document cannot be read, or an empty string if it can be read.
-    """
-
-    name: str
-    text: str
-    problem: str = ""
+    name: str  # of the file, or id or number of the record; :func:`read_documents` tells those of several inputs
+    text: str  # raw text, with one paragraph per line
+    problem: str = ""  # reason why the document cannot be read, or an empty string
 
 
 def choose_input_format(files: Sequence[str], given: Optional[str]) -> str:
@@ -150,19 +143,13 @@ def _detect_file_format(path: Path) -> str:
 
 @dataclass(frozen=True)
 class ReadingOptions(TableOptions):
-    """Options for reading documents. With ESCAPE_INVALID, unreadable documents are returned with a ``problem``.
-
-    Attributes:
-        column: name of the field that contains the document in JSON lines and CSV, or an empty string to find it.
-        side: SOURCE to read documents, TARGET to read summaries.
-        join_lines: whether to join the lines of printed pages.
-    """
+    """Options for reading documents. With ESCAPE_INVALID, unreadable documents are returned with a ``problem``."""
 
     fallback: str = ESCAPE_INVALID
     skip_bad: bool = True
-    column: str = ""
-    side: int = SOURCE
-    join_lines: bool = False
+    column: str = ""  # field of JSON lines and CSV that contains the document, or an empty string to find it
+    side: int = SOURCE  # SOURCE to read documents, TARGET to read summaries
+    join_lines: bool = False  # whether to join the lines of printed pages
 
 
 def read_documents(paths: Sequence[Path], kind: str, options: ReadingOptions) -> Iterator[InputDocument]:

@@ -32,30 +32,19 @@ def check_word_budget(words: Optional[int]) -> None:
 
 
 class Pick(NamedTuple):
-    """A selected sentence.
+    """A selected sentence."""
 
-    Attributes:
-        number: index of the sentence in the document.
-        probability: predicted probability of the sentence, or 0 if the extractor did not read it.
-        level: probability level of the sentence. The lowest level is "1".
-    """
-
-    number: int
-    probability: float
-    level: str
+    number: int  # index of the sentence in the document
+    probability: float  # predicted probability of the sentence, or 0 if the extractor did not read it
+    level: str  # probability level of the sentence; the lowest is "1"
 
 
 @dataclass(frozen=True)
 class SentencePickingSettings:
-    """Settings for selecting sentences, and the bounds of the probability levels for the factor :data:`FACTOR`.
+    """Settings for selecting sentences, and the bounds of the probability levels for the factor :data:`FACTOR`."""
 
-    Attributes:
-        words: maximum number of words in the selected sentences (the budget).
-        edges: lower bounds of the probability levels 2, 3, … Probabilities below the first bound have level 1.
-    """
-
-    words: int
-    edges: Tuple[float, ...]
+    words: int  # maximum number of words in the selected sentences (the budget)
+    edges: Tuple[float, ...]  # lower bounds of the probability levels 2, 3, …; below the first bound is level 1
 
     def pick(self, sentences: Sequence[str], probabilities: Sequence[Optional[float]]) -> List[Pick]:
         """Select sentences of a document with :func:`pick_sentences`, in the order of the document.

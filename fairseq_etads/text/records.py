@@ -249,36 +249,24 @@ Record = Union[str, Dict[str, Any], BadDocumentError]
 class Records(NamedTuple):
     """A table of records whose header, or first record, has been read.
 
-    Attributes:
-        columns: names of the columns that have been chosen, or an empty list if there is no record.
-        rows: iterator over the records and their numbers: those of lines of JSON, of rows (the header of CSV is row 1).
-        size: number of records, if known.
-        delimiter: separator of the cells in CSV and TSV.
+    Records are numbered: those of JSON by their lines, others by their rows, of which the header of CSV is row 1.
     """
 
-    columns: List[str]
-    rows: Iterator[Tuple[int, Record]]
-    size: Optional[int] = None
-    delimiter: str = ""
+    columns: List[str]  # names of the columns that have been chosen, or an empty list if there is no record
+    rows: Iterator[Tuple[int, Record]]  # the records with their numbers
+    size: Optional[int] = None  # number of records, if known
+    delimiter: str = ""  # separator of the cells in CSV and TSV
 
 
 @dataclass(frozen=True)
 class TableOptions:
-    """Options for reading records.
+    """Options for reading records."""
 
-    Attributes:
-        fallback: treatment of lines that are not valid UTF-8 (see :func:`read_lines`).
-        delimiter: separator of the cells in CSV and TSV, or an empty string to try those in DELIMITERS.
-        quotes: whether cells can be enclosed in quotation marks.
-        skip_bad: whether the first records may be unreadable.
-        checks_rows: whether a row of cells is unreadable if any cell is not valid UTF-8.
-    """
-
-    fallback: str = ""
-    delimiter: str = ""
-    quotes: bool = True
-    skip_bad: bool = False
-    checks_rows: bool = False
+    fallback: str = ""  # treatment of lines that are not valid UTF-8 (see :func:`read_lines`)
+    delimiter: str = ""  # separator of the cells in CSV and TSV, or an empty string to try those in DELIMITERS
+    quotes: bool = True  # whether cells can be enclosed in quotation marks
+    skip_bad: bool = False  # whether the first records may be unreadable
+    checks_rows: bool = False  # whether a row of cells is unreadable if any cell is not valid UTF-8
 
 
 def open_records(

@@ -176,21 +176,14 @@ class BatchVocab:
 class OutputVocabulary(NamedTuple):
     """The words in the output distributions for a batch of B documents.
 
-    Methods expect ids (N, T), int64. N is a multiple of B, and rows that belong to the same document are adjacent.
-
-    Attributes:
-        known_words: V, the number of known words.
-        unk: the id of the unknown word.
-        slots: the vocabulary of the words that can be copied, or None for a model without a pointer.
-        candidates: the words over which the softmax is computed, or None for all V words.
-        by_column: whether the probabilities from ``get_normalized_probs`` are indexed by column. Search ids are then
-            columns.
+    Methods expect ids (N, T), int64. N is a multiple of B, and rows that belong to the same document are adjacent. If
+    ``by_column``, the probabilities from ``get_normalized_probs`` are indexed by column, and search ids are columns.
     """
 
-    known_words: int
-    unk: int
-    slots: Optional[BatchVocab] = None
-    candidates: Optional[CandidateWords] = None
+    known_words: int  # V, the number of known words
+    unk: int  # the id of the unknown word
+    slots: Optional[BatchVocab] = None  # the words that can be copied, or None for a model without a pointer
+    candidates: Optional[CandidateWords] = None  # the words over which the softmax is computed, or None for all V words
     by_column: bool = False
 
     @classmethod

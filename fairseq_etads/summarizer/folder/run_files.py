@@ -26,26 +26,17 @@ _NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 class RunFiles(NamedTuple):
     """Files of a training run that are needed for summarisation.
 
-    Attributes:
-        checkpoint, data: checkpoint of fairseq-train, and folder of the data used for training.
-        text_options: fairseq's options for processing raw text, ``tokenizer``, ``bpe`` and their options, without
-            dashes.
-        extra_files: additional files, by their names in a model folder.
-        extractor: files of the extractor that selects sentences for the model, or None without an extractor.
-        documents: file with the tokens of one training document per line, or None.
-        decoding: decoding options in recipe.json.
-        longest_summary: number of tokens in the longest training summary, or None if it is unknown. It is used for
-            checkpoints that do not contain the lengths of the training summaries.
+    The length of the longest summary is used for checkpoints that do not contain the lengths of the training summaries.
     """
 
-    checkpoint: Path
-    data: Path
-    text_options: Dict[str, Any]
-    extra_files: Dict[str, Path]
-    extractor: Optional["RunFiles"] = None
-    documents: Optional[Path] = None
-    decoding: Mapping[str, Any] = _NO_OPTIONS
-    longest_summary: Optional[int] = None
+    checkpoint: Path  # of fairseq-train
+    data: Path  # folder of the data used for training
+    text_options: Dict[str, Any]  # ``tokenizer``, ``bpe`` and their options in fairseq, without dashes
+    extra_files: Dict[str, Path]  # additional files, by their names in a model folder
+    extractor: Optional["RunFiles"] = None  # files of the extractor that selects sentences for the model, if any
+    documents: Optional[Path] = None  # file with the tokens of one training document per line
+    decoding: Mapping[str, Any] = _NO_OPTIONS  # decoding options in recipe.json
+    longest_summary: Optional[int] = None  # tokens in the longest training summary, or None if unknown
 
     @property
     def run(self) -> Path:
