@@ -121,7 +121,9 @@ def _is_only_size_different(out: Path, known: Dict[str, Any], record: Dict[str, 
 def _write_report(out: Path, splits: Sequence[str], settings: PreparationSettings) -> None:
     """Write statistics about the prepared data to OUT/report.json."""
     binary = sorted(path for path in (out / "bin").iterdir() if path.suffix in (".bin", ".idx", ".txt"))
-    listed, wanted = Checksums(out / "bin").listed, settings.get_expected_vocabulary_sizes()
+    listed, size = Checksums(out / "bin").listed, settings.size if settings.tokens == "word" else 0
+    sizes = {"source": settings.source_size or size, "target": settings.target_size or size}
+    wanted = {side: words for side, words in sizes.items() if words}  # as far as they are known
     names = [f"{split}.{side}" for split in splits for side in SIDES]
     report = {
         "lengths": {name: measure_tokens_per_line(out / "tokens" / name) for name in names},
@@ -219,7 +221,7 @@ def prepare_data(
 
 def _read_reused_checksums(like: Path, settings: PreparationSettings) -> Dict[str, str]:
     """Return the checksums of the files that --like reuses: the dictionaries, subword model and idf bins."""
-    subwords = settings.needed_files
+    subwords = [name for name in settings.subword_files if name != "sentencepiece.vocab"]  # it only lists the pieces
     idf = [like / "factors" / "idf.txt"] if "idf" in settings.factors else []
     paths = [*sorted((like / "bin").glob("dict.*.txt")), *(like / name for name in subwords), *idf]
     for path in paths:

@@ -62,11 +62,6 @@ class PreparationSettings:
         files = {"word": [], "bpe": ["codes.bpe"], **{kind: [*SUBWORDS[kind].values()] for kind in OPAQUE}}
         return files.get(self.tokens, ["sentencepiece.model", "sentencepiece.vocab"])
 
-    @property
-    def needed_files(self) -> List[str]:
-        """Files in ``subword_files`` that are needed to encode text, without the list of SentencePiece pieces."""
-        return [name for name in self.subword_files if name != "sentencepiece.vocab"]
-
     def check(self) -> None:
         """Raise InputError if a setting is invalid or settings are incompatible. The message names the option."""
         if self.size < 1:
@@ -119,12 +114,6 @@ class PreparationSettings:
             raise InputError(
                 f"--factors {' '.join(self.factors)}: {OPAQUE[self.tokens]} cannot be mapped back to their words"
             )
-
-    def get_expected_vocabulary_sizes(self) -> Dict[str, int]:
-        """Return the minimum vocabulary sizes to expect, with the keys "source" and "target", as far as known."""
-        size = self.size if self.tokens == "word" else 0
-        source = self.source_size or size
-        return {side: words for side, words in (("source", source), ("target", self.target_size or size)) if words}
 
     @classmethod
     def from_record(cls, record: Any) -> "PreparationSettings":

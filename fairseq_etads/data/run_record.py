@@ -43,21 +43,17 @@ class RunRecord:
         """
         path = run / RECORD
         if not path.is_file():
-            return cls._read_old_command_file(run)
+            for old in filter(Path.is_file, (run / name for name in _COMMANDS)):
+                line = old.read_text(encoding="utf-8", errors="replace").split("\n")[0]
+                data, found, _ = line.partition("/bin --")
+                return cls(line.split(), data.partition(" ")[2] if found else "", {})
+            return None
         with report_damage(path, "delete it"):
             record = cls(**read_json(path, "delete it"))
             words = [*record.command, record.prepared, *record.data.values(), *record.files.values()]
             if not all(isinstance(word, str) for word in words):
                 raise ValueError("not texts")
         return record
-
-    @classmethod
-    def _read_old_command_file(cls, run: Path) -> Optional["RunRecord"]:
-        for path in filter(Path.is_file, (run / name for name in _COMMANDS)):
-            line = path.read_text(encoding="utf-8", errors="replace").split("\n")[0]
-            data, found, _ = line.partition("/bin --")
-            return cls(line.split(), data.partition(" ")[2] if found else "", {})
-        return None
 
     def write(self, run: Path) -> None:
         """Write the record to the folder of a run."""

@@ -195,6 +195,15 @@ def add_token_values_to_batch(batch: Dict[str, Any], values: Mapping[str, TokenV
         batch[name] = dataset.collate(batch["net_input"]["src_tokens"], batch["id"].tolist(), pad)
 
 
+def open_selection(folder: str, split: str, pairs: Any, limit: int) -> TokenValues:
+    """Open the probabilities of words or sentences in an output folder of etads-select (``--selection``)."""
+    first = Path(utils.split_paths(folder)[0])
+    paths = {unit: first / make_label_file_name("probabilities", unit, split) for unit in UNITS}
+    unit = next((unit for unit in UNITS if paths[unit].is_file()), UNITS[0])
+    documents = pairs.src.dataset, pairs.src.full_sizes, pairs.src_dict, limit
+    return TokenValues(paths[unit], unit, *documents, option="--selection")
+
+
 class DocumentLabels:
     """Provider of the labels for training and the selection probabilities for decoding, by a task's options.
 
@@ -252,8 +261,5 @@ class DocumentLabels:
             if path.is_file() or not is_loading:  # fairseq-validate does not require labels
                 found["sentence_targets"] = SentenceTargets(path, "sentences", *documents, option="--selection-loss")
         if self._cfg.selection and decodes:
-            folder = Path(utils.split_paths(self._cfg.selection)[0])
-            paths = {unit: folder / make_label_file_name("probabilities", unit, split) for unit in UNITS}
-            unit = next((unit for unit in UNITS if paths[unit].is_file()), UNITS[0])
-            found["selection"] = TokenValues(paths[unit], unit, *documents, option="--selection")
+            found["selection"] = open_selection(self._cfg.selection, split, pairs, limit)
         return found

@@ -168,8 +168,8 @@ def _print_table(lines: Sequence[Sequence[str]], headers: Sequence[str], signatu
     print(signature, flush=True)
 
 
-def _compare(plan: Plan, row: str, base: str, entry: Mapping[str, Any], keeps: bool) -> Optional[Path]:
-    """Test the difference between two rows over all seeds; returns the path of the report without its suffix."""
+def _compare(plan: Plan, row: str, base: str, entry: Mapping[str, Any]) -> Optional[Path]:
+    """Test the difference between two rows over all seeds; returns the path of both reports without their suffixes."""
     if not {row, base} <= set(plan.rows):
         return None
     file = "" if entry.get("likelihood") else "/summaries.txt"
@@ -179,14 +179,14 @@ def _compare(plan: Plan, row: str, base: str, entry: Mapping[str, Any], keeps: b
     first = ["--likelihood"] if entry.get("likelihood") else [f"{plan.expand('{text}', plan.names)}/test.target"]
     options = plan.make_command(entry.get("options", ""), plan.names).words
     words = ("etads-compare", *first, "--a", *sides[0], "--b", *sides[1], *options, "--json", f"{path}.json")
-    Command(words, (Path(f"{path}.json"),), Path(f"{path}.txt") if keeps else None).run()
+    Command(words, (Path(f"{path}.json"),), Path(f"{path}.txt")).run()
     return path
 
 
 def _print_comparison(plan: Plan, entry: Mapping[str, Any]) -> None:
     """Print paired tests of the difference between two rows."""
     row, base = entry["compare"].split()
-    path = _compare(plan, row, base, entry, keeps=True)
+    path = _compare(plan, row, base, entry)
     if path is not None:
         print_message(f"{row} minus {base}")
         with open(f"{path}.txt", encoding="utf-8") as file:
@@ -198,7 +198,7 @@ def _print_differences(plan: Plan, base: str) -> None:
     lines: List[List[str]] = []
     metrics, signature = [], ""
     for row in plan.rows:
-        path = None if row == base else _compare(plan, row, base, {"options": "--quiet"}, keeps=True)
+        path = None if row == base else _compare(plan, row, base, {"options": "--quiet"})
         if path is not None:
             report = json.loads(Path(f"{path}.json").read_text(encoding="utf-8"))
             metrics, signature = list(report["scores"]), report["signature"]
