@@ -144,13 +144,9 @@ def prepare_data(
 ) -> Dict[str, Any]:
     """Create all missing files in ``out``, and return the options for new text (see :func:`make_inference_options`).
 
-    Raises InputError if the text, an option or an earlier output is invalid.
-
-    Args:
-        like: path of a folder of prepared data that provides the settings, the subword model and the dictionaries. If
-            it is set, ``text`` need not contain all splits.
-        given: subword model and dictionary that the user has provided.
-        shard: shard of the text to tokenise, or None to process the whole text.
+    A folder of prepared data ``like`` provides the settings, the subword model and the dictionaries; ``text`` need not
+    contain all splits then. With a ``shard``, only this part of the text is tokenised. Raises InputError if the text,
+    an option or an earlier output is invalid.
     """
     if "\n" in str(out):
         raise InputError(

@@ -27,9 +27,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 def load_factor_dictionaries(directory: str) -> Dict[str, Dictionary]:
     """Load the dictionaries of the factors in a data folder, keyed by factor name. None without factors.json.
 
-    Raises:
-        ValueError: factors.json or a factor dictionary is malformed.
-        FileNotFoundError: the dictionary of a factor is missing.
+    Raises ValueError if factors.json or a dictionary is malformed, and FileNotFoundError if a dictionary is missing.
     """
     path = os.path.join(directory, FILE)
     if not os.path.isfile(path):
@@ -83,14 +81,9 @@ def load_factor(directory: str, split: str, name: str, dictionary: Dictionary, s
 
 
 class SourceFactorPairDataset(LanguagePairDataset):
-    """fairseq's dataset of text pairs, extended with source factors.
+    """fairseq's dataset of text pairs, extended with source factors."""
 
-    Attributes:
-        factors: list of datasets, one per factor, each with one value for each source token. The list is empty if there
-            are no factors.
-    """
-
-    factors: Sequence[Any] = ()
+    factors: Sequence[Any] = ()  # one dataset per factor, each with one value for each source token
 
     def __getitem__(self, index: int) -> Dict[str, Any]:
         example: Dict[str, Any] = super().__getitem__(index)

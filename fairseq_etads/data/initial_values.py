@@ -150,14 +150,10 @@ def compute_mutual_information(counts: Tensor) -> Tensor:
 
 
 def compute_word_vectors(words: Tensor, size: int, width: int) -> CorpusWordVectors:
-    """Compute vectors (V, D) for the words of a text.
+    """Compute vectors (V, D) for the V = ``size`` words of a text, with D = ``width``.
 
-    The result does not depend on chance, but the sign of each column depends on the processor.
-
-    Args:
-        words: the word ids (n,) in the order of the text, in the format that :func:`count_cooccurrences` expects.
-        size: V, the number of words in the vocabulary.
-        width: D, the width of the vectors.
+    :func:`count_cooccurrences` describes the format of the word ids (n,). The result does not depend on chance, but the
+    sign of each column depends on the processor.
     """
     counts = count_cooccurrences(words, size)
     found = counts.sum(1) > 0
@@ -175,20 +171,12 @@ def compute_word_vectors(words: Tensor, size: int, width: int) -> CorpusWordVect
 
 
 def load_word_vectors(path: Optional[str], dictionary: Dictionary, table: nn.Embedding, option: str) -> None:
-    """Copy the word vectors in a file to an embedding table. Rows of other words remain unchanged.
+    """Copy the word vectors in a file, if there is one, to an embedding table, whose rows a dictionary maps words to.
 
-    Args:
-        path: the path of a file in word2vec's text format, or None to copy nothing. The file may begin with a line
-            "COUNT WIDTH". Each other line contains a word and its vector. If a word occurs more than once, its last
-            vector is used.
-        dictionary: the dictionary that maps words to rows of the table.
-        table: the embedding table.
-        option: the option that specified the path, for messages.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-        ValueError: the file has a different format, its vectors do not have the width of the table, or it contains no
-            word of the dictionary.
+    The file is in word2vec's text format. It may begin with a line "COUNT WIDTH". Each other line contains a word and
+    its vector. If a word occurs more than once, its last vector is used. Messages name ``option``. Raises
+    FileNotFoundError if the file does not exist, and ValueError if it has a different format, its vectors do not have
+    the width of the table, or it contains no word of the dictionary.
     """
     if path is None:
         return

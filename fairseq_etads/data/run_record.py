@@ -93,14 +93,9 @@ def list_checkpoints(run: Path) -> List[Path]:
 
 
 def find_checkpoint(run: Path, wanted: OptionalPath = None, option: str = "RUN") -> Path:
-    """Return the path of a checkpoint.
+    """Return the path of the checkpoint ``wanted`` of a run: "best", "last", a path or, by default, best or else last.
 
-    Raises InputError if the checkpoint does not exist.
-
-    Args:
-        run: run folder, or the path of a checkpoint.
-        wanted: "best", "last" or the path of a checkpoint (default: the best one or else the last one).
-        option: name of the option that specifies ``run``, for error messages.
+    ``run`` is a run folder, or the path of a checkpoint. Raises InputError, which names ``option``, if there is none.
     """
     paths = {name: run / "checkpoints" / f"checkpoint_{name}.pt" for name in CHECKPOINTS}
     if wanted is not None:

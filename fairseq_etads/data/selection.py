@@ -241,9 +241,7 @@ class DocumentLabels:
         Raises InputError if a label or probability file is missing or unsuitable (see :class:`TokenValues`).
 
         Args:
-            directory: path of the data folder.
-            split: name of the split, such as "train".
-            pairs: ``SummarizationDataset`` of the split.
+            directory, split, pairs: the data folder, the name of the split, and its ``SummarizationDataset``.
             limit: maximum number of tokens to read from a document.
             is_loading: whether the task loads a trained model, which does not require labels.
             decodes: whether summaries will be generated for the split.

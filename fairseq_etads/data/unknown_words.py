@@ -50,16 +50,10 @@ def count_summary_words(pairs: Any, dictionary: Dictionary) -> SummaryWordCounts
 
 
 def check_unknown_words_in_split(split: str, pairs: Any, pointer: str, task: Any) -> None:
-    """Check that the data of a split is suitable for the model. The task calls this function for each split.
+    """Check that the data of a split, a ``SummarizationDataset``, is suitable for a model with this type of pointer.
 
-    Raises ValueError if the data is unsuitable (see :func:`check_unknown_document_words` and
-    :func:`check_unknown_summary_words`).
-
-    Args:
-        split: name of the split, such as "train".
-        pairs: ``SummarizationDataset`` of the split.
-        pointer: type of the model's pointer, which is "none", "soft" or "switch".
-        task: summarisation task, which contains the dictionaries and the splits that have been loaded.
+    The ``task`` contains the dictionaries and the splits that have been loaded. Raises ValueError as
+    :func:`check_unknown_document_words` and :func:`check_unknown_summary_words` do.
     """
     training = split == task.cfg.train_subset
     check_unknown_document_words(split, pairs.src.dataset, pointer, task.source_dictionary, training)

@@ -103,17 +103,12 @@ class _LockFile:
 
 @contextlib.contextmanager
 def lock_output(output: Path, option: str = "--output", folder: bool = False) -> Iterator[Tuple[int, ...]]:
-    """Context manager in which other processes cannot write to an output file or folder.
+    """Context manager in which other processes cannot write to an output file or (if ``folder``) folder.
 
-    It yields a tuple that contains the file descriptor of the lock. The tuple is empty if a caller already holds the
-    lock. A child process that inherits the descriptor also holds the lock. Raises InputError if another process holds
-    the lock, or the folder cannot be created. The message describes the other process.
-
-    Args:
-        output: path of a file in an existing folder, or path of a folder. A missing folder is created, and deleted on
-            exit if it is still empty.
-        option: name of the option that specifies the output, for error messages.
-        folder: whether the output is a folder rather than a file.
+    A file is in an existing folder. A missing folder is created, and deleted on exit if it is still empty. The value is
+    a tuple that contains the file descriptor of the lock. The tuple is empty if a caller already holds the lock. A
+    child process that inherits the descriptor also holds the lock. Raises InputError, which names ``option`` and the
+    other process, if another process holds the lock, or if the folder cannot be created.
     """
     made = [place for place in (output, *output.parents) if not place.exists()] if folder else []
     try:

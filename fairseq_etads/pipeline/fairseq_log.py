@@ -87,14 +87,11 @@ def explain_failure(lines: List[str], status: int, command: List[str]) -> str:
 
 
 class LogWatcher:
-    """Reads the output of fairseq and shows the important lines.
+    """Reads the output of a fairseq command and shows the important lines.
 
-    Args:
-        command: command to run.
-        say: function that shows a line. Its second argument is True if the next line may replace this line.
-        clock: function that returns the number of seconds since a fixed time.
-        usual_minutes: number of minutes after which a message is shown once, with the remaining time and instructions
-            for interrupting the command.
+    ``say`` shows a line; its second argument is True if the next line may replace this line. ``clock`` returns the
+    seconds since a fixed time. After ``usual_minutes``, a message is shown once, with the remaining time and how to
+    interrupt.
     """
 
     def __init__(

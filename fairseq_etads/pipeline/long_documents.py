@@ -152,12 +152,9 @@ def shorten_documents(
 ) -> None:
     """Train an extractor in OUT/extractor, and write the shortened documents and their summaries to OUT/text.
 
-    Training takes two epochs, but at least 120 steps. Raises SystemExit if a command fails.
-
-    Args:
-        words: maximum number of words in a shortened document.
-        size, text_words: vocabulary size and word tokenisation of the extractor.
-        options: options of fairseq-train.
+    A shortened document has at most ``words`` words. Training, to which ``options`` of fairseq-train apply, takes two
+    epochs, but at least 120 steps. ``size`` and ``text_words`` are the vocabulary size and the word tokenisation of the
+    extractor. Raises SystemExit if a command fails.
     """
     run = out / "extractor"
     whole, processes = ["--truncate-source", "100000"], [] if jobs is None else ["--jobs", str(jobs)]

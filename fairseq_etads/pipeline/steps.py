@@ -32,11 +32,9 @@ class Step:
     record: Optional[Path] = None  # of the command and all checksums (default: FILE.made.json of the first output)
 
     def run(self) -> None:
-        """Run the command if its outputs must be made.
+        """Run the command if its outputs must be made. Raises SystemExit if it fails or a signal ends it.
 
-        Raises:
-            InputError: another process runs the same step, or the command ended without one of its outputs.
-            SystemExit: the command failed, or a signal ended it.
+        Raises InputError if another process runs the same step, or the command ended without one of its outputs.
         """
         makes = [*self.makes, *([self.keeps] if self.keeps else [])]
         makes[0].parent.mkdir(parents=True, exist_ok=True)

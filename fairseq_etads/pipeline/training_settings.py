@@ -183,16 +183,11 @@ def make_settings(
     given: Sequence[str] = (),
     minutes: Optional[float] = None,
 ) -> TrainingSettings:
-    """Choose the settings of a training run according to a recipe.
+    """Choose the settings of a training run according to a recipe, "small", "base" or "large".
 
-    Raises InputError if the recipe is not available for this architecture.
-
-    Args:
-        name: name of the recipe, which is "small", "base" or "large".
-        arch: name of the architecture, one of those in ``SUITABLE``.
-        given: options of fairseq-train that override the options of the recipe. Options of the recipe that depend on
-            them are adapted or omitted.
-        minutes: maximum duration of training in minutes, or None to use the duration of the recipe.
+    Options of fairseq-train that are ``given`` override those of the recipe, of which others that depend on them are
+    adapted or omitted. ``minutes`` is the maximum duration, or None for that of the recipe. Raises InputError if the
+    recipe is not available for this architecture.
     """
     check_recipe_suits_architecture(name, arch)
     size, options = SIZES[name], _UserOptions(given)

@@ -90,16 +90,16 @@ def choose_columns(
     asked: Sequence[str] = ("", ""),
     sides: Sequence[int] = (SOURCE, TARGET),
 ) -> List[str]:
-    """Choose the document column, the summary column, or both.
+    """Choose the document column, the summary column, or both, as ``sides`` says: SOURCE, TARGET.
 
-    Raises InputError if no column is known or has the chosen name, or several columns have this name.
+    The same document column is chosen with and without summaries. Raises InputError if no column is known or has the
+    chosen name, or several columns have this name.
 
     Args:
         names: names of all columns.
         where: name of the file, for messages.
         warn: function that is called with a message if other columns than the chosen one can hold the documents.
         asked: names that the user has chosen for the two columns, or empty strings.
-        sides: columns to return, SOURCE and TARGET. The same document column is chosen with and without summaries.
     """
     pairs = [pair for pair in COLUMNS if all(find_columns(name, names) for name in pair)]
     if len(sides) == 1:
@@ -277,12 +277,11 @@ def open_records(
     counts: Counter,
     warn: Callable[[str], Any],
 ) -> Records:
-    """Open a table, read its header or first records, and choose its columns.
+    """Open a table, which is read once, read its header or first records, and choose its columns.
 
     Raises InputError if there are no suitable columns, or the file is damaged or of another format.
 
     Args:
-        path: path of the table, which is read once.
         kind: format of the table, one of the values of SUFFIXES.
         choose: function that chooses columns from all names, and raises InputError if there are none.
         counts: counter to which the numbers of blank lines, replaced characters and replaced lines are added.

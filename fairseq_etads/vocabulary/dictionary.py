@@ -81,14 +81,10 @@ def check_training_dictionaries(state: Mapping[str, Any], source: Dictionary, ta
 
 
 def check_dictionaries_share_ids(load: Callable[[str], Dictionary], first: str, other: str) -> None:
-    """Check that data created with one dictionary file can be read with another one.
+    """Check that data created with the dictionary file ``other`` can be read with ``first``, both loaded by ``load``.
 
-    Raises ValueError if a word in ``other`` has a different id in ``first``.
-
-    Args:
-        load: the function that loads a dictionary file.
-        first: the path of the dictionary that the task uses.
-        other: the path of the dictionary in another data folder. Nothing is checked if there is no such file.
+    Raises ValueError if a word in ``other`` has a different id in ``first``. Nothing is checked if there is no
+    ``other``.
     """
     if not os.path.isfile(other) or filecmp.cmp(first, other, shallow=False):
         return
@@ -125,15 +121,10 @@ def remove_copy_tail(dictionary: Dictionary) -> Dictionary:
 
 
 def load_checked_dictionary(load: Callable[..., Any], file: Any, *arguments: Any) -> Any:
-    """Load a dictionary file with fairseq's ``load``.
+    """Load a dictionary file with ``load``, a method of a dictionary class, to which ``arguments`` are passed.
 
-    Raises ValueError if the file is not a dictionary. Unlike fairseq's own message, the message names the file and the
-    line number.
-
-    Args:
-        load: the ``load`` method of a dictionary class.
-        file: the name of the dictionary file or, as in fairseq, an open file.
-        arguments: additional arguments for ``load``.
+    As in fairseq, ``file`` is a name or an open file. Raises ValueError if it is not a dictionary. Unlike fairseq's own
+    message, the message names the file and the line number.
     """
     try:
         return load(file, *arguments)

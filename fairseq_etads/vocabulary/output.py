@@ -195,12 +195,10 @@ class OutputVocabulary(NamedTuple):
         candidates: Optional[CandidateWords] = None,
         bounded: bool = False,
     ) -> "OutputVocabulary":
-        """Create the output vocabulary for source documents (B, S).
+        """Create the output vocabulary for source documents (B, S), with slots if the model has a pointer.
 
-        Args:
-            dictionary: the dictionary of the V known words in summaries, without a copy tail.
-            pointer: whether the model has a pointer. If so, the vocabulary includes slots.
-            candidates, bounded: see :class:`BatchVocab`.
+        The ``dictionary`` contains the V known words in summaries, without a copy tail. For the others, see
+        :class:`BatchVocab`.
         """
         slots = None
         if pointer:

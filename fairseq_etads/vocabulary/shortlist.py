@@ -46,23 +46,16 @@ class PerTextCandidateWords(CandidateWords):
 class Shortlist:
     """The shortlist table for a source dictionary with V_s known words and a target dictionary with V known words.
 
-    Attributes:
-        frequent: the ids of the F most frequent words in summaries (F,), int64.
-        together: the ids of the summary words that are associated with each document word (V_s + 1, k), int64. Shorter
-            rows are padded with the id of the unknown word. The last row represents all unknown document words and
-            contains only this id.
-        own: the id of each document word in the target dictionary (V_s + 1,), int64, or the id of the unknown word.
-        known_words: V, the number of known words in the target dictionary.
-        specials: the number of special symbols, which have the smallest ids.
-        unk: the id of the unknown word.
+    The last rows of ``together`` and ``own`` represent all unknown document words. Rows of ``together`` are padded with
+    the id of the unknown word, the only id in its last row.
     """
 
-    frequent: Tensor
-    together: Tensor
-    own: Tensor
-    known_words: int
-    specials: int
-    unk: int
+    frequent: Tensor  # the ids of the F most frequent words in summaries (F,), int64
+    together: Tensor  # the ids of the summary words that are associated with each document word (V_s + 1, k), int64
+    own: Tensor  # the id of each document word in the target dictionary, or of the unknown word (V_s + 1,), int64
+    known_words: int  # V, the number of known words in the target dictionary
+    specials: int  # the number of special symbols, which have the smallest ids
+    unk: int  # the id of the unknown word
 
     def choose_candidates(
         self, src_tokens: Tensor, least: int, extra: Optional[Tensor] = None, always: Sequence[int] = ()

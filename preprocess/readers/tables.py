@@ -198,13 +198,9 @@ each line is a sentence."""
 
 
 class FolderOrTableReader(TableReader):
-    """Base class of readers for a corpus of JSON lines or, in the form of its authors, of many files in folders.
+    """Base class of readers for a corpus of JSON lines or, in the form of its authors, of many files in folders."""
 
-    Attributes:
-        items: items of each split that are found in the folders, or an empty dictionary for JSON lines.
-    """
-
-    items: Dict[str, List[Any]]
+    items: Dict[str, List[Any]]  # of each split, found in the folders; empty for JSON lines
 
     def count_raw_documents(self, split: str) -> Optional[int]:
         return len(self.items[split]) if self.items else super().count_raw_documents(split)

@@ -196,12 +196,9 @@ def load_checkpoint(
 ) -> Tuple[Any, Any, SummarizationTask]:
     """Load the model in a checkpoint, its training configuration and its task.
 
-    Raises InputError if the checkpoint is damaged, does not belong to the data, or contains a model of another kind.
-
-    Args:
-        data: folder of binarised data, or None for the data with which the model was trained.
-        option: name of the option that specifies the checkpoint, for error messages.
-        truncate_source: number of tokens to read from each document, or None for the number used in training.
+    Data folder and number of tokens to read from each document are those of the training if they are None. Raises
+    InputError, which names ``option``, if the checkpoint is damaged, does not belong to the data, or contains a model
+    of another kind.
     """
     overrides = {"data": data and str(data), "truncate_source": truncate_source}
     given = {name: value for name, value in overrides.items() if value is not None}
