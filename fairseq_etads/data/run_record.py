@@ -37,10 +37,7 @@ class RunRecord:
 
     @classmethod
     def read(cls, run: Path) -> Optional["RunRecord"]:
-        """Read the record of a run. Returns None if the run has no record.
-
-        Raises InputError if the record of the run is damaged.
-        """
+        """Read the record of a run, or return None if there is none. Raises InputError if it is damaged."""
         path = run / RECORD
         if not path.is_file():
             for old in filter(Path.is_file, (run / name for name in _COMMANDS)):

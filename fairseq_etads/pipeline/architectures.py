@@ -206,10 +206,7 @@ def make_configuration(arch: str) -> Dict[str, Any]:
 
 
 def write_configurations(folder: Path) -> List[Path]:
-    """Write a file ARCH.yaml for each architecture to a folder. The folder is created if necessary.
-
-    Returns the paths of all files.
-    """
+    """Write a file ARCH.yaml for each architecture to a folder, which is created if necessary. Returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for arch in PRESETS:

@@ -41,10 +41,7 @@ SECONDS_COUNTED, SECONDS_LEARNED = 8e-6, 2.2e-5
 
 
 def measure_training_text_lengths(text: Path) -> TrainingDataSize:
-    """Measure the lengths of the training text.
-
-    Raises InputError if a file is missing from the folder, or there are too few pairs.
-    """
+    """Measure the lengths of the training text. Raises InputError if a file is missing, or there are too few pairs."""
     for split in ("train", "valid"):
         for side in ("source", "target"):
             if not (text / f"{split}.{side}").is_file():

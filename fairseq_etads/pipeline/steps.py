@@ -67,10 +67,7 @@ class Step:
 
 
 def run_command(command: Sequence[str], held: Sequence[int] = (), **options: Any) -> None:
-    """Run a command as :func:`~fairseq_etads.pipeline.children.start_child` does.
-
-    Raises SystemExit if the command fails or a signal ends it.
-    """
+    """Run a command by :func:`.children.run_child`. Raises SystemExit if it fails or a signal ends it."""
     status = children.run_child(list(command), held, **options)
     if status == 128 + signal.SIGINT:
         print_message("interrupted; the same command skips what is done")

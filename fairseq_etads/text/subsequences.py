@@ -67,10 +67,7 @@ def compute_f1(hits: float, hypothesis: float, reference: float) -> float:
 
 
 def rouge_n(hypothesis: Text, reference: Text, n: int) -> float:
-    """Compute the ROUGE-N F1 score, in [0, 1] (Lin 2004, section 2).
-
-    N-grams can cross sentence boundaries, as in ``etads-rouge``.
-    """
+    """Compute the ROUGE-N F1 score, in [0, 1] (Lin 2004, section 2), of n-grams that can cross sentence boundaries."""
     grams = [
         Counter(iterate_ngrams([word for sentence in text for word in sentence], n)) for text in (hypothesis, reference)
     ]

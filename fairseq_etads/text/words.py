@@ -270,10 +270,7 @@ class PennTreebankTokenizer:
         self._known: Dict[str, str] = {}
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """Return one string for each chunk of text between white space.
-
-        The string contains the tokens, separated by spaces.
-        """
+        """Return, for each chunk of text between white space, its tokens in one string, separated by spaces."""
         if not sentence.isascii():
             sentence = sentence.translate(self._ascii)
         chunks = sentence.split()
@@ -342,10 +339,7 @@ class CharacterTokenizer:
     _in_number = re.compile(r"(?<=\d) ([.:]|,(?= \d{3}(?!\d))) (?=\d)|(?<=\d) (?=[%‰])")
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """Return one string for each chunk of text between white space.
-
-        The string contains the tokens, separated by spaces.
-        """
+        """Return, for each chunk of text between white space, its tokens in one string, separated by spaces."""
         sentence = " ".join((sentence if keep_case else sentence.lower()).split())
         chunks = self._korean_gap.sub(f"{_SPACE} ", sentence).split()
         return [" ".join(self._token.findall(chunk)) for chunk in chunks]

@@ -42,10 +42,7 @@ def count_known_words(dictionary: Dictionary) -> int:
 
 
 def get_known_word_counts(dictionary: Dictionary) -> Dict[str, int]:
-    """Return a dictionary from known words to their counts in the training text.
-
-    Special symbols and padding words are excluded.
-    """
+    """Map the known words, without special symbols and padding words, to their counts in the training text."""
     first, end = dictionary.nspecial, count_known_words(dictionary)
     entries = zip(dictionary.symbols[first:end], dictionary.count[first:end])
     return {symbol: count for symbol, count in entries if not is_padding_word(symbol)}
@@ -57,10 +54,7 @@ def is_padding_word(word: str) -> bool:
 
 
 def compute_fingerprint(dictionary: Dictionary) -> str:
-    """Return the first 16 hexadecimal digits of the SHA-256 hash of all known words in order.
-
-    The copy tail is excluded.
-    """
+    """Return the first 16 hexadecimal digits of the SHA-256 of all known words, without the copy tail, in order."""
     words = "\n".join(dictionary.symbols[: count_known_words(dictionary)])
     return hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
