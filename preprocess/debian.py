@@ -495,33 +495,21 @@ EXAMPLES = """examples:
   etads-debian --out data/debian"""
 
 
-def _check_options(options: Any) -> None:
-    """Raise InputError if an option has an invalid value, or if incompatible options are combined."""
-    check_command_options(options, DebianOptions)
-    if options.sample and get_given_options(options, DebianOptions).keys() - {"sample", "force"}:
-        raise InputError("--sample is ready-made: combine it only with --out and --force")
-    for side in SIDES:
-        low, high = (getattr(options, f"{end}_{side}_words") for end in ("min", "max"))
-        if low > high:
-            raise InputError(f"--min-{side}-words {low} is more than --max-{side}-words {high}")
-
-
 def make_corpus(args: Any) -> None:
     """Build or unpack the corpus, and report its size. Raises InputError for wrong options, inputs or old outputs."""
-    _check_options(args)
+    check_command_options(args, DebianOptions)
+    if args.sample and get_given_options(args, DebianOptions).keys() - {"sample", "force"}:
+        raise InputError("--sample is ready-made: combine it only with --out and --force")
+    for side in SIDES:
+        low, high = (getattr(args, f"{end}_{side}_words") for end in ("min", "max"))
+        if low > high:
+            raise InputError(f"--min-{side}-words {low} is more than --max-{side}-words {high}")
     with lock_output(args.out, "--out", folder=True):
         print(unpack_sample_corpus(args) if args.sample else build_corpus(args), file=sys.stderr)
 
 
-@options_command(
-    "etads-debian",
-    DebianCommandOptions,
-    description="Build a summarisation corpus from Debian package descriptions and their synopses.",
-    epilog=EXAMPLES,
-)
-def main(args: DebianCommandOptions) -> None:
-    """Run the command ``etads-debian``."""
-    make_corpus(args)
+ABOUT = "Build a summarisation corpus from Debian package descriptions and their synopses."
+main = options_command("etads-debian", DebianCommandOptions, description=ABOUT, epilog=EXAMPLES)(make_corpus)
 
 
 if __name__ == "__main__":
