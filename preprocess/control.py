@@ -230,7 +230,7 @@ def _write_or_check_control_file(out: Path, record: Dict[str, Any], made: Checks
             raise InputError(
                 f"OUT {out}: was made with other control words (see {path}); give another OUT or delete it"
             )
-        made.add_unlisted(RECORD)
+        made.add(RECORD)
         return
     with made.record_new_files(RECORD):
         write_json(path, record)

@@ -90,8 +90,7 @@ def encode_all_files(
         if not path.exists():
             with made.record_new_files(f"{destination}/{name}"):
                 encode_file(read(sources / name), path, settings, out, stage, jobs)
-        else:
-            made.add_unlisted(f"{destination}/{name}")
+        made.add(f"{destination}/{name}")
 
 
 def get_shard_folder(out: Path, shard: Shard) -> Path:

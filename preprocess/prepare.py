@@ -101,7 +101,7 @@ def _write_or_check_record(out: Path, record: Dict[str, Any], made: Checksums) -
                 f'OUT "{out}" was prepared with other {", ".join(different)} (see {path}); '
                 "give another OUT or delete it"
             )
-        made.add_unlisted(path.name)
+        made.add(path.name)
         return
     out.mkdir(parents=True, exist_ok=True)
     with made.record_new_files(path.name):
@@ -205,13 +205,13 @@ def prepare_data(
                     else:
                         train = [out / words / f"train.{side}" for side in SIDES]
                         learn_subwords(train, settings.tokens, settings.size, out / settings.subword_files[0])
-            made.add_unlisted(*settings.subword_files)
+            made.add(*settings.subword_files)
             encode_all_files(out / words, "tokens", splits, settings, out, TO_SUBWORDS, jobs, made)
         binarise_text(out, text, splits, settings, jobs, like, made, given.dictionary)
         if not (out / "report.json").exists():
             with made.record_new_files("report.json"):
                 _write_report(out, splits, settings)
-        made.add_unlisted("report.json")
+        made.add("report.json")
         return make_inference_options(settings.to_record(), out)
 
 

@@ -146,7 +146,7 @@ class _Extractor:
             known = [self.pairs.blank_unknown_words(sentence) for sentence in reference]
             return [sentences[place] for place in select_by_greedy_recall(sentences, known)]
         if args.by == "labels":
-            labelled = (field for field in self.file.read_and_check_row(number, tokens) if field != NOTHING)
+            labelled = (field for field in self.file.read_row(number, tokens) if field != NOTHING)
             return [sentences[place] for place in sorted(map(int, labelled)) if place < len(sentences)]
         scores = self.file.read_probabilities(number, tokens)
         if args.by == "content":

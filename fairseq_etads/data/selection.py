@@ -62,7 +62,7 @@ class TokenValues:
                 f"{limit}: create it again with --truncate-source {limit}"
             )
         for number in range(0, len(documents), max(1, len(documents) // CHECKED)):
-            self.file.read_and_check_row(number, convert_ids_to_tokens(documents[number], dictionary))
+            self.file.read_row(number, convert_ids_to_tokens(documents[number], dictionary))
 
     def __len__(self) -> int:
         return len(self.file)
@@ -74,7 +74,7 @@ class TokenValues:
         other documents, or the line of the document is malformed.
         """
         tokens = convert_ids_to_tokens(self._documents[number], self._dictionary)
-        fields = self.file.read_and_check_row(number, tokens)
+        fields = self.file.read_row(number, tokens)
         try:
             return self._parse_fields(fields, tokens[: self._limit])
         except (ValueError, IndexError) as error:

@@ -149,17 +149,14 @@ class Checksums:
             self._write({name: checksum for name, checksum in self.listed.items() if name not in names})
 
     def add(self, *names: str) -> None:
-        """Add the checksums of new files to the list, and watch the files for changes."""
-        if names:
-            self.watch(*(self.folder / name for name in names))
-            self._write({**self.listed, **{name: compute_sha256(self.folder / name) for name in names}})
+        """Add the checksums of files that are not listed yet to the list, and watch these files for changes.
 
-    def add_unlisted(self, *names: str) -> None:
-        """Add the given files to the list, unless they are already listed.
-
-        A file may be unlisted if an older version wrote it, or if a command was stopped before it listed the file.
+        An existing file may be unlisted because an older version wrote it, or because a command was stopped.
         """
-        self.add(*(name for name in names if name not in self.listed))
+        new = [name for name in names if name not in self.listed]
+        if new:
+            self.watch(*(self.folder / name for name in new))
+            self._write({**self.listed, **{name: compute_sha256(self.folder / name) for name in new}})
 
     def _write(self, listed: Dict[str, str]) -> None:
         """Replace SHA256SUMS atomically."""

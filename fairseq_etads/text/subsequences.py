@@ -1,5 +1,6 @@
 """Find n-grams and longest common subsequences (LCS) in lists of words, and compute ROUGE as rouge-score does."""
 
+import itertools
 from collections import Counter
 from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
@@ -101,10 +102,4 @@ def iterate_matches(hypothesis: Text, reference: Text) -> Iterator[Tuple[int, in
 
 def split_sentences(words: Sequence[str], mark: str) -> List[List[str]]:
     """Split a text into sentences at the sentence mark ``mark``, and drop empty sentences."""
-    sentences: List[List[str]] = [[]]
-    for word in words:
-        if word == mark:
-            sentences.append([])
-        else:
-            sentences[-1].append(word)
-    return [sentence for sentence in sentences if sentence]
+    return [list(sentence) for is_mark, sentence in itertools.groupby(words, lambda word: word == mark) if not is_mark]

@@ -94,8 +94,11 @@ class SelectionFile:
         """Return the state for pickling, without the memory map, which cannot be pickled."""
         return {**vars(self), "_map": None}
 
-    def read_row(self, number: int) -> Tuple[str, List[str]]:
-        """Return the hash and the fields of the document with index ``number``. Raises InputError without a tab."""
+    def read_row(self, number: int, tokens: Optional[Sequence[str]] = None) -> List[str]:
+        """Return the fields of the document with index ``number``.
+
+        Raises InputError if its line has no tab or, given its ``tokens``, if the file was created for other documents.
+        """
         if self._map is None:
             with open(self.path, "rb") as file:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -103,27 +106,19 @@ class SelectionFile:
         digest, tab, rest = line.rstrip("\n").partition("\t")
         if not tab:
             raise InputError(f"{self.path}, line {number + 2}: no tab found")
-        return digest, rest.split()
-
-    def read_and_check_row(self, number: int, tokens: Sequence[str]) -> List[str]:
-        """Return the fields of a document after checking that its hash matches the given tokens.
-
-        Raises InputError if the file was created for other documents.
-        """
-        digest, fields = self.read_row(number)
-        if digest != compute_source_hash(tokens):
+        if tokens is not None and digest != compute_source_hash(tokens):
             raise InputError(
                 f"{self.path}, line {number + 2}: does not match document {number} (from 0) of the data, so the order "
                 f"or text of documents differs; create the file again with {_name_creating_command(self.path.name)}"
             )
-        return fields
+        return rest.split()
 
     def read_probabilities(self, number: int, tokens: Optional[Sequence[str]] = None) -> List[Optional[float]]:
         """Return the probabilities of a document's words or sentences, with None for those that have none.
 
         Raises InputError if the file was created for other documents than ``tokens``, or a field is not a number.
         """
-        fields = self.read_row(number)[1] if tokens is None else self.read_and_check_row(number, tokens)
+        fields = self.read_row(number, tokens)
         try:
             return [None if field == NOTHING else float(field) for field in fields]
         except ValueError as error:

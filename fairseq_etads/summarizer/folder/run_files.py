@@ -20,9 +20,6 @@ NONE = "none"
 """Value of ``extractor`` and ``content`` that leaves out the extractor or the content model."""
 
 
-_NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
-
-
 class RunFiles(NamedTuple):
     """Files of a training run that are needed for summarisation.
 
@@ -35,7 +32,7 @@ class RunFiles(NamedTuple):
     extra_files: Dict[str, Path]  # additional files, by their names in a model folder
     extractor: Optional["RunFiles"] = None  # files of the extractor that selects sentences for the model, if any
     documents: Optional[Path] = None  # file with the tokens of one training document per line
-    decoding: Mapping[str, Any] = _NO_OPTIONS  # decoding options in recipe.json
+    decoding: Mapping[str, Any] = MappingProxyType({})  # decoding options in recipe.json
     longest_summary: Optional[int] = None  # tokens in the longest training summary, or None if unknown
 
     @property
