@@ -32,8 +32,8 @@ from fairseq_etads.files import ORIGINAL
 from fairseq_etads.files.inputs import read_lines
 from fairseq_etads.files.outputs import copy_file, open_output
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text import subwords
 from fairseq_etads.text.picking import FACTOR as SALIENCE
+from fairseq_etads.text.subwords import join_words
 from fairseq_etads.text.words import SENTENCE_MARK
 
 from .encode import TO_SUBWORDS, build_encoder, build_tokenizer
@@ -48,12 +48,6 @@ Item = Tuple[str, str, str, Dict[str, str]]
 Each factor that is read from a file has a line with one tag per space-separated word (for salience, one level per
 sentence). Under the key ORIGINAL is the raw line before it was lower-cased and its digits were masked.
 """
-
-
-def join_words(tokens: List[str], settings: PreparationSettings) -> Tuple[List[str], List[int]]:
-    """Join subword tokens into words. Returns the words, and the index of the word that contains each token."""
-    kind = "subword_nmt" if settings.tokens == "bpe" else "sentencepiece" if settings.is_sentencepiece else "none"
-    return subwords.join_words(tokens, kind)
 
 
 def compute_idf_bin(df: int, documents: int, bins: int) -> int:
@@ -113,7 +107,7 @@ class FactorComputer:
         Raises InputError if the tags do not match the words of the line.
         """
         where, tokens, raw, tags = item
-        words, numbers = join_words(tokens.split(), self.settings)
+        words, numbers = join_words(tokens.split(), self.settings.subwords)
         tagged = self._compute_spacy_tags(words, tags.get(ORIGINAL) or raw) if self.tagger else {}
         lines = []
         for name in self.settings.factors:
@@ -136,7 +130,8 @@ class FactorComputer:
         assert self.tagger is not None
         # The words as the raw line spells them, in its case and with its digits.
         line = self.tokenizer.encode(raw)
-        spelt = join_words((self.encode_subwords(line) if self.encode_subwords else line).split(), self.settings)[0]
+        pieces = self.encode_subwords(line) if self.encode_subwords else line
+        spelt = join_words(pieces.split(), self.settings.subwords)[0]
         if [word == SENTENCE_MARK for word in spelt] != [word == SENTENCE_MARK for word in words]:
             spelt = words
         places = [place for place, word in enumerate(words) if word != SENTENCE_MARK]
@@ -163,8 +158,9 @@ class FactorComputer:
         for number, part in enumerate(parts):
             values += [SENTENCE_MARK] * (number > 0 and self.settings.source_marks)
             for text in part:
-                pieces = text if self.encode_subwords is None else self.encode_subwords(text)
-                words = pieces.split() if self.encode_subwords is None else join_words(pieces.split(), self.settings)[0]
+                words = text.split()
+                if self.encode_subwords is not None:
+                    words = join_words(self.encode_subwords(text).split(), self.settings.subwords)[0]
                 values += [next(remaining)] * len(words)
         if len(values) != expected:
             raise InputError(f"{where}: {len(values)} words but {expected} after subword segmentation")
@@ -237,7 +233,7 @@ def _write_idf_bins(out: Path, settings: PreparationSettings, like: Optional[Pat
         train = read_lines(out / "tokens" / "train.source")
         for line in tqdm(train, desc="document frequencies", unit=" lines", disable=None):
             documents += 1
-            counts.update(set(join_words(line.split(), settings)[0]))
+            counts.update(set(join_words(line.split(), settings.subwords)[0]))
         with open_output(path) as file:
             for word, df in sorted(counts.items()):
                 file.write(f"{word} {compute_idf_bin(df, documents, settings.idf_bins)}\n")

@@ -191,7 +191,7 @@ def prepare_data(
         words = "tokens" if settings.tokens == "word" else "words"
         if shard:
             encode_all_files(text, words, splits, settings, out, TO_WORDS, jobs, made, shard.iterate_lines)
-            return make_inference_options(settings.to_record(), out)
+            return make_inference_options(settings, out)
         join_shards(out, record, words, splits, made)
         encode_all_files(text, words, splits, settings, out, TO_WORDS, jobs, made)
         if settings.tokens != "word":
@@ -212,7 +212,7 @@ def prepare_data(
             with made.record_new_files("report.json"):
                 _write_report(out, splits, settings)
         made.add("report.json")
-        return make_inference_options(settings.to_record(), out)
+        return make_inference_options(settings, out)
 
 
 def _read_reused_checksums(like: Path, settings: PreparationSettings) -> Dict[str, str]:

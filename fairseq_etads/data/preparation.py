@@ -57,10 +57,14 @@ class PreparationSettings:
         return self.words or ("raw" if self.reads_raw_text else "moses")
 
     @property
+    def subwords(self) -> str:
+        """Type of subwords in fairseq (--bpe), one of SUBWORDS, or an empty string for whole words."""
+        return {"word": "", "bpe": "subword_nmt", "sentencepiece-bpe": "sentencepiece"}.get(self.tokens, self.tokens)
+
+    @property
     def subword_files(self) -> List[str]:
         """File names of the subword model. The first of these files is used to encode text."""
-        files = {"word": [], "bpe": ["codes.bpe"], **{kind: [*SUBWORDS[kind].values()] for kind in OPAQUE}}
-        return files.get(self.tokens, ["sentencepiece.model", "sentencepiece.vocab"])
+        return [*SUBWORDS.get(self.subwords, {}).values(), *["sentencepiece.vocab"] * self.is_sentencepiece]
 
     def check(self) -> None:
         """Raise InputError if a setting is invalid or settings are incompatible. The message names the option."""
@@ -144,12 +148,8 @@ class PreparationSettings:
         return {name: value for name, value in asdict(self).items() if name in always or value != defaults[name]}
 
 
-def make_inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
-    """Return the fairseq options for preprocessing new text in the same way as the prepared text in ``out``.
-
-    The folder also contains the subword model. ``record`` contains the settings as prepare.json stores them.
-    """
-    settings = PreparationSettings(**record)
+def make_inference_options(settings: PreparationSettings, out: Path) -> Dict[str, Any]:
+    """Return the fairseq options for preprocessing new text as the text in ``out``, which has the subword model."""
     options: Dict[str, Any] = {"tokenizer": "etads"}
     if settings.word_kind != "moses":
         options["text-words"] = settings.word_kind
@@ -159,13 +159,9 @@ def make_inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
         options["text-language"] = settings.language
     if settings.source_marks:
         options["text-sentence-marks"] = "insert"
-    if settings.tokens == "bpe":
-        options.update({"bpe": "subword_nmt", "bpe-codes": str(out / settings.subword_files[0])})
-    if settings.is_sentencepiece:
-        options.update({"bpe": "sentencepiece", "sentencepiece-model": str(out / settings.subword_files[0])})
-    if settings.tokens in OPAQUE:
-        files = SUBWORDS[settings.tokens].items()
-        options.update({"bpe": settings.tokens, **{key.replace("_", "-"): str(out / name) for key, name in files}})
+    if settings.subwords:
+        files = {key.replace("_", "-"): str(out / name) for key, name in SUBWORDS[settings.subwords].items()}
+        options.update({"bpe": settings.subwords, **files})
     return options
 
 
@@ -178,7 +174,7 @@ def read_inference_preprocessing_options(prepared: Path) -> Dict[str, Any]:
     """Return the options of :func:`make_inference_options` for prepared data. Raises InputError if it is damaged."""
     settings = read_preparation_settings(prepared, "--prepared")
     Checksums(prepared, "Prepare the text again").verify(["prepare.json", *settings.subword_files])
-    return make_inference_options(settings.to_record(), prepared)
+    return make_inference_options(settings, prepared)
 
 
 def read_preparation_settings(prepared: Path, option: str) -> PreparationSettings:
