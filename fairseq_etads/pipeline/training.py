@@ -20,7 +20,7 @@ from ..files.outputs import lock_output, write_text
 from ..platform.console import print_message
 from ..platform.errors import InputError
 from . import fairseq_log
-from .training_settings import get_option
+from .training_settings import get_option, read_options
 
 FINISHED = "finished.txt"
 PLUGIN = "fairseq_etads"
@@ -37,14 +37,7 @@ def list_options(command: Sequence[str]) -> List[str]:
     Neither their order, nor a value that is replaced later, nor --log-interval affects the result of training. Commands
     that were recorded by earlier versions are split at spaces.
     """
-    found: Dict[str, List[str]] = {}
-    option = ""
-    for word in split_option_values(" ".join(command).split()):
-        if word.startswith("--"):
-            option = word
-            found[option] = []
-        else:
-            found.setdefault(option, []).append(word)
+    found = read_options(" ".join(command).split())
     return [" ".join([name, *found[name]]).strip() for name in sorted(found) if name != "--log-interval"]
 
 
@@ -115,8 +108,8 @@ def train(run: Path, prepared: Path, options: Sequence[str], usual_minutes: Opti
 
 def compute_checkpoint_checksums(run: Path, command: Sequence[str]) -> Dict[str, str]:
     """Compute the SHA-256 hash of each checkpoint that a command names, except the run's own checkpoints."""
-    words, own = split_option_values(command), (run / "checkpoints").resolve()
-    named = [Path(value) for option, value in zip(words, words[1:]) if option in CHECKPOINTS]
+    own = (run / "checkpoints").resolve()
+    named = [Path(" ".join(values)) for option, values in read_options(command).items() if option in CHECKPOINTS]
     named = [path / "model.safetensors" if path.is_dir() else path for path in named]
     return {str(path): compute_sha256(path) for path in named if path.is_file() and own not in path.resolve().parents}
 
@@ -129,11 +122,6 @@ def check_checkpoints_unchanged(run: Path, before: Dict[str, str], now: Dict[str
                 f"--out {run}: {path} has changed since this training was started with it; name another folder, or "
                 "delete this one"
             )
-
-
-def split_option_values(command: Sequence[str]) -> List[str]:
-    """Return the words of a command, with --option=value as two words."""
-    return [part for word in command for part in (word.split("=", 1) if word.startswith("--") else [word])]
 
 
 def check_seed_unchanged(run: Path, before: Sequence[str], now: Sequence[str]) -> None:

@@ -267,16 +267,25 @@ def _plan_training(
     return _TrainingPlan(max_tokens, pairs, batches, steps, steps / steps_of_epoch, steps * seconds / 60)
 
 
+def read_options(words: Sequence[str]) -> Dict[str, List[str]]:
+    """Map the options on a command line to their last values, as argparse does, and "" to the words before them."""
+    found: Dict[str, List[str]] = {"": []}
+    option = ""
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name.startswith("--"):
+            option = name
+            found[option] = [value] if equals else []
+        else:
+            found[option].append(word)
+    return found
+
+
 class _UserOptions(Dict[str, str]):
-    """Options on a command line and their values. As in argparse, the last value of a repeated option is used."""
+    """Options on a command line with their values."""
 
     def __init__(self, words: Sequence[str]):
-        super().__init__()
-        for place, word in enumerate(words):
-            name, equals, value = word.partition("=")
-            if name.startswith("--"):
-                following = words[place + 1] if place + 1 < len(words) else ""
-                self[name] = value if equals else following
+        super().__init__({name: " ".join(values) for name, values in read_options(words).items()})
 
     def reads_picked_sentences(self) -> bool:
         """Return whether the model reads sentences selected by an extractor, together with their salience levels."""
@@ -297,7 +306,7 @@ class _UserOptions(Dict[str, str]):
 
 
 def get_option(words: Sequence[str], name: str) -> Optional[str]:
-    """Return the value of an option on a command line, or None. As in argparse, the last value is used."""
+    """Return the last value of an option on a command line, or None."""
     return _UserOptions(words).get(name)
 
 
