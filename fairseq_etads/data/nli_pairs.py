@@ -3,14 +3,14 @@
 This module requires neither torch nor fairseq.
 """
 
-import json
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any, Iterable, Iterator, NamedTuple, Optional, Tuple
+from typing import Iterable, Iterator, NamedTuple, Optional, Tuple
 
 from ..files.inputs import get_display_name, read_lines
 from ..platform.errors import InputError
+from ..text.documents import BadDocumentError, parse_json_record
 
 LABELS = ("entailment", "neutral", "contradiction")
 """Possible relations between a premise and a hypothesis, in the order of a model's output classes."""
@@ -73,7 +73,7 @@ def read_pairs(path: Path, counts: Optional[Counter] = None) -> Iterator[NliPair
             premise, hypothesis, label = split(line)
             if label not in (*LABELS, UNDECIDED):
                 raise ValueError(f'the label is "{label}", not one of {", ".join(LABELS)}')
-        except ValueError as error:
+        except (BadDocumentError, ValueError) as error:
             raise InputError(f"{get_display_name(path)}, line {number}: {error}") from None
         if label != UNDECIDED:
             yield NliPair(premise, hypothesis, label)
@@ -82,11 +82,8 @@ def read_pairs(path: Path, counts: Optional[Counter] = None) -> Iterator[NliPair
 
 
 def _parse_json_pair(line: str) -> Tuple[str, ...]:
-    try:
-        content: Any = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"not JSON ({error})") from None
-    if not isinstance(content, dict) or not all(isinstance(content.get(name), str) for name in _FIELDS):
+    content = parse_json_record(line)
+    if not all(isinstance(content.get(name), str) for name in _FIELDS):
         raise ValueError(f"not an object with the texts {', '.join(_FIELDS)}, as in SNLI and MultiNLI")
     return tuple(content[name] for name in _FIELDS)
 
