@@ -78,20 +78,14 @@ class PreparedPairs:
 
     The ``task``, a :class:`~fairseq_etads.training.task.SummarizationTask`, loads the split. Raises FileNotFoundError
     if the data does not contain it.
-
-    Attributes:
-        dataset: dataset of document-summary pairs, a :class:`~fairseq_etads.data.pairs.SummarizationDataset`.
-        dictionary: the source dictionary.
-        subwords: type of subwords in the data; see :func:`~fairseq_etads.text.subwords.find_word_ends`.
-        unk: token that represents all unknown words.
     """
 
     def __init__(self, task: Any, split: str):
         task.load_dataset(split)
-        self.dataset = task.dataset(split)
+        self.dataset = task.dataset(split)  # a SummarizationDataset
         self.dictionary: Dictionary = task.src_dict
-        self.subwords: str = task.subwords
-        self.unk: str = self.dictionary.unk_word
+        self.subwords: str = task.subwords  # type of subwords in the data; see find_word_ends
+        self.unk: str = self.dictionary.unk_word  # represents all unknown words
 
     def __len__(self) -> int:
         return len(self.dataset.src)

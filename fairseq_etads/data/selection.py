@@ -205,23 +205,16 @@ def open_selection(folder: str, split: str, pairs: Any, limit: int) -> TokenValu
 
 
 class DocumentLabels:
-    """Provider of the labels for training and the selection probabilities for decoding, by a task's options.
-
-    Attributes:
-        unit: unit to which the labels belong, "words" or "sentences", or None if the models do not require labels.
-        in_order: whether the labels are sentence indices in the order of the summary (see
-            :class:`SentenceOrderDataset`).
-        reads_targets: whether --selection-loss requires distributions over sentences (see :class:`SentenceTargets`).
-    """
+    """Provider of the labels for training and the selection probabilities for decoding, by a task's options."""
 
     def __init__(self, cfg: Any):
         self._cfg = cfg
-        self.unit: Optional[str] = None
-        self.in_order = False
-        self.reads_targets = False
+        self.unit: Optional[str] = None  # "words" or "sentences", or None if the models do not require labels
+        self.in_order = False  # whether sentences are labelled in the order of the summary: SentenceOrderDataset
+        self.reads_targets = False  # whether --selection-loss requires distributions over sentences: SentenceTargets
 
     def request_labels(self, unit: Optional[str], in_order: bool = False) -> None:
-        """Request the labels that a model requires. The class docstring describes the arguments under Attributes."""
+        """Request the labels that a model requires; see the attributes with the same names."""
         self.unit, self.in_order = unit, in_order
 
     def request_labels_for_criterion(self, cfg: Any, criterion: Any) -> None:

@@ -78,9 +78,6 @@ class WeightsFile:
 
     ``shared`` maps the name of each tied weight to the name of the weight that stores its values. Raises InputError,
     which ends in ``advice``, if the file is damaged, or the weights cannot be tied in this way.
-
-    Attributes:
-        shapes: mapping from weight names, including tied weights, to the shapes in the file header.
     """
 
     def __init__(self, path: Path, shared: Dict[str, str], advice: str):
@@ -90,7 +87,7 @@ class WeightsFile:
         with report_damage(path, advice), safe_open(str(path), framework="pt") as file:
             names = list(file.keys())
             stored = {name: tuple(file.get_slice(name).get_shape()) for name in names}
-        self.shapes = self._restore_tied_weights(stored)
+        self.shapes = self._restore_tied_weights(stored)  # by names, as the header of the file says
 
     def limit_model(self) -> _ModelBuilding:
         """Return a context manager for building a model before its weights are loaded from this file.

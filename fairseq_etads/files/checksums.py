@@ -72,16 +72,12 @@ class Checksums:
 
     The folder need not exist. ``advice`` is added to the message if a file is damaged, as a sentence without a full
     stop. Raises InputError if SHA256SUMS is damaged.
-
-    Attributes:
-        listed: mapping from file names to SHA-256 digests, which is empty if there is no SHA256SUMS. File names are
-            paths relative to the folder, such as "words/train.source".
     """
 
     def __init__(self, folder: Path, advice: str = "Create it again"):
         self.folder, self.path = folder, folder / NAME
         self._repair_advice = f"{advice} or, if you changed it on purpose, delete {self.path}"
-        self.listed: Dict[str, str] = {}
+        self.listed: Dict[str, str] = {}  # SHA-256 by names like "words/train.source"; empty without SHA256SUMS
         self._watched: Dict[Path, Stamp] = {}
         if not self.path.is_file():
             return

@@ -24,10 +24,6 @@ class HuggingFaceSubwordEncoder:
     tokeniser's unknown token, contains white space, or is in RESERVED. Loading a file ``tokenizer.json`` neither runs
     code nor downloads anything. Raises InputError if the package ``tokenizers`` is not installed, and ValueError if the
     file cannot be read or contains an unsuitable tokeniser.
-
-    Attributes:
-        lost: test characters that the tokeniser drops, without even returning a piece for unknown text. It may also
-            drop other characters.
     """
 
     def __init__(self, path: Union[str, "os.PathLike[str]"]):
@@ -44,6 +40,7 @@ class HuggingFaceSubwordEncoder:
             self._unknown = model.get("unk_id") if name is None else self._tokenizer.token_to_id(name)
             self._prepare_tokenizer()
             pieces = self._tokenizer.encode(_PROBE, add_special_tokens=False).tokens
+            # test characters that the tokeniser drops, without even returning a piece for unknown text
             self.lost = "".join(letter for letter in _CHARACTERS if not self.decode(self.encode(letter)).strip())
         except (KeyboardInterrupt, SystemExit):
             raise

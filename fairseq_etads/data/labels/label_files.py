@@ -55,9 +55,6 @@ class SelectionFile:
 
     The file must cover this number of ``documents``, or any number if it is None. Raises InputError, which names
     ``option``, if the file is missing, damaged or incomplete, or covers other documents.
-
-    Attributes:
-        header: the JSON object in the first line, as a dictionary.
     """
 
     def __init__(self, path: Path, option: str, documents: Optional[int] = None):
@@ -68,7 +65,7 @@ class SelectionFile:
                 first = file.readline()
                 if not first.startswith(b"# "):
                     raise ValueError("its first line is not a comment")
-                self.header: Dict[str, Any] = json.loads(first[2:])
+                self.header: Dict[str, Any] = json.loads(first[2:])  # the JSON object in the first line
                 starts = [len(first)]
                 for line in file:
                     starts.append(starts[-1] + len(line))
