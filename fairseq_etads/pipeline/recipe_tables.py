@@ -115,8 +115,10 @@ def print_report(plan: Plan) -> None:
     report = plan.recipe.get("report", [{"table": "", "rows": " ".join(plan.rows)}])
     for entry in report:
         if isinstance(entry, str) or "run" in entry:
-            for names in _list_report_names(plan, entry):
-                plan.make_command(entry, names).run()
+            runs = [(row, seed) for seed in plan.seeds for row in plan.rows]
+            several = [{"row": row, "seed": seed, "run": f"{plan.out}/{row}-{seed}"} for row, seed in runs]
+            for names in several if "{run}" in str(entry) else [{}]:  # for each of them if it names their folder
+                plan.make_command(entry, {**plan.names, **names}).run()
         elif "compare" in entry:
             _print_comparison(plan, entry)
         elif "differences" in entry:
@@ -125,17 +127,6 @@ def print_report(plan: Plan) -> None:
             _print_scores(plan, entry)
     if plan.names.get("duc"):
         _print_scores(plan, {"file": "duc.json", "measure": "recall", "published": "duc"})
-
-
-def _list_report_names(plan: Plan, entry: Any) -> List[Dict[str, str]]:
-    """Return the names for a command of the report, which runs for each row and seed if it names their folder."""
-    if "{run}" not in str(entry):
-        return [plan.names]
-    return [
-        {**plan.names, "row": row, "seed": seed, "run": f"{plan.out}/{row}-{seed}"}
-        for seed in plan.seeds
-        for row in plan.rows
-    ]
 
 
 def _print_scores(plan: Plan, entry: Mapping[str, Any]) -> None:

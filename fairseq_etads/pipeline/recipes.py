@@ -336,7 +336,10 @@ class Plan:
             lambda m: m[1] if all(self._fill(p, names) for p in _PLACEHOLDER.findall(m[1])) else "",
             entry["run"],
         )
-        words = [part for word in _split_line(line) for part in self._fill_word(word, names)]
+        words: List[str] = []
+        for word in _split_line(line):
+            placeholder = _PLACEHOLDER.fullmatch(word)
+            words += self._fill(placeholder[1], names) if placeholder else [self.expand(word, names)]
         makes = (Path(self.expand(path, names)) for path in _as_list(entry.get("makes")))
         return Command(tuple(words), tuple(makes))
 
@@ -350,10 +353,6 @@ class Plan:
             several["summaries"] = [*paths.values()]
             several["systems"] = [word for run, path in paths.items() for word in ("--system", f"{run}={path}")]
         return several[name] if name in several else list(filter(None, [self._look_up(name, names)]))
-
-    def _fill_word(self, word: str, names: Names) -> List[str]:
-        match = _PLACEHOLDER.fullmatch(word)
-        return self._fill(match[1], names) if match else [self.expand(word, names)]
 
     def holds(self, condition: str) -> bool:
         """Tell whether a condition on the recipe's options holds."""
