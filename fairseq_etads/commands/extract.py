@@ -102,7 +102,7 @@ def write_extracts(folder: Path, args: ExtractOptions) -> str:
         pairs.check_sentence_marks(f"--by {args.by}")
     extractor = _Extractor(args, pairs, folder)
     words = sentences = 0
-    with open_output(args.output, lines=lambda: len(pairs)) as file:
+    with open_output(args.output) as file:
         for number in tqdm(range(len(pairs)), desc=f"extracting {args.subset}", unit=" documents", disable=None):
             tokens = pairs.read_document(number)
             taken = extractor.extract(

@@ -21,7 +21,7 @@ import shutil
 import socket
 import time
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Callable, Dict, Iterable, Iterator, Mapping, Optional, Set, TextIO, Tuple, Union
+from typing import IO, Any, BinaryIO, Dict, Iterable, Iterator, Mapping, Optional, Set, TextIO, Tuple, Union
 
 from ..platform.errors import InputError
 
@@ -157,12 +157,11 @@ def check_no_colon(option: str, path: Optional[Path]) -> None:
 
 
 @contextlib.contextmanager
-def make_temporary_output(path: Union[str, Path], expected_lines: Optional[Callable[[], int]] = None) -> Iterator[Path]:
+def make_temporary_output(path: Union[str, Path]) -> Iterator[Path]:
     """Yield the path of a temporary file that replaces ``path`` on exit, unless an error is raised inside the context.
 
     Links are followed. If ``path`` is not a regular file, such as /dev/stdout or a named pipe, no temporary file is
-    used. ``expected_lines`` is called on exit and returns the expected number of lines. Raises InputError if another
-    process is writing to the file, or the number of lines is not as expected.
+    used. Raises InputError if another process is writing to the file.
     """
     path = Path(path)
     if path.exists() and not path.is_file():  # /dev/stdout may link to a pipe, which has no real path
@@ -180,14 +179,6 @@ def make_temporary_output(path: Union[str, Path], expected_lines: Optional[Calla
         try:
             with name_file_in_errors(path):
                 yield partial
-            if expected_lines is not None:
-                with open(partial, "rb") as file:
-                    written = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
-                if written != expected_lines():
-                    raise InputError(
-                        f"{path}: {written:,} lines were written for {expected_lines():,} input lines, so the output "
-                        "was discarded"
-                    )
             os.replace(partial, path)
         except BaseException:
             partial.unlink(missing_ok=True)
@@ -206,16 +197,13 @@ def name_file_in_errors(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def open_output(
-    path: Union[str, Path], errors: str = "strict", newline: str = "\n", lines: Optional[Callable[[], int]] = None
-) -> Iterator[TextIO]:
+def open_output(path: Union[str, Path], errors: str = "strict", newline: str = "\n") -> Iterator[TextIO]:
     """Open a UTF-8 text file for writing. It receives its final name only when it is complete.
 
-    If an error is raised inside the context, the temporary file is deleted, and an existing file is not changed. See
-    :func:`make_temporary_output` for ``lines``, the expected number of lines.
+    If an error is raised inside the context, the temporary file is deleted, and an existing file is not changed.
     """
     how: Dict[str, Any] = {"encoding": "utf-8", "errors": errors, "newline": newline}
-    with make_temporary_output(path, lines) as partial, open(partial, "w", **how) as file:
+    with make_temporary_output(path) as partial, open(partial, "w", **how) as file:
         yield file
 
 
