@@ -244,7 +244,7 @@ def _binarise_factor(out: Path, name: str, splits: Sequence[str], jobs: int, lik
     """Write the dictionary of a factor, and the ids of the factor values."""
     multiprocessing.set_start_method("fork", force=True)  # see the explanation in binarise.py
     from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer
-    from fairseq.data import Dictionary, indexed_dataset
+    from fairseq.data import Dictionary
 
     from .dictionary import count_words
 
@@ -261,7 +261,3 @@ def _binarise_factor(out: Path, name: str, splits: Sequence[str], jobs: int, lik
         binarizer = VocabularyDatasetBinarizer(dictionary, append_eos=True)
         file = str(out / "factors" / f"{split}.{name}")
         FileBinarizer.multiprocess_dataset(file, "mmap", binarizer, prefix, len(dictionary), num_workers=jobs)
-        made = indexed_dataset.make_dataset(prefix, "mmap")
-        source = indexed_dataset.make_dataset(str(out / "bin" / f"{split}.source-target.source"), "mmap")
-        if list(made.sizes) != list(source.sizes):
-            raise InputError(f"{prefix}: lengths differ from {split}.source; please report this")
