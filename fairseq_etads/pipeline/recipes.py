@@ -10,7 +10,8 @@ A recipe is a file in ``fairseq_etads/recipes/``, or a user's own YAML file. Its
                     it. An option called split names the split to summarise and score (without it: test)
     rows option     another name of --rows;  seeds: default of --seeds;  cpu: true never uses a GPU
     vocabulary      SOURCE/TARGET, the paper's sizes;  shared: anchors for other parts
-    text, prepared  folders of the references and of the prepared data (default: {data}/text and {data}/prepared)
+    text, prepared  folders of the references and of the prepared data (default: text and prepared in {data} or, without
+                    an option called data, in {out})
     needs           runs that all rows need
     rows, runs      name -> entry; a run is made only for the rows and runs that need it
     training, technical, search, duc, score     defaults of all rows, see below
@@ -245,7 +246,8 @@ class Plan:
     def __post_init__(self) -> None:
         self.cpu = self.cpu or bool(self.recipe.get("cpu"))
         defaults = {name: str(option.get("default") or "") for name, option in self.recipe["options"].items()}
-        places = {place: self.recipe.get(place, f"{{data}}/{place}") for place in ("text", "prepared")}
+        folder = "{data}" if "data" in self.recipe["options"] else "{out}"
+        places = {place: self.recipe.get(place, f"{folder}/{place}") for place in ("text", "prepared")}
         self.names: Names = {"out": str(self.out), "split": "test", **places, **defaults, **self.given}
         self._check_values()
         if self.names.get("stages"):
