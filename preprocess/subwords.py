@@ -55,17 +55,17 @@ def learn_subwords(text: List[Path], tokens: str, size: int, model: Path) -> Non
         learn_sentencepiece(text, size, model, "bpe" if tokens == "sentencepiece-bpe" else "unigram")
 
 
-def read_merges(path: Path) -> List[str]:
-    """Read the lines of a merges file that was created by subword-nmt. The first line may contain the version.
+def read_merges(path: Path, option: str = "--model") -> List[str]:
+    """Read the lines of a merges file of subword-nmt or GPT-2. The first line may contain the version.
 
     Raises InputError if the file contains no merges, or one of its lines is not a merge.
     """
     merges = [line for line in read_lines(path) if line.strip()]
     for number, merge in enumerate(merges, 1):
         if len(merge.split(" ")) != 2:
-            raise InputError(f"--model {path}: line {number} is not a merge (two pieces with a space between them)")
+            raise InputError(f"{option} {path}: line {number} is not a merge (two pieces with a space between them)")
     if not merges:
-        raise InputError(f"--model {path}: no merges in it")
+        raise InputError(f"{option} {path}: no merges in it")
     return merges
 
 
@@ -254,15 +254,8 @@ def check_gpt2_files(encoder_json: Path, vocab_bpe: Path) -> None:
         raise InputError(f"{ENCODER} {encoder_json}: not an object with an id for each piece")
     if len(set(numbers.values())) < len(numbers):
         raise InputError(f"{ENCODER} {encoder_json}: two pieces have the same id")
-    pieces = list(bytes_to_unicode().values())
-    for number, line in enumerate(read_lines(vocab_bpe), 1):
-        if number > 1 and line:  # the first line contains the version
-            pair = line.split()
-            if len(pair) != 2:
-                raise InputError(
-                    f"{MERGES} {vocab_bpe}: line {number} is not a merge (two pieces with a space between them)"
-                )
-            pieces.append("".join(pair))
+    merges = read_merges(vocab_bpe, MERGES)[1:]  # after the version
+    pieces = [*bytes_to_unicode().values(), *(merge.replace(" ", "") for merge in merges)]
     missing = [piece for piece in pieces if piece not in numbers]
     if missing:
         raise InputError(
