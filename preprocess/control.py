@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 from fairseq_etads.files import ORIGIN, SIDES, SPLITS
 from fairseq_etads.files.checksums import Checksums
-from fairseq_etads.files.inputs import read_json, read_lines
+from fairseq_etads.files.inputs import read_json, read_lines, zip_lines
 from fairseq_etads.files.outputs import copy_file, lock_output, open_output, write_json
 from fairseq_etads.platform.command_options import argument, option, options_command
 from fairseq_etads.platform.console import escape_unprintable
@@ -169,10 +169,8 @@ def write_split_with_control_words(
     bins = range(1, len(control.bins.longest) + 1) if control.bins else ()
     all_words = {*(f"{LENGTH_WORD}{n}" for n in bins), *(f"{ORIGIN_WORD}{name}" for name in control.origins or ())}
     with open_output(out / f"{split}.source") as file:
-        for number, found in enumerate(itertools.zip_longest(*columns), 1):
-            if None in found:
-                raise InputError(f'TEXT "{text}": {", ".join(names)} must have the same number of lines')
-            document, summary, *own = found
+        rows = zip_lines([text / name for name in names], columns)
+        for number, (document, summary, *own) in enumerate(rows, 1):
             words = []
             if control.bins:
                 words.append(f"{LENGTH_WORD}{length or control.bins.find_bin_number(count_summary_words(summary))}")

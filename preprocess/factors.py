@@ -21,7 +21,6 @@ import json
 import math
 import multiprocessing
 from collections import Counter
-from itertools import zip_longest
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -29,7 +28,7 @@ from tqdm import tqdm
 
 from fairseq_etads.data.preparation import PreparationSettings
 from fairseq_etads.files import ORIGINAL
-from fairseq_etads.files.inputs import read_lines
+from fairseq_etads.files.inputs import read_lines, zip_lines
 from fairseq_etads.files.outputs import copy_file, open_output
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.picking import FACTOR as SALIENCE
@@ -188,12 +187,7 @@ def _iterate_factor_inputs(out: Path, text: Path, split: str, settings: Preparat
     """Yield the input of a :class:`FactorComputer` for each document in a split."""
     files = find_tag_files(text, split, settings)
     paths = [out / "tokens" / f"{split}.source", text / f"{split}.source", *files.values()]
-    for number, lines in enumerate(zip_longest(*map(read_lines, paths)), 1):
-        if None in lines:
-            raise InputError(
-                f"{paths[lines.index(None)]} has {number - 1:,} lines, fewer than {split}.source or its tags"
-            )
-        tokens, raw, *tags = lines
+    for number, (tokens, raw, *tags) in enumerate(zip_lines(paths, map(read_lines, paths)), 1):
         yield f"{split}.source, line {number}", tokens, raw, dict(zip(files, tags))
 
 

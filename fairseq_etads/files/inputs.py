@@ -18,7 +18,7 @@ import sys
 import zlib
 from collections import Counter
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Dict, Iterable, Iterator, Optional
+from typing import Any, BinaryIO, Callable, Dict, Iterable, Iterator, Optional, Sequence, Tuple
 
 from ..platform.errors import InputError
 
@@ -274,6 +274,16 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
                 if counts is not None and fallback != ESCAPE_INVALID:
                     counts[f"lines not UTF-8, read as {fallback}"] += 1
             yield text if ends else text.rstrip("\r\n")
+
+
+def zip_lines(paths: Sequence[Path], lines: Iterable[Iterable[str]]) -> Iterator[Tuple[str, ...]]:
+    """Yield the lines of several files together. Raises InputError, which names two files, if one has fewer lines."""
+    for number, together in enumerate(itertools.zip_longest(*lines)):
+        if None in together:
+            shorter = paths[together.index(None)]
+            longer = next(path for path, line in zip(paths, together) if line is not None)
+            raise InputError(f"{get_display_name(shorter)} has {number:,} lines, fewer than {get_display_name(longer)}")
+        yield together
 
 
 def _decode_utf16(blocks: Iterable[bytes], encoding: str, path: Path) -> Iterator[str]:

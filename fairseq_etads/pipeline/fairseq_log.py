@@ -289,11 +289,9 @@ def run_logged_command(command: List[str], log: str, watcher: LogWatcher, held: 
     try:
         with open(log, "ab") as file:
             status = run_command_with_watcher(command, file, watcher, held)
-    except FileNotFoundError as error:
-        if error.filename != log:
-            raise InputError(f"{command[0]}: no such command; is the environment active?") from None
-        raise InputError(f"cannot write the log {log}: {error.strerror}") from None
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and error.filename != log:
+            raise InputError(f"{command[0]}: no such command; is the environment active?") from None
         raise InputError(f"cannot write the log {log}: {error.strerror}") from None
     watcher.report_command_end(status, log)
     return status if status >= 0 else 128 - status
