@@ -186,8 +186,7 @@ class SentenceOrderDataset(TokenValues):
 def add_token_values_to_batch(batch: Dict[str, Any], values: Mapping[str, TokenValues], pad: int) -> None:
     """Add labels or probabilities to a batch of documents.
 
-    ``values`` maps the name of each new entry to the dataset that provides its values, and ``pad`` is the padding
-    symbol.
+    ``values`` maps the name of each new entry to the dataset that provides its values. ``pad`` is the id of padding.
     """
     if not batch:
         return

@@ -45,7 +45,7 @@ def compute_lcs_length(reference: Words, other: Words) -> int:
 
 
 def iterate_lcs_positions(reference: Words, other: Words, positions: Optional[Dict[str, int]] = None) -> Iterator[int]:
-    """Yield the positions in ``reference``, in descending order, of the LCS that rouge-score chooses among several.
+    """Yield the positions of an LCS in ``reference``, in descending order: of several, the one of rouge-score.
 
     ``positions`` is the result of :func:`map_words_to_bitsets` for ``other``, so that a list that is compared with
     several references need not be mapped again.

@@ -182,7 +182,7 @@ def compute_selection_targets(
 
     The probability of a document sentence is proportional to the cosine similarity between its TF-IDF vector and the
     TF-IDF vector of the summary sentence. Stop words and punctuation are ignored. ``idf`` maps words to inverse
-    document frequencies (see :func:`compute_idf`); other words have that of ``unseen``.
+    document frequencies (see :func:`compute_idf`), which are ``unseen`` for other words.
 
     Returns one list per summary sentence, with one probability per document sentence. Each list sums to 1, unless the
     summary sentence has no content words in common with the document. Its values are then all 0.
