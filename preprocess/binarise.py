@@ -36,18 +36,11 @@ def binarise_text(
 ) -> None:
     """Write dictionaries, binarised text and factors to ``out``, unless OUT/bin is already complete.
 
+    The folder already contains tokens/; ``text`` contains the raw text and the tags from which factors are computed.
     The dictionary also contains words (or subwords) that occur in the documents but not in the model's vocabulary, so
-    that a pointer model can copy them.
-
-    Args:
-        out: path of the output folder, which already contains the subfolder tokens/.
-        text: path of the folder with the raw text and the tags from which factors are computed.
-        like: path of a folder of prepared data that provides the dictionaries, or None.
-        read: checksums of the files in ``out``, to detect changes. Those of files outside OUT/bin are added.
-        dictionary: path of a dictionary of the words that the model learns, or None to build one.
-
-    Raises:
-        InputError: fairseq-preprocess failed, factors cannot be computed, or an input file has changed.
+    that a pointer model can copy them. Prepared data ``like`` can provide the dictionaries, or ``dictionary`` the words
+    that the model learns. ``read`` detects changes, and receives the checksums of files outside OUT/bin. Raises
+    InputError if fairseq-preprocess fails, factors cannot be computed, or an input file has changed.
     """
     done = out / "bin" / "complete"
     if done.exists():

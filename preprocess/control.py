@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 from fairseq_etads.files import ORIGIN, SIDES, SPLITS
 from fairseq_etads.files.checksums import Checksums
-from fairseq_etads.files.inputs import read_json, read_lines
+from fairseq_etads.files.inputs import read_json, read_lines, zip_lines
 from fairseq_etads.files.outputs import copy_file, lock_output, open_output, write_json
 from fairseq_etads.platform.command_options import argument, option, options_command
 from fairseq_etads.platform.console import escape_unprintable
@@ -136,8 +136,7 @@ def _iterate_origins(text: Path, split: str) -> Iterator[str]:
 def learn_control_words(text: Path, bins: int, by_origin: bool) -> ControlWords:
     """Determine the control words from the training pairs in ``text``. If ``bins`` is 0, lengths are not controlled.
 
-    Raises:
-        InputError: there are no training pairs, or all summaries have the same length.
+    Raises InputError if there are no training pairs, or all summaries have the same length.
     """
     path = text / "train.target"
     if not path.is_file():
@@ -155,12 +154,9 @@ def write_split_with_control_words(
 ) -> List[str]:
     """Add control words to the documents in a split, and copy the summaries. Returns the names of the new files.
 
-    Args:
-        length: number of the length bin to use for all documents, or 0 to use the bin of each reference summary.
-        origin: origin to use for all documents, or an empty string to use the origin of each document.
-
-    Raises:
-        InputError: the files are missing or not aligned, or a document has an unknown origin or a control word already.
+    All documents receive the length bin ``length`` (0: that of their reference summary) and the origin ``origin``
+    (empty: their own). Raises InputError if the files are missing or not aligned, or a document has an unknown origin
+    or a control word already.
     """
     names = [f"{split}.{side}" for side in SIDES]
     for name in names:
@@ -173,10 +169,8 @@ def write_split_with_control_words(
     bins = range(1, len(control.bins.longest) + 1) if control.bins else ()
     all_words = {*(f"{LENGTH_WORD}{n}" for n in bins), *(f"{ORIGIN_WORD}{name}" for name in control.origins or ())}
     with open_output(out / f"{split}.source") as file:
-        for number, found in enumerate(itertools.zip_longest(*columns), 1):
-            if None in found:
-                raise InputError(f'TEXT "{text}": {", ".join(names)} must have the same number of lines')
-            document, summary, *own = found
+        rows = zip_lines([text / name for name in names], columns)
+        for number, (document, summary, *own) in enumerate(rows, 1):
             words = []
             if control.bins:
                 words.append(f"{LENGTH_WORD}{length or control.bins.find_bin_number(count_summary_words(summary))}")
@@ -234,7 +228,7 @@ def _write_or_check_control_file(out: Path, record: Dict[str, Any], made: Checks
             raise InputError(
                 f"OUT {out}: was made with other control words (see {path}); give another OUT or delete it"
             )
-        made.add_unlisted(RECORD)
+        made.add(RECORD)
         return
     with made.record_new_files(RECORD):
         write_json(path, record)
@@ -243,8 +237,8 @@ def _write_or_check_control_file(out: Path, record: Dict[str, Any], made: Checks
 def write_text_with_control_words(args: ControlOptions) -> Iterator[str]:
     """Write the output folder, and yield lines of text that describe the files and the control words.
 
-    Raises:
-        InputError: an option or a file is invalid, or OUT has other control words or is written by another process.
+    Raises InputError if an option or a file is invalid, or OUT has other control words or is written by another
+    process.
     """
     if not args.text.is_dir():
         raise InputError(f'TEXT "{args.text}" is not a folder; etads-corpus makes one')

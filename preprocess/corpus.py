@@ -218,8 +218,7 @@ def show_documents(reader: Reader, args: argparse.Namespace) -> Iterator[str]:
 def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[str, Any]:
     """Write the files of a split, complete or not at all, and return the statistics about the split for report.json.
 
-    Raises:
-        InputError: the input cannot be read or contains no usable documents.
+    Raises InputError if the input cannot be read or contains no usable documents.
     """
     options: CorpusOptions = make_options(CorpusOptions, args)
     shares = reader.shares
@@ -302,8 +301,7 @@ def _read_finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
 def build_corpus(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     """Write all splits that are missing or outdated and the report, and return it. The caller locks the folder.
 
-    Raises:
-        InputError: the input or an earlier output is invalid.
+    Raises InputError if the input or an earlier output is invalid.
     """
     out: Path = args.out
     paths = [path for files in reader.files.values() for path in files]

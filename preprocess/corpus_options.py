@@ -131,8 +131,7 @@ def check_options(args: argparse.Namespace) -> None:
 def copy_pipes_to_files(args: argparse.Namespace) -> Iterator[None]:
     """Context manager that replaces standard input and pipes in ``args`` with files, because readers read input often.
 
-    Raises:
-        InputError: ``-`` occurs more than once in the arguments.
+    Raises InputError if ``-`` occurs more than once in the arguments.
     """
     inputs = {name: value for name, value in vars(args).items() if name not in ("out", "prepare")}
     given = [path for value in inputs.values() for path in (value if isinstance(value, list) else [value])]

@@ -301,8 +301,7 @@ def write_corpus(out: Path, files: Dict[str, bytes], report: Report) -> None:
 def is_corpus_complete(out: Path, wanted: Report, force: bool) -> bool:
     """Return whether ``out`` already contains the complete corpus for the inputs and options in ``wanted``.
 
-    Raises:
-        InputError: ``out`` contains a different corpus, and ``force`` is False.
+    Raises InputError if ``out`` contains a different corpus, and ``force`` is False.
     """
     existing = [name for name in OUTPUTS if (out / name).exists()]
     if force or not existing:
@@ -355,8 +354,7 @@ def find_index_files(options: Any) -> Tuple[List[Path], List[Path]]:
 def build_corpus(options: Any) -> str:
     """Build the corpus in ``options.out``, and return a message for the user.
 
-    Raises:
-        InputError: an input or an earlier output is invalid, a split would be empty, or a text is in two splits.
+    Raises InputError if an input or an earlier output is invalid, a split would be empty, or a text is in two splits.
     """
     translation, packages = find_index_files(options)
     paths = [*packages, *translation]
@@ -433,8 +431,7 @@ def describe_splits(splits: Groups, groups: Groups) -> Report:
 def unpack_sample_corpus(options: Any) -> str:
     """Extract the sample corpus in this package to ``options.out``, and return a message for the user.
 
-    Raises:
-        InputError: the sample corpus is damaged, or ``options.out`` contains another corpus.
+    Raises InputError if the sample corpus is damaged, or ``options.out`` contains another corpus.
     """
     report = json.loads(read_index(SAMPLE / "report.json"))
     if is_corpus_complete(options.out, report, options.force):
@@ -498,33 +495,21 @@ EXAMPLES = """examples:
   etads-debian --out data/debian"""
 
 
-def _check_options(options: Any) -> None:
-    """Raise InputError if an option has an invalid value, or if incompatible options are combined."""
-    check_command_options(options, DebianOptions)
-    if options.sample and get_given_options(options, DebianOptions).keys() - {"sample", "force"}:
-        raise InputError("--sample is ready-made: combine it only with --out and --force")
-    for side in SIDES:
-        low, high = (getattr(options, f"{end}_{side}_words") for end in ("min", "max"))
-        if low > high:
-            raise InputError(f"--min-{side}-words {low} is more than --max-{side}-words {high}")
-
-
 def make_corpus(args: Any) -> None:
     """Build or unpack the corpus, and report its size. Raises InputError for wrong options, inputs or old outputs."""
-    _check_options(args)
+    check_command_options(args, DebianOptions)
+    if args.sample and get_given_options(args, DebianOptions).keys() - {"sample", "force"}:
+        raise InputError("--sample is ready-made: combine it only with --out and --force")
+    for side in SIDES:
+        low, high = (getattr(args, f"{end}_{side}_words") for end in ("min", "max"))
+        if low > high:
+            raise InputError(f"--min-{side}-words {low} is more than --max-{side}-words {high}")
     with lock_output(args.out, "--out", folder=True):
         print(unpack_sample_corpus(args) if args.sample else build_corpus(args), file=sys.stderr)
 
 
-@options_command(
-    "etads-debian",
-    DebianCommandOptions,
-    description="Build a summarisation corpus from Debian package descriptions and their synopses.",
-    epilog=EXAMPLES,
-)
-def main(args: DebianCommandOptions) -> None:
-    """Run the command ``etads-debian``."""
-    make_corpus(args)
+ABOUT = "Build a summarisation corpus from Debian package descriptions and their synopses."
+main = options_command("etads-debian", DebianCommandOptions, description=ABOUT, epilog=EXAMPLES)(make_corpus)
 
 
 if __name__ == "__main__":

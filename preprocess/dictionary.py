@@ -37,11 +37,8 @@ def append_copy_tail(dictionary: Dictionary, words: Iterable[str]) -> None:
 def build_dictionary(train: List[Path], documents: List[Path], size: int, jobs: int, tail: bool = True) -> Dictionary:
     """Build a dictionary of the words to learn, in order of decreasing frequency, followed by the copy tail.
 
-    Args:
-        train: paths of the training text files. The model learns the most frequent words in these files.
-        documents: paths of further text files, whose words the model can copy.
-        size: number of words to learn, without the special symbols, or -1 for all words.
-        tail: whether to add the copy tail.
+    The model learns the ``size`` most frequent words of the ``train`` files, not counting special symbols, or all words
+    if it is -1. The copy tail, if wanted, also contains the words of the ``documents``.
     """
     dictionary = count_words(train, jobs)
     seen = {*dictionary.symbols, *count_words(documents, jobs).symbols}
@@ -54,10 +51,7 @@ def extend_dictionary(path: Path, texts: List[Path], jobs: int) -> Dictionary:
     """Read a pretrained model's dictionary, and append a copy tail that contains all other words in the texts.
 
     The model learns all words in the given dictionary, and their order does not change. A count of 0, which would mark
-    a word as part of the copy tail, becomes 1.
-
-    Raises:
-        InputError: the file at ``path`` is not a dictionary.
+    a word as part of the copy tail, becomes 1. Raises InputError if the file at ``path`` is not a dictionary.
     """
     try:
         given = load_checked_dictionary(Dictionary.load, str(path))
@@ -75,15 +69,10 @@ def build_bounded_dictionaries(
 ) -> Tuple[Dictionary, Dictionary]:
     """Build source and target dictionaries with the same ids but different vocabulary sizes.
 
-    Both dictionaries contain three groups of words: the most frequent words in the summaries, the most frequent other
-    words in the documents, and the copy tail. In the target dictionary, words in the second group have a count of 0 and
-    therefore belong to the copy tail. Each of the first two groups is padded to end at a multiple of 8 entries.
-
-    Args:
-        train, summaries: paths of training files, whose most frequent words the model learns to read and to generate.
-        documents: paths of further text files, whose words the model can copy.
-        size: total number of words to learn, without the special symbols, or -1 for all words.
-        target_size: number of these words that the model can generate, even if they do not occur in the documents.
+    Both dictionaries contain three groups of words: the ``target_size`` most frequent words in the summaries, which the
+    model can generate, the most frequent other words in the training files, up to ``size`` in total (-1: all), and the
+    copy tail, with all words of the ``documents``. In the target dictionary, words in the second group have a count of
+    0 and therefore belong to the copy tail. Each of the first two groups is padded to end at a multiple of 8 entries.
     """
     read, target = count_words(train, jobs), count_words(summaries, jobs)
     seen = {*read.symbols, *target.symbols, *count_words(documents, jobs).symbols}

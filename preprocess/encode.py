@@ -37,7 +37,7 @@ def build_tokenizer(settings: PreparationSettings, out: Path, side: str) -> Any:
     """Build the tokeniser ``--tokenizer etads`` for documents or for summaries, which may keep other sentence marks."""
     from fairseq.data import encoders
 
-    options = make_inference_options(settings.to_record(), out)
+    options = make_inference_options(settings, out)
     if side == "target":
         options["text-sentence-marks"] = "keep" if settings.target_marks else "drop"
     return encoders.build_tokenizer(Namespace(**{key.replace("-", "_"): value for key, value in options.items()}))
@@ -46,9 +46,8 @@ def build_tokenizer(settings: PreparationSettings, out: Path, side: str) -> Any:
 def _build_subword_encoder(settings: PreparationSettings, out: Path) -> Any:
     from fairseq_etads.text.tokenizer import build_subword_encoder
 
-    options = make_inference_options(settings.to_record(), out)
-    files = {option: out / name for option, name in SUBWORDS[options["bpe"]].items()}
-    return build_subword_encoder(options["bpe"], files, "Give another OUT or delete it")
+    files = {option: out / name for option, name in SUBWORDS[settings.subwords].items()}
+    return build_subword_encoder(settings.subwords, files, "Give another OUT or delete it")
 
 
 def build_encoder(settings: PreparationSettings, out: Path, stage: str, side: str) -> Callable[[str], str]:
@@ -90,8 +89,7 @@ def encode_all_files(
         if not path.exists():
             with made.record_new_files(f"{destination}/{name}"):
                 encode_file(read(sources / name), path, settings, out, stage, jobs)
-        else:
-            made.add_unlisted(f"{destination}/{name}")
+        made.add(f"{destination}/{name}")
 
 
 def get_shard_folder(out: Path, shard: Shard) -> Path:
@@ -105,8 +103,7 @@ def get_shard_folder(out: Path, shard: Shard) -> Path:
 def join_shards(out: Path, record: Dict[str, Any], words: str, splits: Sequence[str], made: Checksums) -> None:
     """Create the missing files in OUT/``words`` by joining shards, if any, and add their checksums to ``made``.
 
-    Raises:
-        InputError: a shard is missing, damaged, or was created with another ``record`` (prepare.json).
+    Raises InputError if a shard is missing, damaged, or was created with another ``record`` (prepare.json).
     """
     names = [f"{words}/{split}.{side}" for split in splits for side in SIDES]
     names = [name for name in names if not (out / name).exists()]

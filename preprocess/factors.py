@@ -21,7 +21,6 @@ import json
 import math
 import multiprocessing
 from collections import Counter
-from itertools import zip_longest
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -29,11 +28,11 @@ from tqdm import tqdm
 
 from fairseq_etads.data.preparation import PreparationSettings
 from fairseq_etads.files import ORIGINAL
-from fairseq_etads.files.inputs import read_lines
+from fairseq_etads.files.inputs import read_lines, zip_lines
 from fairseq_etads.files.outputs import copy_file, open_output
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text import subwords
 from fairseq_etads.text.picking import FACTOR as SALIENCE
+from fairseq_etads.text.subwords import join_words
 from fairseq_etads.text.words import SENTENCE_MARK
 
 from .encode import TO_SUBWORDS, build_encoder, build_tokenizer
@@ -50,12 +49,6 @@ sentence). Under the key ORIGINAL is the raw line before it was lower-cased and 
 """
 
 
-def join_words(tokens: List[str], settings: PreparationSettings) -> Tuple[List[str], List[int]]:
-    """Join subword tokens into words. Returns the words, and the index of the word that contains each token."""
-    kind = "subword_nmt" if settings.tokens == "bpe" else "sentencepiece" if settings.is_sentencepiece else "none"
-    return subwords.join_words(tokens, kind)
-
-
 def compute_idf_bin(df: int, documents: int, bins: int) -> int:
     """Compute the idf bin of a word, from 0 (in all documents) to ``bins - 1``, as the module docstring defines it."""
     return min(bins - 1, int(bins * math.log((1 + documents) / (1 + df)) / math.log(1 + documents)))
@@ -64,8 +57,7 @@ def compute_idf_bin(df: int, documents: int, bins: int) -> int:
 class SpacyTagger:
     """Tagger that uses an installed spaCy pipeline, without components that tagging does not need.
 
-    Raises:
-        InputError: spaCy or the spaCy model is not installed.
+    Raises InputError if spaCy or the spaCy model is not installed.
     """
 
     def __init__(self, model: str):
@@ -93,8 +85,7 @@ class SpacyTagger:
 class FactorComputer:
     """Computes the factors of the tokens in a line. ``idf`` has the idf bin of each word in the training documents.
 
-    Raises:
-        InputError: spaCy, the spaCy model or the subword model cannot be loaded.
+    Raises InputError if spaCy, the spaCy model or the subword model cannot be loaded.
     """
 
     def __init__(self, settings: PreparationSettings, out: Path, idf: Dict[str, str]):
@@ -112,11 +103,10 @@ class FactorComputer:
     def __call__(self, item: Item) -> List[str]:
         """Return one line for each factor, in the order of the settings. A line contains one value per token.
 
-        Raises:
-            InputError: the tags do not match the words of the line.
+        Raises InputError if the tags do not match the words of the line.
         """
         where, tokens, raw, tags = item
-        words, numbers = join_words(tokens.split(), self.settings)
+        words, numbers = join_words(tokens.split(), self.settings.subwords)
         tagged = self._compute_spacy_tags(words, tags.get(ORIGINAL) or raw) if self.tagger else {}
         lines = []
         for name in self.settings.factors:
@@ -139,7 +129,8 @@ class FactorComputer:
         assert self.tagger is not None
         # The words as the raw line spells them, in its case and with its digits.
         line = self.tokenizer.encode(raw)
-        spelt = join_words((self.encode_subwords(line) if self.encode_subwords else line).split(), self.settings)[0]
+        pieces = self.encode_subwords(line) if self.encode_subwords else line
+        spelt = join_words(pieces.split(), self.settings.subwords)[0]
         if [word == SENTENCE_MARK for word in spelt] != [word == SENTENCE_MARK for word in words]:
             spelt = words
         places = [place for place, word in enumerate(words) if word != SENTENCE_MARK]
@@ -166,8 +157,9 @@ class FactorComputer:
         for number, part in enumerate(parts):
             values += [SENTENCE_MARK] * (number > 0 and self.settings.source_marks)
             for text in part:
-                pieces = text if self.encode_subwords is None else self.encode_subwords(text)
-                words = pieces.split() if self.encode_subwords is None else join_words(pieces.split(), self.settings)[0]
+                words = text.split()
+                if self.encode_subwords is not None:
+                    words = join_words(self.encode_subwords(text).split(), self.settings.subwords)[0]
                 values += [next(remaining)] * len(words)
         if len(values) != expected:
             raise InputError(f"{where}: {len(values)} words but {expected} after subword segmentation")
@@ -177,8 +169,7 @@ class FactorComputer:
 def find_tag_files(text: Path, split: str, settings: PreparationSettings) -> Dict[str, Path]:
     """Return the paths TEXT/SPLIT.source.NAME of the factors read from files, and that of ORIGINAL for spaCy.
 
-    Raises:
-        InputError: the file of a factor is missing.
+    Raises InputError if the file of a factor is missing.
     """
     names = [name for name in settings.factors if name == SALIENCE or (name in TAGS and not settings.spacy_model)]
     files = {name: text / f"{split}.source.{name}" for name in names}
@@ -196,12 +187,7 @@ def _iterate_factor_inputs(out: Path, text: Path, split: str, settings: Preparat
     """Yield the input of a :class:`FactorComputer` for each document in a split."""
     files = find_tag_files(text, split, settings)
     paths = [out / "tokens" / f"{split}.source", text / f"{split}.source", *files.values()]
-    for number, lines in enumerate(zip_longest(*map(read_lines, paths)), 1):
-        if None in lines:
-            raise InputError(
-                f"{paths[lines.index(None)]} has {number - 1:,} lines, fewer than {split}.source or its tags"
-            )
-        tokens, raw, *tags = lines
+    for number, (tokens, raw, *tags) in enumerate(zip_lines(paths, map(read_lines, paths)), 1):
         yield f"{split}.source, line {number}", tokens, raw, dict(zip(files, tags))
 
 
@@ -211,9 +197,7 @@ def write_factors(
     """Write all factor files that are listed in the module docstring.
 
     ``like`` is a folder of prepared data that provides the dictionaries and idf bins, or None to compute new ones.
-
-    Raises:
-        InputError: tags are missing or invalid, or spaCy is required but not installed.
+    Raises InputError if tags are missing or invalid, or spaCy is required but not installed.
     """
     idf = _write_idf_bins(out, settings, like) if "idf" in settings.factors else {}
     for split in splits:
@@ -243,7 +227,7 @@ def _write_idf_bins(out: Path, settings: PreparationSettings, like: Optional[Pat
         train = read_lines(out / "tokens" / "train.source")
         for line in tqdm(train, desc="document frequencies", unit=" lines", disable=None):
             documents += 1
-            counts.update(set(join_words(line.split(), settings)[0]))
+            counts.update(set(join_words(line.split(), settings.subwords)[0]))
         with open_output(path) as file:
             for word, df in sorted(counts.items()):
                 file.write(f"{word} {compute_idf_bin(df, documents, settings.idf_bins)}\n")
@@ -254,7 +238,7 @@ def _binarise_factor(out: Path, name: str, splits: Sequence[str], jobs: int, lik
     """Write the dictionary of a factor, and the ids of the factor values."""
     multiprocessing.set_start_method("fork", force=True)  # see the explanation in binarise.py
     from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer
-    from fairseq.data import Dictionary, indexed_dataset
+    from fairseq.data import Dictionary
 
     from .dictionary import count_words
 
@@ -271,7 +255,3 @@ def _binarise_factor(out: Path, name: str, splits: Sequence[str], jobs: int, lik
         binarizer = VocabularyDatasetBinarizer(dictionary, append_eos=True)
         file = str(out / "factors" / f"{split}.{name}")
         FileBinarizer.multiprocess_dataset(file, "mmap", binarizer, prefix, len(dictionary), num_workers=jobs)
-        made = indexed_dataset.make_dataset(prefix, "mmap")
-        source = indexed_dataset.make_dataset(str(out / "bin" / f"{split}.source-target.source"), "mmap")
-        if list(made.sizes) != list(source.sizes):
-            raise InputError(f"{prefix}: lengths differ from {split}.source; please report this")

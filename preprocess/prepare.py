@@ -101,7 +101,7 @@ def _write_or_check_record(out: Path, record: Dict[str, Any], made: Checksums) -
                 f'OUT "{out}" was prepared with other {", ".join(different)} (see {path}); '
                 "give another OUT or delete it"
             )
-        made.add_unlisted(path.name)
+        made.add(path.name)
         return
     out.mkdir(parents=True, exist_ok=True)
     with made.record_new_files(path.name):
@@ -121,7 +121,9 @@ def _is_only_size_different(out: Path, known: Dict[str, Any], record: Dict[str, 
 def _write_report(out: Path, splits: Sequence[str], settings: PreparationSettings) -> None:
     """Write statistics about the prepared data to OUT/report.json."""
     binary = sorted(path for path in (out / "bin").iterdir() if path.suffix in (".bin", ".idx", ".txt"))
-    listed, wanted = Checksums(out / "bin").listed, settings.get_expected_vocabulary_sizes()
+    listed, size = Checksums(out / "bin").listed, settings.size if settings.tokens == "word" else 0
+    sizes = {"source": settings.source_size or size, "target": settings.target_size or size}
+    wanted = {side: words for side, words in sizes.items() if words}  # as far as they are known
     names = [f"{split}.{side}" for split in splits for side in SIDES]
     report = {
         "lengths": {name: measure_tokens_per_line(out / "tokens" / name) for name in names},
@@ -142,14 +144,9 @@ def prepare_data(
 ) -> Dict[str, Any]:
     """Create all missing files in ``out``, and return the options for new text (see :func:`make_inference_options`).
 
-    Args:
-        like: path of a folder of prepared data that provides the settings, the subword model and the dictionaries. If
-            it is set, ``text`` need not contain all splits.
-        given: subword model and dictionary that the user has provided.
-        shard: shard of the text to tokenise, or None to process the whole text.
-
-    Raises:
-        InputError: the text, an option or an earlier output is invalid.
+    A folder of prepared data ``like`` provides the settings, the subword model and the dictionaries; ``text`` need not
+    contain all splits then. With a ``shard``, only this part of the text is tokenised. Raises InputError if the text,
+    an option or an earlier output is invalid.
     """
     if "\n" in str(out):
         raise InputError(
@@ -194,7 +191,7 @@ def prepare_data(
         words = "tokens" if settings.tokens == "word" else "words"
         if shard:
             encode_all_files(text, words, splits, settings, out, TO_WORDS, jobs, made, shard.iterate_lines)
-            return make_inference_options(settings.to_record(), out)
+            return make_inference_options(settings, out)
         join_shards(out, record, words, splits, made)
         encode_all_files(text, words, splits, settings, out, TO_WORDS, jobs, made)
         if settings.tokens != "word":
@@ -208,19 +205,19 @@ def prepare_data(
                     else:
                         train = [out / words / f"train.{side}" for side in SIDES]
                         learn_subwords(train, settings.tokens, settings.size, out / settings.subword_files[0])
-            made.add_unlisted(*settings.subword_files)
+            made.add(*settings.subword_files)
             encode_all_files(out / words, "tokens", splits, settings, out, TO_SUBWORDS, jobs, made)
         binarise_text(out, text, splits, settings, jobs, like, made, given.dictionary)
         if not (out / "report.json").exists():
             with made.record_new_files("report.json"):
                 _write_report(out, splits, settings)
-        made.add_unlisted("report.json")
-        return make_inference_options(settings.to_record(), out)
+        made.add("report.json")
+        return make_inference_options(settings, out)
 
 
 def _read_reused_checksums(like: Path, settings: PreparationSettings) -> Dict[str, str]:
     """Return the checksums of the files that --like reuses: the dictionaries, subword model and idf bins."""
-    subwords = settings.needed_files
+    subwords = [name for name in settings.subword_files if name != "sentencepiece.vocab"]  # it only lists the pieces
     idf = [like / "factors" / "idf.txt"] if "idf" in settings.factors else []
     paths = [*sorted((like / "bin").glob("dict.*.txt")), *(like / name for name in subwords), *idf]
     for path in paths:

@@ -62,16 +62,11 @@ def map_in_order(
 ) -> Iterator[Any]:
     """Apply the function ``make(*arguments)`` to each item in several processes, and yield the results in order.
 
-    At most a few chunks of items and results are in memory at a time. If ``jobs`` is 1 or there are fewer than about
-    ``small`` items, all items are processed in the current process, unless this would require importing the plugin.
-
-    Args:
-        make: callable at the top level of a module, which each worker process calls once.
-        preload: names of modules that take seconds to import. All worker processes share them.
-
-    Raises:
-        InputError: a worker process was killed, for example because of insufficient memory.
-        Exception: any exception that is raised by ``make`` or the function.
+    Each process calls ``make``, which is at the top level of a module, once, and shares the modules to ``preload``,
+    which take seconds to import. At most a few chunks of items and results are in memory at a time. If ``jobs`` is 1 or
+    there are fewer than about ``small`` items, all items are processed in the current process, unless this would
+    require importing the plugin. Raises the exceptions of ``make`` and of the function, and InputError if a worker
+    process was killed, for example because of insufficient memory.
     """
     stream = iter(items)
     chunks = iter(lambda: list(itertools.islice(stream, CHUNK)), [])

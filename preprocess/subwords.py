@@ -29,8 +29,7 @@ ENCODER, MERGES = "--gpt2-encoder-json", "--gpt2-vocab-bpe"
 def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
     """Learn ``size`` merges from all files with subword-nmt (Sennrich et al. 2016), and write them to ``codes``.
 
-    Raises:
-        InputError: no word has two characters that could be merged.
+    Raises InputError if no word has two characters that could be merged.
     """
     from subword_nmt.learn_bpe import learn_bpe as learn
 
@@ -56,18 +55,17 @@ def learn_subwords(text: List[Path], tokens: str, size: int, model: Path) -> Non
         learn_sentencepiece(text, size, model, "bpe" if tokens == "sentencepiece-bpe" else "unigram")
 
 
-def read_merges(path: Path) -> List[str]:
-    """Read the lines of a merges file that was created by subword-nmt. The first line may contain the version.
+def read_merges(path: Path, option: str = "--model") -> List[str]:
+    """Read the lines of a merges file of subword-nmt or GPT-2. The first line may contain the version.
 
-    Raises:
-        InputError: the file contains no merges, or one of its lines is not a merge.
+    Raises InputError if the file contains no merges, or one of its lines is not a merge.
     """
     merges = [line for line in read_lines(path) if line.strip()]
     for number, merge in enumerate(merges, 1):
         if len(merge.split(" ")) != 2:
-            raise InputError(f"--model {path}: line {number} is not a merge (two pieces with a space between them)")
+            raise InputError(f"{option} {path}: line {number} is not a merge (two pieces with a space between them)")
     if not merges:
-        raise InputError(f"--model {path}: no merges in it")
+        raise InputError(f"{option} {path}: no merges in it")
     return merges
 
 
@@ -89,13 +87,9 @@ def write_merges(lines: List[str], codes: Path) -> None:
 def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "unigram") -> None:
     """Learn ``size`` pieces from all files with SentencePiece, and write the model and a readable ``.vocab`` file.
 
-    If the text is larger than SENTENCEPIECE_BYTES, only every n-th line is used, to limit the required memory.
-
-    Args:
-        kind: algorithm of SentencePiece, either "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016).
-
-    Raises:
-        InputError: the text is too short to learn this number of pieces.
+    The ``kind`` is "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016). If the text is larger than
+    SENTENCEPIECE_BYTES, only every n-th line is used, to limit the required memory. Raises InputError if the text is
+    too short to learn this number of pieces.
     """
     import sentencepiece
 
@@ -146,19 +140,12 @@ def write_sentencepiece_model(content: bytes, model: Path) -> None:
 
 @dataclass(frozen=True)
 class UserProvidedFiles:
-    """Paths of the files that the user has provided, or None.
+    """Paths of the files that the user has provided, or None."""
 
-    Attributes:
-        encoder_json: file that maps GPT-2's subword pieces to ids.
-        vocab_bpe: file with the merges of GPT-2's BPE.
-        dictionary: fairseq dictionary of a pretrained model, whose entries are the ids of pieces.
-        model: subword-nmt merges, a SentencePiece model, or Hugging Face's ``tokenizer.json``.
-    """
-
-    encoder_json: Optional[Path] = None
-    vocab_bpe: Optional[Path] = None
-    dictionary: Optional[Path] = None
-    model: Optional[Path] = None
+    encoder_json: Optional[Path] = None  # maps GPT-2's subword pieces to ids
+    vocab_bpe: Optional[Path] = None  # the merges of GPT-2's BPE
+    dictionary: Optional[Path] = None  # fairseq dictionary of a pretrained model, whose entries are the ids of pieces
+    model: Optional[Path] = None  # subword-nmt merges, a SentencePiece model, or Hugging Face's ``tokenizer.json``
 
     @property
     def named(self) -> Dict[str, Path]:
@@ -216,9 +203,8 @@ class UserProvidedFiles:
     def check_model_suits_text(self, settings: PreparationSettings, text: Path) -> None:
         """Check that the pieces of a provided SentencePiece model can be joined into the words and marks of a text.
 
-        Raises:
-            InputError: some pieces represent bytes, the pieces contain the space after a word rather than before it, or
-                sentence marks that the text will contain are not single pieces.
+        Raises InputError if some pieces represent bytes, the pieces contain the space after a word rather than before
+        it, or sentence marks that the text will contain are not single pieces.
         """
         if self.model is None or settings.tokens != "sentencepiece":
             return
@@ -268,15 +254,8 @@ def check_gpt2_files(encoder_json: Path, vocab_bpe: Path) -> None:
         raise InputError(f"{ENCODER} {encoder_json}: not an object with an id for each piece")
     if len(set(numbers.values())) < len(numbers):
         raise InputError(f"{ENCODER} {encoder_json}: two pieces have the same id")
-    pieces = list(bytes_to_unicode().values())
-    for number, line in enumerate(read_lines(vocab_bpe), 1):
-        if number > 1 and line:  # the first line contains the version
-            pair = line.split()
-            if len(pair) != 2:
-                raise InputError(
-                    f"{MERGES} {vocab_bpe}: line {number} is not a merge (two pieces with a space between them)"
-                )
-            pieces.append("".join(pair))
+    merges = read_merges(vocab_bpe, MERGES)[1:]  # after the version
+    pieces = [*bytes_to_unicode().values(), *(merge.replace(" ", "") for merge in merges)]
     missing = [piece for piece in pieces if piece not in numbers]
     if missing:
         raise InputError(

@@ -102,7 +102,7 @@ def write_extracts(folder: Path, args: ExtractOptions) -> str:
         pairs.check_sentence_marks(f"--by {args.by}")
     extractor = _Extractor(args, pairs, folder)
     words = sentences = 0
-    with open_output(args.output, lines=lambda: len(pairs)) as file:
+    with open_output(args.output) as file:
         for number in tqdm(range(len(pairs)), desc=f"extracting {args.subset}", unit=" documents", disable=None):
             tokens = pairs.read_document(number)
             taken = extractor.extract(
@@ -146,7 +146,7 @@ class _Extractor:
             known = [self.pairs.blank_unknown_words(sentence) for sentence in reference]
             return [sentences[place] for place in select_by_greedy_recall(sentences, known)]
         if args.by == "labels":
-            labelled = (field for field in self.file.read_and_check_row(number, tokens) if field != NOTHING)
+            labelled = (field for field in self.file.read_row(number, tokens) if field != NOTHING)
             return [sentences[place] for place in sorted(map(int, labelled)) if place < len(sentences)]
         scores = self.file.read_probabilities(number, tokens)
         if args.by == "content":

@@ -186,7 +186,7 @@ def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> s
     paths = [out / f"{split}.{side}" for side in ("source", "target")]
     count = 0
     with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(open_output(path, lines=lambda: count)) for path in paths]
+        files = [stack.enter_context(open_output(path)) for path in paths]
         found = _label_all_documents("match_sentence_pairs", pairs, arguments, jobs)
         for matched in tqdm(found, f"pairs of {split}", len(pairs), unit=" documents", disable=None):
             for texts in matched:

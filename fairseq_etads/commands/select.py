@@ -136,8 +136,8 @@ def _evaluate_probabilities(
             pairs = zip(predicted[number].tolist(), right[number].tolist())  # -1: no value
             found = [(probability, int(label)) for probability, label in pairs if label >= 0 and probability >= 0]
         else:
-            right_places = {int(field) for field in right.file.read_row(number)[1] if field != NOTHING}
-            fields = enumerate(predicted.file.read_row(number)[1])
+            right_places = {int(field) for field in right.file.read_row(number) if field != NOTHING}
+            fields = enumerate(predicted.file.read_row(number))
             found = [(float(field), int(place in right_places)) for place, field in fields if field != NOTHING]
         for probability, label in found:
             counts[int(label)][find_histogram_bin(probability)] += 1

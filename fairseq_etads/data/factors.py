@@ -27,9 +27,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 def load_factor_dictionaries(directory: str) -> Dict[str, Dictionary]:
     """Load the dictionaries of the factors in a data folder, keyed by factor name. None without factors.json.
 
-    Raises:
-        ValueError: factors.json or a factor dictionary is malformed.
-        FileNotFoundError: the dictionary of a factor is missing.
+    Raises ValueError if factors.json or a dictionary is malformed, and FileNotFoundError if a dictionary is missing.
     """
     path = os.path.join(directory, FILE)
     if not os.path.isfile(path):
@@ -56,15 +54,10 @@ def _load_dictionary(file_name: str) -> Any:
 
 
 def load_factor(directory: str, split: str, name: str, dictionary: Dictionary, sizes: Sequence[int]) -> Any:
-    """Load the values of one factor for all documents in a split.
+    """Load the values of one factor for all documents in a split, whose lengths with the end symbol are ``sizes``.
 
-    Args:
-        sizes: lengths of the documents, including the end symbol. Each document must have exactly this number of factor
-            values.
-
-    Raises:
-        FileNotFoundError: the split contains no file with the values of this factor.
-        ValueError: the number of values does not match the documents.
+    Raises FileNotFoundError if the split contains no file with the values of this factor, and ValueError if a document
+    does not have as many values as ``sizes`` says.
     """
     path = os.path.join(directory, f"{split}.factor-{name}")
     values = data_utils.load_indexed_dataset(path, dictionary, "mmap")
@@ -88,14 +81,9 @@ def load_factor(directory: str, split: str, name: str, dictionary: Dictionary, s
 
 
 class SourceFactorPairDataset(LanguagePairDataset):
-    """fairseq's dataset of text pairs, extended with source factors.
+    """fairseq's dataset of text pairs, extended with source factors."""
 
-    Attributes:
-        factors: list of datasets, one per factor, each with one value for each source token. The list is empty if there
-            are no factors.
-    """
-
-    factors: Sequence[Any] = ()
+    factors: Sequence[Any] = ()  # one dataset per factor, each with one value for each source token
 
     def __getitem__(self, index: int) -> Dict[str, Any]:
         example: Dict[str, Any] = super().__getitem__(index)
@@ -104,11 +92,9 @@ class SourceFactorPairDataset(LanguagePairDataset):
         return example
 
     def collater(self, samples: List[Dict[str, Any]], pad_to_length: Optional[Dict[str, int]] = None) -> Dict[str, Any]:
-        """Collate samples like fairseq, and add the factors to the batch.
+        """Collate samples like fairseq, and add the factors to the batch, if there are any.
 
-        Returns:
-            The batch. If there are factors, its "net_input" contains the entry "factors", an int64 tensor of shape (B,
-            S, F) that is padded in the same way as the documents.
+        The entry "factors" of its "net_input" is an int64 tensor (B, S, F), padded in the same way as the documents.
         """
         batch: Dict[str, Any] = super().collater(samples, pad_to_length)
         if batch and self.factors:
@@ -122,10 +108,9 @@ class SourceFactorPairDataset(LanguagePairDataset):
 
 
 class SourceFactors:
-    """Source factors in the data of a task, and source factors that the models read.
+    """Source factors in the data of a task with the options ``cfg``, and source factors that the models read.
 
-    Args:
-        cfg: options of the summarisation task. The data folder is read when a factor dictionary is first requested.
+    The data folder is read when a factor dictionary is first requested.
     """
 
     def __init__(self, cfg: Any):

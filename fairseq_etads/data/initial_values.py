@@ -43,10 +43,7 @@ def read_training_ids(task: Any, side: str) -> Sequence[Tensor]:
     """Load the token ids of all training documents ("source") or summaries ("target").
 
     The texts are not truncated and include their end symbols. If there are several data folders, only the first one is
-    read.
-
-    Raises:
-        FileNotFoundError: the data folder contains no training data.
+    read. Raises FileNotFoundError if the data folder contains no training data.
     """
     cfg = task.cfg
     directory = utils.split_paths(cfg.data)[0]
@@ -63,13 +60,9 @@ def read_training_ids(task: Any, side: str) -> Sequence[Tensor]:
 def compute_word_probabilities(task: Any, copies: bool, block: int = 10_000) -> Tensor:
     """Compute the relative frequencies of words in the truncated training summaries, shape (V,).
 
-    The end symbol is counted as a word, unless training does not append it to a truncated summary. Each count is
-    increased by one, so that no frequency is 0.
-
-    Args:
-        copies: whether the model has a pointer that can copy out-of-vocabulary words. If True, these words are ignored.
-            Otherwise, they are counted as the unknown word.
-        block: number of summaries to count at a time.
+    The end symbol is counted as a word, unless training does not append it to a truncated summary. If the model
+    ``copies`` out-of-vocabulary words with a pointer, these are ignored; otherwise, they are counted as the unknown
+    word. Each count is increased by one, so that no frequency is 0. Summaries are counted in blocks.
     """
     dictionary, texts = task.target_dictionary, read_training_ids(task, "target")
     size = count_known_words(dictionary)
@@ -87,10 +80,8 @@ def compute_word_probabilities(task: Any, copies: bool, block: int = 10_000) -> 
 def initialise_embeddings_from_text(task: Any, documents: nn.Embedding, summaries: nn.Embedding) -> None:
     """Initialise word embeddings with vectors that are computed from the training text.
 
-    The embeddings of special symbols and of words without a computed vector are not changed.
-
-    Args:
-        documents, summaries: source and target embedding modules, which may share their weights.
+    The embeddings of special symbols and of words without a computed vector are not changed. The modules of
+    ``documents`` and ``summaries`` may share their weights.
     """
     source, target = task.source_dictionary, task.target_dictionary
     one_dictionary = source == target
@@ -124,27 +115,18 @@ def _concatenate_texts(texts: Sequence[Tensor], dictionary: Dictionary, size: in
 
 
 class CorpusWordVectors(NamedTuple):
-    """Word vectors that were computed from a text.
+    """Word vectors that were computed from a text."""
 
-    Attributes:
-        vectors: one vector for each word in the vocabulary (V, D), zero for words without a trained vector.
-        found: the boolean mask (V,), True for words that have a vector.
-    """
-
-    vectors: Tensor
-    found: Tensor
+    vectors: Tensor  # one for each word in the vocabulary (V, D), zero for words without a trained vector
+    found: Tensor  # boolean mask (V,), True for words that have a vector
 
 
 def count_cooccurrences(words: Tensor, size: int) -> Tensor:
     """Count how often each word occurs near each context word. Pairs are weighted with :data:`WEIGHTS`.
 
-    Args:
-        words: the word ids (n,) in the order of the text. -1 represents a missing word. Texts are separated by
-            len(WEIGHTS) missing words.
-        size: V, the number of words in the vocabulary.
-
-    Returns:
-        The weighted counts (V, C). C is the smaller of V and :data:`MOST_CONTEXTS`.
+    ``words`` are the word ids (n,) in the order of the text, with -1 for a missing word and between two texts as many
+    times as there are weights. Of the V = ``size`` words, the first C, at most :data:`MOST_CONTEXTS`, are contexts.
+    Returns the weighted counts (V, C).
     """
     contexts = min(size, MOST_CONTEXTS)
     counts = torch.zeros(size * contexts)
@@ -168,14 +150,10 @@ def compute_mutual_information(counts: Tensor) -> Tensor:
 
 
 def compute_word_vectors(words: Tensor, size: int, width: int) -> CorpusWordVectors:
-    """Compute vectors (V, D) for the words of a text.
+    """Compute vectors (V, D) for the V = ``size`` words of a text, with D = ``width``.
 
-    The result does not depend on chance, but the sign of each column depends on the processor.
-
-    Args:
-        words: the word ids (n,) in the order of the text, in the format that :func:`count_cooccurrences` expects.
-        size: V, the number of words in the vocabulary.
-        width: D, the width of the vectors.
+    :func:`count_cooccurrences` describes the format of the word ids (n,). The result does not depend on chance, but the
+    sign of each column depends on the processor.
     """
     counts = count_cooccurrences(words, size)
     found = counts.sum(1) > 0
@@ -193,20 +171,12 @@ def compute_word_vectors(words: Tensor, size: int, width: int) -> CorpusWordVect
 
 
 def load_word_vectors(path: Optional[str], dictionary: Dictionary, table: nn.Embedding, option: str) -> None:
-    """Copy the word vectors in a file to an embedding table. Rows of other words remain unchanged.
+    """Copy the word vectors in a file, if there is one, to an embedding table, whose rows a dictionary maps words to.
 
-    Args:
-        path: the path of a file in word2vec's text format, or None to copy nothing. The file may begin with a line
-            "COUNT WIDTH". Each other line contains a word and its vector. If a word occurs more than once, its last
-            vector is used.
-        dictionary: the dictionary that maps words to rows of the table.
-        table: the embedding table.
-        option: the option that specified the path, for messages.
-
-    Raises:
-        FileNotFoundError: the file does not exist.
-        ValueError: the file has a different format, its vectors do not have the width of the table, or it contains no
-            word of the dictionary.
+    The file is in word2vec's text format. It may begin with a line "COUNT WIDTH". Each other line contains a word and
+    its vector. If a word occurs more than once, its last vector is used. Messages name ``option``. Raises
+    FileNotFoundError if the file does not exist, and ValueError if it has a different format, its vectors do not have
+    the width of the table, or it contains no word of the dictionary.
     """
     if path is None:
         return

@@ -3,14 +3,14 @@
 This module requires neither torch nor fairseq.
 """
 
-import json
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any, Iterable, Iterator, NamedTuple, Optional, Tuple
+from typing import Iterable, Iterator, NamedTuple, Optional, Tuple
 
 from ..files.inputs import get_display_name, read_lines
 from ..platform.errors import InputError
+from ..text.documents import BadDocumentError, parse_json_record
 
 LABELS = ("entailment", "neutral", "contradiction")
 """Possible relations between a premise and a hypothesis, in the order of a model's output classes."""
@@ -59,18 +59,12 @@ class NliPair(NamedTuple):
 
 
 def read_pairs(path: Path, counts: Optional[Counter] = None) -> Iterator[NliPair]:
-    """Yield the labelled pairs in a file, in the order of the file.
+    """Yield the labelled pairs in a plain or compressed file, in the order of the file.
 
-    Args:
-        path: path of a plain or compressed file. If the file name contains ``.jsonl``, the file is read as JSON lines
-            in the format of SNLI and MultiNLI. Otherwise, each line must have the form
-            "PREMISE<tab>HYPOTHESIS<tab>LABEL".
-        counts: counter for the pairs with the label "-", which are skipped. They are counted under the key
-            :data:`SKIPPED`.
-
-    Raises:
-        InputError: the file cannot be read, or a line does not contain a valid pair. The message names the file and the
-            line.
+    A file whose name contains ``.jsonl`` is read as JSON lines in the format of SNLI and MultiNLI. In other files, each
+    line has the form "PREMISE<tab>HYPOTHESIS<tab>LABEL". Pairs with the label "-" are skipped, and counted in
+    ``counts`` under the key :data:`SKIPPED`. Raises InputError, which names the file and the line, if the file cannot
+    be read or a line does not contain a valid pair.
     """
     path = Path(path)
     split = _parse_json_pair if ".jsonl" in path.suffixes else _parse_tabbed_pair
@@ -79,7 +73,7 @@ def read_pairs(path: Path, counts: Optional[Counter] = None) -> Iterator[NliPair
             premise, hypothesis, label = split(line)
             if label not in (*LABELS, UNDECIDED):
                 raise ValueError(f'the label is "{label}", not one of {", ".join(LABELS)}')
-        except ValueError as error:
+        except (BadDocumentError, ValueError) as error:
             raise InputError(f"{get_display_name(path)}, line {number}: {error}") from None
         if label != UNDECIDED:
             yield NliPair(premise, hypothesis, label)
@@ -88,11 +82,8 @@ def read_pairs(path: Path, counts: Optional[Counter] = None) -> Iterator[NliPair
 
 
 def _parse_json_pair(line: str) -> Tuple[str, ...]:
-    try:
-        content: Any = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"not JSON ({error})") from None
-    if not isinstance(content, dict) or not all(isinstance(content.get(name), str) for name in _FIELDS):
+    content = parse_json_record(line)
+    if not all(isinstance(content.get(name), str) for name in _FIELDS):
         raise ValueError(f"not an object with the texts {', '.join(_FIELDS)}, as in SNLI and MultiNLI")
     return tuple(content[name] for name in _FIELDS)
 

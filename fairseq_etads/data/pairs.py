@@ -19,12 +19,9 @@ _PAIR_FILE = re.compile(r"[^.]+\.([^.-]+)-([^.-]+)\.(?:\1|\2)(?:\..*)?")
 
 
 def detect_language_pair(directory: str) -> Tuple[Optional[str], Optional[str]]:
-    """Determine the file name suffixes of documents and summaries from the file names in a data folder.
+    """Return the suffixes of file names of documents and summaries in a data folder, or (None, None) without pairs.
 
     fairseq's own function could mistake a factor file such as train.factor-tf.idx for a file of documents.
-
-    Returns:
-        The suffixes of documents and summaries, or (None, None) if the folder contains no pairs.
     """
     for name in sorted(os.listdir(directory)):
         match = _PAIR_FILE.fullmatch(name)
@@ -34,13 +31,10 @@ def detect_language_pair(directory: str) -> Tuple[Optional[str], Optional[str]]:
 
 
 def truncate_tokens(tokens: Tensor, limit: int, eos: int, ends_if_cut: bool = True) -> Tensor:
-    """Truncate a text to its first ``limit`` tokens, and append the end symbol.
+    """Truncate a text, an int tensor of token ids (T,), to its first ``limit`` tokens, and append the end symbol.
 
-    Args:
-        tokens: token ids of the text, an int tensor of shape (T,), with or without the end symbol.
-        limit: maximum number of tokens to keep, not counting the end symbol.
-        eos: id of the end symbol.
-        ends_if_cut: whether to append the end symbol even if the text is truncated.
+    The limit does not count the end symbol, which the text may already have. Unless ``ends_if_cut``, a text that is
+    truncated has no end symbol.
     """
     text = tokens[:-1] if len(tokens) and tokens[-1] == eos else tokens
     if len(text) > limit and not ends_if_cut:
@@ -49,14 +43,10 @@ def truncate_tokens(tokens: Tensor, limit: int, eos: int, ends_if_cut: bool = Tr
 
 
 class TruncatedDataset(BaseWrapperDataset):
-    """Dataset of token sequences that are truncated to ``limit`` tokens, followed by the end symbol.
+    """Dataset of token sequences that are truncated to ``limit`` tokens, followed by the end symbol ``eos``.
 
-    Args:
-        dataset: dataset of token id sequences, each of shape (T,), with or without the end symbol.
-        sizes: lengths of the sequences, including the end symbol.
-        limit: maximum number of tokens to keep, not counting the end symbol.
-        eos: id of the end symbol.
-        ends_if_cut: whether to append the end symbol to truncated sequences too.
+    ``dataset`` contains token ids (T,), with or without the end symbol, and ``sizes`` their lengths with it. The limit
+    does not count it. Truncated sequences have an end symbol only if ``ends_if_cut``.
     """
 
     def __init__(self, dataset: Any, sizes: Sequence[int], limit: int, eos: int, ends_if_cut: bool = True):
@@ -95,6 +85,8 @@ class TruncatedDataset(BaseWrapperDataset):
 class SummarizationDataset(SourceFactorPairDataset):
     """Dataset of truncated document-summary pairs for training, validation, generation and interactive use.
 
+    Raises ValueError if the number of summaries differs from the number of documents.
+
     Args:
         src, src_sizes, src_dict, tgt, tgt_sizes, tgt_dict: datasets, lengths and dictionaries of documents and
             summaries, which have the same meaning as in fairseq's ``LanguagePairDataset``.
@@ -115,9 +107,6 @@ class SummarizationDataset(SourceFactorPairDataset):
     Attributes:
         token_values: mapping from names to datasets with one value for each source token. Each batch contains the
             values under the same names.
-
-    Raises:
-        ValueError: the number of summaries differs from the number of documents.
     """
 
     token_values: Mapping[str, TokenValues] = {}

@@ -22,38 +22,25 @@ FACTORS = ("pos", "ner", "tf", "idf", SALIENCE)
 class PreparationSettings:
     """Options of etads-prepare that affect the prepared data. prepare.json stores them under the same names.
 
-    Attributes:
-        tokens: type of tokens, one of the strings in TOKENS.
-        words: type of word tokenisation, one of the strings in WORD_KINDS. An empty string selects the default for
-            ``tokens``.
-        size: number of BPE merges, SentencePiece pieces or words. It has no effect on the kinds of subwords in OPAQUE,
-            which have a fixed set of pieces.
-        lowercase: whether to convert the text to lower case.
-        source_marks, target_marks: whether to keep sentence marks in documents and in summaries, respectively.
-        separate: whether to create separate source and target dictionaries instead of a shared dictionary.
-        source_size, target_size: sizes of the source and target vocabularies. If the dictionaries are separate, 0 means
-            ``size`` words, or all subwords. If they share one dictionary, ``target_size`` is the number of words that
-            the model can generate, and 0 means all words in the source vocabulary.
-        factors: names of the source factors, which must be listed in FACTORS.
-        tf_bins, idf_bins: numbers of bins for the factors tf and idf.
-        spacy_model: name of the spaCy model that predicts the factors pos and ner, or "" to read them from files.
-        language: code of the language of the text, one of LANGUAGES.
+    If the dictionaries are separate, a ``source_size`` or ``target_size`` of 0 means ``size`` words, or all subwords.
+    If they share one dictionary, ``target_size`` is the number of words that the model can generate, and 0 means all
+    words in the source vocabulary.
     """
 
-    tokens: str = "bpe"
-    size: int = 8000
-    lowercase: bool = True
-    words: str = ""
-    source_marks: bool = False
-    target_marks: bool = True
-    separate: bool = False
+    tokens: str = "bpe"  # type of tokens, one of TOKENS
+    size: int = 8000  # number of BPE merges, SentencePiece pieces or words; without effect on subwords in OPAQUE
+    lowercase: bool = True  # whether to convert the text to lower case
+    words: str = ""  # type of word tokenisation, one of WORD_KINDS, or the default for ``tokens``
+    source_marks: bool = False  # whether to keep sentence marks in documents
+    target_marks: bool = True  # whether to keep sentence marks in summaries
+    separate: bool = False  # whether documents and summaries have separate dictionaries
     source_size: int = 0
     target_size: int = 0
-    factors: List[str] = field(default_factory=list)
-    tf_bins: int = 10
-    idf_bins: int = 10
-    spacy_model: str = ""
-    language: str = "en"
+    factors: List[str] = field(default_factory=list)  # names of the source factors, all of them in FACTORS
+    tf_bins: int = 10  # number of bins for the factor tf
+    idf_bins: int = 10  # number of bins for the factor idf
+    spacy_model: str = ""  # spaCy model that predicts the factors pos and ner, or "" to read them from files
+    language: str = "en"  # one of LANGUAGES
 
     @property
     def is_sentencepiece(self) -> bool:
@@ -70,15 +57,14 @@ class PreparationSettings:
         return self.words or ("raw" if self.reads_raw_text else "moses")
 
     @property
-    def subword_files(self) -> List[str]:
-        """File names of the subword model. The first of these files is used to encode text."""
-        files = {"word": [], "bpe": ["codes.bpe"], **{kind: [*SUBWORDS[kind].values()] for kind in OPAQUE}}
-        return files.get(self.tokens, ["sentencepiece.model", "sentencepiece.vocab"])
+    def subwords(self) -> str:
+        """Type of subwords in fairseq (--bpe), one of SUBWORDS, or an empty string for whole words."""
+        return {"word": "", "bpe": "subword_nmt", "sentencepiece-bpe": "sentencepiece"}.get(self.tokens, self.tokens)
 
     @property
-    def needed_files(self) -> List[str]:
-        """Files in ``subword_files`` that are needed to encode text, without the list of SentencePiece pieces."""
-        return [name for name in self.subword_files if name != "sentencepiece.vocab"]
+    def subword_files(self) -> List[str]:
+        """File names of the subword model. The first of these files is used to encode text."""
+        return [*SUBWORDS.get(self.subwords, {}).values(), *["sentencepiece.vocab"] * self.is_sentencepiece]
 
     def check(self) -> None:
         """Raise InputError if a setting is invalid or settings are incompatible. The message names the option."""
@@ -133,18 +119,11 @@ class PreparationSettings:
                 f"--factors {' '.join(self.factors)}: {OPAQUE[self.tokens]} cannot be mapped back to their words"
             )
 
-    def get_expected_vocabulary_sizes(self) -> Dict[str, int]:
-        """Return the minimum vocabulary sizes to expect, with the keys "source" and "target", as far as known."""
-        size = self.size if self.tokens == "word" else 0
-        source = self.source_size or size
-        return {side: words for side, words in (("source", source), ("target", self.target_size or size)) if words}
-
     @classmethod
     def from_record(cls, record: Any) -> "PreparationSettings":
         """Create the settings from a dictionary that was returned by :meth:`to_record`.
 
-        Raises:
-            ValueError: the record contains an invalid name or value, which is included in the message.
+        Raises ValueError if the record contains an invalid name or value, which is included in the message.
         """
         if not isinstance(record, dict):
             raise ValueError("settings is not a JSON object")
@@ -169,14 +148,8 @@ class PreparationSettings:
         return {name: value for name, value in asdict(self).items() if name in always or value != defaults[name]}
 
 
-def make_inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
-    """Return the fairseq options for preprocessing new text in the same way as the prepared text in ``out``.
-
-    Args:
-        record: settings in the form in which prepare.json stores them.
-        out: folder with the prepared data, which also contains the subword model.
-    """
-    settings = PreparationSettings(**record)
+def make_inference_options(settings: PreparationSettings, out: Path) -> Dict[str, Any]:
+    """Return the fairseq options for preprocessing new text as the text in ``out``, which has the subword model."""
     options: Dict[str, Any] = {"tokenizer": "etads"}
     if settings.word_kind != "moses":
         options["text-words"] = settings.word_kind
@@ -186,13 +159,9 @@ def make_inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
         options["text-language"] = settings.language
     if settings.source_marks:
         options["text-sentence-marks"] = "insert"
-    if settings.tokens == "bpe":
-        options.update({"bpe": "subword_nmt", "bpe-codes": str(out / settings.subword_files[0])})
-    if settings.is_sentencepiece:
-        options.update({"bpe": "sentencepiece", "sentencepiece-model": str(out / settings.subword_files[0])})
-    if settings.tokens in OPAQUE:
-        files = SUBWORDS[settings.tokens].items()
-        options.update({"bpe": settings.tokens, **{key.replace("_", "-"): str(out / name) for key, name in files}})
+    if settings.subwords:
+        files = {key.replace("_", "-"): str(out / name) for key, name in SUBWORDS[settings.subwords].items()}
+        options.update({"bpe": settings.subwords, **files})
     return options
 
 
@@ -205,18 +174,13 @@ def read_inference_preprocessing_options(prepared: Path) -> Dict[str, Any]:
     """Return the options of :func:`make_inference_options` for prepared data. Raises InputError if it is damaged."""
     settings = read_preparation_settings(prepared, "--prepared")
     Checksums(prepared, "Prepare the text again").verify(["prepare.json", *settings.subword_files])
-    return make_inference_options(settings.to_record(), prepared)
+    return make_inference_options(settings, prepared)
 
 
 def read_preparation_settings(prepared: Path, option: str) -> PreparationSettings:
-    """Read the settings of a folder of prepared data.
+    """Read the settings of a folder of prepared data, which ``option`` names.
 
-    Args:
-        prepared: path of the folder with the prepared data.
-        option: name of the option that specifies the folder, for error messages.
-
-    Raises:
-        InputError: the folder is incomplete, or its prepare.json is damaged.
+    Raises InputError if the folder is incomplete, or its prepare.json is damaged.
     """
     path = prepared / "prepare.json"
     if not path.is_file() or not (prepared / "bin" / "complete").is_file():

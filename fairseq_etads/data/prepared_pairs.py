@@ -16,24 +16,17 @@ if TYPE_CHECKING:
 
 
 class WordText(NamedTuple):
-    """Tokenised text that has been split into words.
+    """Tokenised text that has been split into words."""
 
-    Attributes:
-        words: words of the text, including sentence marks.
-        word_numbers: index of the word that contains each token.
-    """
-
-    words: List[str]
-    word_numbers: List[int]
+    words: List[str]  # of the text, including sentence marks
+    word_numbers: List[int]  # index of the word that contains each token
 
     @classmethod
     def from_tokens(cls, tokens: Sequence[str], subwords: str, limit: Optional[int] = None) -> "WordText":
         """Join the first ``limit`` tokens into words.
 
-        If the limit is inside a word, the word is completed with the tokens beyond the limit.
-
-        Args:
-            subwords: type of the subwords; see :func:`~fairseq_etads.text.subwords.find_word_ends`.
+        The kinds of ``subwords`` are those of :func:`~fairseq_etads.text.subwords.find_word_ends`. If the limit is
+        inside a word, the word is completed with the tokens beyond the limit.
         """
         words, numbers = join_words(tokens, subwords)
         numbers = numbers[:limit]
@@ -83,26 +76,16 @@ def convert_ids_to_tokens(ids: "Tensor", dictionary: "Dictionary") -> List[str]:
 class PreparedPairs:
     """Tokens of all documents and summaries in a split, without truncation.
 
-    Args:
-        task: a :class:`~fairseq_etads.training.task.SummarizationTask`, which loads the split.
-        split: name of the split, such as "train".
-
-    Attributes:
-        dataset: dataset of document-summary pairs, a :class:`~fairseq_etads.data.pairs.SummarizationDataset`.
-        dictionary: the source dictionary.
-        subwords: type of subwords in the data; see :func:`~fairseq_etads.text.subwords.find_word_ends`.
-        unk: token that represents all unknown words.
-
-    Raises:
-        FileNotFoundError: the data does not contain the split.
+    The ``task``, a :class:`~fairseq_etads.training.task.SummarizationTask`, loads the split. Raises FileNotFoundError
+    if the data does not contain it.
     """
 
     def __init__(self, task: Any, split: str):
         task.load_dataset(split)
-        self.dataset = task.dataset(split)
+        self.dataset = task.dataset(split)  # a SummarizationDataset
         self.dictionary: Dictionary = task.src_dict
-        self.subwords: str = task.subwords
-        self.unk: str = self.dictionary.unk_word
+        self.subwords: str = task.subwords  # type of subwords in the data; see find_word_ends
+        self.unk: str = self.dictionary.unk_word  # represents all unknown words
 
     def __len__(self) -> int:
         return len(self.dataset.src)

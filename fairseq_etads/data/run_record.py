@@ -28,45 +28,29 @@ _COMMANDS = ("started.txt", "finished.txt")
 
 @dataclass(frozen=True)
 class RunRecord:
-    """Training command and training data of a run.
+    """Training command and training data of a run."""
 
-    Attributes:
-        command: the fairseq-train command as a list of words.
-        prepared: path of the folder with the prepared data, or an empty string if it is unknown.
-        data: dictionary that identifies the prepared data; see :func:`compute_data_fingerprint`.
-        files: dictionary that maps the path of each checkpoint in the command to its SHA-256 hash. Earlier versions
-            did not record these hashes.
-    """
-
-    command: List[str]
-    prepared: str
-    data: Dict[str, str]
-    files: Dict[str, str] = field(default_factory=dict)
+    command: List[str]  # the words of the fairseq-train command
+    prepared: str  # path of the folder with the prepared data, or an empty string if it is unknown
+    data: Dict[str, str]  # identifies the prepared data; see :func:`compute_data_fingerprint`
+    files: Dict[str, str] = field(default_factory=dict)  # SHA-256 by path of the checkpoints in the command
 
     @classmethod
     def read(cls, run: Path) -> Optional["RunRecord"]:
-        """Read the record of a run. Returns None if the run has no record.
-
-        Raises:
-            InputError: the record of the run is damaged.
-        """
+        """Read the record of a run, or return None if there is none. Raises InputError if it is damaged."""
         path = run / RECORD
         if not path.is_file():
-            return cls._read_old_command_file(run)
+            for old in filter(Path.is_file, (run / name for name in _COMMANDS)):
+                line = old.read_text(encoding="utf-8", errors="replace").split("\n")[0]
+                data, found, _ = line.partition("/bin --")
+                return cls(line.split(), data.partition(" ")[2] if found else "", {})
+            return None
         with report_damage(path, "delete it"):
             record = cls(**read_json(path, "delete it"))
             words = [*record.command, record.prepared, *record.data.values(), *record.files.values()]
             if not all(isinstance(word, str) for word in words):
                 raise ValueError("not texts")
         return record
-
-    @classmethod
-    def _read_old_command_file(cls, run: Path) -> Optional["RunRecord"]:
-        for path in filter(Path.is_file, (run / name for name in _COMMANDS)):
-            line = path.read_text(encoding="utf-8", errors="replace").split("\n")[0]
-            data, found, _ = line.partition("/bin --")
-            return cls(line.split(), data.partition(" ")[2] if found else "", {})
-        return None
 
     def write(self, run: Path) -> None:
         """Write the record to the folder of a run."""
@@ -106,15 +90,9 @@ def list_checkpoints(run: Path) -> List[Path]:
 
 
 def find_checkpoint(run: Path, wanted: OptionalPath = None, option: str = "RUN") -> Path:
-    """Return the path of a checkpoint.
+    """Return the path of the checkpoint ``wanted`` of a run: "best", "last", a path or, by default, best or else last.
 
-    Args:
-        run: run folder, or the path of a checkpoint.
-        wanted: "best", "last" or the path of a checkpoint (default: the best one or else the last one).
-        option: name of the option that specifies ``run``, for error messages.
-
-    Raises:
-        InputError: the checkpoint does not exist.
+    ``run`` is a run folder, or the path of a checkpoint. Raises InputError, which names ``option``, if there is none.
     """
     paths = {name: run / "checkpoints" / f"checkpoint_{name}.pt" for name in CHECKPOINTS}
     if wanted is not None:

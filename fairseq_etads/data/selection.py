@@ -26,7 +26,8 @@ All other documents are checked when their values are read.
 class TokenValues:
     """Dataset with a label or probability for each token of the truncated documents in a split.
 
-    If the labels or probabilities belong to sentences, all words in a sentence receive the same value.
+    If the labels or probabilities belong to sentences, all words in a sentence receive the same value. Raises
+    InputError if the file is damaged, was created for other documents, or covers fewer tokens than ``limit``.
 
     Args:
         path: path of the file with the labels or probabilities.
@@ -36,9 +37,6 @@ class TokenValues:
         dictionary: source dictionary, which defines the token ids.
         limit: maximum number of tokens to read from a document, not counting the end symbol.
         option: name of the option that specifies the file, for error messages.
-
-    Raises:
-        InputError: the file is damaged, was created for other documents, or covers fewer tokens than ``limit``.
     """
 
     kind: Optional[str] = None
@@ -64,7 +62,7 @@ class TokenValues:
                 f"{limit}: create it again with --truncate-source {limit}"
             )
         for number in range(0, len(documents), max(1, len(documents) // CHECKED)):
-            self.file.read_and_check_row(number, convert_ids_to_tokens(documents[number], dictionary))
+            self.file.read_row(number, convert_ids_to_tokens(documents[number], dictionary))
 
     def __len__(self) -> int:
         return len(self.file)
@@ -72,13 +70,11 @@ class TokenValues:
     def __getitem__(self, number: int) -> Tensor:
         """Return the values of one document, for the tokens a float32 tensor of shape (T + 1,).
 
-        The value is MISSING at the end symbol and at sentence marks.
-
-        Raises:
-            InputError: the file was created for other documents, or the line of the document is malformed.
+        The value is MISSING at the end symbol and at sentence marks. Raises InputError if the file was created for
+        other documents, or the line of the document is malformed.
         """
         tokens = convert_ids_to_tokens(self._documents[number], self._dictionary)
-        fields = self.file.read_and_check_row(number, tokens)
+        fields = self.file.read_row(number, tokens)
         try:
             return self._parse_fields(fields, tokens[: self._limit])
         except (ValueError, IndexError) as error:
@@ -102,15 +98,12 @@ class TokenValues:
         return torch.tensor([*np.where(is_mark, MISSING, table[numbers]).tolist(), MISSING])
 
     def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
-        """Collate the values of the documents in a batch.
+        """Collate the values of the documents in a batch, shape (B, S), float32. The value at padding is MISSING.
 
         Args:
             tokens: token ids of the documents, shape (B, S).
             numbers: indices of the documents in the split, in the order of the rows.
             pad: dictionary id of the padding symbol.
-
-        Returns:
-            The values of the tokens, shape (B, S), float32. The value at padding is MISSING.
         """
         table = torch.full(tokens.shape, MISSING)
         for row, number in enumerate(numbers):
@@ -193,9 +186,7 @@ class SentenceOrderDataset(TokenValues):
 def add_token_values_to_batch(batch: Dict[str, Any], values: Mapping[str, TokenValues], pad: int) -> None:
     """Add labels or probabilities to a batch of documents.
 
-    Args:
-        values: mapping from the name of each new batch entry to the dataset that provides its values.
-        pad: dictionary id of the padding symbol.
+    ``values`` maps the name of each new entry to the dataset that provides its values. ``pad`` is the id of padding.
     """
     if not batch:
         return
@@ -203,36 +194,30 @@ def add_token_values_to_batch(batch: Dict[str, Any], values: Mapping[str, TokenV
         batch[name] = dataset.collate(batch["net_input"]["src_tokens"], batch["id"].tolist(), pad)
 
 
+def open_selection(folder: str, split: str, pairs: Any, limit: int) -> TokenValues:
+    """Open the probabilities of words or sentences in an output folder of etads-select (``--selection``)."""
+    first = Path(utils.split_paths(folder)[0])
+    paths = {unit: first / make_label_file_name("probabilities", unit, split) for unit in UNITS}
+    unit = next((unit for unit in UNITS if paths[unit].is_file()), UNITS[0])
+    documents = pairs.src.dataset, pairs.src.full_sizes, pairs.src_dict, limit
+    return TokenValues(paths[unit], unit, *documents, option="--selection")
+
+
 class DocumentLabels:
-    """Provider of the labels for training and the selection probabilities for decoding.
-
-    Args:
-        cfg: options of the summarisation task.
-
-    Attributes:
-        unit: unit to which the labels belong, "words" or "sentences", or None if the models do not require labels.
-        in_order: whether the labels are sentence indices in the order of the summary (see
-            :class:`SentenceOrderDataset`).
-        reads_targets: whether --selection-loss requires distributions over sentences (see :class:`SentenceTargets`).
-    """
+    """Provider of the labels for training and the selection probabilities for decoding, by a task's options."""
 
     def __init__(self, cfg: Any):
         self._cfg = cfg
-        self.unit: Optional[str] = None
-        self.in_order = False
-        self.reads_targets = False
+        self.unit: Optional[str] = None  # "words" or "sentences", or None if the models do not require labels
+        self.in_order = False  # whether sentences are labelled in the order of the summary: SentenceOrderDataset
+        self.reads_targets = False  # whether --selection-loss requires distributions over sentences: SentenceTargets
 
     def request_labels(self, unit: Optional[str], in_order: bool = False) -> None:
-        """Request the labels that a model requires. The class docstring describes the arguments under Attributes."""
+        """Request the labels that a model requires; see the attributes with the same names."""
         self.unit, self.in_order = unit, in_order
 
     def request_labels_for_criterion(self, cfg: Any, criterion: Any) -> None:
-        """Request the labels that a criterion requires.
-
-        Args:
-            cfg: options of the criterion.
-            criterion: class of the criterion to be built.
-        """
+        """Request the labels that a criterion requires, given its options and its class."""
         if getattr(cfg, "extraction_loss", 0):
             self.request_labels("sentences")
         if getattr(criterion, "reads_labels", None) is False:
@@ -245,17 +230,13 @@ class DocumentLabels:
         """Load the additional values to include in the batches of a split.
 
         The keys of the result are "labels" and "sentence_targets" during training, and "selection" during decoding.
+        Raises InputError if a label or probability file is missing or unsuitable (see :class:`TokenValues`).
 
         Args:
-            directory: path of the data folder.
-            split: name of the split, such as "train".
-            pairs: ``SummarizationDataset`` of the split.
+            directory, split, pairs: the data folder, the name of the split, and its ``SummarizationDataset``.
             limit: maximum number of tokens to read from a document.
             is_loading: whether the task loads a trained model, which does not require labels.
             decodes: whether summaries will be generated for the split.
-
-        Raises:
-            InputError: a label or probability file is missing or unsuitable (see :class:`TokenValues`).
         """
         found: Dict[str, TokenValues] = {}
         documents = pairs.src.dataset, pairs.src.full_sizes, pairs.src_dict, limit
@@ -270,8 +251,5 @@ class DocumentLabels:
             if path.is_file() or not is_loading:  # fairseq-validate does not require labels
                 found["sentence_targets"] = SentenceTargets(path, "sentences", *documents, option="--selection-loss")
         if self._cfg.selection and decodes:
-            folder = Path(utils.split_paths(self._cfg.selection)[0])
-            paths = {unit: folder / make_label_file_name("probabilities", unit, split) for unit in UNITS}
-            unit = next((unit for unit in UNITS if paths[unit].is_file()), UNITS[0])
-            found["selection"] = TokenValues(paths[unit], unit, *documents, option="--selection")
+            found["selection"] = open_selection(self._cfg.selection, split, pairs, limit)
         return found

@@ -23,31 +23,17 @@ FEWEST_WORDS = 0.9
 
 
 class SummaryWordCounts(NamedTuple):
-    """Word counts in a sample of summaries, not including end symbols.
+    """Word counts in a sample of summaries, not including end symbols."""
 
-    Attributes:
-        pairs: number of document-summary pairs in the sample.
-        words: total number of words in the summaries.
-        unknown: number of words that the model cannot generate.
-        copyable: number of these unknown words that occur in the document of the summary.
-        in_document: number of words that occur in the document of the summary, whether they are known or unknown. The
-            token "<unk>" is not counted.
-    """
-
-    pairs: int
-    words: int
-    unknown: int
-    copyable: int
-    in_document: int
+    pairs: int  # document-summary pairs in the sample
+    words: int  # all words in the summaries
+    unknown: int  # words that the model cannot generate
+    copyable: int  # unknown words that occur in the document of the summary
+    in_document: int  # known and unknown words that occur in the document of the summary, except "<unk>"
 
 
 def count_summary_words(pairs: Any, dictionary: Dictionary) -> SummaryWordCounts:
-    """Count the words in a sample of the summaries in a dataset.
-
-    Args:
-        pairs: ``SummarizationDataset`` with the truncated pairs.
-        dictionary: target dictionary.
-    """
+    """Count the words in a sample of the summaries in a ``SummarizationDataset``, by the target dictionary."""
     known, unk, eos = count_known_words(dictionary), dictionary.unk(), dictionary.eos()
     chosen = range(0, len(pairs), max(1, -(-len(pairs) // SAMPLE)))  # evenly spaced
     words = unknown = copyable = in_document = 0
@@ -64,17 +50,10 @@ def count_summary_words(pairs: Any, dictionary: Dictionary) -> SummaryWordCounts
 
 
 def check_unknown_words_in_split(split: str, pairs: Any, pointer: str, task: Any) -> None:
-    """Check that the data of a split is suitable for the model. The task calls this function for each split.
+    """Check that the data of a split, a ``SummarizationDataset``, is suitable for a model with this type of pointer.
 
-    Args:
-        split: name of the split, such as "train".
-        pairs: ``SummarizationDataset`` of the split.
-        pointer: type of the model's pointer, which is "none", "soft" or "switch".
-        task: summarisation task, which contains the dictionaries and the splits that have been loaded.
-
-    Raises:
-        ValueError: the data is unsuitable (see :func:`check_unknown_document_words` and
-            :func:`check_unknown_summary_words`).
+    The ``task`` contains the dictionaries and the splits that have been loaded. Raises ValueError as
+    :func:`check_unknown_document_words` and :func:`check_unknown_summary_words` do.
     """
     training = split == task.cfg.train_subset
     check_unknown_document_words(split, pairs.src.dataset, pointer, task.source_dictionary, training)

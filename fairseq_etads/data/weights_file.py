@@ -76,15 +76,8 @@ def _count_numbers(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) ->
 class WeightsFile:
     """Weights file in a model folder.
 
-    Args:
-        shared: mapping from the name of each tied weight to the name of the weight that stores its values.
-        advice: advice to the user, a sentence without a full stop. It is added to the message if the file is damaged.
-
-    Attributes:
-        shapes: mapping from weight names, including tied weights, to the shapes in the file header.
-
-    Raises:
-        InputError: the file is damaged, or the weights cannot be tied as described by ``shared``.
+    ``shared`` maps the name of each tied weight to the name of the weight that stores its values. Raises InputError,
+    which ends in ``advice``, if the file is damaged, or the weights cannot be tied in this way.
     """
 
     def __init__(self, path: Path, shared: Dict[str, str], advice: str):
@@ -94,7 +87,7 @@ class WeightsFile:
         with report_damage(path, advice), safe_open(str(path), framework="pt") as file:
             names = list(file.keys())
             stored = {name: tuple(file.get_slice(name).get_shape()) for name in names}
-        self.shapes = self._restore_tied_weights(stored)
+        self.shapes = self._restore_tied_weights(stored)  # by names, as the header of the file says
 
     def limit_model(self) -> _ModelBuilding:
         """Return a context manager for building a model before its weights are loaded from this file.
@@ -119,13 +112,9 @@ class WeightsFile:
                 )
 
     def read_weights(self, expected: Dict[str, Tensor]) -> Dict[str, Tensor]:
-        """Read the weights for a model.
+        """Read the weights for a model with the names, shapes and dtypes of ``expected``.
 
-        Args:
-            expected: weights of the model, which define the expected names, shapes and dtypes.
-
-        Raises:
-            InputError: the file is damaged, belongs to another model, or contains values that are not finite.
+        Raises InputError if the file is damaged, belongs to another model, or contains values that are not finite.
         """
         from safetensors.torch import load_file
 

@@ -116,22 +116,15 @@ class EventStream(StreamingResponse):
 
 
 class DemoServer:
-    """State of the server, and handlers for all routes.
+    """State of the server, and handlers for all routes. The page shows the model's ``title``.
 
     A single thread generates the summaries one after another, in the order of the requests. Several threads would start
     more OpenMP threads than there are cores.
-
-    Args:
-        summarizer: summariser that was loaded from the model folder.
-        title: model name to show on the page.
-
-    Attributes:
-        jobs: the job that is running, and those that wait for it.
     """
 
     def __init__(self, summarizer: Any, title: str):
         self.summarizer, self.title = summarizer, title
-        self.jobs: List[Job] = []
+        self.jobs: List[Job] = []  # the job that is running, and those that wait for it
         self._is_closed = False
         self._executor = ThreadPoolExecutor(1, "etads-demo worker")
         self._explanations: Dict[str, Explanation] = {}

@@ -70,22 +70,14 @@ def list_recorded_files(folder: Path) -> List[Path]:
 class Checksums:
     """Checksums of the files in a folder, and a list of files that must not change while a command reads them.
 
-    Args:
-        folder: path of the folder, which need not exist.
-        advice: advice to the user that is added to the message if a file is damaged, as a sentence without a full stop.
-
-    Attributes:
-        listed: mapping from file names to SHA-256 digests, which is empty if there is no SHA256SUMS. File names are
-            paths relative to the folder, such as "words/train.source".
-
-    Raises:
-        InputError: SHA256SUMS is damaged.
+    The folder need not exist. ``advice`` is added to the message if a file is damaged, as a sentence without a full
+    stop. Raises InputError if SHA256SUMS is damaged.
     """
 
     def __init__(self, folder: Path, advice: str = "Create it again"):
         self.folder, self.path = folder, folder / NAME
         self._repair_advice = f"{advice} or, if you changed it on purpose, delete {self.path}"
-        self.listed: Dict[str, str] = {}
+        self.listed: Dict[str, str] = {}  # SHA-256 by names like "words/train.source"; empty without SHA256SUMS
         self._watched: Dict[Path, Stamp] = {}
         if not self.path.is_file():
             return
@@ -95,14 +87,9 @@ class Checksums:
             raise InputError(f"{self.path} is damaged: {error}. {self._repair_advice}") from None
 
     def verify(self, names: Iterable[str], may_be_missing: bool = False) -> None:
-        """Verify the checksums of the given files, and watch the files for later changes.
+        """Verify the checksums of those of the files that SHA256SUMS lists, and watch them for later changes.
 
-        Args:
-            names: names of the files to verify. Names that are not listed in SHA256SUMS are ignored.
-            may_be_missing: whether listed files may be missing.
-
-        Raises:
-            InputError: a file that is listed in SHA256SUMS has changed or is missing.
+        Raises InputError if a listed file has changed or, unless ``may_be_missing``, is missing.
         """
         for name in names:
             path = self.folder / name
@@ -138,8 +125,7 @@ class Checksums:
     def record_new_files(self, *names: str) -> Iterator[None]:
         """Context manager for creating new files from watched files. On exit, the new files are listed and watched.
 
-        Raises:
-            InputError: a watched file has changed within the context. The new files are then deleted.
+        Raises InputError if a watched file has changed within the context. The new files are then deleted.
         """
         self.forget(*names)
         yield
@@ -159,17 +145,14 @@ class Checksums:
             self._write({name: checksum for name, checksum in self.listed.items() if name not in names})
 
     def add(self, *names: str) -> None:
-        """Add the checksums of new files to the list, and watch the files for changes."""
-        if names:
-            self.watch(*(self.folder / name for name in names))
-            self._write({**self.listed, **{name: compute_sha256(self.folder / name) for name in names}})
+        """Add the checksums of files that are not listed yet to the list, and watch these files for changes.
 
-    def add_unlisted(self, *names: str) -> None:
-        """Add the given files to the list, unless they are already listed.
-
-        A file may be unlisted if an older version wrote it, or if a command was stopped before it listed the file.
+        An existing file may be unlisted because an older version wrote it, or because a command was stopped.
         """
-        self.add(*(name for name in names if name not in self.listed))
+        new = [name for name in names if name not in self.listed]
+        if new:
+            self.watch(*(self.folder / name for name in new))
+            self._write({**self.listed, **{name: compute_sha256(self.folder / name) for name in new}})
 
     def _write(self, listed: Dict[str, str]) -> None:
         """Replace SHA256SUMS atomically."""

@@ -18,7 +18,7 @@ import sys
 import zlib
 from collections import Counter
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Dict, Iterable, Iterator, Optional
+from typing import Any, BinaryIO, Callable, Dict, Iterable, Iterator, Optional, Sequence, Tuple
 
 from ..platform.errors import InputError
 
@@ -33,8 +33,11 @@ ESCAPE_INVALID = "surrogateescape"
 BOM = "\ufeff"
 """Byte order mark, with which some files begin."""
 
-_PIECE = 1 << 16
-"""Number of bytes to read at a time, of compressed data or in search of the first line with text."""
+_PIECE, _ZSTD_PIECE = 1 << 16, 1 << 11
+"""Number of bytes to read at a time, of compressed data or in search of the first line with text.
+
+The package zstandard decompresses a whole piece at once, to as much as 35,000 times its size.
+"""
 MOST_AT_ONCE = 1 << 24
 """Maximum number of bytes to decompress at a time."""
 MOST_TIMES, ALWAYS_ALLOWED = 1000, 1 << 28
@@ -52,41 +55,12 @@ _begun: Dict[str, "_BegunStream"] = {}
 """Standard input and pipes whose beginning has been read by :func:`read_beginning`."""
 
 
-class _StepwiseDecompressor:
-    """Zstandard decompressor that stops after roughly the requested number of bytes, like Python's decompressors."""
-
-    STEP = 1 << 11
-    """Number of compressed bytes per step, which can expand to as much as 70 MB."""
-
-    def __init__(self, stream: Any):
-        self.stream = stream
-        self.waiting = self.unused_data = b""
-
-    @property
-    def eof(self) -> bool:
-        return self.stream.eof
-
-    @property
-    def needs_input(self) -> bool:
-        return not self.waiting
-
-    def decompress(self, data: bytes, max_length: int) -> bytes:
-        self.waiting += data
-        made = bytearray()
-        while self.waiting and not self.eof and len(made) < max_length:
-            step, self.waiting = self.waiting[: self.STEP], self.waiting[self.STEP :]
-            made += self.stream.decompress(step)
-        if self.eof:
-            self.unused_data, self.waiting = self.stream.unused_data + self.waiting, b""
-        return bytes(made)
-
-
 def _make_zstd_decompressor() -> Any:
     """Create a decompressor for one frame of a .zst file, using the module in Python 3.14 or the package zstandard."""
     with contextlib.suppress(ImportError):
         return importlib.import_module("compression.zstd").ZstdDecompressor()
     try:
-        return _StepwiseDecompressor(importlib.import_module("zstandard").ZstdDecompressor().decompressobj())
+        return importlib.import_module("zstandard").ZstdDecompressor().decompressobj()
     except ImportError:
         raise OSError(".zst needs zstandard: pip install zstandard, or decompress it first: zstd -d") from None
 
@@ -108,6 +82,7 @@ class _DecompressedStream(io.RawIOBase):
 
     def __init__(self, path: Path):
         self.file, self.make = open(path, "rb"), DECOMPRESSORS[path.suffix]  # noqa: SIM115  # closed by close()
+        self.piece = _ZSTD_PIECE if path.suffix == ".zst" else _PIECE
         self.stream: Any = self.make()  # decompressor for the current stream, or None between two streams
         self.rest = b""  # compressed bytes after the end of the current stream
         self.ready = memoryview(b"")
@@ -122,7 +97,7 @@ class _DecompressedStream(io.RawIOBase):
             block = b"" if waiting else self._read_block()
             if not block and not waiting:
                 return 0
-            # zlib has no needs_input and decompresses a whole block at once, to at most 1,032 times its size.
+            # zlib and zstandard have no needs_input. zlib decompresses a block to at most 1,032 times its size.
             most = [MOST_AT_ONCE] if hasattr(self.stream, "needs_input") else []
             try:
                 self.ready = memoryview(self.stream.decompress(block, *most))
@@ -154,7 +129,7 @@ class _DecompressedStream(io.RawIOBase):
         return block.lstrip(b"\0")
 
     def _read_compressed(self) -> bytes:
-        block = self.file.read(_PIECE)
+        block = self.file.read(self.piece)
         self.compressed += len(block)
         return block
 
@@ -192,11 +167,9 @@ def get_display_name(path: Path) -> str:
 def open_binary(path: Path) -> Iterator[BinaryIO]:
     """Open a file for reading in binary mode. ``-`` denotes standard input.
 
-    Files with the suffixes .gz, .xz, .bz2 and .zst are decompressed.
-
-    Raises:
-        InputError: the file cannot be read, is damaged or truncated, or standard input has already been read. The error
-            may be raised when the file is opened or while it is read.
+    Files with the suffixes .gz, .xz, .bz2 and .zst are decompressed. Raises InputError if the file cannot be read, is
+    damaged or truncated, or standard input has already been read. The error may be raised when the file is opened or
+    while it is read.
     """
     global _read_input
     try:
@@ -271,7 +244,8 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
     """Yield the lines of a file, without line endings by default.
 
     Only line feeds separate lines. ``str.splitlines()`` would also split at characters such as U+2028. As a result, the
-    lines of parallel files would no longer correspond to each other.
+    lines of parallel files would no longer correspond to each other. Raises InputError if the file cannot be read, or a
+    line can be decoded neither as UTF-8 nor with ``fallback``. The message names the file and the line.
 
     Args:
         path: path of a plain or compressed file, or ``-`` for standard input. A byte order mark at the beginning is
@@ -282,10 +256,6 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
         counts: counter to which the number of lines decoded with ``fallback`` is added, unless ``fallback`` is
             ESCAPE_INVALID.
         ends: whether to keep the line endings.
-
-    Raises:
-        InputError: the file cannot be read, or a line can be decoded neither as UTF-8 nor with ``fallback``. The
-            message names the file and the line.
     """
     with open_binary(path) as file:
         for number, line in enumerate(file, 1):
@@ -304,6 +274,16 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
                 if counts is not None and fallback != ESCAPE_INVALID:
                     counts[f"lines not UTF-8, read as {fallback}"] += 1
             yield text if ends else text.rstrip("\r\n")
+
+
+def zip_lines(paths: Sequence[Path], lines: Iterable[Iterable[str]]) -> Iterator[Tuple[str, ...]]:
+    """Yield the lines of several files together. Raises InputError, which names two files, if one has fewer lines."""
+    for number, together in enumerate(itertools.zip_longest(*lines)):
+        if None in together:
+            shorter = paths[together.index(None)]
+            longer = next(path for path, line in zip(paths, together) if line is not None)
+            raise InputError(f"{get_display_name(shorter)} has {number:,} lines, fewer than {get_display_name(longer)}")
+        yield together
 
 
 def _decode_utf16(blocks: Iterable[bytes], encoding: str, path: Path) -> Iterator[str]:
@@ -336,9 +316,7 @@ def _decode_line(line: bytes, fallback: str, where: str, error: UnicodeDecodeErr
 def report_damage(path: Path, advice: str, prefix: str = "") -> Iterator[None]:
     """Context manager for reading a stored file, in which errors of all kinds in its content become InputError.
 
-    Args:
-        advice: advice to the user that is added to the message if the file is missing or damaged.
-        prefix: beginning of the message, such as "--labels: ".
+    The message begins with ``prefix``, such as "--labels: ", and ends in ``advice`` to the user.
     """
     try:
         yield

@@ -21,7 +21,7 @@ import shutil
 import socket
 import time
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Callable, Dict, Iterable, Iterator, Mapping, Optional, Set, TextIO, Tuple, Union
+from typing import IO, Any, BinaryIO, Dict, Iterable, Iterator, Mapping, Optional, Set, TextIO, Tuple, Union
 
 from ..platform.errors import InputError
 
@@ -103,20 +103,12 @@ class _LockFile:
 
 @contextlib.contextmanager
 def lock_output(output: Path, option: str = "--output", folder: bool = False) -> Iterator[Tuple[int, ...]]:
-    """Context manager in which other processes cannot write to an output file or folder.
+    """Context manager in which other processes cannot write to an output file or (if ``folder``) folder.
 
-    It yields a tuple that contains the file descriptor of the lock. The tuple is empty if a caller already holds the
-    lock. A child process that inherits the descriptor also holds the lock.
-
-    Args:
-        output: path of a file in an existing folder, or path of a folder. A missing folder is created, and deleted on
-            exit if it is still empty.
-        option: name of the option that specifies the output, for error messages.
-        folder: whether the output is a folder rather than a file.
-
-    Raises:
-        InputError: another process holds the lock, or the folder cannot be created. The message describes the other
-            process.
+    A file is in an existing folder. A missing folder is created, and deleted on exit if it is still empty. The value is
+    a tuple that contains the file descriptor of the lock. The tuple is empty if a caller already holds the lock. A
+    child process that inherits the descriptor also holds the lock. Raises InputError, which names ``option`` and the
+    other process, if another process holds the lock, or if the folder cannot be created.
     """
     made = [place for place in (output, *output.parents) if not place.exists()] if folder else []
     try:
@@ -165,14 +157,11 @@ def check_no_colon(option: str, path: Optional[Path]) -> None:
 
 
 @contextlib.contextmanager
-def make_temporary_output(path: Union[str, Path], expected_lines: Optional[Callable[[], int]] = None) -> Iterator[Path]:
+def make_temporary_output(path: Union[str, Path]) -> Iterator[Path]:
     """Yield the path of a temporary file that replaces ``path`` on exit, unless an error is raised inside the context.
 
     Links are followed. If ``path`` is not a regular file, such as /dev/stdout or a named pipe, no temporary file is
-    used. ``expected_lines`` is called on exit and returns the expected number of lines.
-
-    Raises:
-        InputError: another process is writing to the file, or the number of lines is not as expected.
+    used. Raises InputError if another process is writing to the file.
     """
     path = Path(path)
     if path.exists() and not path.is_file():  # /dev/stdout may link to a pipe, which has no real path
@@ -190,14 +179,6 @@ def make_temporary_output(path: Union[str, Path], expected_lines: Optional[Calla
         try:
             with name_file_in_errors(path):
                 yield partial
-            if expected_lines is not None:
-                with open(partial, "rb") as file:
-                    written = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
-                if written != expected_lines():
-                    raise InputError(
-                        f"{path}: {written:,} lines were written for {expected_lines():,} input lines, so the output "
-                        "was discarded"
-                    )
             os.replace(partial, path)
         except BaseException:
             partial.unlink(missing_ok=True)
@@ -216,16 +197,13 @@ def name_file_in_errors(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def open_output(
-    path: Union[str, Path], errors: str = "strict", newline: str = "\n", lines: Optional[Callable[[], int]] = None
-) -> Iterator[TextIO]:
+def open_output(path: Union[str, Path], errors: str = "strict", newline: str = "\n") -> Iterator[TextIO]:
     """Open a UTF-8 text file for writing. It receives its final name only when it is complete.
 
-    If an error is raised inside the context, the temporary file is deleted, and an existing file is not changed. See
-    :func:`make_temporary_output` for ``lines``, the expected number of lines.
+    If an error is raised inside the context, the temporary file is deleted, and an existing file is not changed.
     """
     how: Dict[str, Any] = {"encoding": "utf-8", "errors": errors, "newline": newline}
-    with make_temporary_output(path, lines) as partial, open(partial, "w", **how) as file:
+    with make_temporary_output(path) as partial, open(partial, "w", **how) as file:
         yield file
 
 
@@ -258,10 +236,8 @@ def make_output_folder(path: Path, option: str) -> Iterator[Path]:
     """Yield the path of a temporary folder, which is renamed to ``path`` when it is complete.
 
     An empty folder at ``path`` is replaced. If an error is raised inside the context, the temporary folder is deleted.
-
-    Raises:
-        InputError: ``path`` is a file, a non-empty folder or the current working directory, or another process is
-            creating the folder.
+    Raises InputError if ``path`` is a file, a non-empty folder or the current working directory, or another process is
+    creating the folder.
     """
     given, path = path, path.resolve()
     if path == Path.cwd():
@@ -283,13 +259,10 @@ def make_output_folder(path: Path, option: str) -> Iterator[Path]:
 def check_output_paths(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> None:
     """Check that each output can be a file, is neither read nor written twice, and has no suffix of compressed files.
 
-    Args:
-        outputs, inputs: mappings from option or argument names to a path, several paths, or None. The path ``-`` is
-            ignored. For an input folder, pass the files in the folder.
-
-    Raises:
-        InputError: an output path and another path refer to the same file, either directly or through links, or an
-            output file has the suffix of a compressed file although it would not be compressed.
+    ``outputs`` and ``inputs`` map names of options or arguments to a path, several paths, or None. The path ``-`` is
+    ignored. For an input folder, pass the files in it. Raises InputError if an output path and another path refer to
+    the same file, directly or through links, or an output has the suffix of a compressed file, because it would not be
+    compressed.
     """
     written: Dict[str, Tuple[str, Path]] = {}
     for option, path in _iterate_paths(outputs):

@@ -41,41 +41,31 @@ def find_differing_settings(before: Dict[str, Any], now: Dict[str, Any]) -> List
 
 
 class Progress(NamedTuple):
-    """Progress of a run that writes a result file.
+    """Progress of a run that writes a result file."""
 
-    Attributes:
-        documents: number of documents that have been processed.
-        size: total size in bytes of the result lines for these documents.
-        failed: number of processed documents without a result.
-        sha256: SHA-256 checksum of the names and texts of the processed documents.
-    """
-
-    documents: int
-    size: int
-    failed: int
-    sha256: str
+    documents: int  # number of documents that have been processed
+    size: int  # total size in bytes of the result lines for these documents
+    failed: int  # number of processed documents without a result
+    sha256: str  # SHA-256 checksum of the names and texts of the processed documents
 
 
 class ResumableWriter:
-    """Writer for a result file that can be completed after an interruption.
+    """Writer for a result file OUT that can be completed after an interruption.
 
     The lines are written to OUT.partial, which is renamed to OUT when all documents have been processed. OUT.resume is
     a journal, in which progress is recorded only after the result lines have been written. After an interruption, the
-    next run removes all lines from OUT.partial that are not recorded, so no document is missing or repeated.
+    next run removes all lines from OUT.partial that are not recorded, so no document is missing or repeated. Raises
+    InputError, which names ``option``, if OUT.partial was created with other settings, or another process is writing to
+    it.
 
     Args:
-        path: path of the result file OUT.
         settings: all settings that affect the result lines, apart from the documents.
         restarts: whether to start again if the previous run used different settings.
-        option: name of the option that specifies the file, for error messages.
 
     Attributes:
         progress: progress of the run, which includes the lines of an interrupted run.
         is_complete: whether OUT is already complete, so that only the deletion of OUT.resume remains.
             :meth:`skip_processed` checks that the documents have not changed.
-
-    Raises:
-        InputError: OUT.partial was created with other settings, or another process is writing to it.
     """
 
     def __init__(self, path: Path, settings: Dict[str, Any], restarts: bool = False, option: str = "--output"):

@@ -21,15 +21,10 @@ _LAUNCHERS = (("RANK", "WORLD_SIZE", "LOCAL_RANK"), ("SLURM_PROCID", "SLURM_STEP
 
 
 class Shard(NamedTuple):
-    """One of the shards into which the work is divided.
+    """One of the shards into which the work is divided."""
 
-    Attributes:
-        number: number of this shard, starting at 1.
-        shares: total number of shards.
-    """
-
-    number: int
-    shares: int
+    number: int  # of this shard, starting at 1
+    shares: int  # total number of shards
 
     @classmethod
     def parse(cls, value: str) -> "Shard":
@@ -120,10 +115,7 @@ def join_shards(output: Path, shard: Shard, made_of: Dict[str, Any]) -> bool:
     """Write ``output`` if all shards are complete and made of the same inputs, and return whether this is the case.
 
     If two processes do so at the same time, they write the same content. The numbers of the shards that are missing are
-    printed to standard error.
-
-    Raises:
-        InputError: the shards do not contain every document exactly once.
+    printed to standard error. Raises InputError if the shards do not contain every document exactly once.
     """
     paths = {str(sibling.number): get_shard_path(output, sibling) for sibling in shard.list_all_shards()}
     missing = [number for number, path in paths.items() if not path.is_file()]

@@ -6,7 +6,6 @@ before it parses ``--arch`` and ``--task``.
 
 import argparse
 import functools
-import shlex
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -22,6 +21,7 @@ from .. import systems
 from ..files.outputs import write_text
 from ..models import rnn, transformer_options
 from ..platform.option_checks import format_option_name
+from ..summarizer.folder.model_card import format_command_line_options
 from ..text.words import SENTENCE_MARK
 from ..training.options import SummarizationConfig
 from ..training.task import SummarizationTask
@@ -52,11 +52,8 @@ def make_architecture_config(arch: str, **changes: Any) -> DictConfig:
     """Return the options of an architecture as fairseq-train passes them to the model, after applying ``changes``.
 
     fairseq uses Hydra to combine the options of all components. This function does not use Hydra, because that would
-    take half a second.
-
-    Raises:
-        omegaconf.errors.OmegaConfBaseException: the model does not have an option in ``changes`` or does not accept its
-            value.
+    take half a second. Raises omegaconf.errors.OmegaConfBaseException if the model does not have an option in
+    ``changes`` or does not accept its value.
     """
     options = OmegaConf.structured(getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass")())
     options.merge_with({"_name": arch, **changes})
@@ -69,15 +66,13 @@ def make_architecture_config(arch: str, **changes: Any) -> DictConfig:
 def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int] = None) -> Optional[int]:
     """Count the parameters of an architecture with its default options. Shared parameters are counted only once.
 
+    Returns None if the architecture requires a shared dictionary but ``target_vocabulary`` is larger than
+    ``vocabulary``.
+
     Args:
-        arch: name of the architecture, one of the keys of ``PRESETS``.
         vocabulary: number of entries in the source dictionary, including special symbols.
         target_vocabulary: number of entries in the target dictionary, which is ``vocabulary`` by default. If the
             architecture requires a shared dictionary, this is the number of its entries that summaries can contain.
-
-    Returns:
-        The number of parameters, or None if the architecture requires a shared dictionary but ``target_vocabulary`` is
-        larger than ``vocabulary``.
     """
     cfg = make_architecture_config(arch)
     source = target = make_numbered_dictionary(vocabulary - 1)
@@ -102,16 +97,9 @@ def describe_architectures(vocabulary: int, target_vocabulary: Optional[int] = N
     See :func:`count_parameters` for the arguments.
     """
     for arch, changes in PRESETS.items():
-        changed = " ".join(_format_option(option, value) for option, value in changes.items())
+        changed = format_command_line_options(changes) or "the defaults"
         count = count_parameters(arch, vocabulary, target_vocabulary)
-        yield arch, "one dictionary" if count is None else f"{count:,}", changed or "the defaults"
-
-
-def _format_option(option: str, value: Any) -> str:
-    """Format an option and its value as they appear on a command line."""
-    if isinstance(value, bool):
-        return format_option_name(option if value else f"no_{option}")
-    return f"{format_option_name(option)} {shlex.quote(str(value))}"
+        yield arch, "one dictionary" if count is None else f"{count:,}", changed
 
 
 class _DefaultsHelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
@@ -218,10 +206,7 @@ def make_configuration(arch: str) -> Dict[str, Any]:
 
 
 def write_configurations(folder: Path) -> List[Path]:
-    """Write a file ARCH.yaml for each architecture to a folder. The folder is created if necessary.
-
-    Returns the paths of all files.
-    """
+    """Write a file ARCH.yaml for each architecture to a folder, which is created if necessary. Returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for arch in PRESETS:

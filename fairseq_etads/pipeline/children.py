@@ -27,8 +27,7 @@ UTF8 = {"PYTHONUTF8": "1", "PYTHONIOENCODING": "utf-8"}
 def find_command(name: str) -> str:
     """Return the path of a command on PATH or, if the environment of the running Python is not active, in that one.
 
-    Raises:
-        FileNotFoundError: there is no such command.
+    Raises FileNotFoundError if there is no such command.
     """
     own, folders = os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath).split(os.pathsep)
     folders = [*([] if own in folders else [own]), *folders, sysconfig.get_path("scripts", f"{os.name}_user")]
@@ -41,11 +40,8 @@ def find_command(name: str) -> str:
 def start_child(command: Sequence[str], held: Sequence[int] = (), **options: Any) -> "subprocess.Popen[bytes]":
     """Start a command that is terminated when this process ends, even if this process is killed.
 
-    The command ignores Ctrl-C, which a terminal sends to all processes: this process decides when the command ends.
-
-    Args:
-        held: file descriptors of locks. The command inherits them, so that it holds the locks until it ends.
-        options: options of ``subprocess.Popen``.
+    The command ignores Ctrl-C, which a terminal sends to all processes: this process decides when the command ends. It
+    inherits ``held``, the file descriptors of locks, so that it holds the locks until it ends.
     """
     parent = os.getpid()
     prctl: Any = ctypes.CDLL(None, use_errno=True).prctl if sys.platform == "linux" else None
@@ -106,9 +102,7 @@ def watch_parent() -> None:
 def run_child(command: List[str], held: Sequence[int] = (), **options: Any) -> int:
     """Run a command and wait for it. Signals that would end this process are forwarded to the command.
 
-    Returns:
-        The exit status of the command, or 128 plus the number of the signal that terminated the command or this
-        process.
+    Returns its exit status, or 128 plus the number of the signal that terminated the command or this process.
     """
     child = start_child(command, held, **options)
     with forward_signals(child) as received:

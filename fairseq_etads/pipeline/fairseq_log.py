@@ -35,7 +35,7 @@ OUT_OF_MEMORY = re.compile(
     r"|Cannot allocate memory|is killed by signal: Killed",
     re.IGNORECASE,
 )
-SAID_PLAINLY = (*("ValueError", "InputError", "FileNotFoundError", "NonFiniteLossError", "UnsafeCheckpointError"),)
+SAID_PLAINLY = ("ValueError", "InputError", "FileNotFoundError", "NonFiniteLossError", "UnsafeCheckpointError")
 """Errors with self-explanatory messages. For all other errors, the name is also shown."""
 
 
@@ -52,11 +52,9 @@ def shorten_message(text: str) -> str:
 
 
 def explain_failure(lines: List[str], status: int, command: List[str]) -> str:
-    """Return a sentence that explains why the command failed.
+    """Return a sentence that explains why the command failed, given the last lines of its output.
 
-    Args:
-        lines: last lines of the output.
-        status: exit status of the process, or the negative number of the signal that terminated it.
+    ``status`` is the exit status of the process, or the negative number of the signal that terminated it.
     """
     tail = [line.rstrip() for line in lines if line.strip()]
     errors = [line for line in tail[-60:] if not MESSAGE.match(line)]
@@ -89,14 +87,11 @@ def explain_failure(lines: List[str], status: int, command: List[str]) -> str:
 
 
 class LogWatcher:
-    """Reads the output of fairseq and shows the important lines.
+    """Reads the output of a fairseq command and shows the important lines.
 
-    Args:
-        command: command to run.
-        say: function that shows a line. Its second argument is True if the next line may replace this line.
-        clock: function that returns the number of seconds since a fixed time.
-        usual_minutes: number of minutes after which a message is shown once, with the remaining time and instructions
-            for interrupting the command.
+    ``say`` shows a line; its second argument is True if the next line may replace this line. ``clock`` returns the
+    seconds since a fixed time. After ``usual_minutes``, a message is shown once, with the remaining time and how to
+    interrupt.
     """
 
     def __init__(
@@ -172,17 +167,19 @@ class LogWatcher:
         if self.epochs and epoch:
             in_all = self.step - int(epoch.group(2)) + (self.epochs - int(epoch.group(1)) + 1) * int(epoch.group(3))
             steps = min(filter(None, (steps, in_all)))
-        if not self._is_progress_due():
+        now = self.clock()
+        if now - self.shown_at < SHOWN_EVERY and not sys.stderr.isatty():
             return
+        self.shown_at = now
         loss = re.search(r"\bloss[\"=: ]+([\d.]+)", text)
         said = f", loss {loss.group(1)}" if loss else ""
         if not steps:
             return self.say(f"step {self.step:,}{said}", True)
-        left = (self.clock() - self.began) / max(self.step - self.first_step, 1) * max(steps - self.step, 0)
+        left = (now - self.began) / max(self.step - self.first_step, 1) * max(steps - self.step, 0)
         share = f"{self.step / steps:.0%}".replace("%", " %")
         remaining = f", about {format_duration(left)} left" if left else ""
         self.say(f"step {self.step:,} of {steps:,} ({share}){said}{remaining}", True)
-        if self.usual is not None and self.clock() - self.started > 60 * self.usual:
+        if self.usual is not None and now - self.started > 60 * self.usual:
             where = f"step {self.saved:,}" if self.saved else "the beginning: there is none yet"
             self.say(
                 f"this has taken longer than the usual {self.usual:g} minutes: the machine is slow or busy; about "
@@ -200,13 +197,6 @@ class LogWatcher:
         wanted = [name for name in fields if name in ("loss", "ppl") or name.startswith(("rouge", "best_"))]
         said = ", ".join(f"{name.replace('best_', 'best ')} {fields[name]}" for name in wanted)
         self.say(f"validated after step {fields.get('num_updates', '?')}: {said or text}", False)
-
-    def _is_progress_due(self) -> bool:
-        now = self.clock()
-        if now - self.shown_at < SHOWN_EVERY and not sys.stderr.isatty():
-            return False
-        self.shown_at = now
-        return True
 
     def report_interruption(self) -> None:
         """Tell the user at which step the command will continue if it is run again."""
@@ -249,12 +239,9 @@ class ProgressTerminal:
 
 
 def run_command_with_watcher(command: List[str], log: BinaryIO, watcher: LogWatcher, held: Sequence[int] = ()) -> int:
-    """Run the command and write its output to ``log`` line by line.
+    """Run the command, which inherits the locks ``held``, and write its output to ``log`` line by line.
 
     Returns the exit status, or the negative number of the signal that terminated the command.
-
-    Args:
-        held: file descriptors of locks that the command inherits.
     """
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     child = children.start_child(command, held, env={"PYTHONUNBUFFERED": "1"}, **pipes)
@@ -296,23 +283,15 @@ def run_command_with_watcher(command: List[str], log: BinaryIO, watcher: LogWatc
 def run_logged_command(command: List[str], log: str, watcher: LogWatcher, held: Sequence[int]) -> int:
     """Run a command, write its output to a log that the caller has locked, and show how it ended.
 
-    Args:
-        held: file descriptors of locks that the command inherits.
-
-    Returns:
-        The exit status, or 128 plus the number of the signal that terminated the command.
-
-    Raises:
-        InputError: the log cannot be written, or there is no such command.
+    The command inherits the locks ``held``. Returns its exit status, or 128 plus the number of the signal that
+    terminated it. Raises InputError if the log cannot be written, or there is no such command.
     """
     try:
         with open(log, "ab") as file:
             status = run_command_with_watcher(command, file, watcher, held)
-    except FileNotFoundError as error:
-        if error.filename != log:
-            raise InputError(f"{command[0]}: no such command; is the environment active?") from None
-        raise InputError(f"cannot write the log {log}: {error.strerror}") from None
     except OSError as error:
+        if isinstance(error, FileNotFoundError) and error.filename != log:
+            raise InputError(f"{command[0]}: no such command; is the environment active?") from None
         raise InputError(f"cannot write the log {log}: {error.strerror}") from None
     watcher.report_command_end(status, log)
     return status if status >= 0 else 128 - status

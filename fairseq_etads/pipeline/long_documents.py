@@ -41,11 +41,7 @@ SECONDS_COUNTED, SECONDS_LEARNED = 8e-6, 2.2e-5
 
 
 def measure_training_text_lengths(text: Path) -> TrainingDataSize:
-    """Measure the lengths of the training text.
-
-    Raises:
-        InputError: a file is missing from the folder, or there are too few pairs.
-    """
+    """Measure the lengths of the training text. Raises InputError if a file is missing, or there are too few pairs."""
     for split in ("train", "valid"):
         for side in ("source", "target"):
             if not (text / f"{split}.{side}").is_file():
@@ -90,11 +86,8 @@ def choose_word_budget(asked: Optional[int], extractor: Path) -> int:
     """Return the maximum total number of words in the sentences that are selected from each document.
 
     If an extractor already exists, its settings determine the number. Otherwise, it is the requested number or the
-    default.
-
-    Raises:
-        InputError: the requested number differs from the number in the extractor's settings, or the settings are
-            damaged.
+    default. Raises InputError if the requested number differs from the number in the extractor's settings, or the
+    settings are damaged.
     """
     if not (extractor / FILE).is_file():
         return asked or WORDS
@@ -109,29 +102,21 @@ def choose_word_budget(asked: Optional[int], extractor: Path) -> int:
 
 def describe_lengths(data: TrainingDataSize, words: int) -> str:
     """Describe the lengths of the documents in comparison with the number of words to select from each document."""
-    documents = data.documents
+    low, median, high = map(data.documents.get_percentile, (10, 50, 90))
     line = (
-        f"documents have {documents.get_percentile(50):,} words (median), {documents.get_percentile(10):,} to "
-        f"{documents.get_percentile(90):,} (10 % to 90 %); the model reads the most probable sentences, up to {words:,}"
-        " words (--words)"
+        f"documents have {median:,} words (median), {low:,} to {high:,} (10 % to 90 %); the model reads the most "
+        f"probable sentences, up to {words:,} words (--words)"
     )
-    if documents.get_percentile(90) <= words:
+    if high <= words:
         line += ". Most documents are read whole, so training without --long is faster and no worse"
     return line
 
 
-def estimate_content_training_seconds(data: TrainingDataSize) -> float:
-    """Estimate the processor time of ``etads-content`` in seconds.
-
-    The command counts the words and bigrams in all pairs, but trains its networks on only some of the pairs.
-    """
-    words = data.documents.get_percentile(50)
-    return 10 + words * (SECONDS_COUNTED * data.pairs + SECONDS_LEARNED * min(data.pairs, DOCUMENTS))
-
-
 def describe_content_training_time(data: TrainingDataSize) -> str:
-    """Describe how long it takes to train the content model."""
-    minutes = max(round(estimate_content_training_seconds(data) / 60), 1)
+    """Describe the processor time of ``etads-content``, which counts all pairs, but trains its networks on some."""
+    words = data.documents.get_percentile(50)
+    seconds = 10 + words * (SECONDS_COUNTED * data.pairs + SECONDS_LEARNED * min(data.pairs, DOCUMENTS))
+    minutes = max(round(seconds / 60), 1)
     return (
         f"its content model, which chooses the sentences of summaries, will take about {minutes:,} "
         f"minute{'' if minutes == 1 else 's'} on 1 core (--no-content leaves it out)"
@@ -141,12 +126,8 @@ def describe_content_training_time(data: TrainingDataSize) -> str:
 def plan_shortening(text: Path, arch: str, asked: Optional[int], extractor: Path, has_content: bool) -> int:
     """Check and describe the training documents, and return the maximum number of words to pick from each document.
 
-    Args:
-        asked: requested number of words, or None.
-        has_content: whether a content model will be trained.
-
-    Raises:
-        InputError: the text or the architecture does not suit an extractor, or the number of words has changed.
+    ``asked`` is the requested number of words, or None, and ``has_content`` whether a content model will be trained.
+    Raises InputError if the text or the architecture does not suit an extractor, or the number of words has changed.
     """
     words = choose_word_budget(asked, extractor)
     data = measure_training_text_lengths(text)
@@ -168,15 +149,9 @@ def shorten_documents(
 ) -> None:
     """Train an extractor in OUT/extractor, and write the shortened documents and their summaries to OUT/text.
 
-    Training takes two epochs, but at least 120 steps.
-
-    Args:
-        words: maximum number of words in a shortened document.
-        size, text_words: vocabulary size and word tokenisation of the extractor.
-        options: options of fairseq-train.
-
-    Raises:
-        SystemExit: a command failed.
+    A shortened document has at most ``words`` words. Training, to which ``options`` of fairseq-train apply, takes two
+    epochs, but at least 120 steps. ``size`` and ``text_words`` are the vocabulary size and the word tokenisation of the
+    extractor. Raises SystemExit if a command fails.
     """
     run = out / "extractor"
     whole, processes = ["--truncate-source", "100000"], [] if jobs is None else ["--jobs", str(jobs)]

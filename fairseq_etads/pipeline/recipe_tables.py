@@ -14,25 +14,15 @@ from .recipes import SECTIONS, Command, Plan, get_value
 
 
 class Value(NamedTuple):
-    """Value of an option in a recipe and in its paper.
+    """Value of an option in a recipe and in its paper."""
 
-    Attributes:
-        name: row or run, or "all rows".
-        section: "training", "technical", "search" or "duc".
-        option: name of the option.
-        ours: value in the recipe, also if a preset has it.
-        paper: value in the paper; None if it is unknown.
-        where: place in the paper, "code", "memory" or "ours".
-        why: reason for a difference, or an empty string.
-    """
-
-    name: str
-    section: str
-    option: str
-    ours: Any
-    paper: Any
-    where: str
-    why: str
+    name: str  # row or run, or "all rows"
+    section: str  # "training", "technical", "search" or "duc"
+    option: str  # name of the option
+    ours: Any  # value in the recipe, also if a preset has it
+    paper: Any  # value in the paper; None if it is unknown
+    where: str  # place in the paper, "code", "memory" or "ours"
+    why: str  # reason for a difference, or an empty string
 
 
 def list_values(plan: Plan, name: str) -> Iterator[Value]:
@@ -55,14 +45,6 @@ def list_values(plan: Plan, name: str) -> Iterator[Value]:
             place = entry.get("where", plan.recipe.get("where", ""))
             where = value.get("where", "" if not has_paper else "ours" if paper is None else place)
             yield Value(name, section, option, ours, paper, where, why)
-
-
-def are_equal(one: Any, other: Any) -> bool:
-    """Tell whether two values of an option mean the same."""
-    try:
-        return math.isclose(float(one), float(other), rel_tol=1e-9)
-    except (TypeError, ValueError):
-        return str(one).replace(" ", "") == str(other).replace(" ", "")
 
 
 def format_values(plan: Plan) -> str:
@@ -133,8 +115,10 @@ def print_report(plan: Plan) -> None:
     report = plan.recipe.get("report", [{"table": "", "rows": " ".join(plan.rows)}])
     for entry in report:
         if isinstance(entry, str) or "run" in entry:
-            for names in _list_report_names(plan, entry):
-                plan.make_command(entry, names).run()
+            runs = [(row, seed) for seed in plan.seeds for row in plan.rows]
+            several = [{"row": row, "seed": seed, "run": f"{plan.out}/{row}-{seed}"} for row, seed in runs]
+            for names in several if "{run}" in str(entry) else [{}]:  # for each of them if it names their folder
+                plan.make_command(entry, {**plan.names, **names}).run()
         elif "compare" in entry:
             _print_comparison(plan, entry)
         elif "differences" in entry:
@@ -143,17 +127,6 @@ def print_report(plan: Plan) -> None:
             _print_scores(plan, entry)
     if plan.names.get("duc"):
         _print_scores(plan, {"file": "duc.json", "measure": "recall", "published": "duc"})
-
-
-def _list_report_names(plan: Plan, entry: Any) -> List[Dict[str, str]]:
-    """Return the names for a command of the report, which runs for each row and seed if it names their folder."""
-    if "{run}" not in str(entry):
-        return [plan.names]
-    return [
-        {**plan.names, "row": row, "seed": seed, "run": f"{plan.out}/{row}-{seed}"}
-        for seed in plan.seeds
-        for row in plan.rows
-    ]
 
 
 def _print_scores(plan: Plan, entry: Mapping[str, Any]) -> None:
@@ -186,8 +159,8 @@ def _print_table(lines: Sequence[Sequence[str]], headers: Sequence[str], signatu
     print(signature, flush=True)
 
 
-def _compare(plan: Plan, row: str, base: str, entry: Mapping[str, Any], keeps: bool) -> Optional[Path]:
-    """Test the difference between two rows over all seeds; returns the path of the report without its suffix."""
+def _compare(plan: Plan, row: str, base: str, entry: Mapping[str, Any]) -> Optional[Path]:
+    """Test the difference between two rows over all seeds; returns the path of both reports without their suffixes."""
     if not {row, base} <= set(plan.rows):
         return None
     file = "" if entry.get("likelihood") else "/summaries.txt"
@@ -197,14 +170,14 @@ def _compare(plan: Plan, row: str, base: str, entry: Mapping[str, Any], keeps: b
     first = ["--likelihood"] if entry.get("likelihood") else [f"{plan.expand('{text}', plan.names)}/test.target"]
     options = plan.make_command(entry.get("options", ""), plan.names).words
     words = ("etads-compare", *first, "--a", *sides[0], "--b", *sides[1], *options, "--json", f"{path}.json")
-    Command(words, (Path(f"{path}.json"),), Path(f"{path}.txt") if keeps else None).run()
+    Command(words, (Path(f"{path}.json"),), Path(f"{path}.txt")).run()
     return path
 
 
 def _print_comparison(plan: Plan, entry: Mapping[str, Any]) -> None:
     """Print paired tests of the difference between two rows."""
     row, base = entry["compare"].split()
-    path = _compare(plan, row, base, entry, keeps=True)
+    path = _compare(plan, row, base, entry)
     if path is not None:
         print_message(f"{row} minus {base}")
         with open(f"{path}.txt", encoding="utf-8") as file:
@@ -216,7 +189,7 @@ def _print_differences(plan: Plan, base: str) -> None:
     lines: List[List[str]] = []
     metrics, signature = [], ""
     for row in plan.rows:
-        path = None if row == base else _compare(plan, row, base, {"options": "--quiet"}, keeps=True)
+        path = None if row == base else _compare(plan, row, base, {"options": "--quiet"})
         if path is not None:
             report = json.loads(Path(f"{path}.json").read_text(encoding="utf-8"))
             metrics, signature = list(report["scores"]), report["signature"]

@@ -10,7 +10,8 @@ A recipe is a file in ``fairseq_etads/recipes/``, or a user's own YAML file. Its
                     it. An option called split names the split to summarise and score (without it: test)
     rows option     another name of --rows;  seeds: default of --seeds;  cpu: true never uses a GPU
     vocabulary      SOURCE/TARGET, the paper's sizes;  shared: anchors for other parts
-    text, prepared  folders of the references and of the prepared data (default: {data}/text and {data}/prepared)
+    text, prepared  folders of the references and of the prepared data (default: text and prepared in {data} or, without
+                    an option called data, in {out})
     needs           runs that all rows need
     rows, runs      name -> entry; a run is made only for the rows and runs that need it
     training, technical, search, duc, score     defaults of all rows, see below
@@ -121,8 +122,7 @@ def list_recipes() -> List[str]:
 def load_recipe(name: str) -> Dict[str, Any]:
     """Load a recipe by its name, or by the path of a YAML file.
 
-    Raises:
-        InputError: there is no such recipe, or it cannot be read.
+    Raises InputError if there is no such recipe, or it cannot be read.
     """
     path = Path(name) if name.endswith((".yaml", ".yml")) else FOLDER / f"{name}.yaml"
     if not path.is_file():
@@ -232,43 +232,29 @@ class Training:
 
 @dataclass
 class Plan:
-    """The commands of a recipe for some rows and seeds.
+    """The commands of a recipe for some rows and seeds."""
 
-    Attributes:
-        recipe: as returned by :func:`load_recipe`.
-        given: options of the recipe that the user has given.
-        rows: names of rows.
-        seeds: random seeds.
-        out: output folder.
-        cpu: whether GPUs are not used.
-        more: options of fairseq-train that the user has given.
-        actions: the commands, each of which occurs once.
-    """
-
-    recipe: Dict[str, Any]
-    given: Mapping[str, str]
-    rows: Sequence[str]
-    seeds: Sequence[str]
-    out: Path
-    cpu: bool = False
-    more: Sequence[str] = ()
-    actions: List[Any] = field(default_factory=list)
+    recipe: Dict[str, Any]  # as returned by :func:`load_recipe`
+    given: Mapping[str, str]  # options of the recipe that the user has given
+    rows: Sequence[str]  # names of rows
+    seeds: Sequence[str]  # random seeds
+    out: Path  # output folder
+    cpu: bool = False  # whether GPUs are not used
+    more: Sequence[str] = ()  # options of fairseq-train that the user has given
+    actions: List[Any] = field(default_factory=list)  # the commands, each of which occurs once
 
     def __post_init__(self) -> None:
         self.cpu = self.cpu or bool(self.recipe.get("cpu"))
         defaults = {name: str(option.get("default") or "") for name, option in self.recipe["options"].items()}
-        places = {place: self.recipe.get(place, f"{{data}}/{place}") for place in ("text", "prepared")}
+        folder = "{data}" if "data" in self.recipe["options"] else "{out}"
+        places = {place: self.recipe.get(place, f"{folder}/{place}") for place in ("text", "prepared")}
         self.names: Names = {"out": str(self.out), "split": "test", **places, **defaults, **self.given}
         self._check_values()
         if self.names.get("stages"):
             self._read_stages()
 
     def _check_values(self) -> None:
-        """Check the values of all options.
-
-        Raises:
-            InputError: a value is not allowed.
-        """
+        """Check the values of all options. Raises InputError if a value is not allowed."""
         for name, option in self.recipe["options"].items():
             value, choices = self.names[name], (option.get("choices") or "").split()
             if value and choices and set(value.split()) - set(choices):
@@ -278,11 +264,7 @@ class Plan:
                 raise InputError(f"--{name} {value}: choose a whole number above 0")
 
     def check_files(self) -> None:
-        """Check that the files and folders that the user has given exist.
-
-        Raises:
-            InputError: a file is missing.
-        """
+        """Check that the files and folders that the user has given exist. Raises InputError if a file is missing."""
         for name, option in self.recipe["options"].items():
             if name in self.given and ("prepare" in option or "contains" in option):
                 folder = Path(self.given[name])
@@ -356,7 +338,10 @@ class Plan:
             lambda m: m[1] if all(self._fill(p, names) for p in _PLACEHOLDER.findall(m[1])) else "",
             entry["run"],
         )
-        words = [part for word in _split_line(line) for part in self._fill_word(word, names)]
+        words: List[str] = []
+        for word in _split_line(line):
+            placeholder = _PLACEHOLDER.fullmatch(word)
+            words += self._fill(placeholder[1], names) if placeholder else [self.expand(word, names)]
         makes = (Path(self.expand(path, names)) for path in _as_list(entry.get("makes")))
         return Command(tuple(words), tuple(makes))
 
@@ -370,10 +355,6 @@ class Plan:
             several["summaries"] = [*paths.values()]
             several["systems"] = [word for run, path in paths.items() for word in ("--system", f"{run}={path}")]
         return several[name] if name in several else list(filter(None, [self._look_up(name, names)]))
-
-    def _fill_word(self, word: str, names: Names) -> List[str]:
-        match = _PLACEHOLDER.fullmatch(word)
-        return self._fill(match[1], names) if match else [self.expand(word, names)]
 
     def holds(self, condition: str) -> bool:
         """Tell whether a condition on the recipe's options holds."""

@@ -1,12 +1,11 @@
 """Steps: commands that run only if their outputs are missing, or were made by another command or from other files.
 
-python -m fairseq_etads.pipeline.steps --makes FILE ... [--reads PATH ...] [--keeps FILE] -- COMMAND ...
+python -m fairseq_etads.pipeline.steps --makes FILE ... [--reads PATH ...] -- COMMAND ...
 """
 
 import argparse
 import json
 import os
-import shutil
 import signal
 import sys
 from dataclasses import dataclass
@@ -24,29 +23,18 @@ RECORD = ".made.json"
 
 @dataclass(frozen=True)
 class Step:
-    """A command and the files that it makes, which are made again if the command or a file has changed.
+    """A command and the files that it makes, which are made again if the command or a file has changed."""
 
-    Attributes:
-        command: words of the command.
-        makes: all output files.
-        reads: input files, and folders, which represent all files directly in them.
-        keeps: file in which to store what the command prints, which then also counts as an output.
-        record: file that records the command and the SHA-256 of all files (default: FILE.made.json, named after the
-            first output).
-    """
-
-    command: Sequence[str]
-    makes: Sequence[Path]
-    reads: Sequence[Path] = ()
-    keeps: Optional[Path] = None
-    record: Optional[Path] = None
+    command: Sequence[str]  # words of the command
+    makes: Sequence[Path]  # all output files
+    reads: Sequence[Path] = ()  # input files, and folders, which represent all files directly in them
+    keeps: Optional[Path] = None  # file in which to store what the command prints, which then also counts as an output
+    record: Optional[Path] = None  # of the command and all checksums (default: FILE.made.json of the first output)
 
     def run(self) -> None:
-        """Run the command if its outputs must be made.
+        """Run the command if its outputs must be made. Raises SystemExit if it fails or a signal ends it.
 
-        Raises:
-            InputError: another process runs the same step, or the command ended without one of its outputs.
-            SystemExit: the command failed, or a signal ended it.
+        Raises InputError if another process runs the same step, or the command ended without one of its outputs.
         """
         makes = [*self.makes, *([self.keeps] if self.keeps else [])]
         makes[0].parent.mkdir(parents=True, exist_ok=True)
@@ -79,14 +67,7 @@ class Step:
 
 
 def run_command(command: Sequence[str], held: Sequence[int] = (), **options: Any) -> None:
-    """Run a command.
-
-    Args:
-        held, options: as in :func:`~fairseq_etads.pipeline.children.start_child`.
-
-    Raises:
-        SystemExit: the command failed, or a signal ended it.
-    """
+    """Run a command by :func:`.children.run_child`. Raises SystemExit if it fails or a signal ends it."""
     status = children.run_child(list(command), held, **options)
     if status == 128 + signal.SIGINT:
         print_message("interrupted; the same command skips what is done")
@@ -113,21 +94,16 @@ def _are_outputs_current(makes: Sequence[Path], path: Path, wanted: Dict[str, An
 
 
 def main() -> int:
-    """Run a step for a shell script, and print what the command has printed if --keeps is given."""
+    """Run a step for a shell script."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--makes", metavar="FILE", type=Path, nargs="+", required=True, help="output files of the command")
     add("--reads", metavar="PATH", type=Path, nargs="*", default=[], help="files and folders that the command reads")
-    add("--keeps", metavar="FILE", type=Path, help="file in which to store the text that the command prints")
-    add("--record", metavar="RECORD", type=Path, help="file that records the command and the checksums of its files")
     add("command", metavar="COMMAND", nargs="+", help="command to run, given after --")
     args = parser.parse_args()
     children.watch_parent()
     with report_errors_in_one_line(os.path.basename(args.command[0])):
-        Step(args.command, args.makes, args.reads, args.keeps, args.record).run()
-        if args.keeps:
-            with open(args.keeps, "rb") as file:
-                shutil.copyfileobj(file, sys.stdout.buffer)
+        Step(args.command, args.makes, args.reads).run()
     return 0
 
 

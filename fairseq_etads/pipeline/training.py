@@ -1,7 +1,5 @@
 """Train with fairseq-train, unless a run with these options and data has already finished and its checkpoints exist.
 
-    python -m fairseq_etads.pipeline.training RUN PREPARED -- [options of fairseq-train]
-
 RUN/training.json records the command, the data and the checkpoints that the command names, for example with
 --init-from. If a run was interrupted, the same command continues it. If options have changed, the changes
 are listed. It is an error to continue a run with a different seed, with other data, or with checkpoints that have
@@ -9,7 +7,6 @@ changed. fairseq's output is written to RUN/train.log, and RUN/finished.txt cont
 is locked, so that only one process uses it at a time.
 """
 
-import argparse
 import difflib
 import os
 import sys
@@ -20,10 +17,10 @@ from typing import Dict, List, Optional, Sequence
 from ..data.run_record import RunRecord, compute_data_fingerprint, list_checkpoints
 from ..files.checksums import compute_sha256
 from ..files.outputs import lock_output, write_text
-from ..platform.console import print_message, report_errors_in_one_line
+from ..platform.console import print_message
 from ..platform.errors import InputError
-from . import children, fairseq_log
-from .training_settings import get_option
+from . import fairseq_log
+from .training_settings import get_option, read_options
 
 FINISHED = "finished.txt"
 PLUGIN = "fairseq_etads"
@@ -40,14 +37,7 @@ def list_options(command: Sequence[str]) -> List[str]:
     Neither their order, nor a value that is replaced later, nor --log-interval affects the result of training. Commands
     that were recorded by earlier versions are split at spaces.
     """
-    found: Dict[str, List[str]] = {}
-    option = ""
-    for word in split_option_values(" ".join(command).split()):
-        if word.startswith("--"):
-            option = word
-            found[option] = []
-        else:
-            found.setdefault(option, []).append(word)
+    found = read_options(" ".join(command).split())
     return [" ".join([name, *found[name]]).strip() for name in sorted(found) if name != "--log-interval"]
 
 
@@ -66,15 +56,10 @@ def make_training_command(run: Path, prepared: Path, options: Sequence[str]) -> 
 
 
 def train(run: Path, prepared: Path, options: Sequence[str], usual_minutes: Optional[float] = None) -> None:
-    """Train unless this run has already finished.
+    """Train with these options of fairseq-train unless this run has already finished.
 
-    Args:
-        options: options of fairseq-train.
-        usual_minutes: usual duration in minutes; a message is shown if training takes longer.
-
-    Raises:
-        InputError: the folder contains a run with another seed or other data.
-        SystemExit: fairseq-train failed, or a signal ended it.
+    A message is shown if training takes longer than ``usual_minutes``. Raises InputError if the folder contains a run
+    with another seed or other data, and SystemExit if fairseq-train fails or a signal ends it.
     """
     command = make_training_command(run, prepared, options)
     if "--cpu" in options:
@@ -89,15 +74,16 @@ def train(run: Path, prepared: Path, options: Sequence[str], usual_minutes: Opti
                 f"--out {run}: it was trained with other data, at {before.prepared}; name another "
                 "folder, or delete this one"
             )
-        made = next(iter(list_checkpoints(run)), None)
+        made, finished = next(iter(list_checkpoints(run)), None), run / FINISHED
         if before is not None and made is not None:
             check_checkpoints_unchanged(run, before.files, record.files)
             record = replace(record, files={**before.files, **record.files})  # some files may have been deleted since
         plain = list_options(command)
-        is_finished = before is not None and plain == list_options(before.command)
-        if made is not None and is_finished and plain == list_options(read_finished_command(run)):
+        ended = [finished.read_text(encoding="utf-8", errors="replace")] if finished.is_file() else []
+        is_finished = before is not None and plain == list_options(before.command) == list_options(ended)
+        if made is not None and is_finished:
             record.write(run)
-            print_message(f"already trained with these options (delete {run / FINISHED} to continue): {made}")
+            print_message(f"already trained with these options (delete {finished} to continue): {made}")
             return
         if before is not None and (run / "checkpoints" / "checkpoint_last.pt").is_file():
             check_seed_unchanged(run, before.command, command)
@@ -112,7 +98,7 @@ def train(run: Path, prepared: Path, options: Sequence[str], usual_minutes: Opti
         status = fairseq_log.run_logged_command(words, str(run / "train.log"), watcher, held)
         if status:
             sys.exit(2 if status < 128 else status)
-        write_text(run / FINISHED, " ".join(command) + "\n")
+        write_text(finished, " ".join(command) + "\n")
     (run / "started.txt").unlink(missing_ok=True)  # earlier versions wrote this file
     for path in list_checkpoints(run)[:1]:
         print_message(f"{path.stem.split('_')[1]} checkpoint: {path}")
@@ -120,16 +106,10 @@ def train(run: Path, prepared: Path, options: Sequence[str], usual_minutes: Opti
     print_message(f"fairseq-train wrote no checkpoint to {run / 'checkpoints'}")
 
 
-def read_finished_command(run: Path) -> List[str]:
-    """Read the last finished command from RUN/finished.txt. The result is empty if no command has finished."""
-    path = run / FINISHED
-    return [path.read_text(encoding="utf-8", errors="replace")] if path.is_file() else []
-
-
 def compute_checkpoint_checksums(run: Path, command: Sequence[str]) -> Dict[str, str]:
     """Compute the SHA-256 hash of each checkpoint that a command names, except the run's own checkpoints."""
-    words, own = split_option_values(command), (run / "checkpoints").resolve()
-    named = [Path(value) for option, value in zip(words, words[1:]) if option in CHECKPOINTS]
+    own = (run / "checkpoints").resolve()
+    named = [Path(" ".join(values)) for option, values in read_options(command).items() if option in CHECKPOINTS]
     named = [path / "model.safetensors" if path.is_dir() else path for path in named]
     return {str(path): compute_sha256(path) for path in named if path.is_file() and own not in path.resolve().parents}
 
@@ -144,28 +124,14 @@ def check_checkpoints_unchanged(run: Path, before: Dict[str, str], now: Dict[str
             )
 
 
-def split_option_values(command: Sequence[str]) -> List[str]:
-    """Return the words of a command, with --option=value as two words."""
-    return [part for word in command for part in (word.split("=", 1) if word.startswith("--") else [word])]
-
-
 def check_seed_unchanged(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
-    """Refuse to continue a run with a different seed, because the result would match neither seed.
-
-    Raises:
-        InputError: the seeds differ.
-    """
-    old, new = get_seed(before), get_seed(now)
+    """Raise InputError if a run would be continued with a different seed: the result would match neither seed."""
+    old, new = (get_option(command, "--seed") or "1" for command in (before, now))
     if old != new:
         raise InputError(
             f"--seed {new}: {run} contains a training with --seed {old}; name another --out, "
             f"or delete {run / 'checkpoints'} to begin again"
         )
-
-
-def get_seed(command: Sequence[str]) -> str:
-    """Return the seed of a command. The default is 1."""
-    return get_option(command, "--seed") or "1"
 
 
 def print_differing_options(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
@@ -176,20 +142,3 @@ def print_differing_options(run: Path, before: Sequence[str], now: Sequence[str]
         print_message(f"{run} contains a training with other options; {advice}:")
         for line in lines:
             print(f"     {'<' if line[0] == '-' else '>'} {line[2:]}", file=sys.stderr)
-
-
-def main() -> int:
-    """Train for a shell script."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", metavar="RUN", type=Path, help="output folder for the training run")
-    parser.add_argument("prepared", metavar="PREPARED", type=Path, help="output folder of etads-prepare")
-    parser.add_argument("options", metavar="OPTION", nargs="*", help="options of fairseq-train, given after --")
-    args = parser.parse_args()
-    children.watch_parent()
-    with report_errors_in_one_line("training"):
-        train(args.run, args.prepared, args.options)
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

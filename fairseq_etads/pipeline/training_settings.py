@@ -20,7 +20,7 @@ import subprocess
 from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..data.preparation import read_preparation_settings
 from ..data.run_record import RECIPE, RECORD, read_recipe
@@ -65,18 +65,17 @@ _GPU = re.compile(r"\s*(\d|GPU-|MIG-)")
 
 @dataclass(frozen=True)
 class TrainingDataSize:
-    """Properties of the training data.
+    """Properties of the training data."""
 
-    Attributes:
-        pairs: number of document-summary pairs.
-        documents, summaries: distributions of the lengths of documents and summaries.
-        one_dictionary: whether documents and summaries share one dictionary.
-    """
+    pairs: int  # number of document-summary pairs
+    documents: TextLengths  # distribution of the lengths of documents
+    summaries: TextLengths  # distribution of the lengths of summaries
+    one_dictionary: bool = True  # whether documents and summaries share one dictionary
 
-    pairs: int
-    documents: TextLengths
-    summaries: TextLengths
-    one_dictionary: bool = True
+    @property
+    def words(self) -> float:
+        """Return the number of words in all documents and summaries."""
+        return self.pairs * (self.documents.compute_mean() + self.summaries.compute_mean())
 
 
 @dataclass(frozen=True)
@@ -103,32 +102,20 @@ class Machine:
 class RecipeSize:
     """Model size and limits of a named recipe.
 
-    Attributes:
-        layers: number of layers in the encoder and in the decoder.
-        width: size of the word embeddings.
-        heads: number of attention heads.
-        minutes: maximum duration of training in minutes.
-        core_minutes: maximum duration on one core in minutes, or 0 to use ``minutes``. With more cores, the duration is
-            divided by their speed-up.
-        most_epochs: maximum number of epochs.
-        truncation: percentage of documents that should not be truncated, followed by upper limits on the truncation
-            lengths of documents and summaries.
-        max_tokens: maximum number of source tokens per batch, which is halved if the number of epochs is small.
-        rate: learning rate of Muon if the number of epochs is small. Otherwise, the learning rate is half of this
-            value.
-        smoothing: amount of label smoothing.
+    If the number of epochs is small, the learning rate is ``rate``, and batches have half of ``max_tokens``. Otherwise,
+    they have ``max_tokens``, and the learning rate is half of ``rate``.
     """
 
-    layers: int
-    width: int
-    heads: int
-    minutes: float
-    core_minutes: float
-    most_epochs: float
-    truncation: Tuple[int, int, int]
-    max_tokens: int
-    rate: float
-    smoothing: float
+    layers: int  # number of layers in the encoder and in the decoder
+    width: int  # size of the word embeddings
+    heads: int  # number of attention heads
+    minutes: float  # maximum duration of training
+    core_minutes: float  # maximum on one core, which more cores divide by their speed-up, or 0 to use ``minutes``
+    most_epochs: float  # maximum number of epochs
+    truncation: Tuple[int, int, int]  # per cent of documents to read whole, most tokens of documents, of summaries
+    max_tokens: int  # maximum number of source tokens per batch
+    rate: float  # learning rate of Muon
+    smoothing: float  # amount of label smoothing
 
 
 SIZES = {
@@ -140,33 +127,24 @@ SIZES = {
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """Settings that were chosen for a training run.
+    """Settings that were chosen for a training run, and its duration."""
 
-    Attributes:
-        name: name of the recipe, one of ``NAMES`` except "paper".
-        train: command-line options of fairseq-train.
-        decoding: mapping from names of decoding options to values.
-        steps, epochs, minutes: duration of training in steps, epochs and minutes.
-        says: lines of text that explain the choice to the user.
-    """
-
-    name: str
-    train: List[str]
-    decoding: Dict[str, int]
+    name: str  # of the recipe, one of ``NAMES`` except "paper"
+    train: List[str]  # command-line options of fairseq-train
+    decoding: Dict[str, int]  # values of decoding options by their names
     steps: int
     epochs: float
     minutes: float
-    says: List[str] = field(default_factory=list)
+    says: List[str] = field(default_factory=list)  # lines of text that explain the choice to the user
 
 
 def choose_recipe_name(data: TrainingDataSize, machine: Machine, arch: str) -> str:
     """Return the name of the recipe that suits the amount of text and the machine."""
     if arch not in SUITABLE:
         return "paper"
-    words = data.pairs * (data.documents.compute_mean() + data.summaries.compute_mean())
     if machine.gpus:
-        return "large" if words >= MANY_WORDS else "base"
-    return "small" if words < FEW_WORDS else "base"
+        return "large" if data.words >= MANY_WORDS else "base"
+    return "small" if data.words < FEW_WORDS else "base"
 
 
 def check_recipe_suits_architecture(name: str, arch: str) -> None:
@@ -205,33 +183,24 @@ def make_settings(
     given: Sequence[str] = (),
     minutes: Optional[float] = None,
 ) -> TrainingSettings:
-    """Choose the settings of a training run according to a recipe.
+    """Choose the settings of a training run according to a recipe, "small", "base" or "large".
 
-    Args:
-        name: name of the recipe, which is "small", "base" or "large".
-        arch: name of the architecture, one of those in ``SUITABLE``.
-        given: options of fairseq-train that override the options of the recipe. Options of the recipe that depend on
-            them are adapted or omitted.
-        minutes: maximum duration of training in minutes, or None to use the duration of the recipe.
-
-    Raises:
-        InputError: the recipe is not available for this architecture.
+    Options of fairseq-train that are ``given`` override those of the recipe, of which others that depend on them are
+    adapted or omitted. ``minutes`` is the maximum duration, or None for that of the recipe. Raises InputError if the
+    recipe is not available for this architecture.
     """
     check_recipe_suits_architecture(name, arch)
     size, options = SIZES[name], _UserOptions(given)
     share, longest_document, longest_summary = size.truncation
     if options.reads_picked_sentences():
         share, longest_document = 100, data.documents.get_percentile(100)  # the model reads all selected sentences
+    most = min(data.documents.get_percentile(share), longest_document), data.summaries.get_percentile(99)
     cut = (
-        options.get_number_option(
-            "--truncate-source", _round_up_length(min(data.documents.get_percentile(share), longest_document))
-        ),
-        options.get_number_option(
-            "--truncate-target", _round_up_length(min(data.summaries.get_percentile(99), longest_summary))
-        ),
+        options.get_number("--truncate-source", _round_up_length(most[0])),
+        options.get_number("--truncate-target", _round_up_length(min(most[1], longest_summary))),
     )
     read = data.documents.compute_mean(cut[0]), data.summaries.compute_mean(cut[1])
-    workers = options.get_number_option("--distributed-world-size", max(machine.gpus, 1))
+    workers = options.get_number("--distributed-world-size", max(machine.gpus, 1))
     if machine.gpus:
         machine = replace(machine, gpus=workers)  # each worker uses one GPU, possibly on another machine
     if minutes is None:
@@ -261,17 +230,11 @@ def make_settings(
 
 
 class _TrainingPlan(NamedTuple):
-    """Batch size and duration of a training run.
+    """Batch size and duration of a training run."""
 
-    Attributes:
-        max_tokens, pairs: maximum number of source tokens and mean number of pairs in a batch.
-        batches: number of batches in a step.
-        steps, epochs, minutes: duration of training.
-    """
-
-    max_tokens: int
-    pairs: float
-    batches: int
+    max_tokens: int  # maximum number of source tokens in a batch
+    pairs: float  # mean number of pairs in a batch
+    batches: int  # number of batches in a step
     steps: int
     epochs: float
     minutes: float
@@ -288,7 +251,7 @@ def _plan_training(
     minutes: float,
 ) -> _TrainingPlan:
     """Plan the steps that a time limit allows; ``batches`` and ``machine`` are those of all workers together."""
-    max_tokens = given.get_number_option("--max-tokens", max_tokens)
+    max_tokens = given.get_number("--max-tokens", max_tokens)
     pairs = max(max_tokens * FILLED / (max(read) + 1), 1)
     batches_of_epoch = steps_of_epoch = max(data.pairs / pairs, 1)
     if batches > 1:
@@ -297,37 +260,40 @@ def _plan_training(
     seconds = (
         _count_floating_point_operations(size, given, read, pairs_of_step, choose_vocabulary_size(data)) / machine.speed
     )
-    steps = given.get_number_option("--max-update", 0)
+    steps = given.get_number("--max-update", 0)
     if not steps:
-        most_epochs = given.get_number_option("--max-epoch", 0) or size.most_epochs
+        most_epochs = given.get_number("--max-epoch", 0) or size.most_epochs
         steps = max(int(min(minutes * 60 / seconds, most_epochs * steps_of_epoch)), 1)
     return _TrainingPlan(max_tokens, pairs, batches, steps, steps / steps_of_epoch, steps * seconds / 60)
 
 
-class _UserOptions:
-    """Options that the user has specified. As in argparse, the last value of a repeated option is used."""
+def read_options(words: Sequence[str]) -> Dict[str, List[str]]:
+    """Map the options on a command line to their last values, as argparse does, and "" to the words before them."""
+    found: Dict[str, List[str]] = {"": []}
+    option = ""
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name.startswith("--"):
+            option = name
+            found[option] = [value] if equals else []
+        else:
+            found[option].append(word)
+    return found
+
+
+class _UserOptions(Dict[str, str]):
+    """Options on a command line with their values."""
 
     def __init__(self, words: Sequence[str]):
-        self._values: Dict[str, str] = {}
-        for place, word in enumerate(words):
-            name, equals, value = word.partition("=")
-            if name.startswith("--"):
-                following = words[place + 1] if place + 1 < len(words) else ""
-                self._values[name] = value if equals else following
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._values
-
-    def get_text_option(self, name: str, default: str) -> str:
-        return self._values.get(name, default)
+        super().__init__({name: " ".join(values) for name, values in read_options(words).items()})
 
     def reads_picked_sentences(self) -> bool:
         """Return whether the model reads sentences selected by an extractor, together with their salience levels."""
-        factors = self.get_text_option("--source-factors", "none").split(",")
+        factors = self.get("--source-factors", "none").split(",")
         return any(name.partition(":")[0].strip() == FACTOR for name in factors)
 
-    def get_number_option(self, name: str, default: int) -> int:
-        value = self._values.get(name, "")
+    def get_number(self, name: str, default: int) -> int:
+        value = self.get(name, "")
         return int(value) if value.isdecimal() else default
 
     def get_update_frequency(self) -> int:
@@ -335,14 +301,13 @@ class _UserOptions:
 
         If the user has given several numbers, the last one is returned, because it applies to most epochs.
         """
-        numbers = re.findall(r"\d+", self.get_text_option("--update-freq", "1"))
+        numbers = re.findall(r"\d+", self.get("--update-freq", "1"))
         return max(int(numbers[-1]), 1) if numbers else 1
 
 
 def get_option(words: Sequence[str], name: str) -> Optional[str]:
-    """Return the value of an option on a command line, or None. As in argparse, the last value is used."""
-    options = _UserOptions(words)
-    return options.get_text_option(name, "") if name in options else None
+    """Return the last value of an option on a command line, or None."""
+    return _UserOptions(words).get(name)
 
 
 def _make_model_options(size: RecipeSize, arch: str, data: TrainingDataSize, given: _UserOptions) -> List[str]:
@@ -352,14 +317,14 @@ def _make_model_options(size: RecipeSize, arch: str, data: TrainingDataSize, giv
     found = ["--encoder-embed-dim", width, "--encoder-ffn-embed-dim", str(4 * size.width)]
     for side in ("encoder", "decoder"):
         found += [f"--{side}-layers", layers, f"--{side}-attention-heads", heads, f"--no-{side}-learned-pos"]
-    pointer = given.get_text_option("--pointer", "soft" if data.one_dictionary else "none")
+    pointer = given.get("--pointer", "soft" if data.one_dictionary else "none")
     found += ["--pointer", pointer]
     if pointer != "none":
         found.append("--pointer-continue")
     if not data.one_dictionary:
         found.append("--no-share-all-embeddings")
-    if arch in _WITH_FOCUS and given.get_text_option("--focus-layers", "all") != "none":
-        count = given.get_number_option("--encoder-attention-heads", size.heads)
+    if arch in _WITH_FOCUS and given.get("--focus-layers", "all") != "none":
+        count = given.get_number("--encoder-attention-heads", size.heads)
         narrow = ["2"] * min(count * 3 // 4, count - 1)
         found += ["--focus-center", "relative", "--focus-initial-scope", ",".join([*narrow, "half"])]
     if "--no-token-positional-embeddings" not in given:
@@ -373,17 +338,11 @@ def _make_model_options(size: RecipeSize, arch: str, data: TrainingDataSize, giv
 
 def _make_optimiser_options(size: RecipeSize, arch: str, steps: int, epochs: float, given: _UserOptions) -> List[str]:
     """Return the training options that are valid with the user's optimiser, schedule and criterion."""
-    optimiser = given.get_text_option("--optimizer", "muon")
+    optimiser = given.get("--optimizer", "muon")
     rate = size.rate * (1 if epochs < SOME_EPOCHS else 0.5) * (1 if optimiser == "muon" else 0.25)
     found = [
-        "--optimizer",
-        optimiser,
-        "--lr",
-        f"{rate:g}",
-        "--clip-norm",
-        "2",
-        "--dropout",
-        f"{choose_dropout(epochs):g}",
+        *("--optimizer", optimiser, "--lr", f"{rate:g}", "--clip-norm", "2"),
+        *("--dropout", f"{choose_dropout(epochs):g}"),
     ]
     if optimiser in ("muon", "adam"):
         found += ["--adam-betas", "(0.9, 0.98)"]
@@ -391,20 +350,15 @@ def _make_optimiser_options(size: RecipeSize, arch: str, steps: int, epochs: flo
         found.append("--fp16-no-flatten-grads")  # Muon requires matrices, which fairseq would flatten
     if arch == "aggregation_transformer":  # its dropout within attention would make a step twice as long on a CPU
         found += ["--attention-dropout", "0", "--activation-dropout", "0"]
-    schedule = given.get_text_option("--lr-scheduler", "polynomial_decay")
+    schedule = given.get("--lr-scheduler", "polynomial_decay")
     found += ["--lr-scheduler", schedule]
     if schedule in ("polynomial_decay", "inverse_sqrt"):
-        found += ["--warmup-updates", str(choose_warm_up_steps(steps))]
+        found += ["--warmup-updates", str(min(500, -(-steps // 9)))]
     if schedule == "polynomial_decay":
         found += ["--total-num-update", str(steps)]
-    if given.get_text_option("--criterion", "summarization_nll") == "summarization_nll":
+    if given.get("--criterion", "summarization_nll") == "summarization_nll":
         found += ["--label-smoothing", f"{size.smoothing:g}"]
     return found
-
-
-def choose_warm_up_steps(steps: int) -> int:
-    """Return the number of warm-up steps, which is one ninth of all steps, but at most 500."""
-    return min(500, -(-steps // 9))
 
 
 def _count_floating_point_operations(
@@ -413,9 +367,9 @@ def _count_floating_point_operations(
     """Count the floating-point operations of a step: six per weight and token, plus those in attention."""
     total, width, wide = 0.0, size.width, 4 * size.width
     for side, length, of_layer in (("encoder", read[0], 4 + 2), ("decoder", read[1], 8 + 2)):
-        width = given.get_number_option(f"--{side}-embed-dim", width)  # the decoder has the same size as the encoder
-        wide = given.get_number_option(f"--{side}-ffn-embed-dim", wide)
-        layers = given.get_number_option(f"--{side}-layers", size.layers)
+        width = given.get_number(f"--{side}-embed-dim", width)  # the decoder has the same size as the encoder
+        wide = given.get_number(f"--{side}-ffn-embed-dim", wide)
+        layers = given.get_number(f"--{side}-layers", size.layers)
         weights = layers * (of_layer * width**2 + 2 * width * wide)
         attended = read[0] + (read[1] if side == "decoder" else 0)
         total += length * (6 * weights + 12 * layers * width * attended)
@@ -439,26 +393,22 @@ def _explain_recipe(
 ) -> List[str]:
     """Return lines of text that explain the choice to the user."""
     value = _UserOptions(recipe.train)
-    chosen = {
-        name: given.get_text_option(f"--{name}", value.get_text_option(f"--{name}", ""))
-        for name in ("dropout", "lr", "optimizer")
-    }
-    of = data.summaries
+    chosen = {**value, **given}
+    low, median, high = map(data.summaries.get_percentile, (10, 50, 90))
     minutes = recipe.minutes
     time = f"{minutes:.0f} minutes" if 2 <= minutes < 90 else f"{minutes * 60:.0f} seconds"
     time = f"{minutes / 60:.1f} hours" if minutes >= 90 else time
-    layers = [given.get_number_option(f"--{side}-layers", size.layers) for side in ("encoder", "decoder")]
+    layers = [given.get_number(f"--{side}-layers", size.layers) for side in ("encoder", "decoder")]
     pairs = f"{round(plan.pairs / 8) * 8} pairs (in multiples of 8)" if plan.pairs >= 8 else f"{plan.pairs:.0f} pairs"
     return [
-        f"{layers[0]}+{layers[1]} layers of width {given.get_number_option('--encoder-embed-dim', size.width)}; "
-        f"{chosen['optimizer']}, rate {chosen['lr']}, decaying to 0 over {recipe.steps:,} steps "
-        f"({recipe.epochs:.1f} epochs); dropout {chosen['dropout']}",
-        f"batches of up to {value.get_text_option('--max-tokens', '')} source tokens, about {pairs}"
+        f"{layers[0]}+{layers[1]} layers of width {given.get_number('--encoder-embed-dim', size.width)}; "
+        f"{chosen['--optimizer']}, rate {chosen['--lr']}, decaying to 0 over {recipe.steps:,} steps "
+        f"({recipe.epochs:.1f} epochs); dropout {chosen['--dropout']}",
+        f"batches of up to {value['--max-tokens']} source tokens, about {pairs}"
         + (f"; {plan.batches:,} batches in a step" if plan.batches > 1 else ""),
-        f"documents are read up to {value.get_text_option('--truncate-source', '')} tokens, summaries up to "
-        f"{value.get_text_option('--truncate-target', '')}",
+        f"documents are read up to {value['--truncate-source']} tokens, summaries up to {value['--truncate-target']}",
         f"summaries will have {recipe.decoding['min_len']} to {recipe.decoding['max_len']} tokens: training summaries "
-        f"have {of.get_percentile(50)} (median), {of.get_percentile(10)} to {of.get_percentile(90)} (10 % to 90 %)",
+        f"have {median} (median), {low} to {high} (10 % to 90 %)",
         f"training will take about {time} on {machine.describe()}"
         + (" (a guess; this speed was not measured)" if machine.gpus else " without other work"),
     ]
@@ -467,11 +417,7 @@ def _explain_recipe(
 def measure_text_lengths(folder: Path, one_dictionary: bool = True, marks: bool = True) -> TrainingDataSize:
     """Measure text lengths in FOLDER/train.source and FOLDER/train.target, in tokens separated by spaces.
 
-    Args:
-        marks: whether sentence marks are counted as tokens.
-
-    Raises:
-        InputError: one of the files is missing or empty.
+    ``marks`` tells whether sentence marks count as tokens. Raises InputError if one of the files is missing or empty.
     """
     paths = [folder / f"train.{side}" for side in ("source", "target")]
     for path in paths:
@@ -481,26 +427,17 @@ def measure_text_lengths(folder: Path, one_dictionary: bool = True, marks: bool 
         pairs = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
     if not pairs:
         raise InputError(f"{paths[0]}: it is empty")
-    texts = [map(bytes.split, _sample_lines(path, pairs)) for path in paths]
-    mark = SENTENCE_MARK.encode()
-    documents, summaries = (
-        TextLengths(len(text) - (not marks and text.count(mark)) for text in side) for side in texts
-    )
+    lengths, mark = [], SENTENCE_MARK.encode()
+    for path in paths:
+        with open(path, "rb") as file:
+            texts = map(bytes.split, itertools.islice(file, 0, None, -(-pairs // SAMPLE)))
+            lengths.append(TextLengths(len(text) - (not marks and text.count(mark)) for text in texts))
+    documents, summaries = lengths
     return TrainingDataSize(pairs, documents, summaries, one_dictionary)
 
 
-def _sample_lines(path: Path, lines: int) -> Iterator[bytes]:
-    every = -(-lines // SAMPLE) or 1
-    with open(path, "rb") as file:
-        yield from (line for number, line in enumerate(file) if number % every == 0)
-
-
 def detect_training_hardware(cpu: bool, processes: int = 1) -> Machine:
-    """Return the number of cores or GPUs of this machine that a training run with ``processes`` processes can use.
-
-    Args:
-        cpu: whether to train only on the CPU, even if GPUs are available.
-    """
+    """Return the cores or, unless ``cpu``, the GPUs of this machine that a training with ``processes`` can use."""
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = os.environ.get("OMP_NUM_THREADS", "")
     cores = min(available, int(threads) * processes) if threads.isdecimal() and int(threads) else available
@@ -532,11 +469,7 @@ def _was_started_without_recipe(args: Any) -> bool:
 
 
 def check_minutes(args: Any) -> None:
-    """Raise InputError if a duration was given, but the recipe "paper", which ignores it, will be chosen.
-
-    Args:
-        args: options of ``etads-train``, also in the other functions.
-    """
+    """Raise InputError if etads-train has --minutes, but will choose the recipe "paper", which ignores a duration."""
     if args.minutes is None or args.recipe not in (None, "paper"):
         return
     advice = "leave it out"
@@ -576,12 +509,8 @@ def choose_settings(args: Any) -> Optional[TrainingSettings]:
     if name == "paper":
         return None
     recipe = make_settings(name, data, machine, args.arch, args.given, args.minutes)
-    words = data.pairs * (data.documents.compute_mean() + data.summaries.compute_mean())
-    why = (
-        ""
-        if args.recipe
-        else f", chosen for {data.pairs:,} pairs with {words / 1e6:.1f} million words in total and {machine.describe()}"
-    )
+    text = f"{data.pairs:,} pairs with {data.words / 1e6:.1f} million words in total"
+    why = "" if args.recipe else f", chosen for {text} and {machine.describe()}"
     recipe.says.insert(
         0, f"recipe {name}{why} (--recipe {', '.join(NAMES[:-1])} or {NAMES[-1]}; every option overrides)"
     )

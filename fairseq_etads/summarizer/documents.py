@@ -73,23 +73,18 @@ def _get_training_surprisals(loaded: LoadedFolder) -> Optional[TrainingSurprisal
 
 
 class DocumentTokenizer:
-    """Convert raw text to model inputs, and model outputs to text.
-
-    Attributes:
-        picker: object that uses the extractor in the model folder to select sentences for the model to read. If None,
-            the model reads the first tokens of each document.
-        mark: list that contains the sentence mark if the model can generate it. Otherwise, the list is empty.
-        first_new_id: smallest temporary id for words that are missing from the source dictionary. It is larger than all
-            ids in both dictionaries, because summaries contain target ids as well as temporary ids.
-    """
+    """Convert raw text to model inputs, and model outputs to text."""
 
     def __init__(self, loaded: LoadedFolder):
         task = loaded.task
+        # selects sentences for the model to read; without it, the model reads the first tokens of each document
         self.picker = None if loaded.extractor is None else SentencePicker(loaded.extractor)
         has_factors = bool(getattr(loaded.model, "factors", ()))
         self._levels = task.factor_dictionaries.get(FACTOR) if has_factors else None
         self.source, self.target = task.source_dictionary, task.target_dictionary
+        # The temporary ids are larger than all ids in both dictionaries, because summaries contain target ids as well.
         self.first_new_id = max(len(self.source), len(self.target))
+        # the sentence mark, if the model can generate it
         self.mark = [SENTENCE_MARK] if self.target.index(SENTENCE_MARK) != self.target.unk() else []
         self.tokenizer, self.subwords = loaded.tokenizer, loaded.subwords
         self.words, self.subword_kind = loaded.config.text["words"], loaded.config.text["subwords"]
@@ -166,9 +161,8 @@ class DocumentTokenizer:
     def make_batch(self, documents: List[Document], selection: Optional[WordSelection] = None) -> Batch:
         """Create a batch in which all documents are padded to the length of the longest document.
 
-        Args:
-            documents: raw documents, or documents of one prepared split, whose order can change.
-            selection: word probabilities that restrict copying, for documents of a prepared split.
+        The documents are raw texts, or belong to one prepared split. Their order can change, and ``selection`` can
+        restrict copying from them.
         """
         if documents[0].prepared is not None:
             prepared = sorted(

@@ -25,12 +25,6 @@ class EncodedDocuments:
     The encoder output, and the keys and values that the decoder computes from it, are cached on the CPU up to
     ``state_bytes``. Documents that do not fit into the cache are encoded again in each call. The summaries do not
     depend on the cache. An instance must not be used by several threads at the same time.
-
-    Attributes:
-        documents: number of documents that contain words.
-        encoded_once: number of documents in the cache, which is known after the first call.
-        state_bytes: memory used by the cache, in bytes.
-        max_tokens: maximum number of source tokens per batch, including padding.
     """
 
     def __init__(
@@ -43,8 +37,8 @@ class EncodedDocuments:
             self._without_words.update(results)
             for documents in batches:
                 self._batches.append((summarizer._texts.make_batch(documents), EncodedBatch() if state_bytes else None))
-        self.documents = sum(len(batch.documents) for batch, _ in self._batches)
-        self.encoded_once = self.state_bytes = 0
+        self.documents = sum(len(batch.documents) for batch, _ in self._batches)  # that contain words
+        self.encoded_once = self.state_bytes = 0  # documents and bytes in the cache, known after the first call
         self._measured = False
 
     def check_decoding_options(self, **decoding: Any) -> None:

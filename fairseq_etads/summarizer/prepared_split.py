@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
 
-from fairseq import utils
-
-from ..data.labels.label_files import UNITS, SelectionFile, make_label_file_name
+from ..data.labels.label_files import SelectionFile, make_label_file_name
 from ..data.prepared_pairs import PreparedPairs, WordText, convert_ids_to_tokens
-from ..data.selection import TokenValues, add_token_values_to_batch
+from ..data.selection import TokenValues, add_token_values_to_batch, open_selection
 from ..platform.errors import InputError
 from ..training.task import SummarizationTask
 from .folder.loading import LoadedExtractor
@@ -46,10 +44,8 @@ class PreparedSplit(Sequence[PreparedDocument]):
     """The documents in a split of the prepared data, in order. Its name is, for example, "test".
 
     The data folder of the ``task`` contains the split. ``extractor`` has a content model that chooses sentences, or is
-    None, and ``extractor_run`` is its run folder.
-
-    Raises:
-        InputError: the data does not contain the split, or the split is damaged.
+    None, and ``extractor_run`` is its run folder. Raises InputError if the data does not contain the split, or the
+    split is damaged.
     """
 
     def __init__(
@@ -89,12 +85,8 @@ class PreparedSplit(Sequence[PreparedDocument]):
         sample: Dict[str, Any] = self.pairs.collater([self.pairs[number] for number in numbers])
         if selection is not None:
             if selection not in self._selections:
-                folder = Path(utils.split_paths(str(selection.folder))[0])
-                paths = {unit: folder / make_label_file_name("probabilities", unit, self.name) for unit in UNITS}
-                unit = next((unit for unit in UNITS if paths[unit].is_file()), UNITS[0])
-                source = self.pairs.src
-                documents = source.dataset, source.full_sizes, self.pairs.src_dict, self._task.truncate_source
-                self._selections[selection] = TokenValues(paths[unit], unit, *documents, option="--selection")
+                place, limit = str(selection.folder), self._task.truncate_source
+                self._selections[selection] = open_selection(place, self.name, self.pairs, limit)
             add_token_values_to_batch(sample, {"selection": self._selections[selection]}, self.pairs.src_dict.pad())
         return sample
 

@@ -42,9 +42,7 @@ def _remove_invisible_character(character: str) -> str:
 def guess_token_spelling(token: str, words: str, subwords: Optional[str]) -> str:
     """Return the approximate spelling of a token in the raw text. It is accurate enough for :func:`fold_for_alignment`.
 
-    Args:
-        words: type of word tokenisation, one of the strings in WORD_KINDS.
-        subwords: type of subwords, which is "subword_nmt", "sentencepiece" or None.
+    The tokenisation is given by ``words``, one of WORD_KINDS, and ``subwords``, "subword_nmt", "sentencepiece" or None.
     """
     if subwords == "subword_nmt" and token.endswith("@@"):
         token = token[:-2]
@@ -69,10 +67,8 @@ def _iterate_character_spans(text: str) -> Iterator[Span]:
 def align_tokens(text: str, spelled: Sequence[str]) -> List[Optional[Span]]:
     """Return the span of each token in ``text``, or None for tokens with an unknown span.
 
-    Args:
-        spelled: spelling of each token, as returned by :func:`guess_token_spelling`, in the order of the text. The
-            spelling is an empty string for tokens that do not occur in the text. The tokens need not cover the text up
-            to its end.
+    ``spelled`` contains the spelling of each token (see :func:`guess_token_spelling`) in the order of the text, or an
+    empty string for tokens that do not occur in the text. The tokens need not cover the text up to its end.
     """
     characters = _iterate_character_spans(text)
     tokens = [fold_for_alignment(token) for token in spelled]

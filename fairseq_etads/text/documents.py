@@ -90,47 +90,27 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_check_repeated_keys)
 
 @dataclass
 class Document:
-    """A document with its reference summaries.
-
-    Attributes:
-        source: document as a list of pieces, which are paragraphs or sentences.
-        targets: reference summaries, each as a list of pieces (paragraphs or sentences).
-        source_in_sentences: whether each piece of the document is a sentence.
-        targets_in_sentences: whether each piece of the summaries is a sentence.
-        original: the document with its original case and digits, if requested. It contains the same number of words as
-            ``source``.
-        origin: a word that describes the origin of the document, if requested.
-    """
+    """A document with its reference summaries, in pieces, which are paragraphs or sentences."""
 
     source: Sequence[str]
-    targets: Sequence[Sequence[str]]
-    source_in_sentences: bool = False
-    targets_in_sentences: bool = False
-    original: Sequence[str] = ()
-    origin: str = ""
+    targets: Sequence[Sequence[str]]  # each of which is a reference summary
+    source_in_sentences: bool = False  # whether each piece of the document is a sentence
+    targets_in_sentences: bool = False  # whether each piece of the summaries is a sentence
+    original: Sequence[str] = ()  # the words of ``source`` with their original case and digits, if requested
+    origin: str = ""  # a word that describes the origin of the document, if requested
 
 
 @dataclass
 class DocumentLines:
-    """Result of converting a document to lines.
+    """Result of converting a document to lines."""
 
-    Attributes:
-        source: the document as one line.
-        targets: the reference summaries, each as one line.
-        original: the document as one line with its original case and digits, if requested.
-        origin: a word that describes the origin of the document, if requested.
-        dropped: reason for dropping the document, or an empty string to keep it.
-        counts: counter that contains the number of changes of each kind.
-        warnings: counter of suspicious content that has been kept. Its keys are listed in WARNINGS.
-    """
-
-    source: str = ""
-    targets: List[str] = field(default_factory=list)
-    original: str = ""
-    origin: str = ""
-    dropped: str = ""
-    counts: Counter = field(default_factory=Counter)
-    warnings: Counter = field(default_factory=Counter)
+    source: str = ""  # the document
+    targets: List[str] = field(default_factory=list)  # the reference summaries
+    original: str = ""  # the document with its original case and digits, if requested
+    origin: str = ""  # a word that describes the origin of the document, if requested
+    dropped: str = ""  # reason for dropping the document, or an empty string to keep it
+    counts: Counter = field(default_factory=Counter)  # changes of each kind
+    warnings: Counter = field(default_factory=Counter)  # suspicious content that has been kept, by the keys of WARNINGS
 
 
 def count_suspicious_content(text: str) -> Counter:

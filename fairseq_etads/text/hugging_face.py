@@ -21,19 +21,9 @@ class HuggingFaceSubwordEncoder:
     """Hugging Face tokeniser that applies no truncation, padding or dropout, and adds no special tokens to the text.
 
     Special tokens that occur in the text are split like other text. A piece is replaced with ``<unk>`` if it is the
-    tokeniser's unknown token, contains white space, or is in RESERVED. Loading a tokeniser neither runs code nor
-    downloads anything.
-
-    Args:
-        path: path of the file ``tokenizer.json``.
-
-    Attributes:
-        lost: test characters that the tokeniser drops, without even returning a piece for unknown text. It may also
-            drop other characters.
-
-    Raises:
-        InputError: the package ``tokenizers`` is not installed.
-        ValueError: the file cannot be read, or it contains an unsuitable tokeniser.
+    tokeniser's unknown token, contains white space, or is in RESERVED. Loading a file ``tokenizer.json`` neither runs
+    code nor downloads anything. Raises InputError if the package ``tokenizers`` is not installed, and ValueError if the
+    file cannot be read or contains an unsuitable tokeniser.
     """
 
     def __init__(self, path: Union[str, "os.PathLike[str]"]):
@@ -50,6 +40,7 @@ class HuggingFaceSubwordEncoder:
             self._unknown = model.get("unk_id") if name is None else self._tokenizer.token_to_id(name)
             self._prepare_tokenizer()
             pieces = self._tokenizer.encode(_PROBE, add_special_tokens=False).tokens
+            # test characters that the tokeniser drops, without even returning a piece for unknown text
             self.lost = "".join(letter for letter in _CHARACTERS if not self.decode(self.encode(letter)).strip())
         except (KeyboardInterrupt, SystemExit):
             raise

@@ -14,23 +14,9 @@ from ..files.inputs import ESCAPE_INVALID, STANDARD_INPUT, get_display_name, is_
 from ..platform.command_options import option
 from ..platform.console import print_message
 from ..platform.errors import InputError
+from . import records
 from .cleaning import JOIN_LINES_HELP, join_printed_lines
 from .documents import BadDocumentError, ExcludedDocumentError, strip_html
-from .records import (
-    ARROW,
-    ARROW_SPLITS,
-    NO_QUOTES_HELP,
-    OPTIONS,
-    SOURCE,
-    TableOptions,
-    choose_columns,
-    detect_record_format,
-    find_columns,
-    get_value,
-    list_pieces,
-    open_records,
-    parse_record,
-)
 
 TABLES = ("jsonl", "csv", "parquet")
 FORMATS = ("lines", *TABLES, "folder", "file")
@@ -44,27 +30,18 @@ _HTML = re.compile(r"\s*(?:<\?xml[^>]*>\s*)?(<(?:!doctype\s+html|html)\b)", re.I
 
 
 class InputDocument(NamedTuple):
-    """A document to summarise.
+    """A document to summarise."""
 
-    Attributes:
-        name: name of the file, or id or number of the record. :func:`read_documents` describes the names of documents
-            from several inputs.
-        text: raw text, with one paragraph per line.
-        problem: reason why the document cannot be read, or an empty string if it can be read.
-    """
-
-    name: str
-    text: str
-    problem: str = ""
+    name: str  # of the file, or id or number of the record; :func:`read_documents` tells those of several inputs
+    text: str  # raw text, with one paragraph per line
+    problem: str = ""  # reason why the document cannot be read, or an empty string
 
 
 def choose_input_format(files: Sequence[str], given: Optional[str]) -> str:
     """Return the format of the input files.
 
-    If the user has not specified a format, it is guessed from the names and the content of the files.
-
-    Raises:
-        InputError: a file is missing, the files have different formats, or a file does not have the specified format.
+    If the user has not specified a format, it is guessed from the names and the content of the files. Raises InputError
+    if a file is missing, the files have different formats, or a file does not have the specified format.
     """
     paths = [Path(name) for name in files]
     for path in paths:
@@ -105,7 +82,7 @@ class InputFormatOptions:
         "another common name)",
         metavar="NAME",
     )
-    no_quotes: bool = option(False, NO_QUOTES_HELP)
+    no_quotes: bool = option(False, records.NO_QUOTES_HELP)
     join_lines: bool = option(False, JOIN_LINES_HELP)
 
     @property
@@ -150,48 +127,38 @@ def _detect_file_format(path: Path) -> str:
     """Return the format of an input file or of standard input, or an empty string for plain text."""
     if str(path) == STANDARD_INPUT and (sys.stdin is None or sys.stdin.isatty()):
         return ""  # the reader explains the problem, or reads what is typed line by line
-    if (path / ARROW_SPLITS).is_file():
+    if (path / records.ARROW_SPLITS).is_file():
         raise InputError(f"FILE {path}: is a data set with splits; name one of them, such as {path / 'test'}")
     if not path.is_dir() and {".source", ".target"} & set(path.suffixes):  # text that etads-corpus has written
         return "lines"
     if path.is_dir():
-        return "parquet" if (path / ARROW).is_file() else "folder"
-    return {"tsv": "csv"}.get(found := detect_record_format(path), found)
+        return "parquet" if (path / records.ARROW).is_file() else "folder"
+    return {"tsv": "csv"}.get(found := records.detect_record_format(path), found)
 
 
 @dataclass(frozen=True)
-class ReadingOptions(TableOptions):
-    """Options for reading documents. With ESCAPE_INVALID, unreadable documents are returned with a ``problem``.
-
-    Attributes:
-        column: name of the field that contains the document in JSON lines and CSV, or an empty string to find it.
-        side: SOURCE to read documents, TARGET to read summaries.
-        join_lines: whether to join the lines of printed pages.
-    """
+class ReadingOptions(records.TableOptions):
+    """Options for reading documents. With ESCAPE_INVALID, unreadable documents are returned with a ``problem``."""
 
     fallback: str = ESCAPE_INVALID
     skip_bad: bool = True
-    column: str = ""
-    side: int = SOURCE
-    join_lines: bool = False
+    column: str = ""  # field of JSON lines and CSV that contains the document, or an empty string to find it
+    side: int = records.SOURCE  # SOURCE to read documents, TARGET to read summaries
+    join_lines: bool = False  # whether to join the lines of printed pages
 
 
 def read_documents(paths: Sequence[Path], kind: str, options: ReadingOptions) -> Iterator[InputDocument]:
-    """Yield all documents in the input files, in order.
+    """Yield all documents in the input files, whose format is one of FORMATS, in order.
 
-    If there are several inputs, the names of documents would be ambiguous. For this reason, file names then include
-    the folder, and the numbers of lines and records follow the name of the input (FILE:NUMBER). The ids of records are
-    not changed.
-
-    Args:
-        kind: format of the input files, one of FORMATS.
-
-    Raises:
-        InputError: one of the input files cannot be read.
+    If there are several inputs, the names of documents would be ambiguous. For this reason, file names then include the
+    folder, and the numbers of lines and records follow the name of the input (FILE:NUMBER). The ids of records are not
+    changed. Raises InputError if one of the input files cannot be read.
     """
     unit = f"but here every {get_document_unit_name(kind)} is a document"
     if options.column and kind not in TABLES:
-        raise InputError(f"{OPTIONS[options.side]} {options.column}: applies only to JSON lines and CSV, {unit}")
+        raise InputError(
+            f"{records.OPTIONS[options.side]} {options.column}: applies only to JSON lines and CSV, {unit}"
+        )
     if not options.quotes and kind != "csv":
         raise InputError(f"--no-quotes: applies only to CSV and TSV, {unit}")
     if options.join_lines and kind == "lines":
@@ -252,29 +219,29 @@ def _list_files(folder: Path) -> List[Path]:
 
 def _read_table(path: Path, kind: str, options: ReadingOptions, prefix: str) -> Iterator[InputDocument]:
     """Yield a document for each record. It is named by its id, or by the number of its line or row."""
-    tabs = kind == "csv" and detect_record_format(path) == "tsv"
+    tabs = kind == "csv" and records.detect_record_format(path) == "tsv"
     source = get_display_name(path)
 
     def choose(names: List[str]) -> List[str]:
         """Choose the columns of the text and, if there is one, of the id. Others that are known are reported."""
         asked = ("", options.column) if options.side else (options.column, "")
-        chosen = choose_columns(names, source, print_message, asked, [options.side])
+        chosen = records.choose_columns(names, source, print_message, asked, [options.side])
         if chosen == ["references"]:
             raise InputError(f"{source}: has lists of references; etads-corpus table makes a file of each")
-        return [*chosen, *find_columns("id", names)[:1]]
+        return [*chosen, *records.find_columns("id", names)[:1]]
 
-    opened = open_records(path, "tsv" if tabs else kind, choose, options, Counter(), print_message)
+    opened = records.open_records(path, "tsv" if tabs else kind, choose, options, Counter(), print_message)
     rows = ((number, record) for number, record in opened.rows if not isinstance(record, ExcludedDocumentError))
     for row, (line, record) in enumerate(rows, 1):
         unit, number = ("line", line) if kind == "jsonl" else ("row", row)
         numbered = name = f"{prefix}{number}"
         where = f"{source}, {unit} {number}"
         try:
-            values = parse_record(record)
+            values = records.parse_record(record)
             known = values.get((*opened.columns, "id")[1])
             name = str(known) if isinstance(known, (str, int)) else numbered
-            text = get_value(values, opened.columns[0])
-            text = text if isinstance(text, str) else "\n".join(list_pieces(text, "document"))
+            text = records.get_value(values, opened.columns[0])
+            text = text if isinstance(text, str) else "\n".join(records.list_pieces(text, "document"))
             text = join_printed_lines(text) if options.join_lines else text
             # In a valid line, "\\udc80" is an escape that stands for a lone surrogate, which cleaning replaces later.
             is_escaped = isinstance(record, str) and (options.fallback != ESCAPE_INVALID or is_valid_utf8(record))

@@ -32,30 +32,19 @@ def check_word_budget(words: Optional[int]) -> None:
 
 
 class Pick(NamedTuple):
-    """A selected sentence.
+    """A selected sentence."""
 
-    Attributes:
-        number: index of the sentence in the document.
-        probability: predicted probability of the sentence, or 0 if the extractor did not read it.
-        level: probability level of the sentence. The lowest level is "1".
-    """
-
-    number: int
-    probability: float
-    level: str
+    number: int  # index of the sentence in the document
+    probability: float  # predicted probability of the sentence, or 0 if the extractor did not read it
+    level: str  # probability level of the sentence; the lowest is "1"
 
 
 @dataclass(frozen=True)
 class SentencePickingSettings:
-    """Settings for selecting sentences, and the bounds of the probability levels for the factor :data:`FACTOR`.
+    """Settings for selecting sentences, and the bounds of the probability levels for the factor :data:`FACTOR`."""
 
-    Attributes:
-        words: maximum number of words in the selected sentences (the budget).
-        edges: lower bounds of the probability levels 2, 3, … Probabilities below the first bound have level 1.
-    """
-
-    words: int
-    edges: Tuple[float, ...]
+    words: int  # maximum number of words in the selected sentences (the budget)
+    edges: Tuple[float, ...]  # lower bounds of the probability levels 2, 3, …; below the first bound is level 1
 
     def pick(self, sentences: Sequence[str], probabilities: Sequence[Optional[float]]) -> List[Pick]:
         """Select sentences of a document with :func:`pick_sentences`, in the order of the document.
@@ -94,21 +83,19 @@ class SentencePickingSettings:
 
 
 def pick_sentences(lengths: Sequence[int], probabilities: Sequence[Optional[float]], budget: int) -> List[int]:
-    """Select the most probable sentences that together fit into a budget of words.
+    """Select the most probable sentences that together fit into a budget of words, and return their indices in order.
 
-    If the whole document fits into the budget, all sentences are selected. Otherwise, sentences are considered in order
-    of decreasing probability, and a sentence is skipped if it exceeds the remaining budget. Sentences with fewer than
-    :data:`SHORTEST` words, such as stray fragments, are considered only if all sentences are this short. If no sentence
-    fits, the most probable sentence is selected. Between equally probable sentences, the earlier one is preferred.
+    If the whole document fits into the budget, all its sentences with words are selected. Otherwise, sentences are
+    considered in order of decreasing probability, and a sentence is skipped if it exceeds the remaining budget.
+    Sentences with fewer than :data:`SHORTEST` words, such as stray fragments, are considered only if all sentences are
+    this short. If no sentence fits, the most probable sentence is selected. Between equally probable sentences, the
+    earlier one is preferred.
 
     Args:
         lengths: number of words in each sentence.
         probabilities: probability of each sentence, or None for sentences that the extractor did not read. These
             sentences are considered last.
         budget: maximum number of words in the selected sentences.
-
-    Returns:
-        Indices of the selected sentences in the order of the document. The list is empty for a document without words.
     """
     if sum(lengths) <= budget:
         return [number for number, length in enumerate(lengths) if length]

@@ -90,17 +90,16 @@ def choose_columns(
     asked: Sequence[str] = ("", ""),
     sides: Sequence[int] = (SOURCE, TARGET),
 ) -> List[str]:
-    """Choose the document column, the summary column, or both.
+    """Choose the document column, the summary column, or both, as ``sides`` says: SOURCE, TARGET.
+
+    The same document column is chosen with and without summaries. Raises InputError if no column is known or has the
+    chosen name, or several columns have this name.
 
     Args:
         names: names of all columns.
         where: name of the file, for messages.
         warn: function that is called with a message if other columns than the chosen one can hold the documents.
         asked: names that the user has chosen for the two columns, or empty strings.
-        sides: columns to return, SOURCE and TARGET. The same document column is chosen with and without summaries.
-
-    Raises:
-        InputError: no column is known or has the chosen name, or several columns have this name.
     """
     pairs = [pair for pair in COLUMNS if all(find_columns(name, names) for name in pair)]
     if len(sides) == 1:
@@ -207,10 +206,8 @@ def _open_json_lines(
 def parse_delimiter(text: str) -> str:
     """Return the separator specified by --delimiter, or an empty string if the option is not set.
 
-    The values "tab" and "\\\\t" denote a tab.
-
-    Raises:
-        InputError: the value of --delimiter cannot be used as a separator.
+    The values "tab" and "\\\\t" denote a tab. Raises InputError if the value of --delimiter cannot be used as a
+    separator.
     """
     delimiter = "\t" if text.lower() in ("tab", "\\t") else text
     if len(delimiter) > 1 or delimiter in ('"', "\r", "\n", "\0", "\ufeff"):
@@ -252,36 +249,24 @@ Record = Union[str, Dict[str, Any], BadDocumentError]
 class Records(NamedTuple):
     """A table of records whose header, or first record, has been read.
 
-    Attributes:
-        columns: names of the columns that have been chosen, or an empty list if there is no record.
-        rows: iterator over the records and their numbers: those of lines of JSON, of rows (the header of CSV is row 1).
-        size: number of records, if known.
-        delimiter: separator of the cells in CSV and TSV.
+    Records are numbered: those of JSON by their lines, others by their rows, of which the header of CSV is row 1.
     """
 
-    columns: List[str]
-    rows: Iterator[Tuple[int, Record]]
-    size: Optional[int] = None
-    delimiter: str = ""
+    columns: List[str]  # names of the columns that have been chosen, or an empty list if there is no record
+    rows: Iterator[Tuple[int, Record]]  # the records with their numbers
+    size: Optional[int] = None  # number of records, if known
+    delimiter: str = ""  # separator of the cells in CSV and TSV
 
 
 @dataclass(frozen=True)
 class TableOptions:
-    """Options for reading records.
+    """Options for reading records."""
 
-    Attributes:
-        fallback: treatment of lines that are not valid UTF-8 (see :func:`read_lines`).
-        delimiter: separator of the cells in CSV and TSV, or an empty string to try those in DELIMITERS.
-        quotes: whether cells can be enclosed in quotation marks.
-        skip_bad: whether the first records may be unreadable.
-        checks_rows: whether a row of cells is unreadable if any cell is not valid UTF-8.
-    """
-
-    fallback: str = ""
-    delimiter: str = ""
-    quotes: bool = True
-    skip_bad: bool = False
-    checks_rows: bool = False
+    fallback: str = ""  # treatment of lines that are not valid UTF-8 (see :func:`read_lines`)
+    delimiter: str = ""  # separator of the cells in CSV and TSV, or an empty string to try those in DELIMITERS
+    quotes: bool = True  # whether cells can be enclosed in quotation marks
+    skip_bad: bool = False  # whether the first records may be unreadable
+    checks_rows: bool = False  # whether a row of cells is unreadable if any cell is not valid UTF-8
 
 
 def open_records(
@@ -292,17 +277,15 @@ def open_records(
     counts: Counter,
     warn: Callable[[str], Any],
 ) -> Records:
-    """Open a table, read its header or first records, and choose its columns.
+    """Open a table, which is read once, read its header or first records, and choose its columns.
+
+    Raises InputError if there are no suitable columns, or the file is damaged or of another format.
 
     Args:
-        path: path of the table, which is read once.
         kind: format of the table, one of the values of SUFFIXES.
         choose: function that chooses columns from all names, and raises InputError if there are none.
         counts: counter to which the numbers of blank lines, replaced characters and replaced lines are added.
         warn: function that is called with a message about another separator, and about quotes that hold whole rows.
-
-    Raises:
-        InputError: there are no suitable columns, or the file is damaged or of another format.
     """
     if kind == "parquet":
         return _open_parquet(path, choose)

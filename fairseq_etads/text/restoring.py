@@ -25,12 +25,7 @@ def _fold(token: str) -> str:
 
 
 class DocumentSpelling:
-    """The spelling of the words in a document.
-
-    Args:
-        text: raw text of the document.
-        capitalises: whether restored sentences begin with a capital letter, as the model writes only lower case.
-    """
+    """The spelling of the words in a raw text. Restored sentences begin with a capital letter if ``capitalises``."""
 
     def __init__(self, text: str, capitalises: bool):
         self._text, self._capitalises = text, capitalises

@@ -1,5 +1,6 @@
 """Find n-grams and longest common subsequences (LCS) in lists of words, and compute ROUGE as rouge-score does."""
 
+import itertools
 from collections import Counter
 from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
@@ -44,13 +45,10 @@ def compute_lcs_length(reference: Words, other: Words) -> int:
 
 
 def iterate_lcs_positions(reference: Words, other: Words, positions: Optional[Dict[str, int]] = None) -> Iterator[int]:
-    """Yield the positions of an LCS in ``reference``, in descending order.
+    """Yield the positions of an LCS in ``reference``, in descending order: of several, the one of rouge-score.
 
-    If there are several longest common subsequences, the function chooses the same one as rouge-score.
-
-    Args:
-        positions: result of :func:`map_words_to_bitsets` for ``other``. If ``other`` is compared with several
-            references, pass this argument to compute the positions only once.
+    ``positions`` is the result of :func:`map_words_to_bitsets` for ``other``, so that a list that is compared with
+    several references need not be mapped again.
     """
     rows = _compute_lcs_rows(reference, other, positions)
     i, j = len(reference), len(other)
@@ -70,10 +68,7 @@ def compute_f1(hits: float, hypothesis: float, reference: float) -> float:
 
 
 def rouge_n(hypothesis: Text, reference: Text, n: int) -> float:
-    """Compute the ROUGE-N F1 score, in [0, 1] (Lin 2004, section 2).
-
-    N-grams can cross sentence boundaries, as in ``etads-rouge``.
-    """
+    """Compute the ROUGE-N F1 score, in [0, 1] (Lin 2004, section 2), of n-grams that can cross sentence boundaries."""
     grams = [
         Counter(iterate_ngrams([word for sentence in text for word in sentence], n)) for text in (hypothesis, reference)
     ]
@@ -107,10 +102,4 @@ def iterate_matches(hypothesis: Text, reference: Text) -> Iterator[Tuple[int, in
 
 def split_sentences(words: Sequence[str], mark: str) -> List[List[str]]:
     """Split a text into sentences at the sentence mark ``mark``, and drop empty sentences."""
-    sentences: List[List[str]] = [[]]
-    for word in words:
-        if word == mark:
-            sentences.append([])
-        else:
-            sentences[-1].append(word)
-    return [sentence for sentence in sentences if sentence]
+    return [list(sentence) for is_mark, sentence in itertools.groupby(words, lambda word: word == mark) if not is_mark]

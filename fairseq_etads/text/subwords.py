@@ -28,13 +28,9 @@ def find_word_ends(tokens: Sequence[str], subwords: str) -> List[bool]:
 
 
 def join_words(tokens: Sequence[str], subwords: str) -> Tuple[List[str], List[int]]:
-    """Join subword tokens into words.
+    """Join subword tokens of a kind (see :func:`find_word_ends`) into words.
 
-    Args:
-        subwords: type of the subwords (see :func:`find_word_ends`).
-
-    Returns:
-        The words and, for each token, the index of the word that contains it.
+    Returns the words and, for each token, the index of the word that contains it.
     """
     words: List[str] = []
     numbers: List[int] = []

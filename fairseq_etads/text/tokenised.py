@@ -48,12 +48,8 @@ def split_tokenised_sentences(text: str, join: Optional[Decode] = None) -> List[
     """Split tokenised text into sentences.
 
     A sentence ends after each full stop, question mark or exclamation mark that is a token, except after an
-    abbreviation such as "mr", and includes closing quotes and brackets.
-
-    Args:
-        text: the tokenised text.
-        join: a function that joins the Penn Treebank tokens of a sentence as people write them, or None to keep the
-            tokens.
+    abbreviation such as "mr", and includes closing quotes and brackets. ``join`` joins the Penn Treebank tokens of a
+    sentence as people write them; without it, the tokens are kept.
     """
     if join is not None and not _JOINED_HYPHEN.search(text):  # some editions split words at hyphens: 35 - year - old
         text = re.sub(r"(?<=\w) - (?=\w)", "-", text)

@@ -48,13 +48,10 @@ class TextTokenizerConfig(FairseqDataclass):
 
 @register_tokenizer("etads", dataclass=TextTokenizerConfig)
 class TextTokenizer:
-    """Tokeniser that converts lines of raw text to tokens, and tokens to text.
+    """Tokeniser that converts lines of raw text to tokens, and tokens to text, by a :class:`TextTokenizerConfig`.
 
     Each sequence of white space and NUL characters is replaced with a single space. The text is converted to lower
     case, unless ``text_keep_case`` is set, and is then split into words. Sentence marks are dropped, kept or inserted.
-
-    Args:
-        cfg: options of the tokeniser, an instance of :class:`TextTokenizerConfig`.
     """
 
     def __init__(self, cfg: Any):
@@ -84,12 +81,10 @@ class TextTokenizer:
         return split_sentences(line, self.language) if splits else [line]
 
     def tokenize_sentences(self, line: str) -> List[List[str]]:
-        """Split a raw line into sentences and tokens.
+        """Split a raw line into sentences and tokens: a list of strings for each sentence.
 
-        Returns:
-            One list of strings for each sentence. Each string contains the space-separated tokens of one chunk, which
-            is a piece of text between white space. With Moses, there is a single string for the whole sentence, because
-            the Moses rules depend on neighbouring words.
+        Each string contains the space-separated tokens of one chunk, which is a piece of text between white space. With
+        Moses, there is a single string for the whole sentence, because its rules depend on neighbouring words.
         """
         line = " ".join(line.replace("\0", " ").split())
         encoded = (self.words.encode(sentence, self.keep_case) for sentence in self.split_into_sentences(line))

@@ -118,13 +118,10 @@ def split_sentences(text: str, language: str = "en") -> List[str]:
 
 
 def split_sentences_in_blocks(punkt: Any, text: str) -> Iterator[str]:
-    """Split a text into sentences with Punkt, one block at a time.
+    """Split a text into sentences with nltk's ``PunktSentenceTokenizer``, one block at a time.
 
     nltk aborts calls that take more than 5 seconds, which happens with very long lines. For this reason, the text is
     processed in blocks. A text that fits in one block is split as in a single call.
-
-    Args:
-        punkt: nltk's ``PunktSentenceTokenizer``.
     """
     start, rest = 0, ""
     while start < len(text):
@@ -213,12 +210,9 @@ def _compile_joined_signs(language: str) -> List[Tuple[Any, str]]:
 
 
 class MosesWordTokenizer:
-    """Split text into words and punctuation with the Moses tokeniser (sacremoses).
+    """Split text into words and punctuation with the rules and abbreviations of the Moses tokeniser (sacremoses).
 
     Characters such as ``&`` are not escaped, and hyphens are replaced with ``@-@``.
-
-    Args:
-        language: code of the language that determines the abbreviations and rules, such as "en".
     """
 
     def __init__(self, language: str = "en"):
@@ -276,10 +270,7 @@ class PennTreebankTokenizer:
         self._known: Dict[str, str] = {}
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """Return one string for each chunk of text between white space.
-
-        The string contains the tokens, separated by spaces.
-        """
+        """Return, for each chunk of text between white space, its tokens in one string, separated by spaces."""
         if not sentence.isascii():
             sentence = sentence.translate(self._ascii)
         chunks = sentence.split()
@@ -348,10 +339,7 @@ class CharacterTokenizer:
     _in_number = re.compile(r"(?<=\d) ([.:]|,(?= \d{3}(?!\d))) (?=\d)|(?<=\d) (?=[%‰])")
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """Return one string for each chunk of text between white space.
-
-        The string contains the tokens, separated by spaces.
-        """
+        """Return, for each chunk of text between white space, its tokens in one string, separated by spaces."""
         sentence = " ".join((sentence if keep_case else sentence.lower()).split())
         chunks = self._korean_gap.sub(f"{_SPACE} ", sentence).split()
         return [" ".join(self._token.findall(chunk)) for chunk in chunks]
@@ -378,9 +366,7 @@ class CharacterTokenizer:
 def make_word_tokenizer(kind: str, language: str = "en") -> Any:
     """Create an object with the methods ``encode`` (sentence to words) and ``decode`` (words to text).
 
-    Args:
-        kind: type of word tokenisation, one of the strings in ``WORD_KINDS``.
-        language: code of the language for the Moses rules.
+    ``kind`` is one of ``WORD_KINDS``, and ``language`` the code of the language for the Moses rules.
     """
     if kind == "moses":
         return MosesWordTokenizer(language)

@@ -38,8 +38,9 @@ class CandidateWords:
             ids = ids.view(1, -1)
         ids = ids.sort(dim=1).values
         frequent = self._count_frequent_candidates(ids, min(limit, known_words), min(specials, known_words))
-        on_gpu = not texts.is_cpu
-        self.words = self._join_lists_on_gpu(ids, frequent, known_words) if on_gpu else self._join_lists(ids, frequent)
+        # The ids below the maximum of ``frequent``, and those of the texts. The CPU waits for a GPU only once.
+        listed = torch.arange(known_words, device=ids.device) < frequent.max()
+        self.words = listed.index_fill(0, ids.flatten(), True).nonzero().flatten()
         self.allowed: Optional[Tensor] = None
         if len(ids) > 1:
             # the list of a text contains its own number of frequent words and the words of the text
@@ -58,18 +59,6 @@ class CandidateWords:
         own_below = distinct.gather(1, torch.searchsorted(ids, cuts))  # distinct words in the text below each cutoff
         together = cuts + distinct[:, -1:] - own_below
         return specials + (together >= limit).int().argmax(dim=1)
-
-    @staticmethod
-    def _join_lists(ids: Tensor, frequent: Tensor) -> Tensor:
-        """Return the ids (C,) of the words on any list: the ids below the maximum of ``frequent``, and ``ids``."""
-        count = int(frequent.max())
-        return torch.cat([torch.arange(count, device=ids.device), ids[ids >= count].unique()])
-
-    @staticmethod
-    def _join_lists_on_gpu(ids: Tensor, frequent: Tensor, known_words: int) -> Tensor:
-        """Return the result of :meth:`_join_lists`. The CPU waits for the GPU only once instead of three times."""
-        listed = torch.arange(known_words, device=ids.device) < frequent.max()
-        return listed.index_fill(0, ids.flatten(), True).nonzero().flatten()
 
     def __len__(self) -> int:
         return len(self.words)

@@ -42,10 +42,7 @@ def count_known_words(dictionary: Dictionary) -> int:
 
 
 def get_known_word_counts(dictionary: Dictionary) -> Dict[str, int]:
-    """Return a dictionary from known words to their counts in the training text.
-
-    Special symbols and padding words are excluded.
-    """
+    """Map the known words, without special symbols and padding words, to their counts in the training text."""
     first, end = dictionary.nspecial, count_known_words(dictionary)
     entries = zip(dictionary.symbols[first:end], dictionary.count[first:end])
     return {symbol: count for symbol, count in entries if not is_padding_word(symbol)}
@@ -57,20 +54,15 @@ def is_padding_word(word: str) -> bool:
 
 
 def compute_fingerprint(dictionary: Dictionary) -> str:
-    """Return the first 16 hexadecimal digits of the SHA-256 hash of all known words in order.
-
-    The copy tail is excluded.
-    """
+    """Return the first 16 hexadecimal digits of the SHA-256 of all known words, without the copy tail, in order."""
     words = "\n".join(dictionary.symbols[: count_known_words(dictionary)])
     return hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def check_training_dictionaries(state: Mapping[str, Any], source: Dictionary, target: Dictionary) -> None:
-    """Raise ValueError if a checkpoint was trained with other dictionaries.
+    """Raise ValueError if a checkpoint was not trained with the dictionaries of documents and summaries in DATA.
 
-    Args:
-        state: the task state in the checkpoint. If it contains no fingerprint, any dictionary is accepted.
-        source, target: the dictionaries of documents and summaries in DATA.
+    ``state`` is the task state in the checkpoint. If it contains no fingerprint, any dictionary is accepted.
     """
     for side, dictionary in (("source", source), ("target", target)):
         trained, found = state.get(f"{side}_dictionary"), compute_fingerprint(dictionary)
@@ -83,15 +75,10 @@ def check_training_dictionaries(state: Mapping[str, Any], source: Dictionary, ta
 
 
 def check_dictionaries_share_ids(load: Callable[[str], Dictionary], first: str, other: str) -> None:
-    """Check that data created with one dictionary file can be read with another one.
+    """Check that data created with the dictionary file ``other`` can be read with ``first``, both loaded by ``load``.
 
-    Args:
-        load: the function that loads a dictionary file.
-        first: the path of the dictionary that the task uses.
-        other: the path of the dictionary in another data folder. Nothing is checked if there is no such file.
-
-    Raises:
-        ValueError: a word in ``other`` has a different id in ``first``.
+    Raises ValueError if a word in ``other`` has a different id in ``first``. Nothing is checked if there is no
+    ``other``.
     """
     if not os.path.isfile(other) or filecmp.cmp(first, other, shallow=False):
         return
@@ -128,16 +115,10 @@ def remove_copy_tail(dictionary: Dictionary) -> Dictionary:
 
 
 def load_checked_dictionary(load: Callable[..., Any], file: Any, *arguments: Any) -> Any:
-    """Load a dictionary file with fairseq's ``load``.
+    """Load a dictionary file with ``load``, a method of a dictionary class, to which ``arguments`` are passed.
 
-    Args:
-        load: the ``load`` method of a dictionary class.
-        file: the name of the dictionary file or, as in fairseq, an open file.
-        arguments: additional arguments for ``load``.
-
-    Raises:
-        ValueError: the file is not a dictionary. Unlike fairseq's own message, the message names the file and the line
-            number.
+    As in fairseq, ``file`` is a name or an open file. Raises ValueError if it is not a dictionary. Unlike fairseq's own
+    message, the message names the file and the line number.
     """
     try:
         return load(file, *arguments)
@@ -179,9 +160,8 @@ class SummarizationDictionary(Dictionary):
     def load(cls, f: Any, add_special_symbols: bool = True) -> "SummarizationDictionary":
         """Load a dictionary with fairseq's method, and check its counts.
 
-        Raises:
-            ValueError: the file is not a dictionary, or a word with a positive count follows a word with the count 0.
-                The model would not learn such a word.
+        Raises ValueError if the file is not a dictionary, or a word with a positive count follows a word with the count
+        0. The model would not learn such a word.
         """
         dictionary: SummarizationDictionary = load_checked_dictionary(super().load, f, add_special_symbols)
         known = count_known_words(dictionary)

@@ -30,13 +30,8 @@ def hide_unknown_words(tokens: Tensor, known_words: int, unk: int) -> Tensor:
 def number_by_first_occurrence(ids: Tensor, wanted: Tensor) -> Tuple[Tensor, Tensor]:
     """Number the distinct ids in each row as 0, 1, … in the order of their first occurrence.
 
-    Args:
-        ids: the ids to number (B, S), int64.
-        wanted: the boolean mask (B, S), True at the positions to number.
-
-    Returns:
-        Two int64 tensors: the numbers (B, S), which are 0 at other positions, and the number of distinct ids in each
-        row (B,).
+    Of the ids (B, S), int64, those are numbered where the boolean mask ``wanted`` (B, S) is True. Returns two int64
+    tensors: the numbers (B, S), which are 0 at other positions, and the number of distinct ids in each row (B,).
     """
     positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
     # A stable sort groups equal ids in the order of their occurrence, and moves unwanted positions to the end.
@@ -157,13 +152,10 @@ class BatchVocab:
         return torch.where(has_slot, slots, hidden)
 
     def decode(self, tokens: Tensor, document: Optional[int] = None) -> Tensor:
-        """Convert extended ids to dictionary ids.
+        """Convert extended ids (N, T) to dictionary ids. Slots that the document does not use become the unknown word.
 
-        Slots that the document does not use are replaced with the unknown word.
-
-        Args:
-            tokens: the extended ids (N, T). Rows that belong to the same document are adjacent.
-            document: the index of the document to which all rows belong, or None if the rows belong to all documents.
+        All rows belong to the document with the index ``document``. If it is None, they belong to all documents, and
+        rows of the same document are adjacent.
         """
         table = self.slot_words if document is None else self.slot_words[document : document + 1]
         slot_words = self.expand_rows(table, tokens)
@@ -184,21 +176,14 @@ class BatchVocab:
 class OutputVocabulary(NamedTuple):
     """The words in the output distributions for a batch of B documents.
 
-    Methods expect ids (N, T), int64. N is a multiple of B, and rows that belong to the same document are adjacent.
-
-    Attributes:
-        known_words: V, the number of known words.
-        unk: the id of the unknown word.
-        slots: the vocabulary of the words that can be copied, or None for a model without a pointer.
-        candidates: the words over which the softmax is computed, or None for all V words.
-        by_column: whether the probabilities from ``get_normalized_probs`` are indexed by column. Search ids are then
-            columns.
+    Methods expect ids (N, T), int64. N is a multiple of B, and rows that belong to the same document are adjacent. If
+    ``by_column``, the probabilities from ``get_normalized_probs`` are indexed by column, and search ids are columns.
     """
 
-    known_words: int
-    unk: int
-    slots: Optional[BatchVocab] = None
-    candidates: Optional[CandidateWords] = None
+    known_words: int  # V, the number of known words
+    unk: int  # the id of the unknown word
+    slots: Optional[BatchVocab] = None  # the words that can be copied, or None for a model without a pointer
+    candidates: Optional[CandidateWords] = None  # the words over which the softmax is computed, or None for all V words
     by_column: bool = False
 
     @classmethod
@@ -210,12 +195,10 @@ class OutputVocabulary(NamedTuple):
         candidates: Optional[CandidateWords] = None,
         bounded: bool = False,
     ) -> "OutputVocabulary":
-        """Create the output vocabulary for source documents (B, S).
+        """Create the output vocabulary for source documents (B, S), with slots if the model has a pointer.
 
-        Args:
-            dictionary: the dictionary of the V known words in summaries, without a copy tail.
-            pointer: whether the model has a pointer. If so, the vocabulary includes slots.
-            candidates, bounded: see :class:`BatchVocab`.
+        The ``dictionary`` contains the V known words in summaries, without a copy tail. For the others, see
+        :class:`BatchVocab`.
         """
         slots = None
         if pointer:

@@ -46,23 +46,16 @@ class PerTextCandidateWords(CandidateWords):
 class Shortlist:
     """The shortlist table for a source dictionary with V_s known words and a target dictionary with V known words.
 
-    Attributes:
-        frequent: the ids of the F most frequent words in summaries (F,), int64.
-        together: the ids of the summary words that are associated with each document word (V_s + 1, k), int64. Shorter
-            rows are padded with the id of the unknown word. The last row represents all unknown document words and
-            contains only this id.
-        own: the id of each document word in the target dictionary (V_s + 1,), int64, or the id of the unknown word.
-        known_words: V, the number of known words in the target dictionary.
-        specials: the number of special symbols, which have the smallest ids.
-        unk: the id of the unknown word.
+    The last rows of ``together`` and ``own`` represent all unknown document words. Rows of ``together`` are padded with
+    the id of the unknown word, the only id in its last row.
     """
 
-    frequent: Tensor
-    together: Tensor
-    own: Tensor
-    known_words: int
-    specials: int
-    unk: int
+    frequent: Tensor  # the ids of the F most frequent words in summaries (F,), int64
+    together: Tensor  # the ids of the summary words that are associated with each document word (V_s + 1, k), int64
+    own: Tensor  # the id of each document word in the target dictionary, or of the unknown word (V_s + 1,), int64
+    known_words: int  # V, the number of known words in the target dictionary
+    specials: int  # the number of special symbols, which have the smallest ids
+    unk: int  # the id of the unknown word
 
     def choose_candidates(
         self, src_tokens: Tensor, least: int, extra: Optional[Tensor] = None, always: Sequence[int] = ()
@@ -139,14 +132,10 @@ def write_shortlist(
 
 
 def read_shortlist(path: Path, source: Any, target: Any, option: str = "--shortlist") -> Shortlist:
-    """Read a shortlist from a file.
+    """Read a shortlist from a file that was created with these source and target dictionaries.
 
-    Args:
-        source, target: source and target dictionaries. Their fingerprints must match the fingerprints in the file.
-        option: name of the option that specifies the file, for error messages.
-
-    Raises:
-        InputError: the file is missing or damaged, or was created with other dictionaries.
+    Raises InputError, which names ``option``, if the file is missing or damaged, or was created with other
+    dictionaries.
     """
     from safetensors import safe_open
 

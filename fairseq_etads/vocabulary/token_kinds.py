@@ -20,16 +20,11 @@ GPT2_SHARE = 0.9
 
 
 def detect_subword_type(dictionary: Dictionary, data: Optional[str] = None) -> str:
-    """Detect the type of subwords in a dictionary.
+    """Detect the type of subwords in a dictionary of the data folder ``data``, if there is one.
 
-    Args:
-        dictionary: the dictionary to examine.
-        data: the path of the data folder or, as in fairseq, several paths separated by colons, or None if there is no
-            folder.
-
-    Returns:
-        "huggingface" if a tokenizer.json exists next to the data folder, "subword_nmt" or "sentencepiece" if the words
-        have subword marks, "gpt2" if the words are numbers, and otherwise "none".
+    Returns "huggingface" if a tokenizer.json exists next to the data folder (of several, separated by colons as in
+    fairseq, next to the first), "subword_nmt" or "sentencepiece" if the words have subword marks, "gpt2" if the words
+    are numbers, and otherwise "none".
     """
     if _find_subword_files(data, "huggingface"):
         return "huggingface"

@@ -83,8 +83,7 @@ def refuse_shares(args: argparse.Namespace, reason: str) -> None:
 def parse_input_options(args: argparse.Namespace) -> Optional[SplitShares]:
     """Return the shares of the splits of --input, or None if --train, --valid and --test name the splits.
 
-    Raises:
-        InputError: neither is given, or --split or --split-seed is used without --input.
+    Raises InputError if neither is given, or --split or --split-seed is used without --input.
     """
     if args.input:
         return parse_shares(args)
@@ -100,35 +99,24 @@ class Reader:
     The main process finds the items of a split in order. Any worker process can then convert an item to a document.
     Because a reader is copied to all worker processes, it stores file names and settings, but no open files.
 
-    Attributes:
-        name: value of the argument KIND of etads-corpus that selects this reader.
-        summary, description: short and long help texts for this KIND.
-        options: dataclass of the options that are specific to this corpus.
-        defaults: default values of shared options that are different for this corpus.
-        splits_text: whether the documents may have to be split into sentences.
-        counts: counter of the changes of each kind, for report.json.
-        notes: messages for the user about the corpus.
-        columns: names of the document column and the summary column in each table, for report.json.
-        files: input files of each split, or of "input" if the corpus has no predefined splits. They are read to detect
-            changes.
-        shares: shares of train, valid and test, if the corpus has no predefined splits. In this case, the items are the
-            same for all splits, and the split of a document is determined by its hash.
+    If the corpus has no predefined splits, its input is called "input", the items are the same for all splits, and the
+    split of a document is determined by its hash.
     """
 
-    name: ClassVar[str]
-    summary: ClassVar[str]
-    description: ClassVar[str]
-    options: ClassVar[type]
-    defaults: ClassVar[Dict[str, Any]] = {}
-    splits_text: bool = True
+    name: ClassVar[str]  # value of the argument KIND of etads-corpus that selects this reader
+    summary: ClassVar[str]  # short help text for this KIND
+    description: ClassVar[str]  # long help text
+    options: ClassVar[type]  # dataclass of the options that are specific to this corpus
+    defaults: ClassVar[Dict[str, Any]] = {}  # default values of shared options that are different for this corpus
+    splits_text: bool = True  # whether the documents may have to be split into sentences
 
     def __init__(self, args: argparse.Namespace):
         self.fallback: str = args.fallback_encoding or (ESCAPE_INVALID if args.skip_bad else "")
-        self.counts: Counter = Counter()
-        self.notes: List[str] = []
-        self.columns: Dict[str, List[str]] = {}
-        self.files: Dict[str, List[Path]] = {}
-        self.shares: Optional[SplitShares] = None
+        self.counts: Counter = Counter()  # changes of each kind, for report.json
+        self.notes: List[str] = []  # messages for the user about the corpus
+        self.columns: Dict[str, List[str]] = {}  # names of the two columns in each table, for report.json
+        self.files: Dict[str, List[Path]] = {}  # input files of each split, which are read to detect changes
+        self.shares: Optional[SplitShares] = None  # of train, valid and test, if the corpus has no predefined splits
 
     def list_splits(self) -> List[str]:
         """Return the splits of the input in the order ``train``, ``valid``, ``test``. Raises InputError without any."""

@@ -109,8 +109,8 @@ are replaced with {UNKNOWN}, and so is UNK in the ready-made test set. Ready-mad
 def find_split_files(folders: List[Path]) -> Dict[str, List[Path]]:
     """Return the files of each split: articles, titles and, for the test split, perhaps further references.
 
-    Raises:
-        InputError: only one of two files that belong together exists, perhaps because the other's name is misspelt.
+    Raises InputError if only one of two files that belong together exists, perhaps because the other's name is
+    misspelt.
     """
     found: Dict[str, List[Path]] = {}
     for split in SPLITS:

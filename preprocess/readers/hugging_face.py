@@ -9,10 +9,9 @@ from typing import Any, Dict, Iterator, Optional
 from fairseq_etads.files import SPLITS
 from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.records import COLUMNS
 
 from .base import SharesOptions, parse_shares, refuse_shares
-from .tables import ColumnOptions, Item, TableReader
+from .tables import KNOWN_COLUMNS, ColumnOptions, Item, TableReader
 
 SPLIT_NAMES = {
     "train": "train",
@@ -49,8 +48,8 @@ class HuggingFaceReader(TableReader):
   etads-corpus hf --data ccdv/cnn_dailymail --config 3.0.0 --out TEXT      a data set loaded earlier by load_dataset
 
 Nothing is downloaded. The datasets package is required (pip install datasets). The names of known columns are
-{", ".join("/".join(pair) for pair in COLUMNS[:5])},
-{", ".join("/".join(pair) for pair in COLUMNS[5:])}. The splits are train, validation and test; a data
+{", ".join(KNOWN_COLUMNS[:5])},
+{", ".join(KNOWN_COLUMNS[5:])}. The splits are train, validation and test; a data
 set without splits is divided according to --split."""
     options = HuggingFaceOptions
 

@@ -1,13 +1,12 @@
 """Read parallel text: a file of documents and one or more files of reference summaries, with one text per line."""
 
 import argparse
-import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Iterator, List, Optional, Tuple
 
 from fairseq_etads.files import SPLITS
-from fairseq_etads.files.inputs import get_display_name
+from fairseq_etads.files.inputs import get_display_name, zip_lines
 from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import Document
@@ -24,14 +23,8 @@ class LineReader(Reader):
 
     def iterate_raw_documents(self, split: str) -> Iterator[Item]:
         paths = self.files["input" if self.shares else split]
-        rows = itertools.zip_longest(*map(self.iterate_lines, paths))
+        rows = zip_lines(paths, map(self.iterate_lines, paths))
         for number, (source, *targets) in enumerate(rows, 1):
-            if source is None or None in targets:
-                shorter = paths[(source, *targets).index(None)]
-                longer = paths[[text is not None for text in (source, *targets)].index(True)]
-                raise InputError(
-                    f"{get_display_name(shorter)} has {number - 1:,} lines, fewer than {get_display_name(longer)}"
-                )
             yield str(paths[0]), number, source, targets
 
     def describe_location(self, item: Item) -> str:

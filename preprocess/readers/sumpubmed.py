@@ -115,8 +115,7 @@ unchanged."""
 def take_first_sentences(text: str) -> List[str]:
     """Return the first sentences of an article, up to a total of MAX_SOURCE_WORDS words. Headings are omitted.
 
-    Raises:
-        ExcludedDocumentError: the sentences contain fewer than MIN_SOURCE_WORDS words in total.
+    Raises ExcludedDocumentError if the sentences contain fewer than MIN_SOURCE_WORDS words in total.
     """
     out: List[str] = []
     words = 0
@@ -134,9 +133,7 @@ def take_first_sentences(text: str) -> List[str]:
 def extract_background(text: str) -> List[str]:
     """Return the paragraphs of the BACKGROUND section in an abstract.
 
-    Raises:
-        BadDocumentError: the abstract has no BACKGROUND section.
-        ExcludedDocumentError: the section is too short or too long.
+    Raises BadDocumentError if there is no such section, and ExcludedDocumentError if it is too short or too long.
     """
     match = re.search(r"^BACKGROUND[ \t]*\n(.*?)(?=^(?:RESULTS|CONCLUSIONS)[ \t]*$|\Z)", text, re.DOTALL | re.MULTILINE)
     if not match:

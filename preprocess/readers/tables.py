@@ -10,35 +10,15 @@ from fairseq_etads.files import SPLITS
 from fairseq_etads.files.inputs import ESCAPE_INVALID, get_display_name
 from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text import records
 from fairseq_etads.text.cleaning import JOIN_LINES_HELP, join_printed_lines
 from fairseq_etads.text.documents import Document
-from fairseq_etads.text.records import (
-    COLUMNS,
-    NO_QUOTES_HELP,
-    SUFFIXES,
-    Record,
-    Records,
-    TableOptions,
-    choose_columns,
-    detect_record_format,
-    get_value,
-    list_pieces,
-    open_records,
-    parse_delimiter,
-    parse_record,
-)
 
-from .base import (
-    INPUT_EXCLUDES,
-    Reader,
-    SharesOptions,
-    check_path_exists,
-    find_first_existing,
-    parse_input_options,
-)
+from .base import INPUT_EXCLUDES, Reader, SharesOptions, check_path_exists, find_first_existing, parse_input_options
 
 FORMATS = ("jsonl", "csv", "tsv", "parquet")
-Item = Tuple[str, int, Record]
+KNOWN_COLUMNS = ["/".join(pair) for pair in records.COLUMNS]
+Item = Tuple[str, int, records.Record]
 """Key in TableReader.paths, number of the line or record, and the record."""
 
 
@@ -66,10 +46,10 @@ def make_jsonl_options(
 
 def detect_table_format(path: Path) -> str:
     """Return a table's format: CSV if unknown and without a suffix, as standard input. Raises InputError otherwise."""
-    found = detect_record_format(path) or ("" if path.suffix else "csv")
+    found = records.detect_record_format(path) or ("" if path.suffix else "csv")
     if not found:
         raise InputError(
-            f"{path}: unknown format; choose a name that ends in .{', .'.join(SUFFIXES)}, or give --format"
+            f"{path}: unknown format; choose a name that ends in .{', .'.join(records.SUFFIXES)}, or give --format"
         )
     return found
 
@@ -110,7 +90,7 @@ class TableReaderOptions(ColumnOptions, SharesOptions):
         "vertical bar, depending on the header)",
         metavar="CHAR",
     )
-    no_quotes: bool = option(False, NO_QUOTES_HELP)
+    no_quotes: bool = option(False, records.NO_QUOTES_HELP)
     join_lines: bool = option(False, JOIN_LINES_HELP)
 
 
@@ -122,8 +102,8 @@ class TableReader(Reader):
   etads-corpus table --input all.jsonl --split 90/5/5 --out TEXT
 
 The name of a file determines its format: .jsonl, .csv, .tsv (also .gz, .xz, .bz2, .zst) or .parquet; - is standard
-input. The names of known columns, in upper or lower case, are {", ".join("/".join(pair) for pair in COLUMNS[:4])},
-{", ".join("/".join(pair) for pair in COLUMNS[4:])}. Each
+input. The names of known columns, in upper or lower case, are {", ".join(KNOWN_COLUMNS[:4])},
+{", ".join(KNOWN_COLUMNS[4:])}. Each
 value is a text or a list of sentences. Each line of a document is a paragraph. If a summary consists of several lines,
 each line is a sentence."""
     options: ClassVar[type] = TableReaderOptions
@@ -135,7 +115,7 @@ each line is a sentence."""
         self.lists_are_references = args.target_list == "references"
         self.quotes, self.joins_lines = not args.no_quotes, args.join_lines
         self.skip_bad: bool = args.skip_bad
-        self.delimiter = parse_delimiter(args.delimiter or "")
+        self.delimiter = records.parse_delimiter(args.delimiter or "")
         self.shares = parse_input_options(args)
         paths = {key: getattr(args, key) for key in (*SPLITS, "input") if getattr(args, key)}
         self.paths: Dict[str, Path] = {key: check_path_exists(f"--{key}", path) for key, path in paths.items()}
@@ -153,13 +133,13 @@ each line is a sentence."""
             self.columns[key], self.sizes[key], self.delimiters[key] = opened.columns, opened.size, opened.delimiter
         self.counts.clear()  # these lines will be read, counted and warned of again later
 
-    def _open(self, key: str) -> Records:
+    def _open(self, key: str) -> records.Records:
         """Open a file. Its columns, based on the header or first record, are those of the documents and summaries."""
         path = self.paths[key]
         delimiter, strict = self.delimiters.get(key, self.delimiter), self.fallback == ESCAPE_INVALID
-        options = TableOptions(self.fallback, delimiter, self.quotes, self.skip_bad, checks_rows=strict)
+        options = records.TableOptions(self.fallback, delimiter, self.quotes, self.skip_bad, checks_rows=strict)
         choose = functools.partial(self._choose_columns, path)
-        return open_records(path, self.formats[key], choose, options, self.counts, self._note)
+        return records.open_records(path, self.formats[key], choose, options, self.counts, self._note)
 
     def _note(self, text: str) -> None:
         """Add a message to the report, unless an earlier reading of the same file has added it."""
@@ -167,7 +147,7 @@ each line is a sentence."""
             self.notes.append(text)
 
     def _choose_columns(self, path: Path, names: List[str]) -> List[str]:
-        return choose_columns(names, get_display_name(path), self._note, self.asked_columns)
+        return records.choose_columns(names, get_display_name(path), self._note, self.asked_columns)
 
     def count_raw_documents(self, split: str) -> Optional[int]:
         return self.sizes["input" if self.shares else split]
@@ -185,26 +165,23 @@ each line is a sentence."""
         key, _, record = item
         if isinstance(record, str):
             self.check_utf8(record)
-        values = parse_record(record)
-        source, target = (get_value(values, column) for column in self.columns[key])
+        values = records.parse_record(record)
+        source, target = (records.get_value(values, column) for column in self.columns[key])
         source = join_printed_lines(source) if self.joins_lines and isinstance(source, str) else source
         are_references = self.lists_are_references or self.columns[key][1] == "references"
         are_references = are_references and isinstance(target, list)
-        references = [list_pieces(reference, "summary") for reference in (target if are_references else [target])]
+        summaries = target if are_references else [target]
+        references = [records.list_pieces(summary, "summary") for summary in summaries]
         # A summary with several lines is treated as a list that has already been split into sentences.
         is_list = isinstance(target, list) and not are_references
         in_sentences = is_list or all(len(reference) > 1 for reference in references)
-        return Document(list_pieces(source, "document"), references, isinstance(source, list), in_sentences)
+        return Document(records.list_pieces(source, "document"), references, isinstance(source, list), in_sentences)
 
 
 class FolderOrTableReader(TableReader):
-    """Base class of readers for a corpus of JSON lines or, in the form of its authors, of many files in folders.
+    """Base class of readers for a corpus of JSON lines or, in the form of its authors, of many files in folders."""
 
-    Attributes:
-        items: items of each split that are found in the folders, or an empty dictionary for JSON lines.
-    """
-
-    items: Dict[str, List[Any]]
+    items: Dict[str, List[Any]]  # of each split, found in the folders; empty for JSON lines
 
     def count_raw_documents(self, split: str) -> Optional[int]:
         return len(self.items[split]) if self.items else super().count_raw_documents(split)

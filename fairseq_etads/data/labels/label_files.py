@@ -43,12 +43,7 @@ def make_label_file_name(what: str, unit: str, split: str) -> str:
 
 
 def write_label_rows(path: Path, header: Dict[str, Any], rows: Iterable[Tuple[str, Sequence[str]]]) -> None:
-    """Write a file with labels or probabilities.
-
-    Args:
-        header: dictionary to write as a JSON object in the first line.
-        rows: pairs of a document's hash and its fields, one pair per document.
-    """
+    """Write labels or probabilities: ``header`` as JSON in the first line, then each document's hash and fields."""
     with open_output(path) as file:
         file.write(f"# {json.dumps(header)}\n")
         for digest, fields in rows:
@@ -58,15 +53,8 @@ def write_label_rows(path: Path, header: Dict[str, Any], rows: Iterable[Tuple[st
 class SelectionFile:
     """File with labels or probabilities. Its lines are read on demand.
 
-    Args:
-        option: name of the option that specifies the file, for error messages.
-        documents: number of documents that the file must cover, or None for any number.
-
-    Attributes:
-        header: the JSON object in the first line, as a dictionary.
-
-    Raises:
-        InputError: the label or probability file is missing, damaged or incomplete, or covers other documents.
+    The file must cover this number of ``documents``, or any number if it is None. Raises InputError, which names
+    ``option``, if the file is missing, damaged or incomplete, or covers other documents.
     """
 
     def __init__(self, path: Path, option: str, documents: Optional[int] = None):
@@ -77,7 +65,7 @@ class SelectionFile:
                 first = file.readline()
                 if not first.startswith(b"# "):
                     raise ValueError("its first line is not a comment")
-                self.header: Dict[str, Any] = json.loads(first[2:])
+                self.header: Dict[str, Any] = json.loads(first[2:])  # the JSON object in the first line
                 starts = [len(first)]
                 for line in file:
                     starts.append(starts[-1] + len(line))
@@ -103,8 +91,11 @@ class SelectionFile:
         """Return the state for pickling, without the memory map, which cannot be pickled."""
         return {**vars(self), "_map": None}
 
-    def read_row(self, number: int) -> Tuple[str, List[str]]:
-        """Return the hash and the fields of the document with index ``number``. Raises InputError without a tab."""
+    def read_row(self, number: int, tokens: Optional[Sequence[str]] = None) -> List[str]:
+        """Return the fields of the document with index ``number``.
+
+        Raises InputError if its line has no tab or, given its ``tokens``, if the file was created for other documents.
+        """
         if self._map is None:
             with open(self.path, "rb") as file:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -112,29 +103,19 @@ class SelectionFile:
         digest, tab, rest = line.rstrip("\n").partition("\t")
         if not tab:
             raise InputError(f"{self.path}, line {number + 2}: no tab found")
-        return digest, rest.split()
-
-    def read_and_check_row(self, number: int, tokens: Sequence[str]) -> List[str]:
-        """Return the fields of a document after checking that its hash matches the given tokens.
-
-        Raises:
-            InputError: the file was created for other documents.
-        """
-        digest, fields = self.read_row(number)
-        if digest != compute_source_hash(tokens):
+        if tokens is not None and digest != compute_source_hash(tokens):
             raise InputError(
                 f"{self.path}, line {number + 2}: does not match document {number} (from 0) of the data, so the order "
                 f"or text of documents differs; create the file again with {_name_creating_command(self.path.name)}"
             )
-        return fields
+        return rest.split()
 
     def read_probabilities(self, number: int, tokens: Optional[Sequence[str]] = None) -> List[Optional[float]]:
         """Return the probabilities of a document's words or sentences, with None for those that have none.
 
-        Raises:
-            InputError: the file was created for other documents than ``tokens``, or a field is not a number.
+        Raises InputError if the file was created for other documents than ``tokens``, or a field is not a number.
         """
-        fields = self.read_row(number)[1] if tokens is None else self.read_and_check_row(number, tokens)
+        fields = self.read_row(number, tokens)
         try:
             return [None if field == NOTHING else float(field) for field in fields]
         except ValueError as error:

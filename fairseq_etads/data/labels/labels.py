@@ -59,10 +59,8 @@ def match_sentences(document: Sequence[Words], summary: Sequence[Words]) -> List
     """Match each summary sentence with its most similar document sentence (Chen and Bansal 2018, eq. 1).
 
     The similarity measure is ROUGE-L recall. Each document sentence is matched at most once. If the document has fewer
-    sentences than the summary, the last sentences of the summary remain unmatched.
-
-    Returns:
-        Indices of the matched document sentences, in the order of the summary.
+    sentences than the summary, the last sentences of the summary remain unmatched. Returns the indices of the matched
+    document sentences, in the order of the summary.
     """
     free = [number for number, sentence in enumerate(document) if sentence]
     found: List[int] = []
@@ -78,9 +76,7 @@ def match_sentences(document: Sequence[Words], summary: Sequence[Words]) -> List
 class SummaryRecall:
     """Compute the summary-level ROUGE-L recall of selected document sentences (Lin 2004, section 3.2).
 
-    Args:
-        document: sentences of the document, each a list of words.
-        summary: sentences of the reference summary, each a list of words.
+    ``document`` and ``summary`` (the reference) are lists of sentences, each a list of words.
     """
 
     def __init__(self, document: Sequence[Words], summary: Sequence[Words]):
@@ -93,11 +89,7 @@ class SummaryRecall:
         ]
 
     def __call__(self, chosen: Iterable[int]) -> float:
-        """Compute the recall of the selected sentences. The recall is 0 if the summary is empty.
-
-        Args:
-            chosen: indices of the selected document sentences, in any order.
-        """
+        """Compute the recall of the sentences with these indices, in any order. It is 0 if the summary is empty."""
         chosen = list(chosen)
         available: Counter = Counter()
         for number in chosen:
@@ -119,10 +111,7 @@ def select_by_greedy_recall(document: Sequence[Words], summary: Sequence[Words])
 
     Sentences are considered in descending order of their individual summary-level ROUGE-L recall. A sentence is
     selected if it increases the recall of the sentences that have been selected so far. If no sentence has a word in
-    common with the summary, the first sentence is selected.
-
-    Returns:
-        Indices of the selected sentences, in the order of the document.
+    common with the summary, the first sentence is selected. Returns their indices, in the order of the document.
     """
     numbers = [number for number, sentence in enumerate(document) if sentence]
     if not numbers or not summary:
@@ -145,10 +134,8 @@ def select_by_greedy_f1(document: Sequence[Words], summary: Sequence[Words]) -> 
     the similarity most, until no sentence increases it. The algorithm is from Nallapati et al. (2017, section 3.3), who
     use ROUGE-1 instead of this sum. Each distinct word or bigram of the summary is counted once. The length of the
     extract is defined as the sum, over the selected sentences, of the number of distinct words in the sentence. If no
-    sentence has a word in common with the summary, the first sentence is selected.
-
-    Returns:
-        Indices of the selected sentences, in the order of the document.
+    sentence has a word in common with the summary, the first sentence is selected. Returns the indices of the selected
+    sentences, in the order of the document.
     """
     words: Dict[str, int] = {}
     bigrams: Dict[Tuple[str, str], int] = {}
@@ -194,16 +181,11 @@ def compute_selection_targets(
     """Compute a distribution over the document sentences for each summary sentence (Li et al. 2018).
 
     The probability of a document sentence is proportional to the cosine similarity between its TF-IDF vector and the
-    TF-IDF vector of the summary sentence.
+    TF-IDF vector of the summary sentence. Stop words and punctuation are ignored. ``idf`` maps words to inverse
+    document frequencies (see :func:`compute_idf`), which are ``unseen`` for other words.
 
-    Args:
-        idf: mapping from words to inverse document frequencies; see :func:`compute_idf`. Stop words and
-            punctuation are ignored.
-        unseen: inverse document frequency of words that are not in ``idf``.
-
-    Returns:
-        One list per summary sentence, with one probability per document sentence. Each list sums to 1, unless the
-        summary sentence has no content words in common with the document. Its values are then all 0.
+    Returns one list per summary sentence, with one probability per document sentence. Each list sums to 1, unless the
+    summary sentence has no content words in common with the document. Its values are then all 0.
     """
     vectors = [_compute_tf_idf(sentence, idf, unseen) for sentence in document]
     rows = []
@@ -229,13 +211,10 @@ def is_content_word(word: str) -> bool:
 
 
 def compute_idf(documents: Iterable[Words]) -> Tuple[Dict[str, float], float]:
-    """Compute the inverse document frequencies (idf) of words.
+    """Compute the inverse document frequencies (idf) of words, and that of words that do not occur in any document.
 
     The idf of a word is ln((1 + D) / (1 + df)) + 1, where df is the number of documents that contain the word and D is
     the total number of documents.
-
-    Returns:
-        A dictionary that maps each word to its idf, and the idf of words that do not occur in any document.
     """
     count, frequencies = 0, Counter()  # type: int, Counter[str]
     for words in documents:

@@ -24,16 +24,11 @@ def find_histogram_bin(probability: float) -> int:
 
 
 def compute_roc_auc(counts: Any) -> float:
-    """Compute the area under the ROC curve.
+    """Compute the area under the ROC curve, or return 0.5 if there are no positive or no negative examples.
 
-    The area is the probability that a random positive example has a larger logit than a random negative example.
-
-    Args:
-        counts: numbers of negative and positive words or sentences in each bin, shape (2, bins). Each pair of a
-            positive and a negative example in the same bin contributes one half.
-
-    Returns:
-        The area under the curve, or 0.5 if there are no positive or no negative examples.
+    The area is the probability that a random positive example has a larger logit than a random negative example. Each
+    pair of a positive and a negative example in the same bin contributes one half. ``counts`` contains the numbers of
+    negative and positive words or sentences in each bin, shape (2, bins).
     """
     negative, positive = (list(map(float, row)) for row in counts)
     below = area = 0.0
@@ -45,16 +40,10 @@ def compute_roc_auc(counts: Any) -> float:
 
 
 def find_best_f1_threshold(counts: Any) -> Tuple[float, float]:
-    """Find the bin edge that yields the highest F1 score when it is used as the threshold.
+    """Return the highest F1 score, and the bin edge that yields it as a threshold of probability.
 
-    A word or sentence is selected if its probability exceeds the threshold.
-
-    Args:
-        counts: numbers of negative and positive words or sentences in each bin, shape (2, bins); see
-            :func:`compute_roc_auc`.
-
-    Returns:
-        The highest F1 score, and the corresponding threshold as a probability.
+    A word or sentence is selected if its probability exceeds the threshold. ``counts`` is as in
+    :func:`compute_roc_auc`.
     """
     negative, positive = (list(map(float, row)) for row in counts)
     total, best = sum(positive), (0.0, 0.5)

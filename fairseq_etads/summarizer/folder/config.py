@@ -47,27 +47,20 @@ _LONGEST_TEXT = 1_000_000
 class FolderConfig:
     """Contents of config.json.
 
-    Attributes:
-        architecture: name of the model preset (``--arch``).
-        model: options of the architecture.
-        task: truncation lengths, padding side and dictionary fingerprints. It can also contain the length percentiles
-            of the training summaries ("summary_lengths") and the surprisal percentiles of the training documents
-            ("document_surprisal").
-        text: settings for text processing. They consist of the options of ``--tokenizer etads`` without the prefix
-            "text\\_", and "subwords", which is a key of :data:`SUBWORDS` or None.
-        decoding: default values of decoding options. The keys are option names in :data:`CALL`.
-        weights: dictionary with two entries. "dtype" is one of :data:`DTYPES`. "shared" maps the name of each tied
-            weight to the name under which the weight is stored.
-        made_by: versions of the packages that were used to create the folder.
+    The task has truncation lengths, the padding side and dictionary fingerprints. It can also contain the length
+    percentiles of the training summaries ("summary_lengths") and the surprisal percentiles of the training documents
+    ("document_surprisal"). The text has the options of ``--tokenizer etads`` without the prefix "text\\_", and
+    "subwords", a key of :data:`SUBWORDS` or None. In the weights, "dtype" is one of :data:`DTYPES`, and "shared" maps
+    the name of each tied weight to the name under which it is stored.
     """
 
-    architecture: str
-    model: Dict[str, Any]
+    architecture: str  # name of the model preset (``--arch``)
+    model: Dict[str, Any]  # options of the architecture
     task: Dict[str, Any]
     text: Dict[str, Any]
-    decoding: Dict[str, Any]
+    decoding: Dict[str, Any]  # default values of decoding options, by names in :data:`CALL`
     weights: Dict[str, Any]
-    made_by: Dict[str, Any]
+    made_by: Dict[str, Any]  # versions of the packages that were used to create the folder
 
     def to_json(self) -> str:
         """Convert the configuration to the text of config.json."""

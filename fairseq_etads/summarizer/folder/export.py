@@ -8,7 +8,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Dict, Sequence, Tuple
 
-import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
@@ -26,7 +25,7 @@ from ...version import get_version
 from ...vocabulary.dictionary import count_known_words
 from ...vocabulary.shortlist import read_shortlist
 from . import model_options
-from .config import ADVICE, CARD, CONFIG, DICTIONARIES, EXTRACTOR, SHORTLIST, WEIGHTS, FolderConfig
+from .config import CARD, CONFIG, DICTIONARIES, EXTRACTOR, SHORTLIST, WEIGHTS, FolderConfig
 from .loading import (
     TrainedModel,
     choose_decoding_defaults,
@@ -50,20 +49,15 @@ def export_folder(
 ) -> Tuple[FolderConfig, int]:
     """Create a model folder, which must not exist or be empty, from a checkpoint and its training data.
 
-    The folder receives its final name only after it is complete and has been loaded as a test.
+    The folder receives its final name only after it is complete and has been loaded as a test. Returns the contents of
+    config.json, and the number of parameters. Raises InputError if the folder is not empty, a decoding option has no
+    effect, or the checkpoint is damaged, belongs to other data, or contains a model that cannot be exported.
 
     Args:
         decoding: decoding defaults that differ from the usual defaults. The usual values of ``min_len`` and ``max_len``
             depend on the lengths of the training summaries.
         dtype: data type of the stored weights, "fp32" or "fp16".
         card: information for README.md.
-
-    Returns:
-        The contents of config.json, and the number of parameters.
-
-    Raises:
-        InputError: the folder is not empty, a decoding option has no effect, or the checkpoint cannot be used. The
-            checkpoint may be damaged, belong to other data, or contain a model that cannot be exported.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"FOLDER {folder} exists: name another one, or delete it")
@@ -91,15 +85,10 @@ def export_folder(
             (partial / EXTRACTOR).mkdir()
             _write_files(partial / EXTRACTOR, source.extractor, extractor, extractor.config, dtype, extracts=True)
             inside.append(f"{EXTRACTOR}/{CHECKSUMS}")
-        config, tensors = _write_files(partial, source, trained, config, dtype, source.extracts, inside)
+        config = _write_files(partial, source, trained, config, dtype, source.extracts, inside)
         words = {side: count_known_words(getattr(task, f"{side}_dictionary")) for side in SIDES}
         (partial / CARD).write_bytes(make_model_card(config, parameters, words, card).encode("utf-8", "replace"))
-        loaded = load_folder(partial).model.state_dict()
-        for name, tensor in tensors.items():
-            if not torch.equal(loaded[name].to(tensor.dtype), tensor):
-                raise InputError(
-                    f"{partial / WEIGHTS}: {name} was not written correctly; is the disk failing? {ADVICE}"
-                )
+        load_folder(partial)
     return config, parameters
 
 
@@ -111,8 +100,8 @@ def _write_files(
     dtype: str,
     extracts: bool,
     inside: Sequence[str] = (),
-) -> Tuple[FolderConfig, Dict[str, Tensor]]:
-    """Write all files except the model card; ``inside`` lists what a subfolder contains. Returns config and weights."""
+) -> FolderConfig:
+    """Write all files except the model card; ``inside`` lists what a subfolder contains. Returns the configuration."""
     model, cfg, task, _ = trained
     try:
         options = model_options.to_plain_options(config.architecture, cfg.model, extracts)
@@ -137,7 +126,7 @@ def _write_files(
     for name, path in files.items():
         shutil.copyfile(path, folder / name)
     Checksums(folder).add(*dict.fromkeys([*list_needed_files(config), *source.extra_files, *inside]))
-    return config, tensors
+    return config
 
 
 def _write_dictionary(path: Path, dictionary: Dictionary, words: int, known: int) -> None:
@@ -163,10 +152,7 @@ def convert_weights_for_storage(state: Dict[str, Tensor], dtype: str) -> Tuple[D
     """Convert the weights of a model to the form in which they are stored, on the CPU and as "fp32" or "fp16".
 
     Returns the tensors by name, tied tensors only once, and the names under which the others are stored, by their
-    names.
-
-    Raises:
-        InputError: a value is not finite, or would not be finite in the data type ``dtype``.
+    names. Raises InputError if a value is not finite, or would not be finite in the data type ``dtype``.
     """
     tensors: Dict[str, Tensor] = {}
     shared: Dict[str, str] = {}

@@ -61,10 +61,8 @@ class LoadedExtractor(NamedTuple):
 def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
     """Load a model folder that was created with etads-export. No code from the folder is run.
 
-    With ``is_extractor``, the folder is that of an extractor inside the folder of a summariser.
-
-    Raises:
-        InputError: the folder is not a model folder, is damaged or incomplete, or was created by a later version.
+    With ``is_extractor``, the folder is that of an extractor inside the folder of a summariser. Raises InputError if
+    the folder is not a model folder, is damaged or incomplete, or was created by a later version.
     """
     config = read_config(folder)
     _verify_file_checksums(folder, config)
@@ -198,13 +196,9 @@ def load_checkpoint(
 ) -> Tuple[Any, Any, SummarizationTask]:
     """Load the model in a checkpoint, its training configuration and its task.
 
-    Args:
-        data: folder of binarised data, or None for the data with which the model was trained.
-        option: name of the option that specifies the checkpoint, for error messages.
-        truncate_source: number of tokens to read from each document, or None for the number used in training.
-
-    Raises:
-        InputError: the checkpoint is damaged, does not belong to the data, or contains a model of another kind.
+    Data folder and number of tokens to read from each document are those of the training if they are None. Raises
+    InputError, which names ``option``, if the checkpoint is damaged, does not belong to the data, or contains a model
+    of another kind.
     """
     overrides = {"data": data and str(data), "truncate_source": truncate_source}
     given = {name: value for name, value in overrides.items() if value is not None}
@@ -274,10 +268,8 @@ def choose_decoding_defaults(source: RunFiles, task: SummarizationTask, given: D
 
     The lengths of summaries are those in recipe.json or, without a recipe, depend on the lengths of the training
     summaries. If there is a content model, ``choose`` and ``beam`` use it: the content model of an extractor chooses
-    sentences, and the content model of a summariser chooses a hypothesis.
-
-    Raises:
-        InputError: ``choose`` is set without a content model.
+    sentences, and the content model of a summariser chooses a hypothesis. Raises InputError if ``choose`` is set
+    without a content model.
     """
     of_extractor = None if source.extractor is None else source.extractor.extra_files.get(CONTENT)
     paths = {"content": of_extractor, "extract": of_extractor, "hypothesis": source.extra_files.get(CONTENT)}

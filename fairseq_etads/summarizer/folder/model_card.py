@@ -202,10 +202,8 @@ def set_decoding_defaults(folder: Path, decoding: Dict[str, Any], note: str) -> 
 
     If the function is interrupted, the folder can still be loaded with either the old or the new defaults, because
     SHA256SUMS is removed before config.json is replaced, and is written again afterwards. A folder without it is loaded
-    without comparing checksums. After an interruption, call the function again.
-
-    Raises:
-        InputError: the folder is not a model folder, the folder is not writable, or a decoding option is invalid.
+    without comparing checksums. After an interruption, call the function again. Raises InputError if the folder is not
+    a model folder, the folder is not writable, or a decoding option is invalid.
     """
     combine_options(decoding, {})
     check_writable(folder)

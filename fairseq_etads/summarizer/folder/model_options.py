@@ -52,10 +52,8 @@ def _list_declared_options(architecture: str, extracts: bool) -> Dict[str, Any]:
 def to_plain_options(architecture: str, cfg: Any, extracts: bool = False) -> Dict[str, Any]:
     """Convert the model options in a checkpoint to plain values, without paths of files for training alone.
 
-    ``extracts`` says whether the model is a sentence extractor.
-
-    Raises:
-        InputError: the architecture is not part of this project, or an option does not have a plain value.
+    ``extracts`` says whether the model is a sentence extractor. Raises InputError if the architecture is not part of
+    this project, or an option does not have a plain value.
     """
     given = vars(convert_options_to_namespace(cfg))
     options = {name: None if _OUTSIDE.search(name) else value for name, value in given.items() if name != "_name"}
@@ -66,10 +64,8 @@ def to_plain_options(architecture: str, cfg: Any, extracts: bool = False) -> Dic
 def check_model_options(architecture: str, options: Dict[str, Any], largest: int, extracts: bool = False) -> None:
     """Check model options that come from an untrusted source.
 
-    ``largest`` is the largest dimension of any weight in the model, which no layer size can exceed.
-
-    Raises:
-        InputError: an option does not exist or has an invalid value.
+    ``largest`` is the largest dimension of any weight in the model, which no layer size can exceed. Raises InputError
+    if an option does not exist or has an invalid value.
     """
     declared = _list_declared_options(architecture, extracts)
     for name, value in options.items():

@@ -20,32 +20,20 @@ NONE = "none"
 """Value of ``extractor`` and ``content`` that leaves out the extractor or the content model."""
 
 
-_NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
-
-
 class RunFiles(NamedTuple):
     """Files of a training run that are needed for summarisation.
 
-    Attributes:
-        checkpoint, data: checkpoint of fairseq-train, and folder of the data used for training.
-        text_options: fairseq's options for processing raw text, ``tokenizer``, ``bpe`` and their options, without
-            dashes.
-        extra_files: additional files, by their names in a model folder.
-        extractor: files of the extractor that selects sentences for the model, or None without an extractor.
-        documents: file with the tokens of one training document per line, or None.
-        decoding: decoding options in recipe.json.
-        longest_summary: number of tokens in the longest training summary, or None if it is unknown. It is used for
-            checkpoints that do not contain the lengths of the training summaries.
+    The length of the longest summary is used for checkpoints that do not contain the lengths of the training summaries.
     """
 
-    checkpoint: Path
-    data: Path
-    text_options: Dict[str, Any]
-    extra_files: Dict[str, Path]
-    extractor: Optional["RunFiles"] = None
-    documents: Optional[Path] = None
-    decoding: Mapping[str, Any] = _NO_OPTIONS
-    longest_summary: Optional[int] = None
+    checkpoint: Path  # of fairseq-train
+    data: Path  # folder of the data used for training
+    text_options: Dict[str, Any]  # ``tokenizer``, ``bpe`` and their options in fairseq, without dashes
+    extra_files: Dict[str, Path]  # additional files, by their names in a model folder
+    extractor: Optional["RunFiles"] = None  # files of the extractor that selects sentences for the model, if any
+    documents: Optional[Path] = None  # file with the tokens of one training document per line
+    decoding: Mapping[str, Any] = MappingProxyType({})  # decoding options in recipe.json
+    longest_summary: Optional[int] = None  # tokens in the longest training summary, or None if unknown
 
     @property
     def run(self) -> Path:
@@ -93,15 +81,14 @@ def find_run_files(
 ) -> RunFiles:
     """Find the files of a run, the output folder of ``etads-train``.
 
+    Raises InputError if a file is missing or damaged.
+
     Args:
         checkpoint: "best", "last" or a path (default: the best checkpoint if there is one, otherwise the last one).
         prepared: folder of the prepared data (default: the folder used for training).
         extractor: run folder of the extractor, or :data:`NONE` (default: that which shortened the training text, if
             any).
         content: run folder with a content model, or :data:`NONE` (default: that of the extractor or ``run``, if any).
-
-    Raises:
-        InputError: a file is missing or damaged.
     """
     path = find_checkpoint(run, checkpoint)
     folder = find_prepared_folder(run, None if prepared is None else Path(prepared))

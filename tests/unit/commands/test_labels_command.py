@@ -96,9 +96,9 @@ def test_files_refuse_other_text_and_damage(tmp_path):
     write_label_rows(path, {"documents": 2}, rows)
     file = pickle.loads(pickle.dumps(SelectionFile(path, "--labels")))
     assert len(file) == 2
-    assert file.read_and_check_row(0, ["a", "b"]) == ["1", "0"] and file.read_and_check_row(1, []) == []
+    assert file.read_row(0, ["a", "b"]) == ["1", "0"] and file.read_row(1, []) == []
     with pytest.raises(InputError, match=r"labels\.words.train, line 2: does not match document 0"):
-        file.read_and_check_row(0, ["a", "c"])
+        file.read_row(0, ["a", "c"])
     whole = path.read_bytes()
     for damaged in (whole[:-1], whole[: whole.rindex(b"\n", 0, -1) + 1], whole[2:], b"", b"# []\n", b"\xff" + whole):
         path.write_bytes(damaged)

@@ -122,7 +122,7 @@ def test_the_task_compares_the_subword_model(tmp_path):
 def test_what_was_not_listed_is_listed_later(folder):
     """A command may have been killed between making a file and listing it."""
     Checksums(folder).forget("a.txt")
-    Checksums(folder).add_unlisted("a.txt", "sub/b.bin")
+    Checksums(folder).add("a.txt", "sub/b.bin")
     (folder / "a.txt").write_bytes(b"damaged")
     with pytest.raises(InputError, match=r"a\.txt is damaged"):
         Checksums(folder).verify(["a.txt"])

@@ -159,17 +159,6 @@ def test_locks_that_are_given_up_while_others_wait_are_not_lost(tmp_path):
     assert names(tmp_path) == ["number"]
 
 
-def test_an_output_has_as_many_lines_as_were_read(tmp_path):
-    path = tmp_path / "out.txt"
-    said = r"out\.txt: 1 lines were written for 2 input lines, so the output was discarded"
-    with pytest.raises(InputError, match=said), open_output(path, lines=lambda: 2) as file:
-        file.write("one\n")
-    assert names(tmp_path) == []
-    with open_output(path, lines=lambda: 2) as file:
-        file.write("one\ntwo\n")
-    assert path.read_text() == "one\ntwo\n"
-
-
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG])
 def test_a_full_disk_and_a_file_that_may_not_grow_name_the_file(tmp_path, number):
     for path in (str(tmp_path / "out"), os.devnull):

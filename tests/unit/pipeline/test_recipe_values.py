@@ -1,5 +1,6 @@
 """Recipes: their options have the values that real parsers see, and differ from the paper only with a reason."""
 
+import math
 import os
 import re
 from pathlib import Path
@@ -9,7 +10,7 @@ from documented import complaint, parser_of, project_commands
 from effective import DECIDING, MECHANISMS, plain_search, plain_training, read_values
 
 from fairseq_etads.commands import reproduce
-from fairseq_etads.pipeline.recipe_tables import are_equal, format_values, list_values
+from fairseq_etads.pipeline.recipe_tables import format_values, list_values
 from fairseq_etads.pipeline.recipes import list_recipes, load_recipe
 
 VARIANTS = {
@@ -25,6 +26,14 @@ CASES = [
 ]
 NAMES = {"max_len": "max_len_b"}
 """Options of a recipe -> names under which effective.py has their values."""
+
+
+def are_equal(one, other):
+    """Tell whether two values of an option mean the same."""
+    try:
+        return math.isclose(float(one), float(other), rel_tol=1e-9)
+    except ValueError:
+        return str(one).replace(" ", "") == str(other).replace(" ", "")
 
 
 def make_plan(name, *options):

@@ -8,16 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from fairseq_etads.pipeline import training
 from fairseq_etads.pipeline.recipes import Command
+from fairseq_etads.pipeline.steps import Step
+from fairseq_etads.platform.errors import InputError
 
 SCRIPTS = Path(__file__).parents[3] / "scripts"
-
-
-def run(module, *words, cwd):
-    """Run a module of the pipeline, which finds commands in ``cwd`` first."""
-    environment = {**os.environ, "PATH": os.pathsep.join([str(cwd), os.environ["PATH"]])}
-    command = [sys.executable, "-m", f"fairseq_etads.pipeline.{module}", *map(str, words)]
-    return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
 
 
 def write_program(path, code):
@@ -30,14 +26,14 @@ def calls(folder):
     return len((folder / "count").read_text().split())
 
 
-def test_an_output_is_made_again_for_other_contents_or_another_command(tmp_path):
+def test_an_output_is_made_again_for_other_contents_or_another_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     write_program(tmp_path / "copy", "cp in out; echo made")
     (tmp_path / "data").mkdir()
 
     def once(*words):
-        options = ["--makes", "out", "--keeps", "said", "--reads", "in", "data", "--", "./copy", *words]
-        result = run("steps", *options, cwd=tmp_path)
-        assert (result.returncode, result.stdout) == (0, "made\n"), result.stderr
+        Step(["./copy", *words], [Path("out")], [Path("in"), Path("data")], Path("said")).run()
+        assert (tmp_path / "said").read_text() == "made\n"
         assert (tmp_path / "out").read_bytes() == (tmp_path / "in").read_bytes()
         return calls(tmp_path)
 
@@ -57,7 +53,8 @@ def test_an_output_is_made_again_for_other_contents_or_another_command(tmp_path)
 @pytest.mark.parametrize("code, status", [("exit 3", 3), ("true", 2), ("kill -9 $$", 137)])
 def test_a_command_that_failed_is_not_taken_for_done(code, status, tmp_path):
     write_program(tmp_path / "fails", code)
-    assert run("steps", "--makes", "out", "--", "./fails", cwd=tmp_path).returncode == status
+    step = [sys.executable, "-m", "fairseq_etads.pipeline.steps", "--makes", "out", "--", "./fails"]
+    assert subprocess.run(step, cwd=tmp_path).returncode == status
     assert not (tmp_path / "out.made.json").exists()
 
 
@@ -88,28 +85,40 @@ def test_no_script_decides_by_times_or_by_a_file_that_exists():
 
 
 @pytest.fixture
-def train(tmp_path):
-    """Train with a program in place of fairseq-train; returns the process."""
+def train(tmp_path, monkeypatch, capsys):
+    """Train with a program in place of fairseq-train; returns what is said, the error if there is one."""
     (tmp_path / "prepared").mkdir()
     (tmp_path / "prepared" / "prepare.json").write_text('{"text": 1}')
     code = "mkdir -p run/checkpoints; : > run/checkpoints/checkpoint_last.pt; [ ! -f fails ]"
     write_program(tmp_path / "fairseq-train", code)
-    return lambda *options: run("training", "run", "prepared", "--", *options, cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+
+    def call(*options):
+        try:
+            training.train(Path("run"), Path("prepared"), options)
+        except InputError as error:
+            return str(error)
+        return capsys.readouterr().err
+
+    return call
 
 
 def test_a_training_is_done_once_with_the_same_options_and_data(train, tmp_path):
     checkpoint, record = tmp_path / "run/checkpoints/checkpoint_last.pt", tmp_path / "run/training.json"
     (tmp_path / "fails").touch()
-    assert train("--lr", "1").returncode == 2 and not (tmp_path / "run" / "finished.txt").exists()
+    with pytest.raises(SystemExit, match="2"):
+        train("--lr", "1")
+    assert not (tmp_path / "run" / "finished.txt").exists()
     (tmp_path / "fails").unlink()
-    assert train("--lr", "1").returncode == 0 and calls(tmp_path) == 2
-    assert "already trained with these options" in train("--lr", "1", "--log-interval", "7").stderr
+    assert "already trained" not in train("--lr", "1") and calls(tmp_path) == 2
+    assert "already trained with these options" in train("--lr", "1", "--log-interval", "7")
     record.unlink()  # as in the runs of earlier versions
-    assert "already trained" in train("--lr", "1").stderr and record.exists() and calls(tmp_path) == 2
-    said = train("--lr", "2").stderr
+    assert "already trained" in train("--lr", "1") and record.exists() and calls(tmp_path) == 2
+    said = train("--lr", "2")
     assert "a training with other options" in said and "     > --lr 2\n" in said and calls(tmp_path) == 3
     checkpoint.unlink()
-    assert "already trained" not in train("--lr", "2").stderr and calls(tmp_path) == 4
+    assert "already trained" not in train("--lr", "2") and calls(tmp_path) == 4
 
 
 @pytest.mark.parametrize("option", ["--seed", "data", "--init-from"])
@@ -117,7 +126,7 @@ def test_a_training_is_not_continued_with_another_seed_other_data_or_another_mod
     """The result used to have the first weights, and to be recorded as a training with the second."""
     data, base, record = (tmp_path / name for name in ("prepared/prepare.json", "base.pt", "run/training.json"))
     base.write_text("first")
-    assert train("--seed", "1", "--init-from", "base.pt").returncode == 0
+    train("--seed", "1", "--init-from", "base.pt")
     before, seed = record.read_text(), "1"
     if option == "--seed":
         seed, words = "2", "--seed 2: run contains a training with --seed 1; name another"
@@ -128,6 +137,5 @@ def test_a_training_is_not_continued_with_another_seed_other_data_or_another_mod
         words = "--out run: base.pt has changed since this training"
         base.write_text("second")
     for more in ([], ["--lr", "2"]):
-        result = train(f"--seed={seed}", "--init-from=base.pt", *more)
-        assert result.returncode == 2 and words in result.stderr
+        assert words in train(f"--seed={seed}", "--init-from=base.pt", *more)
     assert calls(tmp_path) == 1 and record.read_text() == before

@@ -1,6 +1,7 @@
 """Recipes by name: their choices for data, machine and time, and options that override them."""
 
 import json
+import math
 import shutil
 from dataclasses import replace
 
@@ -25,7 +26,6 @@ from fairseq_etads.pipeline.training_settings import (
     choose_dropout,
     choose_recipe_name,
     choose_vocabulary_size,
-    choose_warm_up_steps,
     detect_training_hardware,
     make_settings,
     measure_text_lengths,
@@ -94,7 +94,7 @@ def test_steps_and_rate_follow_from_the_time():
     for recipe in (long, short):
         for option in ("--max-update", "--total-num-update"):
             assert value_of(recipe.train, option) == str(recipe.steps)
-        assert value_of(recipe.train, "--warmup-updates") == str(choose_warm_up_steps(recipe.steps))
+        assert value_of(recipe.train, "--warmup-updates") == str(min(500, math.ceil(recipe.steps / 9)))
     assert short.epochs < 3 and value_of(short.train, "--dropout") == "0"
     assert make_settings("base", ABSTRACTS, CORES, "etads", (), 6).steps > 1.5 * short.steps
     much_time = small((), replace(HEADLINES, pairs=1000), Machine(64), 600)

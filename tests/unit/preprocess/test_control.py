@@ -163,7 +163,7 @@ def test_text_that_does_not_fit_is_refused(tmp_path, capsys):
     assert "control.json is damaged" in refusal([text, tmp_path / "x", "--like", out], capsys)
     origins = text / "valid.source.origin"
     for content, words in (
-        ("cnn\n", "must have the same number of lines"),
+        ("cnn\n", "valid.source.origin has 1 lines, fewer than"),
         ("new york\n" * SIZES["valid"], '"new york" is not one word of letters and digits'),
         ("bbc\n" * SIZES["valid"], 'no training document has the origin "bbc"'),
     ):

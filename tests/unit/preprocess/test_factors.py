@@ -6,12 +6,13 @@ from collections import Counter
 
 import corpora
 import pytest
-from etads_preprocess.factors import compute_idf_bin, join_words
+from etads_preprocess.factors import compute_idf_bin
 from fairseq.data import Dictionary, indexed_dataset
 from preparation import lines, prepare
 
 from fairseq_etads.data.preparation import PreparationSettings
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.text.subwords import join_words
 
 SPLITS = ("train", "valid", "test")
 CASES = [("word", "ptb", True), ("bpe", "spaces", False), ("sentencepiece", "", True)]
@@ -40,7 +41,7 @@ def tag(text, name="pos"):
     ],
 )
 def test_subwords_join_to_words(tokens, words, expected):
-    found, numbers = join_words(words.split(), PreparationSettings(tokens))
+    found, numbers = join_words(words.split(), PreparationSettings(tokens).subwords)
     assert found == expected and len(numbers) == len(words.split())
     assert numbers == sorted(numbers) and set(numbers) == set(range(len(expected)))
 
@@ -62,8 +63,8 @@ def test_files_fit_the_documents(text, tmp_path, tokens, words, marks):
     prepare(text, out, tokens, 60, True, 1, words=words, source_marks=marks, factors=factors, tf_bins=2, idf_bins=3)
     assert json.loads((out / "bin" / "factors.json").read_text()) == {"factors": factors}
     frequencies = Counter()
-    settings = PreparationSettings(tokens)
-    train = [join_words(line.split(), settings)[0] for line in lines(out / "tokens" / "train.source")]
+    subwords = PreparationSettings(tokens).subwords
+    train = [join_words(line.split(), subwords)[0] for line in lines(out / "tokens" / "train.source")]
     for document in train:
         frequencies.update(set(document))
     for split in SPLITS:
@@ -74,7 +75,7 @@ def test_files_fit_the_documents(text, tmp_path, tokens, words, marks):
             made = indexed_dataset.make_dataset(str(out / "bin" / f"{split}.factor-{name}"), "mmap")
             assert list(made.sizes) == list(source.sizes) and made[0][-1] == dictionary.eos()
             for number, line in enumerate(lines(out / "tokens" / f"{split}.source")):
-                found, numbers = join_words(line.split(), settings)
+                found, numbers = join_words(line.split(), subwords)
                 values = dictionary.string(made[number]).split()
                 for token, value in zip(numbers, values):
                     word = found[token]
@@ -151,9 +152,9 @@ def test_a_tagger_sees_every_document_once_in_its_case_with_its_digits(
     out = tmp_path / "out"
     more = {"words": words, "source_marks": marks, "factors": ["pos", "tf", "ner"], "spacy_model": "x"}
     prepare(text, out, tokens, 90, True, 1, **more)
-    settings = PreparationSettings(tokens, words=words)
+    subwords = PreparationSettings(tokens, words=words).subwords
     documents = [line for split in SPLITS for line in lines(out / "tokens" / f"{split}.source")]
-    made = [join_words(line.split(), settings) for line in documents]
+    made = [join_words(line.split(), subwords) for line in documents]
     plain = [[word for word in found if word != "<q>"] for found, _ in made]
     assert [[word.lower() for word in seen] for seen, _ in tagger.seen] == [words for words in plain if words]
     spelt = [word for seen, _ in tagger.seen for word in seen]
@@ -213,7 +214,7 @@ def test_every_token_has_the_level_of_its_sentence(text, tmp_path, tokens, words
     made = lines(out / "tokens" / "test.source")[0].split()
     levels = lines(out / "factors" / "test.salience")[0].split()
     assert len(levels) == len(made)
-    found, numbers = join_words(made, PreparationSettings(tokens))
+    found, numbers = join_words(made, PreparationSettings(tokens).subwords)
     by_word = [(found[number], level) for number, level in zip(numbers, levels)]
     assert ("<q>" in dict(by_word)) == marks
     for letter, level in (("a", "8"), ("b", "1"), ("c", "5")):

@@ -9,26 +9,26 @@ from test_imports import PACKAGE, find_imports, modules, preprocess
 SUFFIXES = (".py", ".sh", ".js", ".css", ".html", ".cpp", ".yaml", ".yml")
 BUDGETS = {
     "fairseq_etads/attention.py fairseq_etads/models fairseq_etads/layers fairseq_etads/kernels": 8_865,
-    "fairseq_etads/data fairseq_etads/vocabulary": 3_205,
+    "fairseq_etads/data fairseq_etads/vocabulary": 2_896,
     "fairseq_etads/training": 2_869,
     "fairseq_etads/search": 4_914,
     "fairseq_etads/systems": 3_149,
     "fairseq_etads/commands fairseq_etads/tuning": 7_664,
-    "fairseq_etads/pipeline fairseq_etads/recipes": 4_511,
-    "fairseq_etads/summarizer fairseq_etads/demo": 5_642,
-    "fairseq_etads/text fairseq_etads/files": 3_721,
+    "fairseq_etads/pipeline fairseq_etads/recipes": 4_239,
+    "fairseq_etads/summarizer fairseq_etads/demo": 5_566,
+    "fairseq_etads/text fairseq_etads/files": 3_498,
     "fairseq_etads/evaluation": 2_566,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_848,
-    "preprocess": 5_052,
+    "preprocess": 4_911,
     "scripts benchmarks": 1_632,
-    "tests": 42_346,
+    "tests": 42_344,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
 What a change adds to a folder, it takes away in the same folder. A change that makes a folder smaller lowers its
 number.
 """
-CLOSURES = {"fairseq_etads.commands.summarize": 32_120, "fairseq_etads.training.task": 21_100}
+CLOSURES = {"fairseq_etads.commands.summarize": 29_762, "fairseq_etads.training.task": 20_537}
 """Modules with the most lines of this project that importing them may reach."""
 
 

@@ -51,7 +51,7 @@ def test_text_with_tabs_is_read_as_it_is_written(tmp_path):
         ("x.tsv", "a\tb\tyes", 'the label is "yes", not one of entailment, neutral, contradiction'),
         ("x.jsonl", "{", "not JSON"),
         ("x.jsonl", "[" * 100000, "not JSON"),
-        ("x.jsonl", "[1]", "not an object with the texts sentence1"),
+        ("x.jsonl", "[1]", "not a JSON object"),
         ("x.jsonl", published("neutral", sentence2=None).strip(), "not an object with the texts sentence1"),
         ("x.jsonl", published("hidden").strip(), 'the label is "hidden"'),
     ],
