@@ -1,4 +1,4 @@
-"""Recipes of scripts/reproduce/ from raw data to scores, on tiny corpora in the real formats: each kind of chain once.
+"""Recipes of etads-reproduce from raw data to scores, on tiny corpora in the real formats: each kind of chain once.
 
 tests/unit/pipeline/test_recipe_values.py compares the options of all rows with the papers', and the files that each
 command reads with those that earlier ones make. Only a run shows that the commands work on one another's files, and
@@ -409,7 +409,7 @@ def make_run(shop, recipe, row):
     if "--" in words:
         words += ["--num-workers", "0", "--log-interval", "1"]
     out = f"runs/{recipe}"
-    command = [f"scripts/reproduce/{recipe}.sh", place, str(data), "--out", out, option, row, *words]
+    command = ["scripts/reproduce.sh", recipe, place, str(data), "--out", out, option, row, *words]
 
     def make():
         printed = shop.run(command).stdout

@@ -20,8 +20,8 @@ BUDGETS = {
     "fairseq_etads/evaluation": 2_566,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_848,
     "preprocess": 5_052,
-    "scripts benchmarks": 1_632,
-    "tests": 42_346,
+    "scripts benchmarks": 1_572,
+    "tests": 42_340,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
