@@ -5,14 +5,6 @@ from typing import Callable, Dict, Tuple
 import numpy as np
 
 
-def rank(values: np.ndarray) -> np.ndarray:
-    """Return the ranks of values along the last axis. Equal values share their mean rank."""
-    below = (values[..., None] > values[..., None, :]).sum(-1)
-    equal = (values[..., None] == values[..., None, :]).sum(-1)
-    ranks: np.ndarray = below + (equal + 1) / 2
-    return ranks
-
-
 def compute_pearson(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Compute Pearson's r along the last axis. It is NaN if all values of one side are equal."""
     x, y = (values - values.mean(-1, keepdims=True) for values in (first, second))
@@ -23,7 +15,9 @@ def compute_pearson(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 def compute_spearman(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Compute Spearman's rho along the last axis: Pearson's r of the ranks."""
-    return compute_pearson(rank(first), rank(second))
+    from scipy.stats import rankdata  # imported here, because this takes a second
+
+    return compute_pearson(rankdata(first, axis=-1), rankdata(second, axis=-1))
 
 
 def compute_kendall(first: np.ndarray, second: np.ndarray) -> np.ndarray:

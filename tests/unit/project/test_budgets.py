@@ -17,11 +17,11 @@ BUDGETS = {
     "fairseq_etads/pipeline fairseq_etads/recipes": 4_511,
     "fairseq_etads/summarizer fairseq_etads/demo": 5_642,
     "fairseq_etads/text fairseq_etads/files": 3_721,
-    "fairseq_etads/evaluation": 2_566,
+    "fairseq_etads/evaluation": 2_522,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_848,
     "preprocess": 5_052,
     "scripts benchmarks": 1_572,
-    "tests": 42_340,
+    "tests": 42_334,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
