@@ -5,11 +5,11 @@ is followed by the summaries of all systems, which are labelled with letters. Fo
 are randomly assigned to systems. The assignment is stored in the key file, which annotators do not receive.
 """
 
-import contextlib
 import csv
 import hashlib
 import io
 import json
+import re
 from collections import Counter
 from dataclasses import dataclass
 from html import escape
@@ -147,7 +147,7 @@ def format_csv_sheet(
         for letter, system in sorted(letters.items()):
             # Before Python 3.11, the csv module cannot read NUL characters.
             texts = [" ".join(text.replace("\0", " ").split()) for text in (document, outputs[system][int(item) - 1])]
-            writer.writerow([annotator, item, letter, *map(escape_formula, texts), *("" for _ in CRITERIA)])
+            writer.writerow([annotator, item, letter, *map(escape_formula, texts), *[""] * len(CRITERIA)])
             document = ""  # the text appears only in the first row of a document
     return file.getvalue()
 
@@ -191,6 +191,7 @@ def format_html_sheet(
 ) -> str:
     """Format a sheet, as :func:`format_csv_sheet`, as a web page that works offline and saves the ratings as CSV."""
     low, high = SCALE
+    values = range(low, high + 1)
     parts: List[str] = []
     for item, letters in sheet.items():
         parts.append(f"<section><h2>Document {item}</h2><blockquote>{escape(documents[int(item) - 1])}</blockquote>")
@@ -199,8 +200,7 @@ def format_html_sheet(
             parts.append(f"<p>{escape(outputs[system][int(item) - 1])}</p>")
             for criterion in CRITERIA:
                 button = f'<label><input type="radio" name="{item}-{letter}-{criterion}" value="{{0}}"> {{0}}</label>'
-                buttons = "".join(button.format(value) for value in range(low, high + 1))
-                parts.append(f"<fieldset>{criterion}: {buttons}</fieldset>")
+                parts.append(f"<fieldset>{criterion}: {''.join(map(button.format, values))}</fieldset>")
             parts.append("</div>")
         parts.append("</section>")
     return _PAGE.format(
@@ -218,14 +218,14 @@ def read_key(path: str) -> Dict[str, Any]:
     """Read a key file. Raises ValueError if it is not one."""
     try:
         key = json.loads(Path(path).read_text(encoding="utf-8"))
-        letters = [letters for sheet in key["sheets"].values() for letters in sheet.values()]
-        is_key = key["format"] == KEY_FORMAT and isinstance(key["systems"], list)
-        is_key = is_key and all(system in key["systems"] for systems in letters for system in systems.values())
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, RecursionError):
-        is_key = False
-    if not is_key:
-        raise ValueError(f"{path}: not a key file of etads-human make")
-    return key
+        named = {
+            system for sheet in key["sheets"].values() for letters in sheet.values() for system in letters.values()
+        }
+        if key["format"] == KEY_FORMAT and {name for order in orders for name in order.values()} <= {*key["systems"]}:
+            return dict(key)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        pass
+    raise ValueError(f"{path}: not a key file of etads-human make")
 
 
 def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], str]) -> Tuple[List[Rating], List[str]]:
@@ -238,12 +238,10 @@ def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], 
     Raises:
         ValueError: the file is not encoded in UTF-8 or is not a sheet.
     """
-    data = Path(path).read_bytes()
     try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise ValueError(f"{path}, line {line}: not UTF-8; save the sheet as CSV in UTF-8") from None
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: not UTF-8; save the sheet as CSV in UTF-8") from None
     delimiter = max(",;\t", key=text.partition("\n")[0].count)
     reader = csv.DictReader(io.StringIO(text, newline=""), restval="", delimiter=delimiter)
     ratings: List[Rating] = []
@@ -284,13 +282,13 @@ def _read_rating(cells: Dict[str, str], key: Dict[str, Any]) -> Optional[Rating]
     system = key["sheets"][annotator].get(item, {}).get(label)
     if system is None:
         raise ValueError(f'{annotator} did not receive item "{item[:40]}", summary "{label[:40]}"')
-    values = {}
-    for criterion, text in [(name, cells[name]) for name in CRITERIA if cells[name]]:
-        with contextlib.suppress(ValueError):
-            values[criterion] = float(text)
-        if values.get(criterion) not in range(SCALE[0], SCALE[1] + 1):
+    ratings = {}
+    for criterion in CRITERIA:
+        text = cells[criterion]
+        if text and not re.fullmatch(rf"[{SCALE[0]}-{SCALE[1]}](\.0+)?", text):  # spreadsheets may write 4.0
             raise ValueError(f'{criterion} is "{text[:40]}", must be a whole number from {SCALE[0]} to {SCALE[1]}')
-    ratings = {criterion: int(value) for criterion, value in values.items()}
+        if text:
+            ratings[criterion] = int(text[0])
     # A blank copy of the sheet does not count as the annotator's answer.
     return Rating(annotator, int(item), system, ratings) if ratings else None
 
@@ -356,9 +354,8 @@ def _make_sheets(args: MakeOptions) -> None:
     for name, summaries in zip(() if args.quiet else files.values(), lines):
         print_warnings("etads-human", find_text_warnings(name, summaries, args.sentence_mark))
     # The sentences are not on separate lines, because raters could then recognise systems that mark sentences.
-    mark = args.sentence_mark
     sources, *texts = (
-        [" ".join(split_summary_into_sentences(line, mark, split_sentences=False)) for line in part]
+        [" ".join(split_summary_into_sentences(line, args.sentence_mark, split_sentences=False)) for line in part]
         for part in (documents, *lines)
     )
     key_path = args.key.resolve()
