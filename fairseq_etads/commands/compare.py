@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -20,16 +20,15 @@ from ..evaluation.resampling import (
 )
 from ..evaluation.rouge import FIGURES, align_columns, format_interval, score_pairs
 from ..files.inputs import STANDARD_INPUT, read_lines
-from ..files.outputs import write_json
+from ..files.outputs import check_output_paths, write_json
 from ..platform.command_options import argument, option, options_command
 from ..platform.errors import InputError
-from ..platform.option_checks import SIZE, format_option_name, get_default
+from ..platform.option_checks import SIZE
 from ..version import get_version
 from .likelihood import LikelihoodOptions, compute_split_likelihoods
 from .run_options import prepared_option
 from .scoring_options import (
     ScoringOptions,
-    check_outputs,
     load_scorers,
     make_rouge_settings,
     print_text_warnings,
@@ -39,11 +38,6 @@ from .scoring_options import (
 
 RESAMPLES = 10_000
 LIKELIHOOD = "log-likelihood"
-_OF_LIKELIHOOD = (
-    *("files", "a", "b", "families", "likelihood", "subset", "checkpoint", "prepared"),
-    *("bootstrap", "seed", "json", "quiet"),
-)
-"""Names of the options that have an effect with --likelihood."""
 FEW = 10
 """Number of documents or families below which the bootstrap's intervals are much too narrow."""
 
@@ -121,10 +115,6 @@ def _assign_files_to_systems(args: CompareOptions) -> _InputFiles:
         for name, path in zip(names, paths):
             if name != STANDARD_INPUT and paths.count(path) > 1:
                 raise InputError(f"{flag} {name} is given twice, but would count as two training runs")
-    for each in fields(args) if args.likelihood else ():
-        if each.name not in _OF_LIKELIHOOD and getattr(args, each.name) != get_default(each):
-            flag = format_option_name(each.name)
-            raise InputError(f"{flag} has no effect with --likelihood: leave out one of them")
     if args.likelihood and rest:
         raise InputError(f"--likelihood expects two runs, which include the references; {rest[0]} is not needed")
     if not args.likelihood and not rest:
@@ -288,7 +278,7 @@ def main(args: CompareOptions) -> None:
     """Run the command ``etads-compare``."""
     given = _assign_files_to_systems(args)
     inputs = {"A": given.first, "B": given.second, "REF": given.references, "--families": args.families}
-    check_outputs({"--json": args.json}, {**inputs, **other_scores.list_score_inputs(args)})
+    check_output_paths({"--json": args.json}, {**inputs, **other_scores.list_score_inputs(args)})
     report = compare_likelihoods(args, given) if args.likelihood else compare_files(args, given)
     print(f"A: {', '.join(given.first)}\nB: {', '.join(given.second)}")
     print("".join(f"reference: {name}\n" for name in given.references))

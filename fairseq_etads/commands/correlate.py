@@ -10,10 +10,10 @@ import numpy as np
 from ..evaluation.correlation import CORRELATIONS, correlate
 from ..evaluation.rouge import FIGURES, align_columns, format_interval, score_pairs
 from ..files import inputs
-from ..files.outputs import write_json
+from ..files.outputs import check_output_paths, write_json
 from ..platform.command_options import argument, option, options_command
 from ..version import get_version
-from .scoring_options import ScoringOptions, check_outputs, make_rouge_settings, print_text_warnings
+from .scoring_options import ScoringOptions, make_rouge_settings, print_text_warnings
 
 
 @dataclass
@@ -70,7 +70,7 @@ def main(args: CorrelateOptions) -> None:
     """Run the command ``etads-correlate``."""
     if args.target_column:
         raise ValueError(f"--target-column {args.target_column} has no effect: FILE has texts of several systems")
-    check_outputs({"--json": args.json}, {"FILE": args.file})
+    check_output_paths({"--json": args.json}, {"FILE": args.file})
     rows, settings = _read_rows(args), make_rouge_settings(args)
     names, scales = list(rows[0]["texts"]), rows[0]["scales"]
     texts = [text for row in rows for text in row["texts"].values()]

@@ -10,10 +10,10 @@ from tqdm import tqdm
 
 from ..evaluation.evidence import NOTICE, EvidenceFinder
 from ..evaluation.summaries import SENTENCE_MARK, split_summary_into_sentences
-from ..files.outputs import open_output, write_text
+from ..files.outputs import check_output_paths, open_output, write_text
 from ..platform.command_options import option, options_command
 from ..platform.option_checks import SIZE
-from .scoring_options import SystemsOptions, check_outputs, parse_named_files, read_summaries
+from .scoring_options import SystemsOptions, parse_file_name, parse_named_files, read_summaries
 
 
 @dataclass
@@ -27,7 +27,10 @@ class EvidenceOptions(SystemsOptions):
         None, "output file in JSON lines (default: standard output)", metavar="FILE", short="-o"
     )
     page: Optional[str] = option(
-        None, "also write a web page that shows the sources of each sentence; a single .html file", metavar="FILE"
+        None,
+        "also write a web page that shows the sources of each sentence; a single .html file",
+        metavar="FILE",
+        parse=parse_file_name(".html"),
     )
     page_documents: int = option(100, "number of documents on the page, from the first", bounds=SIZE, needs=("--page",))
 
@@ -65,7 +68,7 @@ example:
 def main(args: EvidenceOptions) -> None:
     """Run the command ``etads-evidence``."""
     inputs = {"--source": args.source, "--system": parse_named_files(args.system).values()}
-    check_outputs({"--output": args.output, "--page": args.page}, inputs, {"--page": (".html",)})
+    check_output_paths({"--output": args.output, "--page": args.page}, inputs)
     shown: List[Dict[str, Any]] = []
     with open_output(args.output) if args.output else contextlib.nullcontext(sys.stdout) as file:
         for row in find_evidence_of_systems(args):

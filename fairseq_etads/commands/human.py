@@ -27,7 +27,7 @@ from ..files.outputs import check_output_paths, make_output_folder, open_output,
 from ..platform.command_options import argument, option, options_command
 from ..platform.option_checks import NOT_NEGATIVE, SIZE
 from ..version import get_version
-from .scoring_options import SystemsOptions, check_outputs, parse_named_files, print_warnings, read_summaries
+from .scoring_options import SystemsOptions, parse_named_files, print_warnings, read_summaries
 
 CRITERIA = ("salience", "fluency", "non-repetition")
 QUESTIONS = (
@@ -218,9 +218,7 @@ def read_key(path: str) -> Dict[str, Any]:
     """Read a key file. Raises ValueError if it is not one."""
     try:
         key = json.loads(Path(path).read_text(encoding="utf-8"))
-        named = {
-            system for sheet in key["sheets"].values() for letters in sheet.values() for system in letters.values()
-        }
+        orders = [letters for sheet in key["sheets"].values() for letters in sheet.values()]
         if key["format"] == KEY_FORMAT and {name for order in orders for name in order.values()} <= {*key["systems"]}:
             return dict(key)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -387,7 +385,7 @@ def _make_sheets(args: MakeOptions) -> None:
 
 
 def _evaluate_rating_sheets(args: ScoreOptions) -> None:
-    check_outputs({"--json": args.json}, {"KEY": args.key, "SHEET": args.sheets})
+    check_output_paths({"--json": args.json}, {"KEY": args.key, "SHEET": args.sheets})
     key = read_key(args.key)
     ratings: List[Rating] = []
     problems: List[str] = []

@@ -16,10 +16,11 @@ import numpy as np
 
 from ..evaluation.plots import PLOT_SUFFIXES, add_legend, check_matplotlib, make_plots_reproducible, save_figure
 from ..files.inputs import get_display_name, read_lines
+from ..files.outputs import check_output_paths
 from ..platform.command_options import argument, option, options_command
 from ..platform.console import escape_unprintable
 from ..platform.errors import InputError
-from .scoring_options import check_outputs, print_warnings
+from .scoring_options import parse_file_name, print_warnings
 
 DEFAULT_NAME = "curves.png"
 LOG_NAMES = ("train.log", "hydra_train.log")
@@ -77,6 +78,7 @@ class PlotOptions:
         None,
         f"output file for the plot, ending in .png, .svg or .pdf (default: {DEFAULT_NAME} next to the first log)",
         metavar="FILE",
+        parse=parse_file_name(*PLOT_SUFFIXES),
     )
     figures: Optional[List[str]] = option(
         None,
@@ -315,7 +317,7 @@ def main(args: PlotOptions) -> None:
     first = Path(args.runs[0])
     beside = first if first.is_dir() else first.parent
     out = args.out or str(beside / DEFAULT_NAME)
-    check_outputs({"--out": out}, {"RUN": args.runs}, {"--out": PLOT_SUFFIXES})
+    check_output_paths({"--out": out}, {"RUN": args.runs})
     check_matplotlib("--out")
     logs = _read_logs(args.runs)
     known = dict.fromkeys(name for log in logs.values() for name in log.figures)

@@ -183,8 +183,6 @@ def test_command_reports_systems_extracts_and_rouge(files, tmp_path):
         (["--system=reference=y"], "the name reference is already used"),
         (["--system=lead-1=ref", "--lead=1"], "the name lead-1 is already used"),
         (["--lead=0"], "--lead 0"),
-        (["--plot=x.gif"], '--plot "x.gif"'),
-        (["--json=nowhere/x.json"], '--json "nowhere/x.json"'),
     ],
 )
 def test_bad_options_are_refused(files, tmp_path, monkeypatch, capsys, options, words):
