@@ -180,18 +180,6 @@ def _check_options(args: TrainOptions) -> None:
             raise InputError(f"{name} after --: is decided by etads-train; give {instead}")
 
 
-def _make_folder(path: Path) -> None:
-    """Create the output folder, or report why it cannot be written to."""
-    if path.exists() and not path.is_dir():
-        raise InputError(f"--out {path}: is a file; name a folder")
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--out {path}: cannot be made ({error.strerror})") from None
-    if not os.access(path, os.W_OK):
-        raise InputError(f"--out {path}: cannot be written to")
-
-
 def _list_words(args: TrainOptions, *names: str) -> List[str]:
     """Return the options in ``names`` that the user has given, as words of a command."""
     given = [name for name in names if getattr(args, name) is not None]
@@ -280,7 +268,7 @@ def main(args: TrainOptions) -> None:
     prepared = args.prepared = args.prepared or args.out / "prepared"
     args.given = _list_given_options(args, "pointer", "max_tokens", "max_update", "truncate_source", "truncate_target")
     training_settings.check_minutes(args)
-    _make_folder(args.out)
+    args.out.mkdir(parents=True, exist_ok=True)
     text = args.text
     if text is not None and text.is_file():
         table = ["etads-corpus", "table", "--input", str(text), *_list_table_options(args), "--out"]
