@@ -60,15 +60,8 @@ class StemmedPair(NamedTuple):
 class StemmedSplit:
     """The training pairs as word stems, with the probabilities of the document sentences.
 
-    Args:
-        run: run folder of a summariser, or of an extractor for which etads-select has computed probabilities.
-        folder: folder with the binarised data of the run.
-        limit: number of tokens that the summariser reads from each document, or None if the run belongs to an
-            extractor.
-
-    Raises:
-        InputError: the documents contain no sentence marks, or the extractor's probabilities are missing or belong to
-            other documents.
+    ``run`` belongs to a summariser, which reads ``limit`` tokens of each document, or to an extractor (``limit`` None),
+    for which etads-select has computed probabilities. ``folder`` contains its binarised data.
     """
 
     def __init__(self, run: Path, folder: Path, limit: Optional[int]):
@@ -131,9 +124,6 @@ def train_content_model(run: Path, folder: Path, documents: int, seed: int) -> s
 
     The priors are computed from all documents in the folder of binarised data, the networks from ``documents`` of them,
     which depend on ``seed``, as the first weights do.
-
-    Raises:
-        InputError: the run or the data is unsuitable; see :class:`StemmedSplit` and :func:`read_document_limit`.
     """
     limit = read_document_limit(run)
     texts = StemmedSplit(run, folder, limit)

@@ -88,15 +88,9 @@ def make_blinding_key(
 ) -> Dict[str, Any]:
     """Randomly choose the documents of each sheet and the letter of each system, from the number of ``documents``.
 
-    Documents are assigned in rotation, so that the numbers of annotators per document differ by at most one. The other
-    arguments are the options of the command.
-
-    Returns:
-        The key, of JSON types. Its entry "sheets" maps the name of each annotator to a sheet, and a sheet maps line
-        numbers of documents (from 1) to the systems by their letters.
-
-    Raises:
-        ValueError: a number is less than 1 or too large, no systems are given, or there are more systems than letters.
+    Documents are assigned in rotation, so that the numbers of annotators per document differ by at most one. "sheets" in
+    the key maps the name of each annotator to a sheet, which maps line numbers of documents (from 1) to the systems by
+    their letters.
     """
     if not 1 <= len(systems) <= len(LETTERS):
         raise ValueError(f"{len(systems)} systems: choose 1 to {len(LETTERS)} (--system NAME=FILE)")
@@ -229,12 +223,9 @@ def read_key(path: str) -> Dict[str, Any]:
 def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], str]) -> Tuple[List[Rating], List[str]]:
     """Read a sheet that an annotator has filled in, and return its ratings and a message for each invalid line.
 
-    Cells may be separated by commas, semicolons or tabs, because spreadsheet programs use different separators. Invalid
-    lines are ignored. If a line lacks some ratings, its other ratings are used. ``seen`` maps the annotator,
-    item and letter of each rating that has already been read to its location; this sheet's ratings are added.
-
-    Raises:
-        ValueError: the file is not encoded in UTF-8 or is not a sheet.
+    Cells may be separated by commas, semicolons or tabs, because spreadsheet programs use different separators. If a
+    line lacks some ratings, its other ratings are used. ``seen`` maps the annotator, item and letter of each rating
+    that has already been read to its location; this sheet's ratings are added.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")

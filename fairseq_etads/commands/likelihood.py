@@ -22,13 +22,8 @@ class LikelihoodOptions(RunOptions):
 def compute_split_likelihoods(args: LikelihoodOptions) -> Tuple[Likelihoods, Path, bool]:
     """Compute the likelihoods of the reference summaries in a split, unless they are stored in the run folder.
 
-    They are stored again if they belong to another checkpoint, data or split.
-
-    Returns:
-        The likelihoods, the path of their file, and whether this call has computed them.
-
-    Raises:
-        InputError: the checkpoint or the data cannot be read, or they do not belong together.
+    They are computed again if they belong to another checkpoint, data or split. Returns the likelihoods, the path of
+    their file, and whether this call has computed them.
     """
     checkpoint, data = find_checkpoint_and_data(args)
     from ..summarizer.folder.loading import load_checkpoint  # imported here, because it imports torch

@@ -141,10 +141,6 @@ class PairSynthesizer:
         contradiction   a part of this sentence in which a number or name is replaced with a random one from the
                         references; no pair is generated if the sentence contains no number or name, or if the
                         replacement occurs in the premise
-
-    Args:
-        references: the reference summaries in a split.
-        seed: seed of the random number generator for all random choices.
     """
 
     def __init__(self, references: Sequence[Reference], seed: str):
@@ -202,9 +198,6 @@ def write_synthetic_pairs(text: Path, out: Path, documents: int, seed: int) -> I
     """Write a file OUT/SPLIT.tsv for each file TEXT/SPLIT.target, and yield a message about each split.
 
     From each split, at most ``documents`` references are used, chosen at even intervals.
-
-    Raises:
-        InputError: there are no references, or no pairs can be generated from them.
     """
     splits = [split for split in ("train", "valid", "test") if (text / f"{split}.target").is_file()]
     if not splits:

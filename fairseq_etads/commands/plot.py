@@ -239,12 +239,10 @@ def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog]) -> Dict[str,
 
 
 def draw_curves(logs: Dict[str, TrainingLog], path: str, names: Sequence[str]) -> None:
-    """Plot metrics against the number of updates. Identical logs produce identical files.
+    """Plot each metric in ``names`` against the number of updates, in a panel of its own.
 
-    Args:
-        logs: training logs by the names of runs.
-        path: output file, whose suffix determines the format.
-        names: names of the metrics to plot, each in a separate panel.
+    ``logs`` are by the names of runs, and the suffix of ``path`` determines the format. Identical logs produce
+    identical files.
     """
     columns = min(_COLUMNS, len(names))
     rows = math.ceil(len(names) / columns)

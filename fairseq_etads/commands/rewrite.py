@@ -81,13 +81,7 @@ class RewriteOptions(DeviceOption):
 
 
 def write_rewritten_summaries(folder: Path, args: RewriteOptions) -> str:
-    """Write summaries of the documents in a split, and return a message about them.
-
-    Raises:
-        InputError: a checkpoint contains another kind of model or belongs to other data, or the documents contain no
-            sentence marks.
-        FileNotFoundError: the data in ``folder`` does not contain the split.
-    """
+    """Write summaries of the documents in a split, and return a message about them."""
     from ..summarizer.summarizer import choose_device  # imported here, because it imports torch
     from ..systems.rewriting.abstractor import Abstractor
 

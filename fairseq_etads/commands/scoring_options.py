@@ -121,14 +121,8 @@ def read_summaries(
 ) -> List[List[str]]:
     """Read several files with the same number of lines or records. Number i of each file belongs to example i.
 
-    Args:
-        names: names of the files with summaries, or folders or patterns of files with a summary each.
-        column, source_column: columns of tables with the summaries and the documents, or empty strings to find them.
-        documents: name of the file with the documents, if any, whose texts are returned last.
-
-    Raises:
-        ValueError: a file cannot be read, is empty or is not encoded in UTF-8, or the numbers of lines, or the ids of
-            files with a summary each, differ.
+    ``names`` are files with summaries, or folders or patterns of files with a summary each; the texts of ``documents``
+    are returned last. Raises ValueError if a file cannot be read, or the numbers of texts, or their ids, differ.
     """
     ids = {name: set(found) for name in names if (found := find_files_by_id(Path(name)))}
     first = next(iter(ids), "")
