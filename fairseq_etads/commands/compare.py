@@ -10,7 +10,6 @@ import numpy as np
 
 from ..data.run_record import CHECKPOINTS
 from ..evaluation import other_scores
-from ..evaluation.likelihood_file import check_comparable
 from ..evaluation.other_scores import ScoreOptions
 from ..evaluation.resampling import (
     assign_family_indices,
@@ -25,7 +24,7 @@ from ..platform.command_options import argument, option, options_command
 from ..platform.errors import InputError
 from ..platform.option_checks import SIZE
 from ..version import get_version
-from .likelihood import LikelihoodOptions, compute_split_likelihoods
+from .likelihood import LikelihoodOptions, check_comparable, compute_split_likelihoods
 from .run_options import prepared_option
 from .scoring_options import (
     ScoringOptions,

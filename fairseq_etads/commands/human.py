@@ -88,9 +88,9 @@ def make_blinding_key(
 ) -> Dict[str, Any]:
     """Randomly choose the documents of each sheet and the letter of each system, from the number of ``documents``.
 
-    Documents are assigned in rotation, so that the numbers of annotators per document differ by at most one. "sheets" in
-    the key maps the name of each annotator to a sheet, which maps line numbers of documents (from 1) to the systems by
-    their letters.
+    Documents are assigned in rotation, so that the numbers of annotators per document differ by at most one. In the
+    key, "sheets" maps the name of each annotator to a sheet, which maps line numbers of documents (from 1) to the
+    systems by their letters.
     """
     if not 1 <= len(systems) <= len(LETTERS):
         raise ValueError(f"{len(systems)} systems: choose 1 to {len(LETTERS)} (--system NAME=FILE)")

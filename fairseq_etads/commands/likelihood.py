@@ -1,15 +1,21 @@
 """The command ``etads-likelihood`` (evaluate): compute the likelihood of references under a trained model."""
 
 import hashlib
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
-from ..evaluation.likelihood_file import Likelihoods, make_likelihood_file_path, read_likelihoods
+import numpy as np
+
 from ..files.checksums import compute_sha256
+from ..files.inputs import read_json, report_damage
+from ..files.outputs import write_text
 from ..platform.command_options import option, options_command
 from ..platform.errors import InputError
 from .run_options import RunOptions, find_checkpoint_and_data
+
+_FORMAT = "fairseq-etads likelihoods 1"
 
 
 @dataclass
@@ -17,6 +23,66 @@ class LikelihoodOptions(RunOptions):
     """Options of ``etads-likelihood``."""
 
     subset: str = option("test", "split to score: train, valid or test", metavar="NAME")
+
+
+@dataclass(frozen=True)
+class Likelihoods:
+    """Log-likelihoods of the reference summaries in a split, in the order of the split.
+
+    Attributes:
+        checkpoint, data: SHA-256 checksums of the checkpoint and of the binarised files of the split.
+        subset: name of the split, such as "test".
+        log_likelihood: natural logarithm of the probability of each summary.
+        tokens: number of tokens in each summary, including the end symbol.
+        unknown: number of unknown tokens in each summary. The probability of the unknown word is used for these tokens.
+    """
+
+    checkpoint: str
+    data: str
+    subset: str
+    log_likelihood: List[float]
+    tokens: List[int]
+    unknown: List[int]
+
+    def compute_per_token_means(self) -> np.ndarray:
+        """Return the mean log-likelihood per token for each summary, shape (n,)."""
+        return np.array(self.log_likelihood) / np.array(self.tokens)
+
+    def format_mean_and_perplexity(self) -> str:
+        """Format the mean log-likelihood over all summaries and the perplexity over all tokens as one line of text."""
+        perplexity = np.exp(-sum(self.log_likelihood) / sum(self.tokens))
+        return (
+            f"{len(self.tokens):,} summaries, {self.compute_per_token_means().mean():.4f} per token on average; "
+            f"perplexity {perplexity:.2f}; {sum(self.unknown) / sum(self.tokens):.1%} of the tokens are unknown words"
+        )
+
+
+def read_likelihoods(path: Path) -> Likelihoods:
+    """Read a likelihood file. Raises InputError if it is damaged or another kind of file."""
+    advice = "delete it to compute it again"
+    with report_damage(path, advice):
+        content = read_json(path, advice)
+        if content.pop("format", None) != _FORMAT:
+            raise ValueError("another format")
+        found = Likelihoods(**content)
+        if len({len(values) for values in (found.log_likelihood, found.tokens, found.unknown)}) > 1 or not found.tokens:
+            raise ValueError("empty lists, or lists of different lengths")
+        if not np.isfinite(np.array(found.log_likelihood, dtype=float)).all() or min(found.tokens) < 1:
+            raise ValueError("impossible figures")
+    return found
+
+
+def check_comparable(first: Likelihoods, second: Likelihoods, names: List[str]) -> None:
+    """Raise InputError if the likelihoods of two models, with these ``names``, cannot be compared.
+
+    This is the case if the summaries consist of different tokens or contain different numbers of unknown tokens.
+    """
+    what = "their likelihoods belong to different words, so a difference between them is meaningless"
+    if first.tokens != second.tokens:
+        raise InputError(f"{names[0]} and {names[1]} split the summaries into different tokens: {what}")
+    if first.unknown != second.unknown:
+        counts = [f"{name} {sum(found.unknown):,}" for name, found in zip(names, (first, second))]
+        raise InputError(f"of {sum(first.tokens):,} tokens, {' and '.join(counts)} are unknown words: {what}")
 
 
 def compute_split_likelihoods(args: LikelihoodOptions) -> Tuple[Likelihoods, Path, bool]:
@@ -29,7 +95,7 @@ def compute_split_likelihoods(args: LikelihoodOptions) -> Tuple[Likelihoods, Pat
     from ..summarizer.folder.loading import load_checkpoint  # imported here, because it imports torch
     from ..summarizer.summarizer import choose_device
 
-    path = make_likelihood_file_path(args.run, args.subset, args.checkpoint)
+    path = args.run / f"likelihood-{args.subset}-{args.checkpoint}.json"
     model, cfg, task = load_checkpoint(checkpoint, data, "RUN")
     identity: Dict[str, Any] = {
         "checkpoint": compute_sha256(checkpoint),
@@ -42,7 +108,7 @@ def compute_split_likelihoods(args: LikelihoodOptions) -> Tuple[Likelihoods, Pat
             return found, path, False
     scores = _score_summaries(model, task, args.subset, args.max_tokens, choose_device(args.device))
     found = Likelihoods(**identity, **scores)
-    found.save(path)
+    write_text(path, json.dumps({"format": _FORMAT, **asdict(found)}) + "\n")
     return found, path, True
 
 

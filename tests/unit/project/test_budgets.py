@@ -17,11 +17,11 @@ BUDGETS = {
     "fairseq_etads/pipeline fairseq_etads/recipes": 4_511,
     "fairseq_etads/summarizer fairseq_etads/demo": 5_642,
     "fairseq_etads/text fairseq_etads/files": 3_721,
-    "fairseq_etads/evaluation": 2_511,
+    "fairseq_etads/evaluation": 2_289,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_771,
     "preprocess": 5_048,
     "scripts benchmarks": 1_434,
-    "tests": 42_155,
+    "tests": 42_153,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 

@@ -12,8 +12,7 @@ from test_pointer_extractor import SIZES, sharpen
 
 from fairseq_etads.commands import rewrite as rewriting
 from fairseq_etads.commands.labels import main as make_labels
-from fairseq_etads.commands.rewrite import main
-from fairseq_etads.evaluation.reranking import RewriteCandidate, choose_least_repetitive_candidates
+from fairseq_etads.commands.rewrite import RewriteCandidate, choose_least_repetitive_candidates, main
 from fairseq_etads.systems.rewriting.abstractor import Abstractor
 from fairseq_etads.systems.rewriting.model import PointerExtractor
 
