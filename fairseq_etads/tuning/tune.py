@@ -4,7 +4,7 @@ import itertools
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -182,11 +182,6 @@ def _propose_settings(
     """Begin a trial with new settings, as indices of values, or return None if there are none left."""
     import optuna
 
-    def enqueue(settings: Dict[str, Any]) -> None:
-        study.enqueue_trial(
-            {p.name: p.values.index(settings[p.name]) if p.is_ordered else settings[p.name] for p in space}
-        )
-
     def suggest(trial: Any) -> Dict[str, Any]:
         settings: Dict[str, Any] = {}
         for parameter in space:
@@ -197,30 +192,29 @@ def _propose_settings(
                 settings[name] = trial.suggest_categorical(name, values)
         return settings
 
-    if not found:
-        settings = {parameter.name: get_value(parameter.name, defaults) for parameter in space}
-        if any(settings[p.name] not in list_allowed_values(p, settings, defaults) for p in space):
-            return study.ask(), settings  # the sampler cannot learn from values that are not among its own
-        enqueue(settings)
-        trial = study.ask()
-        return trial, suggest(trial)
+    def is_possible(settings: Dict[str, Any]) -> bool:
+        return all(settings[p.name] in list_allowed_values(p, settings, defaults) for p in space)
 
-    def is_new(settings: Dict[str, Any]) -> bool:
-        return make_decoding_options(settings, defaults) not in tried
-
+    candidates: Iterable[Optional[Dict[str, Any]]]
+    if found:  # the sampler's own proposals, and then the first settings that have not been tried
+        every = (dict(zip((p.name for p in space), values)) for values in itertools.product(*(p.values for p in space)))
+        candidates = itertools.chain([None] * _ATTEMPTS, (settings for settings in every if is_possible(settings)))
+    else:
+        first = {parameter.name: get_value(parameter.name, defaults) for parameter in space}
+        if not is_possible(first):
+            return study.ask(), first  # the sampler cannot learn from values that are not among its own
+        candidates = [first]
     tried = [make_decoding_options(trial.settings, defaults) for trial in found]
-    for _ in range(_ATTEMPTS):
+    for settings in candidates:
+        if settings is not None:
+            if make_decoding_options(settings, defaults) in tried:
+                continue
+            study.enqueue_trial(
+                {p.name: p.values.index(settings[p.name]) if p.is_ordered else settings[p.name] for p in space}
+            )
         trial = study.ask()
-        settings = suggest(trial)
-        if is_new(settings):
-            return trial, settings
+        proposed = suggest(trial)
+        if make_decoding_options(proposed, defaults) not in tried:
+            return trial, proposed
         study.tell(trial, state=optuna.trial.TrialState.PRUNED)
-    combinations = (
-        dict(zip((p.name for p in space), values)) for values in itertools.product(*(p.values for p in space))
-    )
-    for settings in combinations:
-        if is_new(settings) and all(settings[p.name] in list_allowed_values(p, settings, defaults) for p in space):
-            enqueue(settings)
-            trial = study.ask()
-            return trial, suggest(trial)
     return None
