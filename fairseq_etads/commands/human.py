@@ -351,9 +351,8 @@ def _make_sheets(args: MakeOptions) -> None:
     if args.out.resolve() in (key_path, *key_path.parents):
         raise ValueError(f"--key {args.key}: choose a path outside {args.out}, because annotators receive that folder")
     check_output_paths({"--key": args.key}, {"--source": args.source, "--system": files.values()})
-    for path in (args.key, args.out):
-        if path.exists() and (path.is_file() or any(path.iterdir())):
-            raise ValueError(f"{path} exists; its sheets may already have been distributed")
+    if args.key.exists():
+        raise ValueError(f"--key {args.key} exists; its sheets may already have been distributed")
     outputs: Dict[str, Sequence[str]] = dict(zip(files, texts))
     each = args.items if args.each is None else args.each
     key = make_blinding_key(len(sources), list(files), args.items, args.annotators, each, args.seed)

@@ -4,18 +4,15 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import numpy as np
 
 from ..files.checksums import compute_sha256
-from ..files.inputs import read_json, report_damage
 from ..files.outputs import write_text
 from ..platform.command_options import option, options_command
 from ..platform.errors import InputError
 from .run_options import RunOptions, find_checkpoint_and_data
-
-_FORMAT = "fairseq-etads likelihoods 1"
 
 
 @dataclass
@@ -57,19 +54,12 @@ class Likelihoods:
         )
 
 
-def read_likelihoods(path: Path) -> Likelihoods:
-    """Read a likelihood file. Raises InputError if it is damaged or another kind of file."""
-    advice = "delete it to compute it again"
-    with report_damage(path, advice):
-        content = read_json(path, advice)
-        if content.pop("format", None) != _FORMAT:
-            raise ValueError("another format")
-        found = Likelihoods(**content)
-        if len({len(values) for values in (found.log_likelihood, found.tokens, found.unknown)}) > 1 or not found.tokens:
-            raise ValueError("empty lists, or lists of different lengths")
-        if not np.isfinite(np.array(found.log_likelihood, dtype=float)).all() or min(found.tokens) < 1:
-            raise ValueError("impossible figures")
-    return found
+def read_likelihoods(path: Path) -> Optional[Likelihoods]:
+    """Read a likelihood file, or return None if there is none or it is damaged."""
+    try:
+        return Likelihoods(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def check_comparable(first: Likelihoods, second: Likelihoods, names: List[str]) -> None:
@@ -102,13 +92,12 @@ def compute_split_likelihoods(args: LikelihoodOptions) -> Tuple[Likelihoods, Pat
         "data": _compute_split_checksum(Path(cfg.task.data.split(":")[0]), args.subset),
         "subset": args.subset,
     }
-    if path.is_file():
-        found = read_likelihoods(path)
-        if all(getattr(found, name) == value for name, value in identity.items()):
-            return found, path, False
+    stored = read_likelihoods(path)
+    if stored is not None and all(getattr(stored, name) == value for name, value in identity.items()):
+        return stored, path, False
     scores = _score_summaries(model, task, args.subset, args.max_tokens, choose_device(args.device))
     found = Likelihoods(**identity, **scores)
-    write_text(path, json.dumps({"format": _FORMAT, **asdict(found)}) + "\n")
+    write_text(path, json.dumps(asdict(found)) + "\n")
     return found, path, True
 
 
