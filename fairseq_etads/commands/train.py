@@ -40,10 +40,9 @@ and the first word vectors. The command prints and stores them (DIR/recipe.json)
 summaries, which are the defaults when the model summarises. Options that you give override the recipe. Options of
 fairseq-train follow after --. The page etads docs long describes --long.
 
---recipe paper uses the optimiser of the ETADS paper: Adam (0.9, 0.998), 8,000 warm-up steps, or a tenth of fewer than
-80,000 steps, to a learning rate of 4.94e-4, followed by inverse square root decay, a maximum gradient norm of 2, and no
-label smoothing. The other recipes are for Transformers trained from scratch. For other architectures, or if DIR
-contains a run that was started without a recipe, the default is paper.
+--recipe paper has the settings of the ETADS paper (etads docs etads), with a warm-up of a tenth of fewer than 80,000
+steps. The other recipes are for Transformers trained from scratch. For other architectures, or if DIR contains a run
+that was started without a recipe, the default is paper.
 
 During training, the command shows steps, the remaining time, validations and warnings; DIR/train.log contains the
 complete output, and etads-plot DIR draws its curves. For curves in a browser, give -- --tensorboard-logdir DIR/curves
