@@ -142,7 +142,12 @@ def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, job
     ``folder`` contains the binarised data. See :class:`Labeller` for ``kind`` and ``limit``.
     """
     pairs = _open_labelled_split(folder, split, "" if kind == "words" else f"--kind {kind}")
-    idf = _compute_training_idf(folder, pairs, limit) if kind == "distribution" else NO_IDF
+    idf = NO_IDF
+    if kind == "distribution":
+        training = open_split(folder, "train") if any(folder.glob("train.*.idx")) else pairs
+        numbers = tqdm(range(len(training)), desc="document frequencies", unit=" documents", disable=None)
+        tokens = map(training.read_document, numbers)
+        idf = compute_idf(WordText.from_tokens(document, training.subwords, limit).words for document in tokens)
     found = _label_all_documents("make_label_row", pairs, (folder, split, kind, limit, idf), jobs)
     labels = copied = 0
 
@@ -182,14 +187,6 @@ def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> s
                 for file, text in zip(files, texts):
                     file.write(tokenizer.decode(text) + "\n")
     return f"{count:,} pairs of sentences of {len(pairs):,} documents"
-
-
-def _compute_training_idf(folder: Path, pairs: PreparedPairs, limit: int) -> Idf:
-    """Compute the inverse document frequencies of words in the training documents, or in ``pairs`` without them."""
-    with contextlib.suppress(FileNotFoundError):
-        pairs = open_split(folder, "train")
-    numbers = tqdm(range(len(pairs)), desc="document frequencies", unit=" documents", disable=None)
-    return compute_idf(WordText.from_tokens(pairs.read_document(n), pairs.subwords, limit).words for n in numbers)
 
 
 @options_command(

@@ -177,17 +177,6 @@ def _parse_metric_values(parts: Iterator[Tuple[str, str, str]]) -> Dict[str, flo
     return found
 
 
-def find_log(run: str) -> Path:
-    """Return the path of a run's log, or the path of a log itself. Raises InputError if a folder has none."""
-    path = Path(run)
-    if not path.is_dir():
-        return path
-    found: Optional[Path] = next((path / name for name in LOG_NAMES if (path / name).is_file()), None)
-    if found is None:
-        raise InputError(f"RUN {run}: no {' or '.join(LOG_NAMES)} in this folder; name the log file itself")
-    return found
-
-
 def read_log(path: Path) -> TrainingLog:
     """Read a plain or compressed log, or standard input if ``path`` is ``-``. An incomplete last line is ignored.
 
@@ -269,8 +258,11 @@ def _read_logs(runs: Sequence[str]) -> Dict[str, TrainingLog]:
     """Read the log of each run. If several are given, runs without values to plot are left out with a warning."""
     logs: Dict[str, TrainingLog] = {}
     for run in runs:
+        found = [path for path in (Path(run) / name for name in LOG_NAMES) if path.is_file()]
+        if Path(run).is_dir() and not found:
+            raise InputError(f"RUN {run}: no {' or '.join(LOG_NAMES)} in this folder; name the log file itself")
         try:
-            logs[escape_unprintable(run)] = read_log(find_log(run))
+            logs[escape_unprintable(run)] = read_log(found[0] if found else Path(run))
         except InputError as error:
             if len(runs) == 1:
                 raise

@@ -111,18 +111,6 @@ class TuneOptions(DeviceOption, MaxTokensOption):
     quiet: bool = option(False, "print only results and errors")
 
 
-def _read_document_reference_pairs(args: TuneOptions) -> Tuple[List[str], List[str]]:
-    """Read the documents and their reference summaries, whose sentences are joined into one line."""
-    if args.target is None and guess_input_format([args.source], text="lines") == "lines":
-        raise InputError(
-            f"REFERENCES are missing: {args.source} has plain lines without fields for documents and references"
-        )
-    from ..evaluation.summaries import read_lines
-
-    documents = read_texts(args.source, SOURCE, args.source_column)
-    return documents, read_lines(str(args.target or args.source), args.target_column)
-
-
 def _parse_ranges(given: List[str]) -> Dict[str, str]:
     """Parse the values of --range, and return the ranges by the names of options."""
     ranges: Dict[str, str] = {}
@@ -164,11 +152,12 @@ def _tune_weights(
 ) -> Tuple[str, Any, str]:
     """Run minimum-error-rate training. See :func:`_search` for the results."""
     from ..tuning.extractive_weights import OPTION, format_weights, tune_weights
+    from ..tuning.study import TuningStudy
 
     summarizer = load()
-    common.update(rounds=args.trials or MERT_ROUNDS, metric=args.metric or MERT_METRICS[0])
+    study = TuningStudy(summarizer, *inputs, args.metric or MERT_METRICS[0], MERT_METRICS, **common)
     nbest, points = args.nbest or NBEST, args.starting_points or STARTING_POINTS
-    tuning = tune_weights(summarizer, *inputs, nbest=nbest, points=points, **common)
+    tuning = tune_weights(study, args.trials or MERT_ROUNDS, nbest, points)
     tuning.write(inputs[2])
     best, weights = tuning.best, format_weights(tuning.best.weights)
     print(f"{tuning.format_markdown_table()}\n\n{tuning.signature}\n")
@@ -192,7 +181,14 @@ def main(args: TuneOptions) -> None:
         raise InputError(
             f"FOLDER {args.folder} comes with the package; tune a copy instead: cp -r {bundled} my-{args.folder}"
         )
-    documents, references = _read_document_reference_pairs(args)
+    if args.target is None and guess_input_format([args.source], text="lines") == "lines":
+        raise InputError(
+            f"REFERENCES are missing: {args.source} has plain lines without fields for documents and references"
+        )
+    from ..evaluation.summaries import read_lines
+
+    documents = read_texts(args.source, SOURCE, args.source_column)
+    references = read_lines(str(args.target or args.source), args.target_column)
     out = args.out or Path(os.path.abspath(args.folder) + "-tuning")
     from ..summarizer.folder.model_card import check_writable, set_decoding_defaults
 

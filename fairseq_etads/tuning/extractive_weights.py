@@ -17,11 +17,10 @@ from ..evaluation.rouge import METRICS as ROUGE_METRICS
 from ..evaluation.rouge import RougeSettings, score_pairs
 from ..files.outputs import write_json
 from ..platform.errors import InputError
-from ..summarizer import Summarizer
 from ..summarizer.encoded_documents import Hypothesis
 from ..systems.abs.features import FEATURES, parse_extractive_weights
 from ..version import get_version
-from . import MERT_METRICS, MERT_ROUNDS, NBEST, STARTING_POINTS
+from . import MERT_ROUNDS, NBEST, STARTING_POINTS
 from .mert import NBestList, find_best_weights
 from .report import remove_markdown
 from .study import TuningStudy, find_best
@@ -131,16 +130,7 @@ def get_features(hypothesis: Hypothesis, weights: Sequence[float]) -> List[float
 
 
 def tune_weights(
-    summarizer: Summarizer,
-    documents: Sequence[str],
-    references: Sequence[str],
-    out: Path,
-    *,
-    rounds: int = MERT_ROUNDS,
-    metric: str = MERT_METRICS[0],
-    nbest: int = NBEST,
-    points: int = STARTING_POINTS,
-    **options: Any,
+    work: TuningStudy, rounds: int = MERT_ROUNDS, nbest: int = NBEST, points: int = STARTING_POINTS
 ) -> WeightTuningResults:
     """Tune the weights of the features, or continue an interrupted call with the same arguments.
 
@@ -148,19 +138,18 @@ def tune_weights(
     the weight 0. All other decoding options have the default values in the folder.
 
     Args:
-        documents, references, out, options: see :class:`.TuningStudy`.
+        work: the study, whose metric is one of :data:`.MERT_METRICS`.
         rounds: maximum number of rounds. Tuning ends earlier if a round would repeat earlier weights.
-        metric: metric to maximise, one of :data:`MERT_METRICS`.
         nbest: number of hypotheses per document, which is also the beam size.
         points: number of starting points for the search for weights.
 
     Raises:
-        InputError: a text or an option is invalid, or the rounds in ``out`` are damaged or used other settings.
+        InputError: the rounds in the folder are damaged or used other settings.
     """
-    work = TuningStudy(summarizer, documents, references, out, metric, MERT_METRICS, **options)
+    summarizer = work.summarizer
     present = parse_extractive_weights(summarizer.config.decoding.get(OPTION, "")) or (1.0, 0.0, 0.0, 0.0, 0.0)
     weights = format_weights(_normalise_weights(present))
-    scorer = _CachedScorer(metric)
+    scorer = _CachedScorer(work.metric)
     with work.open(MERT_FILE) as study:
         found, defaults = work.read_trials(TuningRound, {**summarizer.config.decoding, "beam": nbest, OPTION: weights})
         work.encoded.check_decoding_options(**defaults)
@@ -185,7 +174,7 @@ def tune_weights(
 
         work.run_trials(found, rounds, propose, run)
     signature = f"ROUGE|{scorer.settings.signature(1)}|n:{len(work.pairs)}|v:{get_version()}"
-    return WeightTuningResults(found, metric, len(work.pairs), nbest, signature)
+    return WeightTuningResults(found, work.metric, len(work.pairs), nbest, signature)
 
 
 def _normalise_weights(weights: Sequence[float]) -> List[float]:
