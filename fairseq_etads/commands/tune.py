@@ -155,7 +155,8 @@ def _tune_weights(
     from ..tuning.study import TuningStudy
 
     summarizer = load()
-    study = TuningStudy(summarizer, *inputs, args.metric or MERT_METRICS[0], MERT_METRICS, **common)
+    common.update(metric=args.metric or MERT_METRICS[0], metrics=MERT_METRICS)
+    study = TuningStudy(summarizer, *inputs, **common)
     nbest, points = args.nbest or NBEST, args.starting_points or STARTING_POINTS
     tuning = tune_weights(study, args.trials or MERT_ROUNDS, nbest, points)
     tuning.write(inputs[2])

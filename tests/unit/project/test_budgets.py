@@ -20,7 +20,7 @@ BUDGETS = {
     "fairseq_etads/evaluation": 2_279,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_747,
     "preprocess": 5_048,
-    "scripts benchmarks": 1_401,
+    "scripts benchmarks": 1_385,
     "tests": 42_149,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
