@@ -13,7 +13,6 @@ from ..files.outputs import check_output_paths, make_output_folder, write_text
 from ..platform.command_options import DeviceOption, argument, option, options_command
 from ..platform.console import escape_unprintable, print_message
 from ..platform.errors import InputError
-from ..platform.option_checks import format_option_name
 from ..search.options import check_call, decoding_options
 from ..summarizer.folder.config import DEFAULT, find_default_folder, folder_argument, read_config
 from ..summarizer.folder.run_files import find_run_files, is_run
@@ -91,9 +90,6 @@ def _check_options(args: ExplainOptions) -> None:
         raise InputError("give --output PAGE, --json FILE, or both")
     if args.output == STANDARD_INPUT and args.json == STANDARD_INPUT:
         raise InputError("--output - and --json -: only one of them can go to standard output")
-    if args.summary is not None and args.decoding:
-        name = format_option_name(next(iter(args.decoding)))
-        raise InputError(f"{name} has no effect with --summary: leave out one of them")
     if args.document == "all" and args.output == STANDARD_INPUT:
         raise InputError("--output -: --document all writes a folder; name a folder")
     if args.document != "all":

@@ -201,10 +201,6 @@ def load_extractor(args: RewriteOptions, folder: Path) -> Tuple["PointerExtracto
     extractor, _, task = load_checkpoint(args.extractor, folder, "--extractor", args.truncate_source)
     if not isinstance(extractor, PointerExtractor):
         raise InputError(f"--extractor {args.extractor}: not a model of --arch pointer_extractor")
-    if args.sentences and extractor.stop is not None:
-        raise InputError(
-            f"--sentences {args.sentences}: has no effect on this extractor, which decides itself when to stop"
-        )
     task.labels.request_labels(None)
     return extractor.eval(), task
 

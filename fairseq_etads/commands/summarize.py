@@ -432,8 +432,6 @@ def _check_arguments(args: SummarizeOptions) -> None:
     args.run = None
     suffix = Path(args.output or "").suffix
     args.output_format = args.output_format or ("jsonl" if suffix in (".jsonl", ".json") else "text")
-    if args.evidence and args.output_format != "jsonl":
-        raise InputError("--evidence has no effect on text: choose --output-format jsonl")
     first = "" if args.folder is None else str(args.folder)
     if args.folder is None or first == STANDARD_INPUT or (args.folder.is_file() and first not in BASELINES):
         args.files = [*([first] if first else []), *args.files]

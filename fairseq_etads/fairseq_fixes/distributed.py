@@ -58,11 +58,6 @@ def call_main(original: Original, cfg: Any, main: Callable[..., Any], **kwargs: 
     if cfg.common.tpu or torch.cuda.is_available():
         return original(cfg, main, **kwargs)
     _connect_cpu_workers(options, launched)
-    if options.distributed_world_size > 1 and main.__module__.endswith("interactive"):
-        raise ValueError(
-            f"{options.distributed_world_size} workers: each fairseq-interactive would summarise the whole input; "
-            "divide the input among them, as etads-summarize --shard I/N does"
-        )
     if options.distributed_world_size == 1 or options.distributed_no_spawn:
         return original(cfg, main, **kwargs)
     # --distributed-num-procs is the number of workers on this machine, if there are several machines.

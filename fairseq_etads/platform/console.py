@@ -25,7 +25,6 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self._is_intermixed = False
-        self.register("type", int, _parse_integer)
         if " " not in self.prog:  # subcommands such as "etads-human make" do not have --version
             # The parsed options must not contain --version, because reports record them.
             hidden: Any = {"dest": argparse.SUPPRESS, "default": argparse.SUPPRESS}
@@ -89,17 +88,6 @@ class _VersionAction(argparse.Action):
 def find_closest_word(word: str, known: Iterable[str]) -> str:
     """Return the word in ``known`` that is most similar to ``word``, or an empty string if none is similar."""
     return next(iter(difflib.get_close_matches(word, list(known), 1)), "")
-
-
-def _parse_integer(text: str) -> int:
-    """Parse an integer with at most 64 bits, which is the limit of numpy and torch."""
-    number = int(text)
-    if not -(2**63) <= number < 2**63:
-        raise argparse.ArgumentTypeError(f"{number}: choose a number of at most 64 bits")
-    return number
-
-
-_parse_integer.__name__ = "int"  # argparse uses this name in the message "invalid int value"
 
 
 def command(

@@ -94,7 +94,6 @@ def test_a_folder_with_files_is_refused_and_a_call_that_explains_nothing_leaves_
         ("a.txt --json x --document all", "--json x does not go with --document all"),
         ("a.txt -o x --document all --summary w1", "--summary w1 does not go with --document all"),
         ("a.txt --lines -o x --document 5", "--document 5: no such id"),
-        ("a.txt -o x --summary w1 --beam 2", "--beam has no effect with --summary"),
         ("empty -o x", "no document with words in it"),
         ("bad --lines -o x", "bad, line 1: not UTF-8"),
     ],
