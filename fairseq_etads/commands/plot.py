@@ -50,10 +50,6 @@ TITLES = {
     "clip": "updates with a clipped gradient (%)",
     "p_gen": "probability of generating",
     "copied": "share of copied words",
-    "coverage_loss": "coverage loss",
-    "rouge1": "ROUGE-1",
-    "rouge2": "ROUGE-2",
-    "rougeL": "ROUGE-L",
 }
 """Mapping from metric names in the log to panel titles. The title of any other metric is its name."""
 MOST_POINTS = 300
@@ -217,7 +213,7 @@ def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog]) -> Dict[str,
             elif len(points) > MOST_POINTS:
                 points = np.array([part.mean(axis=0) for part in np.array_split(points, MOST_POINTS)])
             (labelled[label],) = axes.plot(*points.T, color=colour, label=label, **style)
-    axes.set_title(TITLES.get(name, name), fontsize=10)
+    axes.set_title(TITLES.get(name, name.replace("_", " ")), fontsize=10)
     axes.grid(color="0.9", linewidth=0.6)
     if name in _LOGARITHMIC and min(values) > 0 and max(values) >= _LEAST_RANGE * min(values):
         axes.set_yscale("log", subs=(2, 5))
