@@ -128,11 +128,9 @@ def _make_score_rows(
     several = len(first) > 1 or len(second) > 1
     units = count_resampling_units(first.shape[1], families)
     if units < FEW and not args.quiet:
-        what = f"{'family' if units == 1 else 'families'} in {args.families}" if args.families else "document"
-        what += "s" * (units > 1 and not args.families)
+        what = f"families in {args.families}" if args.families else "documents"
         doubt = "the intervals are too narrow, and the bootstrap's p-values are too small"
-        doubt = "there is no interval, and p is 1" if units == 1 else doubt
-        print_warnings("etads-compare", [f"only {units} {what}: {doubt}"])
+        print_warnings("etads-compare", [f"fewer than {FEW} {what}: {doubt}"])
     tests = (
         compare_systems_over_runs(first, second, args.bootstrap, args.seed, families)
         if several

@@ -61,18 +61,11 @@ def _check_options(args: DemoOptions) -> None:
 
 def _open_socket(port: int) -> socket.socket:
     """Open a socket that listens for connections on the loopback interface."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    # Without this option, a port cannot be reused for about a minute after its last server has stopped. On non-POSIX
-    # systems, the option has a different meaning.
-    if os.name == "posix":
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((LOOPBACK, port))
-        listener.listen()
+        return socket.create_server((LOOPBACK, port))
     except OSError as error:
-        listener.close()
-        raise InputError(f"--port {port}: {error.strerror}; choose another one, or 0 for any free port") from None
-    return listener
+        reason = os.strerror(error.errno or 0)
+        raise InputError(f"--port {port}: {reason}; choose another one, or 0 for any free port") from None
 
 
 def _load_summarizer(args: DemoOptions) -> Any:

@@ -94,10 +94,6 @@ class RewriteCandidate(NamedTuple):
     words: Tuple[int, ...]
     log_prob: float
 
-    def get_length(self, kind: str) -> int:
-        """Return the length of the candidate. ``kind`` is one of :data:`LENGTHS`."""
-        return len(self.words) + (kind == "tokens")
-
 
 def compute_candidate_limit(sentences: int) -> List[int]:
     """Return the number of candidates to consider for each sentence of a summary, as in Chen and Bansal's code.
@@ -139,7 +135,7 @@ def choose_least_repetitive_candidates(
                 seen | occurring,
                 bigrams + more,
                 score + candidate.log_prob,
-                length + candidate.get_length(length_kind),
+                length + len(candidate.words) + (length_kind == "tokens"),
                 (*places, place),
             )
             for seen, bigrams, score, length, places in partial

@@ -111,19 +111,6 @@ class TuneOptions(DeviceOption, MaxTokensOption):
     quiet: bool = option(False, "print only results and errors")
 
 
-def _parse_ranges(given: List[str]) -> Dict[str, str]:
-    """Parse the values of --range, and return the ranges by the names of options."""
-    ranges: Dict[str, str] = {}
-    for text in given:
-        name, equals, values = text.partition("=")
-        if not (name.strip() and equals and values.strip()):
-            raise InputError(f"--range {text}: must be NAME=LOW:HIGH, NAME=LOW:HIGH:STEP or NAME=A,B,C")
-        if name in ranges:
-            raise InputError(f"--range {text}: {name} is given twice")
-        ranges[name] = values
-    return ranges
-
-
 def _search(args: TuneOptions, load: Callable[[], Any], inputs: Any, common: Dict[str, Any]) -> Tuple[str, Any, str]:
     """Search for the best options, and write tables and plots.
 
@@ -132,7 +119,8 @@ def _search(args: TuneOptions, load: Callable[[], Any], inputs: Any, common: Dic
     from ..tuning import report
     from ..tuning.tune import tune
 
-    names, ranges = [name for name in args.search.split(",") if name.strip()], _parse_ranges(args.range)
+    names = [name for name in args.search.split(",") if name.strip()]
+    ranges = {name: values for name, _, values in (text.partition("=") for text in args.range)}
     out, trials = inputs[2], args.trials or TRIALS
     metric = args.metric or METRICS[0]
     tuning = tune(load(), *inputs, trials=trials, metric=metric, search=names, ranges=ranges, **common)

@@ -13,7 +13,7 @@ BUDGETS = {
     "fairseq_etads/training": 2_869,
     "fairseq_etads/search": 4_914,
     "fairseq_etads/systems": 3_149,
-    "fairseq_etads/commands fairseq_etads/tuning": 7_374,
+    "fairseq_etads/commands fairseq_etads/tuning": 7_349,
     "fairseq_etads/pipeline fairseq_etads/recipes": 4_511,
     "fairseq_etads/summarizer fairseq_etads/demo": 5_642,
     "fairseq_etads/text fairseq_etads/files": 3_721,
