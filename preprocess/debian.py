@@ -35,9 +35,9 @@ from fairseq_etads.files import SIDES, SPLITS
 from fairseq_etads.files.checksums import NAME, Checksums, format_checksum_list
 from fairseq_etads.files.inputs import open_binary
 from fairseq_etads.files.outputs import lock_output, open_binary_output
-from fairseq_etads.platform.command_options import check_command_options, option, options_command
+from fairseq_etads.platform.command_options import option, options_command
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.option_checks import NOT_NEGATIVE, get_given_options
+from fairseq_etads.platform.option_checks import NOT_NEGATIVE, check_options, get_given_options
 from fairseq_etads.text.cleaning import clean_text
 from fairseq_etads.text.documents import WARNINGS, count_suspicious_content
 
@@ -500,7 +500,7 @@ EXAMPLES = """examples:
 
 def _check_options(options: Any) -> None:
     """Raise InputError if an option has an invalid value, or if incompatible options are combined."""
-    check_command_options(options, DebianOptions)
+    check_options(options, DebianOptions)
     if options.sample and get_given_options(options, DebianOptions).keys() - {"sample", "force"}:
         raise InputError("--sample is ready-made: combine it only with --out and --force")
     for side in SIDES:
