@@ -6,8 +6,10 @@
 from . import systems
 from .fairseq_fixes import checkpoints, distributed, extend_commands, generation, resuming, training_step
 from .models import rnn, selector, transformer
+from .platform.interrupts import hide_expected_tracebacks
 from .training import lazy_optimisers, losses, muon, schedulers, selection, task
 
+hide_expected_tracebacks()
 extend_commands()
 
 systems.register_systems()

@@ -145,20 +145,25 @@ def load_adapted_checkpoint(
 
 @replaces(Trainer, "save_checkpoint")
 def save_patience(original: Original, trainer: Any, filename: str, extra_state: Dict[str, Any]) -> Any:
-    """Save a checkpoint with the counter of --patience."""
+    """Save a checkpoint with the counter of --patience, and whether a signal prevented a validation."""
     counter: Any = getattr(training_loop.get_command(), "should_stop_early", None)
     if hasattr(counter, "best"):
         extra_state = {**extra_state, "patience": {"best": counter.best, "num_runs": counter.num_runs}}
+    if getattr(trainer, "validation_is_due", False):
+        extra_state = {**extra_state, "validation_is_due": True}
     return original(trainer, filename, extra_state)
 
 
 @replaces(checkpoint_utils, "load_checkpoint")
 def restore_patience(original: Original, cfg: Any, trainer: Any, **arguments: Any) -> Any:
-    """Load the checkpoint of a training, and restore the counter of --patience."""
+    """Load the checkpoint of a training, restore the counter of --patience, and run a validation that was prevented."""
     extra_state, epoch_itr = original(cfg, trainer, **arguments)
     counter, state = getattr(training_loop.get_command(), "should_stop_early", None), extra_state or {}
     # fairseq keeps the best score unless the optimiser or the meters are reset, as by --finetune-from-model.
     has_best = getattr(checkpoint_utils.save_checkpoint, "best", None) == state.get("best")
     if counter is not None and "patience" in state and has_best:
         vars(counter).update(state["patience"])
+    # The number of updates is 0 if a new training run starts from the checkpoint.
+    if state.get("validation_is_due") and trainer.get_num_updates() and not trainer.cfg.dataset.disable_validation:
+        training_loop.validate_after_resuming(trainer, state["train_iterator"])
     return extra_state, epoch_itr

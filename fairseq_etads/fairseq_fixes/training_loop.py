@@ -7,7 +7,8 @@ import re
 import signal
 import sys
 import threading
-from typing import Any, List, Optional, Tuple
+from types import SimpleNamespace
+from typing import Any, Dict, List, Optional, Tuple
 
 from fairseq import checkpoint_utils
 from fairseq.logging import metrics
@@ -36,7 +37,7 @@ class _Interruption:
     number = 0
     process = 0
     may_raise = False
-    """True during a validation that training can do without: in the middle of an epoch, and not the last one."""
+    """True during validation in the middle of an epoch."""
 
     def install_handlers(self) -> None:
         """Start handling SIGINT and SIGTERM, unless the process ignores them."""
@@ -85,6 +86,36 @@ def is_validation_or_saving_due(
     return validate and not cfg.dataset.disable_validation and updates >= after, save
 
 
+def _update_scheduler_and_patience(trainer: Any, loss: Optional[float]) -> bool:
+    """Pass a validation result to the scheduler. Return whether --patience now ends training."""
+    step = getattr(trainer.lr_scheduler, "step_validation", None)
+    if step is not None and loss is not None:
+        step(loss)
+    return bool(get_command().should_stop_early(trainer.cfg, loss))
+
+
+def _save_checkpoint(trainer: Any, epoch_itr: Any, loss: Optional[float]) -> None:
+    """Save a checkpoint with a validation result."""
+    path = checkpoint_utils.save_checkpoint(trainer.cfg.checkpoint, trainer, epoch_itr, loss)
+    trainer.minutes_at_last_save = trainer.cumulative_training_time() / 60
+    if path is not None and hasattr(trainer.task, "post_save"):
+        trainer.task.post_save(path, trainer.get_num_updates())
+
+
+def validate_after_resuming(trainer: Any, position: Dict[str, Any]) -> None:
+    """Run the validation that a signal prevented at a position in an epoch, and save the checkpoint with its result."""
+    at_end = not position.get("iterations_in_epoch")
+    epoch = position["epoch"] - at_end  # at the end of an epoch, the position is the start of the next one
+    saved = SimpleNamespace(epoch=epoch, end_of_epoch=lambda: at_end, state_dict=lambda: position)
+    check_best_metric(trainer.cfg, trainer, epoch)
+    subsets = trainer.cfg.dataset.valid_subset.split(",")
+    loss = get_command().validate(trainer.cfg, trainer, trainer.task, saved, subsets)[0]
+    _update_scheduler_and_patience(trainer, loss)
+    _save_checkpoint(trainer, saved, loss)
+    if at_end:
+        trainer.lr_step(epoch, loss)
+
+
 def validate_and_save(
     original: Original, cfg: Any, trainer: Any, task: Any, epoch_itr: Any, subsets: List[str], end_of_epoch: bool
 ) -> Tuple[List[Optional[float]], bool]:
@@ -101,25 +132,18 @@ def validate_and_save(
         logger.info(f"Stopping training due to {reached}")
     validate, save = is_validation_or_saving_due(cfg, updates, epoch_itr.epoch, end_of_epoch, stop)
     losses: List[Optional[float]] = [None]
-    # The scheduler requires the loss at the end of an epoch, and the last model must be validated.
-    must_validate = end_of_epoch or stop
-    if validate and (must_validate or not _interruption.number):
-        _interruption.may_raise = not must_validate
+    if validate and not _interruption.number:
+        # Validation at the end of an epoch must not be interrupted, because the scheduler requires the loss.
+        _interruption.may_raise = not end_of_epoch
         with contextlib.suppress(_ValidationInterrupted):
             losses = get_command().validate(cfg, trainer, task, epoch_itr, subsets)
         _interruption.may_raise = False
-    # Schedulers of fairseq receive only the losses at the ends of epochs.
-    step = getattr(trainer.lr_scheduler, "step_validation", None)
-    if step is not None and losses[0] is not None:
-        step(losses[0])
-    stop |= bool(get_command().should_stop_early(cfg, losses[0]))
+    trainer.validation_is_due = validate and bool(_interruption.number) and losses[0] is None
+    stop |= _update_scheduler_and_patience(trainer, losses[0])
     minutes = getattr(cfg.task, "save_interval_minutes", 0) or 0  # the same time in all processes
     is_timed = 0 < minutes <= trainer.cumulative_training_time() / 60 - trainer.minutes_at_last_save
     if save or stop or _interruption.number or is_timed:
-        path = checkpoint_utils.save_checkpoint(cfg.checkpoint, trainer, epoch_itr, losses[0])
-        trainer.minutes_at_last_save = trainer.cumulative_training_time() / 60
-        if path is not None and hasattr(task, "post_save"):
-            task.post_save(path, updates)
+        _save_checkpoint(trainer, epoch_itr, losses[0])
     if _interruption.number:
         logger.info(f"Interrupted by {signal.Signals(_interruption.number).name} after {updates} updates")
         raise SystemExit(128 + _interruption.number)

@@ -5,7 +5,23 @@ import re
 import pytest
 from helpers import run_command
 from test_commands import generate
-from toy import WORDS, summaries
+from toy import PLUGIN, WORDS, summaries
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (["--sampling", "--sampling-topk", "5"], "--sampling: give --nbest 5 or --beam 1"),
+        (["--results-path", "/dev/null"], "--results-path /dev/null: is not a folder"),
+        ([], 'data folder (DATA) "nowhere" does not exist; create it with etads-prepare or fairseq-preprocess'),
+    ],
+)
+def test_wrong_options_of_fairseqs_commands_are_answered_in_one_line(options, message, tmp_path):
+    command = ["fairseq-generate", "nowhere", *PLUGIN, "--path", "x.pt", "--cpu", *options]
+    result = run_command(command, cwd=tmp_path, check=False)
+    assert result.returncode == 1 and "Traceback" not in result.stdout
+    assert result.stdout.endswith(f"fairseq-generate: error: {message}\n")
+
 
 PAPER = [
     *("--coverage-penalty", "1", "--length-penalty-type", "wu", "--lenpen", "0.9"),

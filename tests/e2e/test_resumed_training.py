@@ -101,12 +101,19 @@ command.cli_main()
     "name, options",
     [("validate", ["--max-update", "4"]), ("train_step", ["--max-epoch", "1", "--max-tokens", "99999"])],
 )
-def test_an_interrupted_training_still_validates_its_last_model(corpus, tmp_path, name, options):
-    """Otherwise the scheduler would miss the result of an epoch, and there might be no best checkpoint."""
+def test_an_interrupted_validation_is_run_when_training_is_resumed(corpus, tmp_path, name, options):
+    """Otherwise the last model would never be validated, and there would be no best checkpoint."""
     command = train_command(corpus, tmp_path, *options)
     first = run_command([sys.executable, "-c", INTERRUPTED, name, *command[1:]], cwd=tmp_path, check=False)
-    assert first.returncode == 128 + signal.SIGTERM and validated(first.stdout) == [updates_of(tmp_path)]
-    assert (tmp_path / "checkpoint_best.pt").exists()
+    assert first.returncode == 128 + signal.SIGTERM and validated(first.stdout) == [], first.stdout[-2000:]
+    assert not (tmp_path / "checkpoint_best.pt").exists()
+    position, updates = checkpoint(tmp_path)["extra_state"]["train_iterator"], updates_of(tmp_path)
+    assert (position["iterations_in_epoch"] == 0) == (name == "train_step")
+    assert validated(run_command(command, cwd=tmp_path).stdout) == [updates]
+    best = torch.load(tmp_path / "checkpoint_best.pt", weights_only=True)["extra_state"]
+    last = checkpoint(tmp_path)["extra_state"]
+    assert best["val_loss"] == best["best"] == last["val_loss"]
+    assert {name: last["train_iterator"][name] for name in position} == position
     assert validated(run_command(command, cwd=tmp_path).stdout) == []
 
 

@@ -38,7 +38,7 @@ INTERRUPT = """
 import importlib, signal, sys
 name, module, *options = sys.argv[1:]
 def interrupt(event, arguments):
-    if (event, arguments[0]) == ("open", "given"):
+    if (event, arguments[0]) == EVENT:
         signal.raise_signal(signal.SIGINT)
 sys.addaudithook(interrupt)
 sys.argv[:] = [name]
@@ -92,11 +92,15 @@ def test_every_command_answers_alike(command, tmp_path):
     assert not any(tmp_path.iterdir()), "something was written before the error"
 
 
-def test_ctrl_c_is_no_traceback(tmp_path):
+@pytest.mark.parametrize(
+    "event, said",
+    [(("open", "given"), "\netads-rouge: interrupted\n"), (("import", "fairseq_etads.platform.console"), "")],
+)
+def test_ctrl_c_is_no_traceback_at_work_and_while_modules_are_imported(event, said, tmp_path):
     (tmp_path / "given").write_text("a text\n")
-    line = command_line(INTERRUPT, "etads-rouge", "given", "given")
+    line = command_line(INTERRUPT.replace("EVENT", repr(event)), "etads-rouge", "given", "given")
     result = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True)
-    assert (result.returncode, result.stdout, result.stderr) == (130, "", "\netads-rouge: interrupted\n")
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", said)
 
 
 POOLS = {
