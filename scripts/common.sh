@@ -24,8 +24,9 @@ usage() {
     exit 0
 }
 
-# parse_options "OPTIONS" "$@": read options into variables: --gpu-simulated VALUE sets gpu_simulated. In OPTIONS, --gpu! is an
-# option without a value, which sets gpu=yes. With --, words after -- go to the array more.
+# parse_options "OPTIONS" "$@": read options into variables: --pg-data VALUE sets pg_data. In OPTIONS, --gpu! is an option without
+# a value, which sets gpu=yes, and --input+ can be repeated, and adds to an array. With --, words after -- go to the array more; with
+# ..., so do all other words except --.
 parse_options() {
     local offered=" $1 " variable
     more=()
@@ -35,7 +36,9 @@ parse_options() {
         case $1 in -h | --help) usage ;; esac
         case $offered in
             *" $1! "*) printf -v "$variable" yes; shift; continue ;;
+            *" $1+ "*) need_value "$@"; eval "$variable+=(\"\$2\")" ;;
             *" $1 "*) [ "$1" != -- ] || { more=("${@:2}"); return 0; }; need_value "$@"; printf -v "$variable" %s "$2" ;;
+            *" ... "*) [ "$1" = -- ] || more+=("$1"); shift; continue ;;
             *) die "unknown option $1; see --help" ;;
         esac
         shift 2
@@ -70,6 +73,13 @@ use_environment() {
         export PATH="$VENV/bin:$PATH"
     fi
     export PYTHONWARNINGS=${PYTHONWARNINGS:-ignore}
+}
+
+# prepare_corpus KIND [options]: run etads-corpus with --out DIR in place of --prepare DIR, as the scripts prepare_*.sh call it.
+prepare_corpus() {
+    case " $* " in *" --help "* | *" -h "*) (usage); echo "  all options: etads corpus $1 --help"; exit ;; esac
+    use_environment
+    exec etads-corpus "${@/#--out/--prepare}"
 }
 
 case " $* " in *" --version "*) echo "$(basename "$0") $(python3 "$ROOT/fairseq_etads/version.py")"; exit ;; esac

@@ -1,8 +1,12 @@
 """etads-corpus KIND --prepare: from raw data, in the original formats, to binarised data by one command."""
 
+from pathlib import Path
+
 import corpora
 from fairseq.data import indexed_dataset
 from helpers import run_command
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
 def prepare(kind, out, *options, check=True):
@@ -57,3 +61,19 @@ def test_a_table_is_prepared_once_and_wrong_options_are_refused_before_it_is_rea
     made = (out / "prepared/bin/complete").stat().st_mtime_ns
     prepare("table", out, *options)
     assert (out / "prepared/bin/complete").stat().st_mtime_ns == made
+
+
+def test_scripts_of_earlier_versions_run_this_command(tmp_path):
+    path = corpora.table(
+        tmp_path / "mine.jsonl", [{"Document": r["article"], "SUMMARY": "x"} for r in corpora.rows(60)]
+    )
+    script, out = SCRIPTS / "prepare_custom.sh", tmp_path / "out"
+    command = f"{script} --input - --split 60/20/20 --out {out} --jobs 1 -- --tokens word --size 20 < {path}"
+    said = run_command(["bash", "-c", command], cwd=tmp_path).stdout
+    numbers = [len(sizes(out, split)) for split in ("train", "valid", "test")]
+    assert sum(numbers) == 60 and min(numbers) > 2 and f"train: {numbers[0]} documents" in said
+    text = [str(out / f"text/train.{side}") for side in ("source", "target")]
+    parallel = ["--marked", "--train", *text, "--kind", "parallel", "--out", "two", "--", "--size", "9"]
+    result = run_command([str(script), *parallel], cwd=tmp_path, check=False)
+    assert (tmp_path / "two/text/train.source").read_bytes() == (out / "text/train.source").read_bytes()
+    assert 'TEXT "two/text" has no file valid.source' in result.stdout

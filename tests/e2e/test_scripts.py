@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,15 +22,19 @@ SCRIPTS = ROOT / "scripts"
 
 
 def test_every_script_tells_its_version(tmp_path):
-    for script in SCRIPTS.glob("*.sh"):
+    recipes, scripts = [*SCRIPTS.glob("reproduce/*.sh")], [*SCRIPTS.glob("*.sh")]
+    forward = '#!/usr/bin/env bash\nexec "$(dirname "${{BASH_SOURCE[0]}}")/../reproduce.sh" {} "$@"\n'
+    assert len(recipes) > 20 and all(path.read_text() == forward.format(path.stem) for path in recipes)
+    for script in [*scripts, recipes[0]]:
         if script.name != "common.sh":
             # The option comes after others, as people type it.
             output = run_command([str(script), "--out", "x", "--version"], cwd=tmp_path).stdout
-            assert output == f"{script.name} {fairseq_etads.__version__}\n"
+            name = "reproduce.sh" if script in recipes else script.name
+            assert output == f"{name} {fairseq_etads.__version__}\n"
     assert not any(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("name", ["quickstart", "install", "test", "release"])
+@pytest.mark.parametrize("name", ["quickstart", "install", "evaluate", "test", "release"])
 def test_help_teaches_and_unknown_options_are_refused(name, tmp_path):
     output = run_command([str(SCRIPTS / f"{name}.sh"), "--help"], cwd=tmp_path).stdout
     assert f"scripts/{name}.sh" in output and "--" in output and not output.startswith("#")
@@ -38,15 +43,44 @@ def test_help_teaches_and_unknown_options_are_refused(name, tmp_path):
 
 
 @pytest.mark.parametrize(
+    "command,words",
+    [
+        (["generate.sh", "--run", "nowhere", "--output", "x"], ["nowhere: no such folder"]),
+        (["generate.sh", "--run", "x", "--output", "x", "--subset", "dev"], ["--split", "'dev'"]),
+        (["evaluate.sh", "--summaries", "nowhere", "--references", "x"], ["nowhere"]),
+        (
+            ["evaluate.sh", "--summaries", "file", "--references", "file", "--lead", "8"],
+            ["--lead-words 8 has no effect without --documents"],
+        ),
+        (["generate.sh", "--run", "x", "--output", "x", "--", "--nbest", "2"], ["unrecognized arguments: --nbest"]),
+    ],
+)
+def test_bad_input_is_refused_in_words(tmp_path, command, words):
+    (tmp_path / "file").touch()
+    result = run_command([str(SCRIPTS / command[0]), *command[1:]], cwd=tmp_path, check=False)
+    assert result.returncode == 2
+    for word in words:
+        assert word in result.stdout
+
+
+@pytest.mark.parametrize(
     "script,visible",
     [
         ("quickstart.sh --no-install --steps 1 --out run", ""),
         ("quickstart.sh --no-install --steps 1 --out run --gpu", "0,1"),
+        ("generate.sh --run prepared --output out.txt --cpu", ""),
+        ("generate.sh --run prepared --output out.txt -- --cpu", ""),
+        ("generate.sh --run prepared --output out.txt", "0,1"),
     ],
 )
-def test_with_cpu_every_command_of_a_script_sees_no_gpu(script, visible, tmp_path, monkeypatch):
+def test_with_cpu_every_command_of_a_script_sees_no_gpu(script, visible, corpus, tmp_path, monkeypatch):
     """Commands are replaced by programs that record whether they see a GPU."""
-    (tmp_path / "bin").mkdir()
+    run_command(["etads-prepare", str(corpus / "text"), "prepared/prepared", "--tokens", "word"], cwd=tmp_path)
+    for place in (tmp_path / "prepared" / "checkpoints", tmp_path / "run" / "checkpoints", tmp_path / "bin"):
+        place.mkdir(parents=True)
+        (place / "checkpoint_best.pt").touch()
+    shutil.copytree(tmp_path / "prepared" / "prepared", tmp_path / "run" / "prepared")
+    (tmp_path / "run" / "content.npz").touch()
     for name in entry_points():
         program = tmp_path / "bin" / name
         program.write_text(f'#!/bin/sh\necho "$0 $CUDA_VISIBLE_DEVICES" >> {tmp_path}/seen\n')
@@ -57,7 +91,8 @@ def test_with_cpu_every_command_of_a_script_sees_no_gpu(script, visible, tmp_pat
     # The script ends where the output of a command is missing.
     run_command([str(SCRIPTS / name), *options], cwd=tmp_path, check=False)
     seen = [line.rpartition("/")[2].split(" ") for line in (tmp_path / "seen").read_text().splitlines()]
-    assert {"etads-summarize", "etads-train"} <= {command for command, _ in seen}
+    expected = {"quickstart.sh": {"etads-summarize", "etads-train"}, "generate.sh": {"etads-summarize"}}
+    assert expected[name] <= {command for command, _ in seen}
     assert {devices for _, devices in seen} == {visible}
 
 
@@ -98,7 +133,7 @@ def check_model_folder(run, tmp_path):
     said = run_command(command, cwd=tmp_path).stdout
     want = (run / "summaries.txt").read_text().splitlines()[:100]
     found = (tmp_path / "out.txt").read_text().splitlines()
-    # Batches differ in those of the run, and an untrained model's hypotheses have similar scores.
+    # Batches differ in generate.sh, and an untrained model's hypotheses have similar scores.
     assert len(found) == 100 and sum(a == b for a, b in zip(found, want)) >= 80
     assert "per second" in said
 
@@ -110,8 +145,8 @@ def check_new_documents(run, tmp_path):
     folder.mkdir()
     for name, text in (("chess", "A game of\nchess.\n"), ("empty", ""), ("library", "A library.\n")):
         (folder / f"{name}.txt").write_text(text)
-    command = ["etads-summarize", str(run), "articles", "--device", "cpu", "--max-len", "10", "--output", "out.jsonl"]
-    run_command(command, cwd=tmp_path)
+    command = [str(SCRIPTS / "generate.sh"), "--run", str(run), "--cpu", "--max-len", "10", "--input", "articles"]
+    run_command([*command, "--output", "out.jsonl"], cwd=tmp_path)
     found = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [(record["document"], bool(record["summary"])) for record in found] == [
         ("chess.txt", True),

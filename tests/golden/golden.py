@@ -262,7 +262,7 @@ def make_losses(folder, args):
 
 
 def make_trained(folder, args):
-    """Summaries of the test split by fairseq-generate, etads-summarize and an exported model; extracts of selectors."""
+    """Summaries of the test split by fairseq-generate, generate.sh and an exported model; extracts of selectors."""
     prepare(folder)
     found = {}
     for name, steps in TRAINED.items():
@@ -276,11 +276,11 @@ def make_trained(folder, args):
             command = ["fairseq-generate", folder / "plain/bin", *PLUGIN, "--path", path, *search, *options]
             lines = re.findall(r"^H-(\d+)\t(\S+)\t(.*)$", run(command, folder).stdout, re.MULTILINE)
             found[f"{name}{way}"] = [text for _, _, text in sorted(lines, key=lambda line: int(line[0]))]
-    options = ["--prepared", folder / "plain", "--checkpoint", folder / "etads/checkpoints/checkpoint_last.pt"]
-    search = ["--beam", "4", "--min-len", "1", "--max-len", "20", "--content", "none", "--quiet", "--device", "cpu"]
-    split = run(["etads-summarize", folder / "etads", "--split", "test", *search, *options], folder)
-    found["etads summarised"] = split.stdout.splitlines()
-    run(["etads-export", folder / "etads", folder / "model", *options], folder)
+    options = ["--prepared", folder / "plain", "--checkpoint", folder / "etads/checkpoints/checkpoint_last.pt", "--cpu"]
+    script = [ROOT / "scripts/generate.sh", "--run", folder / "etads", "--output", folder / "script.txt"]
+    run([*script, "--beam", "4", "--max-len", "20", *options], folder)
+    found["etads generate.sh"] = (folder / "script.txt").read_text(encoding="utf-8").splitlines()
+    run(["etads-export", folder / "etads", folder / "model", "--prepared", folder / "plain", *options[2:4]], folder)
     (folder / "raw.txt").write_text("".join(f"{line}\n" for line in next(read_sample("test"))[:40]), encoding="utf-8")
     arguments = ["etads-summarize", "model", "raw.txt", "--lines", "--quiet", "--device", "cpu"]
     found["etads exported"] = run(arguments, folder).stdout.splitlines()
