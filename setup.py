@@ -87,6 +87,7 @@ setup(
         "regex>=2020.1.8",  # Unicode properties, for words in any script in etads-analyse; also required by sacremoses
         "tabulate>=0.8",  # tables, as in etads-analyse; also required by sacrebleu, a dependency of fairseq
         "PyYAML>=5.4",  # recipes of etads-reproduce; also required by fairseq through omegaconf
+        "scipy>=1.6",  # ranks, and the power of tests; also required by fairseq through scikit-learn
         "tqdm>=4.60",  # progress bars; also required by fairseq
         # format of the weights in model folders, which contains only tensors and is also read by other tools
         "safetensors>=0.4",

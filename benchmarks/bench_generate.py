@@ -8,9 +8,8 @@ same model in this project, and "ctranslate2" is measured if this package is ins
 the decoding options of the paper: Wu's length penalty, a coverage penalty of 1, and no repeated trigrams.
 
 Each system runs in a process of its own; they alternate, and medians count. fairseq's model is prepared with the same
-calls as in ``fairseq-generate``: the generator of its task, ``prepare_for_inference_`` and ``inference_step``. The
-measurement is rejected if fairseq's product with the vocabulary is batched, which never happens in fairseq's own
-command: torch does so if parameters do not require a gradient, and the search then takes twice as long.
+calls as in ``fairseq-generate``: the generator of its task, ``prepare_for_inference_`` and ``inference_step``, with
+parameters that require a gradient; without, torch batches the product with the vocabulary, which takes twice as long.
 
 "avx2" shows the speed without AVX-512. CTranslate2 is measured with all instructions and with AVX2 only, which can be
 faster; the faster one counts. Each processor and instruction set has its file.
@@ -28,7 +27,6 @@ import measurement
 import torch
 from bench_training_step import build_model
 from fairseq.dataclass.configs import GenerationConfig
-from torch.profiler import ProfilerActivity, profile
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.vocabulary.shortlist import Shortlist
@@ -113,15 +111,6 @@ def create_ctranslate2_summariser(model, dictionary, compute_type):
     return run
 
 
-def find_vocabulary_product(run, source, vocabulary):
-    """Profile a short search, and return the torch operation that computes the product with the vocabulary."""
-    with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiled:
-        run(source, FEW_WORDS)
-    products = [event for event in profiled.key_averages(group_by_input_shape=True) if event.key.endswith("mm")]
-    products = [event for event in products if any(vocabulary in shape[-2:] for shape in event.input_shapes if shape)]
-    return max(products, key=lambda event: event.self_cpu_time_total).key
-
-
 def prepare_search(system, args):
     """Return a system's memory and words, and the function that measures the time of a search."""
     run = create_summariser(system, args)
@@ -131,10 +120,6 @@ def prepare_search(system, args):
     Path("/proc/self/clear_refs").write_text("5")  # resets the peak, which would otherwise include loading
     run(source, args.words)  # also warms up
     about = {"MiB": {"before": before, "peak": measurement.read_memory("VmHWM")}, "words": run(source[:1], FEW_WORDS)}
-    if system == "fairseq":
-        about["product"] = find_vocabulary_product(run, source, args.vocabulary)
-        if about["product"] == "aten::bmm":
-            raise RuntimeError("fairseq's product with the vocabulary is batched, unlike in fairseq-generate")
 
     def measure_documents_per_second(at_once):
         documents = source if at_once > 1 else source[:2]
@@ -165,7 +150,7 @@ def measure(instructions, args):
                 del found[min(label, label[: -len(LIMITED)], key=medians.get)]
             print(f"{instructions}, documents per second, {batches}:")
             speeds[batches] = measurement.compare(found)
-    fairseq = about.get("fairseq", {"words": None, "product": None})
+    fairseq = about.get("fairseq", {"words": None})
     comparable = {label: told["words"] for label, told in about.items() if not label.startswith("etads ")}
     return {
         "instructions": instructions,
@@ -173,7 +158,6 @@ def measure(instructions, args):
         "documents per second": speeds,
         # "etads" is another model; CTranslate2's longest summaries lack an end symbol, which changes the ranking
         "same words as fairseq": {label: words == fairseq["words"] for label, words in comparable.items()},
-        "fairseq's product with the vocabulary": fairseq["product"],
         "MiB": {label: told["MiB"] for label, told in about.items()},
     }
 

@@ -7,18 +7,13 @@ frequencies follow Zipf's law, so that each story contains new rare words. The b
 
 - "pipeline": etads-corpus cnndm (from files to sentences) and the tokenisation of etads-prepare (from sentences to
   Treebank words) with --jobs processes, with and without the start-up time;
-- "processor": the same work in one process, in milliseconds of CPU time, which other programs hardly affect;
 - "tokenisers": milliseconds of CPU time for sentences that are already split. Each tokeniser runs in a process of its
-  own, they alternate, and nltk's tokeniser for Treebank words is the one to compare with;
-- "memory": peak resident size of the largest process of etads-corpus for a tenth of the corpus and for all of it.
+  own, they alternate, and nltk's tokeniser for Treebank words is the one to compare with.
 
-On a busy machine, the seconds of the pipeline are unreliable; use "processor" and the load average instead.
+On a busy machine, the seconds of the pipeline are unreliable; the load average is recorded.
 """
 
-import contextlib
 import hashlib
-import importlib
-import io
 import json
 import random
 import subprocess
@@ -27,9 +22,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from etads_preprocess import corpus
 from etads_preprocess.encode import TO_WORDS, encode_file
-from etads_preprocess.processes import PLUGIN
 from measurement import ask_in_turn, compare, make_parser, serve, start_peers, write_record
 from nltk.tokenize import NLTKWordTokenizer, TreebankWordTokenizer, WordPunctTokenizer
 
@@ -94,41 +87,20 @@ def write_corpus(folder, count):
             path.write_text(create_story(generator, words, weights))
 
 
-def get_corpus_options(folder, out, jobs):
-    options = ["cnndm", "--stories", folder / "stories", "--urls", folder / "urls", "--expect", "any"]
-    return [str(option) for option in (*options, "--out", out, "--jobs", jobs)]
-
-
-def run_tokenisation(text, out, jobs):
+def measure_pipeline(folder, count, args):
+    """Return the seconds from files to sentences and from sentences to words."""
+    write_corpus(folder, count)
+    text, tokens = folder / "text", folder / "tokens"
+    command = [Path(sys.executable).parent / "etads-corpus", "cnndm", "--stories", folder / "stories"]
+    command += ["--urls", folder / "urls", "--expect", "any", "--out", text, "--jobs", str(args.jobs)]
+    started = time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    read = time.perf_counter()
     for side in ("source", "target"):
         settings = PreparationSettings("word", words="ptb")
-        encode_file(read_lines(text / f"train.{side}"), out / f"train.{side}", settings, out, TO_WORDS, jobs)
-
-
-def measure_pipeline(folder, count, args):
-    """Return the seconds from files to sentences and from sentences to words, and etads-corpus's peak memory in MB."""
-    write_corpus(folder, count)
-    options = get_corpus_options(folder, folder / "text", args.jobs)
-    watched = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
-    watched += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024)"
-    started = time.perf_counter()
-    command = [sys.executable, "-c", watched, str(Path(sys.executable).parent / "etads-corpus"), *options]
-    watching = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-    read = time.perf_counter()
-    run_tokenisation(folder / "text", folder / "tokens", args.jobs)
-    return read - started, time.perf_counter() - read, int(watching.stdout)
-
-
-def measure_processor(folder, count):
-    """Return the milliseconds of CPU time per document in this process, for sentences and for words."""
-    importlib.import_module(PLUGIN)  # words are split in another process unless this module is imported
-    started = time.process_time()
-    with contextlib.redirect_stdout(io.StringIO()):
-        corpus.main(get_corpus_options(folder, folder / "one", 1))
-    read = time.process_time()
-    run_tokenisation(folder / "one", folder / "one-tokens", 1)
-    total = count + 200  # includes the valid and test splits
-    return [round((read - started) / total * 1000, 3), round((time.process_time() - read) / count * 1000, 3)]
+        lines = read_lines(text / f"train.{side}")
+        encode_file(lines, tokens / f"train.{side}", settings, tokens, TO_WORDS, args.jobs)
+    return read - started, time.perf_counter() - read
 
 
 def prepare_tokeniser(name):
@@ -160,17 +132,12 @@ def main():
     report = {"jobs": args.jobs, "documents": f"{count} stories of {WORDS} words"}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        read_few, split_few, memory_few = measure_pipeline(folder / "few", few, args)
-        read, split, memory = measure_pipeline(folder / "all", count, args)
+        read_few, split_few = measure_pipeline(folder / "few", few, args)
+        read, split = measure_pipeline(folder / "all", count, args)
         report["pipeline"] = {
             "seconds for files -> sentences -> words": [round(read, 1), round(split, 1)],
             "documents per second": round(count / (read + split)),
             "documents per second without starting": round((count - few) / (read + split - read_few - split_few)),
-        }
-        report["processor, ms for a document: sentences, words"] = measure_processor(folder / "all", count)
-        report["memory of etads-corpus's first process, MB"] = {
-            f"{few} stories": memory_few,
-            f"{count} stories": memory,
         }
         print(json.dumps(report, indent=2), "tokenisers, ms for a document:", sep="\n")
         with open(folder / "all" / "text" / "train.source") as lines:

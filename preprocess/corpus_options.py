@@ -10,7 +10,8 @@ from typing import Iterator, List, Optional
 
 from fairseq_etads.files.inputs import STANDARD_INPUT, is_read_once, open_binary
 from fairseq_etads.files.outputs import check_no_colon
-from fairseq_etads.platform.command_options import JobsOption, check_command_options, option
+from fairseq_etads.platform import option_checks
+from fairseq_etads.platform.command_options import JobsOption, option
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.option_checks import NOT_NEGATIVE, SIZE, Bounds
 from fairseq_etads.text.words import LANGUAGES
@@ -109,7 +110,7 @@ def add_output_options(parser: argparse.ArgumentParser, shows: bool = False) -> 
 def check_options(args: argparse.Namespace) -> None:
     """Raise InputError if a shared option has an invalid value or cannot be combined with another option."""
     for config in (CorpusOptions, args.reader.options):
-        check_command_options(args, config)
+        option_checks.check_options(args, config)
     check_no_colon("--prepare", args.prepare)
     try:
         # Text is split into lines before it is decoded, so a line feed must be encoded as a single byte.

@@ -35,9 +35,9 @@ from fairseq_etads.files import SIDES, SPLITS
 from fairseq_etads.files.checksums import NAME, Checksums, format_checksum_list
 from fairseq_etads.files.inputs import open_binary
 from fairseq_etads.files.outputs import lock_output, open_binary_output
-from fairseq_etads.platform.command_options import check_command_options, option, options_command
+from fairseq_etads.platform.command_options import option, options_command
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.option_checks import NOT_NEGATIVE, get_given_options
+from fairseq_etads.platform.option_checks import NOT_NEGATIVE, check_options, get_given_options
 from fairseq_etads.text.cleaning import clean_text
 from fairseq_etads.text.documents import WARNINGS, count_suspicious_content
 
@@ -497,7 +497,7 @@ EXAMPLES = """examples:
 
 def make_corpus(args: Any) -> None:
     """Build or unpack the corpus, and report its size. Raises InputError for wrong options, inputs or old outputs."""
-    check_command_options(args, DebianOptions)
+    check_options(args, DebianOptions)
     if args.sample and get_given_options(args, DebianOptions).keys() - {"sample", "force"}:
         raise InputError("--sample is ready-made: combine it only with --out and --force")
     for side in SIDES:

@@ -26,10 +26,10 @@ from fairseq_etads.files.checksums import Checksums, compute_checksum_and_line_c
 from fairseq_etads.files.inputs import read_json
 from fairseq_etads.files.outputs import check_no_colon, copy_file, lock_output, write_json
 from fairseq_etads.files.shards import Shard
-from fairseq_etads.platform.command_options import JobsOption, add_options, argument, check_command_options, option
+from fairseq_etads.platform.command_options import JobsOption, add_options, argument, option
 from fairseq_etads.platform.console import Parser, command
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.option_checks import format_option_name, get_given_options
+from fairseq_etads.platform.option_checks import check_options, format_option_name, get_given_options
 from fairseq_etads.text.subwords import OPAQUE
 from fairseq_etads.text.words import LANGUAGES, SENTENCE_MARK, WORD_KINDS
 
@@ -370,7 +370,7 @@ def prepare_text(args: argparse.Namespace) -> None:
     """Prepare the text as the parsed options of ``etads-prepare`` say, and report lengths and unknown words."""
     given = UserProvidedFiles(args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.dictionary, args.model)
     shard = None if args.shard is None else Shard.parse(args.shard)
-    check_command_options(args, PreparationOptions)
+    check_options(args, PreparationOptions)
     options = prepare_data(make_settings(args), args.text, args.out, args.jobs, args.like, given, shard)
     if shard:
         print(f"shard {args.shard}: {get_shard_folder(args.out, shard)}; the command without --shard joins all shards")

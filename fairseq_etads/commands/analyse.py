@@ -11,15 +11,15 @@ from ..evaluation.analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, analyse_
 from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib, draw_summary_analysis
 from ..evaluation.rouge import RougeReport, make_report, score_pairs
 from ..evaluation.summaries import SENTENCE_MARK, split_summary_into_sentences
-from ..files.outputs import write_json
+from ..files.outputs import check_output_paths, write_json
 from ..platform.command_options import option, options_command
 from ..platform.option_checks import SIZE
 from ..version import get_version
 from .scoring_options import (
     ScoringOptions,
     SystemsOptions,
-    check_outputs,
     make_rouge_settings,
+    parse_file_name,
     parse_named_files,
     print_text_warnings,
     read_summaries,
@@ -76,7 +76,10 @@ class AnalyseOptions(ScoringOptions, SystemsOptions):
     )
     format: str = option("markdown", "output format of the tables", choices=(*TABULATE_FORMATS, "json"))
     plot: Optional[str] = option(
-        None, "output file for the plots; the file name must end in " + " or ".join(PLOT_SUFFIXES), metavar="FILE"
+        None,
+        "output file for the plots; the file name must end in " + " or ".join(PLOT_SUFFIXES),
+        metavar="FILE",
+        parse=parse_file_name(*PLOT_SUFFIXES),
     )
 
 
@@ -165,7 +168,7 @@ def main(args: AnalyseOptions) -> None:
         "--reference": args.reference,
         "--system": parse_named_files(args.system).values(),
     }
-    check_outputs({"--json": args.json, "--plot": args.plot}, inputs, {"--plot": PLOT_SUFFIXES})
+    check_output_paths({"--json": args.json, "--plot": args.plot}, inputs)
     if args.plot:
         check_matplotlib("--plot")
     report = analyse_files(args)

@@ -31,18 +31,14 @@ _READING = ("truncate_source", "truncate_target", "no_end_if_cut")
 def _load_checkpoint(path: str) -> Dict[str, Any]:
     """Load a checkpoint of fairseq-train with finite weights."""
     from fairseq import checkpoint_utils
-    from torch import Tensor
 
     try:
         checkpoint = checkpoint_utils.load_checkpoint_to_cpu(path)
-        weights = checkpoint["model"].values()
+        infinite = [name for name, x in checkpoint["model"].items() if x.is_floating_point() and not x.isfinite().all()]
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: not a checkpoint of fairseq-train ({type(error).__name__}: {error})") from None
-    if not all(isinstance(value, Tensor) for value in weights):
-        raise ValueError(f"{path}: not a checkpoint of fairseq-train (its model contains values that are not tensors)")
-    for name, value in checkpoint["model"].items():
-        if value.is_floating_point() and not value.isfinite().all():
-            raise ValueError(f"{path}: {name} has weights that are not finite numbers")
+    if infinite:
+        raise ValueError(f"{path}: {infinite[0]} has weights that are not finite numbers")
     return dict(checkpoint)
 
 
@@ -87,9 +83,7 @@ def average_checkpoints(paths: List[str]) -> Dict[str, Any]:
             if name in sums:
                 sums[name] += value
             elif not torch.equal(value, model[name]):
-                raise ValueError(
-                    f"{path}: {name} is not a floating-point tensor and differs from the one in {paths[0]}"
-                )
+                raise ValueError(f"{path} contains a different model from {paths[0]}: they differ in {name}")
     for name, total in sums.items():
         model[name] = (total / len(paths)).to(model[name].dtype)
     result.pop("last_optimizer_state", None)
@@ -110,14 +104,12 @@ def main(args: AverageOptions) -> None:
     """Run the command ``etads-average``."""
     if args.output.exists():
         raise InputError(f"OUT {args.output} exists")
-    named: Dict[str, str] = {}
-    for path in args.checkpoints:
+    paths = [os.path.realpath(path) for path in args.checkpoints]
+    for path, real in zip(args.checkpoints, paths):
         if not os.path.isfile(path):
             raise InputError(f"{path}: no such file")
-        before = named.get(os.path.realpath(path))
-        if before is not None:
-            raise InputError(f"CHECKPOINT {path} and {before} are the same file, which would count twice: name it once")
-        named[os.path.realpath(path)] = path
+        if paths.count(real) > 1:
+            raise InputError(f"CHECKPOINT {path} is given twice, and would count twice")
     import torch
 
     with make_temporary_output(args.output) as partial:

@@ -2,15 +2,14 @@
 
 import itertools
 import os
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
 from ..data.run_record import CHECKPOINTS
 from ..evaluation import other_scores
-from ..evaluation.likelihood_file import check_comparable
 from ..evaluation.other_scores import ScoreOptions
 from ..evaluation.resampling import (
     assign_family_indices,
@@ -20,16 +19,15 @@ from ..evaluation.resampling import (
 )
 from ..evaluation.rouge import FIGURES, align_columns, format_interval, score_pairs
 from ..files.inputs import STANDARD_INPUT, read_lines
-from ..files.outputs import write_json
+from ..files.outputs import check_output_paths, write_json
 from ..platform.command_options import argument, option, options_command
 from ..platform.errors import InputError
-from ..platform.option_checks import SIZE, format_option_name, get_default
+from ..platform.option_checks import SIZE
 from ..version import get_version
-from .likelihood import LikelihoodOptions, compute_split_likelihoods
+from .likelihood import LikelihoodOptions, check_comparable, compute_split_likelihoods
 from .run_options import prepared_option
 from .scoring_options import (
     ScoringOptions,
-    check_outputs,
     load_scorers,
     make_rouge_settings,
     print_text_warnings,
@@ -39,11 +37,6 @@ from .scoring_options import (
 
 RESAMPLES = 10_000
 LIKELIHOOD = "log-likelihood"
-_OF_LIKELIHOOD = (
-    *("files", "a", "b", "families", "likelihood", "subset", "checkpoint", "prepared"),
-    *("bootstrap", "seed", "json", "quiet"),
-)
-"""Names of the options that have an effect with --likelihood."""
 FEW = 10
 """Number of documents or families below which the bootstrap's intervals are much too narrow."""
 
@@ -121,25 +114,11 @@ def _assign_files_to_systems(args: CompareOptions) -> _InputFiles:
         for name, path in zip(names, paths):
             if name != STANDARD_INPUT and paths.count(path) > 1:
                 raise InputError(f"{flag} {name} is given twice, but would count as two training runs")
-    for each in fields(args) if args.likelihood else ():
-        if each.name not in _OF_LIKELIHOOD and getattr(args, each.name) != get_default(each):
-            flag = format_option_name(each.name)
-            raise InputError(f"{flag} has no effect with --likelihood: leave out one of them")
     if args.likelihood and rest:
         raise InputError(f"--likelihood expects two runs, which include the references; {rest[0]} is not needed")
     if not args.likelihood and not rest:
         raise InputError("the following arguments are required: REF")
     return _InputFiles(first, second, rest)
-
-
-def _load_family_indices(args: CompareOptions, documents: int) -> Optional[np.ndarray]:
-    """Return the family index of each document, shape (documents,), or None without ``--families``."""
-    if not args.families:
-        return None
-    lines = list(read_lines(Path(args.families)))
-    if len(lines) != documents:
-        raise InputError(f"--families {args.families} has {len(lines)} lines, but there are {documents} documents")
-    return assign_family_indices([line.split("\t")[0] for line in lines])
 
 
 def _make_score_rows(
@@ -149,11 +128,9 @@ def _make_score_rows(
     several = len(first) > 1 or len(second) > 1
     units = count_resampling_units(first.shape[1], families)
     if units < FEW and not args.quiet:
-        what = f"{'family' if units == 1 else 'families'} in {args.families}" if args.families else "document"
-        what += "s" * (units > 1 and not args.families)
+        what = f"families in {args.families}" if args.families else "documents"
         doubt = "the intervals are too narrow, and the bootstrap's p-values are too small"
-        doubt = "there is no interval, and p is 1" if units == 1 else doubt
-        print_warnings("etads-compare", [f"only {units} {what}: {doubt}"])
+        print_warnings("etads-compare", [f"fewer than {FEW} {what}: {doubt}"])
     tests = (
         compare_systems_over_runs(first, second, args.bootstrap, args.seed, families)
         if several
@@ -174,23 +151,16 @@ def _make_score_rows(
     return rows
 
 
-def _describe_comparison(
-    given: _InputFiles, documents: int, families: Optional[np.ndarray], args: CompareOptions, figure: str = ""
-) -> Tuple[Dict[str, Any], str]:
-    """Return the names of the inputs for the report, and the last part of the signature, which describes the tests."""
-    names: Dict[str, Any] = {"first_file": given.first[0], "second_file": given.second[0]}
-    tests = "paired-bootstrap,approximate-randomisation"
-    if len(given.first) > 1 or len(given.second) > 1:
-        names = {"first_files": given.first, "second_files": given.second}
-        tests = f"paired-bootstrap-and-t-of-trainings|trainings:{len(given.first)},{len(given.second)}"
-    if families is not None:
-        tests += f"|families:{count_resampling_units(documents, families)}"
-    made = f"n:{documents}|{figure}tests:{tests}|resamples:{args.bootstrap}|seed:{args.seed}|v:{get_version()}"
-    return names, made
+class _Scores(NamedTuple):
+    """Scores of the training runs of both systems, shape (runs, documents, metrics), and their signatures."""
+
+    metrics: List[str]
+    values: np.ndarray
+    signatures: List[str]
 
 
-def compare_files(args: CompareOptions, given: _InputFiles) -> Dict[str, Any]:
-    """Compare two systems with ROUGE and other metrics, and return the report as a dictionary of JSON types."""
+def _score_summaries(args: CompareOptions, given: _InputFiles) -> _Scores:
+    """Score the summaries of both systems with ROUGE and other metrics."""
     settings = make_rouge_settings(args)
     other_scores.check_score_options(args)
     names = [*given.first, *given.second, *given.references]
@@ -207,37 +177,44 @@ def compare_files(args: CompareOptions, given: _InputFiles) -> Dict[str, Any]:
     heads, more, signatures = other_scores.compute_scores(
         others, list(itertools.chain(*texts[:systems])), [lines * systems for lines in references], settings
     )
-    scores = [np.concatenate(both, axis=1) for both in zip(rouge, np.split(more, systems))]
-    first, second = np.stack(scores[: len(given.first)]), np.stack(scores[len(given.first) :])
-    families = _load_family_indices(args, first.shape[1])
-    inputs, made = _describe_comparison(given, first.shape[1], families, args, f"figure:{args.figure}|")
-    also = {"also_signatures": [f"{signature}|{made}" for signature in signatures]} if others else {}
-    return {
-        **inputs,
-        "reference_files": given.references,
-        "scores": _make_score_rows([*settings.metrics, *heads], first, second, families, args),
-        "signature": f"ROUGE|{settings.signature(len(references))}|{made}",
-        **also,
-    }
+    values = np.concatenate([np.stack(rouge), np.stack(np.split(more, systems))], axis=2)
+    return _Scores([*settings.metrics, *heads], values, [f"ROUGE|{settings.signature(len(references))}", *signatures])
 
 
-def compare_likelihoods(args: CompareOptions, given: _InputFiles) -> Dict[str, Any]:
-    """Compare the likelihoods of two systems. Raises InputError if they cannot be computed or compared."""
+def _score_by_likelihood(args: CompareOptions, given: _InputFiles) -> _Scores:
+    """Compute the likelihoods of both systems. Raises InputError if they cannot be computed or compared."""
     names = [*given.first, *given.second]
     common: Dict[str, Any] = {"subset": args.subset, "checkpoint": args.checkpoint, "prepared": args.prepared}
     found = [compute_split_likelihoods(LikelihoodOptions(run=Path(name), **common))[0] for name in names]
     for name, likelihoods in zip(names[1:], found[1:]):
         check_comparable(found[0], likelihoods, [names[0], name])
-    scores = np.stack([likelihoods.compute_per_token_means() for likelihoods in found])[:, :, None]
-    first, second = scores[: len(given.first)], scores[len(given.first) :]
-    families = _load_family_indices(args, first.shape[1])
-    inputs, made = _describe_comparison(given, first.shape[1], families, args)
-    return {
-        **inputs,
-        "subset": args.subset,
-        "scores": _make_score_rows([LIKELIHOOD], first, second, families, args),
-        "signature": f"{LIKELIHOOD}|per:token|log:e|mean:documents|subset:{args.subset}|{made}",
-    }
+    values = np.stack([likelihoods.compute_per_token_means() for likelihoods in found])[:, :, None]
+    return _Scores([LIKELIHOOD], values, [f"{LIKELIHOOD}|per:token|log:e|mean:documents|subset:{args.subset}"])
+
+
+def make_comparison(args: CompareOptions, given: _InputFiles) -> Dict[str, Any]:
+    """Compare two systems, and return the report as a dictionary of JSON types."""
+    scores = (_score_by_likelihood if args.likelihood else _score_summaries)(args, given)
+    first, second = np.split(scores.values, [len(given.first)])
+    documents, families = first.shape[1], None
+    if args.families:
+        lines = list(read_lines(Path(args.families)))
+        if len(lines) != documents:
+            raise InputError(f"--families {args.families} has {len(lines)} lines, but there are {documents} documents")
+        families = assign_family_indices([line.split("\t")[0] for line in lines])
+    report: Dict[str, Any] = {"first_file": given.first[0], "second_file": given.second[0]}
+    tests = "paired-bootstrap,approximate-randomisation"
+    if len(first) > 1 or len(second) > 1:
+        report = {"first_files": given.first, "second_files": given.second}
+        tests = f"paired-bootstrap-and-t-of-trainings|trainings:{len(first)},{len(second)}"
+    if families is not None:
+        tests += f"|families:{count_resampling_units(documents, families)}"
+    figure = "" if args.likelihood else f"figure:{args.figure}|"
+    made = f"n:{documents}|{figure}tests:{tests}|resamples:{args.bootstrap}|seed:{args.seed}|v:{get_version()}"
+    report.update({"subset": args.subset} if args.likelihood else {"reference_files": given.references})
+    report["scores"] = _make_score_rows(scores.metrics, first, second, families, args)
+    report["signature"], *also = (f"{signature}|{made}" for signature in scores.signatures)
+    return {**report, **({"also_signatures": also} if also else {})}
 
 
 def _format_table(report: Dict[str, Any], figure: str) -> str:
@@ -288,8 +265,8 @@ def main(args: CompareOptions) -> None:
     """Run the command ``etads-compare``."""
     given = _assign_files_to_systems(args)
     inputs = {"A": given.first, "B": given.second, "REF": given.references, "--families": args.families}
-    check_outputs({"--json": args.json}, {**inputs, **other_scores.list_score_inputs(args)})
-    report = compare_likelihoods(args, given) if args.likelihood else compare_files(args, given)
+    check_output_paths({"--json": args.json}, {**inputs, **other_scores.list_score_inputs(args)})
+    report = make_comparison(args, given)
     print(f"A: {', '.join(given.first)}\nB: {', '.join(given.second)}")
     print("".join(f"reference: {name}\n" for name in given.references))
     print(_format_table(report, "mean" if args.likelihood else FIGURES[args.figure]))

@@ -2,13 +2,12 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from tqdm import tqdm
 
 from ..data.labels.label_files import SelectionFile, make_label_file_name
-from ..data.labels.selector_scores import compute_roc_auc
 from ..data.prepared_pairs import WordText, list_summary_sentences
 from ..data.run_record import find_prepared_folder, list_checkpoints
 from ..platform.command_options import argument, option, options_command
@@ -59,22 +58,14 @@ class StemmedPair(NamedTuple):
 
 
 class StemmedSplit:
-    """Document-summary pairs of a split as word stems, with the probabilities of the document sentences.
+    """The training pairs as word stems, with the probabilities of the document sentences.
 
-    Args:
-        run: run folder of a summariser, or of an extractor for which etads-select has computed probabilities.
-        folder: folder with the binarised data of the run.
-        split: name of the split, such as "train".
-        limit: number of tokens that the summariser reads from each document, or None if the run belongs to an
-            extractor.
-
-    Raises:
-        InputError: the documents contain no sentence marks, or the extractor's probabilities are missing or belong to
-            other documents.
+    ``run`` belongs to a summariser, which reads ``limit`` tokens of each document, or to an extractor (``limit`` None),
+    for which etads-select has computed probabilities. ``folder`` contains its binarised data.
     """
 
-    def __init__(self, run: Path, folder: Path, split: str, limit: Optional[int]):
-        self.pairs = open_split(folder, split)
+    def __init__(self, run: Path, folder: Path, limit: Optional[int]):
+        self.pairs = open_split(folder, "train")
         self._subwords = self.pairs.subwords
         if self._subwords in OPAQUE:
             kind = OPAQUE[self._subwords]
@@ -83,7 +74,7 @@ class StemmedSplit:
         self._file = None
         if limit is None:
             self.pairs.check_sentence_marks("RUN/prepared")
-            self._file = SelectionFile(run / make_label_file_name("probabilities", "sentences", split), "RUN")
+            self._file = SelectionFile(run / make_label_file_name("probabilities", "sentences", "train"), "RUN")
 
     def __len__(self) -> int:
         return len(self.pairs) if self._file is None else min(len(self.pairs), len(self._file))
@@ -110,15 +101,6 @@ class StemmedSplit:
         )
 
 
-def _make_tables(
-    pair: StemmedPair, priors: NgramPriorProbabilities, is_training: bool = False
-) -> Iterable[Tuple[int, Any]]:
-    """Return the table of features of each order of n-grams. There are none if a side of the pair has no words."""
-    if not (any(pair.document) and any(pair.summary)):
-        return []
-    return make_feature_tables(pair.document, pair.probabilities, priors, pair.summary, is_training).items()
-
-
 def read_document_limit(run: Path) -> Optional[int]:
     """Return the number of tokens that a summariser reads from each document, or None if RUN belongs to an extractor.
 
@@ -137,17 +119,14 @@ def read_document_limit(run: Path) -> Optional[int]:
     return int(state.get("truncate_source", 1024))
 
 
-def train_content_model(run: Path, folder: Path, documents: int, seed: int) -> Iterator[str]:
-    """Train a content model, write it to the run folder, and yield messages about the progress.
+def train_content_model(run: Path, folder: Path, documents: int, seed: int) -> str:
+    """Train a content model, write it to the run folder, and return a message about it.
 
     The priors are computed from all documents in the folder of binarised data, the networks from ``documents`` of them,
     which depend on ``seed``, as the first weights do.
-
-    Raises:
-        InputError: the run or the data is unsuitable; see :class:`StemmedSplit` and :func:`read_document_limit`.
     """
     limit = read_document_limit(run)
-    texts = StemmedSplit(run, folder, "train", limit)
+    texts = StemmedSplit(run, folder, limit)
     words = 0
 
     def read_pairs() -> Iterator[Tuple[List[List[str]], List[List[str]]]]:
@@ -167,9 +146,12 @@ def train_content_model(run: Path, folder: Path, documents: int, seed: int) -> I
         if sum(map(len, labels.values())) >= MOST_LEARNT:
             break
         taken += 1
-        for order, table in _make_tables(texts[number], priors, is_training=True):
-            found[order].append(table.features)
-            labels[order].extend(table.labels)
+        pair = texts[number]
+        if any(pair.document) and any(pair.summary):
+            tables = make_feature_tables(pair.document, pair.probabilities, priors, pair.summary, held_out=True)
+            for order, table in tables.items():
+                found[order].append(table.features)
+                labels[order].extend(table.labels)
     if not labels[1]:
         raise InputError("DATA: no pair has a word in its document and in its summary, so there is nothing to learn")
     networks = {
@@ -179,12 +161,7 @@ def train_content_model(run: Path, folder: Path, documents: int, seed: int) -> I
     model = ContentModel(priors, networks, words / max(len(texts), 1), limit is None)
     model.save(run / FILE)
     kept = len(model.get_stored_counts())
-    yield f"{run / FILE}: {kept:,} words and bigrams from {len(texts):,} pairs, networks trained on {taken:,}"
-    area = compute_validation_auc(run, folder, limit)
-    if area:
-        yield "area under the ROC curve, validation: " + ", ".join(
-            f"{name} {area[order]:.3f}" for order, name in ((1, "words"), (2, "bigrams")) if order in area
-        )
+    return f"{run / FILE}: {kept:,} words and bigrams from {len(texts):,} pairs, networks trained on {taken:,}"
 
 
 def fit_feature_network(features: np.ndarray, labels: Sequence[bool], seed: int) -> FeatureNetwork:
@@ -215,35 +192,6 @@ def fit_feature_network(features: np.ndarray, labels: Sequence[bool], seed: int)
     return FeatureNetwork(mean.numpy(), deviation.numpy(), weights)
 
 
-def compute_validation_auc(run: Path, folder: Path, limit: Optional[int]) -> Dict[int, float]:
-    """Compute the area under the ROC curve of predicting the words (1) and bigrams (2) of validation summaries.
-
-    The result is empty without a validation set. See :class:`StemmedSplit` for ``limit``.
-    """
-    is_there = (
-        any(folder.glob("valid.*.idx"))
-        if limit is not None
-        else (run / make_label_file_name("probabilities", "sentences", "valid")).is_file()
-    )
-    if not is_there:
-        return {}
-    model = ContentModel.load(run / FILE, "run etads-content again")
-    texts = StemmedSplit(run, folder, "valid", limit)
-    scores: Dict[int, List[float]] = {order: [] for order in MOST_COUNTED}
-    labels: Dict[int, List[bool]] = {order: [] for order in MOST_COUNTED}
-    for number in range(len(texts)):
-        for order, table in _make_tables(texts[number], model.priors):
-            scores[order].extend(model.networks[order].predict_probabilities(table.features).tolist())
-            labels[order].extend(table.labels)
-    areas = {}
-    for order in MOST_COUNTED:
-        distinct, numbers = np.unique(scores[order], return_inverse=True)  # equal scores count one half
-        sides = [numbers[np.array(labels[order], dtype=int) == label] for label in (0, 1)]
-        if all(map(len, sides)):
-            areas[order] = compute_roc_auc([np.bincount(side, minlength=len(distinct)) for side in sides])
-    return areas
-
-
 @options_command(
     "etads-content",
     ContentOptions,
@@ -265,5 +213,4 @@ examples:
 def main(args: ContentOptions) -> None:
     """Run the command ``etads-content``."""
     folder = get_binarised_folder(find_prepared_folder(args.run, args.prepared))
-    for said in train_content_model(args.run, folder, args.documents, args.seed):
-        print(said)
+    print(train_content_model(args.run, folder, args.documents, args.seed))

@@ -28,8 +28,9 @@ examples:
   etads-demo model --port 0         use any free port, and print its number
 
 The page shows a summary while it is being written. It also shows which words of the document the model attends to and
-copies. The page needs no network: no text leaves this computer, and no other computer can open the page. The command
-needs the extra "demo"; etads doctor prints the command that installs it.
+copies. The page needs no network: no text leaves this computer, and no other computer can open the page, which has no
+passwords. To open it from another computer, use ssh -L 8000:127.0.0.1:8000 there. The command needs the extra "demo";
+etads doctor prints the command that installs it.
 """
 
 
@@ -43,21 +44,11 @@ class DemoOptions(DeviceOption):
         "port to listen on; 0 selects any free port",
         bounds=Bounds(0, most=65535, what="a port, or 0 for any free port,"),
     )
-    host: str = option(
-        LOOPBACK,
-        "address to listen on, either 127.0.0.1 or localhost; both are reachable only from this computer",
-        metavar="HOST",
-    )
     open: Optional[bool] = option(None, "whether to open the page in the default browser (default: no)")
 
 
 def _check_options(args: DemoOptions) -> None:
-    """Check the host, the model folder's configuration and whether the web libraries are installed."""
-    if args.host not in (LOOPBACK, "localhost"):
-        raise InputError(
-            f"--host {args.host}: the page has no passwords, so only this computer may open it: choose {LOOPBACK}. "
-            f"From another computer, use ssh -L {args.port or PORT}:{LOOPBACK}:{args.port or PORT}"
-        )
+    """Check the model folder's configuration and whether the web libraries are installed."""
     args.folder = args.folder or find_default_folder()
     if not is_run(args.folder):
         read_config(args.folder)
@@ -70,18 +61,11 @@ def _check_options(args: DemoOptions) -> None:
 
 def _open_socket(port: int) -> socket.socket:
     """Open a socket that listens for connections on the loopback interface."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    # Without this option, a port cannot be reused for about a minute after its last server has stopped. On non-POSIX
-    # systems, the option has a different meaning.
-    if os.name == "posix":
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((LOOPBACK, port))
-        listener.listen()
+        return socket.create_server((LOOPBACK, port))
     except OSError as error:
-        listener.close()
-        raise InputError(f"--port {port}: {error.strerror}; choose another one, or 0 for any free port") from None
-    return listener
+        reason = os.strerror(error.errno or 0)
+        raise InputError(f"--port {port}: {reason}; choose another one, or 0 for any free port") from None
 
 
 def _load_summarizer(args: DemoOptions) -> Any:

@@ -4,16 +4,16 @@ import contextlib
 import json
 import sys
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, List, Optional
 
 from tqdm import tqdm
 
 from ..evaluation.evidence import NOTICE, EvidenceFinder
 from ..evaluation.summaries import SENTENCE_MARK, split_summary_into_sentences
-from ..files.outputs import open_output, write_text
+from ..files.outputs import check_output_paths, open_output, write_text
 from ..platform.command_options import option, options_command
 from ..platform.option_checks import SIZE
-from .scoring_options import SystemsOptions, check_outputs, parse_named_files, read_summaries
+from .scoring_options import SystemsOptions, parse_file_name, parse_named_files, read_summaries
 
 
 @dataclass
@@ -27,24 +27,12 @@ class EvidenceOptions(SystemsOptions):
         None, "output file in JSON lines (default: standard output)", metavar="FILE", short="-o"
     )
     page: Optional[str] = option(
-        None, "also write a web page that shows the sources of each sentence; a single .html file", metavar="FILE"
+        None,
+        "also write a web page that shows the sources of each sentence; a single .html file",
+        metavar="FILE",
+        parse=parse_file_name(".html"),
     )
     page_documents: int = option(100, "number of documents on the page, from the first", bounds=SIZE, needs=("--page",))
-
-
-def find_evidence_of_systems(args: EvidenceOptions) -> Iterator[Dict[str, Any]]:
-    """Yield the evidence of all systems for each document, as a dictionary of JSON types."""
-    files = parse_named_files(args.system)
-    *outputs, documents = read_summaries([*files.values()], "", args.source, args.source_column)
-    mark = [SENTENCE_MARK, *(args.sentence_mark or ())]
-    progress = tqdm(documents, desc="evidence", unit=" documents", disable=None)
-    for number, (document, *summaries) in enumerate(zip(progress, *outputs), 1):
-        finder = EvidenceFinder(document, mark)
-        systems = {
-            name: [finder.find(sentence).to_dict() for sentence in split_summary_into_sentences(summary, mark)]
-            for name, summary in zip(files, summaries)
-        }
-        yield {"line": number, "document": document, "systems": systems}
 
 
 @options_command(
@@ -64,14 +52,23 @@ example:
 )
 def main(args: EvidenceOptions) -> None:
     """Run the command ``etads-evidence``."""
-    inputs = {"--source": args.source, "--system": parse_named_files(args.system).values()}
-    check_outputs({"--output": args.output, "--page": args.page}, inputs, {"--page": (".html",)})
+    files = parse_named_files(args.system)
+    inputs = {"--source": args.source, "--system": files.values()}
+    check_output_paths({"--output": args.output, "--page": args.page}, inputs)
+    *outputs, documents = read_summaries([*files.values()], "", args.source, args.source_column)
+    mark = [SENTENCE_MARK, *(args.sentence_mark or ())]
+    progress = tqdm(documents, desc="evidence", unit=" documents", disable=None)
     shown: List[Dict[str, Any]] = []
     with open_output(args.output) if args.output else contextlib.nullcontext(sys.stdout) as file:
-        for row in find_evidence_of_systems(args):
+        for number, (document, *summaries) in enumerate(zip(progress, *outputs), 1):
+            finder = EvidenceFinder(document, mark)
+            systems = {
+                name: [finder.find(sentence).to_dict() for sentence in split_summary_into_sentences(summary, mark)]
+                for name, summary in zip(files, summaries)
+            }
+            file.write(json.dumps({"line": number, "systems": systems}) + "\n")
             if len(shown) < args.page_documents:
-                shown.append(row)
-            file.write(json.dumps({name: value for name, value in row.items() if name != "document"}) + "\n")
+                shown.append({"line": number, "document": document, "systems": systems})
     if args.page:
         from ..summarizer.explanation import make_evidence_page
 

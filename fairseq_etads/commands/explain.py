@@ -3,18 +3,16 @@
 import functools
 import itertools
 import os
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from ..files.inputs import STANDARD_INPUT
-from ..files.outputs import PARTIAL, check_output_paths, lock_output, open_output
+from ..files.outputs import check_output_paths, make_output_folder, write_text
 from ..platform.command_options import DeviceOption, argument, option, options_command
 from ..platform.console import escape_unprintable, print_message
 from ..platform.errors import InputError
-from ..platform.option_checks import format_option_name
 from ..search.options import check_call, decoding_options
 from ..summarizer.folder.config import DEFAULT, find_default_folder, folder_argument, read_config
 from ..summarizer.folder.run_files import find_run_files, is_run
@@ -43,9 +41,6 @@ Open the page in a browser. It is a single file and loads no other files. etads 
 LARGEST = 1_000
 """Maximum number of pages that --document all creates."""
 
-_PAGE_NAME = re.compile(rf"(index|[0-9]{{4}})\.html(?P<partial>\.[0-9a-f]{{8}}{re.escape(PARTIAL)})?")
-"""Pattern for the names of the pages that --document all creates, including those that are not yet complete."""
-
 
 @dataclass
 class ExplainOptions(InputFormatOptions, DeviceOption):
@@ -60,8 +55,8 @@ class ExplainOptions(InputFormatOptions, DeviceOption):
     )
     output: str = option(
         None,
-        "output file for the page; with --document all, output folder for the pages, which must not contain any "
-        "files except pages of an earlier call; these pages are replaced",
+        "output file for the page; with --document all, output folder for the pages, which must be empty or must not "
+        "exist yet",
         metavar="PAGE",
         short="-o",
     )
@@ -95,55 +90,11 @@ def _check_options(args: ExplainOptions) -> None:
         raise InputError("give --output PAGE, --json FILE, or both")
     if args.output == STANDARD_INPUT and args.json == STANDARD_INPUT:
         raise InputError("--output - and --json -: only one of them can go to standard output")
-    if args.summary is not None and args.decoding:
-        name = format_option_name(next(iter(args.decoding)))
-        raise InputError(f"{name} has no effect with --summary: leave out one of them")
-    makes_folder = args.document == "all"
-    for flag, value in (("--output", args.output), ("--json", args.json)):
-        if value in (None, STANDARD_INPUT):
-            continue
-        path = Path(value)
-        if makes_folder and path.exists() and not path.is_dir():
-            raise InputError(f"{flag} {path}: --document all writes a folder, but this is a file")
-        if not makes_folder and path.is_dir():
-            raise InputError(f"{flag} {path}: it is a folder; name a file, or choose --document all")
-        if not path.absolute().parent.is_dir():
-            raise InputError(f"{flag} {path}: there is no folder {path.parent}")
-    if not makes_folder:
+    if args.document == "all" and args.output == STANDARD_INPUT:
+        raise InputError("--output -: --document all writes a folder; name a folder")
+    if args.document != "all":
         of_folder = list_model_files(args.folder, find_run_files(args.folder) if is_run(args.folder) else None)
         check_output_paths({"--output": args.output, "--json": args.json}, {"FILE": args.file, "FOLDER": of_folder})
-    elif args.output == STANDARD_INPUT:
-        raise InputError("--output -: --document all writes a folder; name a folder")
-    elif args.output is not None:
-        folder, file = os.path.realpath(args.output), os.path.realpath(args.file)
-        if args.file != STANDARD_INPUT and folder in (file, os.path.dirname(file)):
-            raise InputError(f"--output {args.output}: FILE {args.file} is read from this folder; name another folder")
-        _list_earlier_pages(Path(args.output))
-
-
-def _list_earlier_pages(folder: Path) -> List[Path]:
-    """Return the pages that earlier calls with --document all have written to an output folder."""
-    entries = sorted(folder.iterdir()) if folder.is_dir() else []
-    pages = [path for path in entries if not path.name.startswith(".")]
-    for path in pages:
-        if not _is_generated_explanation_page(path):
-            raise InputError(
-                f"--output {folder}: contains {path.name}, which is not a page of etads-explain; name a new folder"
-            )
-    return pages
-
-
-def _is_generated_explanation_page(path: Path) -> bool:
-    """Return whether a file is a page, an index page or an incomplete page that --document all has written."""
-    from ..summarizer.explanation import GENERATOR, INDEX_TITLE
-
-    name = _PAGE_NAME.fullmatch(path.name)
-    if name is None or path.is_symlink() or not path.is_file():
-        return False
-    with open(path, "rb") as file:
-        head = file.read(4096)
-    # Index pages of earlier versions did not name their generator.
-    return bool(name.group("partial")) or GENERATOR.encode() in head or INDEX_TITLE.encode() in head
 
 
 def _select_document(documents: Iterator[InputDocument], wanted: Optional[str], say: Any, kind: str) -> InputDocument:
@@ -178,9 +129,8 @@ def _write_explanation_page(path: str, text: str) -> None:
     if path == STANDARD_INPUT:
         sys.stdout.flush()
         sys.stdout.buffer.write(text.encode())
-        return
-    with open_output(Path(path)) as file:
-        file.write(text)
+    else:
+        write_text(path, text)
 
 
 def _make_page_title(args: ExplainOptions, document: InputDocument) -> str:
@@ -201,12 +151,10 @@ def _explain_all(args: ExplainOptions, documents: Iterator[InputDocument], say: 
     """Write a page for each document and an index page to the folder specified with --output."""
     from ..summarizer.explanation import make_index_page
 
-    folder = Path(args.output)
     pages: List[Tuple[str, str, str]] = []
     summarizer = load_summarizer(args.folder, args.device)
     failed = 0
-    with lock_output(folder, folder=True):
-        earlier = _list_earlier_pages(folder)
+    with make_output_folder(Path(args.output), "--output") as folder:
         for number, document in enumerate(itertools.islice(documents, LARGEST), 1):
             if document.problem:
                 print(f"etads-explain: {escape_unprintable(document.problem)}", file=sys.stderr)
@@ -214,18 +162,15 @@ def _explain_all(args: ExplainOptions, documents: Iterator[InputDocument], say: 
                 continue
             explanation = summarizer.explain(document.text, **args.decoding)
             _warn_of_unusual_document(args, document, explanation.surprisal)
-            # Delete the earlier pages only now, so that they are kept if no document can be explained.
-            while earlier:
-                earlier.pop().unlink()
             name = f"{number:04}.html"
-            _write_explanation_page(str(folder / name), explanation.to_html(_make_page_title(args, document)))
+            write_text(folder / name, explanation.to_html(_make_page_title(args, document)))
             pages.append((name, document.name, explanation.summary))
         if next(documents, None) is not None:
             say(f"only the first {LARGEST:,} documents have a page")
         if not pages:
             raise InputError(f"FILE {args.file}: it has no readable document")
-        _write_explanation_page(str(folder / "index.html"), make_index_page(pages))
-    say(f"{len(pages):,} pages: open {folder / 'index.html'} in a browser")
+        write_text(folder / "index.html", make_index_page(pages))
+    say(f"{len(pages):,} pages: open {args.output}/index.html in a browser")
     if failed:
         sys.exit(1)
 

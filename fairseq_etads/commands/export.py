@@ -1,12 +1,12 @@
 """The command ``etads-export`` (use a trained model): write a model folder from a training run."""
 
 import functools
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Optional
 
 from ..data.run_record import RunRecord
+from ..files.inputs import read_json
 from ..platform.command_options import UserDirOption, argument, option, options_command
 from ..platform.option_checks import format_option_name
 from ..search.content import FILE as CONTENT
@@ -85,12 +85,7 @@ def _collect_model_card_fields(
     args: ExportOptions, source: RunFiles, extractor: Optional[SentencePickingSettings]
 ) -> ModelCardMetadata:
     def read_report(path: Path) -> Dict[str, Any]:
-        """Read a report.json, or return nothing if it cannot be read."""
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
-            return {}
-        return content if isinstance(content, dict) else {}
+        return dict(read_json(path, "delete it")) if path.is_file() else {}
 
     record = RunRecord.read(args.run)
     scores = args.scores or args.run / "rouge.json"

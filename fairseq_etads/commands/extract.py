@@ -226,8 +226,6 @@ examples:
 )
 def main(args: ExtractOptions) -> None:
     """Run the command ``etads-extract``."""
-    if args.at_least is not None and args.sentences is not None and args.at_least > args.sentences:
-        raise InputError(f"--at-least {args.at_least}: is more than --sentences {args.sentences}")
     if args.truncate_source is None and args.by != "content":
         args.truncate_source = 400
     folder = get_binarised_folder(args.data)

@@ -5,11 +5,11 @@ is followed by the summaries of all systems, which are labelled with letters. Fo
 are randomly assigned to systems. The assignment is stored in the key file, which annotators do not receive.
 """
 
-import contextlib
 import csv
 import hashlib
 import io
 import json
+import re
 from collections import Counter
 from dataclasses import dataclass
 from html import escape
@@ -27,7 +27,7 @@ from ..files.outputs import check_output_paths, make_output_folder, open_output,
 from ..platform.command_options import argument, option, options_command
 from ..platform.option_checks import NOT_NEGATIVE, SIZE
 from ..version import get_version
-from .scoring_options import SystemsOptions, check_outputs, parse_named_files, print_warnings, read_summaries
+from .scoring_options import SystemsOptions, parse_named_files, print_warnings, read_summaries
 
 CRITERIA = ("salience", "fluency", "non-repetition")
 QUESTIONS = (
@@ -88,15 +88,9 @@ def make_blinding_key(
 ) -> Dict[str, Any]:
     """Randomly choose the documents of each sheet and the letter of each system, from the number of ``documents``.
 
-    Documents are assigned in rotation, so that the numbers of annotators per document differ by at most one. The other
-    arguments are the options of the command.
-
-    Returns:
-        The key, of JSON types. Its entry "sheets" maps the name of each annotator to a sheet, and a sheet maps line
-        numbers of documents (from 1) to the systems by their letters.
-
-    Raises:
-        ValueError: a number is less than 1 or too large, no systems are given, or there are more systems than letters.
+    Documents are assigned in rotation, so that the numbers of annotators per document differ by at most one. In the
+    key, "sheets" maps the name of each annotator to a sheet, which maps line numbers of documents (from 1) to the
+    systems by their letters.
     """
     if not 1 <= len(systems) <= len(LETTERS):
         raise ValueError(f"{len(systems)} systems: choose 1 to {len(LETTERS)} (--system NAME=FILE)")
@@ -147,7 +141,7 @@ def format_csv_sheet(
         for letter, system in sorted(letters.items()):
             # Before Python 3.11, the csv module cannot read NUL characters.
             texts = [" ".join(text.replace("\0", " ").split()) for text in (document, outputs[system][int(item) - 1])]
-            writer.writerow([annotator, item, letter, *map(escape_formula, texts), *("" for _ in CRITERIA)])
+            writer.writerow([annotator, item, letter, *map(escape_formula, texts), *[""] * len(CRITERIA)])
             document = ""  # the text appears only in the first row of a document
     return file.getvalue()
 
@@ -191,6 +185,7 @@ def format_html_sheet(
 ) -> str:
     """Format a sheet, as :func:`format_csv_sheet`, as a web page that works offline and saves the ratings as CSV."""
     low, high = SCALE
+    values = range(low, high + 1)
     parts: List[str] = []
     for item, letters in sheet.items():
         parts.append(f"<section><h2>Document {item}</h2><blockquote>{escape(documents[int(item) - 1])}</blockquote>")
@@ -199,8 +194,7 @@ def format_html_sheet(
             parts.append(f"<p>{escape(outputs[system][int(item) - 1])}</p>")
             for criterion in CRITERIA:
                 button = f'<label><input type="radio" name="{item}-{letter}-{criterion}" value="{{0}}"> {{0}}</label>'
-                buttons = "".join(button.format(value) for value in range(low, high + 1))
-                parts.append(f"<fieldset>{criterion}: {buttons}</fieldset>")
+                parts.append(f"<fieldset>{criterion}: {''.join(map(button.format, values))}</fieldset>")
             parts.append("</div>")
         parts.append("</section>")
     return _PAGE.format(
@@ -218,32 +212,25 @@ def read_key(path: str) -> Dict[str, Any]:
     """Read a key file. Raises ValueError if it is not one."""
     try:
         key = json.loads(Path(path).read_text(encoding="utf-8"))
-        letters = [letters for sheet in key["sheets"].values() for letters in sheet.values()]
-        is_key = key["format"] == KEY_FORMAT and isinstance(key["systems"], list)
-        is_key = is_key and all(system in key["systems"] for systems in letters for system in systems.values())
-    except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, RecursionError):
-        is_key = False
-    if not is_key:
-        raise ValueError(f"{path}: not a key file of etads-human make")
-    return key
+        orders = [letters for sheet in key["sheets"].values() for letters in sheet.values()]
+        if key["format"] == KEY_FORMAT and {name for order in orders for name in order.values()} <= {*key["systems"]}:
+            return dict(key)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        pass
+    raise ValueError(f"{path}: not a key file of etads-human make")
 
 
 def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], str]) -> Tuple[List[Rating], List[str]]:
     """Read a sheet that an annotator has filled in, and return its ratings and a message for each invalid line.
 
-    Cells may be separated by commas, semicolons or tabs, because spreadsheet programs use different separators. Invalid
-    lines are ignored. If a line lacks some ratings, its other ratings are used. ``seen`` maps the annotator,
-    item and letter of each rating that has already been read to its location; this sheet's ratings are added.
-
-    Raises:
-        ValueError: the file is not encoded in UTF-8 or is not a sheet.
+    Cells may be separated by commas, semicolons or tabs, because spreadsheet programs use different separators. If a
+    line lacks some ratings, its other ratings are used. ``seen`` maps the annotator, item and letter of each rating
+    that has already been read to its location; this sheet's ratings are added.
     """
-    data = Path(path).read_bytes()
     try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise ValueError(f"{path}, line {line}: not UTF-8; save the sheet as CSV in UTF-8") from None
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise ValueError(f"{path}: not UTF-8; save the sheet as CSV in UTF-8") from None
     delimiter = max(",;\t", key=text.partition("\n")[0].count)
     reader = csv.DictReader(io.StringIO(text, newline=""), restval="", delimiter=delimiter)
     ratings: List[Rating] = []
@@ -284,13 +271,13 @@ def _read_rating(cells: Dict[str, str], key: Dict[str, Any]) -> Optional[Rating]
     system = key["sheets"][annotator].get(item, {}).get(label)
     if system is None:
         raise ValueError(f'{annotator} did not receive item "{item[:40]}", summary "{label[:40]}"')
-    values = {}
-    for criterion, text in [(name, cells[name]) for name in CRITERIA if cells[name]]:
-        with contextlib.suppress(ValueError):
-            values[criterion] = float(text)
-        if values.get(criterion) not in range(SCALE[0], SCALE[1] + 1):
+    ratings = {}
+    for criterion in CRITERIA:
+        text = cells[criterion]
+        if text and not re.fullmatch(rf"[{SCALE[0]}-{SCALE[1]}](\.0+)?", text):  # spreadsheets may write 4.0
             raise ValueError(f'{criterion} is "{text[:40]}", must be a whole number from {SCALE[0]} to {SCALE[1]}')
-    ratings = {criterion: int(value) for criterion, value in values.items()}
+        if text:
+            ratings[criterion] = int(text[0])
     # A blank copy of the sheet does not count as the annotator's answer.
     return Rating(annotator, int(item), system, ratings) if ratings else None
 
@@ -356,18 +343,16 @@ def _make_sheets(args: MakeOptions) -> None:
     for name, summaries in zip(() if args.quiet else files.values(), lines):
         print_warnings("etads-human", find_text_warnings(name, summaries, args.sentence_mark))
     # The sentences are not on separate lines, because raters could then recognise systems that mark sentences.
-    mark = args.sentence_mark
     sources, *texts = (
-        [" ".join(split_summary_into_sentences(line, mark, split_sentences=False)) for line in part]
+        [" ".join(split_summary_into_sentences(line, args.sentence_mark, split_sentences=False)) for line in part]
         for part in (documents, *lines)
     )
     key_path = args.key.resolve()
     if args.out.resolve() in (key_path, *key_path.parents):
         raise ValueError(f"--key {args.key}: choose a path outside {args.out}, because annotators receive that folder")
     check_output_paths({"--key": args.key}, {"--source": args.source, "--system": files.values()})
-    for path in (args.key, args.out):
-        if path.exists() and (path.is_file() or any(path.iterdir())):
-            raise ValueError(f"{path} exists; its sheets may already have been distributed")
+    if args.key.exists():
+        raise ValueError(f"--key {args.key} exists; its sheets may already have been distributed")
     outputs: Dict[str, Sequence[str]] = dict(zip(files, texts))
     each = args.items if args.each is None else args.each
     key = make_blinding_key(len(sources), list(files), args.items, args.annotators, each, args.seed)
@@ -390,7 +375,7 @@ def _make_sheets(args: MakeOptions) -> None:
 
 
 def _evaluate_rating_sheets(args: ScoreOptions) -> None:
-    check_outputs({"--json": args.json}, {"KEY": args.key, "SHEET": args.sheets})
+    check_output_paths({"--json": args.json}, {"KEY": args.key, "SHEET": args.sheets})
     key = read_key(args.key)
     ratings: List[Rating] = []
     problems: List[str] = []

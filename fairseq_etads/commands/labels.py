@@ -62,13 +62,9 @@ class LabelsOptions(JobsOption):
 
 
 class Labeller(NamedTuple):
-    """Creates the labels of the documents in a split.
+    """Creates labels of a kind in :data:`KINDS` from the first ``limit`` tokens of the documents in a split.
 
-    Attributes:
-        pairs: documents and summaries in the split.
-        kind: kind of labels, one of :data:`KINDS`.
-        limit: maximum number of tokens to read from each document.
-        idf: inverse document frequencies for the kind "distribution"; see :func:`.compute_idf`.
+    ``idf`` are inverse document frequencies for the kind "distribution"; see :func:`.compute_idf`.
     """
 
     pairs: PreparedPairs
@@ -130,24 +126,28 @@ def _label_all_documents(method: str, pairs: PreparedPairs, arguments: Tuple[Any
     return map_in_processes(function, range(len(pairs)), jobs, _start_labeller, arguments)
 
 
+def _open_labelled_split(folder: Path, split: str, needs_marks: str) -> PreparedPairs:
+    """Open a split. Raise InputError if it has no summaries, or if an option needs sentence marks that it lacks."""
+    pairs = open_split(folder, split)
+    if not pairs.has_summaries:
+        raise InputError(f"--subset {split}: it has no summaries")
+    if needs_marks:
+        pairs.check_sentence_marks(needs_marks)
+    return pairs
+
+
 def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, jobs: int) -> str:
     """Write the labels of the documents in a split to ``path``, and return a message about them.
 
-    Args:
-        folder: folder with the binarised data.
-        kind, limit: kind of labels, and maximum number of tokens per document; see :class:`Labeller`.
-        jobs: number of worker processes.
-
-    Raises:
-        InputError: the split contains no summaries, or the kind of labels requires sentence marks but there are none.
-        FileNotFoundError: the data does not contain the split.
+    ``folder`` contains the binarised data. See :class:`Labeller` for ``kind`` and ``limit``.
     """
-    pairs = open_split(folder, split)
-    if not pairs.has_summaries:
-        raise InputError(f"--subset {split}: it has no summaries from which to make labels")
-    if kind != "words":
-        pairs.check_sentence_marks(f"--kind {kind}")
-    idf = _compute_training_idf(folder, pairs, limit) if kind == "distribution" else NO_IDF
+    pairs = _open_labelled_split(folder, split, "" if kind == "words" else f"--kind {kind}")
+    idf = NO_IDF
+    if kind == "distribution":
+        training = open_split(folder, "train") if any(folder.glob("train.*.idx")) else pairs
+        numbers = tqdm(range(len(training)), desc="document frequencies", unit=" documents", disable=None)
+        tokens = map(training.read_document, numbers)
+        idf = compute_idf(WordText.from_tokens(document, training.subwords, limit).words for document in tokens)
     found = _label_all_documents("make_label_row", pairs, (folder, split, kind, limit, idf), jobs)
     labels = copied = 0
 
@@ -169,19 +169,12 @@ def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, job
 
 
 def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> str:
-    """Write summary sentences and the matching document sentences of a split as parallel lines of text.
+    """Write matching sentences of documents and summaries as lines of SPLIT.source and SPLIT.target in ``out``.
 
-    Document sentences go to SPLIT.source in the folder ``out``, and summary sentences to SPLIT.target. See
-    :func:`make_labels` for the other arguments. Returns a message about the number of pairs.
-
-    Raises:
-        InputError: the data is unsuitable (see :func:`make_labels`), or its subwords cannot be joined into words.
+    Returns a message about the number of pairs. See :func:`make_labels` for the other arguments.
     """
     arguments: Any = folder, split, "match", limit, NO_IDF
-    pairs = open_split(folder, split)
-    if not pairs.has_summaries:
-        raise InputError(f"--subset {split}: it has no summaries from which to make pairs")
-    pairs.check_sentence_marks("--pairs")
+    pairs = _open_labelled_split(folder, split, "--pairs")
     tokenizer = make_detokenizer(pairs, folder)
     paths = [out / f"{split}.{side}" for side in ("source", "target")]
     count = 0
@@ -194,14 +187,6 @@ def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> s
                 for file, text in zip(files, texts):
                     file.write(tokenizer.decode(text) + "\n")
     return f"{count:,} pairs of sentences of {len(pairs):,} documents"
-
-
-def _compute_training_idf(folder: Path, pairs: PreparedPairs, limit: int) -> Idf:
-    """Compute the inverse document frequencies of words in the training documents, or in ``pairs`` without them."""
-    with contextlib.suppress(FileNotFoundError):
-        pairs = open_split(folder, "train")
-    numbers = tqdm(range(len(pairs)), desc="document frequencies", unit=" documents", disable=None)
-    return compute_idf(WordText.from_tokens(pairs.read_document(n), pairs.subwords, limit).words for n in numbers)
 
 
 @options_command(

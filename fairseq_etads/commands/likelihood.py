@@ -1,12 +1,15 @@
 """The command ``etads-likelihood`` (evaluate): compute the likelihood of references under a trained model."""
 
 import hashlib
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
-from ..evaluation.likelihood_file import Likelihoods, make_likelihood_file_path, read_likelihoods
+import numpy as np
+
 from ..files.checksums import compute_sha256
+from ..files.outputs import write_text
 from ..platform.command_options import option, options_command
 from ..platform.errors import InputError
 from .run_options import RunOptions, find_checkpoint_and_data
@@ -19,35 +22,82 @@ class LikelihoodOptions(RunOptions):
     subset: str = option("test", "split to score: train, valid or test", metavar="NAME")
 
 
+@dataclass(frozen=True)
+class Likelihoods:
+    """Log-likelihoods of the reference summaries in a split, in the order of the split.
+
+    Attributes:
+        checkpoint, data: SHA-256 checksums of the checkpoint and of the binarised files of the split.
+        subset: name of the split, such as "test".
+        log_likelihood: natural logarithm of the probability of each summary.
+        tokens: number of tokens in each summary, including the end symbol.
+        unknown: number of unknown tokens in each summary. The probability of the unknown word is used for these tokens.
+    """
+
+    checkpoint: str
+    data: str
+    subset: str
+    log_likelihood: List[float]
+    tokens: List[int]
+    unknown: List[int]
+
+    def compute_per_token_means(self) -> np.ndarray:
+        """Return the mean log-likelihood per token for each summary, shape (n,)."""
+        return np.array(self.log_likelihood) / np.array(self.tokens)
+
+    def format_mean_and_perplexity(self) -> str:
+        """Format the mean log-likelihood over all summaries and the perplexity over all tokens as one line of text."""
+        perplexity = np.exp(-sum(self.log_likelihood) / sum(self.tokens))
+        return (
+            f"{len(self.tokens):,} summaries, {self.compute_per_token_means().mean():.4f} per token on average; "
+            f"perplexity {perplexity:.2f}; {sum(self.unknown) / sum(self.tokens):.1%} of the tokens are unknown words"
+        )
+
+
+def read_likelihoods(path: Path) -> Optional[Likelihoods]:
+    """Read a likelihood file, or return None if there is none or it is damaged."""
+    try:
+        return Likelihoods(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def check_comparable(first: Likelihoods, second: Likelihoods, names: List[str]) -> None:
+    """Raise InputError if the likelihoods of two models, with these ``names``, cannot be compared.
+
+    This is the case if the summaries consist of different tokens or contain different numbers of unknown tokens.
+    """
+    what = "their likelihoods belong to different words, so a difference between them is meaningless"
+    if first.tokens != second.tokens:
+        raise InputError(f"{names[0]} and {names[1]} split the summaries into different tokens: {what}")
+    if first.unknown != second.unknown:
+        counts = [f"{name} {sum(found.unknown):,}" for name, found in zip(names, (first, second))]
+        raise InputError(f"of {sum(first.tokens):,} tokens, {' and '.join(counts)} are unknown words: {what}")
+
+
 def compute_split_likelihoods(args: LikelihoodOptions) -> Tuple[Likelihoods, Path, bool]:
     """Compute the likelihoods of the reference summaries in a split, unless they are stored in the run folder.
 
-    They are stored again if they belong to another checkpoint, data or split.
-
-    Returns:
-        The likelihoods, the path of their file, and whether this call has computed them.
-
-    Raises:
-        InputError: the checkpoint or the data cannot be read, or they do not belong together.
+    They are computed again if they belong to another checkpoint, data or split. Returns the likelihoods, the path of
+    their file, and whether this call has computed them.
     """
     checkpoint, data = find_checkpoint_and_data(args)
     from ..summarizer.folder.loading import load_checkpoint  # imported here, because it imports torch
     from ..summarizer.summarizer import choose_device
 
-    path = make_likelihood_file_path(args.run, args.subset, args.checkpoint)
+    path = args.run / f"likelihood-{args.subset}-{args.checkpoint}.json"
     model, cfg, task = load_checkpoint(checkpoint, data, "RUN")
     identity: Dict[str, Any] = {
         "checkpoint": compute_sha256(checkpoint),
         "data": _compute_split_checksum(Path(cfg.task.data.split(":")[0]), args.subset),
         "subset": args.subset,
     }
-    if path.is_file():
-        found = read_likelihoods(path)
-        if all(getattr(found, name) == value for name, value in identity.items()):
-            return found, path, False
+    stored = read_likelihoods(path)
+    if stored is not None and all(getattr(stored, name) == value for name, value in identity.items()):
+        return stored, path, False
     scores = _score_summaries(model, task, args.subset, args.max_tokens, choose_device(args.device))
     found = Likelihoods(**identity, **scores)
-    found.save(path)
+    write_text(path, json.dumps(asdict(found)) + "\n")
     return found, path, True
 
 

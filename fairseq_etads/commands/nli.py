@@ -4,12 +4,13 @@
 MultiNLI if these corpora are not available.
 """
 
+import itertools
 import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from tqdm import tqdm
 
@@ -29,6 +30,8 @@ BREAKS |= {"because", "while", "when", "after", "before", "as"}
 """Words and punctuation marks at which sentences are split into clauses."""
 _NUMBER = re.compile(r"[$£€]?\d[\d,.:]*%?")
 Words = List[str]
+Reference = List[Words]
+"""Sentences of a reference summary, whose words have their original case."""
 
 
 @dataclass
@@ -93,17 +96,6 @@ class ScoreOptions(DeviceOption):
     )
 
 
-class Reference(NamedTuple):
-    """A reference summary. Each of its sentences is a list of words in their original case."""
-
-    sentences: List[Words]
-
-    @property
-    def words(self) -> Words:
-        """Return the words of all sentences in the summary."""
-        return [word for sentence in self.sentences for word in sentence]
-
-
 def read_references(path: Path) -> List[Reference]:
     """Read a file with one reference summary per line, without sentences of fewer than :data:`SHORTEST` words."""
     cut = make_word_tokenizer("ptb")
@@ -111,7 +103,7 @@ def read_references(path: Path) -> List[Reference]:
     for line in read_lines(path):
         parts = line.split(SENTENCE_MARK) if SENTENCE_MARK in line else split_sentences(line)
         sentences = (" ".join(cut.encode(part, keep_case=True)).split() for part in parts)
-        found.append(Reference([words for words in sentences if len(words) >= SHORTEST]))
+        found.append([words for words in sentences if len(words) >= SHORTEST])
     return found
 
 
@@ -149,22 +141,17 @@ class PairSynthesizer:
         contradiction   a part of this sentence in which a number or name is replaced with a random one from the
                         references; no pair is generated if the sentence contains no number or name, or if the
                         replacement occurs in the premise
-
-    Args:
-        references: the reference summaries in a split.
-        seed: seed of the random number generator for all random choices.
     """
 
     def __init__(self, references: Sequence[Reference], seed: str):
-        self._references = [reference for reference in references if reference.sentences]
+        self._references = [reference for reference in references if reference]
         self._generator = Random(seed)
         self._others: Dict[str, List[str]] = {"number": [], "name": []}
-        for reference in self._references:
-            for sentence in reference.sentences:
-                for place, word in enumerate(sentence):
-                    kind = find_replaceable_kind(word, place == 0)
-                    if kind:
-                        self._others[kind].append(word)
+        for sentence in itertools.chain.from_iterable(self._references):
+            for place, word in enumerate(sentence):
+                kind = find_replaceable_kind(word, place == 0)
+                if kind:
+                    self._others[kind].append(word)
 
     def __len__(self) -> int:
         return len(self._references)
@@ -172,8 +159,8 @@ class PairSynthesizer:
     def make_pairs(self, number: int) -> Iterator[NliPair]:
         """Yield the pairs for the reference ``number``, at most three for each of its sentences."""
         reference = self._references[number]
-        for sentence in reference.sentences:
-            premise = self._generator.choice([sentence, reference.words])
+        for sentence in reference:
+            premise = self._generator.choice([sentence, [word for words in reference for word in words]])
             found = {
                 "entailment": choose_random_sentence_fragment(sentence, self._generator),
                 "neutral": self._choose_part_of_another_reference(premise, number),
@@ -188,8 +175,8 @@ class PairSynthesizer:
         if len(self) < 2:
             return None
         other = self._generator.randrange(len(self) - 1)
-        reference = self._references[other + (other >= number)]
-        words = choose_random_sentence_fragment(self._generator.choice(reference.sentences), self._generator)
+        sentence = self._generator.choice(self._references[other + (other >= number)])
+        words = choose_random_sentence_fragment(sentence, self._generator)
         return words if set(map(str.lower, words)).difference(map(str.lower, premise)) else None
 
     def _exchange_name_or_number(self, premise: Words, sentence: Words) -> Optional[Words]:
@@ -211,9 +198,6 @@ def write_synthetic_pairs(text: Path, out: Path, documents: int, seed: int) -> I
     """Write a file OUT/SPLIT.tsv for each file TEXT/SPLIT.target, and yield a message about each split.
 
     From each split, at most ``documents`` references are used, chosen at even intervals.
-
-    Raises:
-        InputError: there are no references, or no pairs can be generated from them.
     """
     splits = [split for split in ("train", "valid", "test") if (text / f"{split}.target").is_file()]
     if not splits:
@@ -237,25 +221,6 @@ def write_synthetic_pairs(text: Path, out: Path, documents: int, seed: int) -> I
                 )
         what = ", ".join(f"{count:,} {label}" for label, count in counts.items())
         yield f"{path}: {sum(counts.values()):,} pairs from {len(synthesis):,} summaries ({what})"
-
-
-def _train_model(args: TrainOptions) -> None:
-    from ..summarizer.summarizer import choose_device
-    from ..systems.entailment.training import EntailmentSettings, train_entailment_model
-
-    names = EntailmentSettings.__dataclass_fields__
-    given = {name: value for name, value in vars(args).items() if name in names}
-    settings, device = EntailmentSettings(**given), choose_device(args.device)
-    print(train_entailment_model(args.out, settings, args.epochs, args.patience, device))
-
-
-def _evaluate_entailment_model(args: ScoreOptions) -> None:
-    in_model = list(args.model.iterdir()) if args.model.is_dir() else [args.model]
-    check_output_paths({"--out": args.out}, {"MODEL": in_model, "PAIRS": args.pairs})
-    from ..summarizer.summarizer import choose_device
-    from ..systems.entailment.training import evaluate_entailment_model
-
-    print(evaluate_entailment_model(args.model, args.pairs, args.out, choose_device(args.device)))
 
 
 @options_command(
@@ -287,5 +252,17 @@ def main(args: Any) -> None:
     if isinstance(args, SynthesiseOptions):
         for line in write_synthetic_pairs(args.text, args.out, args.documents, args.seed):
             print(line)
-    else:
-        (_train_model if isinstance(args, TrainOptions) else _evaluate_entailment_model)(args)
+        return
+    if isinstance(args, ScoreOptions):
+        in_model = list(args.model.iterdir()) if args.model.is_dir() else [args.model]
+        check_output_paths({"--out": args.out}, {"MODEL": in_model, "PAIRS": args.pairs})
+    from ..summarizer.summarizer import choose_device
+    from ..systems.entailment import training
+
+    device = choose_device(args.device)
+    if isinstance(args, ScoreOptions):
+        print(training.evaluate_entailment_model(args.model, args.pairs, args.out, device))
+        return
+    names = training.EntailmentSettings.__dataclass_fields__
+    settings = training.EntailmentSettings(**{name: getattr(args, name) for name in names if hasattr(args, name)})
+    print(training.train_entailment_model(args.out, settings, args.epochs, args.patience, device))

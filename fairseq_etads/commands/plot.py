@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
+import numpy as np
+
 from ..evaluation.plots import PLOT_SUFFIXES, add_legend, check_matplotlib, make_plots_reproducible, save_figure
-from ..files.inputs import STANDARD_INPUT, get_display_name, read_lines
+from ..files.inputs import get_display_name, read_lines
+from ..files.outputs import check_output_paths
 from ..platform.command_options import argument, option, options_command
 from ..platform.console import escape_unprintable
 from ..platform.errors import InputError
-from .scoring_options import check_outputs, print_warnings
+from .scoring_options import parse_file_name, print_warnings
 
 DEFAULT_NAME = "curves.png"
 LOG_NAMES = ("train.log", "hydra_train.log")
@@ -47,10 +50,6 @@ TITLES = {
     "clip": "updates with a clipped gradient (%)",
     "p_gen": "probability of generating",
     "copied": "share of copied words",
-    "coverage_loss": "coverage loss",
-    "rouge1": "ROUGE-1",
-    "rouge2": "ROUGE-2",
-    "rougeL": "ROUGE-L",
 }
 """Mapping from metric names in the log to panel titles. The title of any other metric is its name."""
 MOST_POINTS = 300
@@ -61,7 +60,6 @@ _LEAST_RANGE = 4.0
 _COLUMNS = 3
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")  # Okabe and Ito (2008)
 _MARKERS = "osD^vPX*"
-_DASHES: Tuple[Any, ...] = ("--", ":", "-.", (0, (1, 1)))
 
 Series = Dict[int, float]
 """Mapping from the number of completed updates to the value of a metric."""
@@ -76,12 +74,14 @@ class PlotOptions:
         None,
         f"output file for the plot, ending in .png, .svg or .pdf (default: {DEFAULT_NAME} next to the first log)",
         metavar="FILE",
+        parse=parse_file_name(*PLOT_SUFFIXES),
     )
-    figures: Optional[str] = option(
+    figures: Optional[List[str]] = option(
         None,
         "comma-separated names of the logged values to plot, including values omitted by default, such as wps or "
         "wall (default: all values that describe the model)",
         metavar="LIST",
+        parse=lambda text: list(dict.fromkeys(text.split(","))),
     )
 
 
@@ -173,17 +173,6 @@ def _parse_metric_values(parts: Iterator[Tuple[str, str, str]]) -> Dict[str, flo
     return found
 
 
-def find_log(run: str) -> Path:
-    """Return the path of a run's log, or the path of a log itself. Raises InputError if a folder has none."""
-    path = Path(run)
-    if not path.is_dir():
-        return path
-    found: Optional[Path] = next((path / name for name in LOG_NAMES if (path / name).is_file()), None)
-    if found is None:
-        raise InputError(f"RUN {run}: no {' or '.join(LOG_NAMES)} in this folder; name the log file itself")
-    return found
-
-
 def read_log(path: Path) -> TrainingLog:
     """Read a plain or compressed log, or standard input if ``path`` is ``-``. An incomplete last line is ignored.
 
@@ -201,39 +190,30 @@ def read_log(path: Path) -> TrainingLog:
     return log
 
 
-def choose_metrics_to_plot(logs: Sequence[TrainingLog]) -> List[str]:
+def choose_metrics_to_plot(found: Sequence[str]) -> List[str]:
     """Return the names of the metrics to plot by default, in the order of their panels."""
-    found = dict.fromkeys(name for log in logs for name in log.figures)
     shown = [name for name in found if name not in CLOCKS_AND_SIZES and not name.startswith("best_")]
-    return [*(name for name in FIRST if name in shown), *(name for name in shown if name not in FIRST)]
+    return sorted(shown, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
 
 
-def thin_out_curve_points(series: Series, most: int = MOST_POINTS) -> Tuple[List[float], List[float]]:
-    """Return the updates and values of a curve, with neighbouring points averaged if there are more than ``most``."""
-    points = list(series.items())
-    size = math.ceil(len(points) / most)
-    groups = [points[start : start + size] for start in range(0, len(points), size)]
-    updates, values = ([sum(point[axis] for point in group) / len(group) for group in groups] for axis in (0, 1))
-    return updates, values
-
-
-def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[str, int]) -> Dict[str, Any]:
-    """Plot one metric for all runs; ``kinds`` numbers the validation sets. Returns the lines by their labels."""
+def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog]) -> Dict[str, Any]:
+    """Plot one metric for all runs, each in its colour. Returns the lines by their labels."""
     labelled: Dict[str, Any] = {}
     values: List[float] = []
     for number, (run, log) in enumerate(logs.items()):
+        colour = _COLOURS[number % len(_COLOURS)]
         for kind, series in log.figures.get(name, {}).items():
             values += series.values()
-            label = f"{run}: {'training' if kind == TRAIN else kind}"
-            style: Dict[str, Any]
-            points, style = thin_out_curve_points(series), {"linewidth": 0.9, "marker": "." if len(series) == 1 else ""}
+            points, label = np.array(list(series.items())), f"{run}: {'training' if kind == TRAIN else kind}"
+            style: Dict[str, Any] = {"linewidth": 0.9, "marker": "." if len(points) == 1 else ""}
             if kind != TRAIN:
-                points = list(series), list(series.values())
-                style = {"linewidth": 1.4, "marker": _MARKERS[number % len(_MARKERS)], "markersize": 4}
-                style.update({"linestyle": _DASHES[kinds[kind] % len(_DASHES)], "markerfacecolor": "white"})
-                style.update({"markevery": math.ceil(len(series) / 40)})
-            (labelled[label],) = axes.plot(*points, color=_COLOURS[number % len(_COLOURS)], label=label, **style)
-    axes.set_title(TITLES.get(name, name), fontsize=10)
+                place = list(log.validations).index(kind)
+                style = {"linewidth": 1.4, "marker": _MARKERS[place % len(_MARKERS)], "markersize": 4}
+                style.update(linestyle="--", markerfacecolor="white", markevery=math.ceil(len(points) / 40))
+            elif len(points) > MOST_POINTS:
+                points = np.array([part.mean(axis=0) for part in np.array_split(points, MOST_POINTS)])
+            (labelled[label],) = axes.plot(*points.T, color=colour, label=label, **style)
+    axes.set_title(TITLES.get(name, name.replace("_", " ")), fontsize=10)
     axes.grid(color="0.9", linewidth=0.6)
     if name in _LOGARITHMIC and min(values) > 0 and max(values) >= _LEAST_RANGE * min(values):
         axes.set_yscale("log", subs=(2, 5))
@@ -243,18 +223,12 @@ def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[
     return labelled
 
 
-def draw_curves(logs: Dict[str, TrainingLog], path: str, figures: Optional[Sequence[str]] = None) -> None:
-    """Plot metrics against the number of updates. Identical logs produce identical files.
+def draw_curves(logs: Dict[str, TrainingLog], path: str, names: Sequence[str]) -> None:
+    """Plot each metric in ``names`` against the number of updates, in a panel of its own.
 
-    Args:
-        logs: training logs by the names of runs.
-        path: output file, whose suffix determines the format.
-        figures: names of the metrics to plot, each in a separate panel (default: :func:`choose_metrics_to_plot`).
+    ``logs`` are by the names of runs, and the suffix of ``path`` determines the format. Identical logs produce
+    identical files.
     """
-    names = list(choose_metrics_to_plot(list(logs.values())) if figures is None else figures)
-    kinds = {
-        kind: number for number, kind in enumerate(dict.fromkeys(k for log in logs.values() for k in log.validations))
-    }
     columns = min(_COLUMNS, len(names))
     rows = math.ceil(len(names) / columns)
     with make_plots_reproducible():
@@ -265,38 +239,26 @@ def draw_curves(logs: Dict[str, TrainingLog], path: str, figures: Optional[Seque
         grid = figure.subplots(rows, columns, squeeze=False, sharex=True).flatten()
         labelled: Dict[str, Any] = {}
         for axes, name in zip(grid, names):
-            for label, line in _draw_panel(axes, name, logs, kinds).items():
-                labelled.setdefault(label, line)
+            labelled = {**_draw_panel(axes, name, logs), **labelled}
         for axes in grid[len(names) :]:
             axes.set_visible(False)
         for axes in grid[max(len(names) - columns, 0) : len(names)]:
             axes.set_xlabel("updates")
             axes.tick_params(labelbottom=True)
-        order = sorted(labelled, key=lambda label: list(logs).index(label.rpartition(": ")[0]))
-        columns = min(len(order), 4)
-        add_legend(figure, {label: labelled[label] for label in order}, ncols=columns, fontsize=9, frameon=False)
+        labelled = {label: labelled[label] for label in sorted(labelled)}
+        add_legend(figure, labelled, ncols=min(len(labelled), 4), fontsize=9, frameon=False)
         save_figure(figure, path)
-
-
-def make_legend_labels(runs: Sequence[str]) -> List[str]:
-    """Return a unique legend label for each run: the last components of its path."""
-    parts = [Path(run).parts or (run,) for run in runs]
-    for length in range(1, max(map(len, parts)) + 1):
-        names = ["/".join(part[-length:]) for part in parts]
-        if len(set(names)) == len(runs):
-            return names
-    raise InputError(f"RUN {next(run for run, part in zip(runs, parts) if parts.count(part) > 1)} is given twice")
 
 
 def _read_logs(runs: Sequence[str]) -> Dict[str, TrainingLog]:
     """Read the log of each run. If several are given, runs without values to plot are left out with a warning."""
     logs: Dict[str, TrainingLog] = {}
-    for name, given in zip(make_legend_labels(runs), runs):
-        path = find_log(given)
-        if str(path) != STANDARD_INPUT and not path.is_file():
-            raise InputError(f"RUN {given}: no such file or folder")
+    for run in runs:
+        found = [path for path in (Path(run) / name for name in LOG_NAMES) if path.is_file()]
+        if Path(run).is_dir() and not found:
+            raise InputError(f"RUN {run}: no {' or '.join(LOG_NAMES)} in this folder; name the log file itself")
         try:
-            logs[escape_unprintable(name)] = read_log(path)
+            logs[escape_unprintable(run)] = read_log(found[0] if found else Path(run))
         except InputError as error:
             if len(runs) == 1:
                 raise
@@ -306,33 +268,15 @@ def _read_logs(runs: Sequence[str]) -> Dict[str, TrainingLog]:
     return logs
 
 
-def _parse_metric_names(text: str, logs: Dict[str, TrainingLog]) -> List[str]:
-    """Return the metric names in --figures. Raises InputError if a metric does not occur in any log."""
-    names = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    known = dict.fromkeys(name for log in logs.values() for name in log.figures)
-    for name in names:
-        if name not in known:
-            raise InputError(f'--figures "{name}": not in the log; choose from {", ".join(known)}')
-    if not names:
-        raise InputError(f"--figures: choose from {', '.join(known)}")
-    return names
-
-
 def _describe_run(name: str, log: TrainingLog) -> str:
     """Describe a run in one line, with the number of updates and validations and the lowest validation loss."""
-    last = max((max(series) for kinds in log.figures.values() for series in kinds.values()), default=0)
+    last = max(max(series) for kinds in log.figures.values() for series in kinds.values())
     said = [f"{last:,} updates"]
     for kind, count in log.validations.items():
-        about = f"{count:,} validation{'s' if count > 1 else ''} on {kind}"
-        losses = log.figures.get("loss", {}).get(kind)
-        if losses:
-            best = min(losses, key=lambda update: losses[update])
-            about += f", lowest loss {losses[best]:g} after update {best:,}"
-        said.append(about)
-    if not log.validations:
-        said.append("no validation in the log: plotting training only")
-    if not any(TRAIN in kinds for kinds in log.figures.values()):
-        said.append("no training figures in the log: plotting validation only")
+        losses = log.figures.get("loss", {}).get(kind, {})
+        best = min(losses, key=losses.__getitem__, default=None)
+        lowest = "" if best is None else f", lowest loss {losses[best]:g} after update {best:,}"
+        said.append(f"{count:,} validation{'s' if count > 1 else ''} on {kind}{lowest}")
     return f"{name}: {'; '.join(said)}"
 
 
@@ -359,10 +303,15 @@ def main(args: PlotOptions) -> None:
     first = Path(args.runs[0])
     beside = first if first.is_dir() else first.parent
     out = args.out or str(beside / DEFAULT_NAME)
-    check_outputs({"--out": out}, {"RUN": args.runs}, {"--out": PLOT_SUFFIXES})
+    check_output_paths({"--out": out}, {"RUN": args.runs})
     check_matplotlib("--out")
     logs = _read_logs(args.runs)
-    draw_curves(logs, out, None if args.figures is None else _parse_metric_names(args.figures, logs))
+    known = dict.fromkeys(name for log in logs.values() for name in log.figures)
+    names = choose_metrics_to_plot(list(known)) if args.figures is None else args.figures
+    for name in names:
+        if name not in known:
+            raise InputError(f'--figures "{name}": not in the log; choose from {", ".join(known)}')
+    draw_curves(logs, out, names)
     for name, log in logs.items():
         print(_describe_run(name, log))
     print(f"curves: {escape_unprintable(out)}")

@@ -20,14 +20,14 @@ from ..evaluation.rouge import (
     score_pairs,
 )
 from ..evaluation.summaries import SENTENCE_MARK
-from ..files.outputs import write_json, write_text
+from ..files.outputs import check_output_paths, write_json, write_text
 from ..platform.command_options import argument, option, options_command
 from ..platform.option_checks import NOT_NEGATIVE, SIZE
 from .scoring_options import (
     ScoringOptions,
-    check_outputs,
     load_scorers,
     make_rouge_settings,
+    parse_file_name,
     parse_named_files,
     print_text_warnings,
     read_summaries,
@@ -85,7 +85,10 @@ class RougeOptions(ScoringOptions, ScoreOptions):
     )
     show: int = option(0, "also print the first N documents, references and summaries", bounds=NOT_NEGATIVE)
     per_example: Optional[str] = option(
-        None, "also write the scores of each summary to FILE (.jsonl or .tsv)", metavar="FILE"
+        None,
+        "also write the scores of each summary to FILE (.jsonl or .tsv)",
+        metavar="FILE",
+        parse=parse_file_name(".jsonl", ".tsv"),
     )
     format: str = option("table", "output format of the scores", choices=("table", "json"))
 
@@ -179,7 +182,7 @@ def main(args: RougeOptions) -> None:
     inputs: Dict[str, Any] = {"HYP": args.hypothesis, "REF": args.references, "--system": systems.values()}
     inputs.update({"--documents": args.documents, **other_scores.list_score_inputs(args)})
     outputs = {"--per-example": args.per_example, "--json": args.json}
-    check_outputs(outputs, inputs, {"--per-example": (".jsonl", ".tsv")})
+    check_output_paths(outputs, inputs)
     settings = make_rouge_settings(args)
     other_scores.check_score_options(args)
     if systems:

@@ -40,15 +40,13 @@ def find_checkpoint_and_data(args: RunOptions) -> Tuple[Path, Optional[Path]]:
 
     Raises InputError if the checkpoint does not exist, or the folder ``--prepared`` contains no data.
     """
-    path, prepared = find_checkpoint(args.run, args.checkpoint), args.prepared
-    if prepared:
-        if not (prepared / "bin").is_dir():
-            raise InputError(f"--prepared {prepared}: has no folder bin; create it with etads-prepare")
-        return path, prepared / "bin"
+    path = find_checkpoint(args.run, args.checkpoint)
     try:
-        data = find_prepared_folder(args.run, None) / "bin"
+        data = find_prepared_folder(args.run, args.prepared) / "bin"
     except InputError:  # the checkpoint also contains the path of the training data
         data = args.run / "prepared" / "bin"
+    if args.prepared and not data.is_dir():
+        raise InputError(f"--prepared {args.prepared}: has no folder bin; create it with etads-prepare")
     return path, data if data.is_dir() else None
 
 

@@ -1,19 +1,18 @@
 """Options and functions that the evaluation commands share: reading texts, warnings, and checks of output files."""
 
-import os
+import argparse
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
 from ..evaluation import other_scores
 from ..evaluation.rouge import BACKENDS, METRICS, MULTI_CHOICES, RESAMPLES, SEED, RougeSettings
 from ..evaluation.summaries import SENTENCE_MARK, check_line_counts, read_lines
 from ..evaluation.text_warnings import find_swapped_hypotheses_and_references, find_text_warnings
-from ..files.outputs import check_output_paths
 from ..platform.command_options import option
 from ..platform.console import escape_unprintable
-from ..platform.option_checks import NOT_NEGATIVE, SIZE
+from ..platform.option_checks import NOT_NEGATIVE, SIZE, join_choices
 from ..text.counted_words import LATIN, TOKENS
 from ..text.input_records import find_files_by_id
 from ..text.records import SOURCE
@@ -122,14 +121,8 @@ def read_summaries(
 ) -> List[List[str]]:
     """Read several files with the same number of lines or records. Number i of each file belongs to example i.
 
-    Args:
-        names: names of the files with summaries, or folders or patterns of files with a summary each.
-        column, source_column: columns of tables with the summaries and the documents, or empty strings to find them.
-        documents: name of the file with the documents, if any, whose texts are returned last.
-
-    Raises:
-        ValueError: a file cannot be read, is empty or is not encoded in UTF-8, or the numbers of lines, or the ids of
-            files with a summary each, differ.
+    ``names`` are files with summaries, or folders or patterns of files with a summary each; the texts of ``documents``
+    are returned last. Raises ValueError if a file cannot be read, or the numbers of texts, or their ids, differ.
     """
     ids = {name: set(found) for name in names if (found := find_files_by_id(Path(name)))}
     first = next(iter(ids), "")
@@ -144,6 +137,17 @@ def read_summaries(
         names, texts = [*names, documents], [*texts, read_lines(documents, source_column, SOURCE)]
     check_line_counts(names, texts)
     return texts
+
+
+def parse_file_name(*suffixes: str) -> Callable[[str], str]:
+    """Return a function that parses the name of an output file, which must end in one of ``suffixes``."""
+
+    def parse(text: str) -> str:
+        if not text.endswith(suffixes):
+            raise argparse.ArgumentTypeError(f'"{text}": the name must end in {join_choices(suffixes)}')
+        return text
+
+    return parse
 
 
 def parse_named_files(systems: Sequence[str], *taken: str) -> Dict[str, str]:
@@ -177,29 +181,6 @@ def print_warnings(prog: str, warnings: Iterable[str]) -> None:
     """Print each warning on one line of stderr. The line starts with the command name ``prog``."""
     for warning in warnings:
         print(f"{prog}: warning: {escape_unprintable(warning)}", file=sys.stderr)
-
-
-def check_outputs(
-    outputs: Mapping[str, Optional[str]], inputs: Mapping[str, Any], suffixes: Optional[Dict[str, Sequence[str]]] = None
-) -> None:
-    """Check that output files can be written and are not also read. Commands call this before long computations.
-
-    Args:
-        outputs, inputs: see :func:`~fairseq_etads.files.outputs.check_output_paths`.
-        suffixes: valid suffixes of the files of some options.
-
-    Raises:
-        ValueError: a file cannot be written, has another suffix, or is also read.
-    """
-    for flag, name in outputs.items():
-        if name is None:
-            continue
-        path, valid = Path(name), (suffixes or {}).get(flag)
-        if valid and path.suffix not in valid:
-            raise ValueError(f'{flag} "{name}": the name must end in {" or ".join(valid)}')
-        if path.is_dir() or not path.parent.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
-            raise ValueError(f'{flag} "{name}": no file can be written there')
-    check_output_paths(outputs, inputs)
 
 
 def load_scorers(args: other_scores.ScoreOptions) -> Dict[str, other_scores.Scorer]:

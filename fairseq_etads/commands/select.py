@@ -47,11 +47,7 @@ class SelectOptions(RunOptions):
 def write_probabilities(checkpoint: Path, data: Optional[Path], args: SelectOptions) -> None:
     """Write the probabilities for the splits in ``args``, and report their quality.
 
-    ``checkpoint`` was saved by fairseq-train. ``data`` is the folder with the binarised data, or None to use the data
-    with which the model was trained.
-
-    Raises:
-        InputError: the checkpoint does not contain a content selector, or the data or the labels cannot be read.
+    ``data`` is the folder with the binarised data, or None to use the data with which the model was trained.
     """
     from ..models.selector import Selector  # imported here, because it imports torch
     from ..summarizer.folder.loading import load_checkpoint

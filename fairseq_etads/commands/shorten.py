@@ -116,8 +116,10 @@ def _shorten_split(
                 raise InputError(f"TEXT: {source} has more lines than --prepared has documents ({len(pairs):,})")
             tokens = pairs.read_document(number - 1)
             encoded = WordText.from_tokens(tokens, pairs.subwords).split_sentences()
-            sentences = _split_raw_sentences(line, encoded, tokenizer)
-            if sentences is None:
+            sentences = [" ".join(sentence.split()) for sentence in tokenizer.split_into_sentences(line)]
+            if len(sentences) != len(encoded):  # the tokeniser removes sentences without words
+                sentences = [each for each in sentences if tokenizer.words.encode(each, tokenizer.keep_case)]
+            if len(sentences) != len(encoded):
                 raise InputError(
                     f"TEXT: line {number} of {source} does not have the same sentences as document {number - 1} "
                     "(from 0) of --prepared, which was created from another text"
@@ -140,14 +142,6 @@ def _shorten_split(
         f"{out}: {number:,} documents, of {before / count:.1f} words the {words / count:.1f} of their "
         f"{taken / count:.1f} most probable sentences"
     )
-
-
-def _split_raw_sentences(line: str, encoded: List[List[str]], tokenizer: "TextTokenizer") -> Optional[List[str]]:
-    """Return the non-empty sentences of a raw line, or None if ``encoded`` has another number of them."""
-    sentences = [" ".join(sentence.split()) for sentence in tokenizer.split_into_sentences(line)]
-    if len(sentences) != len(encoded):  # the tokeniser removes sentences without words
-        sentences = [sentence for sentence in sentences if tokenizer.words.encode(sentence, tokenizer.keep_case)]
-    return sentences if len(sentences) == len(encoded) else None
 
 
 @options_command(

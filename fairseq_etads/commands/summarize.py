@@ -207,10 +207,10 @@ class _ProgressReport:
     def count_document(self, document: InputDocument, summary: Any) -> None:
         """Count a document. A problem, or that the document is unlike the training documents, is reported at once."""
         problem, surprisal = document.problem or summary.problem, summary.surprisal
-        self.counts["documents"] += 1
+        self.counts["all"] += 1
         self.counts["empty"] += not summary.text and not problem
         if summary.truncation.left_out:
-            self.counts[("documents" if summary.picked is None else "selections of the extractor") + " truncated"] += 1
+            self.counts["documents" if summary.picked is None else "selections of the extractor"] += 1
         self._read = max(self._read, summary.truncation.read)
         is_unusual = not problem and not self.quiet and surprisal is not None and surprisal.is_unusual
         if problem or is_unusual:
@@ -230,19 +230,18 @@ class _ProgressReport:
         """Report the number of documents and of missing summaries, which include an interrupted run's."""
         if self._bar is not None:
             self._bar.close()
-        seconds, number = time.monotonic() - self.started, self.counts["documents"]
+        seconds, number = time.monotonic() - self.started, self.counts["all"]
         empty = f"; {self.counts['empty']:,} are empty" if self.counts["empty"] else ""
         speed = f"{number / max(seconds, 1e-9):.1f} per second"
         self.print_message(f"{number:,} document{'s' * (number != 1)} in {seconds:.1f} s, {speed}{empty}")
         if self.counts["unusual"] > PROBLEMS_SHOWN:
-            self.print_message(
-                f"{self.counts['unusual']:,} documents in total are unlike the documents used to train the model"
-            )
+            self.print_message(f"{self.counts['unusual']:,} documents are unlike the documents used to train the model")
         advice = "; a model trained by etads-train --long reads documents of any length"
         for what, more in (("documents", advice), ("selections of the extractor", "")):
-            if self.counts[what + " truncated"]:
-                kept = f"truncated to their first {self._read:,} tokens"
-                self.print_message(f"{what} {kept}: {self.counts[what + ' truncated']:,}{more}")
+            if self.counts[what]:
+                self.print_message(
+                    f"{what} truncated to their first {self._read:,} tokens: {self.counts[what]:,}{more}"
+                )
         if failed:
             have = "document has" if failed == 1 else "documents have"
             print(f"etads-summarize: {failed:,} {have} no summary, for the reasons above", file=sys.stderr)
@@ -433,8 +432,6 @@ def _check_arguments(args: SummarizeOptions) -> None:
     args.run = None
     suffix = Path(args.output or "").suffix
     args.output_format = args.output_format or ("jsonl" if suffix in (".jsonl", ".json") else "text")
-    if args.evidence and args.output_format != "jsonl":
-        raise InputError("--evidence has no effect on text: choose --output-format jsonl")
     first = "" if args.folder is None else str(args.folder)
     if args.folder is None or first == STANDARD_INPUT or (args.folder.is_file() and first not in BASELINES):
         args.files = [*([first] if first else []), *args.files]

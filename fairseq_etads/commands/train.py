@@ -40,10 +40,9 @@ and the first word vectors. The command prints and stores them (DIR/recipe.json)
 summaries, which are the defaults when the model summarises. Options that you give override the recipe. Options of
 fairseq-train follow after --. The page etads docs long describes --long.
 
---recipe paper uses the optimiser of the ETADS paper: Adam (0.9, 0.998), 8,000 warm-up steps, or a tenth of fewer than
-80,000 steps, to a learning rate of 4.94e-4, followed by inverse square root decay, a maximum gradient norm of 2, and no
-label smoothing. The other recipes are for Transformers trained from scratch. For other architectures, or if DIR
-contains a run that was started without a recipe, the default is paper.
+--recipe paper has the settings of the ETADS paper (etads docs etads), with a warm-up of a tenth of fewer than 80,000
+steps. The other recipes are for Transformers trained from scratch. For other architectures, or if DIR contains a run
+that was started without a recipe, the default is paper.
 
 During training, the command shows steps, the remaining time, validations and warnings; DIR/train.log contains the
 complete output, and etads-plot DIR draws its curves. For curves in a browser, give -- --tensorboard-logdir DIR/curves
@@ -180,18 +179,6 @@ def _check_options(args: TrainOptions) -> None:
             raise InputError(f"{name} after --: is decided by etads-train; give {instead}")
 
 
-def _make_folder(path: Path) -> None:
-    """Create the output folder, or report why it cannot be written to."""
-    if path.exists() and not path.is_dir():
-        raise InputError(f"--out {path}: is a file; name a folder")
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--out {path}: cannot be made ({error.strerror})") from None
-    if not os.access(path, os.W_OK):
-        raise InputError(f"--out {path}: cannot be written to")
-
-
 def _list_words(args: TrainOptions, *names: str) -> List[str]:
     """Return the options in ``names`` that the user has given, as words of a command."""
     given = [name for name in names if getattr(args, name) is not None]
@@ -282,7 +269,7 @@ def main(args: TrainOptions) -> None:
     prepared = args.prepared = args.prepared or args.out / "prepared"
     args.given = _list_given_options(args, "pointer", "max_tokens", "max_update", "truncate_source", "truncate_target")
     training_settings.check_minutes(args)
-    _make_folder(args.out)
+    args.out.mkdir(parents=True, exist_ok=True)
     text = args.text
     if text is not None and text.is_file():
         table = ["etads-corpus", "table", "--input", str(text), *_list_table_options(args), "--out"]

@@ -1,32 +1,20 @@
 """The command ``etads-tune`` (use a trained model): find good decoding options for a model folder."""
 
 import functools
+import importlib.util
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from ..files.inputs import STANDARD_INPUT
 from ..platform.command_options import DeviceOption, MaxTokensOption, argument, option, options_command
 from ..platform.console import escape_unprintable
 from ..platform.errors import InputError
 from ..platform.option_checks import NOT_NEGATIVE, SIZE
-from ..summarizer.folder.config import find_folder, read_config
+from ..summarizer.folder.config import find_folder
 from ..text.input_records import guess_input_format, read_texts
-from ..text.records import SOURCE, TARGET
-from ..text.words import SENTENCE_MARK
-from ..tuning import (
-    MERT_METRICS,
-    MERT_ROUNDS,
-    METRICS,
-    MOST_DOCUMENTS,
-    NBEST,
-    STARTING_POINTS,
-    TRIALS,
-    TuningListener,
-    check_options,
-)
+from ..text.records import SOURCE
+from ..tuning import MERT_METRICS, MERT_ROUNDS, METRICS, MOST_DOCUMENTS, NBEST, STARTING_POINTS, TRIALS
 from .run_options import load_summarizer
 
 EXAMPLES = """\
@@ -123,76 +111,21 @@ class TuneOptions(DeviceOption, MaxTokensOption):
     quiet: bool = option(False, "print only results and errors")
 
 
-def _read_texts(path: Path, option: str, asked: str, side: int) -> List[str]:
-    """Read texts from a table or from a file with one text per line."""
-    if str(path) == STANDARD_INPUT:
-        raise InputError(f"{option} -: must be a file, because it is read again when tuning is resumed")
-    if not path.is_file():
-        raise InputError(f"{option} {path}: {'is a folder; give a file' if path.is_dir() else 'no such file'}")
-    texts = read_texts(path, side, asked)
-    if not texts:
-        raise InputError(f"{option} {path}: empty")
-    return texts
-
-
-def _read_document_reference_pairs(args: TuneOptions) -> Tuple[List[str], List[str]]:
-    """Read the documents and their reference summaries, whose sentences are joined into one line."""
-    target = args.target or args.source
-    documents = _read_texts(args.source, "DOCUMENTS", args.source_column, SOURCE)
-    if args.target is None and guess_input_format([args.source], text="lines") == "lines":
-        raise InputError(
-            f"REFERENCES are missing: {args.source} has plain lines without fields for documents and references"
-        )
-    references = _read_texts(target, "REFERENCES", args.target_column, TARGET)
-    if len(documents) != len(references):
-        raise InputError(f"{args.source} has {len(documents):,} documents and {target} {len(references):,} references")
-    lines = ([line.strip() for line in reference.split("\n") if line.strip()] for reference in references)
-    return documents, [f" {SENTENCE_MARK} ".join(sentences) for sentences in lines]
-
-
-def _parse_ranges(given: List[str]) -> Dict[str, str]:
-    """Parse the values of --range, and return the ranges by the names of options."""
-    ranges: Dict[str, str] = {}
-    for text in given:
-        name, equals, values = text.partition("=")
-        if not (name.strip() and equals and values.strip()):
-            raise InputError(f"--range {text}: must be NAME=LOW:HIGH, NAME=LOW:HIGH:STEP or NAME=A,B,C")
-        if name in ranges:
-            raise InputError(f"--range {text}: {name} is given twice")
-        ranges[name] = values
-    return ranges
-
-
-def _check_options(args: TuneOptions) -> None:
-    """Check the options, and set default values that depend on --mert. Raises InputError if an option is invalid."""
-    metrics, usual_trials = (MERT_METRICS, MERT_ROUNDS) if args.mert else (METRICS, TRIALS)
-    args.metric = args.metric or metrics[0]
-    args.trials = usual_trials if args.trials is None else args.trials
-    check_options(args.metric, metrics)
-    bundled = find_folder(args.folder)
-    if bundled != args.folder:
-        raise InputError(
-            f"FOLDER {args.folder} comes with the package; tune a copy instead: cp -r {bundled} my-{args.folder}"
-        )
-    read_config(args.folder)
-
-
 def _search(args: TuneOptions, load: Callable[[], Any], inputs: Any, common: Dict[str, Any]) -> Tuple[str, Any, str]:
-    """Search for the best options, and write tables and plots."""
-    from ..evaluation.plots import check_matplotlib
-    from ..tuning import report
-    from ..tuning.tune import check_optuna_installed, tune
+    """Search for the best options, and write tables and plots.
 
-    check_optuna_installed()
-    names, ranges = [name for name in args.search.split(",") if name.strip()], _parse_ranges(args.range)
-    out, draws = inputs[2], True
-    try:
-        check_matplotlib("the plots")
-    except ValueError as error:
-        draws = False
-        print(f"etads-tune: warning: {error}; continuing without it", file=sys.stderr)
-    tuning = tune(load(), *inputs, trials=args.trials, search=names, ranges=ranges, **common)
+    Returns what has been found, the best decoding options (None: the folder's), and a note for the model card.
+    """
+    from ..tuning import report
+    from ..tuning.tune import tune
+
+    names = [name for name in args.search.split(",") if name.strip()]
+    ranges = {name: values for name, _, values in (text.partition("=") for text in args.range)}
+    out, trials = inputs[2], args.trials or TRIALS
+    metric = args.metric or METRICS[0]
+    tuning = tune(load(), *inputs, trials=trials, metric=metric, search=names, ranges=ranges, **common)
     report.write_tables(tuning, out)
+    draws = importlib.util.find_spec("matplotlib") is not None
     if draws:
         report.draw_plots(tuning, out)
     print(f"{report.format_markdown_table(tuning)}\n\n{tuning.signature}\n\n{report.format_conclusion(tuning)}")
@@ -207,10 +140,13 @@ def _tune_weights(
 ) -> Tuple[str, Any, str]:
     """Run minimum-error-rate training. See :func:`_search` for the results."""
     from ..tuning.extractive_weights import OPTION, format_weights, tune_weights
+    from ..tuning.study import TuningStudy
 
     summarizer = load()
+    common.update(metric=args.metric or MERT_METRICS[0], metrics=MERT_METRICS)
+    study = TuningStudy(summarizer, *inputs, **common)
     nbest, points = args.nbest or NBEST, args.starting_points or STARTING_POINTS
-    tuning = tune_weights(summarizer, *inputs, rounds=args.trials, nbest=nbest, points=points, **common)
+    tuning = tune_weights(study, args.trials or MERT_ROUNDS, nbest, points)
     tuning.write(inputs[2])
     best, weights = tuning.best, format_weights(tuning.best.weights)
     print(f"{tuning.format_markdown_table()}\n\n{tuning.signature}\n")
@@ -229,23 +165,31 @@ def _tune_weights(
 )
 def main(args: TuneOptions) -> None:
     """Run the command ``etads-tune``."""
-    _check_options(args)
-    documents, references = _read_document_reference_pairs(args)
+    bundled = find_folder(args.folder)
+    if bundled != args.folder:
+        raise InputError(
+            f"FOLDER {args.folder} comes with the package; tune a copy instead: cp -r {bundled} my-{args.folder}"
+        )
+    if args.target is None and guess_input_format([args.source], text="lines") == "lines":
+        raise InputError(
+            f"REFERENCES are missing: {args.source} has plain lines without fields for documents and references"
+        )
+    from ..evaluation.summaries import read_lines
+
+    documents = read_texts(args.source, SOURCE, args.source_column)
+    references = read_lines(str(args.target or args.source), args.target_column)
     out = args.out or Path(os.path.abspath(args.folder) + "-tuning")
-    if out.exists() and not out.is_dir():
-        raise InputError(f"--out {out}: is a file; name a folder")
     from ..summarizer.folder.model_card import check_writable, set_decoding_defaults
 
     if args.write:
         check_writable(args.folder)
     load = functools.partial(load_summarizer, args.folder, args.device, args.quiet)
     common = {
-        "metric": args.metric,
         "most_documents": args.documents,
         "seed": args.seed,
         "max_tokens": args.max_tokens,
         "state_bytes": args.encoder_memory << 20,
-        "listener": TuningListener(args.metric, args.quiet),
+        "quiet": args.quiet,
     }
     run = _tune_weights if args.mert else _search
     what, decoding, note = run(args, load, (documents, references, out), common)

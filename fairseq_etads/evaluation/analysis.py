@@ -97,49 +97,31 @@ class Analysis:
     positions: List[float]
 
 
-class SummaryAnalyser:
-    """Collect statistics about the summaries of a system, one summary at a time."""
+def analyse_summary(
+    source: AnalysedDocument, sentences: Sequence[Sequence[str]], texts: Sequence[str] = ()
+) -> Dict[str, Optional[float]]:
+    """Compute the statistics of a summary, in per cent except for its lengths; None if a statistic is undefined.
 
-    def __init__(self) -> None:
-        self._values: Dict[str, List[Optional[float]]] = {}
-        self._tenths = np.zeros(TENTHS)
-
-    def add(self, source: AnalysedDocument, sentences: Sequence[Sequence[str]], texts: Sequence[str] = ()) -> None:
-        """Add a summary of a document to the statistics.
-
-        ``sentences`` are lists of words, and ``texts`` the same sentences as strings, for which evidence is searched.
-        """
-        words = [word for sentence in sentences for word in sentence]
-        novel_words = source.compute_novel_ngram_share(words, 1)
-        values: Dict[str, Any] = {
-            "words": len(words),
-            "sentences": sum(map(bool, sentences)),
-            "copy rate": None if novel_words is None else 100 * (1 - novel_words),
-        }
-        for order in NGRAM_ORDERS:
-            values[f"novel {order}-grams"] = source.compute_novel_ngram_share(words, order)
-        values["novel sentences"] = source.compute_novel_sentence_share(sentences)
-        for order in NGRAM_ORDERS:
-            values[f"repeated {order}-grams"] = compute_repeated_ngram_share(words, order)
-        found = [source.evidence.find(text) for text in texts if text.strip()]
-        for name, kind in (("new numbers", "number"), ("new names", "name")):
-            with_new = sum(any(word.kind == kind for word in one.new) for one in found)
-            values[name] = with_new / len(found) if found else None
-        values["joined"] = sum(one.joined for one in found) / len(found) if found else None
-        for name, value in values.items():
-            is_share = value is not None and name.startswith(("novel", "repeated", "new", "joined"))
-            self._values.setdefault(name, []).append(100 * value if is_share else value)
-        self._tenths += source.count_copied_bigrams(words)
-
-    def compute_analysis(self) -> Analysis:
-        """Return the statistics for all summaries that have been added."""
-        real = {name: [v for v in values if v is not None] for name, values in self._values.items()}
-        total = self._tenths.sum()
-        return Analysis(
-            figures={name: float(np.mean(values)) if values else None for name, values in real.items()},
-            counted={name: len(values) for name, values in real.items()},
-            positions=(100 * self._tenths / total if total else self._tenths).tolist(),
-        )
+    ``sentences`` are lists of words, and ``texts`` the same sentences as strings, for which evidence is searched.
+    """
+    words = [word for sentence in sentences for word in sentence]
+    novel_words = source.compute_novel_ngram_share(words, 1)
+    found = [source.evidence.find(text) for text in texts if text.strip()]
+    shares: Dict[str, Optional[float]] = {"copy rate": None if novel_words is None else 1 - novel_words}
+    for order in NGRAM_ORDERS:
+        shares[f"novel {order}-grams"] = source.compute_novel_ngram_share(words, order)
+    shares["novel sentences"] = source.compute_novel_sentence_share(sentences)
+    for order in NGRAM_ORDERS:
+        shares[f"repeated {order}-grams"] = compute_repeated_ngram_share(words, order)
+    for name, kind in (("new numbers", "number"), ("new names", "name")):
+        with_new = sum(any(word.kind == kind for word in one.new) for one in found)
+        shares[name] = with_new / len(found) if found else None
+    shares["joined"] = sum(one.joined for one in found) / len(found) if found else None
+    return {
+        "words": len(words),
+        "sentences": sum(map(bool, sentences)),
+        **{name: None if share is None else 100 * share for name, share in shares.items()},
+    }
 
 
 def analyse_systems(
@@ -156,15 +138,24 @@ def analyse_systems(
         split_words: a function that splits a text into words, such as a value of :data:`WORD_SPLITTERS`.
         sentence_mark: mark or marks between the sentences of a document, which are not words.
     """
-    analysers = {name: SummaryAnalyser() for name in systems}
+    rows: Dict[str, List[Dict[str, Optional[float]]]] = {name: [] for name in systems}
+    tenths = {name: np.zeros(TENTHS) for name in systems}
     for number, document in enumerate(documents):
         sentences = split_summary_into_sentences(document, sentence_mark, split_sentences=False)
-        words = [word for sentence in sentences for word in split_words(sentence)]
-        source = AnalysedDocument(words, document, sentence_mark)
-        for name, analyser in analysers.items():
-            summary = systems[name][number]
-            analyser.add(source, [split_words(sentence) for sentence in summary], summary)
-    return {name: analyser.compute_analysis() for name, analyser in analysers.items()}
+        source = AnalysedDocument([w for sentence in sentences for w in split_words(sentence)], document, sentence_mark)
+        for name, summaries in systems.items():
+            words = [split_words(sentence) for sentence in summaries[number]]
+            rows[name].append(analyse_summary(source, words, summaries[number]))
+            tenths[name] += source.count_copied_bigrams([word for sentence in words for word in sentence])
+    analyses = {}
+    for name, found in rows.items():
+        defined = {figure: [value for row in found if (value := row[figure]) is not None] for figure in found[0]}
+        analyses[name] = Analysis(
+            figures={figure: float(np.mean(values)) if values else None for figure, values in defined.items()},
+            counted={figure: len(values) for figure, values in defined.items()},
+            positions=(100 * tenths[name] / (tenths[name].sum() or 1)).tolist(),
+        )
+    return analyses
 
 
 def take_lead_words(sentences: Sequence[str], count: int) -> List[str]:

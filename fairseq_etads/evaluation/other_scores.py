@@ -103,16 +103,10 @@ def check_score_options(args: ScoreOptions) -> None:
     """Raise ValueError if a required option is missing."""
     if "bertscore" in args.also and not args.bertscore_model:
         raise ValueError("--also bertscore: give a model folder with --bertscore-model; nothing is downloaded")
-    if args.bertscore_model and not (Path(args.bertscore_model) / "config.json").is_file():
-        raise ValueError(f'--bertscore-model "{args.bertscore_model}": not a model folder (it has no config.json)')
     if "rougesal" in args.also and not args.saliency_documents:
         raise ValueError("--also rougesal: give a file of training documents with --saliency-documents")
     if "entail" in args.also and not args.entail_model:
         raise ValueError("--also entail: give a model folder with --entail-model; create one with etads-nli train")
-    if args.entail_model and not (Path(args.entail_model) / "model.safetensors").is_file():
-        raise ValueError(
-            f"--entail-model {args.entail_model}: no model.safetensors in it; create one with etads-nli train"
-        )
 
 
 def list_score_inputs(args: ScoreOptions) -> Dict[str, List[Path]]:

@@ -75,16 +75,12 @@ def find_perl_rouge(rouge_home: Optional[str] = None) -> Path:
     if shutil.which("perl") is None:
         raise ValueError("--backend perl: there is no perl on PATH; install it or choose --backend python")
     home = find_rouge_home(rouge_home)
-    for module, package in (
-        ("DB_File", "perl"),
-        ("XML::Parser", "libxml-parser-perl"),
-        ("XML::DOM", "libxml-dom-perl"),
-    ):
-        if _run_perl(["-I", str(home), f"-M{module}", "-e", "1"]).returncode:
-            raise ValueError(
-                f"--backend perl: Perl's module {module} is missing; install it (Debian: {package}) "
-                "or choose --backend python"
-            )
+    modules = {"DB_File": "perl", "XML::Parser": "libxml-parser-perl", "XML::DOM": "libxml-dom-perl"}
+    if _run_perl(["-I", str(home), *(f"-M{module}" for module in modules), "-e", "1"]).returncode:
+        raise ValueError(
+            f"--backend perl: of Perl's modules {', '.join(modules)}, one is missing; install it (Debian: "
+            f"{', '.join(modules.values())}) or choose --backend python"
+        )
     return home
 
 

@@ -44,13 +44,6 @@ _PYTHON_NAMES = {"rougeL": "rougeLsum", "rougeLjoined": "rougeL", **{f"rouge{n}"
 _PERL_METRICS = ("rougeL", "rougeSU4", *(f"rouge{n}" for n in range(1, 10)))
 
 
-def _check_numbers(jobs: int = 1, bootstrap: int = 0, seed: int = 0) -> None:
-    """Raise ValueError if a number is too small. The message names the option."""
-    for option, value, least in (("jobs", jobs, 1), ("bootstrap", bootstrap, 0), ("seed", seed, 0)):
-        if value < least:
-            raise ValueError(f"--{option} {value}: choose {least} or more")
-
-
 @dataclass(frozen=True)
 class Score:
     """Mean scores of a metric, from 0 to 100, with 95 % confidence intervals (low, high), or None without resamples."""
@@ -302,7 +295,6 @@ def score_pairs(
         ValueError: there are no texts, the numbers of texts differ, or a string is given instead of a sequence of
             texts.
     """
-    _check_numbers(jobs)
     if any(isinstance(texts, str) for texts in [hypotheses, references, *references]):
         raise ValueError("hypotheses, and each set of references, must be a sequence of texts, not one text")
     check_line_counts(
@@ -332,7 +324,6 @@ def make_report(
 
     ``references`` is the number of references per hypothesis. With ``bootstrap`` 0, there are no confidence intervals.
     """
-    _check_numbers(bootstrap=bootstrap, seed=seed)
     means = scores.mean(axis=0).tolist()
     intervals: List[Any] = [[] for _ in means]
     if bootstrap:
@@ -370,12 +361,10 @@ def rouge(
         settings: keyword arguments of :class:`RougeSettings`.
 
     Raises:
-        ValueError: there are no texts, the numbers of texts differ, a string is given instead of a sequence of texts,
-            or a number is too small.
+        ValueError: there are no texts, their numbers differ, or a string is given instead of a sequence of texts.
         TypeError: one of the settings does not exist.
     """
     chosen = RougeSettings(**settings)
-    _check_numbers(jobs, bootstrap, seed)
     sets: Any = [references] if all(isinstance(text, str) for text in references) else list(references)
     scores = score_pairs(hypotheses, sets, chosen, jobs, progress)
     return make_report(scores, hypotheses, len(sets), chosen, bootstrap, seed)

@@ -3,8 +3,6 @@
 import argparse
 import collections
 import os
-import pickle
-import re
 import shutil
 import time
 import typing
@@ -55,14 +53,10 @@ def load_checkpoint_safely(original: Original, path: str, *args: Any, **kwargs: 
             return plain_load(*arguments, **{**options, "weights_only": True})
         except (MemoryError, OSError):
             raise
-        except Exception as error:
-            found = re.search(r"(?:GLOBAL|class) ([\w.]+)", str(error))
-            unsafe = isinstance(error, pickle.UnpicklingError) and found is not None
-            what = f"it refers to {found[1]}" if unsafe and found else "it is damaged, or not written by torch.save"
+        except Exception:
             raise UnsafeCheckpointError(
-                f"{path}: refused, because {what}. A fairseq checkpoint contains only tensors and settings; a file "
-                "with any other content can run code when it is loaded. Get the file from its author again, or name "
-                "another checkpoint."
+                f"{path}: refused, because it is damaged or contains more than tensors and settings, which can run "
+                "code when it is loaded. Get the file from its author again, or name another checkpoint."
             ) from None
 
     with mock.patch.object(torch, "load", load):

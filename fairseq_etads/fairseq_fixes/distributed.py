@@ -4,7 +4,7 @@ import os
 import socket
 import sys
 from argparse import Namespace
-from typing import Any, Callable, List, NamedTuple, Optional
+from typing import Any, Callable, List, Optional
 from unittest import mock
 
 import torch
@@ -14,6 +14,7 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq.models import distributed_fairseq_model
 from omegaconf import DictConfig
 
+from ..files.shards import Shard, find_launched_shard, find_local_rank
 from . import Original, replaces
 
 
@@ -23,20 +24,10 @@ def has_several_workers() -> bool:
     return available and torch.distributed.get_world_size() > 1
 
 
-class LaunchedWorker(NamedTuple):
-    """Numbers of a worker process, which a launcher such as torchrun has started, among all and on this machine."""
-
-    rank: int
-    workers: int
-    local_rank: int
-
-    @classmethod
-    def from_environment(cls) -> Optional["LaunchedWorker"]:
-        """Read the properties of this process, or return None if it was not started by a launcher such as torchrun."""
-        if not all(name in os.environ for name in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")):
-            return None
-        rank = int(os.environ["RANK"])
-        return cls(rank, int(os.environ["WORLD_SIZE"]), int(os.environ.get("LOCAL_RANK", rank)))
+def find_launched_worker() -> Optional[Shard]:
+    """Return the number of this process among those that a launcher such as torchrun has started to work together."""
+    is_launched = {"MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK"} <= os.environ.keys()
+    return find_launched_shard() if is_launched else None
 
 
 @replaces(distributed_utils, "call_main")
@@ -46,7 +37,7 @@ def call_main(original: Original, cfg: Any, main: Callable[..., Any], **kwargs: 
     Raises:
         ValueError: fairseq would give a wrong result with these options.
     """
-    options, launched = cfg.distributed_training, LaunchedWorker.from_environment()
+    options, launched = cfg.distributed_training, find_launched_worker()
     if cfg.common.cpu and torch.cuda.is_available():  # fairseq's trainer heeds --cpu, but other parts do not
         unavailable = mock.patch.object(torch.cuda, "is_available", lambda: False)
         with unavailable, mock.patch.dict(os.environ, {"CUDA_VISIBLE_DEVICES": ""}):
@@ -56,7 +47,7 @@ def call_main(original: Original, cfg: Any, main: Callable[..., Any], **kwargs: 
             if isinstance(part, (DictConfig, Namespace)) and "tpu" in part:
                 part.tpu = False  # --bf16 sets it, and without torch_xla, training would never start
     if launched is not None and options.distributed_init_method is None and options.distributed_world_size == 1:
-        options.distributed_world_size = launched.workers  # fairseq's default is the number of GPUs, but at least 1
+        options.distributed_world_size = launched.shares  # fairseq's default is the number of GPUs, but at least 1
     several = [number for number in cfg.optimization.update_freq if number > 1]
     if str(options.ddp_backend) == "fully_sharded" and options.distributed_world_size > 1 and several:
         # For other backends, training_step.train_step leaves out empty batches.
@@ -67,11 +58,6 @@ def call_main(original: Original, cfg: Any, main: Callable[..., Any], **kwargs: 
     if cfg.common.tpu or torch.cuda.is_available():
         return original(cfg, main, **kwargs)
     _connect_cpu_workers(options, launched)
-    if options.distributed_world_size > 1 and main.__module__.endswith("interactive"):
-        raise ValueError(
-            f"{options.distributed_world_size} workers: each fairseq-interactive would summarise the whole input; "
-            "divide the input among them, as etads-summarize --shard I/N does"
-        )
     if options.distributed_world_size == 1 or options.distributed_no_spawn:
         return original(cfg, main, **kwargs)
     # --distributed-num-procs is the number of workers on this machine, if there are several machines.
@@ -84,7 +70,7 @@ def call_main(original: Original, cfg: Any, main: Callable[..., Any], **kwargs: 
     )
 
 
-def _connect_cpu_workers(options: Any, launched: Optional[LaunchedWorker]) -> None:
+def _connect_cpu_workers(options: Any, launched: Optional[Shard]) -> None:
     """Set the number of workers on CPUs and their connection in ``options``, which fairseq does only for GPUs."""
     given = {word.partition("=")[0] for word in sys.argv[1:]}
     for name in ("distributed_world_size", "distributed_num_procs"):  # both default to the number of GPUs
@@ -92,11 +78,10 @@ def _connect_cpu_workers(options: Any, launched: Optional[LaunchedWorker]) -> No
         if is_default and "--" + name.replace("_", "-") not in given:
             setattr(options, name, 1)
     if options.distributed_init_method is None and launched is not None:
-        options.distributed_world_size = launched.workers
-        if launched.workers > 1:
-            options.distributed_init_method = "env://"
-            options.distributed_rank, options.device_id = launched.rank, launched.local_rank
-            options.distributed_no_spawn = True
+        options.distributed_world_size = launched.shares
+        options.distributed_init_method = "env://"
+        options.distributed_rank, options.device_id = launched.number - 1, find_local_rank()
+        options.distributed_no_spawn = True
     if options.distributed_world_size > 1:
         options.distributed_backend = "gloo"  # the only backend for CPUs that is included in all builds of torch
         if options.distributed_init_method is None and not options.distributed_no_spawn:

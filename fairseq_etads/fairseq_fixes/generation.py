@@ -12,8 +12,9 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.logging.meters import StopwatchMeter
 from fairseq.tasks.fairseq_task import StatefulContainer
 
+from ..files.shards import find_local_rank
 from . import Original, replaces
-from .distributed import LaunchedWorker
+from .distributed import find_launched_worker
 
 _PIECE = re.compile(r"\d+|<unk>|<mask>")
 StatefulContainer._state, StatefulContainer._factories = {}, {}  # until pickle has filled a new instance
@@ -54,7 +55,7 @@ def generate_in_shards(original: Original, cfg: Any) -> Any:
     ValueError.
     """
     cfg = convert_namespace_to_omegaconf(cfg) if isinstance(cfg, Namespace) else cfg
-    options, launched = cfg.distributed_training, LaunchedWorker.from_environment()
+    options, launched = cfg.distributed_training, find_launched_worker()
     shards, shard = cfg.dataset.num_shards, cfg.dataset.shard_id
     if not 0 <= shard < shards:
         raise ValueError(f"--shard-id {shard} of --num-shards {shards}: choose a number from 0 to {shards - 1}")
@@ -64,9 +65,9 @@ def generate_in_shards(original: Original, cfg: Any) -> Any:
     if shards > 1:
         options.distributed_world_size, options.distributed_rank = shards, shard
     elif launched is not None and options.distributed_world_size == 1:
-        options.distributed_world_size, options.distributed_rank = launched.workers, launched.rank
+        options.distributed_world_size, options.distributed_rank = launched.shares, launched.number - 1
         if torch.cuda.is_available() and not cfg.common.cpu:
-            torch.cuda.set_device(launched.local_rank % torch.cuda.device_count())
+            torch.cuda.set_device(find_local_rank() % torch.cuda.device_count())
     if options.distributed_world_size > 1 and results is not None:
         share = f"{options.distributed_rank + 1}-of-{options.distributed_world_size}"
         cfg.common_eval.results_path = os.path.join(results, share)

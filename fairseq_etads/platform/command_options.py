@@ -129,14 +129,6 @@ def add_options(parser: argparse.ArgumentParser, config: type) -> None:
             add_option(groups[title].add_argument, each.name, kind, get_default(each), each.metadata)
 
 
-def check_command_options(options: Any, config: Optional[type] = None) -> None:
-    """Raise InputError if an option has an invalid value, has no effect or does not go with another one."""
-    try:
-        check_options(options, config or type(options))
-    except ValueError as error:
-        raise InputError(str(error)) from None
-
-
 def options_command(
     prog: str,
     config: Union[type, Mapping[str, Tuple[str, type]]],
@@ -170,7 +162,7 @@ def options_command(
         @functools.wraps(work)
         def run(args: argparse.Namespace) -> Any:
             options = make_options(config if isinstance(config, type) else config[args.command][1], args)
-            check_command_options(options)
+            check_options(options, type(options))
             logging.basicConfig(format=f"{prog}: %(message)s")
             for name in ("fairseq", "fairseq_etads"):
                 logging.getLogger(name).setLevel(logging.WARNING)

@@ -5,7 +5,6 @@ import contextlib
 import difflib
 import functools
 import os
-import re
 import signal
 import sys
 from typing import Any, Callable, Iterable, Iterator, List, NoReturn, Optional, Sequence, TextIO, Tuple, Type
@@ -25,9 +24,7 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
-        self._words: List[str] = []
         self._is_intermixed = False
-        self.register("type", int, _parse_integer)
         if " " not in self.prog:  # subcommands such as "etads-human make" do not have --version
             # The parsed options must not contain --version, because reports record them.
             hidden: Any = {"dest": argparse.SUPPRESS, "default": argparse.SUPPRESS}
@@ -37,7 +34,6 @@ class Parser(argparse.ArgumentParser):
         """Parse the command line like argparse, but also accept file names that follow options."""
         if self._is_intermixed:
             return super().parse_known_args(args, namespace)
-        self._words = list(sys.argv[1:] if args is None else args)  # for error messages
         parsed, rest = super().parse_known_args(args, namespace)
         kinds = {action.nargs for action in self._get_positional_actions()}
         # The rest may be file names that follow options, which argparse cannot parse in commands with subcommands.
@@ -62,12 +58,6 @@ class Parser(argparse.ArgumentParser):
                 near = find_closest_word(word.partition("=")[0], known) if word.startswith("--") else ""
                 if near:
                     return f"; did you mean {near}?"
-        without_value = re.match(r"argument (\S+): expected (?:one|at least one) argument", message)
-        if without_value:
-            names = without_value.group(1).split("/")
-            for word, value in zip(self._words, self._words[1:]):
-                if word in names and value.startswith("-") and value not in self._option_string_actions:
-                    return f"; write a value that begins with - as {names[0]}={escape_unprintable(value)}"
         return ""
 
     def list_parsers(self) -> List[argparse.ArgumentParser]:
@@ -98,17 +88,6 @@ class _VersionAction(argparse.Action):
 def find_closest_word(word: str, known: Iterable[str]) -> str:
     """Return the word in ``known`` that is most similar to ``word``, or an empty string if none is similar."""
     return next(iter(difflib.get_close_matches(word, list(known), 1)), "")
-
-
-def _parse_integer(text: str) -> int:
-    """Parse an integer with at most 64 bits, which is the limit of numpy and torch."""
-    number = int(text)
-    if not -(2**63) <= number < 2**63:
-        raise argparse.ArgumentTypeError(f"{number}: choose a number of at most 64 bits")
-    return number
-
-
-_parse_integer.__name__ = "int"  # argparse uses this name in the message "invalid int value"
 
 
 def command(

@@ -25,6 +25,8 @@ from enum import Enum
 from numbers import Integral, Real
 from typing import Any, Collection, Dict, Iterator, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
+from .errors import InputError
+
 
 def option(default: Any, help: str, **metadata: Any) -> Any:
     """Declare an option as a field of a dataclass. See the module for ``metadata``."""
@@ -106,9 +108,9 @@ def join_choices(choices: Sequence[str]) -> str:
 
 
 def check_option_choice(option: str, value: str, choices: Tuple[str, ...]) -> str:
-    """Return ``value`` if it is one of ``choices``, or raise a ValueError that lists the choices of the option."""
+    """Return ``value`` if it is one of ``choices``, or raise InputError, which lists the choices of the option."""
     if value not in choices:
-        raise ValueError(f'{option} "{value}": choose {join_choices(choices)}')
+        raise InputError(f'{option} "{value}": choose {join_choices(choices)}')
     return value
 
 
@@ -134,12 +136,12 @@ def format_value_error(name: str, value: Any, expected: str) -> str:
 
 
 def check_option_values(cfg: Any, config: Any) -> None:
-    """Raise ValueError if a value in ``cfg`` is not within the bounds or choices that ``config`` declares."""
+    """Raise InputError if a value in ``cfg`` is not within the bounds or choices that ``config`` declares."""
     for option in fields(config):
         for value in map(_unwrap_enum, _list_values(getattr(cfg, option.name, None))):
             expected = "" if value is None else describe_expected_value(value, option.metadata)
             if expected:
-                raise ValueError(format_value_error(option.name, value, expected))
+                raise InputError(format_value_error(option.name, value, expected))
 
 
 def check_options(cfg: Any, config: Any, has: Collection[str] = (), skip: Collection[str] = ()) -> None:
@@ -152,7 +154,7 @@ def check_options(cfg: Any, config: Any, has: Collection[str] = (), skip: Collec
         skip: names of options whose combinations are not checked.
 
     Raises:
-        ValueError: a value is invalid, an option has no effect, or it cannot be combined with another one.
+        InputError: a value is invalid, an option has no effect, or it cannot be combined with another one.
     """
     check_option_values(cfg, config)
     present = {option.name: getattr(cfg, option.name, option.default) for option in fields(config)}
@@ -160,14 +162,14 @@ def check_options(cfg: Any, config: Any, has: Collection[str] = (), skip: Collec
     declared = {option.name: option.metadata for option in fields(config)}
     found = find_option_conflict(given, declared, {*has, *list_enabled_options(present)})
     if found:
-        raise ValueError(found)
+        raise InputError(found)
     for name, metadata in declared.items():
         if not is_option_enabled(present[name]) or name in skip:
             continue
         for (first, second), wanted in metadata.get("equal", {}).items():
             if present[first] != present[second]:
                 values = " and ".join(f"{format_option_name(each)} is {present[each]}" for each in (first, second))
-                raise ValueError(f"{format_option(name, present[name])} needs {wanted}, but {values}")
+                raise InputError(f"{format_option(name, present[name])} needs {wanted}, but {values}")
 
 
 def find_option_conflict(

@@ -5,42 +5,32 @@ training on these lists then determines the weights for the next round.
 """
 
 import datetime
-import hashlib
-import json
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from tabulate import tabulate
 
 from ..evaluation.rouge import METRICS as ROUGE_METRICS
 from ..evaluation.rouge import RougeSettings, score_pairs
-from ..files.outputs import lock_output, write_json
-from ..files.resumable import format_json_line, parse_json_lines
+from ..files.outputs import write_json
 from ..platform.errors import InputError
-from ..summarizer import Summarizer
-from ..summarizer.encoded_documents import STATE_BYTES, EncodedDocuments, Hypothesis
-from ..summarizer.summarizer import MAX_TOKENS
+from ..summarizer.encoded_documents import Hypothesis
 from ..systems.abs.features import FEATURES, parse_extractive_weights
-from ..version import __version__
-from . import MERT_METRICS, MERT_ROUNDS, MOST_DOCUMENTS, NBEST, STARTING_POINTS, TuningListener, check_options
+from ..version import get_version
+from . import MERT_ROUNDS, NBEST, STARTING_POINTS
 from .mert import NBestList, find_best_weights
 from .report import remove_markdown
-from .tune import check_same_settings, choose_pairs, compute_model_fingerprint, find_best
+from .study import TuningStudy, find_best
 
 OPTION = "extractive_weights"
 """Name of the decoding option that is tuned."""
-MERT_FILE, MERT_REPORT = "mert.jsonl", "mert.json"
+MERT_FILE, MERT_REPORT = "mert.journal", "mert.json"
 BYTES = 75
 _RECALL = "-recall75"
 _DIGITS = 4
-_FIRST = "set of first weights"
-_VERSION = "version of fairseq-etads"
-"""Name of a setting that is recorded, but may change between calls."""
-_FORMAT = {"format": "fairseq-etads trials", "version": 1}
 
 
 class TuningRound(NamedTuple):
@@ -49,6 +39,7 @@ class TuningRound(NamedTuple):
     Attributes:
         number: index of the round. Round 0 uses the weights in the model folder.
         weights: weights of all features. The first weight is always 1.
+        decoding: values of all decoding options.
         lists: hypotheses of each document in descending order of score, as text, features (see :func:`get_features`)
             and metric score.
         mean: mean metric score of the best hypotheses of all documents.
@@ -57,12 +48,13 @@ class TuningRound(NamedTuple):
 
     number: int
     weights: List[float]
+    decoding: Dict[str, Any]
     lists: List[List[Tuple[str, List[float], float]]]
     mean: float
     seconds: float
 
     def score(self, metric: str) -> float:
-        """Return the mean score, like :meth:`.tune.Trial.score`. All rounds use the same metric."""
+        """Return the mean score, like :meth:`.Trial.score`. All rounds use the same metric."""
         return self.mean
 
 
@@ -138,20 +130,7 @@ def get_features(hypothesis: Hypothesis, weights: Sequence[float]) -> List[float
 
 
 def tune_weights(
-    summarizer: Summarizer,
-    documents: Sequence[str],
-    references: Sequence[str],
-    out: Path,
-    *,
-    rounds: int = MERT_ROUNDS,
-    metric: str = MERT_METRICS[0],
-    nbest: int = NBEST,
-    points: int = STARTING_POINTS,
-    most_documents: int = MOST_DOCUMENTS,
-    seed: int = 1,
-    max_tokens: int = MAX_TOKENS,
-    state_bytes: int = STATE_BYTES,
-    listener: Optional[TuningListener] = None,
+    work: TuningStudy, rounds: int = MERT_ROUNDS, nbest: int = NBEST, points: int = STARTING_POINTS
 ) -> WeightTuningResults:
     """Tune the weights of the features, or continue an interrupted call with the same arguments.
 
@@ -159,84 +138,43 @@ def tune_weights(
     the weight 0. All other decoding options have the default values in the folder.
 
     Args:
-        documents, references, most_documents, max_tokens, state_bytes: see :func:`.tune.tune`.
-        out: folder for the rounds, which is created if it does not exist.
+        work: the study, whose metric is one of :data:`.MERT_METRICS`.
         rounds: maximum number of rounds. Tuning ends earlier if a round would repeat earlier weights.
-        metric: metric to maximise, one of :data:`MERT_METRICS`.
         nbest: number of hypotheses per document, which is also the beam size.
         points: number of starting points for the search for weights.
 
     Raises:
-        InputError: a text or an option is invalid, or the rounds in ``out`` are damaged or used other settings.
+        InputError: the rounds in the folder are damaged or used other settings.
     """
-    listener = listener or TuningListener()
-    check_options(
-        metric, MERT_METRICS, trials=rounds, documents=most_documents, max_tokens=max_tokens, nbest=nbest, points=points
-    )
-    pairs = choose_pairs(documents, references, most_documents, seed, listener)
-    decoding = {**summarizer.config.decoding, "beam": nbest}
-    present = decoding.pop(OPTION, "")
-    encoded = EncodedDocuments(summarizer, [document for document, _ in pairs], max_tokens, state_bytes)
-    encoded.check_decoding_options(**decoding, extractive_weights=present or "1,0,0,0,0")
-    scorer = _CachedScorer(metric)
-    settings: Dict[str, Any] = {
-        "model": compute_model_fingerprint(summarizer.folder, summarizer.config),
-        "choice of documents and references": hashlib.sha256(json.dumps(pairs).encode()).hexdigest(),
-        "set of default options": decoding,
-        _FIRST: _normalise_weights(parse_extractive_weights(present) or (1.0, 0.0, 0.0, 0.0, 0.0)),
-        "--metric": metric,
-        "--seed": seed,
-        "--starting-points": points,
-        "way of scoring": scorer.settings.signature(1),
-        _VERSION: __version__,
-    }
-    path = out / MERT_FILE
-    with lock_output(out, "--out", folder=True):
-        found = _open_rounds(path, settings)
-        if found:
-            listener.on_message(f"{path}: {len(found)} rounds exist already")
-        for number in range(len(found), rounds):
-            weights = _optimise_weights(found, points, seed) if found else settings[_FIRST]
-            if any(weights == before.weights for before in found):
-                listener.on_message(f"round {number} would repeat earlier weights, so tuning ends")
-                break
-            listener.on_trial_start(number, rounds, encoded.documents)
-            found.append(_decode_and_score_documents(number, weights, encoded, decoding, pairs, scorer, listener))
-            _append_record(path, found[-1]._asdict())
-            listener.on_trial_end(found[-1], find_best(found, metric))
-    signature = f"ROUGE|{scorer.settings.signature(1)}|n:{len(pairs)}|v:{__version__}"
-    return WeightTuningResults(found, metric, len(pairs), nbest, signature)
+    summarizer = work.summarizer
+    present = parse_extractive_weights(summarizer.config.decoding.get(OPTION, "")) or (1.0, 0.0, 0.0, 0.0, 0.0)
+    weights = format_weights(_normalise_weights(present))
+    scorer = _CachedScorer(work.metric)
+    with work.open(MERT_FILE) as study:
+        found, defaults = work.read_trials(TuningRound, {**summarizer.config.decoding, "beam": nbest, OPTION: weights})
+        work.encoded.check_decoding_options(**defaults)
+        work.check_settings(defaults, {"--starting-points": points, "way of scoring": scorer.settings.signature(1)})
 
+        def propose() -> Optional[Tuple[Any, List[float]]]:
+            if not found:
+                return study.ask(), list(parse_extractive_weights(defaults[OPTION]))
+            weights = _optimise_weights(found, points, work.seed)
+            return None if any(weights == before.weights for before in found) else (study.ask(), weights)
 
-def _open_rounds(path: Path, settings: Dict[str, Any]) -> List[TuningRound]:
-    """Return the rounds of earlier calls, or begin their file with the settings if there is none.
+        def run(number: int, weights: List[float], on_batch: Callable[[int], Any]) -> TuningRound:
+            """Decode with these weights, and score the hypotheses."""
+            started = time.monotonic()
+            decoding, lists = {**defaults, OPTION: format_weights(weights)}, []
+            for hypotheses, (_, reference) in zip(work.encoded.search_n_best(on_batch, **decoding), work.pairs):
+                texts = [" ".join(hypothesis.text.split()) for hypothesis in hypotheses]
+                features = [get_features(hypothesis, weights[1:]) for hypothesis in hypotheses]
+                lists.append(list(zip(texts, features, scorer(texts, reference))))
+            mean = float(np.mean([nbest[0][2] if nbest else 0.0 for nbest in lists]))
+            return TuningRound(number, weights, decoding, lists, mean, round(time.monotonic() - started, 3))
 
-    The first weights may also be those of a round, because --write stores them in the model folder.
-    """
-    content = path.read_bytes() if path.exists() else b""
-    whole = content[: content.rfind(b"\n") + 1]
-    records = parse_json_lines(whole)
-    for number, record in enumerate(records):
-        if not isinstance(record, dict) or (number == 0 and {**record, **_FORMAT} != record):
-            raise InputError(f"{path}, line {number + 1}: not a record of a round; delete the file to start again")
-    if not records:
-        _append_record(path, {**_FORMAT, "settings": settings})
-        return []
-    before = records[0]["settings"]
-    settings[_VERSION] = before.get(_VERSION)
-    if settings[_FIRST] in [record["weights"] for record in records[1:]]:
-        settings[_FIRST] = before.get(_FIRST)
-    check_same_settings(path, before, json.loads(json.dumps(settings)))
-    os.truncate(path, len(whole))  # a killed process may have left half a line
-    return [TuningRound(**record) for record in records[1:]]
-
-
-def _append_record(path: Path, record: Dict[str, Any]) -> None:
-    """Add a line to a file, so that it is on disk when the function returns."""
-    with open(path, "ab") as file:
-        file.write(format_json_line(record))
-        file.flush()
-        os.fsync(file.fileno())
+        work.run_trials(found, rounds, propose, run)
+    signature = f"ROUGE|{scorer.settings.signature(1)}|n:{len(work.pairs)}|v:{get_version()}"
+    return WeightTuningResults(found, work.metric, len(work.pairs), nbest, signature)
 
 
 def _normalise_weights(weights: Sequence[float]) -> List[float]:
@@ -274,26 +212,3 @@ class _CachedScorer:
             scores = score_pairs(new, [[reference] * len(new)], self.settings)[:, :, self._figure].mean(axis=1)
             self._known.update(((text, reference), round(score, 6)) for text, score in zip(new, scores.tolist()))
         return [self._known[text, reference] for text in texts]
-
-
-def _decode_and_score_documents(
-    number: int,
-    weights: List[float],
-    encoded: EncodedDocuments,
-    decoding: Dict[str, Any],
-    pairs: Sequence[Tuple[str, str]],
-    scorer: _CachedScorer,
-    listener: TuningListener,
-) -> TuningRound:
-    """Decode with the given weights, and score the hypotheses."""
-    started = time.monotonic()
-    option = format_weights(weights)
-    found = encoded.search_n_best(listener.on_documents_summarised, **decoding, **{OPTION: option})
-    counted = parse_extractive_weights(option)[1:]
-    lists = []
-    for hypotheses, (_, reference) in zip(found, pairs):
-        texts = [" ".join(hypothesis.text.split()) for hypothesis in hypotheses]
-        features = [get_features(hypothesis, counted) for hypothesis in hypotheses]
-        lists.append(list(zip(texts, features, scorer(texts, reference))))
-    mean = float(np.mean([nbest[0][2] if nbest else 0.0 for nbest in lists]))
-    return TuningRound(number, weights, lists, mean, round(time.monotonic() - started, 3))

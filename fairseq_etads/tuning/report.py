@@ -27,11 +27,6 @@ def _compute_rouge_f1(trial: Trial) -> Dict[str, float]:
     return {"mean": float(np.mean(means)), **dict(zip(ROUGE_METRICS, means))}
 
 
-def make_trial_rows(tuning: Tuning) -> List[Dict[str, Any]]:
-    """Return a row for each trial. It contains its index, settings, ROUGE F1 scores and summary statistics."""
-    return [{"trial": t.number, **t.settings, **_compute_rouge_f1(t), **t.figures} for t in tuning.trials]
-
-
 def format_markdown_table(tuning: Tuning) -> str:
     """Format the table for a terminal, with the index of the best trial in bold."""
     shown: List[List[Any]] = []
@@ -109,7 +104,8 @@ def remove_markdown(text: str) -> str:
 
 def write_tables(tuning: Tuning, out: Path) -> None:
     """Write trials.csv and tuning.json, which contain all results except the summaries, to a folder."""
-    best, table = tuning.best, make_trial_rows(tuning)
+    best = tuning.best
+    table = [{"trial": t.number, **t.settings, **_compute_rouge_f1(t), **t.figures} for t in tuning.trials]
     with open_output(out / "trials.csv", newline="") as file:
         writer = csv.DictWriter(file, list(table[0]))
         writer.writeheader()

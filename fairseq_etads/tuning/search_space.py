@@ -175,12 +175,9 @@ def _remove_impossible_lengths(space: Sequence[Parameter], decoding: Dict[str, A
             f"--min-len {least} is more than --max-len {most}: choose another --range of "
             f"{' or '.join(name.replace('_', '-') for name in lengths)}"
         )
-    possible = {"min_len": lambda value: value <= most, "max_len": lambda value: value >= least}
     return [
-        parameter._replace(values=tuple(filter(possible.get(parameter.name), parameter.values)))
-        if parameter.name in possible
-        else parameter
-        for parameter in space
+        p._replace(values=tuple(value for value in p.values if least <= value <= most)) if p.name in lengths else p
+        for p in space
     ]
 
 

@@ -24,13 +24,15 @@ def test_raw_text_becomes_summaries_as_raw_text(tmp_path):
     prepare([str(text), str(tmp_path / "data"), "--tokens", "huggingface", "--model", str(model), "--jobs", "1"])
 
     options = "--recipe small --max-update 30 --cpu -- --encoder-layers 1 --decoder-layers 1 --lr 0.01 --eval-rouge"
-    command = [str(SCRIPTS / "train.sh"), "--prepared", "data", "--out", "run", *options.split()]
+    command = ["etads-train", "--prepared", "data", "--out", "run", *options.split()]
     shown = run_command([*command, "--max-tokens", "800", "--eval-rouge-print-samples", "1"], cwd=tmp_path).stdout
     assert "content model" not in shown and not (tmp_path / "run" / "content.npz").exists()
     log = (tmp_path / "run" / "train.log").read_text()
     assert "subwords: huggingface" in log and "reference: The Ant isn't\n" in log
 
-    run_command([str(SCRIPTS / "generate.sh"), "--run", "run", "--output", "summaries.txt", "--cpu"], cwd=tmp_path)
+    run_command(
+        ["etads-summarize", "run", "--split", "test", "--output", "summaries.txt", "--device", "cpu"], cwd=tmp_path
+    )
     found = (tmp_path / "summaries.txt").read_text().splitlines()
     assert found == ["The Ant isn't"] * 3
 

@@ -1,4 +1,4 @@
-"""scripts/train.sh --long: from JSON lines of long documents to a model folder that reads them whole."""
+"""etads-train --long: from JSON lines of long documents to a model folder that reads them whole."""
 
 import json
 import random
@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from documented import ROOT
 from helpers import run_command
 
 TOPICS = ["copper", "river", "glass", "market", "engine", "garden", "theatre", "harbour", "violin", "orchard"]
@@ -28,14 +27,14 @@ def document(number):
 
 
 def train(folder, *options, check=True):
-    command = [str(ROOT / "scripts" / "train.sh"), "--text", "mine.jsonl", "--out", "run", "--long", "--words", "60"]
+    command = ["etads-train", "--text", "mine.jsonl", "--out", "run", "--long", "--words", "60"]
     command += ["--cpu", "--recipe", "small", "--max-update", "12", *options, "--", "--seed", "5", *TINY]
     return run_command(command, cwd=folder, check=check)
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A folder with mine.jsonl and the run trained on it, and the output of train.sh."""
+    """A folder with mine.jsonl and the run trained on it, and the output of etads-train."""
     folder = tmp_path_factory.mktemp("long")
     pairs = (dict(zip(("document", "summary"), document(number))) for number in range(130))
     (folder / "mine.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))

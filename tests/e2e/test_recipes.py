@@ -1,4 +1,4 @@
-"""Recipes of scripts/reproduce/ from raw data to scores, on tiny corpora in the real formats: each kind of chain once.
+"""Recipes of etads-reproduce from raw data to scores, on tiny corpora in the real formats: each kind of chain once.
 
 tests/unit/pipeline/test_recipe_values.py compares the options of all rows with the papers', and the files that each
 command reads with those that earlier ones make. Only a run shows that the commands work on one another's files, and
@@ -60,10 +60,10 @@ class Workshop:
 
 
 def documented(recipe, corpus):
-    """Options of a command by which a recipe's help makes its data, as those of a script; sizes are made small."""
+    """Options of a command by which a recipe's help makes its data; sizes are made small."""
     lines = [option.get("prepare", "") for option in load_recipe(recipe)["options"].values()]
     words = shlex.split(next(line for line in lines if line.startswith(f"etads corpus {corpus} ")))[3:]
-    return ["--out" if word == "--prepare" else SIZES.get(word, word) for word in words]
+    return [SIZES.get(word, word) for word in words]
 
 
 def cnndm(shop, recipe, row):
@@ -78,10 +78,10 @@ def cnndm(shop, recipe, row):
     if recipe == "bart_cnndm":
         make_bart()
     options = documented(recipe, "cnndm")
-    options[options.index("--out") + 1] = out = f"{recipe}/data"
+    options[options.index("--prepare") + 1] = out = f"{recipe}/data"
     place = options.index("--") if "--" in options else len(options)
     more = options[place:] or ["--", "--size", "36"]
-    shop.run(["scripts/prepare_cnndm.sh", *options[:place], "--expect", "13,3,3", "--jobs", "1", *more])
+    shop.run(["etads-corpus", "cnndm", *options[:place], "--expect", "13,3,3", "--jobs", "1", *more])
     return shop.folder / out
 
 
@@ -103,10 +103,10 @@ def gigaword(shop, recipe, row):
             lines = source.read_text(encoding="utf-8").splitlines()
             tags = [[word if word == "<q>" else name + str(len(word) % 3) for word in line.split()] for line in lines]
             corpora.write(source.with_name(f"{source.name}.{name}"), "".join(" ".join(line) + "\n" for line in tags))
-    shop.run(["scripts/prepare_gigaword.sh", "--data", raw, *corpus, "--out", out, "--jobs", "1", *more])
+    shop.run(["etads-corpus", "gigaword", "--data", raw, *corpus, "--prepare", out, "--jobs", "1", *more])
     if "--factors" not in more:  # DUC has no factors
-        like = ["--like", f"{out}/prepared", "--out", f"{out}-duc", "--jobs", "1"]
-        shop.run(["scripts/prepare_duc.sh", "--data", duc, *like])
+        like = ["--like", f"{out}/prepared", "--prepare", f"{out}-duc", "--jobs", "1"]
+        shop.run(["etads-corpus", "duc", "--data", duc, *like])
     return shop.folder / out
 
 
@@ -409,7 +409,7 @@ def make_run(shop, recipe, row):
     if "--" in words:
         words += ["--num-workers", "0", "--log-interval", "1"]
     out = f"runs/{recipe}"
-    command = [f"scripts/reproduce/{recipe}.sh", place, str(data), "--out", out, option, row, *words]
+    command = ["etads-reproduce", recipe, place, str(data), "--out", out, option, row, *words]
 
     def make():
         printed = shop.run(command).stdout

@@ -150,8 +150,8 @@ def choose_sentence_set(
         too_long = (taken @ scorer.lengths)[:, None] + scorer.lengths > most_words
         too_long |= (taken @ sizes)[:, None] + sizes > limits.words
         forbidden = too_long | ~usable | taken
-        for row, number in np.argwhere(taken).tolist():
-            forbidden[row] |= too_similar[number]
+        for place, number in np.argwhere(taken).tolist():
+            forbidden[place] |= too_similar[number]
         scores[forbidden] = -math.inf
         found: Dict[Tuple[int, ...], float] = {}
         for place in np.argsort(-scores, axis=None, kind="stable").tolist():

@@ -11,7 +11,6 @@ from folders import make_folder
 from fairseq_etads import Summarizer
 from fairseq_etads.commands.explain import main
 from fairseq_etads.files import inputs
-from fairseq_etads.files.outputs import PARTIAL
 
 TEXTS = ["w1 w2 Zebra w3", "", "yak W5 w6 w7 w8", "w20 <b>w21</b>"]
 
@@ -72,34 +71,17 @@ def test_a_page_for_each(explain, wanted):
     assert (explain.path / "pages" / "0003.html").read_text() == wanted[2].to_html("a.jsonl, document 3")
     index = (explain.path / "pages" / "index.html").read_text()
     assert wanted[2].summary in index and 'href="0003.html"' in index
-    assert explain("a.txt", "--document", "all", "-o", "pages")[0] == 0, "into the same folder"
-    assert sorted(path.name for path in (explain.path / "pages").iterdir()) == ["0001.html", "index.html"]
 
 
-def test_files_that_are_no_pages_of_the_command_remain(explain):
-    folder = explain.path / "site"
-    folder.mkdir()
-    for name in ("index.html", "0001.html", "notes.txt"):
-        (folder / name).write_text("mine")
-        status, _, said = explain("a.txt", "--document", "all", "-o", "site")
-        assert status == 2 and f"site: contains {name}, which is not a page" in said
-        assert [path.read_text() for path in folder.iterdir()] == ["mine"]
-        (folder / name).unlink()
-    (folder / "a").write_text("w1")
-    for file in ("site", "site/a"):
-        assert explain(file, "--document", "all", "-o", "site")[0] == 2
-        assert [path.name for path in folder.iterdir()] == ["a"], "the input is in this folder"
-
-
-def test_a_call_that_explains_nothing_leaves_no_folder_and_keeps_earlier_pages(explain):
+def test_a_folder_with_files_is_refused_and_a_call_that_explains_nothing_leaves_none(explain):
     (explain.path / "bad").write_bytes(b"\xff\n")
     assert explain("bad", "--document", "all", "-o", "pages")[0] == 2 and not (explain.path / "pages").exists()
-    assert explain("a.txt", "--document", "all", "-o", "pages")[0] == 0
-    (explain.path / "pages" / f"0002.html.12345678{PARTIAL}").write_text("of a killed process")
-    assert explain("bad", "--document", "all", "-o", "pages")[0] == 2
-    assert (explain.path / "pages" / "0001.html").exists()
-    assert explain("a.txt", "--document", "all", "-o", "pages")[0] == 0
-    assert sorted(path.name for path in (explain.path / "pages").iterdir()) == ["0001.html", "index.html"]
+    (explain.path / "site").mkdir()
+    (explain.path / "site" / "a").write_text("w1")
+    for file in ("a.txt", "site", "site/a"):
+        status, _, said = explain(file, "--document", "all", "-o", "site")
+        assert status == 2 and "--output site already exists" in said
+        assert [path.name for path in (explain.path / "site").iterdir()] == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -108,11 +90,10 @@ def test_a_call_that_explains_nothing_leaves_no_folder_and_keeps_earlier_pages(e
         ("a.txt", "give --output PAGE, --json FILE, or both"),
         ("a.txt -o - --json -", "only one of them"),
         ("a.txt -o .", "--output ."),
-        ("a.txt -o a.txt --document all", "--output a.txt"),
+        ("a.txt -o a.txt --document all", "--output a.txt already exists"),
         ("a.txt --json x --document all", "--json x does not go with --document all"),
         ("a.txt -o x --document all --summary w1", "--summary w1 does not go with --document all"),
         ("a.txt --lines -o x --document 5", "--document 5: no such id"),
-        ("a.txt -o x --summary w1 --beam 2", "--beam has no effect with --summary"),
         ("empty -o x", "no document with words in it"),
         ("bad --lines -o x", "bad, line 1: not UTF-8"),
     ],

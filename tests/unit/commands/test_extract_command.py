@@ -77,7 +77,6 @@ def test_labelled_sentences_are_those_of_the_oracle(data, capsys):
         (f"{SELECTOR} --words 4 --threshold 0.5", "--words 4 does not go with --threshold 0.5"),
         (f"{SELECTOR} --at-least 2", "--at-least 2 needs --threshold"),
         (f"{SELECTOR} --threshold nan", "--threshold nan: choose a probability"),
-        (f"{SELECTOR} --threshold 0.5 --at-least 5 --sentences 4", "--at-least 5: is more than"),
         ("--by labels --labels nowhere", "no nowhere/labels.sentences.test"),
         ("--by selector --selection nowhere", "no nowhere/probabilities.sentences.test"),
         ("--by lead --subset valid", 'no split "valid"'),

@@ -11,7 +11,7 @@ from helpers import make_task
 
 from fairseq_etads.commands import compare as compare_command
 from fairseq_etads.commands import likelihood
-from fairseq_etads.evaluation.likelihood_file import make_likelihood_file_path, read_likelihoods
+from fairseq_etads.commands.likelihood import read_likelihoods
 from fairseq_etads.evaluation.resampling import compare_pairs
 from fairseq_etads.vocabulary.dictionary import count_known_words
 
@@ -39,7 +39,7 @@ def run(tmp_path):
 
 
 def found(run, subset="test"):
-    return read_likelihoods(make_likelihood_file_path(run, subset, "best"))
+    return read_likelihoods(run / f"likelihood-{subset}-best.json")
 
 
 def test_likelihoods_are_those_of_a_loop(run):
@@ -59,7 +59,7 @@ def test_likelihoods_are_those_of_a_loop(run):
         assert scored.log_likelihood[number] == pytest.approx(total, abs=1e-4)
         assert (scored.tokens[number], scored.unknown[number]) == (len(summary) + 1, unknown)
     assert scored.unknown == [0, 0, 1, 0]
-    make_likelihood_file_path(folder, "test", "best").unlink()
+    (folder / "likelihood-test-best.json").unlink()
     assert likelihood.main([str(folder), "--max-tokens", "8"]) == 0
     assert found(folder).log_likelihood == pytest.approx(scored.log_likelihood, abs=1e-5), "in other batches"
 
@@ -104,16 +104,14 @@ def test_what_cannot_be_scored_is_refused(run, monkeypatch, capsys, options, mes
     assert message in capsys.readouterr().err
 
 
-def test_a_damaged_file_is_refused(run, capsys):
+def test_a_damaged_file_is_made_again(run, capsys):
     folder, _ = run
     assert likelihood.main([str(folder)]) == 0
-    path = make_likelihood_file_path(folder, "test", "best")
-    whole = json.loads(path.read_text())
-    damages = [{"tokens": []}, {"log_likelihood": [float("nan")] * 4}, {"format": "x"}, {"tokens": "abcd"}, {"more": 1}]
-    for text in ["", "[]", "{}", *(json.dumps({**whole, **damage}) for damage in damages)]:
+    path = folder / "likelihood-test-best.json"
+    whole = path.read_text()
+    for text in ["", "[]", "{}", whole[:-5], json.dumps({**json.loads(whole), "more": 1})]:
         path.write_text(text)
-        assert likelihood.main([str(folder)]) == 2
-        assert f"{path} is damaged (" in capsys.readouterr().err
+        assert likelihood.main([str(folder)]) == 0 and path.read_text() == whole
 
 
 def test_the_command_compares_two_runs(run, tmp_path):

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairseq_etads.commands.correlate import main
-from fairseq_etads.evaluation.correlation import compute_kendall, compute_pearson, compute_spearman, correlate
+from fairseq_etads.commands.correlate import compute_kendall, compute_pearson, compute_spearman, correlate, main
 
 SUMMEVAL = Path(os.environ.get("ETADS_CORPORA", "no folder")) / "summeval" / "summeval.jsonl.xz"
 

@@ -135,11 +135,11 @@ def test_panels_hold_every_figure_of_every_run(tmp_path, panels, capsys):
     assert main([*runs, write(tmp_path / "new", "2026-11-22 | begin")]) == 0, "a run that has only begun is left out"
     assert list(panels[0]) == ["loss", "learning rate", "sigma"], "no panel for clocks and sizes"
     assert panels[0]["loss"] == {
-        "first: training": [(10, 8), (20, 7)],
-        "first: valid": [(20, 6)],
-        "second: training": [(10, 6), (20, 5)],
+        f"{runs[0]}: training": [(10, 8), (20, 7)],
+        f"{runs[0]}: valid": [(20, 6)],
+        f"{runs[1]}: training": [(10, 6), (20, 5)],
     }
-    assert "first: 20 updates; 1 validation on valid, lowest loss 6 after update 20" in capsys.readouterr().out
+    assert "/first: 20 updates; 1 validation on valid, lowest loss 6 after update 20" in capsys.readouterr().out
     assert main([runs[0], "--figures", "wps,loss"]) == 0
     assert list(panels[1]) == ["wps", "loss"]
 
@@ -170,7 +170,6 @@ def test_a_plot_appears_when_it_is_complete_and_is_the_same_every_time(tmp_path,
     [
         (["{}"], "no train.log"),
         (["{}/empty", "{}/other"], "none of the 2 logs"),
-        (["{}/good", "{}/./good/"], "good is given twice"),
         (["{}/good", "--figures", "loss,lss"], '--figures "lss"'),
     ],
 )

@@ -112,5 +112,6 @@ def test_the_command_writes_rows_and_a_page(tmp_path, capsys):
     assert [new["kind"] for new in second["systems"]["mine"][0]["new"]] == ["word", "number"]
     text = page.read_text()
     assert NOTICE in text and "Mary 7" in text and "</script><b>" not in text
-    assert main(["--source", str(tmp_path / "d"), "--system", system, "--page", str(tmp_path / "s")]) != 0
-    assert "--page" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["--source", str(tmp_path / "d"), "--system", system, "--page", str(tmp_path / "s")])
+    assert "the name must end in .html" in capsys.readouterr().err

@@ -6,7 +6,7 @@ import reference
 import torch
 from helpers import make_dictionary
 
-from fairseq_etads.evaluation.reranking import (
+from fairseq_etads.commands.rewrite import (
     RewriteCandidate,
     choose_least_repetitive_candidates,
     compute_candidate_limit,

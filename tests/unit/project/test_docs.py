@@ -5,7 +5,7 @@ import re
 import pytest
 from documented import PAGES, ROOT
 
-FOLDERS = ("", "fairseq_etads", "preprocess", "scripts", "scripts/reproduce", "tests", "tests/unit")
+FOLDERS = ("", "fairseq_etads", "preprocess", "scripts", "tests", "tests/unit")
 """Folders in which paths in the pages may begin, besides the folders that the same line names."""
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _FILE = re.compile(

@@ -119,8 +119,6 @@ def approved():
 def test_scripts_take_their_options_and_call_commands_rightly(where, line, stubs, parsers, plugin_is_loaded, approved):
     seen = set()
     every = list(variants(re.split(r" [<>] ", line)[0]))
-    if "/reproduce/" in line:  # tests/e2e/test_recipes.py runs all rows, this test only the rows in the line
-        every = every[-1:]
     for words in every:
         script = Path(words[0])
         if script.stem in INSTALLING:

@@ -116,7 +116,7 @@ def test_every_system_says_where_its_parts_are():
         text = (PACKAGE / "systems" / name / "__init__.py").read_text(encoding="utf-8").split('"""')[1]
         for part in text.replace("\n", " ").split("``")[1::2]:
             if part.endswith((".py", ".sh", ".md")) or part.startswith("tests/"):
-                assert any((folder / part).exists() for folder in (root, PACKAGE, root / "scripts/reproduce")), part
+                assert any((folder / part).exists() for folder in (root, PACKAGE)), part
         for what in brought:
             if what.startswith("fairseq_etads."):
                 assert (root / f"{what.replace('.', '/')}.py").is_file()

@@ -11,9 +11,9 @@ from folders import DECODING, make_folder
 from fairseq_etads import Summarizer
 from fairseq_etads.evaluation import rouge
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.tuning import TuningListener
+from fairseq_etads.summarizer.encoded_documents import EncodedDocuments
 from fairseq_etads.tuning.search_space import Parameter, make_decoding_options, make_search_space, parse_values
-from fairseq_etads.tuning.tune import OLD_FILE, STUDY_FILE, Trial, _propose_settings, tune
+from fairseq_etads.tuning.tune import STUDY_FILE, Trial, _propose_settings, tune
 
 DOCUMENTS = [
     " ".join(f"w{(7 * number + step * (number % 3 + 1)) % 40}" for step in range(8 + number)) for number in range(12)
@@ -157,57 +157,35 @@ def test_trial_0_is_what_the_folder_writes_and_figures_are_those_of_the_evaluati
         assert trial.summaries == [s.text for s in summarizer.summarize(DOCUMENTS, **trial.decoding)]
 
 
-class Interrupting(TuningListener):
-    """End the search at an event of a trial, before or after its record is on disk."""
-
-    def __init__(self, event="", trial=None):
-        super().__init__()
-        self.end, self.began = (event, trial), []
-
-    def _at(self, *event):
-        if event == self.end:
-            raise KeyboardInterrupt
-
-    def on_trial_start(self, number, trials, documents):
-        self.began.append(number)
-        self._at("start", number)
-
-    def on_documents_summarised(self, documents):
-        self._at("documents", self.began[-1])
-
-    def on_trial_end(self, trial, best):
-        self._at("end", trial.number)
-
-
-def test_an_interrupted_search_keeps_its_finished_trials(summarizer, references, tmp_path):
+def test_an_interrupted_search_keeps_its_finished_trials(summarizer, references, tmp_path, monkeypatch):
     """Half a line, which a kill while writing leaves, would make Optuna's whole file unreadable."""
+    began, plain = [], EncodedDocuments.summarize
 
-    def run(trials=12, listener=None):
-        return tune(summarizer, DOCUMENTS, references, tmp_path, trials=trials, listener=listener)
+    def summarize(*arguments, **options):
+        began.append(options)
+        if len(began) in (1, 5, 9):
+            raise KeyboardInterrupt
+        return plain(*arguments, **options)
 
-    began = []
-    for event in (("start", 0), ("end", 3), ("documents", 6), ("start", 10)):
-        listener = Interrupting(*event)
+    monkeypatch.setattr(EncodedDocuments, "summarize", summarize)
+    for _ in range(3):
         with pytest.raises(KeyboardInterrupt):
-            run(listener=listener)
-        began += listener.began
+            tune(summarizer, DOCUMENTS, references, tmp_path, trials=12)
         with open(tmp_path / STUDY_FILE, "ab") as file:
             file.write(b'{"op_code": 4, "study')
-    rest = Interrupting()
-    found = run(listener=rest).trials
-    assert began + rest.began == [0, 0, 1, 2, 3, 4, 5, 6, 6, 7, 8, 9, 10, 10, 11], "no finished trial is made again"
+    found = tune(summarizer, DOCUMENTS, references, tmp_path, trials=12).trials
+    assert len(began) == 12 + 3, "no finished trial is made again"
     assert [trial.number for trial in found] == list(range(12)) and found[0].decoding == SHORT
     assert len({json.dumps(trial.decoding) for trial in found}) == 12
-    longer = run(trials=13).trials
+    longer = tune(summarizer, DOCUMENTS, references, tmp_path, trials=13).trials
     assert [trial._replace(scores=0) for trial in longer[:12]] == [trial._replace(scores=0) for trial in found]
     assert all((one.scores == other.scores).all() for one, other in zip(longer, found))
 
 
-def test_files_that_are_no_study_are_refused(summarizer, references, tmp_path):
-    for name, message in ((OLD_FILE, "has trials of an earlier version"), (STUDY_FILE, "damaged, or not a study")):
-        (tmp_path / name).write_bytes(b'{"format": "fairseq-etads trials", "version": 1, "settings": {}}\n')
-        with pytest.raises(InputError, match=f"{name}.*{message}.*delete the file to start again"):
-            tune(summarizer, DOCUMENTS, references, tmp_path)
+def test_a_file_that_is_no_study_is_refused(summarizer, references, tmp_path):
+    (tmp_path / STUDY_FILE).write_bytes(b'{"format": "fairseq-etads trials", "version": 1, "settings": {}}\n')
+    with pytest.raises(InputError, match=f"{STUDY_FILE}.*damaged, or not a study.*delete the file to start again"):
+        tune(summarizer, DOCUMENTS, references, tmp_path)
 
 
 def test_documents_are_chosen_once_for_all_trials(summarizer, references, tmp_path):
@@ -249,7 +227,7 @@ def test_other_defaults_are_refused_but_for_those_that_it_found(folder, summariz
 
 def test_wrong_numbers_and_values_that_the_model_cannot_have(summarizer, references, tmp_path):
     for options, message in (
-        ({"most_documents": 0}, "--documents 0"),
+        ({"metric": "bleu"}, "--metric bleu"),
         ({"ranges": {"exact_length": "5:500:100"}, "search": ["lenpen"]}, "--exact-length"),
         ({"ranges": {"temperature": "0,1"}}, "--temperature 0.0"),
     ):

@@ -1,5 +1,6 @@
 """etads-nli: pairs made from summaries, training to an accuracy, continuing after a kill, and evaluation."""
 
+import itertools
 import json
 import random
 import shutil
@@ -13,7 +14,6 @@ from seeds import shifted
 from fairseq_etads.commands.nli import (
     SHORTEST,
     PairSynthesizer,
-    Reference,
     choose_random_sentence_fragment,
     find_replaceable_kind,
     main,
@@ -171,8 +171,8 @@ def test_pairs_of_summaries_are_what_their_labels_say(tmp_path, capsys):
     assert counts["entailment"] == 80, "one of each sentence but the one that is too short"
     assert counts["neutral"] > 20 and counts["contradiction"] > 20
     references = read_references(tmp_path / "train.target")
-    sentences = "".join(f" {' '.join(words)} \n" for reference in references for words in reference.sentences)
-    premises = {" ".join(words) for reference in references for words in (reference.words, *reference.sentences)}
+    sentences = "".join(f" {' '.join(words)} \n" for reference in references for words in reference)
+    premises = {" ".join(words) for reference in references for words in (itertools.chain(*reference), *reference)}
     for pair in read_pairs(tmp_path / "pairs" / "train.tsv"):
         assert pair.premise in premises and len(pair.hypothesis.split()) >= SHORTEST
         inside = f" {pair.hypothesis} " in sentences
@@ -212,7 +212,7 @@ def test_numbers_and_names(word, first, kind):
 
 
 def test_a_single_summary_has_no_neutral_pairs():
-    synthesis = PairSynthesizer([Reference([["a", "b", "c"]])], "1")
+    synthesis = PairSynthesizer([[["a", "b", "c"]]], "1")
     assert {pair.label for _ in range(9) for pair in synthesis.make_pairs(0)} == {"entailment"}
 
 

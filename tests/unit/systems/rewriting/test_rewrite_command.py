@@ -12,8 +12,7 @@ from test_pointer_extractor import SIZES, sharpen
 
 from fairseq_etads.commands import rewrite as rewriting
 from fairseq_etads.commands.labels import main as make_labels
-from fairseq_etads.commands.rewrite import main
-from fairseq_etads.evaluation.reranking import RewriteCandidate, choose_least_repetitive_candidates
+from fairseq_etads.commands.rewrite import RewriteCandidate, choose_least_repetitive_candidates, main
 from fairseq_etads.systems.rewriting.abstractor import Abstractor
 from fairseq_etads.systems.rewriting.model import PointerExtractor
 
@@ -129,11 +128,6 @@ def test_an_interrupted_command_goes_on(work, monkeypatch):
         (["--diversity", "-1"], "rl.pt", "--diversity -1.0: choose 0 or more (0: off), a finite number"),
         (["--diversity", "inf"], "rl.pt", "--diversity inf: choose 0 or more"),
         (["--device", "gpu"], "rl.pt", "device 'gpu': choose cpu, or cuda where there is a GPU"),
-        (
-            ["--sentences", "3"],
-            "rl.pt",
-            "--sentences 3: has no effect on this extractor, which decides itself when to stop",
-        ),
         ([], "nowhere", "nowhere: no such folder"),
         ([], "checkpoints/checkpoint_best.pt", "not a model of --arch pointer_extractor"),
         (["--subset", "valid"], "rl.pt", 'no split "valid"'),
