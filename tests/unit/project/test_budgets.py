@@ -28,7 +28,7 @@ BUDGETS = {
 What a change adds to a folder, it takes away in the same folder. A change that makes a folder smaller lowers its
 number.
 """
-CLOSURES = {"fairseq_etads.commands.summarize": 29_762, "fairseq_etads.training.task": 20_537}
+CLOSURES = {"fairseq_etads.commands.summarize": 29_762, "fairseq_etads.training.task": 20_598}
 """Modules with the most lines of this project that importing them may reach."""
 
 
