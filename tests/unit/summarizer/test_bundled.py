@@ -158,11 +158,11 @@ with a cable to a hydroelectric plant in Norway. Critics doubt that this will be
 def test_the_model_of_news_is_small_and_contains_no_text():
     """Its content model has single words and pairs of words, without any sequence of three."""
     folder = config.BUNDLED / "news"
-    assert sum(path.stat().st_size for path in folder.iterdir()) <= 16e6
+    assert sum(path.stat().st_size for path in folder.rglob("*.*")) <= 16e6
     card = (folder / "README.md").read_text(encoding="utf-8")
     for words in ("bundled_news", "CNN", "no licence", "Scores and weights", "--readability"):
         assert words in card
-    content = ContentModel.load(folder / "content.npz", "")
+    content = ContentModel.load(folder / "extractor" / "content.npz", "")
     assert {len(gram) for gram, _ in content.priors.counts} == {1, 2} and content.of_extractor
 
 
@@ -175,3 +175,6 @@ def test_it_chooses_whole_sentences_of_news_as_they_are_written():
         assert one.text == text[one.start : one.end] and one.text.endswith((".", '."'))
         assert not one.text.startswith(("But ", "Scroll"))
     assert 30 <= sum(len(one.text.split()) for one in summary.chosen) <= 80
+    assert model.supported_choose_values == ["content", "extract", "none"]
+    assert {one.source for one in model.summarize(text, choose="content").chosen} <= {"document", "model"}
+    assert "Northfield" in " ".join(model.summarize(text, choose="none").sentences)
