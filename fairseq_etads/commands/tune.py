@@ -1,11 +1,10 @@
 """The command ``etads-tune`` (use a trained model): find good decoding options for a model folder."""
 
-import functools
 import importlib.util
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 from ..platform.command_options import DeviceOption, MaxTokensOption, argument, option, options_command
 from ..platform.console import escape_unprintable
@@ -111,8 +110,8 @@ class TuneOptions(DeviceOption, MaxTokensOption):
     quiet: bool = option(False, "print only results and errors")
 
 
-def _search(args: TuneOptions, load: Callable[[], Any], inputs: Any, common: Dict[str, Any]) -> Tuple[str, Any, str]:
-    """Search for the best options, and write tables and plots.
+def _search(args: TuneOptions, common: Dict[str, Any]) -> Tuple[str, Any, str]:
+    """Search for the best options, given the arguments of both kinds of tuning, and write tables and plots.
 
     Returns what has been found, the best decoding options (None: the folder's), and a note for the model card.
     """
@@ -121,9 +120,8 @@ def _search(args: TuneOptions, load: Callable[[], Any], inputs: Any, common: Dic
 
     names = [name for name in args.search.split(",") if name.strip()]
     ranges = {name: values for name, _, values in (text.partition("=") for text in args.range)}
-    out, trials = inputs[2], args.trials or TRIALS
-    metric = args.metric or METRICS[0]
-    tuning = tune(load(), *inputs, trials=trials, metric=metric, search=names, ranges=ranges, **common)
+    common.update(trials=args.trials or TRIALS, metric=args.metric or METRICS[0])
+    out, tuning = common["out"], tune(search=names, ranges=ranges, **common)
     report.write_tables(tuning, out)
     draws = importlib.util.find_spec("matplotlib") is not None
     if draws:
@@ -135,24 +133,20 @@ def _search(args: TuneOptions, load: Callable[[], Any], inputs: Any, common: Dic
     return f"options of trial {best.number}", best.decoding if best.number else None, note
 
 
-def _tune_weights(
-    args: TuneOptions, load: Callable[[], Any], inputs: Any, common: Dict[str, Any]
-) -> Tuple[str, Any, str]:
+def _tune_weights(args: TuneOptions, common: Dict[str, Any]) -> Tuple[str, Any, str]:
     """Run minimum-error-rate training. See :func:`_search` for the results."""
     from ..tuning.extractive_weights import OPTION, format_weights, tune_weights
     from ..tuning.study import TuningStudy
 
-    summarizer = load()
-    common.update(metric=args.metric or MERT_METRICS[0], metrics=MERT_METRICS)
-    study = TuningStudy(summarizer, *inputs, **common)
+    study = TuningStudy(metric=args.metric or MERT_METRICS[0], metrics=MERT_METRICS, **common)
     nbest, points = args.nbest or NBEST, args.starting_points or STARTING_POINTS
     tuning = tune_weights(study, args.trials or MERT_ROUNDS, nbest, points)
-    tuning.write(inputs[2])
+    tuning.write(study.out)
     best, weights = tuning.best, format_weights(tuning.best.weights)
     print(f"{tuning.format_markdown_table()}\n\n{tuning.signature}\n")
     print(f"Round {best.number} is the best. Its score is optimistic, because the round was chosen on these documents.")
-    print(f"--extractive-weights {weights}\n\nreport: {escape_unprintable(str(inputs[2]))}")
-    decoding = {**summarizer.config.decoding, OPTION: weights}
+    print(f"--extractive-weights {weights}\n\nreport: {escape_unprintable(str(common['out']))}")
+    decoding = {**study.summarizer.config.decoding, OPTION: weights}
     note = tuning.make_card_note(args.source.name)
     return f"weights of round {best.number}", decoding if best.number else None, note
 
@@ -178,21 +172,22 @@ def main(args: TuneOptions) -> None:
 
     documents = read_texts(args.source, SOURCE, args.source_column)
     references = read_lines(str(args.target or args.source), args.target_column)
-    out = args.out or Path(os.path.abspath(args.folder) + "-tuning")
     from ..summarizer.folder.model_card import check_writable, set_decoding_defaults
 
     if args.write:
         check_writable(args.folder)
-    load = functools.partial(load_summarizer, args.folder, args.device, args.quiet)
     common = {
+        "summarizer": load_summarizer(args.folder, args.device, args.quiet),
+        "documents": documents,
+        "references": references,
+        "out": args.out or Path(os.path.abspath(args.folder) + "-tuning"),
         "most_documents": args.documents,
         "seed": args.seed,
         "max_tokens": args.max_tokens,
         "state_bytes": args.encoder_memory << 20,
         "quiet": args.quiet,
     }
-    run = _tune_weights if args.mert else _search
-    what, decoding, note = run(args, load, (documents, references, out), common)
+    what, decoding, note = (_tune_weights if args.mert else _search)(args, common)
     if args.write and decoding is None:
         print("--write: the folder's defaults are already the best, so nothing is written")
     elif args.write:
