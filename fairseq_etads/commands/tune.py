@@ -128,8 +128,7 @@ def _search(args: TuneOptions, common: Dict[str, Any]) -> Tuple[str, Any, str]:
         report.draw_plots(tuning, out)
     print(f"{report.format_markdown_table(tuning)}\n\n{tuning.signature}\n\n{report.format_conclusion(tuning)}")
     print(f"\ntables{' and plots' if draws else ''}: {escape_unprintable(str(out))}")
-    best = tuning.best
-    note = report.make_card_note(tuning, args.source.name)
+    best, note = tuning.best, report.make_card_note(tuning, args.source.name)
     return f"options of trial {best.number}", best.decoding if best.number else None, note
 
 
@@ -145,7 +144,7 @@ def _tune_weights(args: TuneOptions, common: Dict[str, Any]) -> Tuple[str, Any, 
     best, weights = tuning.best, format_weights(tuning.best.weights)
     print(f"{tuning.format_markdown_table()}\n\n{tuning.signature}\n")
     print(f"Round {best.number} is the best. Its score is optimistic, because the round was chosen on these documents.")
-    print(f"--extractive-weights {weights}\n\nreport: {escape_unprintable(str(common['out']))}")
+    print(f"--extractive-weights {weights}\n\nreport: {escape_unprintable(str(study.out))}")
     decoding = {**study.summarizer.config.decoding, OPTION: weights}
     note = tuning.make_card_note(args.source.name)
     return f"weights of round {best.number}", decoding if best.number else None, note
@@ -169,17 +168,14 @@ def main(args: TuneOptions) -> None:
             f"REFERENCES are missing: {args.source} has plain lines without fields for documents and references"
         )
     from ..evaluation.summaries import read_lines
-
-    documents = read_texts(args.source, SOURCE, args.source_column)
-    references = read_lines(str(args.target or args.source), args.target_column)
     from ..summarizer.folder.model_card import check_writable, set_decoding_defaults
 
     if args.write:
         check_writable(args.folder)
     common = {
+        "documents": read_texts(args.source, SOURCE, args.source_column),
+        "references": read_lines(str(args.target or args.source), args.target_column),
         "summarizer": load_summarizer(args.folder, args.device, args.quiet),
-        "documents": documents,
-        "references": references,
         "out": args.out or Path(os.path.abspath(args.folder) + "-tuning"),
         "most_documents": args.documents,
         "seed": args.seed,
