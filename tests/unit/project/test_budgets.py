@@ -13,7 +13,7 @@ BUDGETS = {
     "fairseq_etads/training": 2_869,
     "fairseq_etads/search": 4_914,
     "fairseq_etads/systems": 3_149,
-    "fairseq_etads/commands fairseq_etads/tuning": 7_355,
+    "fairseq_etads/commands fairseq_etads/tuning": 7_346,
     "fairseq_etads/pipeline fairseq_etads/recipes": 4_239,
     "fairseq_etads/summarizer fairseq_etads/demo": 5_574,
     "fairseq_etads/text fairseq_etads/files": 3_513,
@@ -21,7 +21,7 @@ BUDGETS = {
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_802,
     "preprocess": 4_912,
     "scripts benchmarks": 1_583,
-    "tests": 42_330,
+    "tests": 42_333,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
