@@ -66,15 +66,6 @@ def test_words_that_only_other_documents_have_are_unknown_in_validation(arch, sm
     torch.testing.assert_close(losses[0], losses[1])
 
 
-def test_rows_that_no_text_asks_for_receive_no_gradient():
-    model = recurrent("words_lvt2k", large_vocabulary_trick=12).train()
-    tokens = make_batch([[30, 31]])
-    out, _ = model(**inputs(model, tokens), prev_output_tokens=torch.tensor([[EOS, 35]]))
-    out.logsumexp(2).sum().backward()
-    touched = model.decoder.output_projection.weight.grad.abs().sum(1).nonzero().flatten().tolist()
-    assert touched == reference.candidates([[30, 31]], 12, V, 4) and 35 not in touched
-
-
 def test_sentences_are_counted_by_their_marks():
     tokens = make_batch(DOCUMENTS, left=True)
     padding = tokens.eq(PAD)
