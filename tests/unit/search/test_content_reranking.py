@@ -3,7 +3,6 @@
 import itertools
 import math
 import random
-import shutil
 
 import pytest
 import reference
@@ -29,7 +28,6 @@ from fairseq_etads.search.content.reranking import (
     split_sentences,
 )
 from fairseq_etads.search.content.sentence_choosing import ExpectedNgrams
-from fairseq_etads.tuning.tune import tune
 
 DOCUMENTS = [[5, 6, 7, 8, 9, 10, 11], [9, 12, 9], [8, 4, 13, 14, 5, 6]]
 OPTIONS = {"beam_size": 6, "max_len_b": 6, "min_len": 2}
@@ -74,14 +72,6 @@ def test_hypotheses_are_ordered_by_score_expected_rouge_and_consensus(model, con
         assert [float(one["score"]) for one in ranked] == pytest.approx([sums[number] for number in order], abs=1e-5)
         moved += order[0] != 0
     assert moved
-
-
-def test_the_batch_and_the_requested_number_change_nothing(model, content):
-    together = found(model, [term(content)], nbest=1)
-    for document, row in zip(DOCUMENTS, together):
-        (alone,) = found(model, [term(content)], [document], nbest=6)
-        assert [one["tokens"].tolist() for one in alone] == [one["tokens"].tolist() for one in row]
-        assert [float(one["score"]) for one in alone] == pytest.approx([float(one["score"]) for one in row], abs=1e-4)
 
 
 @pytest.mark.parametrize("text, sentences", [
@@ -142,23 +132,6 @@ def test_a_folder_reranks_unless_told_otherwise(folder):
         summarizer.summarize(LONG, choose="none", content_weight=2.0)
     greedy = summarizer.summarize(LONG, beam=1, choose="none")
     assert summarizer.summarize(LONG, beam=1).text == greedy.text, "the option of a call wins over the folder's choice"
-
-
-def test_tuning_refuses_a_beam_that_leaves_no_choice_with_advice_that_works(folder, tmp_path):
-    """It used to advise --choose none, which etads-tune does not have."""
-    summarizer = Summarizer.load(folder, device="cpu")
-    message = "--beam 1: leaves .* nothing to choose from; leave 1 out of --range beam, or export .* with --choose none"
-    with pytest.raises(InputError, match=message):
-        tune(summarizer, [LONG], ["w1 w2"], tmp_path / "out", trials=2, ranges={"beam": "1,2"}, search=["beam"])
-    found = tune(summarizer, [LONG], ["w1 w2"], tmp_path / "out", trials=2, ranges={"beam": "2,5"}, search=["beam"])
-    assert len(found.trials) == 2
-
-
-def test_a_folder_without_the_file_names_the_remedy(folder, tmp_path):
-    shutil.copytree(folder, tmp_path / "model")
-    (tmp_path / "model" / FILE).unlink()
-    with pytest.raises(InputError, match=r"content\.npz"):
-        Summarizer.load(tmp_path / "model", device="cpu")
 
 
 def test_the_content_model_of_an_extractor_is_refused(tmp_path):
