@@ -129,11 +129,7 @@ def test_an_interrupted_command_goes_on(work, monkeypatch):
         (["--diversity", "-1"], "rl.pt", "--diversity -1.0: choose 0 or more (0: off), a finite number"),
         (["--diversity", "inf"], "rl.pt", "--diversity inf: choose 0 or more"),
         (["--device", "gpu"], "rl.pt", "device 'gpu': choose cpu, or cuda where there is a GPU"),
-        (
-            ["--sentences", "3"],
-            "rl.pt",
-            "--sentences 3: has no effect on this extractor, which decides itself when to stop",
-        ),
+        (["--sentences", "3"], "rl.pt", "--sentences 3: has no effect on this extractor"),
         ([], "nowhere", "nowhere: no such folder"),
         ([], "checkpoints/checkpoint_best.pt", "not a model of --arch pointer_extractor"),
         (["--subset", "valid"], "rl.pt", 'no split "valid"'),
