@@ -8,7 +8,6 @@ from fairseq_etads.attention import (
     combined_attention_log_weights,
     compute_log_attention_weights,
     hierarchical_attention,
-    saliency_attention,
     temporal_attention,
 )
 from fairseq_etads.layers.pointer import PointerHead
@@ -103,19 +102,3 @@ def test_sums_over_a_document_are_those_of_float64(dtype, length):
     torch.testing.assert_close(found.sum(-1), torch.ones(1, 4), rtol=0, atol=1e-5)
     exact = hierarchical_attention(word.double(), sentence.double(), ids)
     torch.testing.assert_close(found.double(), exact, rtol=1e-3, atol=1e-7)
-
-
-@pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("form", ["sigmoid", "open", "normalised"])
-@pytest.mark.parametrize("logit", [0.1, 1e3])
-def test_gated_attention_is_as_exact_as_its_format(dtype, length, form, logit):
-    """The error is at most twice the plain operation's, even with saturated gates, plus a few last bits."""
-    q, k, v = (drawn(1, 2, n, 16, seed=n).to(dtype) for n in (3, length, length))
-    gate_q, gate_k = drawn(1, 2, 3, 16, size=logit).to(dtype), drawn(1, 2, length, 16, seed=9).to(dtype)
-    found = saliency_attention(q, k, v, gate_q, gate_k, form=form)
-    exact = saliency_attention(*(x.double() for x in (q, k, v, gate_q, gate_k)), form=form)
-    weights = torch.softmax(q.double() @ k.double().transpose(-1, -2) / 4, -1)
-    plain = (weights.to(dtype) @ v).double() - weights @ v.double()
-    assert found.isfinite().all() and found.dtype == dtype
-    assert float((found.double() - exact).abs().max()) <= 4 * float(plain.abs().max()) + 4 * eps(dtype)

@@ -58,25 +58,6 @@ def test_the_mixture_equals_a_loop():
             assert not found[row, step, len(expected) :].any(), "a slot that the document does not have"
 
 
-def test_the_switch_decides_in_evaluation():
-    model = pointer_model("switch")
-    tokens = make_batch(DOCUMENTS[:4])
-    net_output = run(model, tokens, SUMMARIES[:4])
-    pointer = net_output[1]["output"].pointer
-    for logit, generates in ((1e-3, True), (-1e-3, False)):
-        pointer.gate = torch.full_like(pointer.gate, logit)
-        scores = model.get_normalized_probs(net_output, log_probs=True)
-        if generates:
-            torch.testing.assert_close(scores[:, :, :KNOWN], net_output[0].log_softmax(-1))
-            assert scores[:, :, KNOWN:].isneginf().all(), "what the model does not know cannot be generated"
-        else:
-            assert scores[:, :, EOS].isneginf().all(), "what is not in the document cannot be pointed at"
-            copied = pointer.log_copy[1, :, :3].exp().sum(-1).log()  # for a word that occurs three times
-            torch.testing.assert_close(scores[1, :, 9], copied, rtol=0, atol=1e-6)
-        mixture = pointer.to_mixture().compute_log_probs(net_output[0])
-        torch.testing.assert_close(mixture.exp().sum(-1), torch.ones(mixture.shape[:2]))
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_shortcuts_equal_the_whole_distribution(kind):
     model = pointer_model(kind)

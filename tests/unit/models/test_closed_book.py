@@ -142,12 +142,6 @@ def test_every_parameter_begins_as_in_the_papers_code():
             assert abs(values.mean()) < uncertain, name
 
 
-def test_uniform_first_weights_are_those_of_both_decoders():
-    model = first_weights(paper_init=False, uniform_init=0.05)
-    for name, parameter in model.decoder.closed_book.named_parameters():
-        assert 0.045 < parameter.abs().max() <= 0.05, name
-
-
 def test_a_checkpoint_with_two_biases_loads():
     model = model_of()
     weights = model.state_dict()

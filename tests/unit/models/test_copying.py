@@ -40,14 +40,6 @@ def words(hypotheses):
     return [hypothesis[0]["tokens"].tolist() for hypothesis in hypotheses]
 
 
-@pytest.mark.parametrize("allow,seen", [(False, False), (True, True)])
-def test_the_unknown_word_appears_only_if_allowed(allow, seen):
-    task = make_task(tail=TAIL, allow_unk=allow)
-    model = fond_of_the_unknown_word(copying(task, logit=3.0, output_bias=True))
-    found = [word for summary in words(summarise(task, [model], DOCUMENTS)) for word in summary]
-    assert (3 in found) == seen
-
-
 @pytest.mark.parametrize("pointer", ["none", "soft"])
 def test_prefixes_may_hold_words_that_are_copied_or_that_nobody_knows(pointer):
     task = make_task(tail=TAIL)

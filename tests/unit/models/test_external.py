@@ -111,14 +111,6 @@ def test_clusters_of_the_embedding_read_the_copy_tail_as_the_unknown_word():
     assert torch.equal(table(tokens), table(tokens.masked_fill(tokens >= V, UNK)))
 
 
-def test_a_prefix_may_have_words_of_the_copy_tail():
-    task, sample = steps_task(), make_sample()
-    model = external_model("transformer_tiny", task)
-    generator = task.build_generator([model], OmegaConf.structured(GenerationConfig(beam=2, max_len_b=6)))
-    found = task.inference_step(generator, [model], sample, prefix_tokens=sample["target"][:, :2])
-    assert found[0][0]["tokens"][:2].tolist() == [5, UNK]
-
-
 def test_an_unknown_word_is_replaced_by_one_of_the_copy_tail():
     task, sample = steps_task(replace_unknown=True), make_sample()
     model = external_model("transformer_tiny", task, share_decoder_input_output_embed=False)

@@ -3,7 +3,7 @@
 import pytest
 import reference
 import torch
-from helpers import EOS, RECURRENT, make_batch, make_model, make_task
+from helpers import EOS, make_batch
 from recurrent import DOCUMENTS, V, log_probs, recurrent
 
 from fairseq_etads.layers.recurrent import BidirectionalLSTM
@@ -170,10 +170,3 @@ def test_each_option_alone_is_the_loop(options):
             torch.testing.assert_close(extra["attn"][0][0, t], weights)
             torch.testing.assert_close(got[0, t], logits)
         assert len(decoder.output_projection.weight[0]) == options.get("readout_dim", 16)
-
-
-def test_word_vectors_of_a_file_are_not_begun_anew(tmp_path):
-    (tmp_path / "vectors.txt").write_text("w1 " + " ".join(["0.5"] * 16) + "\n")
-    path = str(tmp_path / "vectors.txt")
-    model = make_model("pointer_generator", make_task(), **RECURRENT, encoder_embed_path=path)
-    assert model.encoder.embed_tokens.weight[5].eq(0.5).all()

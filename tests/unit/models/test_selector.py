@@ -43,14 +43,6 @@ def units(model, documents, **options):
     return [row[there].tolist() for row, there in zip(logits.sigmoid(), real)]
 
 
-def test_unknown_words_differ_by_their_spelling():
-    """Words of the copy tail share one vector, but have their own letters."""
-    for filters, differ in ((5, True), (0, False)):
-        _, model = build("word_tagger", letter_filters=filters)
-        first, second = (units(model, [[5, number]])[0][1] for number in (45, 46))
-        assert (abs(first - second) > 1e-6) == differ
-
-
 def test_words_from_letters_are_those_of_a_loop():
     words = make_dictionary(3)
     for symbol in ("ä", "supercalifragilistic", "ab"):
