@@ -10,7 +10,6 @@ import torch
 from decoding import DICTIONARY, TASK, make_sample, sharpen
 from folders import DECODING, make_folder
 from helpers import make_model
-from rouge_score import rouge_scorer
 from test_chosen_summaries import content_model
 from test_long_documents import LONG
 
@@ -24,7 +23,6 @@ from fairseq_etads.search.content.reranking import (
     ContentTerm,
     Reranker,
     compute_consensus,
-    compute_similarity,
     split_sentences,
 )
 from fairseq_etads.search.content.sentence_choosing import ExpectedNgrams
@@ -155,14 +153,3 @@ def test_the_consensus_is_the_mean_over_the_others(seed):
     hypotheses = [text(r) for _ in range(6)]
     for counts in ([True] * 6, [r.random() < 0.5 for _ in range(6)], [False] * 6):
         assert compute_consensus(hypotheses, counts) == pytest.approx(reference.consensus(hypotheses, counts))
-
-
-def test_similarity_is_the_mean_of_three_rouge_scores():
-    r = random.Random(1)
-    kinds = ["rouge1", "rouge2", "rougeL"]
-    scorer = rouge_scorer.RougeScorer(kinds)
-    for _ in range(50):
-        one, other = text(r), text(r)
-        scores = scorer.score(" ".join(one), " ".join(other))
-        assert compute_similarity(one, other) == pytest.approx(sum(scores[kind].fmeasure for kind in kinds) / 3)
-        assert compute_similarity(one, other) == compute_similarity(other, one)

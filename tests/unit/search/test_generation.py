@@ -80,28 +80,6 @@ def test_fairseqs_search_classes_work(name, documents):
         assert_same(generate(SummaryGenerator, [model], sample, settings), want)
 
 
-@pytest.mark.parametrize("name", [*STRATEGIES, "groups of one", "only the end", "an end that is not wanted"])
-def test_no_hypothesis_has_an_end_inside(name, documents):
-    strategies = {
-        **STRATEGIES,
-        "groups of one": lambda: search.DiverseBeamSearch(DICTIONARY, 4, 0.5),
-        "only the end": lambda: search.PrefixConstrainedBeamSearch(DICTIONARY, lambda *_: [EOS]),
-        "an end that is not wanted": lambda: search.PrefixConstrainedBeamSearch(
-            DICTIONARY, lambda _, words: [5, 6] if len(words) < 4 else [EOS]
-        ),
-    }
-    for seed, end in itertools.product(range(4), (0.0, 3.0, 6.0)):
-        settings = {"beam_size": 4, "max_len_b": 9, "min_len": seed % 3, "search_strategy": strategies[name]}
-        found = generate(
-            SummaryGenerator, [scripted_model(DICTIONARY, seed, end=end)], make_sample(documents), settings
-        )
-        for row in found:
-            assert row
-            for hypothesis in row:
-                tokens = hypothesis["tokens"].tolist()
-                assert tokens.index(EOS) == len(tokens) - 1 or hypothesis["score"] == -math.inf
-
-
 @pytest.mark.parametrize("early_stopping", ["fairseq", "heuristic"])
 def test_the_greatest_length_is_the_documents_own_or_of_the_batch(early_stopping):
     sample, model = make_sample([[5, 6, 7], list(range(4, 18)), [9], [8, 4] * 3]), scripted_model(DICTIONARY, end=-30.0)
@@ -148,25 +126,6 @@ def test_words_to_include_come_after_a_prefix(beam, order, documents):
     words = found[0]["tokens"].tolist()
     assert words[:3] == prefix[0] and "9, 12" in str(words) and 11 in words
     assert free[0]["tokens"][0] == 7 and all(row[0]["score"].isfinite() for row in (found, free))
-
-
-@pytest.mark.parametrize(
-    "prefix",
-    [
-        [[7, 8], [9, 10], [5, 5], [6, 11], [12, 13]],
-        [[7, PAD], [9, 10], [PAD, PAD], [6, 11], [12, 13]],
-        [[7, 8], [9, EOS], [5, EOS], [6, 11], [12, EOS]],
-    ],
-)
-def test_prefixes(prefix, documents):
-    for model in (sharpened(), scripted_model(DICTIONARY)):
-        settings = {"beam_size": 3, "max_len_b": 9}
-        prefix_tokens = torch.tensor(prefix)
-        got, want = (
-            generate(cls, [model], make_sample(documents), settings, prefix_tokens=prefix_tokens)
-            for cls in (SummaryGenerator, SequenceGenerator)
-        )
-        assert_same(got, want)
 
 
 def test_a_narrower_member_gives_the_rest_no_probability(documents):
