@@ -152,27 +152,6 @@ def test_figures_are_means_over_words_and_summaries_in_bits():
         assert found[name] == round(value / (4 * counts[f"{name}_count"]), 3)
 
 
-@pytest.mark.parametrize("normalised", [False, True])
-@pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
-def test_rows_have_weights_in_the_loss_and_in_the_log(pointer, normalised):
-    """The rows of a batch can be several summaries of one document, with weights that sum to 1."""
-    options = {"label_smoothing": 0.1, "coverage_loss": 1.0, "length_normalised": normalised}
-    model, ours = build(pointer, **options)
-    weights = [0.25, 0.75, 2.0, 0.0]
-    expected = {}
-    for weight, document, summary in zip(weights, DOCUMENTS, SUMMARIES):
-        loss, _, logs = ours(model.train(), make_sample([document], [summary]))
-        for name in ("nll_loss", "coverage_loss", "p_gen", "copied"):
-            if name in logs:
-                expected[name] = expected.get(name, 0) + weight * float(logs[name])
-        expected["loss"] = expected.get("loss", 0) + weight * float(loss)
-    sample = {**make_sample(), "weights": torch.tensor(weights), "nsentences": 2, "ntokens": 9}
-    loss, size, logs = ours(model, sample)
-    assert {name: float(logs[name]) for name in expected} == pytest.approx(expected, rel=1e-5)
-    assert float(loss) == float(logs["loss"]) and not logs["nll_loss"].requires_grad
-    assert (logs["nsentences"], logs["ntokens"]) == (2, 9) and size == logs["sample_size"] == (2 if normalised else 9)
-
-
 def test_unknown_words_count_as_the_unknown_word_for_a_closed_book_decoder():
     """The first id outside the vocabulary is its size."""
     torch.manual_seed(0)

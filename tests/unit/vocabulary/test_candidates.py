@@ -51,15 +51,6 @@ def test_lists_on_a_gpu_are_those_on_a_cpu(shared, limit):
         int(found.words[0])
 
 
-@pytest.mark.parametrize("frequent", [[4], [7, 30, 12], [SIZE]])
-def test_lists_are_joined_on_a_gpu_as_on_a_cpu(frequent):
-    ids, frequent = random_texts(0, rows=3).clamp(max=SIZE - 1), torch.tensor(frequent)
-    expected = sorted({*range(int(frequent.max())), *ids.flatten().tolist()})
-    with torch.device("meta"):  # tensors are not created on the default device
-        assert CandidateWords._join_lists(ids, frequent).tolist() == expected
-        assert CandidateWords._join_lists_on_gpu(ids, frequent, SIZE).tolist() == expected
-
-
 @pytest.mark.parametrize("gradient", [True, False])
 def test_logits_are_restricted_in_place_only_where_no_gradient_is_wanted(gradient):
     found = CandidateWords(random_texts(1), 12, SIZE, SPECIALS, UNK, shared=False)
