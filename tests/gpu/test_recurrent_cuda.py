@@ -8,12 +8,8 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 DOCUMENTS = [[5, 50, 6, 43, 5, 61, 7], [9, 9, 9], [70, 43, 70], []]
 SUMMARIES = make_batch([[50, 5, 12], [9, 47], [71, 4], [6, 7]])
 MECHANISMS = {
-    "pointer": "soft",
-    "coverage": True,
-    "temporal_attention": True,
-    "hierarchical_attention": True,
-    "large_vocabulary_trick": 25,
-    **RECURRENT,
+    **{"pointer": "soft", "coverage": True, "temporal_attention": True, "hierarchical_attention": True},
+    **{"large_vocabulary_trick": 25, **RECURRENT},
 }
 SEE = {
     **{"rnn_cell": "lstm", "bridge": "relu", "merge_input": True, "attention_query": "after", "readout": "linear"},

@@ -21,7 +21,7 @@ BUDGETS = {
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_848,
     "preprocess": 5_052,
     "scripts benchmarks": 1_632,
-    "tests": 39_347,
+    "tests": 39_343,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
