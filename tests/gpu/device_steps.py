@@ -12,7 +12,6 @@ from dataclasses import fields
 from types import SimpleNamespace
 
 import torch
-from drawn_options import FAMILIES, options_of_criterion, sizes_of, training_task
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.logging import metrics
 from fairseq.models import ARCH_MODEL_REGISTRY
@@ -20,6 +19,7 @@ from fairseq.optim import OPTIMIZER_REGISTRY
 from fairseq.trainer import Trainer
 from helpers import SMALL, model_config
 from omegaconf import OmegaConf, open_dict
+from small_models import FAMILIES, options_of_criterion, sizes_of, training_task
 from steps import DOCUMENTS, SUMMARIES, make_sample
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.data._utils.pin_memory import pin_memory

@@ -1,4 +1,4 @@
-"""Recurrent models on a GPU: equal to the CPU's, and a step of a lazy optimiser."""
+"""Recurrent models on a GPU: gradients in evaluation mode equal the CPU's."""
 
 import pytest
 import torch
@@ -8,12 +8,8 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 DOCUMENTS = [[5, 50, 6, 43, 5, 61, 7], [9, 9, 9], [70, 43, 70], []]
 SUMMARIES = make_batch([[50, 5, 12], [9, 47], [71, 4], [6, 7]])
 MECHANISMS = {
-    "pointer": "soft",
-    "coverage": True,
-    "temporal_attention": True,
-    "hierarchical_attention": True,
-    "large_vocabulary_trick": 25,
-    **RECURRENT,
+    **{"pointer": "soft", "coverage": True, "temporal_attention": True, "hierarchical_attention": True},
+    **{"large_vocabulary_trick": 25, **RECURRENT},
 }
 SEE = {
     **{"rnn_cell": "lstm", "bridge": "relu", "merge_input": True, "attention_query": "after", "readout": "linear"},
@@ -22,18 +18,10 @@ SEE = {
 """Options for the decoder of See et al. 2017; the encoder's LSTMs are cuDNN's, with one of the two biases."""
 
 
-def log_probs(model, device, left=False):
-    tokens = make_batch(DOCUMENTS, left=left).to(device)
+def log_probs(model, device):
+    tokens = make_batch(DOCUMENTS).to(device)
     net_output = model(tokens, tokens.ne(PAD).sum(1), SUMMARIES.roll(1, 1).to(device))
     return model.get_normalized_probs(net_output, log_probs=True)
-
-
-@pytest.mark.parametrize("left", [False, True])
-@pytest.mark.parametrize("more", [{}, SEE], ids=["nallapati", "see"])
-def test_it_equals_the_cpu(left, more):
-    model = make_model("gru_seq2seq", make_task(tail=30, mark=True), **{**MECHANISMS, **more})
-    expected = log_probs(model, "cpu", left).exp()
-    torch.testing.assert_close(log_probs(model.cuda(), "cuda", left).exp().cpu(), expected, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("more", [{}, SEE], ids=["nallapati", "see"])

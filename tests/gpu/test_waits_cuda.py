@@ -6,7 +6,7 @@ does not report all of them, and its counts are compared with the same limits.
 
 import pytest
 import torch
-from device_steps import PRETENDED, make_trainer, waits_of_a_step
+from device_steps import PRETENDED, counted, make_trainer, waits_of_a_step
 from test_search_cuda import OPTIONS, search
 from test_training_cuda import MECHANISMS
 
@@ -88,3 +88,12 @@ def test_only_fairseq_uploads_from_memory_that_is_not_pinned():
     trainer, sample = make_trainer("etads", "cuda", optimizer="adam", pointer="soft")
     uploads = waits_of_a_step(trainer, sample).uploads
     assert {where.partition(":")[0] for _, where in uploads} == {"fairseq/trainer.py"}, uploads.most_common()
+
+
+@pytest.mark.skipif(not PRETENDED, reason="of the simulated device")
+def test_the_simulated_gpu_refuses_both_devices_in_one_operator_and_counts_waits():
+    with pytest.raises(RuntimeError, match="with the CPU's"):
+        torch.ones(2, device="cuda") @ torch.ones(2)
+    with counted() as waits:
+        torch.ones(2, device="cuda").max().item()
+    assert sum(waits.syncs.values()) == 1

@@ -1,6 +1,5 @@
 """BeamState: documents are held once, and the past of each beam is the past of its ancestors."""
 
-import pytest
 import torch
 from decoding import DICTIONARY, make_sample, sharpened
 
@@ -23,29 +22,6 @@ def test_documents_are_held_once(monkeypatch, documents):
     SummaryGenerator([sharpened()], DICTIONARY, 10, min_len=60, max_len_b=60).generate(None, make_sample(documents))
     assert sizes == {1}
     assert max(columns) < 0.6 * 61 * 10
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_beams_past_is_the_ancestors_past(seed):
-    """Keys are the same as if copied at every reordering, also when documents leave."""
-    generator = torch.Generator().manual_seed(seed)
-    state, module, documents = beam_state.BeamState(3, torch.device("cpu")), torch.nn.Identity(), 3
-    history = torch.zeros(3, 1, 0, 2)
-    for step in range(3 * beam_state.COMPACTION_INTERVAL):
-        state.begin_step()
-        new = torch.randn(documents, 1, state.beam, 2, generator=generator)
-        keys, _ = state.append_keys_and_values(module, new, new)
-        history = torch.cat([history, new.transpose(1, 2)], dim=2)
-        for document in range(documents):
-            for beam in range(state.beam):
-                seen = keys[document, 0, state.visible[document, beam]]
-                assert sorted(seen.tolist()) == sorted(history[document, beam].tolist())
-        stay = torch.tensor([0, 2]) if step == 10 else None
-        documents = 2 if step >= 10 else 3
-        parents = torch.randint(0, state.beam, (documents, 4), generator=generator)
-        history = history if stay is None else history[stay]
-        history = history.gather(1, parents[:, :, None, None].expand(-1, -1, *history.shape[2:]))
-        state.reorder(parents, stay)
 
 
 def test_keys_keep_their_layout_when_documents_leave():

@@ -1,10 +1,12 @@
-"""Forms of focus-attention: the default in each case, very long documents, and memory."""
+"""Forms of focus-attention: the default in each case, very long documents in parts, devices, and memory."""
 
 import logging
+import math
 from types import SimpleNamespace
 
 import pytest
 import torch
+import torch.nn.functional as F
 from helpers import make_model
 from test_attention import LargestTensor
 
@@ -163,9 +165,9 @@ def test_blocks_of_long_documents_have_one_query_at_least(monkeypatch, gradient)
         torch.testing.assert_close(out, whole)
 
 
-def inputs_of(length, scope, heads=1, dtype=torch.float32):
+def inputs_of(length, scope, heads=1, dtype=torch.float32, width=16):
     generator = torch.Generator().manual_seed(0)
-    q, k, v = (torch.randn(1, heads, length, 16, generator=generator) for _ in range(3))
+    q, k, v = (torch.randn(1, heads, length, width, generator=generator) for _ in range(3))
     center = torch.rand(1, heads, length, generator=generator) * length
     sigma = scope * (1 + torch.rand(1, heads, length, generator=generator))
     return [x.to(dtype).requires_grad_() for x in (q, k, v, center, sigma)]
@@ -195,26 +197,75 @@ def test_documents_of_eight_thousand_tokens(form, scope):
         assert (got[:, :, rows].double() - want).abs().max() <= error * want.abs().max()
 
 
-@pytest.mark.parametrize("side", [False, True])
-def test_a_long_neighbour_and_padding_change_nothing(side):
-    """A short document keeps its single origin in a batch with a document that has several."""
-    short = [x.detach() for x in inputs_of(300, 1.0)]
-    long = [x.detach() for x in inputs_of(2500, 1.0)]
-    fill = (2200, 0) if side else (0, 2200)
-    batch = [
-        torch.cat([torch.nn.functional.pad(a, (*((0, 0) if a.dim() == 4 else ()), *fill), value=1.0), b])
-        for a, b in zip(short, long)
-    ]
-    columns = torch.arange(2500)
-    mask = torch.stack([columns < 2200 if side else columns >= 300, torch.zeros(2500, dtype=torch.bool)])
-    together = focus_attention(*batch, key_padding_mask=mask)
-    torch.testing.assert_close(together[:1][:, :, ~mask[0]], focus_attention(*short), rtol=0, atol=2e-6)
-    torch.testing.assert_close(together[1:], focus_attention(*long), rtol=0, atol=2e-6)
-
-
 def test_blocks_hold_no_more_than_their_share_of_the_bias(monkeypatch):
     monkeypatch.setattr(attention, "BIAS_ELEMENTS", 40_000)
     inputs = inputs_of(600, 30.0, heads=2)
     with LargestTensor() as seen:
         focus_attention(*inputs, form="bias").sum().backward()
     assert 600 * 2 * 16 < seen.elements <= 40_000
+
+
+@pytest.mark.parametrize("side", ["none", "left", "right"])
+@pytest.mark.parametrize("strength", [False, True])
+def test_long_documents_are_computed_in_parts(monkeypatch, side, strength):
+    """Outputs and gradients are equal with parts of at most five tokens; one document has words in only one part."""
+    monkeypatch.setattr(focus_columns, "LARGEST_PART", 5)
+    lengths = torch.tensor([17, 12, 3])
+    real = torch.arange(17) < lengths[:, None]
+    real = {"none": torch.ones_like(real), "left": real.flip(1), "right": real}[side]
+    generator = torch.Generator().manual_seed(0)
+    inputs = [torch.randn(3, 2, 17, 4, generator=generator, dtype=torch.float64) for _ in range(3)]
+    inputs += [torch.rand(3, 2, 17, generator=generator, dtype=torch.float64) * size for size in (17, 6)]
+    inputs += [torch.rand(2, generator=generator, dtype=torch.float64)] * strength
+    weight = torch.randn(3, 2, 17, 4, generator=generator) * real[:, None, :, None]
+    results, calls, kernel = [], [], focus_columns.flash_attention
+    monkeypatch.setattr(focus_columns, "flash_attention", lambda *a: calls.append(a[1].shape[2]) or kernel(*a))
+    for form in ("bias", "columns"):
+        given = [x.clone().requires_grad_() for x in inputs]
+        mask = None if side == "none" else ~real
+        out = focus_attention(*given[:5], mask, 0.0, form, *given[5:])
+        results.append([out * real[:, None, :, None], *torch.autograd.grad((out * weight).sum(), given)])
+    assert calls == [5, 5, 5, 2]
+    for want, got in zip(*results):
+        torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("which", [3, 4])
+def test_center_and_scope_get_gradient_without_each_other(which):
+    inputs = [x.detach() for x in inputs_of(9, 2.0, heads=2)]
+    inputs[which].requires_grad_()
+    focus_attention(*inputs).square().sum().backward()
+    assert inputs[which].grad.abs().max() > 0
+
+
+@pytest.mark.parametrize("width", [4, 6, 8, 12, 16])
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("gradient", [False, True])
+def test_fused_kernels_get_the_smallest_width_that_is_a_multiple_of_eight(monkeypatch, width, padded, gradient):
+    """There are 6 columns for the bias, 1 for padding, 9 more in the backward pass if a gradient is needed, and the
+    columns of the head.
+    """
+    seen, kernel = [], F.scaled_dot_product_attention
+    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *a, **k: seen.append([*a]) or kernel(*a, **k))
+    for name in ("flash_attention", "flash_attention_backward"):
+        plain = getattr(focus_columns, name)
+        monkeypatch.setattr(focus_columns, name, lambda *a, plain=plain: seen.append(a) or plain(*a))
+    inputs = [x.detach() for x in inputs_of(5, 2.0, heads=2, width=width)]
+    inputs[3].requires_grad_(gradient)
+    out = focus_attention(*inputs, torch.tensor([[False] * 4 + [padded]]) if padded else None)
+    if gradient:
+        out.sum().backward()
+    widths = [[x.shape[-1] for x in call[:3]] for call in seen]
+    expected = []
+    for columns in [6 + padded] + [6 + 9 + padded] * gradient:
+        expected.append([8 * math.ceil((8 * math.ceil(columns / 8) + width) / 8)] * 3)
+    assert widths == expected
+
+
+@pytest.mark.parametrize("padded", [False, True])
+def test_everything_is_on_the_device_of_the_queries(padded):
+    """Tensors are not created on the default device, here another one: torch would refuse to mix the two."""
+    inputs = inputs_of(5, 2.0, heads=2)
+    mask = torch.tensor([[False] * 4 + [True]]) if padded else None
+    with torch.device("meta"):
+        assert focus_attention(*inputs, key_padding_mask=mask).device == inputs[0].device

@@ -5,18 +5,13 @@ import torch
 from helpers import PAD
 
 from fairseq_etads.attention import (
-    FOCUS_FORMS,
     combined_attention_log_weights,
     compute_log_attention_weights,
-    focal_bias,
-    focus_attention,
     hierarchical_attention,
-    saliency_attention,
     temporal_attention,
 )
-from fairseq_etads.kernels.word_log_probs import compute_word_log_probs
 from fairseq_etads.layers.pointer import PointerHead
-from fairseq_etads.training.losses import compute_closed_book_loss, compute_mean_label_loss, coverage_loss
+from fairseq_etads.training.losses import compute_mean_label_loss, coverage_loss
 from fairseq_etads.vocabulary.output import BatchVocab
 
 HALVES = [torch.float16, torch.bfloat16]
@@ -107,54 +102,3 @@ def test_sums_over_a_document_are_those_of_float64(dtype, length):
     torch.testing.assert_close(found.sum(-1), torch.ones(1, 4), rtol=0, atol=1e-5)
     exact = hierarchical_attention(word.double(), sentence.double(), ids)
     torch.testing.assert_close(found.double(), exact, rtol=1e-3, atol=1e-7)
-
-
-@pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("form", ["sigmoid", "open", "normalised"])
-@pytest.mark.parametrize("logit", [0.1, 1e3])
-def test_gated_attention_is_as_exact_as_its_format(dtype, length, form, logit):
-    """The error is at most twice the plain operation's, even with saturated gates, plus a few last bits."""
-    q, k, v = (drawn(1, 2, n, 16, seed=n).to(dtype) for n in (3, length, length))
-    gate_q, gate_k = drawn(1, 2, 3, 16, size=logit).to(dtype), drawn(1, 2, length, 16, seed=9).to(dtype)
-    found = saliency_attention(q, k, v, gate_q, gate_k, form=form)
-    exact = saliency_attention(*(x.double() for x in (q, k, v, gate_q, gate_k)), form=form)
-    weights = torch.softmax(q.double() @ k.double().transpose(-1, -2) / 4, -1)
-    plain = (weights.to(dtype) @ v).double() - weights @ v.double()
-    assert found.isfinite().all() and found.dtype == dtype
-    assert float((found.double() - exact).abs().max()) <= 4 * float(plain.abs().max()) + 4 * eps(dtype)
-
-
-@pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize("form", FOCUS_FORMS)
-@pytest.mark.parametrize("length", LENGTHS)
-def test_focus_attention_is_exact_to_the_rounding_of_its_format(dtype, form, length):
-    if form == "columns" and length > 1024:
-        pytest.skip("4,096 tokens are tried in the other forms")
-    q, k, v = (drawn(1, 1, length, 16, seed=n).to(dtype) for n in range(3))
-    center, scope = torch.rand(1, 1, length) * length, 1.0 + torch.rand(1, 1, length) * 4
-    found = focus_attention(q, k, v, center, scope, form=form)
-    positions = torch.arange(length, dtype=torch.float64)[None]
-    bias = focal_bias(center.double(), scope.double(), positions)
-    exact = torch.softmax(q.double() @ k.double().transpose(-1, -2) / 4 + bias, -1) @ v.double()
-    assert found.dtype == dtype
-    assert float((found.double() - exact).abs().max()) <= eps(dtype) * float(exact.abs().max())
-
-
-@pytest.mark.parametrize("dtype", HALVES)
-@pytest.mark.parametrize("smoothed", [False, True])
-def test_likelihoods_are_those_of_float64(dtype, smoothed):
-    """Log-probabilities of a large vocabulary in chunks are exact for logits that half precision has rounded."""
-    states, table = drawn(1, 6, 16).to(dtype), drawn(5000, 16, seed=1).to(dtype)
-    columns = torch.randint(0, 5000, (1, 6, 2), generator=torch.Generator().manual_seed(4))
-    without = [0, 1] if smoothed else None
-    found, total = compute_word_log_probs(states, table, None, columns, 5000, without)
-    logits = (states @ table.t()).double()  # in half precision
-    exact = logits.log_softmax(-1)
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found.double(), exact.gather(2, columns), rtol=1e-4, atol=1e-4)
-    if smoothed:
-        torch.testing.assert_close(total.double(), exact[:, :, 2:].sum(2), rtol=1e-4, atol=1e-2)
-    words = torch.randint(0, 5000, (1, 6), generator=torch.Generator().manual_seed(5))
-    loss = compute_closed_book_loss(logits.to(dtype), words, PAD, 3)
-    torch.testing.assert_close(loss.double(), -exact.gather(2, words[:, :, None])[:, :, 0], rtol=1e-4, atol=1e-4)

@@ -97,13 +97,6 @@ def test_steps_that_ask_what_the_last_one_answered():
     torch.testing.assert_close(gradients(got, given), gradients(want, given))
 
 
-def test_a_second_backward_pass_begins_at_nothing():
-    given = inputs(False)
-    scores = one_by_one(**given)
-    first = torch.autograd.grad(scores.sum(), list(given.values()), retain_graph=True)
-    torch.testing.assert_close(torch.autograd.grad(scores.sum(), list(given.values())), first)
-
-
 class Interrupted(torch.autograd.Function):
     """The identity, until its ``token`` requests to interrupt the backward pass."""
 
@@ -141,18 +134,6 @@ def test_what_an_unfinished_backward_pass_has_recorded_is_discarded(interrupted)
     else:
         torch.autograd.grad(total, given["query"], retain_graph=True)
     torch.testing.assert_close(torch.autograd.grad(total, list(given.values())), expected)
-
-
-def test_steps_that_no_gradient_reaches():
-    keys, states = (random(DOCUMENTS, LENGTH, WIDTH, seed=n).requires_grad_() for n in (1, 2))
-    steps, memory = SharedKeys(keys), SharedStates(states)
-    unused = steps.compute_scores(random(DOCUMENTS, 1, WIDTH), random(WIDTH))
-    assert unused.shape == (DOCUMENTS, 1, LENGTH)
-    memory.compute_weighted_sum(torch.ones(DOCUMENTS, 1, LENGTH, dtype=torch.float64))[0].sum().backward()
-    torch.testing.assert_close(
-        states.grad, torch.stack([torch.ones(LENGTH, WIDTH), torch.zeros(LENGTH, WIDTH)]).double()
-    )
-    assert keys.grad is None
 
 
 @pytest.mark.parametrize("interrupted", [False, True])

@@ -4,7 +4,7 @@ import pytest
 import reference
 import torch
 from fairseq.logging import metrics
-from helpers import make_batch, make_model, make_task
+from helpers import make_model, make_task
 from test_attention import padding_mask
 from test_criterions import DOCUMENTS, SUMMARIES, criterion, make_sample
 
@@ -12,10 +12,7 @@ from fairseq_etads.layers.attention_probe import (
     FIGURES,
     AttentionStatistics,
     GateInputs,
-    ObservableAttention,
-    observe_attention,
 )
-from fairseq_etads.models.transformer import BridgeAttention, FocusAttention
 from fairseq_etads.training.losses import SummarizationNLL
 
 FOCUS = ("focus_distance", "focus_scope", "focus_share")
@@ -86,31 +83,6 @@ def test_a_model_logs_what_it_has_whatever_the_batches_and_padding(arch, names):
     parts = [([document], [summary]) for document, summary in zip(DOCUMENTS, SUMMARIES)]
     assert figures_of(model, task, parts) == pytest.approx(whole, abs=2e-3)
     assert figures_of(model, task, left=True) == pytest.approx(whole, abs=2e-3)
-
-
-def test_a_gentle_start_begins_at_1_and_0_and_local_heads_where_they_are_told():
-    task = make_task(tail=30)
-    options = {"focus_center": "relative", "focus_initial_scope": "2", "focus_strength": "learned"}
-    found = figures_of(make_model("etads", task, **options, saliency_gate="open"), task)
-    assert found["gate"] == 1 and found["focus_strength"] == 0
-    # documents of 8, 4, 4 and 1 tokens; the heads at 0, -1, 1, -2
-    assert found["focus_distance"] == pytest.approx(1.0, abs=0.06) and found["focus_scope"] == pytest.approx(
-        1.9, abs=0.1
-    )
-
-
-def test_they_cost_nothing_where_nobody_looks():
-    model = make_model("etads")
-    modules = [m for m in model.modules() if isinstance(m, ObservableAttention)]
-    assert {type(m) for m in modules} == {FocusAttention, BridgeAttention}
-    tokens = make_batch(DOCUMENTS[1:2])
-    with pytest.raises(RuntimeError), observe_attention(model, tokens.ne(1)) as figures:
-        assert all(m.observer is figures for m in modules)
-        raise RuntimeError
-    assert all(m.observer is None for m in modules)
-    with torch.no_grad():
-        model(tokens, tokens.ne(1).sum(1), tokens)
-    assert not figures.to_logging_output()
 
 
 def test_they_do_not_change_the_loss_and_its_gradient():

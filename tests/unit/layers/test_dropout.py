@@ -6,10 +6,9 @@ consists of the weights after dropout.
 
 import pytest
 import torch
-from helpers import PAD, SMALL, make_batch, make_model, make_task
+from helpers import PAD, make_batch, make_model, make_task
 from recurrent import inputs, recurrent
 
-from fairseq_etads.attention import focus_attention, saliency_attention
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels.beam_state import BeamState
 from fairseq_etads.layers.aggregation import LayerAggregation
@@ -117,21 +116,6 @@ def test_the_weights_that_an_attention_returns_are_not_dropped(saliency):
     torch.testing.assert_close(weights, torch.full((ROWS, 3, WIDTH), 1 / WIDTH))
 
 
-def test_the_functions_drop_weights():
-    v = torch.eye(WIDTH).expand(ROWS, 3, -1, -1)
-    generator = torch.Generator().manual_seed(1)
-    q, k, gate = (torch.randn(v.shape, generator=generator) for _ in range(3))
-    position = torch.full(v.shape[:3], 8.0)
-    for function in (
-        lambda p: saliency_attention(q, k, v, gate, gate, dropout_p=p),
-        lambda p: saliency_attention(q, k, v, gate, gate, dropout_p=p, need_weights=True)[0],
-        lambda p: focus_attention(q, k, v, position, position, dropout_p=p),
-        lambda p: focus_attention(q, k, v, position, position, dropout_p=p, form="bias"),
-    ):
-        torch.manual_seed(0)
-        assert_dropped(function(0.6), function(0.0), 0.6)
-
-
 @pytest.mark.parametrize("kind,layers", [("proj", 1), ("attn", 2)])
 def test_aggregation_drops_attention_weights(kind, layers):
     module = LayerAggregation(WIDTH, 1, kind, layers, dropout=P).train()
@@ -145,58 +129,32 @@ def test_aggregation_drops_attention_weights(kind, layers):
     torch.testing.assert_close(plain, torch.full_like(plain, 1 / WIDTH))
 
 
-def forward(model, tokens, previous, seed):
-    torch.manual_seed(seed)
-    with torch.no_grad():
-        return model(tokens, tokens.ne(PAD).sum(1), previous)[0]
+MODULES = (None, ["RecurrentEncoder"], ["RecurrentDecoder"], ["BidirectionalGRU"], ["Other"])
+RETAINED = [
+    # architecture, option, arguments of fairseq's commands, whether anything drops
+    *(("etads", option, {}, False) for option in ("dropout", "attention_dropout")),
+    *(("etads", option, {"retain_dropout": True}, True) for option in ("dropout", "attention_dropout")),
+    *(
+        ("gru_seq2seq", "dropout", {"retain_dropout": True, "retain_dropout_modules": modules}, modules != ["Other"])
+        for modules in MODULES
+    ),
+]
 
 
-@pytest.mark.parametrize("option", ["dropout", "attention_dropout", "activation_dropout"])
-@pytest.mark.parametrize("arch", ["etads", "etads_basic"])
-def test_models_drop_in_training_and_not_in_evaluation(arch, option, documents):
-    model = make_model(arch, **{**SMALL, option: 0.3})
-    tokens, previous = make_batch(documents), make_batch([[5, 6, 7]] * len(documents))
-    model.train()
-    assert not torch.allclose(*(forward(model, tokens, previous, seed) for seed in (0, 1)), atol=1e-3)
-    model.eval()
-    plain = make_model(arch)
-    plain.load_state_dict(model.state_dict())
-    for seed in (0, 1):
-        found = forward(model, tokens, previous, seed)
-        torch.testing.assert_close(found, forward(plain, tokens, previous, 0), rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("option", ["dropout", "attention_dropout"])
-@pytest.mark.parametrize("retain", [False, True])
-def test_a_search_drops_where_dropout_is_retained(option, retain, documents):
-    """In copies for inference, too, other seeds give other scores, and the ensemble averages one model's samples."""
+@pytest.mark.parametrize("arch, option, retained, drops", RETAINED)
+def test_a_search_drops_where_dropout_is_retained(arch, option, retained, drops):
+    """In copies for inference, too, other seeds give other scores."""
+    make = recurrent if arch == "gru_seq2seq" else make_model
     task = make_task()
-    model = make_model("etads", task, **{**SMALL, option: 0.3})
-    model.make_generation_fast_(**({"retain_dropout": True} if retain else {}))
-    tokens = make_batch(documents)
-    sample = {"net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}}
-    generator = SummaryGenerator([model], task.target_dictionary, 2, exact_length=4)
-    scores = []
-    for seed in (0, 1, 1):
-        torch.manual_seed(seed)
-        scores.append([hypotheses[0]["score"].item() for hypotheses in generator.generate(None, sample)])
-    assert scores[1] == scores[2]
-    assert (scores[0] != scores[1]) == retain
-
-
-@pytest.mark.parametrize("retained", [None, "RecurrentEncoder", "RecurrentDecoder", "BidirectionalGRU", "Other"])
-def test_a_search_with_a_recurrent_model_drops_where_dropout_is_retained(retained):
-    task = make_task()
-    model = recurrent("gru_seq2seq", task, dropout=0.5, encoder_layers=2)
-    model.make_generation_fast_(retain_dropout=True, retain_dropout_modules=None if retained is None else [retained])
+    model = make(arch, task, encoder_layers=2, **{option: 0.5})
+    model.make_generation_fast_(**retained)
     tokens = make_batch([list(range(4, 12))])
     sample = {"net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}}
-    generator = SummaryGenerator([model], task.target_dictionary, 2, exact_length=4)
-    scores = []
-    for seed in (0, 1):
+    generator, scores = SummaryGenerator([model], task.target_dictionary, 2, exact_length=4), []
+    for seed in (0, 1, 1):
         torch.manual_seed(seed)
         scores.append(generator.generate(None, sample)[0][0]["score"].item())
-    assert (scores[0] == scores[1]) == (retained == "Other")
+    assert scores[1] == scores[2] and (scores[0] != scores[1]) == drops
 
 
 def watched(module, which):

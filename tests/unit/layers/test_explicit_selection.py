@@ -3,10 +3,9 @@
 import pytest
 import reference
 import torch
-from helpers import EOS, PAD, make_batch, make_dictionary
+from helpers import EOS, make_batch, make_dictionary
 from recurrent import DOCUMENTS, MARK, V, log_probs, recurrent, recurrent_task, sharpened
 
-from fairseq_etads.layers.recurrent import BidirectionalGRU, BidirectionalLSTM, compute_sentence_ids, encode_by_sentence
 from fairseq_etads.vocabulary.dictionary import limit_known_words
 
 HIERARCHICAL = {"hierarchical_attention": True, "encoder_by_sentence": True}
@@ -65,34 +64,6 @@ def test_it_is_the_equations(coverage, document):
     assert extra["output"].selection.starts[0].nonzero().flatten().tolist() == [0, 3, 6]
     p = torch.tensor(selections)
     assert (p[0] - 1 / p.shape[1]).abs().max() > 0.005 and (p[0] - p[3]).abs().max() > 1e-3, "a selection that hides"
-
-
-@pytest.mark.parametrize("kind", [BidirectionalGRU, BidirectionalLSTM])
-@pytest.mark.parametrize("left", [False, True])
-def test_each_sentence_is_read_as_if_it_stood_alone(kind, left):
-    torch.manual_seed(1)
-    network = kind(3, 4, layers=2).double()
-    tokens = make_batch(DOCUMENTS, left=left, width=14)
-    padding = tokens.eq(PAD)
-    x = torch.randn(*tokens.shape, 3).double().requires_grad_()
-    for run in (kind._run_packed, kind._run_directions):
-        network._run_directions = run.__get__(network)  # the path on a CPU
-        ids = compute_sentence_ids(tokens, MARK).masked_fill(padding, 0)
-        states, last, cells = encode_by_sentence(network, x, padding, ids)
-        assert (states[padding] == 0).all()
-        for row in range(len(tokens)):
-            ends, parts = [], []
-            for number in range(int(ids[row].max()) + 1):
-                own = (ids[row] == number) & ~padding[row]
-                part, end, cell = network(x[row, own][None], torch.zeros(1, int(own.sum()), dtype=torch.bool))
-                parts.append(part[0])
-                ends.append((end[0], cell if cell is None else cell[0]))
-            torch.testing.assert_close(states[row, ~padding[row]], torch.cat(parts))
-            torch.testing.assert_close(last[row], torch.cat([ends[-1][0][:4], ends[0][0][4:]]))
-            if cells is not None:
-                torch.testing.assert_close(cells[row], torch.cat([ends[-1][1][:4], ends[0][1][4:]]))
-        (gradient,) = torch.autograd.grad(states.pow(2).sum(), x)
-        assert gradient[~padding].abs().sum(1).min() > 0 and not gradient[padding].any()
 
 
 @pytest.mark.parametrize("known", [43, None], ids=["in the copy tail", "not at all"])

@@ -10,9 +10,9 @@ from helpers import EOS, PAD, make_batch, make_model, make_task
 from fairseq_etads.layers.pointer import AttentionPointer, Pointer
 
 KNOWN, TAIL = 44, 30
-# known and rare words, one word only, unknown words, rare words only, and nothing
-DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [3, 8, 45, 3], [70, 71, 70], []]
-SUMMARIES = [[50, 5, 12], [9], [45, 3, 8], [71, 4], [6, 7]]
+# known and rare words, one word only, unknown words, rare words and the last known one, and nothing
+DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [3, 8, 45, 3], [70, 71, 43, 70], []]
+SUMMARIES = [[50, 5, 12], [9], [45, 3, 8], [71, 43], [6, 7]]
 KINDS = ("soft", "switch")
 
 
@@ -55,61 +55,7 @@ def test_the_mixture_equals_a_loop():
                 KNOWN + len(own),
             )
             torch.testing.assert_close(found[row, step, : len(expected)], torch.tensor(expected), rtol=1e-4, atol=1e-7)
-
-
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
-def test_distributions_sum_to_one_over_the_words_that_exist(kind, training):
-    model = pointer_model(kind).train(training)
-    scores = log_probs(model, make_batch(DOCUMENTS), SUMMARIES)
-    assert scores.shape[2] == KNOWN + 2, "the documents have at most two words of their own"
-    torch.testing.assert_close(scores.exp().sum(-1), torch.ones(scores.shape[:2]))
-    own = [len(reference.extended_ids(document, KNOWN)[1]) for document in DOCUMENTS]
-    for row, count in enumerate(own):
-        assert scores[row, :, KNOWN + count :].eq(float("-inf")).all(), "a slot that the document does not have"
-
-
-def test_always_generating_is_the_plain_model_and_never_generating_copies_only():
-    tokens = make_batch(DOCUMENTS)
-    plain = make_model("etads", make_task(tail=TAIL))
-    model = pointer_model()
-    missing = model.load_state_dict(plain.state_dict(), strict=False).missing_keys
-    assert all(key.startswith("decoder.pointer.") for key in missing)
-
-    set_gate(model, 1e4)
-    expected = log_probs(plain, tokens, SUMMARIES)
-    torch.testing.assert_close(log_probs(model, tokens, SUMMARIES)[:, :, :KNOWN], expected)
-
-    set_gate(model, -1e4)
-    scores = log_probs(model, tokens, SUMMARIES)
-    for row, document in enumerate(DOCUMENTS):
-        probabilities = scores[row, : len(SUMMARIES[row]) + 1].exp()
-        words = sorted(set(reference.extended_ids(document, KNOWN)[0]))
-        if words:
-            torch.testing.assert_close(probabilities[:, words].sum(-1), torch.ones(len(probabilities)))
-            rest = [word for word in range(scores.shape[2]) if word not in words]
-            assert probabilities[:, rest].max() < 1e-6
-        else:
-            torch.testing.assert_close(scores[row, 0, :KNOWN], expected[row, 0])  # nothing to copy: generate
-
-
-def test_the_switch_decides_in_evaluation():
-    model = pointer_model("switch")
-    tokens = make_batch(DOCUMENTS[:4])
-    net_output = run(model, tokens, SUMMARIES[:4])
-    pointer = net_output[1]["output"].pointer
-    for logit, generates in ((1e-3, True), (-1e-3, False)):
-        pointer.gate = torch.full_like(pointer.gate, logit)
-        scores = model.get_normalized_probs(net_output, log_probs=True)
-        if generates:
-            torch.testing.assert_close(scores[:, :, :KNOWN], net_output[0].log_softmax(-1))
-            assert scores[:, :, KNOWN:].isneginf().all(), "what the model does not know cannot be generated"
-        else:
-            assert scores[:, :, EOS].isneginf().all(), "what is not in the document cannot be pointed at"
-            copied = pointer.log_copy[1, :, :3].exp().sum(-1).log()  # for a word that occurs three times
-            torch.testing.assert_close(scores[1, :, 9], copied, rtol=0, atol=1e-6)
-        mixture = pointer.to_mixture().compute_log_probs(net_output[0])
-        torch.testing.assert_close(mixture.exp().sum(-1), torch.ones(mixture.shape[:2]))
+            assert not found[row, step, len(expected) :].any(), "a slot that the document does not have"
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -156,24 +102,6 @@ def test_the_supervised_switch_equals_a_loop():
             )
             assert -(word + decision)[row, step].item() == pytest.approx(expected, rel=1e-4)
             assert point[row, step] == (target >= KNOWN)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-@pytest.mark.parametrize("logit", [-6e4, 0.0, 6e4])
-def test_saturated_gates_stay_finite_in_half_precision(dtype, logit):
-    model = pointer_model().to(dtype).train()
-    set_gate(model, logit)
-    tokens = make_batch(DOCUMENTS)
-    logits, extra = net_output = run(model, tokens, SUMMARIES)
-    targets = extra["output"].pointer.vocab.encode(make_batch(SUMMARIES))
-    chosen, _ = extra["output"].pointer.compute_target_log_probs(logits.float().log_softmax(-1), targets)
-    assert chosen.dtype == torch.float32 and chosen.isfinite().all()
-    chosen.sum().backward()
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is None or parameter.grad.isfinite().all(), name
-    scores = model.get_normalized_probs(net_output, log_probs=True)
-    assert not scores.isnan().any()
-    torch.testing.assert_close(scores.exp().sum(-1), torch.ones(scores.shape[:2]))
 
 
 @pytest.mark.parametrize("most", [1, 3])
@@ -245,24 +173,6 @@ def test_the_decoders_own_attention_is_renormalised_over_the_words():
     assert output.kind == "switch" and not output.hard, "it decides in evaluation only"
     assert head.eval()(states, torch.zeros(1, 1, 4), vocab).hard
     torch.testing.assert_close(output.gate[0], head.gate.weight @ states[0, 0] + head.gate.bias)
-
-
-def test_the_last_known_word_has_the_probability_of_its_own_column():
-    model = pointer_model()
-    logits, extra = run(model, make_batch([[43, 42, 43]]), [[43, 42]])
-    pointer = extra["output"].pointer
-    expected = reference.pointer_mixture(
-        logits[0, 0].double().softmax(-1),
-        pointer.log_copy[0, 0].exp(),
-        pointer.gate[0, 0].double().sigmoid().item(),
-        [43, 42, 43, EOS],
-        KNOWN,
-    )
-    torch.testing.assert_close(
-        pointer.compute_log_probs(logits)[0, 0].exp(), torch.tensor(expected), rtol=1e-4, atol=1e-7
-    )
-    chosen = pointer.compute_target_log_probs(logits.log_softmax(-1), torch.tensor([[43, 43, 43]]))[0]
-    assert chosen[0, 0].exp().item() == pytest.approx(expected[43], rel=1e-4)
 
 
 def test_a_word_that_is_as_well_generated_as_copied_is_generated():

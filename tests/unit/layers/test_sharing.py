@@ -5,7 +5,6 @@ import copy
 import pytest
 import torch
 from fairseq import checkpoint_utils
-from fairseq.utils import move_to_cpu
 from helpers import EOS, PAD, make_batch, make_model
 from omegaconf import OmegaConf
 
@@ -59,32 +58,6 @@ def test_it_is_the_unshared_model_with_equal_weights(arch, documents):
     for name, parameter in shared.named_parameters():
         expected = separate[name] + (separate[second[name]] if name in second else 0)
         torch.testing.assert_close(parameter.grad, expected, rtol=1e-4, atol=1e-5)
-
-
-def test_parameters_and_checkpoints_hold_one_copy(documents):
-    model = make_model("etads", **SHARE)
-    plain = make_model("etads")
-    shared = sum(p.numel() for name, p in plain.named_parameters() if name in map_shared_names(model))
-    assert shared and sum(p.numel() for p in plain.parameters()) - sum(p.numel() for p in model.parameters()) == shared
-    state = model.state_dict()
-    assert not set(state) & set(map_shared_names(model))
-    # as fairseq saves from a GPU: every tensor copied separately
-    saved = move_to_cpu({name: value.clone() for name, value in state.items()})
-    other = make_model("etads", **SHARE)
-    for parameter in other.parameters():
-        torch.nn.init.normal_(parameter)
-    other.load_state_dict(saved, strict=True)
-    assert_shared(other)
-    with torch.no_grad():
-        torch.testing.assert_close(forward(other, documents), forward(model, documents), rtol=0, atol=0)
-
-
-def test_a_missing_weight_is_still_missed():
-    model = make_model("etads", **SHARE)
-    state = model.state_dict()
-    del state["encoder.layers.0.fc1.weight"]
-    with pytest.raises(RuntimeError, match=r"encoder\.layers\.0\.fc1\.weight"):
-        model.load_state_dict(state)
 
 
 @pytest.mark.parametrize(
@@ -178,12 +151,3 @@ def test_models_of_texts_that_were_cut_differently_are_not_mixed(name, value, tm
     average_checkpoints(paths[:2])
     with pytest.raises(ValueError, match=rf"--{name.replace('_', '-')} was {value} in .*2\.pt and {state[name]} in"):
         average_checkpoints(paths)
-
-
-@pytest.mark.parametrize(
-    "option,value", [("layers", 3), ("ffn_embed_dim", 64), ("attention_heads", 2), ("normalize_before", True)]
-)
-def test_other_shapes_are_refused_in_words(option, value):
-    name = option.replace("_", "-")
-    with pytest.raises(ValueError, match=rf"equal shape, but --encoder-{name} is .* and --decoder-{name} is {value}"):
-        make_model("etads", **SHARE, **{f"decoder_{option}": value})

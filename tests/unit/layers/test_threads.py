@@ -10,7 +10,6 @@ import torch
 from decoding import DICTIONARY, make_sample, sharpened
 from fairseq import search
 from fairseq.token_generation_constraints import pack_constraints
-from helpers import make_task
 from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
@@ -93,33 +92,6 @@ def test_a_model_goes_back_to_training_after_the_last_search(documents):
     in_threads(summarise, [1, 30] * THREADS)
     assert not any(modes)
     assert all(module.training for module in model.modules())
-
-
-def test_scoring_references_does_not_change_how_switches_decide_elsewhere():
-    """A switch pointer mixes while references are scored; a search at the same time must not."""
-    task = make_task(tail=30)
-    model = sharpened(task=task, pointer="switch")
-    documents = [[5, 50, 6, 51], [9, 52]]
-    sample = make_sample(documents)
-    inputs = {**sample["net_input"], "prev_output_tokens": torch.tensor([[2, 5], [2, 50]])}
-    target = torch.tensor([[5, 2], [50, 2]])
-
-    class Options:
-        beam, nbest, score_reference, print_alignment = 2, 1, True, None
-
-    scorer = task.build_generator([model], Options())
-
-    def run(kind):
-        if kind == "score":
-            batch = {"net_input": inputs, "target": target, "id": torch.arange(2)}
-            return [row[0]["positional_scores"].tolist() for row in task.inference_step(scorer, [model], batch)]
-        generator = SummaryGenerator([model], task.target_dictionary, 2, max_len_b=6)
-        return [row[0]["positional_scores"].tolist() for row in generator.generate(None, sample)]
-
-    kinds = ["score", "search"] * 2 * THREADS
-    expected = {kind: run(kind) for kind in ("score", "search")}
-    for kind, found in zip(kinds, in_threads(run, kinds)):
-        assert found == expected[kind], kind
 
 
 class SlowList(list):

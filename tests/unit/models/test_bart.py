@@ -8,10 +8,8 @@ from bart import SIZES, bart_args, bart_dictionary, make_bart, save_bart
 from fairseq.data import Dictionary
 from fairseq.models.bart import BARTModel
 from fairseq.models.bart import model as bart_module
-from fairseq.sequence_generator import SequenceGenerator
 from helpers import EOS, PAD, make_batch, make_task, model_config
 
-from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.models.init_from import load_initial_weights
 from fairseq_etads.models.transformer import SummarizationTransformer
 from fairseq_etads.pipeline.architectures import make_numbered_dictionary
@@ -114,39 +112,12 @@ def change(model, name):
             weight.normal_()
 
 
-def test_a_pointer_leaves_bart_the_probability_that_it_is_given(bart, checkpoint):
-    """P(w) is between P_BART(w) times p_gen and this product plus 1 - p_gen; p_gen is the same in every state."""
-    expected = run(bart)[1][..., :-1].softmax(-1)
-    for probability in (0.9, 0.999):
-        model = begin(checkpoint, pointer="soft", pointer_initial_generate=probability)
-        with torch.no_grad():
-            output = model(DOCUMENTS, DOCUMENTS.ne(PAD).sum(1), PREVIOUS)
-        found = model.get_normalized_probs(output, log_probs=False)
-        rest = found - probability * expected
-        assert rest.min() > -1e-5 and rest.max() > (1 - probability) / 10
-        torch.testing.assert_close(rest.sum(-1), torch.full(PREVIOUS.shape, 1 - probability), rtol=0, atol=1e-4)
-
-
 def fine_tuned_by_fairseq(bart):
     """BART without the mask, as fairseq itself makes it for --task translation."""
     model = make_bart(bart_dictionary(mask=False))
     model.args.task = "translation"
     model.load_state_dict({name: value.clone() for name, value in bart.state_dict().items()})
     return model
-
-
-@pytest.mark.parametrize("mechanisms", [OFF, {}], ids=["off", "at their start"])
-@pytest.mark.parametrize("search", [{"beam_size": 1}, {"beam_size": 4, "len_penalty": 2.0, "min_len": 5}])
-def test_the_summaries_are_those_of_fairseqs_search_on_bart(bart, checkpoint, search, mechanisms):
-    dictionary = bart_dictionary(mask=False)
-    net_input = {"src_tokens": DOCUMENTS, "src_lengths": DOCUMENTS.ne(PAD).sum(1)}
-    sample = {"id": torch.arange(len(DOCUMENTS)), "net_input": net_input}
-    expected = SequenceGenerator([fine_tuned_by_fairseq(bart)], dictionary, max_len_b=12, **search)
-    found = SummaryGenerator([begin(checkpoint, **mechanisms)], dictionary, max_len_b=12, **search)
-    for ours, fairseqs in zip(found.generate([], sample), expected.generate([], sample)):
-        assert [hypothesis["tokens"].tolist() for hypothesis in ours] == [h["tokens"].tolist() for h in fairseqs]
-        torch.testing.assert_close(ours[0]["score"], fairseqs[0]["score"], rtol=1e-4, atol=1e-4)
-        assert len(ours[0]["tokens"]) > 2
 
 
 def reordered():

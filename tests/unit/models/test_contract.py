@@ -1,7 +1,8 @@
 """The contract of every architecture and of each mechanism, in small models with random weights.
 
-Padding and the other documents of a batch change nothing; decoding step by step is decoding at once; every parameter is
-trained; what is saved is loaded; half precision is near; a search finds what the model says.
+Padding and the other documents of a batch change neither outputs nor losses and gradients; decoding step by step is
+decoding at once; every parameter is trained; what is saved is loaded; half precision is near, also in training;
+dropout acts in training alone; a search finds what the model says.
 """
 
 import copy
@@ -15,12 +16,13 @@ from typing import Any
 import pytest
 import torch
 from convolutional import KINDS as CONVOLUTIONS
-from drawn_options import DOCUMENTS, FAMILIES, MARK, Order, batch, build, options_of_criterion
 from fairseq import utils
-from helpers import EOS, PAD
+from fairseq.models import ARCH_MODEL_REGISTRY
+from helpers import EOS, PAD, model_config
 from language_models import KINDS as LANGUAGE_MODELS
 from recurrent import ALL as RECURRENT
 from recurrent import SEE, SELECTED
+from small_models import DOCUMENTS, FAMILIES, MARK, Order, batch, build, options_of_criterion
 
 from fairseq_etads.kernels.beam_state import BeamState
 from fairseq_etads.layers.decoder_output import get_pointer
@@ -29,6 +31,8 @@ ALL = tuple(range(len(DOCUMENTS)))
 BEAM, LONGEST, UNK = 3, 6, 3
 CLOSE, NEAR = ({"rtol": bound, "atol": bound} for bound in (1e-9, 1e-6))
 """Bounds of float64, and with fairseq's computed positions, which are float32."""
+PADDINGS = [((False, False), (3, 2)), ((True, False), (2, 0)), ((True, True), (1, 2))]
+"""Sides of documents and summaries (True: left), and columns of padding added to each."""
 APART = {"share_all_embeddings": False}
 CONV = {"encoder": "conv", "bridge": "zero"}
 OF_SENTENCES = {"hierarchical_attention": True}
@@ -68,6 +72,7 @@ MECHANISMS = {
             **{"input_feed": "readout", "attention_query": "after", "pointer": "switch", "merge_input": True},
             "pointer_continue": True,
         },
+        "closed book": {"rnn_cell": "lstm", "closed_book_decoder": True, "pointer": "soft"},
         "projection": {
             **{"encoder_projection": 7, "attention_score": "dot", "pointer": "soft", "rnn_cell": "lstm"},
             "learnt_start": True,
@@ -98,11 +103,12 @@ class Case:
         return batch(self.task, self.model, numbers, left, more)
 
 
-def make_case(name, seed=1):
+def make_case(name, seed=1, **more):
     arch, options = ROWS[name]
+    options = {**options, **more}
     of_task = {key: value for key, value in options.items() if key == "target_words"}
     options = {key: value for key, value in options.items() if key not in of_task}
-    task, model, _ = build(arch, options, seed=seed, **of_task)
+    task, model = build(arch, options, seed=seed, **of_task)
     return Case(arch, options, task, model.eval())
 
 
@@ -158,7 +164,7 @@ def scores(case, sample, model=None):
 
 def test_padding_and_the_other_documents_change_nothing(case):
     alone = {number: scores(case, case.batch([number]))[number] for number in ALL}
-    for left, more in [((False, False), (0, 0)), ((True, False), (2, 0)), ((False, True), (3, 2))]:
+    for left, more in [((False, False), (0, 0)), *PADDINGS]:
         if left[1] and case.arch.startswith("convs2s"):
             left = (False, False)  # left-padded summaries are refused
         torch.testing.assert_close(scores(case, case.batch(ALL, left, more)), alone, **CLOSE)
@@ -210,16 +216,61 @@ def criterion_of(case):
         return options_of_criterion("extractor_nll" if case.arch == "pointer_extractor" else "selection_nll")
     if "adaptive_softmax_cutoff" in case.options:
         return options_of_criterion("adaptive_loss")
+    if "closed_book_decoder" in case.options:
+        return options_of_criterion("summarization_nll", closed_book_weight=0.25)
     return options_of_criterion("summarization_nll", label_smoothing=0.1, coverage_loss=0.5)
 
 
-def test_every_parameter_receives_gradient(name):
-    case = make_case(name)
-    loss = case.task.build_criterion(criterion_of(case))(case.model.train(), case.batch())[0]
-    assert loss.isfinite()
+def learn(case, samples, model=None):
+    """The sum of the losses of batches, and its gradients; a missing one is 0."""
+    model = model or case.model
+    criterion = case.task.build_criterion(criterion_of(case))
+    model.zero_grad()
+    loss = sum(criterion(model, sample)[0] for sample in samples)
     loss.backward()
-    for part, parameter in case.model.named_parameters():
-        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, f"{part} receives no gradient"
+    parameters = model.named_parameters()
+    return loss.detach(), {name: torch.zeros_like(p) if p.grad is None else p.grad.clone() for name, p in parameters}
+
+
+def test_every_parameter_is_trained_and_each_pair_by_itself(name):
+    """The loss of a batch is the sum over its pairs, and more padding changes neither it nor its gradients."""
+    case = make_case(name)
+    loss, gradients = whole = learn(case, [case.batch()], case.model.train())
+    assert loss.isfinite()
+    for part, gradient in gradients.items():
+        assert gradient.abs().sum() > 0, f"{part} receives no gradient"
+    for left, more in PADDINGS:
+        if left[1] and case.arch.startswith("convs2s"):
+            continue  # refused in training
+        torch.testing.assert_close(learn(case, [case.batch(ALL, left, more)]), whole, **CLOSE)
+    if getattr(getattr(case.model, "decoder", None), "large_vocabulary_trick", 0):
+        whole = learn(case, [case.batch()], case.model.eval())  # documents share a list of words in training
+    torch.testing.assert_close(learn(case, [case.batch([number]) for number in ALL]), whole, **CLOSE)
+
+
+@pytest.mark.parametrize("how", ["autocast", "model"])
+def test_training_in_half_precision_is_near(name, how):
+    """Losses are float32, and gradients are finite."""
+    case = make_case(name)
+    model = case.model.to(torch.float32).train()
+    expected, _ = learn(case, [case.batch()])
+    if how == "model":
+        model.to(torch.bfloat16)
+    with torch.autocast("cpu", torch.bfloat16, enabled=how == "autocast"):
+        loss, gradients = learn(case, [case.batch()])
+    assert loss.dtype == torch.float32 or "adaptive_softmax_cutoff" in case.options  # whose criterion is fairseq's
+    torch.testing.assert_close(loss, expected, rtol=0.05, atol=0.05, check_dtype=False)
+    assert all(gradient.isfinite().all() for gradient in gradients.values())
+
+
+def test_dropout_acts_in_training_alone(name, case):
+    if "dropout" not in model_config(case.arch):
+        pytest.skip("it has no dropout")
+    sample, model = case.batch(), make_case(name, dropout=0.3).model
+    model.load_state_dict(case.model.state_dict())
+    torch.testing.assert_close(scores(case, sample, model), scores(case, sample), rtol=0, atol=0)
+    one, other = (scores(case, sample, model.train())[0][0] for _ in range(2))
+    assert not torch.allclose(one, other, rtol=0, atol=1e-3)
 
 
 def test_what_is_saved_is_loaded_and_copies_are_separate(name, case):
@@ -278,3 +329,8 @@ def test_a_search_finds_what_the_model_says(writer, beam):
             words = target[steps] != EOS  # a summary may go on where it could also end
             said[:, never] = -math.inf
             torch.testing.assert_close(found[steps][words], said.amax(1)[steps][words], rtol=1e-4, atol=1e-4)
+
+
+def test_the_presets_are_every_architecture_of_the_project():
+    ours = {name for name, model in ARCH_MODEL_REGISTRY.items() if model.__module__.startswith("fairseq_etads")}
+    assert {arch for arch in ours if "." not in arch} == {arch for presets in FAMILIES.values() for arch in presets}

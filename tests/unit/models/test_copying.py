@@ -6,9 +6,6 @@ from decoding import options
 from fairseq.token_generation_constraints import pack_constraints
 from helpers import EOS, PAD, make_batch, make_model, make_task
 
-from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.layers.decoder_output import DecoderOutput
-
 TAIL = 30
 DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [3, 8, 45, 3, 60, 62, 63], [70, 71, 70], [52]]
 
@@ -41,35 +38,6 @@ def summarise(task, models, documents, prefix=None, **changes):
 
 def words(hypotheses):
     return [hypothesis[0]["tokens"].tolist() for hypothesis in hypotheses]
-
-
-def test_documents_that_finish_early_leave_the_others_their_words():
-    """The document that finishes first has the most words of its own, so the batch needs fewer slots afterwards."""
-    documents = [[9, 9, 9, 50, 51, 52, 53, 54, 55, 56], *DOCUMENTS]
-    task = make_task(tail=TAIL)
-    model = copying(task, logit=0.0)
-    with torch.no_grad():  # prefers to end a summary after 9
-        model.decoder.embed_tokens.weight[EOS] = model.decoder.embed_tokens.weight[9] * 2
-    together = words(summarise(task, [model], documents, max_len_b=12))
-    alone = [words(summarise(task, [model], [document], max_len_b=12))[0] for document in documents]
-    assert together == alone
-    assert len(alone[0]) < max(map(len, alone)), "it was not done first: nothing was shown"
-
-
-@pytest.mark.parametrize("allow,seen", [(False, False), (True, True)])
-def test_the_unknown_word_appears_only_if_allowed(allow, seen):
-    task = make_task(tail=TAIL, allow_unk=allow)
-    model = fond_of_the_unknown_word(copying(task, logit=3.0, output_bias=True))
-    found = [word for summary in words(summarise(task, [model], DOCUMENTS)) for word in summary]
-    assert (3 in found) == seen
-
-
-def test_a_plain_model_on_a_dictionary_with_a_tail_gives_known_words():
-    task, short = make_task(tail=TAIL), make_task()
-    found = words(summarise(task, [make_model("etads", task)], DOCUMENTS))
-    hidden = [[3 if word >= 44 else word for word in document] for document in DOCUMENTS]
-    assert found == words(summarise(short, [make_model("etads", short)], hidden))
-    assert max(max(summary) for summary in found) < 44
 
 
 @pytest.mark.parametrize("pointer", ["none", "soft"])
@@ -108,76 +76,6 @@ def test_the_dictionary_may_grow_after_the_model_was_built():
         tokens = make_batch([[5, new, 7]])
         target = model.decoder.make_output_vocabulary(tokens).convert_to_extended_ids(torch.tensor([[new, new + 9]]))
         assert target.tolist() == [[44 if pointer == "soft" else 3, 3]]
-
-
-@pytest.mark.parametrize("pointers", [("none", "soft"), ("soft", "soft"), ("none", "none")])
-def test_ensembles_average_probabilities(pointers):
-    """Models with and without a pointer together: the latter give the documents' own words no probability."""
-    task = make_task(tail=TAIL)
-    models = []
-    for seed, pointer in enumerate(pointers):
-        model = copying(task, logit=0.0) if pointer == "soft" else make_model("etads", task)
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(seed)) * 0.05)
-        models.append(model)
-    for document, hypotheses in zip(DOCUMENTS, summarise(task, models, DOCUMENTS)):
-        tokens = make_batch([document])
-        target = hypotheses[0]["tokens"][None]
-        before = target.roll(1, 1)
-        before[:, 0] = EOS
-        total = 0.0
-        for model in models:
-            net_output = model(tokens, tokens.ne(PAD).sum(1), before)
-            scores = model.get_normalized_probs(net_output, log_probs=False)
-            encoded = model.decoder.make_output_vocabulary(tokens).convert_to_extended_ids(target)
-            known = encoded != 3
-            total = total + scores.gather(2, encoded[:, :, None])[0, :, 0] * (known | (target == 3))[0]
-        torch.testing.assert_close(
-            hypotheses[0]["positional_scores"], (total / len(models)).log(), rtol=1e-4, atol=1e-4
-        )
-
-
-def test_positions_are_those_of_the_summary_with_its_own_start_symbol():
-    task = make_task(tail=TAIL)
-    model = make_model("etads_basic", task, pointer="soft")
-    with torch.no_grad():
-        model.decoder.pointer.gate.bias.zero_()
-    generator = SummaryGenerator([model], task.target_dictionary, beam_size=2, max_len_b=6, copied_positions=True)
-    torch.manual_seed(0)
-    tokens = make_batch([torch.randint(4, 49, (12,)).tolist() for _ in range(30)])
-    sample = {"net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}}
-    start = task.target_dictionary.bos()
-    for row, (best, *_) in enumerate(generator.generate(None, sample, bos_token=start)):
-        before = best["tokens"].roll(1)[None]
-        before[:, 0] = start
-        output = DecoderOutput.from_fairseq_output(model(tokens[row : row + 1], None, before))
-        columns = output.vocabulary.convert_to_target_columns(best["tokens"][None])
-        assert output.pointer.find_copied_positions(output.logits, columns)[0].tolist() == best["copied_from"].tolist()
-
-
-def test_unknown_words_are_replaced_by_what_is_attended_most():
-    task = make_task(tail=TAIL)
-    model = fond_of_the_unknown_word(make_model("etads", task, output_bias=True))
-    generator = task.build_generator([model], options(), extra_gen_cls_kwargs={"keep_attention": True})
-    tokens, prefix = make_batch(DOCUMENTS), torch.full((len(DOCUMENTS), 1), 5)  # a word that is not replaced
-    net_input = {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}
-    plain = task.inference_step(generator, [model], {"net_input": net_input}, prefix_tokens=prefix)
-    replaced = summarise(task, [model], DOCUMENTS, prefix=prefix, replace_unk="")
-    some = 0
-    for document, before, after in zip(DOCUMENTS, plain, replaced):
-        attention = before[0]["attention"]  # (S, T)
-        for step, (old, new) in enumerate(zip(before[0]["tokens"].tolist(), after[0]["tokens"].tolist())):
-            if old != 3:
-                assert new == old
-                continue
-            some += 1
-            known = [place for place, word in enumerate(document) if word != 3]
-            assert new == document[max(known, key=lambda place: attention[place, step].item())]
-    assert some, "no unknown word was produced: nothing was shown"
-    task.cfg.replace_unknown = True
-    same = summarise(task, [model], DOCUMENTS, prefix=prefix)
-    assert words(same) == words(replaced), "--replace-unknown is the same"
 
 
 def test_with_a_file_of_replacements_and_without_known_words_there_is_an_alignment():

@@ -17,7 +17,7 @@ from fairseq.models import (
 from fairseq.modules import AdaptiveInput
 from helpers import EOS, PAD
 from omegaconf import OmegaConf
-from steps import RARE, make_criterion, make_sample, steps_task, train_and_decode
+from steps import RARE, make_sample, steps_task, train_and_decode
 
 from fairseq_etads.models.external_models import _UnknownWordsHook, check_external_model
 
@@ -109,25 +109,6 @@ def test_clusters_of_the_embedding_read_the_copy_tail_as_the_unknown_word():
     table.register_forward_pre_hook(_UnknownWordsHook(external_model("transformer_tiny").decoder.dictionary))
     tokens = torch.tensor([[5, RARE[0], 30]])
     assert torch.equal(table(tokens), table(tokens.masked_fill(tokens >= V, UNK)))
-
-
-@pytest.mark.parametrize("name", ["cross_entropy", "label_smoothed_cross_entropy", "summarization_nll"])
-def test_the_loss_of_a_rare_word_is_that_of_the_unknown_word(name):
-    task = steps_task()
-    model = external_model("transformer_tiny", task)
-    criterion, sample = make_criterion(task, name), make_sample()
-    losses = [task.valid_step(batch, model, criterion)[0] for batch in (sample, without_rare(sample))]
-    assert torch.equal(*losses)
-    rare = sample["target"] >= V
-    assert rare.any(), "or the test would show nothing"
-
-
-def test_a_prefix_may_have_words_of_the_copy_tail():
-    task, sample = steps_task(), make_sample()
-    model = external_model("transformer_tiny", task)
-    generator = task.build_generator([model], OmegaConf.structured(GenerationConfig(beam=2, max_len_b=6)))
-    found = task.inference_step(generator, [model], sample, prefix_tokens=sample["target"][:, :2])
-    assert found[0][0]["tokens"][:2].tolist() == [5, UNK]
 
 
 def test_an_unknown_word_is_replaced_by_one_of_the_copy_tail():

@@ -86,15 +86,6 @@ def test_a_pointer_generator_begins_its_coverage_model(tmp_path, caplog):
     assert record.levelno == logging.INFO and "decoder.coverage_weight" in record.message
 
 
-def test_a_model_of_fairseqs_begins_with_one_of_its_own(tmp_path, caplog):
-    path = save(changed(external_model("transformer_tiny")), tmp_path / "tiny.pt")
-    model = external_model("transformer_tiny", decoder_layers=2)
-    loaded, record = load(model, path, caplog)
-    new = {name for name in model.state_dict() if "version" not in name} - loaded
-    assert new and all(name.startswith("decoder.layers.1.") for name in new)
-    assert "decoder.layers.*.fc1.weight" in record.message
-
-
 def test_what_has_another_shape_or_no_place_is_listed_in_a_warning(tmp_path, caplog):
     other = changed(make_model("etads", steps_task(), encoder_ffn_embed_dim=64))
     model = make_model("etads_basic", steps_task())

@@ -5,7 +5,7 @@ import reference
 import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
 from helpers import EOS, PAD, make_batch, make_task, model_config
-from recurrent import DOCUMENTS, SUMMARIES, encode, log_probs, recurrent
+from recurrent import DOCUMENTS, encode, recurrent
 
 from fairseq_etads.layers.additive import DotAttention, DotKeys
 from fairseq_etads.models.rnn_encoder import SOURCE_POSITIONS
@@ -57,49 +57,6 @@ def test_it_is_the_papers_equations(arch):
             torch.testing.assert_close(extra["attn"][0][0, t], weights)
             torch.testing.assert_close(got[0, t], w_h @ h + w_c @ context + output.bias[:, 0])
             assert t == 0 or weights.max() - weights.min() > 0.05
-
-
-def test_without_positions_and_with_a_window_of_one_word_order_does_not_matter():
-    """Attention moves with the words; with positions or a larger window, it does not."""
-    order = torch.tensor([3, 0, 4, 1, 2, 5])  # the end symbol stays where it is
-    document = torch.tensor([[5, 6, 7, 8, 9, EOS]])
-    previous = torch.tensor([[EOS, 5, 6, 7]])
-    for positions, window, same in ((False, 1, True), (True, 1, False), (False, 5, False)):
-        model = recurrent("ras_elman", encoder_window=window)
-        with torch.no_grad():
-            model.encoder.convolution.weight.mul_(5)
-            if not positions:
-                model.encoder.positions.weight.zero_()
-        scores, extra = log_probs(model, document, previous)
-        other_scores, other = log_probs(model, document[:, order], previous)
-        close = torch.allclose(other["attn"][0], extra["attn"][0][:, :, order], atol=1e-5)
-        assert close == same and torch.allclose(other_scores, scores, atol=1e-5) == same
-
-
-def test_with_a_window_of_one_and_an_identity_it_is_plain_dot_attention():
-    model = recurrent("ras_elman", encoder_window=1, encoder_embed_dim=12)
-    with torch.no_grad():
-        model.encoder.positions.weight.zero_()
-        model.encoder.convolution.weight.copy_(torch.eye(12)[:, :, None])
-        model.encoder.convolution.bias.zero_()
-    encoded = encode(model, make_batch(DOCUMENTS))
-    torch.testing.assert_close(encoded["keys"][0], encoded["encoder_out"][0])
-
-
-def test_the_decoder_sees_the_convolution_by_attention_alone():
-    """With a convolution of zeros, attention is even and the context the mean of the word vectors."""
-    model = recurrent("ras_lstm")
-    with torch.no_grad():
-        model.encoder.convolution.weight.zero_()
-        model.encoder.convolution.bias.zero_()
-    tokens, previous = make_batch(DOCUMENTS, left=True), make_batch(SUMMARIES)
-    scores, extra = log_probs(model, tokens, previous)
-    real = tokens.ne(PAD)
-    even = real / real.sum(1, keepdim=True)
-    torch.testing.assert_close(extra["attn"][0], even[:, None].expand(-1, previous.shape[1], -1))
-    with torch.no_grad():
-        model.encoder.positions.weight.add_(7.0)
-    assert torch.equal(log_probs(model, tokens, previous)[0], scores)
 
 
 def test_words_behind_the_last_position_share_its_vector():

@@ -3,7 +3,7 @@
 import pytest
 import reference
 import torch
-from helpers import EOS, PAD, RECURRENT, make_batch
+from helpers import PAD, RECURRENT, make_batch
 from recurrent import DOCUMENTS, MARK, SUMMARIES, V, encode, inputs, log_probs, recurrent, recurrent_task
 
 from fairseq_etads.layers.recurrent import compute_sentence_ids, find_sentence_ends
@@ -30,22 +30,6 @@ def test_the_trick_over_all_words_is_the_full_softmax(pointer):
         torch.testing.assert_close(a, b)
 
 
-def test_the_trick_runs_over_the_words_that_the_paper_says():
-    """The softmax is over the batch's words in training, and otherwise over the document's, without the summary's."""
-    model = recurrent("words_lvt2k", large_vocabulary_trick=12)
-    tokens, previous = make_batch(DOCUMENTS), torch.tensor([[EOS, 40, 41]]).expand(5, -1)
-    for training in (True, False):
-        model.train(training)
-        with torch.no_grad():
-            output = model(**inputs(model, tokens), prev_output_tokens=previous)
-            scores = model.get_normalized_probs(output, log_probs=True)
-        texts = tokens.tolist()
-        for row, text in enumerate(texts):
-            expected = reference.candidates(texts if training else [text], 12, V, 4)
-            assert scores[row, 0].isfinite().nonzero().flatten().tolist() == expected
-        torch.testing.assert_close(scores.exp().sum(2), torch.ones(5, 3))
-
-
 @pytest.mark.parametrize("arch", ["words_lvt2k", "feats_lvt2k_ptr"])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_words_that_only_other_documents_have_are_unknown_in_validation(arch, smoothing):
@@ -64,15 +48,6 @@ def test_words_that_only_other_documents_have_are_unknown_in_validation(arch, sm
         losses.append(SummarizationNLL(task, False, smoothing, 0.0, 0, 0, 1.0)(model, sample)[0])
     assert losses[0].isfinite()
     torch.testing.assert_close(losses[0], losses[1])
-
-
-def test_rows_that_no_text_asks_for_receive_no_gradient():
-    model = recurrent("words_lvt2k", large_vocabulary_trick=12).train()
-    tokens = make_batch([[30, 31]])
-    out, _ = model(**inputs(model, tokens), prev_output_tokens=torch.tensor([[EOS, 35]]))
-    out.logsumexp(2).sum().backward()
-    touched = model.decoder.output_projection.weight.grad.abs().sum(1).nonzero().flatten().tolist()
-    assert touched == reference.candidates([[30, 31]], 12, V, 4) and 35 not in touched
 
 
 def test_sentences_are_counted_by_their_marks():

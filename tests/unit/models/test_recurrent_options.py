@@ -1,32 +1,9 @@
 """The recurrent family's options: presets, refusals, initial weights."""
 
-from dataclasses import fields
-
 import pytest
 import torch
-from helpers import PAD, RECURRENT, make_dictionary, make_model, make_task
-from recurrent import FACTORS, recurrent, recurrent_task
-
-from fairseq_etads.models.common import make_preset_config
-from fairseq_etads.models.rnn import INITIAL_STD
-from fairseq_etads.models.rnn_options import PRESETS, RecurrentConfig
-from fairseq_etads.models.source_factors import parse_factors
-
-
-def test_presets_have_the_papers_sizes():
-    sizes = {}
-    for name, changes in PRESETS.items():
-        config = make_preset_config(name, RecurrentConfig, **changes)()
-        sizes[name] = (config.encoder_embed_dim, config.encoder_hidden_size, config.large_vocabulary_trick)
-        assert all(option.name == "_name" or option.metadata["help"] for option in fields(config))
-    assert sizes["words_lvt2k"] == (200, 400, 2000) and sizes["words_lvt5k"] == (200, 400, 5000)
-    assert sizes["words_lvt2k_temp_att"] == (100, 200, 2000) and sizes["pg_coverage"] == (128, 256, 0)
-    for name in ("pointer_generator", "pointer_generator_coverage"):  # with --pointer none their size is the paper's
-        assert sizes[name] == (128, 256, 0) and PRESETS[name]["pointer"] == "soft"
-    assert sizes["ras_elman"] == sizes["ras_lstm"] == (512, 512, 0)
-    assert sizes["gru_seq2seq"] == (200, 400, 0)
-    assert sum(parse_factors(PRESETS["feats_lvt2k"]["source_factors"], dict.fromkeys(FACTORS)).values()) == 55
-    assert RecurrentConfig().pointer == "none"
+from helpers import make_dictionary, make_task
+from recurrent import recurrent, recurrent_task
 
 
 def test_what_the_data_lacks_is_refused_in_words():
@@ -89,11 +66,3 @@ def test_bad_files_of_word_vectors_are_refused_in_words(tmp_path, text, message)
     with pytest.raises(ValueError, match="--decoder-embed-path") as error:
         recurrent("gru_seq2seq", decoder_embed_path=str(path))
     assert message in str(error.value)
-
-
-def test_word_vectors_begin_with_the_deviation_of_the_document():
-    """See docs/recurrent.md; vectors from files replace these."""
-    model = make_model("gru_seq2seq", make_task(), **{**RECURRENT, "encoder_embed_dim": 2000})
-    for weight in (model.encoder.embed_tokens.weight, model.decoder.output_projection.weight):
-        assert weight[PAD].eq(0).all()
-        assert abs(float(weight[PAD + 1 :].detach().std()) - INITIAL_STD) < 0.01

@@ -5,12 +5,14 @@ import math
 
 import pytest
 import reference
+import steps
 import torch
 from helpers import EOS, PAD, RECURRENT, make_batch, make_task, model_config
 from recurrent import DOCUMENTS, EXTRACTOR, MARK, SUMMARIES, V, log_probs, recurrent, recurrent_task
 from seeds import shifted
 from selection_data import names_of_extractor
 from steps import make_criterion
+from test_init_from import save
 from test_pointer_generator import weights_of
 
 from fairseq_etads.attention import combined_attention_log_weights, compute_log_attention_weights, inconsistency_loss
@@ -83,38 +85,14 @@ def test_combined_attention_and_inconsistency_are_the_loops(top):
             assert loss[row].mean().item() == pytest.approx(wanted)
 
 
-def test_an_extractor_that_finds_all_sentences_alike_changes_nothing_and_another_one_does():
-    plain, model = sharp(recurrent("pointer_generator_coverage")), recurrent(ARCH, max_sentences=9)
-    model.load_state_dict({**model.state_dict(), **plain.state_dict()})
-    tokens, previous = make_batch(DOCUMENTS, left=True), make_batch(SUMMARIES)
-    want, told = log_probs(plain, tokens, previous)
-    assert not torch.allclose(log_probs(model, tokens, previous)[0], want, rtol=0, atol=1e-3)
-    with torch.no_grad():
-        for name, parameter in model.extractor.scores.named_parameters():
-            parameter.fill_(-0.7 if name == "content.bias" else 0.0)
-    found, extra = log_probs(model, tokens, previous)
-    torch.testing.assert_close(found, want)
-    torch.testing.assert_close(extra["attn"][0], told["attn"][0])
-    assert told["output"].sentence_attention is None
-
-
-def make_sample(documents=DOCUMENTS, summaries=SUMMARIES, left=False, width=None, chosen=(0, 2)):
+def make_sample(documents=DOCUMENTS, summaries=SUMMARIES, chosen=(0, 2)):
     """A batch with labels: the sentences ``chosen`` of each document are to be extracted."""
-    source, target = make_batch(documents, left=left, width=width), make_batch(summaries)
-    previous = target.roll(1, dims=1)
-    previous[previous.eq(EOS)] = PAD
-    previous[:, 0] = EOS
-    labels = torch.full(source.shape, -1.0)
+    sample = steps.make_sample(None, documents, summaries)
+    sample["labels"] = labels = torch.full(sample["net_input"]["src_tokens"].shape, -1.0)
     for row, document in enumerate(documents):
-        sentences, _ = reference.sentences_of(document, MARK)
-        start = int(source[row].ne(PAD).nonzero()[0])
-        for number, places in enumerate(sentences):
-            labels[row, [start + place for place in places]] = float(number in chosen)
-    net_input = {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1), "prev_output_tokens": previous}
-    return {
-        **{"id": torch.arange(len(source)), "net_input": net_input, "target": target, "labels": labels},
-        **{"ntokens": int(target.ne(PAD).sum()), "nsentences": len(target)},
-    }
+        for number, places in enumerate(reference.sentences_of(document, MARK)[0]):
+            labels[row, places] = float(number in chosen)
+    return sample
 
 
 def losses_of(model, criterion, sample):
@@ -177,17 +155,9 @@ def config(arch=ARCH, **options):
     return model_config(arch, **{**RECURRENT, "readout_dim": 12, "paper_init": False, **extractor, **options})
 
 
-def save(model, path, task):
-    state = {"source_dictionary": task.state_dict()["source_dictionary"]}
-    state["target_dictionary"] = task.state_dict()["target_dictionary"]
-    torch.save({"model": model.state_dict(), "task_state": state, "cfg": None, "args": None}, path)
-    return str(path)
-
-
 @pytest.fixture
-def trained(tmp_path, monkeypatch):
+def trained(tmp_path):
     """Checkpoints of an extractor and of an abstractor, and a task to train a model that has both."""
-    monkeypatch.setattr("fairseq.checkpoint_utils.load_checkpoint_to_cpu", lambda path: torch.load(path))
     task = recurrent_task(
         restore_file="checkpoint_last.pt",
         finetune_from_model=None,

@@ -3,10 +3,11 @@
 import copy
 
 import pytest
+import reference
 import torch
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from helpers import EOS, PAD, SMALL, make_batch, make_model, make_task
+from helpers import PAD, SMALL, make_batch, make_model, make_task
 
 from fairseq_etads.layers.encoder_attention import FocusAttention
 from fairseq_etads.models.common import make_preset_config
@@ -14,11 +15,6 @@ from fairseq_etads.models.transformer import BridgeAttention
 from fairseq_etads.models.transformer_options import FlatTransformerConfig, parse_layer_numbers
 
 SUMMARIES = [[5, 6, 7], [8], [9, 10, 11, 12], [13, 14], [15]]
-
-
-def encode(model, tokens):
-    with torch.no_grad():
-        return model.encoder(tokens, src_lengths=tokens.ne(PAD).sum(1))
 
 
 def decode(model, tokens, previous):
@@ -45,42 +41,6 @@ def test_with_both_mechanisms_off_it_is_fairseqs_transformer(training, documents
         torch.testing.assert_close(parameter.grad, other[name].grad, rtol=1e-4, atol=1e-5)
 
 
-def test_the_document_is_projected_once_for_all_steps(documents):
-    model = make_model("etads")
-    calls = []
-    for name, module in model.named_modules():
-        if name.endswith(("encoder_attn.k_proj", "encoder_attn.v_proj", "encoder_attn.gate_k_proj")):
-            module.register_forward_hook(lambda *_, name=name: calls.append(name))
-    encoded = encode(model, make_batch(documents))
-    previous = torch.tensor([[EOS, 5, 6, 7]]).expand(len(documents), -1)
-    state = {}
-    with torch.no_grad():
-        for step in range(4):
-            model.decoder(previous[:, : step + 1], encoder_out=encoded, incremental_state=state)
-    assert sorted(calls) == sorted(set(calls)) and len(calls) == 6
-
-
-def test_setting_a_beam_size_as_fairseqs_generator_does_changes_nothing(documents):
-    model = make_model("etads")
-    tokens, previous = make_batch(documents[:4]), make_batch(SUMMARIES[:4])
-    before = decode(model, tokens, previous)
-    model.decoder.set_beam_size(2)
-    torch.testing.assert_close(decode(model, tokens, previous), before, rtol=0, atol=0)
-
-
-def test_activation_checkpointing_changes_nothing(documents):
-    plain, checkpointed = make_model("etads"), make_model("etads", checkpoint_activations=True)
-    checkpointed.load_state_dict(plain.state_dict())
-    tokens, previous = make_batch(documents), make_batch(SUMMARIES)
-    gradients = []
-    for model in (plain, checkpointed):
-        out, _ = model.train()(tokens, tokens.ne(PAD).sum(1), previous)
-        out[previous.ne(PAD)].logsumexp(-1).sum().backward()
-        gradients.append({name: parameter.grad for name, parameter in model.named_parameters()})
-    for name, gradient in gradients[0].items():
-        torch.testing.assert_close(gradients[1][name], gradient, rtol=1e-5, atol=1e-6)
-
-
 def test_layer_drop_skips_layers_in_training_and_keeps_their_mechanisms(documents):
     """In evaluation, no layer is dropped; in training, each layer takes part in half of all passes."""
     sizes = {"encoder_layers": 3, "decoder_layers": 3}
@@ -102,16 +62,6 @@ def test_layer_drop_skips_layers_in_training_and_keeps_their_mechanisms(document
         decode(model, tokens[:1], previous[:1])
     assert len(counts) == 6 and all(25 <= count <= 75 for count in counts.values()), counts
     assert all(layer.encoder_attn.gate_q_proj is not None for layer in model.decoder.layers.eval())
-
-
-def test_a_document_of_the_maximum_length_and_one_of_a_single_token():
-    model = make_model("etads", make_task(truncate_source=12))
-    longest, single = list(range(4, 16)), [7]
-    out = decode(model, make_batch([longest, single]), torch.tensor([[EOS, 5]] * 2))
-    assert torch.isfinite(out).all()
-    assert model.max_positions()[0] == 13
-    alone = decode(model, make_batch([single]), torch.tensor([[EOS, 5]]))
-    torch.testing.assert_close(out[1:], alone, rtol=0, atol=5e-6)
 
 
 def test_parse_layers():
@@ -174,3 +124,16 @@ def test_the_gate_begins_with_small_weights():
         logits.append((torch.randn(2000, 512) @ weight.T).view(2000, 8, 64))
     deviation = (logits[0] * logits[1]).sum(-1).std().item()
     assert deviation == pytest.approx(4, rel=0.1)
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_positions_that_are_not_learned_are_those_of_the_equations(left, documents):
+    positions = make_model("etads_basic", encoder_learned_pos=False).encoder.embed_positions
+    tokens = make_batch(documents, left=left)
+    found = positions(tokens).double()
+    for row, ids in zip(found, tokens):
+        for place, vector in enumerate(row[ids.ne(PAD)]):
+            # fairseq counts from the number after the padding symbol's number
+            expected = reference.sinusoidal_position(place + PAD + 1, row.shape[1])
+            torch.testing.assert_close(vector, expected, rtol=0, atol=1e-5)
+        assert row[ids.eq(PAD)].eq(0).all(), "padding has no position"

@@ -47,20 +47,6 @@ def test_vectors_are_added_and_projected_where_they_are_narrower():
     assert with_them.isfinite().all()
 
 
-def test_off_it_is_the_plain_model_and_zero_vectors_are_too():
-    task, model = build()
-    _, plain = build(task=task, source_factors="none")
-    names = {name for name in model.state_dict() if "factor" in name}
-    assert set(model.state_dict()) - names == set(plain.state_dict()) and len(names) == 3
-    plain.load_state_dict({name: value for name, value in model.state_dict().items() if name not in names})
-    with torch.no_grad():
-        for table in model.encoder.factors.values():
-            table.weight.zero_()
-    batch = inputs(DOCUMENTS)
-    expected = plain.encoder(batch["src_tokens"], src_lengths=batch["src_lengths"])["encoder_out"][0]
-    torch.testing.assert_close(model.encoder(**batch)["encoder_out"][0], expected, rtol=0, atol=0)
-
-
 def test_a_batch_without_them_and_a_checkpoint_with_others_are_refused():
     task, model = build()
     tokens = inputs(DOCUMENTS)["src_tokens"]

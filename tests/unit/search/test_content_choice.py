@@ -12,7 +12,7 @@ from rouge_score import rouge_scorer
 from selection_data import random_networks
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.search.content import FILE, sentence_choosing
+from fairseq_etads.search.content import FILE
 from fairseq_etads.search.content.features import (
     PRIOR_WEIGHT,
     WIDTHS,
@@ -22,7 +22,7 @@ from fairseq_etads.search.content.features import (
 )
 from fairseq_etads.search.content.model import ContentModel
 from fairseq_etads.search.content.readability import Readability, find_flaws
-from fairseq_etads.search.content.sentence_choosing import PATIENCE, SAME, ExpectedNgrams, choose_sentence_set
+from fairseq_etads.search.content.sentence_choosing import SAME, ExpectedNgrams, choose_sentence_set
 
 
 def text(r, sentences, kinds=9):
@@ -195,17 +195,3 @@ def test_a_damaged_or_missing_model_is_refused(model, tmp_path):
         (tmp_path / FILE).write_bytes(damaged)
         with pytest.raises(InputError, match=r"content\.npz is damaged .*; make it"):
             ContentModel.load(tmp_path / FILE, "make it")
-
-
-def test_the_choice_ends_when_larger_sets_are_no_better(monkeypatch):
-    sizes = []
-    score = sentence_choosing._SetScorer.score_extensions
-
-    def record(scorer, taken):
-        sizes.append(int(taken[0].sum()) + 1)
-        return score(scorer, taken)
-
-    monkeypatch.setattr(sentence_choosing._SetScorer, "score_extensions", record)
-    sentences = [[f"w{n}", f"x{n}", f"y{n}"] for n in range(40)]
-    expectation = ExpectedNgrams({((word,), 1): 1.0 for word in (*sentences[7], *sentences[9])}, 6.0)
-    assert choose_sentence_set(sentences, expectation, 1000) == [7, 9] and max(sizes) == 2 + PATIENCE

@@ -3,7 +3,6 @@
 import itertools
 import math
 import random
-import shutil
 
 import pytest
 import reference
@@ -11,7 +10,6 @@ import torch
 from decoding import DICTIONARY, TASK, make_sample, sharpen
 from folders import DECODING, make_folder
 from helpers import make_model
-from rouge_score import rouge_scorer
 from test_chosen_summaries import content_model
 from test_long_documents import LONG
 
@@ -25,11 +23,9 @@ from fairseq_etads.search.content.reranking import (
     ContentTerm,
     Reranker,
     compute_consensus,
-    compute_similarity,
     split_sentences,
 )
 from fairseq_etads.search.content.sentence_choosing import ExpectedNgrams
-from fairseq_etads.tuning.tune import tune
 
 DOCUMENTS = [[5, 6, 7, 8, 9, 10, 11], [9, 12, 9], [8, 4, 13, 14, 5, 6]]
 OPTIONS = {"beam_size": 6, "max_len_b": 6, "min_len": 2}
@@ -74,14 +70,6 @@ def test_hypotheses_are_ordered_by_score_expected_rouge_and_consensus(model, con
         assert [float(one["score"]) for one in ranked] == pytest.approx([sums[number] for number in order], abs=1e-5)
         moved += order[0] != 0
     assert moved
-
-
-def test_the_batch_and_the_requested_number_change_nothing(model, content):
-    together = found(model, [term(content)], nbest=1)
-    for document, row in zip(DOCUMENTS, together):
-        (alone,) = found(model, [term(content)], [document], nbest=6)
-        assert [one["tokens"].tolist() for one in alone] == [one["tokens"].tolist() for one in row]
-        assert [float(one["score"]) for one in alone] == pytest.approx([float(one["score"]) for one in row], abs=1e-4)
 
 
 @pytest.mark.parametrize("text, sentences", [
@@ -144,23 +132,6 @@ def test_a_folder_reranks_unless_told_otherwise(folder):
     assert summarizer.summarize(LONG, beam=1).text == greedy.text, "the option of a call wins over the folder's choice"
 
 
-def test_tuning_refuses_a_beam_that_leaves_no_choice_with_advice_that_works(folder, tmp_path):
-    """It used to advise --choose none, which etads-tune does not have."""
-    summarizer = Summarizer.load(folder, device="cpu")
-    message = "--beam 1: leaves .* nothing to choose from; leave 1 out of --range beam, or export .* with --choose none"
-    with pytest.raises(InputError, match=message):
-        tune(summarizer, [LONG], ["w1 w2"], tmp_path / "out", trials=2, ranges={"beam": "1,2"}, search=["beam"])
-    found = tune(summarizer, [LONG], ["w1 w2"], tmp_path / "out", trials=2, ranges={"beam": "2,5"}, search=["beam"])
-    assert len(found.trials) == 2
-
-
-def test_a_folder_without_the_file_names_the_remedy(folder, tmp_path):
-    shutil.copytree(folder, tmp_path / "model")
-    (tmp_path / "model" / FILE).unlink()
-    with pytest.raises(InputError, match=r"content\.npz"):
-        Summarizer.load(tmp_path / "model", device="cpu")
-
-
 def test_the_content_model_of_an_extractor_is_refused(tmp_path):
     with pytest.raises(InputError, match="needs an extractor's probabilities"):
         folder_with(content_model(tmp_path / FILE), tmp_path)
@@ -182,14 +153,3 @@ def test_the_consensus_is_the_mean_over_the_others(seed):
     hypotheses = [text(r) for _ in range(6)]
     for counts in ([True] * 6, [r.random() < 0.5 for _ in range(6)], [False] * 6):
         assert compute_consensus(hypotheses, counts) == pytest.approx(reference.consensus(hypotheses, counts))
-
-
-def test_similarity_is_the_mean_of_three_rouge_scores():
-    r = random.Random(1)
-    kinds = ["rouge1", "rouge2", "rougeL"]
-    scorer = rouge_scorer.RougeScorer(kinds)
-    for _ in range(50):
-        one, other = text(r), text(r)
-        scores = scorer.score(" ".join(one), " ".join(other))
-        assert compute_similarity(one, other) == pytest.approx(sum(scores[kind].fmeasure for kind in kinds) / 3)
-        assert compute_similarity(one, other) == compute_similarity(other, one)

@@ -1,17 +1,11 @@
 """Documents that are encoded once for many searches: the same hypotheses, and each encoder and projection run once."""
 
-import itertools
-
 import convolutional
 import language_models
 import pytest
-from decoding import assert_same, generate, make_sample, sharpened
 from folders import make_folder
-from helpers import RECURRENT, make_model
 
 from fairseq_etads import Summarizer
-from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.search.encoder_cache import EncodedBatch
 from fairseq_etads.summarizer.encoded_documents import EncodedDocuments
 
 TEXTS = [
@@ -94,15 +88,3 @@ def test_memory_is_bounded_and_the_others_are_encoded_again(tmp_path):
         assert sum(encoded) == repeated.documents + again * (len(calls) - 1)
         assert repeated.state_bytes <= room
         assert (again == 0) == (room == everything.state_bytes) and (again == 6) == (room < 2)
-
-
-DOCUMENTS = [[5, 6, 7, 8], [9, 10], [11, 12, 13, 14, 15, 16]]
-
-
-def test_ensembles_and_models_of_fairseq():
-    models = [sharpened("etads"), sharpened("transformer"), make_model("gru_seq2seq", **RECURRENT)]
-    sample, encoded = make_sample(DOCUMENTS), EncodedBatch()
-    for beam, lenpen in itertools.product((3, 1), (1.0, 0.0)):
-        options = {"beam_size": beam, "len_penalty": lenpen, "max_len_b": 8}
-        want = generate(SummaryGenerator, models, sample, options)
-        assert_same(generate(SummaryGenerator, models, sample, options, encoded=encoded), want, 0, 0)

@@ -9,7 +9,7 @@ import torch
 from decoding import DICTIONARY, assert_same, generate, make_sample, sharpened
 from fairseq import search
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
-from helpers import EOS, PAD, make_task
+from helpers import EOS, PAD
 from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
@@ -80,28 +80,6 @@ def test_fairseqs_search_classes_work(name, documents):
         assert_same(generate(SummaryGenerator, [model], sample, settings), want)
 
 
-@pytest.mark.parametrize("name", [*STRATEGIES, "groups of one", "only the end", "an end that is not wanted"])
-def test_no_hypothesis_has_an_end_inside(name, documents):
-    strategies = {
-        **STRATEGIES,
-        "groups of one": lambda: search.DiverseBeamSearch(DICTIONARY, 4, 0.5),
-        "only the end": lambda: search.PrefixConstrainedBeamSearch(DICTIONARY, lambda *_: [EOS]),
-        "an end that is not wanted": lambda: search.PrefixConstrainedBeamSearch(
-            DICTIONARY, lambda _, words: [5, 6] if len(words) < 4 else [EOS]
-        ),
-    }
-    for seed, end in itertools.product(range(4), (0.0, 3.0, 6.0)):
-        settings = {"beam_size": 4, "max_len_b": 9, "min_len": seed % 3, "search_strategy": strategies[name]}
-        found = generate(
-            SummaryGenerator, [scripted_model(DICTIONARY, seed, end=end)], make_sample(documents), settings
-        )
-        for row in found:
-            assert row
-            for hypothesis in row:
-                tokens = hypothesis["tokens"].tolist()
-                assert tokens.index(EOS) == len(tokens) - 1 or hypothesis["score"] == -math.inf
-
-
 @pytest.mark.parametrize("early_stopping", ["fairseq", "heuristic"])
 def test_the_greatest_length_is_the_documents_own_or_of_the_batch(early_stopping):
     sample, model = make_sample([[5, 6, 7], list(range(4, 18)), [9], [8, 4] * 3]), scripted_model(DICTIONARY, end=-30.0)
@@ -109,35 +87,6 @@ def test_the_greatest_length_is_the_documents_own_or_of_the_batch(early_stopping
         settings = {"max_len_a": 0.6, "max_len_b": 1, "max_len_per_document": per_document}
         found = generate(SummaryGenerator, [model], sample, {**settings, "early_stopping": early_stopping})
         assert [len(row[0]["tokens"]) - 1 for row in found] == lengths
-
-
-def test_recombined_hypotheses_differ_in_their_last_words(documents):
-    def last_words(**options):
-        found = generate(SummaryGenerator, [sharpened()], make_sample(documents), {"exact_length": 6, **options})
-        return [{tuple(hypothesis["tokens"][-3:].tolist()) for hypothesis in row} for row in found]
-
-    assert any(len(row) < 4 for row in last_words(beam_size=4))
-    assert all(len(row) == 4 for row in last_words(beam_size=4, recombine=2))
-
-
-def test_length_follows_the_source(documents):
-    def strategy():
-        return search.LengthConstrainedBeamSearch(DICTIONARY, 1, 0, 1, 0)
-
-    settings = {"beam_size": 3, "match_source_len": True, "search_strategy": strategy, "max_len_b": 40}
-    sample = make_sample(documents)
-    want = generate(SequenceGenerator, [sharpened()], sample, settings)
-    got = generate(SummaryGenerator, [sharpened()], sample, settings)
-    # where fairseq's search runs past the source's length, it returns hypotheses of score -inf
-    met = [[hypothesis for hypothesis in row if hypothesis["score"] > -math.inf] for row in want]
-    assert sum(map(len, met)) < sum(map(len, want)), "nothing is shown"
-    assert_same([mine[: len(other)] for mine, other in zip(got, met)], met)
-    lengths = [int(length) for length in sample["net_input"]["src_lengths"]]
-    assert [[len(h["tokens"]) - 1 for h in row] for row in got] == [[length] * 3 for length in lengths]
-    plain = generate(SummaryGenerator, [sharpened()], sample, {"beam_size": 3, "match_source_len": True})
-    for length, row in zip(lengths, plain):
-        assert len(row) == 3
-        assert all(len(h["tokens"]) - 1 <= length and h["score"].isfinite() for h in row)
 
 
 def test_words_to_include(documents):
@@ -177,42 +126,6 @@ def test_words_to_include_come_after_a_prefix(beam, order, documents):
     words = found[0]["tokens"].tolist()
     assert words[:3] == prefix[0] and "9, 12" in str(words) and 11 in words
     assert free[0]["tokens"][0] == 7 and all(row[0]["score"].isfinite() for row in (found, free))
-
-
-@pytest.mark.parametrize(
-    "prefix",
-    [
-        [[7, 8], [9, 10], [5, 5], [6, 11], [12, 13]],
-        [[7, PAD], [9, 10], [PAD, PAD], [6, 11], [12, 13]],
-        [[7, 8], [9, EOS], [5, EOS], [6, 11], [12, EOS]],
-    ],
-)
-def test_prefixes(prefix, documents):
-    for model in (sharpened(), scripted_model(DICTIONARY)):
-        settings = {"beam_size": 3, "max_len_b": 9}
-        prefix_tokens = torch.tensor(prefix)
-        got, want = (
-            generate(cls, [model], make_sample(documents), settings, prefix_tokens=prefix_tokens)
-            for cls in (SummaryGenerator, SequenceGenerator)
-        )
-        assert_same(got, want)
-
-
-def test_other_start_and_end_symbols(documents):
-    settings = {"beam_size": 3, "max_len_b": 9, "eos": 9}
-    got, want = (
-        generate(cls, [sharpened()], make_sample(documents), settings, bos_token=11)
-        for cls in (SummaryGenerator, SequenceGenerator)
-    )
-    assert_same(got, want)
-
-
-def test_ensembles_of_different_architectures(documents):
-    models = [sharpened("etads"), sharpened("etads_basic", seed=2), scripted_model(DICTIONARY)]
-    settings = {"beam_size": 4, "max_len_b": 9}
-    for members in (models, models[:2]):
-        want = generate(SequenceGenerator, members, make_sample(documents), settings)
-        assert_same(generate(SummaryGenerator, members, make_sample(documents), settings), want)
 
 
 def test_a_narrower_member_gives_the_rest_no_probability(documents):
@@ -258,37 +171,6 @@ def test_a_word_of_a_tiny_probability_is_drawn_if_nothing_else_is_allowed(strate
     scores = torch.stack([hypothesis["positional_scores"][-1] for row in found for hypothesis in row[1:]])
     assert all(row[0]["tokens"][-1] == EOS for row in found)
     assert scores.min() < -110 and scores.isfinite().all()
-
-
-def test_extreme_inputs():
-    for model in (sharpened(), scripted_model(DICTIONARY)):
-        for options in (
-            {"beam_size": 1, "max_len_b": 1},
-            {"beam_size": 500, "max_len_b": 2},
-            {"beam_size": 500, "max_len_b": 3, "min_len": 0, "coverage_penalty": 0.1, "nbest": 500},
-            {"beam_size": 3, "max_len_b": 0, "min_len": 0},
-            {"beam_size": 3, "max_len_b": 1, "coverage_penalty": 1.0, "no_repeat_ngram_size": 1, "nbest": 3},
-        ):
-            for documents in ([[5]], [[]], [[5], list(range(4, 40))]):
-                results = generate(SummaryGenerator, [model], make_sample(documents), options)
-                assert len(results) == len(documents) and all(results)
-                assert all(h["tokens"].tolist().index(EOS) == len(h["tokens"]) - 1 for row in results for h in row)
-
-
-def test_the_widest_beam_does_not_depend_on_what_neighbours_copy():
-    task = make_task(tail=9)
-    model, copied = sharpened(task=task, pointer="soft"), list(range(44, 53))
-    generator = SummaryGenerator([model], task.target_dictionary, beam_size=50, nbest=50, max_len_b=2, min_len=0)
-    for batch in ([[5, 6]], [[5, 6], copied], [copied]):
-        assert {len(found) for found in generator.generate([model], make_sample(batch))} == {43}
-
-
-def test_a_model_in_float32_decodes_under_another_default_type(documents):
-    torch.set_default_dtype(torch.float64)
-    try:
-        assert generate(SummaryGenerator, [sharpened().float()], make_sample(documents), {"beam_size": 3})
-    finally:
-        torch.set_default_dtype(torch.float32)
 
 
 def test_a_model_without_an_answer_still_gives_one(documents):

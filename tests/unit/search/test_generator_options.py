@@ -41,6 +41,31 @@ def test_an_argument_that_does_not_exist_is_refused_and_those_that_do_are_listed
     assert set(listed) == {*inspect.signature(SummaryGenerator).parameters, *OWN_OPTIONS} - {"options", "own"}
 
 
+OWN = {
+    "ngram_ignore_tokens": ("w2",),
+    "exact_length": 4,
+    "early_stopping": "fairseq",
+    "nbest": 2,
+    "infer_dtype": "bf16",
+    "keep_attention": False,
+    "print_alignment": "hard",
+    "allow_unk": True,
+    "copied_positions": True,
+    "length_penalty_type": "wu",
+    "length_penalty_beta": 3.0,
+    "coverage_penalty": 0.5,
+    "coverage_penalty_type": "wu",
+    "stepwise_coverage_penalty": True,
+    "min_sentences": 2,
+    "selection_threshold": 0.3,
+    "selection_factor": 1.5,
+    "extractive_weights": (1.0, 2.0, 3.0, 4.0, 5.0),
+    "recombine": 4,
+    "max_len_per_document": True,
+}
+"""Arguments beyond those of fairseq's generator, with values that are not their defaults."""
+
+
 def test_every_argument_reaches_its_option():
     theirs = {"beam_size": 3, "max_len_b": 9, "max_len": 30, "len_penalty": 0.9, "unk_penalty": 0.3}
     theirs.update(normalize_scores=False, replace_unk=True)
@@ -48,31 +73,9 @@ def test_every_argument_reaches_its_option():
     names.update(unk_penalty="unkpen", normalize_scores="unnormalized", replace_unk="replace_unknown")
     same = {"max_len_a": 0.5, "min_len": 2, "temperature": 1.5, "match_source_len": True, "no_repeat_ngram_size": 3}
     same.update(lm_weight=0.2, tokens_to_suppress=("w1",))
-    own = {
-        "ngram_ignore_tokens": ("w2",),
-        "exact_length": 4,
-        "early_stopping": "fairseq",
-        "nbest": 2,
-        "infer_dtype": "bf16",
-        "keep_attention": False,
-        "print_alignment": "hard",
-        "allow_unk": True,
-        "copied_positions": True,
-        "length_penalty_type": "wu",
-        "length_penalty_beta": 3.0,
-        "coverage_penalty": 0.5,
-        "coverage_penalty_type": "wu",
-        "stepwise_coverage_penalty": True,
-        "min_sentences": 2,
-        "selection_threshold": 0.3,
-        "selection_factor": 1.5,
-        "extractive_weights": (1.0, 2.0, 3.0, 4.0, 5.0),
-        "recombine": 4,
-        "max_len_per_document": True,
-    }
-    assert set(own) == set(OWN_OPTIONS)
+    assert set(OWN) == set(OWN_OPTIONS)
     models = [sharpened(pointer="soft")]
-    for name, value in {**theirs, **same, **own}.items():
+    for name, value in {**theirs, **same, **OWN}.items():
         needed = {"unk_penalty": {"allow_unk": True}, "nbest": {"beam_size": 2}}
         words = make_task(mark=True).target_dictionary if name == "min_sentences" else DICTIONARY
         options = SummaryGenerator(models, words, **{**needed.get(name, {}), name: value}).options
@@ -81,22 +84,10 @@ def test_every_argument_reaches_its_option():
 
 def test_options_of_the_task_reach_the_search():
     """Everything that the command line has, except files, which the task reads itself."""
-    changed = {
-        "coverage_penalty": 0.5,
-        "coverage_penalty_type": "wu",
-        "stepwise_coverage_penalty": True,
-        "length_penalty_type": "wu",
-        "length_penalty_beta": 3.0,
-        "ngram_ignore_tokens": "w1 w2",
-        "exact_length": 4,
-        "early_stopping": "fairseq",
-        "infer_dtype": "bf16",
-        "allow_unk": True,
-        "extractive_weights": "1,0,0,0,-1",
-        "recombine": 4,
-        "replace_unknown": True,
-    }
-    selecting = {"selection_threshold": 0.3, "selection_factor": 1.5, "min_sentences": 2}  # not with all the others
+    selecting = {name: OWN[name] for name in ("selection_threshold", "selection_factor", "min_sentences")}
+    names = {field.name for field in fields(SummarizationConfig)} & OWN.keys()
+    changed = {name: OWN[name] for name in names - selecting.keys()}  # these do not go with all the others
+    changed.update(ngram_ignore_tokens="w1 w2", extractive_weights="1,0,0,0,-1", replace_unknown=True)
     files = {"selection", "shortlist", "content_model", "content_weight"}
     assert {*changed, *selecting, *files} == {field.name for field in fields(SummarizationConfig)} & set(DECLARED)
     task = make_task(mark=True, selection="folder", **selecting)
@@ -129,6 +120,10 @@ def test_what_is_left_to_the_models():
     assert not filled(plain, keep_attention=False).keep_attention
 
 
+SAMPLING = search.Sampling(DICTIONARY)
+STEPWISE = {"coverage_penalty": 1.0, "stepwise_coverage_penalty": True}
+
+
 @pytest.mark.parametrize(
     "options,message",
     [
@@ -137,35 +132,16 @@ def test_what_is_left_to_the_models():
         ({"allow_unk": "no"}, '--allow-unk "no": choose True or False'),
         ({"max_len_b": -1, "min_len": 0}, "--min-len 0 is more than the longest summary allowed here, -1"),
         ({"tokens_to_suppress": ["</s>"]}, 'tokens_to_suppress "</s>": summaries could not end'),
-        (
-            {"search_strategy": search.Sampling(DICTIONARY, 45)},
-            "--sampling-topk 45: choose 1 to 44, the number of known words",
-        ),
+        ({"search_strategy": search.Sampling(DICTIONARY, 45)}, "--sampling-topk 45: choose 1 to 44"),
         ({"search_strategy": search.Sampling(DICTIONARY, -1, 1.5)}, "--sampling-topp 1.5: choose a probability"),
-        (
-            {"search_strategy": search.DiverseBeamSearch(DICTIONARY, 3, 0.5), "beam_size": 4},
-            "--diverse-beam-groups 3: choose a divisor of --beam, 4",
-        ),
-        (
-            {"search_strategy": search.LexicallyConstrainedBeamSearch(DICTIONARY, "any")},
-            '--constraints "any": choose ordered or unordered',
-        ),
+        ({"search_strategy": search.DiverseBeamSearch(DICTIONARY, 3, 0.5), "beam_size": 4}, "--diverse-beam-groups 3"),
+        ({"search_strategy": search.LexicallyConstrainedBeamSearch(DICTIONARY, "any")}, '--constraints "any": choose'),
         ({"tokens_to_suppress": ["nowhere"]}, r'tokens_to_suppress "nowhere"'),
         ({"copied_positions": True}, "copied_positions requires a model with a pointer"),
-        (
-            {"early_stopping": "admissible", "search_strategy": search.Sampling(DICTIONARY)},
-            "--early-stopping admissible works only with beam search, not with Sampling",
-        ),
+        ({"early_stopping": "admissible", "search_strategy": SAMPLING}, "--early-stopping admissible works only with"),
         ({"no_repeat_ngram_size": 2, "ngram_ignore_tokens": ["nowhere"]}, r'--ngram-ignore-tokens "nowhere"'),
         ({"exact_length": 101}, r"--exact-length 101: choose 0 \(off\) to 100"),
-        (
-            {
-                "coverage_penalty": 1.0,
-                "stepwise_coverage_penalty": True,
-                "search_strategy": search.Sampling(DICTIONARY),
-            },
-            "--stepwise-coverage-penalty works only with beam search, not with Sampling",
-        ),
+        ({**STEPWISE, "search_strategy": SAMPLING}, "--stepwise-coverage-penalty works only with beam search"),
     ],
 )
 def test_options_that_do_not_fit_model_or_search_are_refused_in_words(options, message):

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from fairseq_etads.search.hypotheses import (
-    Extensions,
     FinishedHypotheses,
     find_best_extensions,
     find_top_values,
@@ -105,22 +104,6 @@ def test_recombined_extensions_are_those_of_a_loop(words, seed):
         assert len(rows) == count
         assert rows[: len(kept)] == kept[:count]
         assert all(row[:2] == (NONE, NONE) for row in rows[len(kept) :])
-
-
-def test_no_more_extensions_are_looked_at_than_necessary():
-    """Two hypotheses of a document end with the same word, so twice as many extensions are enough."""
-    tokens = torch.tensor([[[2, 5], [2, 6], [2, 5], [2, 7]], [[2, 4], [2, 5], [2, 6], [2, 7]]])
-    asked = []
-
-    def best(n):
-        asked.append(n)
-        scores = torch.arange(n, 0, -1.0).expand(2, n)
-        return Extensions(scores, scores, torch.arange(n).expand(2, n) + 10, torch.zeros(2, n, dtype=torch.long))
-
-    for most in (100, 7):
-        found = recombine_extensions(best, tokens, 2, EOS, 4, most)
-        assert found.words.tolist() == [[10, 11, 12, 13]] * 2
-    assert asked == [8, 7]
 
 
 @pytest.mark.parametrize("by_score", [True, False])

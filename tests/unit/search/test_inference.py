@@ -7,7 +7,6 @@ import torch
 from convolutional import conv, conv_task
 from decoding import DICTIONARY, TASK, assert_same, generate, make_sample, sharpened
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
-from fairseq.sequence_generator import SequenceGenerator
 from helpers import make_batch, make_model, make_task
 from recurrent import recurrent, recurrent_task
 
@@ -15,7 +14,6 @@ from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels import cpu
 from fairseq_etads.kernels.beam_state import BeamState
 from fairseq_etads.kernels.cpu import can_pack_weights
-from fairseq_etads.kernels.precision import mark_as_float32_layer
 from fairseq_etads.layers.encoder_attention import SELF_ATTENTION_INPUTS
 from fairseq_etads.search.inference import InferenceModel
 
@@ -124,15 +122,6 @@ def test_an_answer_about_the_processor_does_not_depend_on_the_first_caller(probe
     cpu.can_pack_weights.cache_clear()
 
 
-def test_without_packed_products_it_works_as_well(monkeypatch, documents):
-    monkeypatch.setattr("fairseq_etads.kernels.cpu.can_pack_weights", lambda dtype: False)
-    settings = {"beam_size": 3, "max_len_b": 8}
-    want = generate(SequenceGenerator, [sharpened()], make_sample(documents), settings)
-    for infer_dtype in (None, "bf16"):
-        options = {**settings, "infer_dtype": infer_dtype}
-        assert_same(generate(SummaryGenerator, [sharpened()], make_sample(documents), options), want)
-
-
 @torch.no_grad()
 @pytest.mark.parametrize("infer_dtype", ["fp32", "int8"])
 @pytest.mark.parametrize("arch", ["etads", "etads_basic", "es_transformer"])
@@ -159,12 +148,3 @@ def test_queries_keys_and_values_of_the_search_are_one_product(arch, infer_dtype
         assert calls[f"{part}.joint_proj"] == 1
         assert not any(calls[f"{part}.{name}"] for name in SELF_ATTENTION_INPUTS)
     assert calls["encoder.layers.0.self_attn.q_proj"] == (arch == "etads"), "focus-attention has its own"
-
-
-def test_projections_that_stay_in_float32_are_not_joined(documents):
-    model = sharpened("etads")
-    mark_as_float32_layer(model.decoder.layers[0].self_attn.q_proj)
-    layers = InferenceModel(model, "int8").get_current_copy().decoder.layers
-    assert not hasattr(layers[0].self_attn, "joint_proj")
-    if can_pack_weights(torch.float32):
-        assert hasattr(layers[1].self_attn, "joint_proj")

@@ -100,20 +100,3 @@ def test_attention_and_copying_are_those_of_the_last_word_for_each_token_that_wa
             assert partial.attention == pytest.approx(explanation.attention[place][:-1], abs=1e-5)
             assert partial.copying == pytest.approx(explanation.copying[place][:-1], abs=1e-5)
             assert partial.attention != pytest.approx(partial.copying, abs=1e-3)
-
-
-def test_who_is_told_can_stop_the_search(summarizer):
-    class EnoughError(Exception):
-        pass
-
-    seen = []
-
-    def stop(partial):
-        seen.append(partial)
-        if len(seen) == 2:
-            raise EnoughError
-
-    with pytest.raises(EnoughError):
-        summarizer.summarize(TEXTS[0], on_step=stop, min_len=6)
-    assert [len(partial.tokens) for partial in seen] == [1, 2]
-    assert summarizer.summarize(TEXTS[0]).tokens, "it can be used again"

@@ -55,32 +55,3 @@ def test_each_document_can_have_its_own_greatest_length(options, gain):
             least = -math.inf if value == -math.inf else max(scores)
             assert bound >= least - 1e-5 and (gain or bound == pytest.approx(least, rel=1e-5))
             assert (bound == -math.inf) == (value == -math.inf)
-
-
-def test_words_never_looked_at_cost_much_but_not_infinitely():
-    assert coverage_penalty(torch.zeros(2), 1.0, "wu").item() == pytest.approx(2 * 87.3, rel=1e-2)
-    assert coverage_penalty(torch.full((5,), 0.2), 1.0, "summary").item() == 0.0
-
-
-@pytest.mark.parametrize("length_kind", ["avg", "wu"])
-@pytest.mark.parametrize("alpha", [-1.0, 0.0, 0.9, 2.0])
-@pytest.mark.parametrize("coverage_kind", ["summary", "wu"])
-@pytest.mark.parametrize("gain", [0.0, 0.6])
-def test_no_continuation_scores_more_than_the_bound(length_kind, alpha, coverage_kind, gain):
-    generator = torch.Generator().manual_seed(5)
-    scoring = make_scorer(
-        lenpen=alpha, length_penalty_type=length_kind, coverage_penalty=0.3, coverage_penalty_type=coverage_kind
-    )
-    longest, source = 9, 12
-    for done in range(1, longest):
-        steps = torch.softmax(torch.randn(longest, source, generator=generator) * 3, dim=-1)
-        log_probs = gain - torch.rand(longest, generator=generator)
-        now, cost = (
-            log_probs[:done].sum().view(1, 1),
-            scoring.compute_coverage_cost(steps[:done].sum(0).view(1, 1, -1), None),
-        )
-        bound = scoring.compute_upper_bound(now, done + 1, longest, cost, torch.tensor([source]), gain).item()
-        for end in range(done + 1, longest + 1):
-            final_cost = scoring.compute_coverage_cost(steps[:end].sum(0).view(1, 1, -1), None)
-            score = scoring.compute_final_scores(log_probs[:end].sum().view(1, 1), end, final_cost).item()
-            assert score <= bound + 1e-5

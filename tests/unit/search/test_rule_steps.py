@@ -150,14 +150,6 @@ def test_a_loop_forbids_the_same_words(size, ignored):
     assert seen["kept whole"] or size > 1 or ignored
 
 
-def test_everything_is_on_the_words_device():
-    """Tensors are not created on the default device, here another one: torch would refuse to mix the two."""
-    tokens, lprobs = torch.tensor([[4, 5, 4]]), torch.zeros(1, 9)
-    with torch.device("meta"):
-        NGramBlocker(2, [7]).block_repeats(tokens, lprobs)
-    assert lprobs.isneginf().nonzero().tolist() == [[0, 5]]
-
-
 @pytest.mark.parametrize("dictated", PREFIXES)
 @pytest.mark.parametrize("size", [1, 2])
 def test_each_beam_is_blocked_by_its_own_words_unless_its_document_must_end_or_is_forced(size, dictated):
@@ -201,14 +193,6 @@ def test_the_prefix_dictates_a_word_with_its_own_score_or_the_unknown_words():
             origin = 0 if ends[document] else beam
             assert step.live.tokens[document, beam].tolist() == words[document][origin]
             torch.testing.assert_close(step.live.log_probs[document, beam], torch.tensor(sums[document][origin]))
-
-
-def test_a_prefix_is_followed_on_the_words_device():
-    """Tensors are not created on the default device, here another one: torch would refuse to mix the two."""
-    step = make_step(4, 4, dictated=[5, PAD, 7, 6])
-    with torch.device("meta"):
-        force_prefix(step)
-    assert step.live.tokens.device.type == "cpu"
 
 
 @pytest.mark.parametrize("has_constraints", [False, True])

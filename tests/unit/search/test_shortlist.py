@@ -18,11 +18,9 @@ from seeds import shifted
 from shortlists import make_shortlist, random_shortlist, write_only
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.search.inference import InferenceModel
 from fairseq_etads.search.options import DECLARED, DecodingOptions
 from fairseq_etads.search.search_rules import SpecialTokens
 from fairseq_etads.search.shortlisting import find_batch_candidates
-from fairseq_etads.search.source_words import add_copied_positions
 
 V, UNK = 44, 3
 DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [8, 45, 33, 62, 20, 30, 31], [70, 71, 70, 12], [52]]
@@ -117,27 +115,6 @@ def test_the_softmax_runs_over_the_documents_list(family, settings):
     assert changed or settings["beam_size"] > 20, "the list leaves nothing out"
 
 
-@pytest.mark.parametrize(
-    "family, infer_dtype", [*((name, None) for name in FAMILIES), ("etads, soft", "bf16"), ("etads, soft", "int8")]
-)
-def test_a_document_is_summarised_the_same_in_any_batch(family, infer_dtype):
-    model, task = made(family)
-    shortlist = random_shortlist(task, frequent=1)
-    inference = [InferenceModel(model, infer_dtype)]
-    options = {"beam_size": 3, "max_len_b": 9, "infer_dtype": infer_dtype, "inference_models": inference}
-    options["copied_positions"] = model.decoder.pointer is not None
-    together = summaries([model], task, DOCUMENTS, shortlist, sampled(model, DOCUMENTS, width=20), **options)
-    widths = {len(shortlist.choose_candidates(make_batch([d]), 7).words) for d in DOCUMENTS}
-    assert len(widths) > 1
-    for document, row in zip(DOCUMENTS, together):
-        (alone,) = summaries([model], task, [document], shortlist, **options)
-        for mine, other in zip(row, alone):
-            assert mine["tokens"].tolist() == other["tokens"].tolist()
-            torch.testing.assert_close(mine["score"], other["score"], rtol=1e-4, atol=1e-4)
-            if "copied_from" in mine:
-                assert mine["copied_from"].tolist() == other["copied_from"].tolist()
-
-
 def test_the_lists_are_those_of_a_loop():
     task = make_task(tail=30, target_words=30)
     together = {5: [20, 21], 9: [22], 33: [23], PAD: [24], UNK: [25]}
@@ -153,31 +130,6 @@ def test_the_lists_are_those_of_a_loop():
     alone = shortlist.choose_candidates(make_batch([[9]]), 0, always=(27,))
     assert alone.words.tolist() == expected[1] and alone.allowed is None
     assert shortlist.choose_candidates(make_batch([[9]]), 12).words.tolist() == [*range(12), 22]
-
-
-def test_the_place_of_a_word_is_reckoned_with_the_softmax_of_the_search():
-    """With few words, generating each is more probable, so one model can copy a word that the other generates."""
-    model, task = made("etads, soft")
-    with torch.no_grad():
-        model.decoder.pointer.gate.bias.fill_(0.0)
-    shortlist = make_shortlist(task, 1)
-    options = {"beam_size": 1, "max_len_b": 8, "copied_positions": True}
-    generated = {"mine": 0, "full": 0}
-    for document in [[word, 50, word + 1, 51] for word in range(5, 40, 7)]:
-        words = shortlist.choose_candidates(make_batch([document]), 3).words.tolist()
-        restricted = write_only(copy.deepcopy(model), words)
-        (mine,), (want,) = (
-            summaries([model], task, [document], shortlist, **options)[0],
-            summaries([restricted], task, [document], **options)[0],
-        )
-        assert mine["tokens"].tolist() == want["tokens"].tolist()
-        assert mine["copied_from"].tolist() == want["copied_from"].tolist()
-        special = SpecialTokens(PAD, UNK, EOS)
-        full = [[{"tokens": mine["tokens"]}]]
-        add_copied_positions(full, model, make_sample([document])["net_input"], special)
-        generated["mine"] += mine["copied_from"].eq(-1).sum().item()
-        generated["full"] += full[0][0]["copied_from"].eq(-1).sum().item()
-    assert generated["mine"] > generated["full"]
 
 
 @pytest.mark.parametrize("family", ["etads, soft", "gru_seq2seq"])
@@ -197,28 +149,6 @@ def test_prefixes_and_constraints_are_on_the_list(family):
         [model], task, DOCUMENTS, shortlist, constraints=required, search_strategy=strategy, beam_size=4, max_len_b=7
     )
     assert "41, 40" in str(constrained[0][0]["tokens"].tolist()) and 39 in constrained[2][0]["tokens"]
-
-
-@pytest.mark.parametrize("name", ["sampling", "top-k", "top-p", "diverse beams", "diverse siblings"])
-def test_fairseqs_search_classes_work(name):
-    model, task = made("etads")
-    words = task.target_dictionary
-    strategies = {
-        "sampling": search.Sampling(words),
-        "top-k": search.Sampling(words, sampling_topk=40),
-        "top-p": search.Sampling(words, sampling_topp=0.8),
-        "diverse beams": search.DiverseBeamSearch(words, 2, 0.5),
-        "diverse siblings": search.DiverseSiblingsSearch(words, 0.5),
-    }
-    options = {"beam_size": 4, "max_len_b": 6, "search_strategy": strategies[name]}
-    shortlist = random_shortlist(task, 1)
-    documents = [document for document in DOCUMENTS if document]
-    listed = [set(shortlist.choose_candidates(make_batch([d]), 9).words.tolist()) for d in documents]
-    assert max(map(len, listed)) < 40
-    for row, words in zip(summaries([model], task, documents, shortlist, **options), listed):
-        assert all(set(hypothesis["tokens"].tolist()) <= words for hypothesis in row)
-    whole = make_shortlist(task, frequent=V)
-    assert_same(summaries([model], task, documents, whole, **options), summaries([model], task, documents, **options))
 
 
 def test_what_cannot_have_a_shortlist_is_refused():

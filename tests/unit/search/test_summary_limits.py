@@ -1,5 +1,6 @@
-"""Limits of summaries: random ones hold for every choice of sentences, or the message says why not."""
+"""Lengths of summaries in training, the bounds that follow from them, and random limits that hold or are refused."""
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -7,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_etads.search.content.sentence_choosing import ExpectedNgrams, choose_sentence_set
-from fairseq_etads.search.lengths import LimitError, SummaryLimits
-from fairseq_etads.text.counted_words import count_words
+from fairseq_etads.search.lengths import LimitError, SummaryLimits, TextLengths, are_percentiles, choose_length_bounds
 
 SENTENCES = st.lists(st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=6).map(" ".join), min_size=1, max_size=7)
 OPTIONS = st.builds(
@@ -85,12 +85,38 @@ def test_as_many_sentences_as_wanted_are_chosen_even_if_fewer_would_score_better
     assert len(choose_sentence_set(words, expected, 1e9, limits=SummaryLimits(sentences=3), written=document)) == 3
 
 
-def test_words_of_scripts_without_spaces_are_counted():
-    assert (count_words("don't stop – now"), count_words("地铁 2024 明年 open"), count_words("")) == (4, 6, 0)
-
-
 def test_a_text_is_found_as_whole_words_in_any_case():
     limits = SummaryLimits(texts=("New  York", "art"))
     assert limits.list_missing(["a party in new york"]) == ["art"]
     with pytest.raises(LimitError, match='--must-include "art": neither'):
         limits.choose_required(["a party in new york"])
+
+
+def test_percentiles_and_means_by_hand():
+    lengths = TextLengths(range(101, 0, -1))
+    assert [lengths.get_percentile(percent) for percent in (0, 1, 50, 99, 100)] == [1, 2, 51, 100, 101]
+    assert (
+        lengths.compute_mean() == 51
+        and lengths.compute_mean(longest=1) == 1
+        and TextLengths([1, 5, 9]).compute_mean(longest=6) == 4
+    )
+    assert lengths.get_percentiles() == {str(percent): percent + 1 for percent in (1, 5, 10, 25, 50, 75, 90, 95, 99)}
+    with pytest.raises(ValueError):
+        TextLengths([])
+
+
+def test_what_is_written_is_recognised_and_what_is_not_is_not():
+    found = TextLengths([4, 7, 7, 12]).get_percentiles()
+    assert are_percentiles(json.loads(json.dumps(found)))
+    for other in ([], {}, None, {**found, "50": -1}, {**found, "50": 6.5}, {**found, "1": 99}, {**found, "2": 5}):
+        assert not are_percentiles(other)
+
+
+def test_short_summaries_lose_only_odd_lengths_and_long_ones_have_the_median_at_least():
+    short = TextLengths([3] * 8 + [7] * 80 + [11] * 11 + [40]).get_percentiles()
+    assert choose_length_bounds(short) == {"min_len": 7, "max_len": 12}
+    long = TextLengths([50, 66, 85, 108, 128]).get_percentiles()
+    assert choose_length_bounds(long) == {"min_len": 85, "max_len": 128}
+    assert choose_length_bounds(long, longest=100) == {"min_len": 85, "max_len": 100}
+    assert choose_length_bounds(long, longest=60) == {"min_len": 60, "max_len": 60}
+    assert choose_length_bounds(TextLengths([0, 0, 1]).get_percentiles()) == {"min_len": 1, "max_len": 5}

@@ -68,6 +68,18 @@ def slow_prediction(models, document):
     return predict
 
 
+DEFAULTS = {
+    **{"beam": 3, "longest": 5, "shortest": 1, "alpha": 1.0, "length_kind": "avg", "weight": 0.0},
+    **{"coverage_kind": "summary", "stepwise": False, "block": 0},
+}
+NAMES = {
+    **{"shortest": "min_len", "alpha": "len_penalty", "length_kind": "length_penalty_type"},
+    **{"weight": "coverage_penalty", "coverage_kind": "coverage_penalty_type"},
+    **{"stepwise": "stepwise_coverage_penalty", "block": "no_repeat_ngram_size"},
+}
+"""Options of the oracle's search, and their names in the generator."""
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -82,32 +94,10 @@ def slow_prediction(models, document):
 def test_the_search_equals_a_slow_one(pointers, bias, options):
     """If the end is forced, or every word of the document is blocked, the decision cannot be followed."""
     models = [switching(seed, bias, pointer=pointer) for seed, pointer in enumerate(pointers, 1)]
-    settings = {
-        "beam": 3,
-        "longest": 5,
-        "shortest": 1,
-        "alpha": 1.0,
-        "length_kind": "avg",
-        "weight": 0.0,
-        "coverage_kind": "summary",
-        "stepwise": False,
-        "block": 0,
-        **options,
-    }
+    settings = {**DEFAULTS, **options}
+    arguments = {name: settings[ours] for ours, name in NAMES.items()}
     generator = SummaryGenerator(
-        models,
-        TASK.target_dictionary,
-        3,
-        max_len_b=5,
-        min_len=settings["shortest"],
-        len_penalty=settings["alpha"],
-        length_penalty_type=settings["length_kind"],
-        coverage_penalty=settings["weight"],
-        nbest=3,
-        coverage_penalty_type=settings["coverage_kind"],
-        stepwise_coverage_penalty=settings["stepwise"],
-        no_repeat_ngram_size=settings["block"],
-        early_stopping="admissible",
+        models, TASK.target_dictionary, 3, max_len_b=5, nbest=3, early_stopping="admissible", **arguments
     )
     for document, row in zip(DOCUMENTS, generator.generate(None, make_sample(DOCUMENTS))):
         want = reference.beam_search(slow_prediction(models, document), eos=EOS, pad=PAD, **settings)

@@ -1,4 +1,7 @@
-"""Each system can be deleted: the core trains and searches, and missing names are reported with their system."""
+"""Each system can be deleted: the core trains and searches, and missing names are reported with their system.
+
+The names that systems register stand in one table.
+"""
 
 import os
 import shutil
@@ -7,9 +10,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.models import ARCH_MODEL_REGISTRY
 from programs import in_forks
 
-from fairseq_etads.platform.optional_parts import BROUGHT
+import fairseq_etads.plugin as _  # noqa: F401  # registers the systems
+from fairseq_etads.platform.optional_parts import BROUGHT, list_option_values
+from fairseq_etads.search.terms import _OPTION_TERMS
+from fairseq_etads.training.extra_updates import _REGISTERED
 
 TESTS = Path(__file__).parents[2]
 PACKAGE = TESTS.parent / "fairseq_etads"
@@ -109,14 +117,18 @@ def test_a_broken_system_is_not_taken_for_a_missing_one(tmp_path):
     assert result.returncode == 1 and "No module named 'nothing_of_this_name'" in result.stderr
 
 
-def test_every_system_says_where_its_parts_are():
-    """Each path in its docstring exists; the table of what it brings names modules that exist."""
-    root = PACKAGE.parent
-    for name, brought in BROUGHT.items():
-        text = (PACKAGE / "systems" / name / "__init__.py").read_text(encoding="utf-8").split('"""')[1]
-        for part in text.replace("\n", " ").split("``")[1::2]:
-            if part.endswith((".py", ".sh", ".md")) or part.startswith("tests/"):
-                assert any((folder / part).exists() for folder in (root, PACKAGE)), part
-        for what in brought:
-            if what.startswith("fairseq_etads."):
-                assert (root / f"{what.replace('.', '/')}.py").is_file()
+def registered(registry):
+    """Names of a registry of fairseq or of this package that a module of a system registers."""
+    return {name for name, made in registry.items() if made.__module__.startswith("fairseq_etads.systems.")}
+
+
+def test_the_table_of_systems_has_every_name_that_they_register():
+    terms = {name for name, term in _OPTION_TERMS.items() if term.make.__module__.startswith("fairseq_etads.systems.")}
+    for option, registry in (
+        ("--arch", ARCH_MODEL_REGISTRY),
+        ("--criterion", CRITERION_REGISTRY),
+        ("--auxiliary-task", _REGISTERED),
+    ):
+        assert registered(registry) == set(list_option_values(option)) != set()
+    options = {what[2:].replace("-", "_") for brought in BROUGHT.values() for what in brought if " " not in what}
+    assert terms == {name for name in options if "." not in name} != set()

@@ -4,10 +4,10 @@ import logging
 from argparse import Namespace
 
 import pytest
-from drawn_options import options_of_criterion
 from fairseq.dataclass.configs import GenerationConfig
 from helpers import RECURRENT, SMALL, make_model, make_task, model_config
 from omegaconf import OmegaConf
+from small_models import options_of_criterion
 from steps import steps_task
 
 from fairseq_etads.platform.errors import InputError
@@ -22,6 +22,7 @@ TRICK = {"arch": "gru_seq2seq", "large_vocabulary_trick": 25}
 CLUSTERS = {"adaptive_softmax_cutoff": (10, 20), "share_all_embeddings": False}
 CLOSED_BOOK = {"arch": "pointer_generator", "closed_book_decoder": True}
 ROUGE = {"eval_rouge": True}
+DETOK = {**ROUGE, "eval_rouge_detok": "etads"}
 ACCURACY = {"best_checkpoint_metric": "accuracy", "maximize_best_checkpoint_metric": False}
 
 OPTIONS = [
@@ -80,15 +81,9 @@ VALIDATION = [
     ({**ROUGE, "eval_rouge_args": '{"min_len": 7}'}, "--min-len 7 is more than"),
     ({**ROUGE, "eval_rouge_args": '{"nbest": 6}'}, "--nbest 6: choose at most --beam"),
     ({**ROUGE, "eval_rouge_detok": "mose"}, "--eval-rouge-detok mose: choose from "),
-    ({**ROUGE, "eval_rouge_detok": "etads", "eval_rouge_detok_args": "1"}, "--eval-rouge-detok-args '1': must be"),
-    (
-        {**ROUGE, "eval_rouge_detok": "etads", "eval_rouge_detok_args": '{"text_word": "ptb"}'},
-        'has no "text_word"; choose from ',
-    ),
-    (
-        {**ROUGE, "eval_rouge_detok": "etads", "eval_rouge_detok_args": '{"text_words": "tree"}'},
-        '--eval-rouge-detok-args \'{"text_words": "tree"}\'',
-    ),
+    ({**DETOK, "eval_rouge_detok_args": "1"}, "--eval-rouge-detok-args '1': must be"),
+    ({**DETOK, "eval_rouge_detok_args": '{"text_word": "ptb"}'}, 'has no "text_word"; choose from '),
+    ({**DETOK, "eval_rouge_detok_args": '{"text_words": "tree"}'}, "--eval-rouge-detok-args '{"),
     ({**ROUGE, "eval_rouge_detok": "space", "eval_rouge_detok_args": '{"a": 1}'}, 'space has no "a"; choose from no'),
     ({"eval_rouge_samples": 5}, "--eval-rouge-samples 5 has no effect without --eval-rouge"),
     ({**ROUGE, "eval_rouge_detok_args": '{"x": 1}'}, "has no effect without --eval-rouge-detok"),

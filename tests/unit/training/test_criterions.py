@@ -1,7 +1,6 @@
 """summarization_nll: against fairseq's criterions and loops; logging; the schedule."""
 
 import math
-from types import SimpleNamespace
 
 import pytest
 import reference
@@ -11,7 +10,6 @@ from fairseq.logging import metrics
 from helpers import EOS, PAD, make_batch, make_model, make_task
 
 from fairseq_etads.layers.attention_probe import FIGURES
-from fairseq_etads.layers.pointer import WordLogProbs
 from fairseq_etads.training.losses import SummarizationNLL, compute_closed_book_loss, coverage_loss
 
 DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [70, 71, 70], []]
@@ -152,72 +150,6 @@ def test_figures_are_means_over_words_and_summaries_in_bits():
     assert found["selection_loss"] == round(4.44444 / 5, 3)
     for name, value in figures.items():
         assert found[name] == round(value / (4 * counts[f"{name}_count"]), 3)
-
-
-@pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
-def test_what_is_logged_of_a_batch(pointer):
-    model, ours = build(pointer)
-    sample = make_sample()
-    loss, _, logs = ours(model, sample)
-    assert logs["loss"] == loss and (logs["nsentences"], logs["sample_size"]) == (4, sample["ntokens"])
-    assert ("p_gen" in logs) == ("copied" in logs) == (pointer != "none")
-    if pointer != "none":
-        gate = model(**sample["net_input"])[1]["output"].pointer.gate
-        torch.testing.assert_close(logs["p_gen"], gate.sigmoid()[sample["target"].ne(PAD)].sum().detach())
-    metrics.reset()
-    with metrics.aggregate() as values:
-        SummarizationNLL.reduce_metrics([logs, {"ntokens": 1, "nsentences": 1, "sample_size": 1}])
-    assert "coverage_loss" not in values.get_smoothed_values()
-    assert values.get_smoothed_values()["loss"] == round(loss.item() / (sample["ntokens"] + 1) / math.log(2), 3)
-
-
-@pytest.mark.parametrize("normalised", [False, True])
-@pytest.mark.parametrize("pointer", ["none", "soft", "switch"])
-def test_rows_have_weights_in_the_loss_and_in_the_log(pointer, normalised):
-    """The rows of a batch can be several summaries of one document, with weights that sum to 1."""
-    options = {"label_smoothing": 0.1, "coverage_loss": 1.0, "length_normalised": normalised}
-    model, ours = build(pointer, **options)
-    weights = [0.25, 0.75, 2.0, 0.0]
-    expected = {}
-    for weight, document, summary in zip(weights, DOCUMENTS, SUMMARIES):
-        loss, _, logs = ours(model.train(), make_sample([document], [summary]))
-        for name in ("nll_loss", "coverage_loss", "p_gen", "copied"):
-            if name in logs:
-                expected[name] = expected.get(name, 0) + weight * float(logs[name])
-        expected["loss"] = expected.get("loss", 0) + weight * float(loss)
-    sample = {**make_sample(), "weights": torch.tensor(weights), "nsentences": 2, "ntokens": 9}
-    loss, size, logs = ours(model, sample)
-    assert {name: float(logs[name]) for name in expected} == pytest.approx(expected, rel=1e-5)
-    assert float(loss) == float(logs["loss"]) and not logs["nll_loss"].requires_grad
-    assert (logs["nsentences"], logs["ntokens"]) == (2, 9) and size == logs["sample_size"] == (2 if normalised else 9)
-
-
-@pytest.mark.parametrize("skips", [False, True])
-@pytest.mark.parametrize("training", [False, True])
-def test_losses_are_checked_with_the_model_itself(skips, training):
-    """In validation no update is skipped."""
-    model, ours = build("soft")
-    wrapped, seen = torch.nn.DataParallel(model).train(training), []
-    ours._loss_checker = SimpleNamespace(compute_loss_factor=lambda *args: seen.append(args) or 1)
-    ours.set_num_updates(3, *([True] if skips else []))
-    sample = make_sample()
-    ours(wrapped, sample)
-    ((loss, given, found, may_skip),) = seen
-    assert given is sample and found is model and may_skip == (skips and training)
-    assert loss.shape == sample["target"].shape
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_a_model_is_asked_only_for_the_words_that_the_loss_needs(smoothing, monkeypatch):
-    model, ours = build("soft", label_smoothing=smoothing)
-    sample, plain, seen = make_sample(), model.forward, []
-    monkeypatch.setattr(model, "forward", lambda **given: seen.append(given) or plain(**given))
-    output = ours.compute_decoder_output(model, sample["net_input"], sample["target"])
-    (given,) = seen
-    request = given.pop("request")
-    assert given == sample["net_input"] and request.target is sample["target"]
-    assert request.without == (ours.specials if smoothing else None)
-    assert isinstance(output.compute_vocabulary_log_probs(), WordLogProbs)
 
 
 def test_unknown_words_count_as_the_unknown_word_for_a_closed_book_decoder():

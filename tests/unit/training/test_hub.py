@@ -1,7 +1,6 @@
 """Options for a single call through fairseq's hub interface, and wrong values in all places."""
 
 import pytest
-import torch
 from decoding import sharpened
 from fairseq.dataclass.configs import FairseqConfig
 from fairseq.hub_utils import GeneratorHubInterface
@@ -56,35 +55,3 @@ def test_a_call_overrides_the_task_and_leaves_it_as_it_is(hub):
     assert lengths(exact_length=6) == [6, 6, 6]
     assert lengths() == [3, 3, 3]
     assert lengths(exact_length=0, max_len_b=2, min_len=2) == [2, 2, 2]
-
-
-def test_several_hypotheses_and_documents_without_words(hub):
-    tokens = [hub.encode(text) for text in [TEXTS[0], "", TEXTS[1]]]
-    found = hub.generate(tokens, beam=4, nbest=3, max_len_b=6)
-    assert [len(row) for row in found] == [4, 1, 4] and hub.options.nbest == 3
-    assert [hub.decode(row[0]["tokens"]) for row in found] == hub.translate([TEXTS[0], "", TEXTS[1]], 4, max_len_b=6)
-    assert hub.decode(found[1][0]["tokens"]) == ""
-    assert hub.translate(TEXTS[0], beam=1, max_len_b=6) == hub.translate(TEXTS, beam=1, max_len_b=6)[0]
-
-
-def test_what_would_have_no_effect_is_refused(hub):
-    with pytest.raises(ValueError, match="--lm-path: only fairseq-generate reads it"):
-        hub.translate(TEXTS, lm_path="lm.pt")
-    with pytest.raises(ValueError, match="prefix_allowed_tokens_fn does not go with Sampling"):
-        hub.generate([hub.encode(TEXTS[0])], sampling=True, prefix_allowed_tokens_fn=lambda *_: [5])
-    with pytest.raises(ValueError, match="--score-reference: no references found"):
-        hub.score(TEXTS)
-    with pytest.raises(ValueError, match="--constraints: the input contains no constraints"):
-        hub.translate(TEXTS, constraints="ordered")
-
-
-def test_an_empty_list_of_texts(hub):
-    assert hub.translate([]) == []
-    assert (
-        hub.task.inference_step(
-            hub.task.build_generator(list(hub.models), hub.cfg.generation),
-            list(hub.models),
-            {"id": torch.empty(0, dtype=torch.long), "net_input": {"src_tokens": torch.empty(0, 3, dtype=torch.long)}},
-        )
-        == []
-    )

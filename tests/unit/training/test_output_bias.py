@@ -3,10 +3,9 @@
 import pytest
 import reference
 import torch
-from decoding import TASK
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_MODEL_REGISTRY
-from helpers import PAD, SMALL, make_batch, make_model, model_config
+from helpers import PAD, make_batch, make_model, model_config
 
 from fairseq_etads.training.options import SummarizationConfig
 from fairseq_etads.training.task import SummarizationTask
@@ -40,14 +39,6 @@ def test_the_distribution_is_that_of_the_equation(shared, documents):
     for row, step in ((0, 2), (2, 0), (4, 1)):
         expected = reference.output_distribution(states[row, step], layer.weight, layer.bias)
         torch.testing.assert_close(probabilities[row, step], torch.tensor(expected), rtol=1e-4, atol=1e-6)
-
-
-def test_it_begins_at_zero_and_is_absent_unless_asked_for():
-    build = ARCH_MODEL_REGISTRY["etads"].build_model
-    configs = (model_config("etads", **SMALL, **options) for options in ({"output_bias": True}, {}))
-    with_it, plain = (build(config, TASK).state_dict() for config in configs)
-    assert set(with_it) - set(plain) == {"decoder.output_projection.bias"}
-    assert with_it["decoder.output_projection.bias"].eq(0).all()
 
 
 def test_the_papers_numbers_of_parameters():

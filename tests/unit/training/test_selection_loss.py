@@ -5,6 +5,7 @@ import reference
 import torch
 from helpers import EOS, PAD, make_batch
 from recurrent import DOCUMENTS, MARK, log_probs, recurrent, recurrent_task, sharpened
+from steps import make_sample
 from torch.nn.functional import one_hot
 
 from fairseq_etads.data.labels.label_files import compute_source_hash, write_label_rows
@@ -37,11 +38,7 @@ def test_the_selection_loss_is_the_loop_and_skips_what_has_no_target():
 
 
 def sample_of(texts, summaries, targets):
-    tokens, target = make_batch(texts), make_batch(summaries)
-    previous = target.roll(1, 1)
-    previous[:, 0] = EOS
-    net_input = {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1), "prev_output_tokens": previous}
-    return {"net_input": net_input, "target": target, "ntokens": int(target.ne(PAD).sum()), "sentence_targets": targets}
+    return {**make_sample(None, texts, summaries), "sentence_targets": targets}
 
 
 def criterion_of(task, weight, **options):

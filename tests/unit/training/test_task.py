@@ -84,14 +84,6 @@ def test_what_was_cut_is_counted_and_logged(caplog):
     assert "train summaries: 1 of 3 cut to 3 tokens (1 tokens, 12.5%, left out)" in caplog.text
 
 
-def test_interactive_input_is_truncated_by_the_same_function():
-    task = make_task(truncate_source=4)
-    tokens = [torch.tensor([5, 6, 7, 8, 9, 10, EOS]), torch.tensor([EOS])]
-    dataset = task.build_dataset_for_inference(tokens, [7, 1])
-    assert dataset[0]["source"].tolist() == [5, 6, 7, 8, EOS]
-    assert dataset[1]["source"].tolist() == [EOS]
-
-
 @pytest.mark.parametrize("count", [1, 7, 8, 20, 23])
 def test_batches_hold_every_document(count):
     """fairseq drops the last batch when its size is not a multiple of 8, its default."""
@@ -253,13 +245,6 @@ def test_training_data_in_parts_repeats_the_first_as_often_as_asked(option, time
         (tmp_path / path.name.replace("train.", "train1.")).write_bytes(path.read_bytes())
     task.load_dataset("train", combine=True)
     assert len(task.datasets["train"]) == 2 * times + 2
-
-
-@pytest.mark.parametrize("place,told", [(1999, True), (2000, False)])
-def test_unknown_words_are_looked_for_in_the_first_two_thousand_documents(place, told, tmp_path, caplog):
-    documents = [[5]] * place + [[3]] + [[5]] * (2001 - place)
-    load_unknown(tmp_path, documents)
-    assert ("are <unk>" in caplog.text) == told
 
 
 @pytest.mark.parametrize("sort_within", [0, 4])

@@ -42,14 +42,6 @@ def make_data(task, count=5, target=None, **options):
     return data, target
 
 
-def test_options_reach_the_search():
-    task = rouge_task(eval_rouge_args='{"beam": 3, "min-len": 2}', coverage_penalty=0.5)
-    generator = task.build_generator([make_model(task=task)], task._summaries.options)
-    options = generator.options
-    assert (options.beam, options.min_len, options.max_len) == (3, 2, 6)
-    assert options.coverage_penalty == 0.5
-
-
 @pytest.mark.parametrize(
     "words, subwords, kind",
     [
@@ -194,16 +186,6 @@ def test_samples_are_the_summaries_of_the_same_search(caplog):
         (summary,) = task._summaries._generate_summaries(sample, model, [0])
         ids = {"document": data[number]["source"], "summary": summary, "reference": target[number]}
         assert texts == {name: task.tgt_dict.string(tokens) for name, tokens in ids.items()}
-
-
-def test_samples_without_rouge_are_all_that_is_generated(caplog):
-    task = make_task(truncate_target=6, validation_samples=2, eval_rouge_samples=200)
-    data, _ = make_data(task, references=task._summaries.documents)
-    model, criterion = make_model(task=task), CrossEntropyCriterion(task, sentence_avg=False)
-    output = task.valid_step(data.collater([data[number] for number in range(5)]), model, criterion)[2]
-    assert sorted(logged(caplog)) == [0, 1]
-    assert not [name for name in output if "rouge" in name]
-    assert make_task(truncate_target=6)._summaries is None
 
 
 def test_samples_are_text(caplog):

@@ -11,7 +11,7 @@ from helpers import make_dictionary
 
 from fairseq_etads.layers.embedding import VocabularyEmbedding
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, count_known_words, remove_copy_tail
-from fairseq_etads.vocabulary.output import BatchVocab, hide_unknown_words, number_by_first_occurrence
+from fairseq_etads.vocabulary.output import BatchVocab, hide_unknown_words
 
 SPECIALS = {"bos": 0, "pad": 1, "eos": 2, "unk": 3}
 
@@ -45,12 +45,6 @@ def test_slots_equal_a_loop(seed):
             assert slot == (word if word < known else known + own.index(word) if word in own else 3)
     unknown = encoded == 3
     assert torch.equal(vocab.decode(encoded)[~unknown], summaries[~unknown])
-
-
-def test_rows_are_repeated_only_if_there_are_several_for_a_document():
-    table = torch.tensor([[1, 2], [3, 4]])
-    assert BatchVocab.expand_rows(table, torch.zeros(2, 5)) is table
-    assert BatchVocab.expand_rows(table, torch.zeros(4, 5)).tolist() == [[1, 2], [1, 2], [3, 4], [3, 4]]
 
 
 def test_rows_that_belong_to_no_document_are_refused():
@@ -138,18 +132,3 @@ def test_with_bounds_no_value_is_read_from_a_gpu():
     assert len(tensors) == 7 and all(value.device == ids.device for value in tensors)
     with pytest.raises((RuntimeError, NotImplementedError), match="meta"):
         BatchVocab(ids, 6, **SPECIALS)
-
-
-def test_everything_is_on_the_device_of_the_documents():
-    """Tensors are not created on the default device, here another one: torch would refuse to mix the two."""
-    ids = torch.tensor([[5, 8, 2], [9, 4, 9]])
-    with torch.device("meta"):
-        vocabulary = BatchVocab(ids, 6, **SPECIALS)
-    assert vocabulary.slot_words.tolist() == [[8], [9]]
-    assert vocabulary.is_word.tolist() == [[True, True], [True, True]]
-
-
-def test_words_are_numbered_on_the_device_of_the_ids():
-    ids = torch.zeros(2, 5, dtype=torch.long, device="meta")
-    numbers, counts = number_by_first_occurrence(ids, ids.eq(0))
-    assert numbers.device == counts.device == ids.device and numbers.shape == (2, 5) and counts.shape == (2,)

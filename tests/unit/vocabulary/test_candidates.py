@@ -51,13 +51,6 @@ def test_lists_on_a_gpu_are_those_on_a_cpu(shared, limit):
         int(found.words[0])
 
 
-def test_columns_are_turned_back_into_extended_ids():
-    found = CandidateWords(random_texts(0), 12, SIZE, SPECIALS, UNK, shared=True)
-    ids = torch.cat([found.words, torch.arange(SIZE, SIZE + 3)])  # every candidate, and three slots
-    assert found.convert_to_extended_ids(found.convert_to_columns(ids)).equal(ids)
-    assert found.convert_to_extended_ids(found.convert_to_columns(ids)[None]).equal(ids[None])
-
-
 @pytest.mark.parametrize("gradient", [True, False])
 def test_logits_are_restricted_in_place_only_where_no_gradient_is_wanted(gradient):
     found = CandidateWords(random_texts(1), 12, SIZE, SPECIALS, UNK, shared=False)
@@ -86,12 +79,3 @@ def test_everything_is_on_the_texts_device(shared):
         found = CandidateWords(texts, 12, SIZE, SPECIALS, UNK, shared=shared)
         found.reindex_by_extended_id(found.mask_unlisted_words(torch.zeros(5, 1, len(found), device="cpu")))
     assert found.words.device == found.convert_to_columns(texts).device == texts.device
-
-
-@pytest.mark.parametrize("shared", [False, True])
-@pytest.mark.parametrize("length", [0, 3])
-def test_no_texts_at_all(shared, length):
-    found = CandidateWords(torch.empty(0, length, dtype=torch.long), 12, SIZE, SPECIALS, UNK, shared=shared)
-    assert found.words.tolist() == list(range(12)) and found.allowed is None
-    assert found.convert_to_columns(torch.empty(0, 4, dtype=torch.long)).shape == (0, 4)
-    assert found.reindex_by_extended_id(found.mask_unlisted_words(torch.zeros(0, 1, 12))).shape == (0, 1, SIZE)

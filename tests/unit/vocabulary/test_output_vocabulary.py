@@ -121,20 +121,6 @@ def test_words_that_a_summary_cannot_contain_are_omitted(trick, by_column):
         assert vocabulary.convert_words_to_search_ids(words, number).tolist() == expected
 
 
-def test_scores_move_from_columns_to_the_ids_of_the_search():
-    vocabulary, _ = make_vocabulary(trick="shared")
-    words, slots = vocabulary.candidates.words.tolist(), 2
-    scores = torch.randn(3, 2, len(words) + slots)
-    found = vocabulary.reindex_by_search_id(scores)
-    assert found.shape == (3, 2, KNOWN + slots)
-    assert torch.equal(found[:, :, words], scores[:, :, : len(words)])
-    assert torch.equal(found[:, :, KNOWN:], scores[:, :, len(words) :])
-    missing = [word for word in range(KNOWN) if word not in words]
-    assert missing and found[:, :, missing].eq(-torch.inf).all()
-    assert vocabulary._replace(by_column=True).reindex_by_search_id(scores) is scores
-    assert make_vocabulary(trick="off")[0].reindex_by_search_id(scores) is scores
-
-
 def test_all_tensors_move_to_another_device():
     vocabulary, _ = make_vocabulary()
     moved = vocabulary.to("meta")

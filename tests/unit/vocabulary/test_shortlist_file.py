@@ -8,7 +8,7 @@ from argparse import Namespace
 import numpy as np
 import pytest
 from folders import make_run
-from helpers import make_batch, make_model, make_task
+from helpers import make_model, make_task
 from safetensors.numpy import save_file
 from selection_data import write_data
 
@@ -125,12 +125,6 @@ def written(tmp_path):
     table[9, 0] = 20
     write_shortlist(path, np.array([4, 5], dtype=np.int32), table, task.source_dictionary, task.target_dictionary, {})
     return path, task.source_dictionary
-
-
-def test_a_file_is_read_as_it_was_written(written):
-    path, words = written
-    found = read_shortlist(path, words, words)
-    assert found.choose_candidates(make_batch([[9, 47]]), 0).words.tolist() == [0, 1, 2, 3, 4, 5, 9, 20]
 
 
 def refusal(path, source, target=None):

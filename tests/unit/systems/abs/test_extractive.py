@@ -18,7 +18,7 @@ from fairseq_etads.systems.abs.features import (
     parse_extractive_weights,
 )
 
-V, BOS, UNK = 44, 0, 3
+V, UNK = 44, 3
 TASK = make_task(tail=30)
 DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [8, 45, 33, 62, 20, 30, 31, 8, 45], [70, UNK, 71, 70, 12], [52]]
 WEIGHTS = (0.9, 1.5, 1.0, -2.0, 0.7)
@@ -43,8 +43,10 @@ def none_for_no_word(words):
 RELEASED = "release:0.9,1.5,1.0,-2.0,0.7"
 
 
-@pytest.mark.parametrize("released", [False, True])
-def test_the_features_of_each_word_are_those_of_a_loop(released):
+@pytest.mark.parametrize(
+    "by_loops, released", [(reference.extractive_features, False), (reference.released_features, True)]
+)
+def test_the_features_of_each_word_are_those_of_a_loop(by_loops, released):
     """Documents have words at the end, repeated words and non-words. Sums over a summary are also the same."""
     generator = torch.Generator().manual_seed(3)
     documents = torch.randint(0 if released else NO_WORD, 6, (40, 9), generator=generator)
@@ -52,7 +54,6 @@ def test_the_features_of_each_word_are_those_of_a_loop(released):
         documents[::3, 6:] = NO_WORD  # padding
         documents[1] = NO_WORD
     read = [[None if word == NO_WORD else word for word in document] for document in documents.tolist()]
-    by_loops = reference.released_features if released else reference.extractive_features
     tokens = torch.randint(0, 8, (40, 2, 6), generator=generator)
     seen = torch.zeros(4)
     for step in range(1, 7):
@@ -77,22 +78,6 @@ def test_the_features_of_each_word_are_those_of_a_loop(released):
     for document, ids, (summary, _) in zip(read, documents.tolist(), tokens.tolist()):
         steps = [by_loops(document, summary[:end], word) for end, word in enumerate(summary)]
         assert count_extractive_features(ids, summary, of_release=released) == [sum(column) for column in zip(*steps)]
-
-
-def test_the_released_bigrams_skip_a_word_of_the_document():
-    """So a copied phrase has none of them."""
-    a, b, c, d, *_ = document = [10, 11, 12, 13, 14, 15]
-
-    def bonus(title, weights):
-        counts = count_extractive_features(document, title, weights.of_release)
-        return sum(weight * count for weight, count in zip(weights[1:], counts))
-
-    release = parse_extractive_weights("release")
-    paper = parse_extractive_weights(",".join(map(str, release)))
-    assert bonus([a, b, c, d], release) == pytest.approx(19.40, abs=0.005)
-    assert bonus([a, b, c, d], paper) == pytest.approx(-3.73, abs=0.005)
-    assert reference.released_features(document, [a], c) == [1, 1, 0, 0]
-    assert reference.released_features(document, [a], b) == [1, 0, 0, 0]
 
 
 @pytest.mark.parametrize("shortlist", [False, True])
@@ -160,19 +145,3 @@ def test_with_the_released_features_the_end_counts_at_an_exact_length():
         assert all(len(hypothesis["tokens"]) == 5 for hypothesis in found)
     for found in summaries([model_of("none")], extractive_weights=WEIGHTS, **options):
         assert all(hypothesis["positional_scores"][-1] == 0 for hypothesis in found)
-
-
-def test_titles_of_an_exact_length_have_no_begin_symbol(monkeypatch):
-    """A random model wrote this symbol, which fairseq-generate does not print."""
-    begin = TASK.target_dictionary.bos()
-    model = model_of("none")
-    plain = model.get_normalized_probs
-
-    def eager(*args, **kwargs):
-        scores = plain(*args, **kwargs)
-        scores[..., begin] = 0.0
-        return scores
-
-    monkeypatch.setattr(model, "get_normalized_probs", eager)
-    assert any(begin in one["tokens"].tolist() for found in summaries([model]) for one in found)
-    assert not any(begin in one["tokens"].tolist() for found in summaries([model], exact_length=4) for one in found)

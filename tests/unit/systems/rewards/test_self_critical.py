@@ -5,7 +5,6 @@ from typing import ClassVar
 
 import pytest
 import torch
-from fairseq.logging import metrics
 from helpers import EOS, PAD, make_model, make_task
 from recurrent import recurrent, recurrent_task
 from test_criterions import DEFAULTS, criterion, make_sample
@@ -119,26 +118,6 @@ def test_rewards_see_copied_words_and_sentences():
     assert figures[f"reward_{__name__}:Recorder"] == 1
 
 
-def test_a_long_sample_is_not_blamed_less(monkeypatch):
-    """For equally bad samples, each word counts the same; only the references' length divides the loss."""
-    model, ours = build(pointer="none")
-    sample = make_sample()
-    drawn = [torch.tensor([*row, EOS]) for row in ([5], [5, 6, 7, 8, 9], [6, 7], [])]
-    advantages = torch.tensor([-0.5, -0.5, 1.0, -0.25])
-    monkeypatch.setattr(ours, "sample_summaries", lambda *_: (drawn, drawn))
-    monkeypatch.setattr(ours, "compute_advantages", lambda *_: (advantages, {}))
-    expected = 0.0
-    for row, words in enumerate(drawn):
-        one = {key: value[row : row + 1] for key, value in sample["net_input"].items()}
-        previous = torch.cat([torch.tensor([EOS]), words[:-1]])[None]
-        with torch.no_grad():
-            output = model.eval()(**{**one, "prev_output_tokens": previous})
-        p = drawable(model.get_normalized_probs(output, log_probs=False)[0], "none")
-        log_p = sum(p[t, word].log().item() for t, word in enumerate(words.tolist()))
-        expected -= advantages[row].item() * log_p / (sample["ntokens"] / len(drawn))
-    assert ours(model.train(), sample)[0].item() == pytest.approx(expected, rel=1e-4)
-
-
 @pytest.mark.parametrize("kind", ["transformer", "recurrent"])
 def test_drawing_is_without_dropout_and_leaves_the_model_in_training(kind):
     """Greedy searches agree although dropout is on, and so do two passes over the samples."""
@@ -174,31 +153,6 @@ def test_a_summary_as_long_as_the_model_allows_is_unfinished():
     assert logs[0]["unfinished"] == logs[1]["unfinished"] > 0
     assert logs[0]["sampled_words"] == logs[1]["sampled_words"]
     torch.testing.assert_close(logs[0]["loss"], logs[1]["loss"])
-
-
-def test_rewards_take_turns_by_update():
-    model, ours = build(rewards="rouge1, rougeL")
-    model.train()
-    seen = []
-    for update in range(10):
-        ours.set_num_updates(update)
-        for _ in range(2):  # accumulated batches use the same reward
-            logs = ours(model, make_sample())[2]
-            seen.append(next(key for key in logs if key.startswith("reward_") and not key.endswith("_count")))
-    assert seen == ["reward_rouge1", "reward_rouge1", "reward_rougeL", "reward_rougeL"] * 5
-
-
-def test_figures_are_means_over_summaries():
-    model, ours = build()
-    model.train()
-    torch.manual_seed(0)
-    logs = [ours(model, make_sample())[2] for _ in range(3)]
-    with metrics.aggregate() as found:
-        SummarizationRL.reduce_metrics(logs)
-    values = found.get_smoothed_values()
-    assert values["reward_rougeL"] == pytest.approx(sum(log["reward_rougeL"] for log in logs) / 12, abs=1e-4)
-    assert values["sampled_words"] == pytest.approx(sum(log["sampled_words"] for log in logs) / 12, abs=0.1)
-    assert {"greedy_rougeL", "unfinished", "policy_loss", "nll_loss"} <= values.keys()
 
 
 class Broken:

@@ -5,8 +5,8 @@ import random
 import pytest
 import torch
 from folders import make_run
-from helpers import make_batch, make_task
-from test_pointer_extractor import DOCUMENTS, MARK, build, make_sample
+from helpers import make_task
+from test_pointer_extractor import MARK, build, make_sample
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.rewriting import criterion as criterion_module
@@ -75,22 +75,6 @@ def test_the_loss_is_that_of_the_paper(copying):
     torch.testing.assert_close(critic, expected_critic)
 
 
-def test_the_stop_is_reached_and_never_rewritten(copying):
-    """The stop is never a sentence, even if it has the number of a sentence that is not read."""
-    task, model = build(3, learn_to_stop=True, max_sentences=2)
-    ours = make_criterion(task)
-    tokens = make_batch([[5, 6, MARK, 7, 8, MARK, 9, 10, MARK, 11], *DOCUMENTS])
-    torch.manual_seed(2)
-    for sample in (True, False):
-        for _ in range(8):
-            chosen = model.extract(tokens, sample=sample)
-            for row in chosen.tolist():
-                assert [number for number in row if number >= 0][-1] == 2 and row.count(2) == 1
-            ours.compute_rewards(model, tokens, chosen, make_batch([[5]] * len(tokens)))
-    (abstractor,) = ours._abstractor
-    assert abstractor.given and not any(words in ([9, 10], [11], []) for words in abstractor.given)
-
-
 def test_the_loss_is_divided_by_steps_and_in_validation_sentences_are_taken_greedily(copying, monkeypatch):
     task, model = build(3, learn_to_stop=True)
     ours, sample = make_criterion(task), make_sample(random.Random(6))
@@ -108,24 +92,6 @@ def abstractor_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("abstractor") / "run"
     model = make_run(folder, "pg_coverage", mark=True, tail=9)
     return folder, model
-
-
-def test_the_abstractor_does_not_change(abstractor_run):
-    folder, model = abstractor_run
-    data, checkpoint = folder / "prepared" / "bin", folder / "checkpoints" / "checkpoint_best.pt"
-    task, extractor = build(3, learn_to_stop=True)
-    task.cfg.data = str(data)
-    ours = ExtractorRL(task, str(checkpoint), 0.95, 6)
-    assert not list(ours.parameters()), "it would be trained, and stored in checkpoints"
-    optimizer = torch.optim.SGD([*extractor.parameters(), *ours.parameters()], lr=1.0)
-    for _ in range(2):
-        loss, _, _ = ours(extractor.train(), make_sample(random.Random(6)))
-        loss.backward()
-        optimizer.step()
-    inner = ours._abstractor[0].model
-    assert not inner.training
-    for name, value in model.state_dict().items():
-        assert torch.equal(inner.state_dict()[name], value), name
 
 
 def test_sentences_are_rewritten_alone_and_once(abstractor_run, monkeypatch):

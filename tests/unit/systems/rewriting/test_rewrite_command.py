@@ -108,15 +108,6 @@ def test_an_interrupted_command_goes_on(work, monkeypatch):
         rewrite(work, "--beam", "1", "--batch-size", "4")
     rewrite(work, "--beam", "2", "--batch-size", "4")
     assert calls[2:] == [4, 1], "what was made with other options is made again"
-    (work / "out.txt").unlink()
-    calls.clear()
-    with pytest.raises(KeyboardInterrupt):
-        rewrite(work, "--beam", "1", "--batch-size", "4")
-    write_subset(work / "prepared" / "bin", "test", DOCUMENTS[::-1], [[5]] * len(DOCUMENTS))
-    try:
-        assert rewrite(work, "--beam", "1", "--batch-size", "4") == whole[::-1], "and what was made of other documents"
-    finally:
-        write_subset(work / "prepared" / "bin", "test", DOCUMENTS, [[5]] * len(DOCUMENTS))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Random combinations of training options, drawn from the options' own declarations, and small models with them."""
+"""Small models of every preset, their criterions, and a batch of pairs with labels, factors and copied words."""
 
 import copy
 import functools
@@ -8,14 +8,12 @@ import convolutional
 import language_models
 import torch
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
-from fairseq.models import ARCH_MODEL_REGISTRY
 from helpers import RECURRENT, SMALL, make_dictionary, make_task, model_config
 from omegaconf import OmegaConf, open_dict
 
 from fairseq_etads.data.pairs import SummarizationDataset
 from fairseq_etads.data.selection import SentenceTargets, TokenValues
 from fairseq_etads.models import rnn, selector, transformer_options
-from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.abs import options as nnlm_options
 from fairseq_etads.systems.convs2s import options as convs2s_options
 from fairseq_etads.systems.rewriting import model as rewriting
@@ -25,82 +23,6 @@ DOCUMENTS = [[5, 6, MARK, 7, 45, 9, 10, MARK, 46, 5], [8], [4, 47, 5, MARK, 8, 8
 SUMMARIES = [[5, 45, MARK, 7], [8, 9, 11], [47], [10, 6, MARK, 52], []]
 """Ids 4 to 42 are known words, 43 is the sentence mark, 44 to 52 can only be copied."""
 FACTORS = ("pos", "ner", "tf", "idf")
-RANDOM = {
-    *("dropout", "attention_dropout", "activation_dropout", "letter_dropout", "adaptive_softmax_dropout"),
-    *("encoder_layerdrop", "decoder_layerdrop", "quant_noise_pq", "quant_noise_scalar", "quant_noise_pq_block_size"),
-}
-"""Options of random noise, which stays off."""
-OF_OTHERS = {
-    *("encoder_embed_path", "decoder_embed_path", "embed_from_text", "output_bias_init"),  # files, first weights
-    *("tie_adaptive_weights", "tie_adaptive_proj", "min_params_to_wrap", "dropout_at"),  # refused, or without effect
-    *("max_source_positions", "max_target_positions"),
-}
-NUMBERS = {
-    "activation_fn": ["gelu", "tanh", "relu"],
-    "encoder_layers": [1, 3],
-    "decoder_layers": [1, 3],
-    "encoder_ffn_embed_dim": [20],
-    "decoder_ffn_embed_dim": [20],
-    "encoder_attention_heads": [1, 2],
-    "decoder_attention_heads": [1, 8],
-    "decoder_output_dim": [24],
-    "decoder_input_dim": [24],
-    "adaptive_softmax_cutoff": [[10, 20]],
-    "adaptive_softmax_factor": [2.0],
-    "focus_layers": ["none", "1", "2"],
-    "saliency_layers": ["none", "1", "2"],
-    "focus_initial_scope": ["3", "2, half"],
-    "pointer_initial_generate": [0.9],
-    "aggregation_layers": [2],
-    "encoder_neighbours": [1, 2],
-    "decoder_neighbours": [1, 2],
-    "source_factors": ["pos:3", "all", "ner:2,tf:4"],
-    "encoder_embed_dim": [8],
-    "encoder_hidden_size": [8],
-    "decoder_embed_dim": [8],
-    "decoder_hidden_size": [8, 14],
-    "attention_dim": [6],
-    "readout_dim": [9, 16],
-    "encoder_window": [3],
-    "encoder_projection": [7],
-    "uniform_init": [0.2],
-    "large_vocabulary_trick": [0, 25],
-    "extractor_embed_dim": [5],
-    "extractor_hidden_size": [3],
-    "max_sentences": [2],
-    "max_sentence_words": [2],
-    "decoder_attention": ["[False, True, False]"],
-    "decoder_out_embed_dim": [12],
-    "decoder_context_dim": [5],
-    "source_marks": [0, 1],
-    "context_size": [1, 3],
-    "max_row_norm": [0.0],
-    "letter_dim": [4],
-    "letter_filters": [0],
-    "sentence_filters": [4],
-    "sentence_place_dim": [0, 3],
-}
-"""Values of options that are neither switches nor choices."""
-LAYERS = {"encoder_layers": ["[(8, 5)]"], "decoder_layers": ["[(8, 1)] * 2 + [(9, 2)]"]}
-LOSSES = {
-    "label_smoothing": [0.1, 0.3],
-    "coverage_loss": [1.0],
-    "coverage_loss_start": [0, 1],
-    "coverage_loss_ramp": [4],
-    "switch_loss": [0.5],
-    "extraction_loss": [2.0],
-    "inconsistency_loss": [1.0],
-    "inconsistency_top": [1, 2],
-    "selection_loss": [0.7],
-    "closed_book_weight": [0.6],
-    "rl_weight": [0.5, 0.9, 1.0],
-    "rl_samples": [1, 2],
-    "raml_reward": ["none", "rouge2"],
-    "raml_temperature": [0.5, 0.9],
-    "raml_samples": [1, 4],
-}
-"""Values of the criterions' options."""
-LIKELY = ("pointer", "label_smoothing", "coverage_loss")
 TAGGERS = {
     "word_tagger": {"encoder_embed_dim": 6, "letter_dim": 3, "letter_filters": 5, "encoder_hidden_size": 4},
     "sentence_extractor": {"encoder_embed_dim": 6, "encoder_hidden_size": 4, "max_sentences": 3},
@@ -135,49 +57,6 @@ def sizes_of(arch):
     return {**SMALL, "encoder_embed_dim": 16, "attention_dropout": 0.0, "activation_dropout": 0.0}
 
 
-def values_of(option, table):
-    """Values for an option, from its declaration or, for numbers, from the table."""
-    if option.name in table:
-        return table[option.name]
-    if option.type is bool:
-        return [True, False]
-    if hasattr(option.type, "__members__"):
-        return [str(value) for value in option.type]
-    raise AssertionError(f"{option.name}: say in {__file__} which values are tried")
-
-
-def draw(generator, config, table, most, left_out=()):
-    """Some options of a dataclass, with random values."""
-    found = {option.name: option for option in fields(config) if option.name not in {"_name", *left_out}}
-    names = generator.sample(sorted(found), generator.randint(0, min(most, len(found))))
-    names += [name for name in LIKELY if name in found and generator.random() < 0.4]
-    return {name: generator.choice(values_of(found[name], table)) for name in names}
-
-
-def draw_model(generator, arch):
-    """Options of a model; they may exclude one another."""
-    table = {**NUMBERS, **(LAYERS if arch in convs2s_options.PRESETS else {})}
-    return draw(generator, getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass"), table, 5, {*RANDOM, *OF_OTHERS})
-
-
-def draw_training(generator, arch, criterion=None):
-    """Options of a model, name and options of a criterion; they may exclude one another."""
-    model = draw_model(generator, arch)
-    if criterion is not None:
-        pass
-    elif arch in TAGGERS:
-        criterion = "extractor_nll" if arch == "pointer_extractor" else "selection_nll"
-    elif "adaptive_softmax_cutoff" in model:
-        criterion = "adaptive_loss"
-    else:
-        criterion = generator.choice(["summarization_nll"] * 6 + ["cross_entropy", "label_smoothed_cross_entropy"])
-    config = CRITERION_DATACLASS_REGISTRY[criterion]
-    others = {"ddp_backend", "report_accuracy", "ignore_prefix_size"}
-    others |= {"rewards", "rougesal_saliency", "entail_model", "entail_length_cap", "rl_max_len"}
-    others |= {"raml_entailment_model"}
-    return model, criterion, draw(generator, config, LOSSES, 3, others)
-
-
 def training_task(**options):
     """A task with 44 known words, 9 to copy, and four source factors."""
     task = make_task(tail=TAIL, mark=True, **options)
@@ -209,24 +88,15 @@ def model_options(arch, model):
     return options
 
 
-def build(arch, model, criterion=None, losses=None, seed=1, **task_options):
-    """Task, model in float64 with random weights, and criterion; ValueError or InputError if they are refused.
-
-    Without the name of a criterion, the criterion is None.
-    """
+def build(arch, model, seed=1, **task_options):
+    """A task, and a model in float64 with random weights."""
     task = training_task(**task_options)
     torch.manual_seed(seed)
     built = task.build_model(model_options(arch, model)).double()
-    loss = task.build_criterion(options_of_criterion(criterion, **(losses or {}))) if criterion else None
     with torch.no_grad():  # also zeros, such as the vectors of padding, which tied tables train
         for parameter in built.parameters():
             parameter.add_(0.2 * torch.randn(parameter.shape, dtype=torch.float64))
-    return task, built.train(), loss
-
-
-def is_refused(error):
-    """Tell whether an error is a refusal of a combination of options."""
-    return isinstance(error, (ValueError, InputError)) and "--" in str(error)
+    return task, built
 
 
 class Numbers(TokenValues):
@@ -267,17 +137,15 @@ class Targets(SentenceTargets):
         return torch.arange(1.0, rows * columns + 1).view(rows, columns).softmax(dim=1)
 
 
-def batch(task, model, numbers, left=(False, False), more=(0, 0), summaries=None):
+def batch(task, model, numbers, left=(False, False), more=(0, 0)):
     """Collate the pairs with these numbers, like the task's dataset.
 
     Args:
         left: whether documents and summaries are padded on the left.
         more: additional columns of padding, of documents and of summaries.
-        summaries: summaries to use instead of SUMMARIES.
     """
-    summaries = summaries or SUMMARIES
     eos = task.src_dict.eos()
-    documents, targets = ([torch.tensor([*text, eos]) for text in texts] for texts in (DOCUMENTS, summaries))
+    documents, targets = ([torch.tensor([*text, eos]) for text in texts] for texts in (DOCUMENTS, SUMMARIES))
     names = getattr(model, "factors", ())
     pairs = SummarizationDataset(
         documents,
