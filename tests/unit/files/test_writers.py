@@ -7,7 +7,6 @@ ROOT = Path(__file__).parents[3]
 OWN_WRITERS = {
     "fairseq_etads/files/outputs.py": "is where files are written",
     "fairseq_etads/fairseq_fixes/checkpoints.py": "fairseq's checkpoints, which fairseq writes",
-    "fairseq_etads/tuning/extractive_weights.py": "adds each round to a file that a later run continues",
     "fairseq_etads/files/resumable.py": "adds each document to a locked file that a later run continues",
     "fairseq_etads/summarizer/folder/export.py": "fills a folder that writing_folder() made",
     "fairseq_etads/evaluation/perl_rouge.py": "files in a temporary folder, for ROUGE-1.5.5.pl",

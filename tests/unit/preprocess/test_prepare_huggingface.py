@@ -138,7 +138,7 @@ def test_commands_that_need_words_refuse_pieces(given, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="consists of pieces of a Hugging Face tokeniser, which are not words"):
         make_detokenizer(open_split(data, "test"), data)
     with pytest.raises(InputError, match="RUN: its data consists of pieces of a Hugging Face tokeniser"):
-        StemmedSplit(tmp_path, data, "test", 100)
+        StemmedSplit(tmp_path, data, 100)
     scorer = Namespace(load=lambda path: Namespace(config=None))
     monkeypatch.setattr("fairseq_etads.systems.entailment.model.EntailmentScorer", scorer)
     with pytest.raises(ValueError, match="consists of pieces of a Hugging Face tokeniser, but entailment models"):
