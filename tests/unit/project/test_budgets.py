@@ -21,7 +21,7 @@ BUDGETS = {
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_802,
     "preprocess": 4_912,
     "scripts benchmarks": 1_583,
-    "tests": 39_343,
+    "tests": 39_346,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
