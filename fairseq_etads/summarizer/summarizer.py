@@ -641,7 +641,8 @@ class Summarizer:
 
         def explain() -> Explanation:
             text = " ".join(summary.sentences)
-            if isinstance(self._model, SentenceExtractor):  # which writes no words
+            is_extract = bool(document.every) and document.picked is None  # no decoder has read the document
+            if is_extract or isinstance(self._model, SentenceExtractor):
                 about = document.text, (), 0, text, (), summary.score, self.config.architecture
                 return Explanation(*about, surprisal=summary.surprisal, chosen=summary.chosen)
             explainer = self._get_explainer()
