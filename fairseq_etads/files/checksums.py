@@ -87,7 +87,7 @@ class Checksums:
             raise InputError(f"{self.path} is damaged: {error}. {self._repair_advice}") from None
 
     def verify(self, names: Iterable[str], may_be_missing: bool = False) -> None:
-        """Verify the checksums of those of the files that SHA256SUMS lists, and watch them for later changes.
+        """Verify the checksums of the named files, and watch them for later changes. Unlisted names are ignored.
 
         Raises InputError if a listed file has changed or, unless ``may_be_missing``, is missing.
         """

@@ -51,6 +51,11 @@ class Document(NamedTuple):
     prepared: Optional[PreparedDocument] = None  # the document in a prepared split
 
     @property
+    def is_whole(self) -> bool:
+        """Whether an extractor alone reads the document, all of its sentences."""
+        return self.picked is None and bool(self.every)
+
+    @property
     def truncation(self) -> Truncation:
         """Numbers of tokens that the model reads and does not read."""
         return Truncation(len(self.tokens), self.left_out)
@@ -128,8 +133,7 @@ class DocumentTokenizer:
 
         Returns None if the document is too short or if the surprisals of the training documents are unknown.
         """
-        is_whole = document.picked is None and bool(document.every)
-        surprisals = self._surprisals_of_whole if is_whole else self._surprisals
+        surprisals = self._surprisals_of_whole if document.is_whole else self._surprisals
         return None if surprisals is None else surprisals.measure_surprisal(document.tokens)
 
     def tokenize_sentence(self, sentence: str, is_first: bool = True) -> List[str]:

@@ -641,8 +641,7 @@ class Summarizer:
 
         def explain() -> Explanation:
             text = " ".join(summary.sentences)
-            is_extract = bool(document.every) and document.picked is None  # no decoder has read the document
-            if is_extract or isinstance(self._model, SentenceExtractor):
+            if document.is_whole or isinstance(self._model, SentenceExtractor):  # which writes no words
                 about = document.text, (), 0, text, (), summary.score, self.config.architecture
                 return Explanation(*about, surprisal=summary.surprisal, chosen=summary.chosen)
             explainer = self._get_explainer()
