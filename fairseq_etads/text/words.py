@@ -58,6 +58,10 @@ _CONTINUES = re.compile(
     re.IGNORECASE,
 )
 """Abbreviations and, after a line break, what may follow so that no sentence ends between them."""
+_CONTINUES_IN_LOWER_CASE = re.compile(
+    r"(?:(?:\b[^\W\d_]\.){2,}|\b(?:Bros|Co|Corp|Dept|Jr|Sr)\.|[!?][\"'”’»])\n[a-zß-öø-ÿ]"
+)
+"""The same in text with capital letters: an abbreviation such as "B.B.C.", or a quotation, and a small letter."""
 _SPECIALS = re.compile(r"<(/?s|pad|q)>", re.IGNORECASE)
 _LANGUAGES = re.compile(r"(?<=[^\W\d_]) \+ \+(?![^\s,.;:!?)])|(?<=\b[CFcf]) #(?! ?\d)")
 """Suffixes of C++, g++ and C# that the Moses tokeniser has separated into tokens."""
@@ -108,9 +112,11 @@ def split_sentences(text: str, language: str = "en") -> List[str]:
         return split_tokenised_sentences(text)
     parts = _ANYWHERE.split(text) if not text.isascii() else [text]
     out: List[str] = []
+    is_lower = text.islower()
     punkt = _make_punkt(language if language in LANGUAGES else "en")
     for sentence in (found.strip() for part in parts for found in split_sentences_in_blocks(punkt, part)):
-        if out and _CONTINUES.search(f"{out[-1][-6:]}\n{sentence[:10]}"):
+        between = f"{out[-1][-6:]}\n{sentence[:10]}" if out else ""
+        if _CONTINUES.search(between) or (not is_lower and _CONTINUES_IN_LOWER_CASE.search(between)):
             out[-1] += " " + sentence
         elif sentence:
             out.append(sentence)

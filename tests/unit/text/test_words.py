@@ -86,7 +86,7 @@ def test_words_do_not_depend_on_earlier_sentences(chunk):
 def test_abbreviations_do_not_end_sentences():
     text = 'Dr. Smith of the U.S. team met J. Doe et al. in Fig. 3. "It works!" he said. Is it so? Yes.'
     first = "Dr. Smith of the U.S. team met J. Doe et al. in Fig. 3."
-    assert split_sentences(text) == [first, '"It works!"', "he said.", "Is it so?", "Yes."]
+    assert split_sentences(text) == [first, '"It works!" he said.', "Is it so?", "Yes."]
     assert split_sentences("a b . c d .") == ["a b .", "c d ."]
     assert split_sentences(" \t ") == split_sentences("") == []
 
@@ -97,6 +97,14 @@ def test_dates_and_times_are_not_split():
     )
     last = ["At 9 a.m. ET it was back by 11 p.m.", "The crowd cheered on Oct. 4.", "He"]
     assert split_sentences(text) == ["It left at 10:15 p.m. Monday, on Sept. 3.", *last]
+
+
+@pytest.mark.parametrize("end", ["at the B.B.C.", "by Kim & Co.", "in the State Dept.", "“Why?”", "'No!'"])
+def test_a_small_letter_continues_a_sentence_in_text_with_capital_letters(end):
+    text = f"They met {end} that day."
+    assert split_sentences(text) == [text]
+    assert split_sentences(text.replace("that", "That")) == [f"They met {end}", "That day."]
+    assert len(split_sentences(text.lower())) == 2
 
 
 def test_the_sentences_of_a_document_with_marks_are_kept():
