@@ -38,7 +38,7 @@ _CLOSERS_ANYWHERE = CLOSERS[4:]
 _STRAIGHT = CLOSERS[:4]  # can also open a quotation, unless a space follows
 _ANYWHERE = re.compile(
     f"(?<=[{ENDS_ANYWHERE}])(?![{SENTENCE_ENDS}{_CLOSERS_ANYWHERE}]|[{_STRAIGHT}](?:\\s|$))(?=.)|"
-    f"(?<=[{ENDS_ANYWHERE}][{_CLOSERS_ANYWHERE}])(?![{_CLOSERS_ANYWHERE}])(?=.)|"
+    f"(?<=[{ENDS_ANYWHERE}][{_CLOSERS_ANYWHERE}])(?![{_CLOSERS_ANYWHERE}{SENTENCE_ENDS}、，,とっ])(?=.)|"
     f"(?<=[{ENDS_ANYWHERE}][{_STRAIGHT}])(?=\\s)"
 )
 LANGUAGES = (
@@ -59,9 +59,9 @@ _CONTINUES = re.compile(
 )
 """Abbreviations and, after a line break, what may follow so that no sentence ends between them."""
 _CONTINUES_IN_LOWER_CASE = re.compile(
-    r"(?:(?:\b[^\W\d_]\.){2,}|\b(?:Bros|Co|Corp|Dept|Jr|Sr)\.|[!?][\"'”’»])\n[a-zß-öø-ÿ]"
+    r"(?:(?:(?:\b[^\W\d_]{1,2}\.){2,}|\b(?:Bros|Co|Corp|Dept|Jr|Sr)\.)\)?|[!?] ?[\"'”’»“])\n[^\W\d_]|\.\n['’]s\b"
 )
-"""The same in text with capital letters: an abbreviation such as "B.B.C.", or a quotation, and a small letter."""
+"""The same in text with capital letters, if a small letter follows: "the B.B.C.", "Ph.D." or a quotation."""
 _SPECIALS = re.compile(r"<(/?s|pad|q)>", re.IGNORECASE)
 _LANGUAGES = re.compile(r"(?<=[^\W\d_]) \+ \+(?![^\s,.;:!?)])|(?<=\b[CFcf]) #(?! ?\d)")
 """Suffixes of C++, g++ and C# that the Moses tokeniser has separated into tokens."""
@@ -112,12 +112,13 @@ def split_sentences(text: str, language: str = "en") -> List[str]:
         return split_tokenised_sentences(text)
     parts = _ANYWHERE.split(text) if not text.isascii() else [text]
     out: List[str] = []
-    is_lower = text.islower()
+    is_mixed = not text.islower()
     punkt = _make_punkt(language if language in LANGUAGES else "en")
     for sentence in (found.strip() for part in parts for found in split_sentences_in_blocks(punkt, part)):
         between = f"{out[-1][-6:]}\n{sentence[:10]}" if out else ""
-        if _CONTINUES.search(between) or (not is_lower and _CONTINUES_IN_LOWER_CASE.search(between)):
-            out[-1] += " " + sentence
+        continues = is_mixed and sentence[:2].islower() and _CONTINUES_IN_LOWER_CASE.search(between)
+        if continues or _CONTINUES.search(between):
+            out[-1] += ("" if between.replace("\n", "") in text else " ") + sentence
         elif sentence:
             out.append(sentence)
     return out

@@ -99,12 +99,13 @@ def test_dates_and_times_are_not_split():
     assert split_sentences(text) == ["It left at 10:15 p.m. Monday, on Sept. 3.", *last]
 
 
-@pytest.mark.parametrize("end", ["at the B.B.C.", "by Kim & Co.", "in the State Dept.", "“Why?”", "'No!'"])
+@pytest.mark.parametrize("end", ["at the B.B.C.", "by Kim & Co.", "(of S.A.)", "a Ph.D.", "« Non ! »", "'No!'"])
 def test_a_small_letter_continues_a_sentence_in_text_with_capital_letters(end):
     text = f"They met {end} that day."
     assert split_sentences(text) == [text]
     assert split_sentences(text.replace("that", "That")) == [f"They met {end}", "That day."]
     assert len(split_sentences(text.lower())) == 2
+    assert split_sentences("The B.B.C.'s plan. Fin.") == ["The B.B.C.'s plan.", "Fin."]
 
 
 def test_the_sentences_of_a_document_with_marks_are_kept():
@@ -116,6 +117,7 @@ def test_the_sentences_of_a_document_with_marks_are_kept():
 
 def test_chinese_sentences_and_characters():
     assert split_sentences("他说：“好。”我们走吧！你呢？") == ["他说：“好。”", "我们走吧！", "你呢？"]
+    assert split_sentences("彼は「本当？」と言った。次へ。") == ["彼は「本当？」と言った。", "次へ。"]
     tokenizer = CharacterTokenizer()
     encoded = " ".join(tokenizer.encode("我们用 PyTorch 2.0 训练<unk>。"))
     assert encoded == "我 们 用 pytorch 2 . 0 训 练 <unk> 。"
