@@ -4,7 +4,7 @@ This module imports neither torch nor fairseq.
 """
 
 import math
-from typing import Any, Iterable, Iterator, List, Sequence
+from typing import Any, Dict, Iterable, Iterator, List, Sequence
 
 import numpy as np
 
@@ -22,6 +22,8 @@ SENTENCES = 3
 """Number of sentences in an extract without a given length."""
 _LIMITS = ("sentences", "words", "percent", "must_include")
 _DAMPING, _STEPS = 0.85, 50
+_DENSE = 4_000_000
+"""Number of entries below which a matrix of sentences and words is stored as a whole."""
 
 
 def rank_sentences(sentences: Sequence[str]) -> List[int]:
@@ -30,18 +32,40 @@ def rank_sentences(sentences: Sequence[str]) -> List[int]:
     The similarity of two sentences is the number of words in common, divided by the sum of the logarithms of their
     lengths. The rank is the stationary distribution of a random walk over similar sentences.
     """
-    words = [set(find_words(sentence)) for sentence in sentences]
-    weights = np.zeros((len(words), len(words)))
-    for i, one in enumerate(words):
-        for j, other in enumerate(words[:i]):
-            if len(one) > 1 and len(other) > 1:
-                weights[i, j] = weights[j, i] = len(one & other) / (math.log(len(one)) + math.log(len(other)))
-    totals = weights.sum(0)
-    moves = np.divide(weights, totals, out=np.zeros_like(weights), where=totals > 0)
+    words = [list(dict.fromkeys(find_words(sentence))) for sentence in sentences]
+    words = [found if len(found) > 1 else [] for found in words]  # the logarithm of 1 is 0
+    numbers: Dict[str, int] = {}
+    columns = [numbers.setdefault(word, len(numbers)) for found in words for word in found]
+    rows = np.repeat(np.arange(len(words)), list(map(len, words)))
+    shape = len(words), len(numbers)
+    if not columns:
+        return list(range(len(words)))
+    if math.prod(shape) < _DENSE:
+        has: Any = np.zeros(shape)
+        has[rows, columns] = 1
+    else:
+        from scipy.sparse import csr_matrix  # imported here, because this takes a second
+
+        has = csr_matrix((np.ones(len(columns)), (rows, columns)), shape)
+    lengths, kinds = np.unique(list(map(len, words)), return_inverse=True)
+    logs = np.log(np.maximum(lengths, 1))
+    sums, own = logs[kinds][:, None] + logs, (np.arange(len(words)), kinds)
+
+    def weigh(values: np.ndarray) -> np.ndarray:
+        """Multiply the matrix of similarities by a vector, without storing it: a book has many sentences."""
+        by_length = np.zeros(sums.shape)
+        by_length[own] = values
+        common = has @ (has.T @ by_length)  # words that each sentence shares with all of a length
+        common[own] -= values * lengths[kinds]  # and not with itself
+        return np.divide(common, sums, out=np.zeros_like(common), where=sums > 0).sum(1)
+
+    totals = weigh(np.ones(len(words)))
     ranks = np.ones(len(words))
     for _ in range(_STEPS):
-        ranks = 1 - _DAMPING + _DAMPING * moves @ ranks
-    return sorted(range(len(words)), key=lambda number: (-ranks[number], number))
+        moves = np.divide(ranks, totals, out=np.zeros_like(ranks), where=totals > 1e-9)
+        ranks = 1 - _DAMPING + _DAMPING * weigh(moves)
+    order: List[int] = np.argsort(-ranks.round(9), kind="stable").tolist()
+    return order
 
 
 class BaselineSummarizer:

@@ -9,6 +9,7 @@ import networkx
 import pytest
 
 from fairseq_etads.commands.summarize import main
+from fairseq_etads.summarizer import baselines
 from fairseq_etads.summarizer.baselines import BaselineSummarizer, rank_sentences
 
 TEXT = "The cat sat on the mat. A dog saw the cat on a mat. It rained! The dog and the cat ran off the mat. They slept."
@@ -24,7 +25,7 @@ def test_the_lead_ends_at_the_first_sentence_that_does_not_fit():
     assert not found.text and "the shortest has 6 words" in found.problem
 
 
-def test_ranks_are_those_of_a_random_walk():
+def test_ranks_are_those_of_a_random_walk(monkeypatch):
     """networkx computes them in another way."""
 
     sentences = [part + "." for part in TEXT.rstrip(".").replace("!", ".").split(". ")]
@@ -38,6 +39,10 @@ def test_ranks_are_those_of_a_random_walk():
                 graph.add_edge(i, j, weight=common / (math.log(len(words[i])) + math.log(len(words[j]))))
     ranks = networkx.pagerank(graph, weight="weight", tol=1e-12)
     assert rank_sentences(sentences)[:3] == sorted(graph, key=lambda one: -ranks[one])[:3]
+    plain = rank_sentences([*sentences, "..."])
+    monkeypatch.setattr(baselines, "_DENSE", 0)  # as for a book
+    assert rank_sentences([*sentences, "..."]) == plain
+    assert rank_sentences(["."]) == [0] and rank_sentences([]) == []
     (found,) = BaselineSummarizer("textrank").stream([TEXT], sentences=1, must_include="slept")
     assert found.sentences == ("They slept.",)
 
