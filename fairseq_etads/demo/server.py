@@ -164,15 +164,16 @@ class DemoServer:
         """Serve the description of the model and the fields of the form."""
         config = self.summarizer.config
         copies = "" if config.model.get("pointer", "none") == "none" else "copies words from the document, and "
-        does = f"{copies}reads the first {config.task['truncate_source']:,} tokens"
+        architecture = f"Architecture {config.architecture}: {copies}"
+        about = f"{architecture}reads the first {config.task['truncate_source']:,} tokens."
         if config.decoding.get("choose") == "extract":
-            does = "chooses whole sentences of documents of any length"
+            about = "An extractor chooses whole sentences of documents of any length."
         elif self.summarizer.picks_sentences:
-            does = f"{copies}reads the most probable sentences of documents of any length"
+            about = f"{architecture}reads the most probable sentences of documents of any length."
         return JSONResponse(
             {
                 "title": self.title,
-                "about": f"Architecture {config.architecture}: {does}.",
+                "about": about,
                 "max_bytes": MAX_BYTES,
                 "options": form.describe_fields(config.decoding),
             }
