@@ -12,20 +12,25 @@ import itertools
 import json
 import os
 import re
+import shutil
 import sys
+import tempfile
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, TextIO, Tuple, Type
+from typing import Any, Callable, Dict, Iterator, List, Optional, TextIO, Tuple, Type
 
 from tqdm import tqdm
 
 from fairseq_etads.files import ORIGIN, ORIGINAL, SIDES, SPLITS
 from fairseq_etads.files.checksums import NAME, Checksums, compute_sha256
-from fairseq_etads.files.inputs import read_json
-from fairseq_etads.files.outputs import check_output_paths, lock_output, open_output, write_json
-from fairseq_etads.platform.command_options import JobsOption, add_options, make_options
+from fairseq_etads.files.inputs import STANDARD_INPUT, is_read_once, open_binary, read_json
+from fairseq_etads.files.outputs import check_no_colon, check_output_paths, lock_output, open_output, write_json
+from fairseq_etads.platform import option_checks
+from fairseq_etads.platform.command_options import JobsOption, add_options, make_options, option
 from fairseq_etads.platform.console import ForwardingParser, command, escape_unprintable, print_message
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.platform.option_checks import NOT_NEGATIVE, SIZE, Bounds
 from fairseq_etads.text.documents import (
     SPLITTER_MODULES,
     WARNINGS,
@@ -35,11 +40,18 @@ from fairseq_etads.text.documents import (
     join_cleaned_words,
     make_lines,
 )
-from fairseq_etads.text.words import SENTENCE_MARK
+from fairseq_etads.text.words import LANGUAGES, SENTENCE_MARK
 
 from . import debian, prepare
-from .corpus_options import DEFAULTS, CorpusOptions, add_output_options, check_options, copy_pipes_to_files
-from .near_duplicates import LIST, count_repeated_documents, find_near_duplicates, summarise_near_duplicates
+from .near_duplicates import (
+    DEFAULT_SIMILARITY,
+    LIST,
+    SHINGLE,
+    check_datasketch,
+    count_repeated_documents,
+    find_near_duplicates,
+    summarise_near_duplicates,
+)
 from .processes import map_in_order
 from .readers import READERS, Reader
 
@@ -78,55 +90,119 @@ NOT_RECORDED = {"out", "jobs", "force", "reader", "kind", "expect", "near_duplic
 NOT_RECORDED |= {"prepare", "forwarded", "like", "show"}
 """Options that report.json does not record, because they do not change the text."""
 
-Result = Optional[Tuple[DocumentLines, Optional[str]]]
-"""Lines made of an item, with its location if there is something to report, or None if it is in another split."""
+DEFAULTS = {"split": True, "full_stops": False, "join_tokens": False}
+"""Default values of the options for which readers have others."""
 
 
-class _Converter:
-    """Converts the items of a split to text. Each worker process has its own."""
+@dataclass
+class CorpusOptions(JobsOption):
+    """Options that all corpus kinds share."""
 
-    def __init__(self, reader: Reader, split: str, options: CorpusOptions):
-        self.reader, self.split, self.options = copy.copy(reader), split, options
-        # The original reader's counter is also used if the main process converts items.
-        self.reader.counts = Counter()
+    fallback_encoding: str = option(
+        "",
+        'encoding of lines that are not valid UTF-8, such as cp1252, or "replace" to substitute U+FFFD for invalid '
+        "bytes; the number of such lines is reported (default: stop and report the line)",
+        metavar="NAME",
+    )
+    skip_bad: bool = option(
+        False, "drop records that cannot be read or are not valid UTF-8, and report their number (default: stop)"
+    )
+    keep_empty: bool = option(False, "keep pairs with an empty document or summary instead of dropping them")
+    split: bool = option(
+        None, "split paragraphs into sentences with a rule-based splitter (default: %(default)s)", flag="--sentences"
+    )
+    full_stops: bool = option(None, "add a full stop to lines without final punctuation (default: %(default)s)")
+    join_tokens: bool = option(
+        None,
+        "join the tokens of tokenised text as people write them, such as don't instead of do n't (default: "
+        "%(default)s)",
+    )
+    language: str = option(
+        "en", "language of the text, whose abbreviations and ordinals do not end sentences", choices=LANGUAGES
+    )
+    sentence_marks: List[str] = option(
+        [],
+        "mark of another tool between sentences or paragraphs, such as '<t>' or '[SEP]'; may be repeated (default: "
+        "count such marks and warn)",
+        metavar="MARK",
+        flag="--sentence-mark",
+    )
+    strip_html: bool = option(
+        False, "remove HTML tags, comments and scripts, and decode HTML entities (default: count them and warn)"
+    )
+    strip_invisible: bool = option(
+        False, "remove zero-width characters and bidirectional control characters (default: count them and warn)"
+    )
+    source_sentences: int = option(
+        0, "keep only the first N sentences of each document (default: all)", bounds=NOT_NEGATIVE
+    )
+    short_lead: int = option(
+        0,
+        "keep one more sentence if the sentences kept by --source-sentences contain fewer than CHARS characters "
+        "(NAMAS on DUC: 1 sentence, 130 characters)",
+        metavar="CHARS",
+        bounds=NOT_NEGATIVE,
+        needs=("--source-sentences",),
+    )
+    source_words: int = option(0, "keep only the first N words of each document (default: all)", bounds=NOT_NEGATIVE)
+    train_references: str = option(
+        "first",
+        "references to use for training documents with several references. first: only the first reference; all: "
+        "write one pair per reference",
+        choices=("first", "all"),
+    )
+    near_duplicates: Optional[float] = option(
+        None,
+        f"report documents that share at least this fraction of their {SHINGLE}-word sequences ({DEFAULT_SIMILARITY} "
+        f"if no value is given) with another document of the same or an earlier split, and list them in {LIST}. No "
+        "documents are removed. Requires datasketch (pip install datasketch)",
+        metavar="SIMILARITY",
+        nargs="?",
+        const=DEFAULT_SIMILARITY,
+        bounds=Bounds(0.1, most=1, what="a similarity"),
+    )
+    force: bool = option(False, "replace an existing corpus in TEXT")
 
-    def __call__(self, item: Any) -> Result:
-        reader, shares = self.reader, self.reader.shares
+
+Result = Optional[Tuple[DocumentLines, str]]
+"""Lines made of an item, with its location, or None if it is in another split."""
+
+
+def _make_converter(reader: Reader, split: str, options: CorpusOptions) -> Callable[[Tuple[Any, ...]], Result]:
+    """Return a function that converts an item to text, as each worker process does."""
+    reader, shares = copy.copy(reader), reader.shares
+    reader.counts = Counter()  # the original reader's counter is also used if the main process converts items
+
+    def convert(item: Tuple[Any, ...]) -> Result:
         reader.counts.clear()
         try:
             document = reader.parse(item)
-            if shares and shares.assign_split(join_cleaned_words(document, self.options)) != self.split:
+            if shares and shares.assign_split(join_cleaned_words(document, options)) != split:
                 return None
-            made = make_lines(document, self.options)
+            made = make_lines(document, options)
         except BadDocumentError as error:
-            if not self.options.skip_bad and not isinstance(error, ExcludedDocumentError):
-                reason = f"{error}; --skip-bad drops and counts such records"
-                raise InputError(f"{reader.describe_location(item)}: {reason}") from None
-            if shares and shares.splits[0] != self.split:
+            if not options.skip_bad and not isinstance(error, ExcludedDocumentError):
+                raise InputError(f"{item[0]}: {error}; --skip-bad drops and counts such records") from None
+            if shares and reader.list_splits()[0] != split:
                 return None  # of the splits of the same items, only the first counts those that are no documents
             made = DocumentLines(dropped=str(error))
         made.counts.update(reader.counts)
-        return made, reader.describe_location(item) if made.dropped or made.warnings else None
+        return made, item[0]
+
+    return convert
 
 
 class SplitWriter:
-    """Writer for the files of a split. It also counts written, changed and dropped documents.
+    """Writer for the files of a split, which also counts written, changed and dropped documents.
 
-    Args:
-        stack: exit stack that closes the files. Each file receives its final name when it is closed.
-        train_references: value of the option --train-references, "first" or "all".
-        optional: names from OPTIONAL_FILES. For each name, a file SPLIT.source.NAME is written.
+    The files receive their final names when the exit stack is closed.
     """
 
-    def __init__(
-        self, out: Path, split: str, stack: contextlib.ExitStack, train_references: str, optional: Sequence[str] = ()
-    ):
-        self.out, self.split, self.stack = out, split, stack
-        self.uses_all_references = train_references == "all"
-        self.source = stack.enter_context(open_output(out / f"{split}.source"))
-        files = {name: open_output(out / f"{split}.source.{name}") for name in optional}
-        self.optional: Dict[str, TextIO] = {name: stack.enter_context(file) for name, file in files.items()}
-        self.targets: List[TextIO] = [stack.enter_context(open_output(out / f"{split}.target"))]
+    def __init__(self, split: str, args: argparse.Namespace, stack: contextlib.ExitStack):
+        self.split, self.args, self.stack = split, args, stack
+        self.source = self._open("source")
+        self.optional = {name: self._open(f"source.{name}") for name in list_optional_files(args)}
+        self.targets = [self._open("target")]
         self.lines = 0
         self.counts: Counter = Counter()
         self.dropped: Counter = Counter()
@@ -135,25 +211,26 @@ class SplitWriter:
         self.first_warned: Dict[str, str] = {}
         self.lengths: Dict[str, Counter] = {side: Counter() for side in SIDES}  # in words between spaces
 
-    def write(self, made: DocumentLines, where: Optional[str]) -> None:
+    def _open(self, end: str) -> TextIO:
+        return self.stack.enter_context(open_output(self.args.out / f"{self.split}.{end}"))
+
+    def write(self, made: DocumentLines, where: str) -> None:
         """Write a document, or count it as dropped. ``where`` is the location of the document in the input."""
         self.counts.update(made.counts)
         self.warnings.update(made.warnings)
-        for name in made.warnings:
-            self.first_warned.setdefault(name, str(where))
+        for name in +made.warnings:
+            self.first_warned.setdefault(name, where)
         if made.dropped:
             self.dropped[made.dropped] += 1
             if len(self.named_dropped) < NAMED_DROPPED:
                 self.named_dropped.append(f"{where}: {made.dropped}")
-            return
-        if self.split != "train":
+        elif self.split != "train":
             self._write_line(made, made.targets)
-            return
-        # Each training pair consists of a document and one summary.
-        used = made.targets if self.uses_all_references else made.targets[:1]
-        for target in used:
-            self._write_line(made, [target])
-        self.counts["references not used (--train-references)"] += len(made.targets) - len(used)
+        else:  # each training pair consists of a document and one summary
+            used = made.targets if self.args.train_references == "all" else made.targets[:1]
+            for target in used:
+                self._write_line(made, [target])
+            self.counts["references not used (--train-references)"] += len(made.targets) - len(used)
 
     def _write_line(self, made: DocumentLines, targets: List[str]) -> None:
         """Write one line to each file in the split."""
@@ -161,7 +238,7 @@ class SplitWriter:
         for name, file in self.optional.items():
             file.write(getattr(made, name) + "\n")
         while len(self.targets) < len(targets):
-            file = self.stack.enter_context(open_output(self.out / f"{self.split}.target.{len(self.targets)}"))
+            file = self._open(f"target.{len(self.targets)}")
             file.writelines("\n" for _ in range(self.lines))
             self.targets.append(file)
         for number, file in enumerate(self.targets):
@@ -201,10 +278,10 @@ def list_optional_files(args: argparse.Namespace) -> List[str]:
 
 def show_documents(reader: Reader, args: argparse.Namespace) -> Iterator[str]:
     """Yield lines that show the first documents of each input as they are understood, and notes about the input."""
-    splits, options = reader.list_splits(), make_options(CorpusOptions, args)
-    for split in splits[:1] if reader.shares else splits:
-        for item in itertools.islice(reader.iterate_raw_documents(split), args.show):
-            yield f"{reader.describe_location(item)}:"
+    options = make_options(CorpusOptions, args)
+    for key in ["input"] if reader.shares else reader.list_splits():
+        for item in itertools.islice(reader.iterate_raw_documents(key), args.show):
+            yield f"{item[0]}:"
             try:
                 made = make_lines(reader.parse(item), options)
                 yield f"  document: {made.source}"
@@ -221,21 +298,19 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
     Raises InputError if the input cannot be read or contains no usable documents.
     """
     options: CorpusOptions = make_options(CorpusOptions, args)
-    shares = reader.shares
+    shares, key = reader.shares, "input" if reader.shares else split
     preload = SPLITTER_MODULES if reader.splits_text and options.split else ()
-    total = reader.count_raw_documents(split)
     reader.counts.clear()
-    items = reader.iterate_raw_documents(split)
-    results = map_in_order(_Converter, (reader, split, options), items, args.jobs, preload)
+    items = reader.iterate_raw_documents(key)
+    results = map_in_order(_make_converter, (reader, split, options), items, args.jobs, preload)
     with contextlib.ExitStack() as stack:
-        writer = SplitWriter(args.out, split, stack, args.train_references, list_optional_files(args))
+        writer = SplitWriter(split, args, stack)
         result: Result
-        for result in tqdm(results, desc=split, unit=" documents", total=total, disable=None):
+        for result in tqdm(results, desc=split, unit=" documents", total=reader.sizes.get(key), disable=None):
             if result is not None:
                 writer.write(*result)
-        # If the corpus has no predefined splits, all items are read once for each split, but they are counted only
-        # once.
-        if shares is None or split == shares.splits[0]:
+        # Items of "input" are read once for each split, but counted only once.
+        if split == reader.list_splits()[0] or not shares:
             writer.counts.update(reader.counts)
         if not writer.lines:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in writer.dropped.items())
@@ -265,7 +340,7 @@ def compute_input_checksums(reader: Reader) -> Iterator[Tuple[str, str]]:
         else:
             together = "".join(f"{name} {digest}\n" for name, digest in named)
             yield f"{split}: {len(named)} files", hashlib.sha256(os.fsencode(together)).hexdigest()
-    for number, folder in enumerate(reader.list_large_folders(), 1):
+    for number, folder in enumerate(reader.large_folders, 1):
         total = 0  # the order of the files does not matter
         with os.scandir(folder) as entries:
             for entry in entries:
@@ -376,6 +451,68 @@ def summarise_report(report: Dict[str, Any]) -> List[str]:
         shared = report["overlap"].get(split, {})
         lines += [f"  the same documents: {number:,} {where}" for where, number in shared.items() if number]
     return [*lines, *(summarise_near_duplicates(report["near-duplicates"]) if "near-duplicates" in report else ())]
+
+
+def add_output_options(parser: argparse.ArgumentParser, shows: bool = False) -> None:
+    """Add --out, --prepare and (with ``shows``) --show to a parser, one of which is required."""
+    add = parser.add_mutually_exclusive_group(required=True).add_argument
+    add("--out", metavar="TEXT", type=Path, help="output folder for the text and report.json")
+    add(
+        "--prepare",
+        metavar="OUT",
+        type=Path,
+        help="write the text to OUT/text, and then binarise it with etads-prepare, whose options follow after --, in "
+        "OUT/prepared",
+    )
+    if shows:
+        add("--show", metavar="N", type=int, help="print the first N documents of each file, and write nothing")
+
+
+def check_options(args: argparse.Namespace) -> None:
+    """Raise InputError if a shared option has an invalid value or cannot be combined with another option."""
+    for config in (CorpusOptions, args.reader.options):
+        option_checks.check_options(args, config)
+    check_no_colon("--prepare", args.prepare)
+    try:
+        # Text is split into lines before it is decoded, so a line feed must be encoded as a single byte.
+        fits = args.fallback_encoding in ("", "replace") or b"a\n".decode(args.fallback_encoding) == "a\n"
+    except (LookupError, UnicodeError):
+        fits = False
+    if not fits:
+        raise InputError(
+            f"--fallback-encoding {args.fallback_encoding}: not an encoding of text that can be read line by line, "
+            "such as cp1252, latin-1 or gb18030; convert the file first (iconv -t UTF-8), or choose replace"
+        )
+    if args.near_duplicates is not None:
+        check_datasketch()
+    if args.show is not None and not SIZE.contains(args.show):
+        raise InputError(f"--show {args.show}: choose {SIZE}")
+
+
+@contextlib.contextmanager
+def copy_pipes_to_files(args: argparse.Namespace) -> Iterator[None]:
+    """Context manager that replaces standard input and pipes in ``args`` with files, because readers read input often.
+
+    Raises InputError if ``-`` occurs more than once in the arguments.
+    """
+    inputs = {name: value for name, value in vars(args).items() if name not in ("out", "prepare")}
+    given = [path for value in inputs.values() for path in (value if isinstance(value, list) else [value])]
+    pipes = list(filter(is_read_once, (path for path in given if isinstance(path, Path))))
+    if given.count(Path(STANDARD_INPUT)) > 1:
+        raise InputError("standard input (-) is given twice; it can be read only once: write it to a file first")
+    with contextlib.ExitStack() as stack:
+        copies = {}
+        for number, pipe in enumerate(pipes):
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="etads-corpus-")))
+            copies[pipe] = folder / (STANDARD_INPUT if str(pipe) == STANDARD_INPUT else f"pipe-{number}")
+            with open_binary(pipe) as source, open(copies[pipe], "wb") as destination:
+                shutil.copyfileobj(source, destination)
+        for name, value in inputs.items():
+            if isinstance(value, list):
+                setattr(args, name, [copies.get(path, path) for path in value])
+            elif isinstance(value, Path):
+                setattr(args, name, copies.get(value, value))
+        yield
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -1,20 +1,18 @@
 """Read AESLC (Zhang and Tetreault 2019): e-mails of the Enron corpus, and their subjects."""
 
-import argparse
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import BadDocumentError, Document
 from fairseq_etads.text.records import parse_record
 
-from .base import Reader, check_path_exists
-from .tables import FolderOrTableReader, find_jsonl_files, make_jsonl_options
+from .base import SPLIT_NAMES
+from .tables import FolderReader
 
-FOLDERS = {"train": ["train"], "valid": ["dev", "valid"], "test": ["test"]}
 _FIELD = re.compile(r"\n@(subject|ann\d+)\n")
 
 
@@ -28,7 +26,7 @@ class AeslcOptions:
     )
 
 
-class AeslcReader(FolderOrTableReader):
+class AeslcReader(FolderReader):
     name = "aeslc"
     summary = "AESLC: e-mails and their subjects, as folders of .subject files, or train.jsonl, dev.jsonl, test.jsonl"
     description = """\
@@ -36,40 +34,28 @@ The folders train/, dev/ and test/ contain a file per e-mail: its text, a line "
 line and, except in train/, "@ann0" to "@ann2" with the subjects that three people gave it. JSON lines have the keys
 "document", "summary" and, optionally, "annotated" (a list)."""
     options = AeslcOptions
+    json_lines: ClassVar = {"source_column": "document", "target_column": "summary", "target_list": "references"}
 
-    def __init__(self, args: argparse.Namespace):
-        data = check_path_exists("--data", args.data, directory=True)
-        self.annotated: bool = args.annotated
-        found = find_jsonl_files(data)
-        self.items = {}
-        if found:
-            super().__init__(make_jsonl_options(args, found, "references", ("document", "summary")))
-            return
-        Reader.__init__(self, args)
-        for split, names in FOLDERS.items():
-            paths = sorted(path for name in names for path in (data / name).glob("*.subject"))
+    def find_items(self) -> None:
+        for split, names in SPLIT_NAMES.items():
+            paths = sorted(path for name in names for path in (self.data / name).glob("*.subject"))
             if paths:
-                self.files[split] = self.items[split] = paths
+                self.files[split], self.items[split] = paths, [(str(path), path) for path in paths]
         if not self.files:
-            raise InputError(
-                f"--data {data}: neither train/, dev/ or test/ with .subject files, nor train.jsonl, dev.jsonl or "
-                "test.jsonl"
-            )
-
-    def describe_location(self, item: Any) -> str:
-        return str(item) if self.items else super().describe_location(item)
+            files = "train/, dev/ or test/ with .subject files, nor train.jsonl, dev.jsonl or test.jsonl"
+            raise InputError(f"--data {self.data}: neither {files}")
 
     def parse(self, item: Any) -> Document:
+        annotated: bool = self.args.annotated
         if self.items:
-            text, *fields = _FIELD.split(f"\n{self.read_text(item)}")
-            subjects = [subject.strip() for subject in fields[1::2]]
+            text, *fields = _FIELD.split(f"\n{self.read_text(item[1])}")
             if fields[:1] != ["subject"]:
                 raise BadDocumentError("no @subject")
-            document = Document(text.split("\n"), [subjects[:1]])
-            subjects = subjects[1:]
+            subject, *subjects = map(str.strip, fields[1::2])
+            document = Document(text.split("\n"), [[subject]])
         else:
             document = super().parse(item)
-            subjects = (parse_record(item[2]).get("annotated") or []) if self.annotated else []
-        if self.annotated and subjects:
+            subjects = (parse_record(item[2]).get("annotated") or []) if annotated else []
+        if annotated and subjects:
             document.targets = [[subject] for subject in subjects]
         return document

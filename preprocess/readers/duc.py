@@ -61,13 +61,8 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
         if args.like is not None:
             args.as_gigaword = args.as_gigaword or not args.data
             args.source_sentences, args.short_lead = args.source_sentences or 1, args.short_lead or 130
-        self.references = args.references
-        self.keep_datelines = args.keep_datelines
-        self.as_gigaword = args.as_gigaword
-        self.keep_original = args.keep_original
-        if self.keep_original and not self.as_gigaword:
+        if args.keep_original and not args.as_gigaword:
             raise InputError("--keep-original: has no effect without --as-gigaword")
-        self.docs: Optional[Path] = None
         if args.data and not (args.docs or args.models):
             folders = [check_path_exists("--data", args.data, directory=True)]
             paths = [find_first_existing(folders, [name]) for name in ("input.txt", "task1_ref0.txt")]
@@ -76,49 +71,49 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
             self.files["test"] = [paths[0], paths[1], *find_further_references(folders)]
             self._check_references(len(self.files["test"]) - 1, str(args.data))
         elif args.docs and args.models and not args.data:
-            self.docs = check_path_exists("--docs", args.docs, directory=True)
+            check_path_exists("--docs", args.docs, directory=True)
             self.models = _find_reference_files(check_path_exists("--models", args.models, directory=True))
-            self.articles = sorted(path for path in self.docs.glob("*/*") if path.is_file())
+            self.articles = sorted(path for path in args.docs.glob("*/*") if path.is_file())
+            self.sizes["test"] = len(self.articles)
             self.files["test"] = [*self.articles, *(path for _, paths in sorted(self.models.items()) for path in paths)]
         else:
             raise InputError("give --docs and --models, or --data")
 
     def _check_references(self, found: int, where: str) -> None:
-        if self.references and found != self.references:
-            raise InputError(f"--references {self.references}: {where} has {found}; 0 takes any number")
+        if self.args.references and found != self.args.references:
+            raise InputError(f"--references {self.args.references}: {where} has {found}; 0 takes any number")
 
-    def count_raw_documents(self, split: str) -> Optional[int]:
-        return len(self.articles) if self.docs else None
-
-    def iterate_raw_documents(self, split: str) -> Iterator[Any]:
-        if self.docs and not self.articles:
-            raise InputError(f"--docs {self.docs}: no articles found; they should be in folders such as d30001t")
-        return iter(self.articles) if self.docs else super().iterate_raw_documents(split)
-
-    def describe_location(self, item: Any) -> str:
-        return super().describe_location(item) if self.docs is None else str(item)
+    def iterate_raw_documents(self, key: str) -> Iterator[Any]:
+        if self.args.data:
+            yield from super().iterate_raw_documents(key)
+        elif not self.articles:
+            raise InputError(f"--docs {self.args.docs}: no articles found; they should be in folders such as d30001t")
+        else:
+            yield from ((str(path), path) for path in self.articles)
 
     def parse(self, item: Any) -> Document:
-        if self.docs is None:
+        if self.args.data:
             return super().parse(item)
+        where, path = item
         # The name of a folder consists of the name of the document set and a letter that identifies the assessor who
         # selected the set.
-        models = self.models.get((item.parent.name[:-1].upper(), item.name.upper()), [])
-        models = models or self.models.get((item.parent.name.upper(), item.name.upper()), [])
+        folder, name = path.parent.name.upper(), path.name.upper()
+        models = self.models.get((folder[:-1], name)) or self.models.get((folder, name))
         if not models:
             raise BadDocumentError("no reference in --models")
-        self._check_references(len(models), str(item))
-        paragraphs = parse_article(self.read_text(item))
-        if paragraphs and not self.keep_datelines:
+        self._check_references(len(models), where)
+        paragraphs = parse_article(self.read_text(path))
+        if paragraphs and not self.args.keep_datelines:
             match = _DATELINE.match(paragraphs[0])
             paragraphs[0] = paragraphs[0][match.end() :] if match else paragraphs[0]
         original: List[str] = []
-        if self.as_gigaword:
+        if self.args.as_gigaword:
             sentences = [sentence for paragraph in paragraphs for sentence in split_sentences(paragraph)]
             original = [" ".join(make_treebank_tokenizer().encode(line, keep_case=True)) for line in sentences]
             paragraphs = [re.sub("[0-9]", "#", line.lower()) for line in original]
-        references = [[_TAG.sub(" ", self.read_text(path)).replace("\n", " ")] for path in models]
-        return Document(paragraphs, references, self.as_gigaword, True, original if self.keep_original else [])
+        references = [[_TAG.sub(" ", self.read_text(model)).replace("\n", " ")] for model in models]
+        original = original if self.args.keep_original else []
+        return Document(paragraphs, references, self.args.as_gigaword, True, original)
 
 
 def _find_reference_files(folder: Path) -> Dict[Tuple[str, str], List[Path]]:

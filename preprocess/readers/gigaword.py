@@ -71,12 +71,10 @@ are replaced with {UNKNOWN}, and so is UNK in the ready-made test set. Ready-mad
         self.files = find_split_files([data, data / "train", data / "Giga"])
         if not self.files:
             raise InputError(f"--data {data}: no train.article.txt and train.title.txt, nor any other known pair")
-        self.filter = args.filter
-        self.keep_original = args.keep_original
+        # The frequent words in the articles and in the titles, or None if rare words are not replaced.
         self.common: Optional[List[FrozenSet[str]]] = self._find_frequent_words(args.rare) if args.rare > 1 else None
 
     def _find_frequent_words(self, rare: int) -> Optional[List[FrozenSet[str]]]:
-        """Return the frequent words in the articles and in the titles, or None if rare words need not be replaced."""
         if "train" not in self.files:
             return None
         common = []
@@ -92,9 +90,10 @@ are replaced with {UNKNOWN}, and so is UNK in the ready-made test set. Ready-mad
         return common
 
     def parse(self, item: Item) -> Document:
-        self.check_utf8(item[2], *item[3])
-        source, *targets = (_normalise_line(line) for line in (item[2], *item[3]))
-        if self.filter and Path(item[0]).name.startswith(("train", "valid", "dev")):
+        where, *lines = item[0], item[1], *item[2]
+        self.check_utf8(*lines)
+        source, *targets = map(_normalise_line, lines)
+        if self.args.filter and Path(where).name.startswith(("train", "valid", "dev")):
             reason = find_filter_reason(source.split(), targets[0].split())
             if reason:
                 raise ExcludedDocumentError(reason)
@@ -103,7 +102,8 @@ are replaced with {UNKNOWN}, and so is UNK in the ready-made test set. Ready-mad
                 " ".join(word if word in self.common[side > 0] else UNKNOWN for word in line.split())
                 for side, line in enumerate((source, *targets))
             )
-        return Document([source], [[target] for target in targets], True, True, [item[2]] if self.keep_original else [])
+        original = [item[1]] if self.args.keep_original else []
+        return Document([source], [[target] for target in targets], True, True, original)
 
 
 def find_split_files(folders: List[Path]) -> Dict[str, List[Path]]:

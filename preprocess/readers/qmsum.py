@@ -4,31 +4,23 @@ import argparse
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple
+from typing import Any, Dict, Iterator, List, Tuple
 
-from fairseq_etads.files import SPLITS
 from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import BadDocumentError, Document, parse_json_record
 
-from .base import Reader, check_path_exists
+from .base import SPLIT_NAMES, Reader, check_path_exists
 from .tables import find_jsonl_files
 
-NAMES = {"train": ["train"], "valid": ["val", "valid", "dev"], "test": ["test"]}
 _MARK = re.compile(r"\{\s*\w+\s*\} ?")
 """Marks of the transcription, such as {vocalsound} and {disfmarker}."""
 _ACRONYM = re.compile(r"\b(?:[A-Za-z]_){2,}")
 """Spelled abbreviations, such as L_C_D_."""
 
 
-class QueryPair(NamedTuple):
-    """A query, the turns of the meeting that answer it, the answer, its location, and why it cannot be used."""
-
-    query: str
-    turns: List[str]
-    summary: str
-    where: str
-    reason: str = ""
+Item = Tuple[str, Any, Any]
+"""Location, the query and the turns of the meeting that answer it, and the answer; or the location and an error."""
 
 
 @dataclass
@@ -57,59 +49,55 @@ as in the code of the authors."""
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
-        self.data = check_path_exists("--data", args.data, directory=True)
-        self.whole: bool = args.whole_meetings
-        self.queries: str = args.queries
-        lines = find_jsonl_files(self.data)
-        for split in SPLITS:
-            meetings = sorted(path for name in NAMES[split] for path in (self.data / name).glob("*.json"))
-            files = [lines[split]] if split in lines else meetings
-            if files:
-                self.files[split] = files
+        data = check_path_exists("--data", args.data, directory=True)
+        lines = find_jsonl_files(data)
+        for split, names in SPLIT_NAMES.items():
+            meetings = sorted(path for name in names for path in (data / name).glob("*.json"))
+            if split in lines or meetings:
+                self.files[split] = [lines[split]] if split in lines else meetings
         if not self.files:
-            raise InputError(
-                f"--data {self.data}: neither train/, val/ or test/ with .json files, nor train.jsonl, val.jsonl or "
-                "test.jsonl"
-            )
+            files = "train/, val/ or test/ with .json files, nor train.jsonl, val.jsonl or test.jsonl"
+            raise InputError(f"--data {data}: neither {files}")
 
-    def iterate_raw_documents(self, split: str) -> Iterator[QueryPair]:
-        for path in self.files[split]:
-            records = [self.read_text(path)] if path.suffix == ".json" else self.iterate_lines(path)
-            for number, line in enumerate(records, 1):
-                where = str(path) if path.suffix == ".json" else f"{path}, line {number}"
+    def iterate_raw_documents(self, key: str) -> Iterator[Item]:
+        for path in self.files[key]:
+            whole = path.suffix == ".json"
+            for number, line in enumerate([self.read_text(path)] if whole else self.iterate_lines(path), 1):
+                where = str(path) if whole else f"{path}, line {number}"
                 if not line.strip():
                     continue
                 try:
                     yield from self._list_pairs(parse_json_record(line), where)
                 except (BadDocumentError, AttributeError, LookupError, TypeError, ValueError) as error:
-                    yield QueryPair("", [], "", where, f"neither a meeting nor a query with its span ({error})")
+                    yield where, BadDocumentError(f"neither a meeting nor a query with its span ({error})"), ""
 
-    def _list_pairs(self, values: Dict[str, Any], where: str) -> List[QueryPair]:
+    def _list_pairs(self, values: Dict[str, Any], where: str) -> List[Item]:
         """Return the pairs of a meeting, or the only pair of a record that has a gold span."""
+        queries, whole = self.args.queries, self.args.whole_meetings
         if "gold_span" in values:
-            if self.whole:
+            if whole:
                 raise InputError(f"--whole-meetings: {where} has a gold span, but no meeting")
-            wanted = self.queries in ("all", "general" if values.get("whole") else "specific")
+            wanted = queries in ("all", "general" if values.get("whole") else "specific")
             turns = values["gold_span"].split("\n")
-            return [QueryPair(values["query"], turns, values["summary"], where)] if wanted else []
+            return [(where, [values["query"], *turns], values["summary"])] if wanted else []
         meeting = [f"{turn['speaker']}: {turn['content']}" for turn in values["meeting_transcripts"]]
         pairs = []
         for kind in ("general", "specific"):
-            queries = values[f"{kind}_query_list"] if self.queries in ("all", kind) else ()
-            for number, query in enumerate(queries, 1):
-                spans = () if self.whole else query.get("relevant_text_span", ())
-                chosen = [turn for first, last in spans for turn in meeting[int(first) : int(last) + 1]]
+            for number, query in enumerate(values[f"{kind}_query_list"] if queries in ("all", kind) else (), 1):
+                spans = () if whole else query.get("relevant_text_span", ())
+                turns = [turn for first, last in spans for turn in meeting[int(first) : int(last) + 1]]
                 here = f"{where}, {kind} query {number}"
-                pairs.append(QueryPair(query["query"], chosen or meeting, query["answer"], here))
+                pairs.append((here, [query["query"], *(turns or meeting)], query["answer"]))
         return pairs
 
-    def describe_location(self, item: QueryPair) -> str:
-        return item.where
-
-    def parse(self, item: QueryPair) -> Document:
-        if item.reason or not (isinstance(item.query, str) and isinstance(item.summary, str)):
-            raise BadDocumentError(item.reason or "query or answer that is not a text")
-        self.check_utf8(item.query, item.summary, *item.turns)
-        self.counts["marks of the transcription removed"] += sum(len(_MARK.findall(turn)) for turn in item.turns)
-        turns = (_ACRONYM.sub(lambda found: found.group().replace("_", ""), _MARK.sub("", turn)) for turn in item.turns)
-        return Document([item.query, *turns], [[item.summary]])
+    def parse(self, item: Item) -> Document:
+        _, texts, summary = item
+        if isinstance(texts, BadDocumentError):
+            raise texts
+        query, *turns = texts
+        if not (isinstance(query, str) and isinstance(summary, str)):
+            raise BadDocumentError("query or answer that is not a text")
+        self.check_utf8(*texts, summary)
+        self.counts["marks of the transcription removed"] += sum(len(_MARK.findall(turn)) for turn in turns)
+        turns = (_ACRONYM.sub(lambda found: found.group().replace("_", ""), _MARK.sub("", turn)) for turn in turns)
+        return Document([query, *turns], [[summary]])

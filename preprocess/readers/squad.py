@@ -10,7 +10,7 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Iterator, List, NamedTuple, Optional
+from typing import Any, Iterator, Optional, Tuple, Union
 
 from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
@@ -24,13 +24,8 @@ FILES = {"train": "train", "valid": "dev"}
 """Mapping from splits to the prefixes of their file names."""
 
 
-class AnswerSentence(NamedTuple):
-    """A sentence, its answers by increasing length, its location, and the reason if its paragraph cannot be used."""
-
-    text: str
-    answers: List[str]
-    where: str
-    reason: str = ""
+Item = Tuple[str, Union[Document, BadDocumentError]]
+"""Location, and a sentence with its answers by increasing length, or why its paragraph cannot be used."""
 
 
 @dataclass
@@ -60,41 +55,38 @@ label the answers with etads-labels --kind words, train --arch word_tagger, and 
         folder = check_path_exists("--data", args.data, directory=True)
         versions = (args.squad_version,) if args.squad_version else VERSIONS
         for version in versions:
-            names = {split: f"{name}-v{version}.json" for split, name in FILES.items()}
-            found = {split: find_first_existing([folder], [name]) for split, name in names.items()}
-            self.files = {split: [path] for split, path in found.items() if path}
+            for split, name in FILES.items():
+                path = find_first_existing([folder], [f"{name}-v{version}.json"])
+                self.files.update({split: [path]} if path else {})
             if self.files:
                 return
         wanted = " or ".join(f"train-v{version}.json" for version in versions)
         raise InputError(f"--data {folder}: no {wanted}, or dev of the same version is missing")
 
-    def iterate_raw_documents(self, split: str) -> Iterator[Any]:
-        (path,) = self.files[split]
+    def iterate_raw_documents(self, key: str) -> Iterator[Item]:
+        (path,) = self.files[key]
         try:
             articles = json.loads("\n".join(self.iterate_lines(path)))["data"]
             paragraphs = [
-                (i, j, p) for i, article in enumerate(articles, 1) for j, p in enumerate(article["paragraphs"], 1)
+                (paragraph, f"{path}, article {number}, paragraph {place}")
+                for number, article in enumerate(articles, 1)
+                for place, paragraph in enumerate(article["paragraphs"], 1)
             ]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise InputError(f"{path}: not SQuAD's JSON ({type(error).__name__}: {error})") from None
-        for article, number, paragraph in paragraphs:
-            yield from find_answer_sentences(paragraph, f"{path}, article {article}, paragraph {number}")
+        for paragraph in paragraphs:
+            yield from find_answer_sentences(*paragraph)
 
-    def describe_location(self, item: AnswerSentence) -> str:
-        return item.where
-
-    def parse(self, item: AnswerSentence) -> Document:
-        if item.reason:
-            raise BadDocumentError(item.reason)
-        self.check_utf8(item.text)
-        return Document([item.text], [item.answers], source_in_sentences=True, targets_in_sentences=True)
+    def parse(self, item: Item) -> Document:
+        _, document = item
+        if isinstance(document, BadDocumentError):
+            raise document
+        self.check_utf8(*document.source)
+        return document
 
 
-def find_answer_sentences(paragraph: Any, where: str) -> List[AnswerSentence]:
-    """Return all sentences of a paragraph that contain an answer or part of an answer.
-
-    If the paragraph is damaged, the result is a single item that contains the reason but no text.
-    """
+def find_answer_sentences(paragraph: Any, where: str) -> Iterator[Item]:
+    """Yield all sentences of a paragraph that contain an answer or part of an answer, or why it cannot be used."""
     try:
         context: str = paragraph["context"]
         answers = [answer for question in paragraph["qas"] for answer in question["answers"]]
@@ -102,11 +94,13 @@ def find_answer_sentences(paragraph: Any, where: str) -> List[AnswerSentence]:
         right = all(isinstance(start, int) and isinstance(text, str) and start >= 0 for start, text in spans)
         if not (right and isinstance(context, str)):
             raise TypeError
-        if any(context[start : start + len(answer)] != answer for start, answer in spans):
-            return [AnswerSentence("", [], where, "answer that is not where answer_start says")]
     except (KeyError, TypeError, ValueError):
-        return [AnswerSentence("", [], where, "paragraph without context, or with damaged answers")]
-    found, place = [], 0
+        yield where, BadDocumentError("paragraph without context, or with damaged answers")
+        return
+    if any(context[start : start + len(answer)] != answer for start, answer in spans):
+        yield where, BadDocumentError("answer that is not where answer_start says")
+        return
+    place = 0
     for sentence in split_sentences(context):
         # The sentence splitter may have changed the white space between words.
         match = re.compile(r"\s+".join(map(re.escape, sentence.split()))).search(context, place)
@@ -115,5 +109,4 @@ def find_answer_sentences(paragraph: Any, where: str) -> List[AnswerSentence]:
         parts = {context[max(start, at) : min(end, at + len(answer))].strip() for at, answer in spans}
         inside = sorted(parts - {""}, key=lambda text: (len(text), text))
         if inside:
-            found.append(AnswerSentence(sentence, inside, where))
-    return found
+            yield where, Document([sentence], [inside], source_in_sentences=True, targets_in_sentences=True)

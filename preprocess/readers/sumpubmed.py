@@ -5,16 +5,14 @@ import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, ClassVar, Dict, List, Optional
 
-from fairseq_etads.files import SPLITS
 from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.option_checks import SIZE, format_option
 from fairseq_etads.text.documents import BadDocumentError, Document, ExcludedDocumentError
 
-from .base import Reader, check_path_exists
-from .tables import FolderOrTableReader, find_jsonl_files, make_jsonl_options
+from .tables import FolderReader
 
 MAX_SOURCE_WORDS = 520
 MIN_SOURCE_WORDS = 400
@@ -40,7 +38,7 @@ class SumPubMedOptions:
     seed: Optional[int] = option(None, f"seed of the hash that assigns articles to splits (default: {DEFAULT_SEED})")
 
 
-class SumPubMedReader(FolderOrTableReader):
+class SumPubMedReader(FolderReader):
     name = "sumpubmed"
     summary = "SumPubMed: folders line_text/ and abstract/, or train.jsonl, dev.jsonl and test.jsonl"
     description = f"""\
@@ -50,66 +48,53 @@ abstract/abstract_N.txt, if this section contains {TARGET_WORDS[0]} to {TARGET_W
 article number determines its split. JSON lines with "source" and "target", which are lists of sentences, are used
 unchanged."""
     options = SumPubMedOptions
+    json_lines: ClassVar = {"source_column": "source", "target_column": "target", "target_list": "sentences"}
 
     def __init__(self, args: argparse.Namespace):
-        self.data = check_path_exists("--data", args.data, directory=True)
-        self.items = {}
-        found = find_jsonl_files(self.data)
-        if found:
-            for name in ("seed", "valid_size", "test_size"):
-                if getattr(args, name) is not None:
-                    written = format_option(name, getattr(args, name))
-                    raise InputError(f"{written} has no effect on JSON lines, which are split already: leave it out")
-            super().__init__(make_jsonl_options(args, found, target_list="sentences"))
-            # Most texts are already lists of sentences. The few remaining texts are still split.
-            self.splits_text = False
-            return
-        Reader.__init__(self, args)
-        if not (self.data / "line_text").is_dir() or not (self.data / "abstract").is_dir():
+        super().__init__(args)
+        for name in () if self.items else ("seed", "valid_size", "test_size"):
+            if getattr(args, name) is not None:
+                written = format_option(name, getattr(args, name))
+                raise InputError(f"{written} has no effect on JSON lines, which are split already: leave it out")
+        # Most texts of JSON lines are already lists of sentences. The few remaining texts are still split.
+        self.splits_text = bool(self.items)
+
+    def find_items(self) -> None:
+        texts, abstracts = self.data / "line_text", self.data / "abstract"
+        if not texts.is_dir() or not abstracts.is_dir():
             raise InputError(
                 f"--data {self.data}: neither line_text/ and abstract/ nor train.jsonl, dev.jsonl, test.jsonl"
             )
-        # This maps article numbers to the digits in their file names, which may start with zeros.
-        self.digits: Dict[int, str] = {}
-        sizes = {"valid": args.valid_size or 0, "test": args.test_size or 0}
-        self.items = self._assign_articles_to_splits(DEFAULT_SEED if args.seed is None else args.seed, sizes)
-        for split in SPLITS:
-            paths = [self._get_article_path(kind, n) for n in self.items[split] for kind in ("text", "abstract")]
-            self.files[split] = [path for path in paths if path.is_file()]  # parse() handles those without an abstract
-
-    def _assign_articles_to_splits(self, seed: int, sizes: Dict[str, int]) -> Dict[str, List[int]]:
-        """Assign the article numbers to the splits. A split with a size of 0 receives a fixed share of all articles."""
-        names = (re.fullmatch(r"text_(\d+)\.txt", path.name) for path in (self.data / "line_text").iterdir())
-        for digits in sorted(name.group(1) for name in names if name):
-            other = self.digits.setdefault(int(digits), digits)
-            if other != digits:
-                raise InputError(f"--data {self.data}: text_{other}.txt and text_{digits}.txt have the same number")
-        numbers = list(self.digits)
-        for split, share in (("valid", VALID_SHARE), ("test", TEST_SHARE)):
-            sizes[split] = sizes[split] or max(1, int(share * len(numbers)))
-        if sum(sizes.values()) >= len(numbers):
+        digits: Dict[int, str] = {}  # of the article numbers in the file names, which may start with zeros
+        matches = (re.fullmatch(r"text_(\d+)\.txt", path.name) for path in texts.iterdir())
+        for name in sorted(match.group(1) for match in matches if match):
+            other = digits.setdefault(int(name), name)
+            if other != name:
+                raise InputError(f"--data {self.data}: text_{other}.txt and text_{name}.txt have the same number")
+        valid = self.args.valid_size or max(1, int(VALID_SHARE * len(digits)))
+        test = self.args.test_size or max(1, int(TEST_SHARE * len(digits)))
+        if valid + test >= len(digits):
             raise InputError(
-                f"--valid-size, --test-size: {len(numbers)} articles in {self.data} leave none for training"
+                f"--valid-size, --test-size: {len(digits)} articles in {self.data} leave none for training"
             )
-        ranked = sorted(numbers, key=lambda number: hashlib.sha256(f"{seed} {number}".encode()).hexdigest())
-        valid, test = sizes["valid"], sizes["test"]
+        seed = DEFAULT_SEED if self.args.seed is None else self.args.seed
+        ranked = sorted(digits, key=lambda number: hashlib.sha256(f"{seed} {number}".encode()).hexdigest())
         parts = {"train": ranked[valid + test :], "valid": ranked[:valid], "test": ranked[valid : valid + test]}
-        return {split: sorted(members) for split, members in parts.items()}
-
-    def _get_article_path(self, kind: str, number: int) -> Path:
-        return self.data / ("line_text" if kind == "text" else "abstract") / f"{kind}_{self.digits[number]}.txt"
-
-    def describe_location(self, item: Any) -> str:
-        return str(self._get_article_path("text", item)) if self.items else super().describe_location(item)
+        for split, numbers in parts.items():
+            named = [
+                (texts / f"text_{n}.txt", abstracts / f"abstract_{n}.txt") for n in map(digits.get, sorted(numbers))
+            ]
+            self.items[split] = [(str(text), text, abstract) for text, abstract in named]
+            self.files[split] = [path for pair in named for path in pair if path.is_file()]
 
     def parse(self, item: Any) -> Document:
         if not self.items:
             return super().parse(item)
-        if not self._get_article_path("abstract", item).is_file():
+        _, text, abstract = item
+        if not abstract.is_file():
             raise BadDocumentError("no abstract")
-        source = take_first_sentences(self.read_text(self._get_article_path("text", item)))
-        target = extract_background(self.read_text(self._get_article_path("abstract", item)))
-        return Document(source, [target], source_in_sentences=True)
+        source = take_first_sentences(self.read_text(text))
+        return Document(source, [extract_background(self.read_text(abstract))], source_in_sentences=True)
 
 
 def take_first_sentences(text: str) -> List[str]:

@@ -2,7 +2,7 @@
 
 import argparse
 import functools
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Dict, Iterator, List, Optional, Tuple
 
@@ -14,34 +14,32 @@ from fairseq_etads.text import records
 from fairseq_etads.text.cleaning import JOIN_LINES_HELP, join_printed_lines
 from fairseq_etads.text.documents import Document
 
-from .base import INPUT_EXCLUDES, Reader, SharesOptions, check_path_exists, find_first_existing, parse_input_options
+from .base import (
+    INPUT_EXCLUDES,
+    SPLIT_NAMES,
+    Reader,
+    SharesOptions,
+    check_path_exists,
+    find_first_existing,
+    parse_input_options,
+)
 
 FORMATS = ("jsonl", "csv", "tsv", "parquet")
 KNOWN_COLUMNS = ["/".join(pair) for pair in records.COLUMNS]
-Item = Tuple[str, int, records.Record]
-"""Key in TableReader.paths, number of the line or record, and the record."""
+Item = Tuple[str, str, records.Record]
+"""Location, input in Reader.columns, and the record."""
 
 
 def find_jsonl_files(folder: Path) -> Dict[str, Path]:
     """Find train.jsonl, dev.jsonl (or valid, validation, val) and test.jsonl in a folder, plain or compressed."""
-    names = {"train": ["train"], "valid": ["dev", "valid", "validation", "val"], "test": ["test"]}
     found: Dict[str, Path] = {}
-    for split, stems in names.items():
-        there = [*filter(None, (find_first_existing([folder], [f"{stem}.jsonl"]) for stem in stems))]
+    for split, names in SPLIT_NAMES.items():
+        there = [*filter(None, (find_first_existing([folder], [f"{name}.jsonl"]) for name in names))]
         if len(there) > 1:
             raise InputError(f"{folder}: {there[0].name} and {there[1].name} are both {split}: remove one")
         if there:
             found[split] = there[0]
     return found
-
-
-def make_jsonl_options(
-    args: argparse.Namespace, files: Dict[str, Path], target_list: str, columns: Tuple[str, str] = ("source", "target")
-) -> argparse.Namespace:
-    """Return ``args`` with options for :class:`TableReader` to read JSON lines with the given keys."""
-    known = {"source_column": columns[0], "target_column": columns[1], "target_list": target_list}
-    not_given = dict.fromkeys((*SPLITS, "input", "shares", "split_seed", "format", "delimiter"))
-    return argparse.Namespace(**{**vars(args), **not_given, **files, **known, "no_quotes": False, "join_lines": False})
 
 
 def detect_table_format(path: Path) -> str:
@@ -111,10 +109,7 @@ each line is a sentence."""
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
-        self.asked_columns: Tuple[str, str] = (args.source_column, args.target_column)
-        self.lists_are_references = args.target_list == "references"
-        self.quotes, self.joins_lines = not args.no_quotes, args.join_lines
-        self.skip_bad: bool = args.skip_bad
+        self.joins_lines = args.join_lines
         self.delimiter = records.parse_delimiter(args.delimiter or "")
         self.shares = parse_input_options(args)
         paths = {key: getattr(args, key) for key in (*SPLITS, "input") if getattr(args, key)}
@@ -125,7 +120,6 @@ each line is a sentence."""
             if given and not {"csv", "tsv"}.intersection(self.formats.values()):
                 raise InputError(f"{written}: applies only to CSV and TSV")
         self.delimiters: Dict[str, str] = {}
-        self.sizes: Dict[str, Optional[int]] = {}
         for key, path in self.paths.items():
             opened = self._open(key)
             if not opened.columns:
@@ -135,9 +129,9 @@ each line is a sentence."""
 
     def _open(self, key: str) -> records.Records:
         """Open a file. Its columns, based on the header or first record, are those of the documents and summaries."""
-        path = self.paths[key]
+        path, args = self.paths[key], self.args
         delimiter, strict = self.delimiters.get(key, self.delimiter), self.fallback == ESCAPE_INVALID
-        options = records.TableOptions(self.fallback, delimiter, self.quotes, self.skip_bad, checks_rows=strict)
+        options = records.TableOptions(self.fallback, delimiter, not args.no_quotes, args.skip_bad, checks_rows=strict)
         choose = functools.partial(self._choose_columns, path)
         return records.open_records(path, self.formats[key], choose, options, self.counts, self._note)
 
@@ -147,28 +141,22 @@ each line is a sentence."""
             self.notes.append(text)
 
     def _choose_columns(self, path: Path, names: List[str]) -> List[str]:
-        return records.choose_columns(names, get_display_name(path), self._note, self.asked_columns)
+        asked = (self.args.source_column, self.args.target_column)
+        return records.choose_columns(names, get_display_name(path), self._note, asked)
 
-    def count_raw_documents(self, split: str) -> Optional[int]:
-        return self.sizes["input" if self.shares else split]
-
-    def iterate_raw_documents(self, split: str) -> Iterator[Item]:
-        key = "input" if self.shares else split
+    def iterate_raw_documents(self, key: str) -> Iterator[Item]:
+        where = f"{get_display_name(self.paths[key])}, {'line' if self.formats[key] == 'jsonl' else 'record'}"
         for number, record in self._open(key).rows:
-            yield key, number, record
-
-    def describe_location(self, item: Item) -> str:
-        key, number, _ = item
-        return f"{get_display_name(self.paths[key])}, {'line' if self.formats[key] == 'jsonl' else 'record'} {number}"
+            yield f"{where} {number}", key, record
 
     def parse(self, item: Item) -> Document:
-        key, _, record = item
+        _, key, record = item
         if isinstance(record, str):
             self.check_utf8(record)
         values = records.parse_record(record)
         source, target = (records.get_value(values, column) for column in self.columns[key])
         source = join_printed_lines(source) if self.joins_lines and isinstance(source, str) else source
-        are_references = self.lists_are_references or self.columns[key][1] == "references"
+        are_references = self.args.target_list == "references" or self.columns[key][1] == "references"
         are_references = are_references and isinstance(target, list)
         summaries = target if are_references else [target]
         references = [records.list_pieces(summary, "summary") for summary in summaries]
@@ -178,16 +166,29 @@ each line is a sentence."""
         return Document(records.list_pieces(source, "document"), references, isinstance(source, list), in_sentences)
 
 
-class FolderOrTableReader(TableReader):
-    """Base class of readers for a corpus of JSON lines or, in the form of its authors, of many files in folders."""
+class FolderReader(TableReader):
+    """Base class of readers for a folder --data of JSON lines or, in the form of its authors, of many files."""
 
-    items: Dict[str, List[Any]]  # of each split, found in the folders; empty for JSON lines
+    items: Dict[str, List[Any]]  # of each split, found in the folder; empty for JSON lines
+    json_lines: ClassVar[Dict[str, str]]  # options of ColumnOptions for the JSON lines
 
-    def count_raw_documents(self, split: str) -> Optional[int]:
-        return len(self.items[split]) if self.items else super().count_raw_documents(split)
+    def __init__(self, args: argparse.Namespace):
+        self.data, self.items = check_path_exists("--data", args.data, directory=True), {}
+        found = find_jsonl_files(self.data)
+        if found:
+            given = {**asdict(TableReaderOptions()), **vars(args), **found, **self.json_lines}
+            super().__init__(argparse.Namespace(**given))
+        else:
+            Reader.__init__(self, args)
+            self.find_items()
+            self.sizes = {split: len(items) for split, items in self.items.items()}
 
-    def iterate_raw_documents(self, split: str) -> Iterator[Any]:
-        return iter(self.items[split]) if self.items else super().iterate_raw_documents(split)
+    def find_items(self) -> None:
+        """Set ``items`` and ``files`` of a folder without JSON lines. Raises InputError if it has none of both."""
+        raise InputError(f"--data {self.data}: no train.jsonl, dev.jsonl or test.jsonl")
+
+    def iterate_raw_documents(self, key: str) -> Iterator[Any]:
+        return iter(self.items[key]) if self.items else super().iterate_raw_documents(key)
 
 
 @dataclass
@@ -199,15 +200,10 @@ class SciTldrOptions:
     )
 
 
-class SciTldrReader(TableReader):
+class SciTldrReader(FolderReader):
     name = "scitldr"
     summary = "SciTLDR: train.jsonl, dev.jsonl and test.jsonl, with several references per document"
     description = """\
 The JSON lines of Cachola et al. (2020) contain "source", a list of sentences, and "target", a list of references."""
     options = SciTldrOptions
-
-    def __init__(self, args: argparse.Namespace):
-        files = find_jsonl_files(check_path_exists("--data", args.data, directory=True))
-        if not files:
-            raise InputError(f"--data {args.data}: no train.jsonl, dev.jsonl or test.jsonl")
-        super().__init__(make_jsonl_options(args, files, target_list="references"))
+    json_lines: ClassVar = {"source_column": "source", "target_column": "target", "target_list": "references"}
