@@ -6,12 +6,14 @@ The command tokenises text, learns and applies a subword model, and binarises th
 """
 
 import argparse
+import multiprocessing
 import os
 import shlex
+import shutil
 import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from fairseq_etads.data.preparation import (
     FACTORS,
@@ -23,7 +25,7 @@ from fairseq_etads.data.preparation import (
 )
 from fairseq_etads.files import SIDES, SPLITS
 from fairseq_etads.files.checksums import Checksums, compute_checksum_and_line_count, compute_sha256
-from fairseq_etads.files.inputs import read_json
+from fairseq_etads.files.inputs import read_json, read_lines
 from fairseq_etads.files.outputs import check_no_colon, copy_file, lock_output, write_json
 from fairseq_etads.files.shards import Shard
 from fairseq_etads.platform.command_options import JobsOption, add_options, argument, option
@@ -33,7 +35,6 @@ from fairseq_etads.platform.option_checks import check_options, format_option_na
 from fairseq_etads.text.subwords import OPAQUE
 from fairseq_etads.text.words import LANGUAGES, SENTENCE_MARK, WORD_KINDS
 
-from .binarise import binarise_text, make_vocabulary_report, summarise_vocabulary
 from .encode import (
     TO_SUBWORDS,
     TO_WORDS,
@@ -43,17 +44,22 @@ from .encode import (
     measure_round_trip,
     measure_tokens_per_line,
 )
-from .factors import find_tag_files
+from .factors import find_tag_files, write_factors
 from .processes import run_in_separate_process
-from .subwords import UserProvidedFiles, learn_subwords
+from .subwords import GIVEN, check_given_files, check_sentencepiece_model, copy_subword_model, learn_subwords
 
-NOTHING_GIVEN = UserProvidedFiles()
 CORPORA: Dict[str, Dict[str, Any]] = {
     "cnndm": {"tokens": "word", "words": "ptb", "size": 50_000},
     "gigaword": {"tokens": "word", "words": "spaces", "size": 50_000},
     "sumpubmed": {"tokens": "word", "words": "ptb", "size": 50_000},
 }
 """Mapping from each value of --corpus to the settings that its recipes use instead of the command's defaults."""
+LISTED = (".bin", ".idx", ".txt", ".json")
+"""Suffixes of the files that OUT/bin/SHA256SUMS lists."""
+BESIDE = ("dict.", "factors/")
+"""Path prefixes of the files that are written outside OUT/bin."""
+FEWEST = 0.9
+"""Minimum ratio of the number of known words to the requested number. A lower ratio causes a warning."""
 DESCRIPTION = f"""\
 Convert TEXT/{{train,valid,test}}.{{source,target}} (one document or summary per line) to OUT/bin, the input of
 fairseq-train.
@@ -103,7 +109,6 @@ def _write_or_check_record(out: Path, record: Dict[str, Any], made: Checksums) -
             )
         made.add(path.name)
         return
-    out.mkdir(parents=True, exist_ok=True)
     with made.record_new_files(path.name):
         write_json(path, record)
 
@@ -118,36 +123,23 @@ def _is_only_size_different(out: Path, known: Dict[str, Any], record: Dict[str, 
     return not any((out / name).exists() for name in [*names, "bin/complete"])
 
 
-def _write_report(out: Path, splits: Sequence[str], settings: PreparationSettings) -> None:
-    """Write statistics about the prepared data to OUT/report.json."""
-    binary = sorted(path for path in (out / "bin").iterdir() if path.suffix in (".bin", ".idx", ".txt"))
-    listed, size = Checksums(out / "bin").listed, settings.size if settings.tokens == "word" else 0
-    sizes = {"source": settings.source_size or size, "target": settings.target_size or size}
-    wanted = {side: words for side, words in sizes.items() if words}  # as far as they are known
-    names = [f"{split}.{side}" for split in splits for side in SIDES]
-    report = {
-        "lengths": {name: measure_tokens_per_line(out / "tokens" / name) for name in names},
-        "vocabulary": run_in_separate_process(make_vocabulary_report, out, splits, wanted),
-        "sha256": {path.name: listed.get(path.name) or compute_sha256(path) for path in binary},
-    }
-    write_json(out / "report.json", report)
-
-
 def prepare_data(
     settings: PreparationSettings,
     text: Path,
     out: Path,
     jobs: int,
     like: Optional[Path] = None,
-    given: UserProvidedFiles = NOTHING_GIVEN,
+    given: Optional[Mapping[str, Path]] = None,
     shard: Optional[Shard] = None,
 ) -> Dict[str, Any]:
     """Create all missing files in ``out``, and return the options for new text (see :func:`make_inference_options`).
 
     A folder of prepared data ``like`` provides the settings, the subword model and the dictionaries; ``text`` need not
-    contain all splits then. With a ``shard``, only this part of the text is tokenised. Raises InputError if the text,
-    an option or an earlier output is invalid.
+    contain all splits then. The user may have ``given`` files of :data:`etads_preprocess.subwords.GIVEN`. With a
+    ``shard``, only this part of the text is tokenised. Raises InputError if the text, an option or an earlier output is
+    invalid.
     """
+    given = given or {}
     if "\n" in str(out):
         raise InputError(
             "OUT has a line break in its path, which commands that read the options cannot handle: rename it"
@@ -168,7 +160,7 @@ def prepare_data(
         splits = [split for split in SPLITS if split in there.union(required)] or SPLITS
         settings.check()
         if not like:
-            given.check(settings)
+            check_given_files(given, settings)
         Checksums(folder, f"Delete {folder} or give another OUT").verify(["prepare.json"])
         made = Checksums(folder, "Delete it to have it made again")
         made.verify(made.listed, may_be_missing=True)
@@ -176,18 +168,19 @@ def prepare_data(
             binarised = Checksums(folder / "bin", f"Delete {folder / 'bin'} to have it made again")
             binarised.verify(binarised.listed)
         record = {"settings": settings.to_record(), "text": _check_text_files(text, splits, made)}
+        has_subwords = all((out / name).exists() for name in settings.subword_files)
         if like:
             record["like"] = _read_reused_checksums(like, settings)
-        if given.named:
-            if not all((out / name).exists() for name in settings.subword_files):
-                given.check_model_suits_text(settings, text)
-            made.watch(*given.named.values())
-            record["given"] = {name: compute_sha256(path) for name, path in given.named.items()}
+        if given:
+            if "model" in given and settings.tokens == "sentencepiece" and not has_subwords:
+                check_sentencepiece_model(given["model"], settings, text)
+            made.watch(*given.values())
+            record["given"] = {name: compute_sha256(path) for name, path in given.items()}
         for split in splits:
             tags = find_tag_files(text, split, settings)
             made.watch(*tags.values())
             record["text"].update({path.name: compute_sha256(path) for path in tags.values()})
-        _write_or_check_record(made.folder, record, made)
+        _write_or_check_record(folder, record, made)
         words = "tokens" if settings.tokens == "word" else "words"
         if shard:
             encode_all_files(text, words, splits, settings, out, TO_WORDS, jobs, made, shard.iterate_lines)
@@ -195,19 +188,20 @@ def prepare_data(
         join_shards(out, record, words, splits, made)
         encode_all_files(text, words, splits, settings, out, TO_WORDS, jobs, made)
         if settings.tokens != "word":
-            if not all((out / name).exists() for name in settings.subword_files):
+            if not has_subwords:
                 with made.record_new_files(*settings.subword_files):
                     if like:
                         for name in settings.subword_files:
                             copy_file(like / name, out / name)
-                    elif given.encoder_json or given.model:
-                        given.copy_subword_model(out, settings)
+                    elif given:
+                        copy_subword_model(given, out, settings)
                     else:
                         train = [out / words / f"train.{side}" for side in SIDES]
                         learn_subwords(train, settings.tokens, settings.size, out / settings.subword_files[0])
             made.add(*settings.subword_files)
             encode_all_files(out / words, "tokens", splits, settings, out, TO_SUBWORDS, jobs, made)
-        binarise_text(out, text, splits, settings, jobs, like, made, given.dictionary)
+        if not (out / "bin" / "complete").exists():
+            _binarise_text(out, text, splits, settings, jobs, like, made, given.get("dict.txt"))
         if not (out / "report.json").exists():
             with made.record_new_files("report.json"):
                 _write_report(out, splits, settings)
@@ -227,6 +221,171 @@ def _read_reused_checksums(like: Path, settings: PreparationSettings) -> Dict[st
     Checksums(like, advice).verify([*subwords, "factors/idf.txt"], may_be_missing=True)
     Checksums(like / "bin", advice).verify(path.name for path in paths if path.parent.name == "bin")
     return {path.name: compute_sha256(path) for path in paths}
+
+
+def _binarise_text(
+    out: Path,
+    text: Path,
+    splits: Sequence[str],
+    settings: PreparationSettings,
+    jobs: int,
+    like: Optional[Path],
+    read: Checksums,
+    given: Optional[Path],
+) -> None:
+    """Write dictionaries, binarised text and factors to ``out``, which contains tokens/.
+
+    The dictionary also contains words (or subwords) that occur in the documents but not in the model's vocabulary, so
+    that a pointer model can copy them. ``read`` detects changes, and receives the checksums of files outside OUT/bin.
+    Raises InputError if fairseq-preprocess fails, factors cannot be computed, or an input file has changed.
+    """
+    shutil.rmtree(out / "bin", ignore_errors=True)  # fairseq-preprocess rejects an incomplete folder
+    read.forget(*(name for name in read.listed if name.startswith(BESIDE)))
+    try:
+        run_in_separate_process(_run_fairseq_preprocess, out, splits, settings, jobs, like, given)
+    except InputError:
+        raise
+    except (Exception, SystemExit) as error:
+        reason = f"{type(error).__name__}: {error}"
+        where = f"the full output is in {out / 'preprocess.txt'}"
+        raise InputError(f"fairseq-preprocess failed ({reason}); {where}") from None
+    if settings.factors:
+        write_factors(out, text, splits, settings, jobs, like)
+    read.verify_unchanged()
+    complete = [path for path in sorted(out.glob("**/*")) if path.is_file() and path.suffix != ".partial"]
+    read.add(*(name for path in complete if (name := str(path.relative_to(out))).startswith(BESIDE)))
+    Checksums(out / "bin").add(*(path.name for path in (out / "bin").iterdir() if path.suffix in LISTED))
+    (out / "bin" / "complete").touch()
+
+
+def _run_fairseq_preprocess(
+    out: Path,
+    splits: Sequence[str],
+    settings: PreparationSettings,
+    jobs: int,
+    like: Optional[Path],
+    given: Optional[Path],
+) -> None:
+    """Write the dictionaries, and run fairseq-preprocess with its output redirected to OUT/preprocess.txt."""
+    # Otherwise, the worker processes of fairseq would be started with the method forkserver.
+    multiprocessing.set_start_method("fork", force=True)
+    from .dictionary import write_dictionary
+
+    # fairseq splits paths at commas, so the paths that it receives are relative to OUT.
+    like, given = like and like.absolute(), given and given.absolute()
+    os.chdir(out)
+    found = _extend_dictionaries(like, splits) if like else _build_dictionaries(splits, settings, jobs, given)
+    arguments = ["-s", "source", "-t", "target", "--destdir", "bin", "--workers", str(jobs)]
+    if len(found) == 1:
+        write_dictionary(found[0], Path("dict.txt"))
+        arguments += ["--joined-dictionary", "--srcdict", "dict.txt"]
+    else:
+        for dictionary, side in zip(found, SIDES):
+            write_dictionary(dictionary, Path(f"dict.{side}.txt"))
+        arguments += ["--srcdict", "dict.source.txt", "--tgtdict", "dict.target.txt"]
+    arguments += [f"--{split}pref=tokens/{split}" for split in splits]
+    with open("preprocess.txt", "w", encoding="utf-8") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    from fairseq_cli.preprocess import cli_main
+
+    sys.argv = ["fairseq-preprocess", *arguments]
+    cli_main()
+
+
+def _build_dictionaries(
+    splits: Sequence[str], settings: PreparationSettings, jobs: int, given: Optional[Path]
+) -> List[Any]:
+    """Build the joined dictionary, or those of both sides, from the training text in tokens/ or from ``given``."""
+    from .dictionary import build_bounded_dictionaries, build_dictionary, extend_dictionary
+
+    size = settings.size if settings.tokens == "word" else -1
+    source, target = (Path("tokens", f"train.{side}") for side in SIDES)
+    documents = [Path("tokens", f"{split}.source") for split in splits if split != "train"]
+    if settings.separate:
+        # Only the source dictionary requires a copy tail. If the model generates <unk>, it can be replaced with a word
+        # from the tail.
+        return [
+            build_dictionary([source], documents, settings.source_size or size, jobs),
+            build_dictionary([target], [], settings.target_size or size, jobs, tail=False),
+        ]
+    if settings.target_size:
+        return [*build_bounded_dictionaries([source], [target], documents, size, settings.target_size, jobs)]
+    if given:
+        return [extend_dictionary(given, [source, target, *documents], jobs)]
+    return [build_dictionary([source, target], documents, size, jobs)]
+
+
+def _extend_dictionaries(like: Path, splits: Sequence[str]) -> List[Any]:
+    """Extend the dictionary or dictionaries in ``like`` with new words from the documents in tokens/."""
+    from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
+
+    from .dictionary import append_copy_tail
+
+    names = [like / "bin" / f"dict.{side}.txt" for side in SIDES]
+    joined = names[0].read_bytes() == names[1].read_bytes()
+    source, target = (SummarizationDictionary.load(str(name)) for name in names)
+    new = {word for split in splits for line in read_lines(Path("tokens", f"{split}.source")) for word in line.split()}
+    # If both dictionaries contain the same words, they must also assign the same ids to the new words.
+    for dictionary in [target, source] if source.symbols == target.symbols else [source]:
+        append_copy_tail(dictionary, new)
+    return [source] if joined else [source, target]
+
+
+def _write_report(out: Path, splits: Sequence[str], settings: PreparationSettings) -> None:
+    """Write statistics about the prepared data to OUT/report.json."""
+    binary = sorted(path for path in (out / "bin").iterdir() if path.suffix in (".bin", ".idx", ".txt"))
+    listed, size = Checksums(out / "bin").listed, settings.size if settings.tokens == "word" else 0
+    sizes = {"source": settings.source_size or size, "target": settings.target_size or size}
+    wanted = {side: words for side, words in sizes.items() if words}  # as far as they are known
+    names = [f"{split}.{side}" for split in splits for side in SIDES]
+    report = {
+        "lengths": {name: measure_tokens_per_line(out / "tokens" / name) for name in names},
+        "vocabulary": run_in_separate_process(make_vocabulary_report, out, splits, wanted),
+        "sha256": {path.name: listed.get(path.name) or compute_sha256(path) for path in binary},
+    }
+    write_json(out / "report.json", report)
+
+
+def make_vocabulary_report(out: Path, splits: Sequence[str], wanted: Dict[str, int]) -> Dict[str, Any]:
+    """Return the numbers of "known" words (or subwords) of each side, without special symbols, and those "asked" for.
+
+    For the "summaries" of each split, these are the numbers of "words", of "unknown" words and of "copyable" words,
+    which are unknown but occur in the untruncated document.
+    """
+    from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, is_padding_word
+
+    known = {}
+    for side in SIDES:
+        dictionary = SummarizationDictionary.load(str(out / "bin" / f"dict.{side}.txt"))
+        words = dictionary.symbols[dictionary.nspecial : dictionary.known_words]
+        known[side] = {word for word in words if not is_padding_word(word)}
+    specials = set(dictionary.symbols[: dictionary.nspecial])
+    counts = {}
+    for split in splits:
+        count = {"words": 0, "unknown": 0, "copyable": 0}
+        for document, summary in zip(*(read_lines(out / "tokens" / f"{split}.{side}") for side in SIDES)):
+            words = summary.split()
+            unknown = [word for word in words if word not in known["target"]]
+            count["words"] += len(words)
+            count["unknown"] += len(unknown)
+            if unknown:
+                in_document = set(document.split()) - specials
+                count["copyable"] += sum(word in in_document for word in unknown)
+        counts[split] = count
+    return {"known": {side: len(words) for side, words in known.items()}, "asked": wanted, "summaries": counts}
+
+
+def _summarise_vocabulary(report: Dict[str, Any]) -> Iterator[str]:
+    """Summarise the report in a few lines of text, and warn if a vocabulary is far smaller than requested."""
+    known, asked = report["known"], report["asked"]
+    yield f"known words: {known['source']:,} of documents, {known['target']:,} of summaries"
+    for side, what in (("source", "documents"), ("target", "summaries")):
+        if known[side] < FEWEST * asked.get(side, 0):
+            yield f"WARNING: {asked[side]:,} words of {what} were asked for, and the training text has {known[side]:,}"
+    for split, count in report["summaries"].items():
+        unknown, copyable = count["unknown"] / max(1, count["words"]), count["copyable"] / max(1, count["unknown"])
+        yield f"{split}.target: {unknown:.2%} of the words are unknown, {copyable:.1%} of these are in their document"
 
 
 @dataclass
@@ -368,7 +527,8 @@ def make_settings(args: argparse.Namespace) -> PreparationSettings:
 
 def prepare_text(args: argparse.Namespace) -> None:
     """Prepare the text as the parsed options of ``etads-prepare`` say, and report lengths and unknown words."""
-    given = UserProvidedFiles(args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.dictionary, args.model)
+    paths = (args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.dictionary, args.model)
+    given = {name: path for name, path in zip(GIVEN, paths) if path is not None}
     shard = None if args.shard is None else Shard.parse(args.shard)
     check_options(args, PreparationOptions)
     options = prepare_data(make_settings(args), args.text, args.out, args.jobs, args.like, given, shard)
@@ -379,7 +539,7 @@ def prepare_text(args: argparse.Namespace) -> None:
     for name, about in report["lengths"].items():
         longest = f"{about['mean tokens']:.1f} tokens on average, {about['max tokens']:,} at most"
         print(f"{name}: {about['lines']:,} lines, {longest}")
-    for line in summarise_vocabulary(report["vocabulary"]) if "vocabulary" in report else ():
+    for line in _summarise_vocabulary(report["vocabulary"]) if "vocabulary" in report else ():
         print(line)
     for line in measure_round_trip(read_preparation_settings(args.out, "OUT"), args.text, args.out):
         print(line)
