@@ -9,11 +9,11 @@ from collections import Counter
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 from fairseq_etads.files import ORIGIN, SIDES, SPLITS
 from fairseq_etads.files.checksums import Checksums
-from fairseq_etads.files.inputs import read_json, read_lines, zip_lines
+from fairseq_etads.files.inputs import read_json, read_lines, report_damage, zip_lines
 from fairseq_etads.files.outputs import copy_file, lock_output, open_output, write_json
 from fairseq_etads.platform.command_options import argument, option, options_command
 from fairseq_etads.platform.console import escape_unprintable
@@ -106,13 +106,13 @@ class ControlWords(NamedTuple):
         if not path.is_file():
             raise InputError(f"--like {folder}: not an output folder of etads-control, because it has no {RECORD}")
         Checksums(folder, "Make it again").verify([RECORD])
-        content = read_json(path, "make it again")
-        try:
+        with report_damage(path, "make it again"):
+            content = read_json(path, "make it again")
             lengths, origins = content["lengths"], content["origins"]
-            bins = lengths and LengthBins(list(map(int, lengths["longest"])), list(map(int, lengths["counts"])))
-            return cls(bins or None, origins and {str(name): int(count) for name, count in origins.items()})
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"{path} is damaged ({error!r}); make it again") from None
+            bins = (
+                LengthBins(list(map(int, lengths["longest"])), list(map(int, lengths["counts"]))) if lengths else None
+            )
+            return cls(bins, origins and {str(name): int(count) for name, count in origins.items()})
 
 
 def count_summary_words(line: str) -> int:
@@ -158,19 +158,18 @@ def write_split_with_control_words(
     (empty: their own). Raises InputError if the files are missing or not aligned, or a document has an unknown origin
     or a control word already.
     """
-    names = [f"{split}.{side}" for side in SIDES]
-    for name in names:
-        if not (text / name).is_file():
-            raise InputError(f'TEXT "{text}" has no file {name}')
-    columns = [read_lines(text / name) for name in names]
+    paths = [text / f"{split}.{side}" for side in SIDES]
+    for path in paths:
+        if not path.is_file():
+            raise InputError(f'TEXT "{text}" has no file {path.name}')
+    columns = [read_lines(path) for path in paths]
     if control.origins is not None and not origin:
-        names.append(f"{split}.source.{ORIGIN}")
+        paths.append(text / f"{split}.source.{ORIGIN}")
         columns.append(_iterate_origins(text, split))
     bins = range(1, len(control.bins.longest) + 1) if control.bins else ()
     all_words = {*(f"{LENGTH_WORD}{n}" for n in bins), *(f"{ORIGIN_WORD}{name}" for name in control.origins or ())}
     with open_output(out / f"{split}.source") as file:
-        rows = zip_lines([text / name for name in names], columns)
-        for number, (document, summary, *own) in enumerate(rows, 1):
+        for number, (document, summary, *own) in enumerate(zip_lines(paths, columns), 1):
             words = []
             if control.bins:
                 words.append(f"{LENGTH_WORD}{length or control.bins.find_bin_number(count_summary_words(summary))}")
@@ -219,21 +218,6 @@ class ControlOptions:
     origin: Optional[str] = option(None, "insert the control word of this origin before all documents", metavar="NAME")
 
 
-def _write_or_check_control_file(out: Path, record: Dict[str, Any], made: Checksums, splits: Sequence[str]) -> None:
-    """Write ``record`` to control.json, unless the file already contains this record."""
-    path = out / RECORD
-    if path.is_file() and any((out / f"{split}.source").is_file() for split in SPLITS if split not in splits):
-        made.verify([RECORD])
-        if read_json(path, f"give another OUT or delete {out}") != record:
-            raise InputError(
-                f"OUT {out}: was made with other control words (see {path}); give another OUT or delete it"
-            )
-        made.add(RECORD)
-        return
-    with made.record_new_files(RECORD):
-        write_json(path, record)
-
-
 def write_text_with_control_words(args: ControlOptions) -> Iterator[str]:
     """Write the output folder, and yield lines of text that describe the files and the control words.
 
@@ -266,9 +250,17 @@ def write_text_with_control_words(args: ControlOptions) -> Iterator[str]:
         raise InputError(f"--origin {args.origin}: choose one of {', '.join(control.origins or ())}")
     with lock_output(args.out, "OUT", folder=True):
         made = Checksums(args.out, "Make it again")
-        _write_or_check_control_file(
-            args.out, {"lengths": control.bins and control.bins._asdict(), "origins": control.origins}, made, splits
-        )
+        record = {"lengths": control.bins and control.bins._asdict(), "origins": control.origins}
+        path, others = args.out / RECORD, [split for split in SPLITS if split not in splits]
+        if path.is_file() and any((args.out / f"{split}.source").is_file() for split in others):
+            made.verify([RECORD])
+            if read_json(path, f"give another OUT or delete {args.out}") != record:
+                advice = "give another OUT or delete it"
+                raise InputError(f"OUT {args.out}: was made with other control words (see {path}); {advice}")
+            made.add(RECORD)
+        else:
+            with made.record_new_files(RECORD):
+                write_json(path, record)
         earlier = [name for name in made.listed if name.split(".")[0] in splits]
         for name in earlier:
             if fnmatch(name, "*.target.*[0-9]") and not (args.text / name).exists():

@@ -470,7 +470,7 @@ def add_output_options(parser: argparse.ArgumentParser, shows: bool = False) -> 
 
 def check_options(args: argparse.Namespace) -> None:
     """Raise InputError if a shared option has an invalid value or cannot be combined with another option."""
-    for config in (CorpusOptions, args.reader.options):
+    for config in (CorpusOptions, args.reader.Options):
         option_checks.check_options(args, config)
     check_no_colon("--prepare", args.prepare)
     try:
@@ -522,7 +522,7 @@ def build_parser() -> argparse.ArgumentParser:
     reader: Type[Reader]
     for reader in READERS:
         sub = kinds.add_parser(reader.name, help=reader.summary, description=reader.description, formatter_class=layout)
-        add_options(sub, reader.options)
+        add_options(sub, reader.Options)
         add_options(sub, CorpusOptions)
         add_output_options(sub, shows=True)
         sub.set_defaults(reader=reader, **{**DEFAULTS, **reader.defaults})

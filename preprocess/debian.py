@@ -19,6 +19,7 @@ the same. Packages that share such a text form a group, and a seeded hash of its
 
 import contextlib
 import hashlib
+import itertools
 import json
 import re
 import shutil
@@ -41,7 +42,8 @@ from fairseq_etads.platform.option_checks import NOT_NEGATIVE, check_options, ge
 from fairseq_etads.text.cleaning import clean_text
 from fairseq_etads.text.documents import WARNINGS, count_suspicious_content
 
-OUTPUTS = [f"{split}.{side}" for split in SPLITS for side in ("source", "target", "package")]
+ENDS = (*SIDES, "package")
+OUTPUTS = [f"{split}.{end}" for split in SPLITS for end in ENDS]
 SAMPLE = Path(__file__).resolve().parent / "sample"
 LISTS = Path("/var/lib/apt/lists")
 UNIT_CHARS = 60
@@ -113,8 +115,8 @@ def parse_stanzas(text: str) -> Iterator[Stanza]:
 
 def map_source_names(text: str) -> Dict[str, str]:
     """Map binary packages to source packages. The version is removed from values such as ``Source: name (1.0)``."""
-    stanzas = (s for s in parse_stanzas(text) if "Package" in s)
-    return {s["Package"]: s.get("Source", "").split(" ")[0] or s["Package"] for s in stanzas}
+    named = (s for s in parse_stanzas(text) if "Package" in s)
+    return {s["Package"]: s.get("Source", "").split(" ")[0] or s["Package"] for s in named}
 
 
 def stem_package_name(package: str) -> str:
@@ -131,12 +133,8 @@ def split_description(value: str, changes: Counter) -> Tuple[str, Tuple[str, ...
     The synopsis may be empty. Changes and suspicious content are counted in ``changes``.
     """
     first, *rest = value.split("\n")
-    blocks: List[List[str]] = [[]]
-    for line in rest:
-        if line.strip() == ".":
-            blocks.append([])
-        else:
-            blocks[-1].append(line[1:])
+    groups = itertools.groupby(rest, lambda line: line.strip() == ".")
+    blocks = [[line[1:] for line in lines] for is_gap, lines in groups if not is_gap]
     synopsis, *paragraphs = (clean_text(text, changes) for text in (first, *map(join_lines, blocks)))
     for text in (synopsis, *paragraphs):
         changes.update(count_suspicious_content(text))
@@ -207,10 +205,10 @@ def select_pairs(pairs: Iterable[DescriptionPair], options: Any) -> Tuple[List[D
             "below --min-target-words": n_target < options.min_target_words,
             "above --max-target-words": n_target > options.max_target_words,
         }
+        first = kept.get(document, pair)
+        same = normalise_for_comparison(first.target) == normalise_for_comparison(pair.target)
+        checks["duplicate pair" if same else "duplicate document"] = document in kept
         reason = next((reason for reason, holds in checks.items() if holds), "")
-        if not reason and document in kept:
-            same = normalise_for_comparison(kept[document].target) == normalise_for_comparison(pair.target)
-            reason = "duplicate pair" if same else "duplicate document"
         if reason:
             dropped[reason] += 1
         else:
@@ -282,20 +280,21 @@ def compute_sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def write_corpus(out: Path, files: Dict[str, bytes], report: Report) -> None:
-    """Write the corpus, report.json and SHA256SUMS, first under temporary names. Raises InputError if it cannot."""
-    files = {"report.json": (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode(), **files}
-    listed = format_checksum_list({name: compute_sha256(content) for name, content in files.items()})
-    # The report and the checksums are renamed first. If a run is interrupted, the next run can then identify the files
-    # that the interrupted run has left behind.
-    contents = {"report.json": files["report.json"], NAME: listed.encode(), **files}
+def write_corpus(out: Path, files: Dict[str, bytes], report: Report) -> str:
+    """Write the corpus, report.json and SHA256SUMS, first under temporary names, and return a message for the user."""
+    about = (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode()
+    listed = format_checksum_list({**report["outputs"], "report.json": compute_sha256(about)})
+    # The report and the checksums, which are opened last, are renamed first. If a run is interrupted, the next run can
+    # then identify the files that the interrupted run has left behind.
+    contents = {**files, NAME: listed.encode(), "report.json": about}
     try:
         with contextlib.ExitStack() as stack:
-            opened = {name: stack.enter_context(open_binary_output(out / name)) for name in reversed(contents)}
+            opened = {name: stack.enter_context(open_binary_output(out / name)) for name in contents}
             for name, file in opened.items():
                 file.write(contents[name])
     except OSError as error:
         raise InputError(f"cannot write to --out {out}: {error.strerror}") from None
+    return summarise_report(report)
 
 
 def is_corpus_complete(out: Path, wanted: Report, force: bool) -> bool:
@@ -335,8 +334,9 @@ def summarise_report(report: Report) -> str:
 def find_index_files(options: Any) -> Tuple[List[Path], List[Path]]:
     """Return the Translation-en and Packages files of the options or of APT's lists. Raises InputError without any."""
     for name in ("translation", "packages"):
-        for path in (p for p in getattr(options, name) if not p.is_file()):
-            raise InputError(f"--{name} {path}: there is no such file")
+        for path in getattr(options, name):
+            if not path.is_file():
+                raise InputError(f"--{name} {path}: there is no such file")
     if options.translation:  # the lists in APT's folder may belong to a different release
         return options.translation, options.packages
     lists = options.lists or LISTS
@@ -401,14 +401,13 @@ def build_corpus(options: Any) -> str:
     report.update(describe_splits(splits, groups), dropped=dict(sorted(dropped.items())))
     report.update(stanzas=len(stanzas), undecodable=sum(replaced for _, replaced in texts[len(packages) :]))
     report.update(guessed_source_packages=sum(pair.package not in known for pair in pairs))
-    files = {}
-    for split, chosen in splits.items():
-        files[f"{split}.source"] = "".join(f"{pair.source}\n" for pair in chosen).encode()
-        files[f"{split}.target"] = "".join(f"{pair.target}\n" for pair in chosen).encode()
-        files[f"{split}.package"] = "".join(f"{pair.package}\t{pair.source_package}\n" for pair in chosen).encode()
+    files = {
+        f"{split}.{end}": "".join(f"{line}\n" for line in lines).encode()
+        for split, chosen in splits.items()
+        for end, lines in zip(ENDS, zip(*((p.source, p.target, f"{p.package}\t{p.source_package}") for p in chosen)))
+    }
     report.update(outputs={name: compute_sha256(files[name]) for name in OUTPUTS})
-    write_corpus(options.out, files, report)
-    return summarise_report(report)
+    return write_corpus(options.out, files, report)
 
 
 def describe_splits(splits: Groups, groups: Groups) -> Report:
@@ -437,10 +436,10 @@ def unpack_sample_corpus(options: Any) -> str:
     if is_corpus_complete(options.out, report, options.force):
         return f"{options.out} is up to date; --force unpacks it again"
     files = {name: read_index(SAMPLE / f"{name}.xz") for name in OUTPUTS}
-    for name in (n for n in OUTPUTS if compute_sha256(files[n]) != report["outputs"][n]):
-        raise InputError(f"--sample: {SAMPLE / name}.xz is damaged: its checksum is not the report's")
-    write_corpus(options.out, files, report)
-    return summarise_report(report)
+    for name, content in files.items():
+        if compute_sha256(content) != report["outputs"][name]:
+            raise InputError(f"--sample: {SAMPLE / name}.xz is damaged: its checksum is not the report's")
+    return write_corpus(options.out, files, report)
 
 
 @dataclass

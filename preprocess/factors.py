@@ -22,20 +22,20 @@ import math
 import multiprocessing
 from collections import Counter
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Tuple
 
 from tqdm import tqdm
 
 from fairseq_etads.data.preparation import PreparationSettings
 from fairseq_etads.files import ORIGINAL
 from fairseq_etads.files.inputs import read_lines, zip_lines
-from fairseq_etads.files.outputs import copy_file, open_output
+from fairseq_etads.files.outputs import copy_file, open_output, write_text
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.picking import FACTOR as SALIENCE
 from fairseq_etads.text.subwords import join_words
 from fairseq_etads.text.words import SENTENCE_MARK
 
-from .encode import TO_SUBWORDS, build_encoder, build_tokenizer
+from .encode import TO_SUBWORDS, Preparation, build_encoder, build_tokenizer
 from .processes import TOKENIZER_MODULES, map_in_order, run_in_separate_process
 
 TAGS = ("pos", "ner")
@@ -166,92 +166,86 @@ class FactorComputer:
         return values
 
 
-def find_tag_files(text: Path, split: str, settings: PreparationSettings) -> Dict[str, Path]:
+def find_tag_files(work: Preparation, split: str) -> Dict[str, Path]:
     """Return the paths TEXT/SPLIT.source.NAME of the factors read from files, and that of ORIGINAL for spaCy.
 
     Raises InputError if the file of a factor is missing.
     """
-    names = [name for name in settings.factors if name == SALIENCE or (name in TAGS and not settings.spacy_model)]
-    files = {name: text / f"{split}.source.{name}" for name in names}
-    for name, path in files.items():
-        if not path.is_file():
-            how = f"with a tag for each word of {split}.source; or give --spacy-model"
-            if name == SALIENCE:
-                how = "which etads-shorten writes"
-            raise InputError(f"--factors {name}: no {path}, {how}")
-    original = text / f"{split}.source.{ORIGINAL}"
-    return {**files, ORIGINAL: original} if settings.spacy_model and original.is_file() else files
+    tagger, files = work.settings.spacy_model, {}
+    for name in work.settings.factors:
+        if name == SALIENCE or (name in TAGS and not tagger):
+            files[name] = work.text / f"{split}.source.{name}"
+            if not files[name].is_file():
+                how = f"with a tag for each word of {split}.source; or give --spacy-model"
+                how = "which etads-shorten writes" if name == SALIENCE else how
+                raise InputError(f"--factors {name}: no {files[name]}, {how}")
+    original = work.text / f"{split}.source.{ORIGINAL}"
+    return {**files, ORIGINAL: original} if tagger and original.is_file() else files
 
 
-def _iterate_factor_inputs(out: Path, text: Path, split: str, settings: PreparationSettings) -> Iterator[Item]:
+def _iterate_factor_inputs(work: Preparation, split: str) -> Iterator[Item]:
     """Yield the input of a :class:`FactorComputer` for each document in a split."""
-    files = find_tag_files(text, split, settings)
-    paths = [out / "tokens" / f"{split}.source", text / f"{split}.source", *files.values()]
+    files = find_tag_files(work, split)
+    paths = [work.out / "tokens" / f"{split}.source", work.text / f"{split}.source", *files.values()]
     for number, (tokens, raw, *tags) in enumerate(zip_lines(paths, map(read_lines, paths)), 1):
         yield f"{split}.source, line {number}", tokens, raw, dict(zip(files, tags))
 
 
-def write_factors(
-    out: Path, text: Path, splits: Sequence[str], settings: PreparationSettings, jobs: int, like: Optional[Path]
-) -> None:
+def write_factors(work: Preparation) -> None:
     """Write all factor files that are listed in the module docstring.
 
-    ``like`` is a folder of prepared data that provides the dictionaries and idf bins, or None to compute new ones.
     Raises InputError if tags are missing or invalid, or spaCy is required but not installed.
     """
-    idf = _write_idf_bins(out, settings, like) if "idf" in settings.factors else {}
-    for split in splits:
-        items = _iterate_factor_inputs(out, text, split, settings)
+    names, out = work.settings.factors, work.out
+    arguments = (work.settings, out, _write_idf_bins(work) if "idf" in names else {})
+    for split in work.splits:
+        items = _iterate_factor_inputs(work, split)
         with contextlib.ExitStack() as stack:
-            paths = [out / "factors" / f"{split}.{name}" for name in settings.factors]
-            opened = [stack.enter_context(open_output(path)) for path in paths]
-            for lines in map_in_order(FactorComputer, (settings, out, idf), items, jobs, TOKENIZER_MODULES):
+            opened = [stack.enter_context(open_output(out / "factors" / f"{split}.{name}")) for name in names]
+            for lines in map_in_order(FactorComputer, arguments, items, work.jobs, TOKENIZER_MODULES):
                 for file, line in zip(opened, lines):
                     file.write(line + "\n")
-    for name in settings.factors:
-        run_in_separate_process(_binarise_factor, out, name, splits, jobs, like)
-    with open_output(out / "bin" / "factors.json") as file:
-        json.dump({"factors": list(settings.factors)}, file)
-        file.write("\n")
+    for name in names:
+        run_in_separate_process(_binarise_factor, work, name)
+    write_text(out / "bin" / "factors.json", json.dumps({"factors": list(names)}) + "\n")
 
 
-def _write_idf_bins(out: Path, settings: PreparationSettings, like: Optional[Path]) -> Dict[str, str]:
-    """Compute the idf bin of each word in the training documents, and write the bins to OUT/factors/idf.txt."""
-    path = out / "factors" / "idf.txt"
-    if like:
-        path.parent.mkdir(exist_ok=True)
-        copy_file(like / "factors" / "idf.txt", path)
+def _write_idf_bins(work: Preparation) -> Dict[str, str]:
+    """Write the idf bin of each word in the training documents to OUT/factors/idf.txt, and return the bins."""
+    path = work.out / "factors" / "idf.txt"
+    if work.like:
+        copy_file(work.like / "factors" / "idf.txt", path)
     else:
         documents = 0
         counts: Counter = Counter()
-        train = read_lines(out / "tokens" / "train.source")
+        train = read_lines(work.out / "tokens" / "train.source")
         for line in tqdm(train, desc="document frequencies", unit=" lines", disable=None):
             documents += 1
-            counts.update(set(join_words(line.split(), settings.subwords)[0]))
+            counts.update(set(join_words(line.split(), work.settings.subwords)[0]))
         with open_output(path) as file:
             for word, df in sorted(counts.items()):
-                file.write(f"{word} {compute_idf_bin(df, documents, settings.idf_bins)}\n")
+                file.write(f"{word} {compute_idf_bin(df, documents, work.settings.idf_bins)}\n")
     return dict(line.rsplit(" ", 1) for line in read_lines(path))
 
 
-def _binarise_factor(out: Path, name: str, splits: Sequence[str], jobs: int, like: Optional[Path]) -> None:
+def _binarise_factor(work: Preparation, name: str) -> None:
     """Write the dictionary of a factor, and the ids of the factor values."""
-    multiprocessing.set_start_method("fork", force=True)  # see the explanation in binarise.py
+    multiprocessing.set_start_method("fork", force=True)  # as explained in prepare.py
     from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer
     from fairseq.data import Dictionary
 
     from .dictionary import count_words
 
-    path = out / "bin" / f"dict.factor-{name}.txt"
-    if like:
-        copy_file(like / "bin" / path.name, path)
+    texts, binary = work.out / "factors", work.out / "bin"
+    path = binary / f"dict.factor-{name}.txt"
+    if work.like:
+        copy_file(work.like / "bin" / path.name, path)
     else:
-        values = count_words([out / "factors" / f"train.{name}"], jobs)
+        values = count_words([texts / f"train.{name}"], work.jobs)
         values.finalize(padding_factor=1)
         values.save(str(path))
     dictionary = Dictionary.load(str(path))
-    for split in splits:
-        prefix = str(out / "bin" / f"{split}.factor-{name}")
-        binarizer = VocabularyDatasetBinarizer(dictionary, append_eos=True)
-        file = str(out / "factors" / f"{split}.{name}")
-        FileBinarizer.multiprocess_dataset(file, "mmap", binarizer, prefix, len(dictionary), num_workers=jobs)
+    binarizer = VocabularyDatasetBinarizer(dictionary, append_eos=True)
+    for split in work.splits:
+        file, prefix = str(texts / f"{split}.{name}"), str(binary / f"{split}.factor-{name}")
+        FileBinarizer.multiprocess_dataset(file, "mmap", binarizer, prefix, len(dictionary), num_workers=work.jobs)

@@ -112,8 +112,7 @@ class _DuplicateIndex:
 
         self._sketch, self.similarity = MinHash, similarity
         self._table = MinHashLSH(num_perm=PERMUTATIONS, params=choose_lsh_bands(similarity))
-        self._signatures: List[np.ndarray] = []
-        self._places: List[Tuple[str, int]] = []
+        self._documents: List[Tuple[np.ndarray, str, int]] = []
 
     def add(self, split: str, line: int, signature: np.ndarray) -> Dict[str, Tuple[float, int]]:
         """Add a document. Return the similarity and the line of its most similar document, for each split with one."""
@@ -121,14 +120,13 @@ class _DuplicateIndex:
         sketch.hashvalues = signature
         found: Dict[str, Tuple[float, int]] = {}
         for key in sorted(self._table.query(sketch)):
-            other, place = self._places[key]
-            similarity = float((self._signatures[key] == signature).mean())
+            other_signature, other, place = self._documents[key]
+            similarity = float((other_signature == signature).mean())
             if similarity >= self.similarity and similarity > found.get(other, (0.0, 0))[0]:
                 found[other] = similarity, place
         if split not in found:
-            self._table.insert(len(self._places), sketch, check_duplication=False)
-            self._signatures.append(signature)
-            self._places.append((split, line))
+            self._table.insert(len(self._documents), sketch, check_duplication=False)
+            self._documents.append((signature, split, line))
         return found
 
 

@@ -38,6 +38,7 @@ from fairseq_etads.text.words import LANGUAGES, SENTENCE_MARK, WORD_KINDS
 from .encode import (
     TO_SUBWORDS,
     TO_WORDS,
+    Preparation,
     encode_all_files,
     get_shard_folder,
     join_shards,
@@ -176,17 +177,18 @@ def prepare_data(
                 check_sentencepiece_model(given["model"], settings, text)
             made.watch(*given.values())
             record["given"] = {name: compute_sha256(path) for name, path in given.items()}
+        work = Preparation(settings, text, out, splits, jobs, like)
         for split in splits:
-            tags = find_tag_files(text, split, settings)
+            tags = find_tag_files(work, split)
             made.watch(*tags.values())
             record["text"].update({path.name: compute_sha256(path) for path in tags.values()})
         _write_or_check_record(folder, record, made)
         words = "tokens" if settings.tokens == "word" else "words"
+        if not shard:
+            join_shards(work, made, words, record)
+        encode_all_files(work, made, text, words, TO_WORDS, shard)
         if shard:
-            encode_all_files(text, words, splits, settings, out, TO_WORDS, jobs, made, shard.iterate_lines)
             return make_inference_options(settings, out)
-        join_shards(out, record, words, splits, made)
-        encode_all_files(text, words, splits, settings, out, TO_WORDS, jobs, made)
         if settings.tokens != "word":
             if not has_subwords:
                 with made.record_new_files(*settings.subword_files):
@@ -199,12 +201,12 @@ def prepare_data(
                         train = [out / words / f"train.{side}" for side in SIDES]
                         learn_subwords(train, settings.tokens, settings.size, out / settings.subword_files[0])
             made.add(*settings.subword_files)
-            encode_all_files(out / words, "tokens", splits, settings, out, TO_SUBWORDS, jobs, made)
+            encode_all_files(work, made, out / words, "tokens", TO_SUBWORDS)
         if not (out / "bin" / "complete").exists():
-            _binarise_text(out, text, splits, settings, jobs, like, made, given.get("dict.txt"))
+            _binarise_text(work, made, given.get("dict.txt"))
         if not (out / "report.json").exists():
             with made.record_new_files("report.json"):
-                _write_report(out, splits, settings)
+                _write_report(work)
         made.add("report.json")
         return make_inference_options(settings, out)
 
@@ -223,59 +225,44 @@ def _read_reused_checksums(like: Path, settings: PreparationSettings) -> Dict[st
     return {path.name: compute_sha256(path) for path in paths}
 
 
-def _binarise_text(
-    out: Path,
-    text: Path,
-    splits: Sequence[str],
-    settings: PreparationSettings,
-    jobs: int,
-    like: Optional[Path],
-    read: Checksums,
-    given: Optional[Path],
-) -> None:
-    """Write dictionaries, binarised text and factors to ``out``, which contains tokens/.
+def _binarise_text(work: Preparation, made: Checksums, given: Optional[Path]) -> None:
+    """Write dictionaries, binarised text and factors to OUT, which contains tokens/.
 
     The dictionary also contains words (or subwords) that occur in the documents but not in the model's vocabulary, so
-    that a pointer model can copy them. ``read`` detects changes, and receives the checksums of files outside OUT/bin.
-    Raises InputError if fairseq-preprocess fails, factors cannot be computed, or an input file has changed.
+    that a pointer model can copy them. Raises InputError if fairseq-preprocess fails, factors cannot be computed, or an
+    input file has changed.
     """
+    out = work.out
     shutil.rmtree(out / "bin", ignore_errors=True)  # fairseq-preprocess rejects an incomplete folder
-    read.forget(*(name for name in read.listed if name.startswith(BESIDE)))
+    made.forget(*(name for name in made.listed if name.startswith(BESIDE)))
     try:
-        run_in_separate_process(_run_fairseq_preprocess, out, splits, settings, jobs, like, given)
+        run_in_separate_process(_run_fairseq_preprocess, work, given)
     except InputError:
         raise
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}"
         where = f"the full output is in {out / 'preprocess.txt'}"
         raise InputError(f"fairseq-preprocess failed ({reason}); {where}") from None
-    if settings.factors:
-        write_factors(out, text, splits, settings, jobs, like)
-    read.verify_unchanged()
+    if work.settings.factors:
+        write_factors(work)
+    made.verify_unchanged()
     complete = [path for path in sorted(out.glob("**/*")) if path.is_file() and path.suffix != ".partial"]
-    read.add(*(name for path in complete if (name := str(path.relative_to(out))).startswith(BESIDE)))
+    made.add(*(name for path in complete if (name := str(path.relative_to(out))).startswith(BESIDE)))
     Checksums(out / "bin").add(*(path.name for path in (out / "bin").iterdir() if path.suffix in LISTED))
     (out / "bin" / "complete").touch()
 
 
-def _run_fairseq_preprocess(
-    out: Path,
-    splits: Sequence[str],
-    settings: PreparationSettings,
-    jobs: int,
-    like: Optional[Path],
-    given: Optional[Path],
-) -> None:
+def _run_fairseq_preprocess(work: Preparation, given: Optional[Path]) -> None:
     """Write the dictionaries, and run fairseq-preprocess with its output redirected to OUT/preprocess.txt."""
     # Otherwise, the worker processes of fairseq would be started with the method forkserver.
     multiprocessing.set_start_method("fork", force=True)
     from .dictionary import write_dictionary
 
     # fairseq splits paths at commas, so the paths that it receives are relative to OUT.
-    like, given = like and like.absolute(), given and given.absolute()
-    os.chdir(out)
-    found = _extend_dictionaries(like, splits) if like else _build_dictionaries(splits, settings, jobs, given)
-    arguments = ["-s", "source", "-t", "target", "--destdir", "bin", "--workers", str(jobs)]
+    like, given = work.like and work.like.absolute(), given and given.absolute()
+    os.chdir(work.out)
+    found = _extend_dictionaries(like, work.splits) if like else _build_dictionaries(work, given)
+    arguments = ["-s", "source", "-t", "target", "--destdir", "bin", "--workers", str(work.jobs)]
     if len(found) == 1:
         write_dictionary(found[0], Path("dict.txt"))
         arguments += ["--joined-dictionary", "--srcdict", "dict.txt"]
@@ -283,7 +270,7 @@ def _run_fairseq_preprocess(
         for dictionary, side in zip(found, SIDES):
             write_dictionary(dictionary, Path(f"dict.{side}.txt"))
         arguments += ["--srcdict", "dict.source.txt", "--tgtdict", "dict.target.txt"]
-    arguments += [f"--{split}pref=tokens/{split}" for split in splits]
+    arguments += [f"--{split}pref=tokens/{split}" for split in work.splits]
     with open("preprocess.txt", "w", encoding="utf-8") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
@@ -293,15 +280,14 @@ def _run_fairseq_preprocess(
     cli_main()
 
 
-def _build_dictionaries(
-    splits: Sequence[str], settings: PreparationSettings, jobs: int, given: Optional[Path]
-) -> List[Any]:
+def _build_dictionaries(work: Preparation, given: Optional[Path]) -> List[Any]:
     """Build the joined dictionary, or those of both sides, from the training text in tokens/ or from ``given``."""
     from .dictionary import build_bounded_dictionaries, build_dictionary, extend_dictionary
 
+    settings, jobs = work.settings, work.jobs
     size = settings.size if settings.tokens == "word" else -1
     source, target = (Path("tokens", f"train.{side}") for side in SIDES)
-    documents = [Path("tokens", f"{split}.source") for split in splits if split != "train"]
+    documents = [Path("tokens", f"{split}.source") for split in work.splits if split != "train"]
     if settings.separate:
         # Only the source dictionary requires a copy tail. If the model generates <unk>, it can be replaced with a word
         # from the tail.
@@ -332,16 +318,16 @@ def _extend_dictionaries(like: Path, splits: Sequence[str]) -> List[Any]:
     return [source] if joined else [source, target]
 
 
-def _write_report(out: Path, splits: Sequence[str], settings: PreparationSettings) -> None:
+def _write_report(work: Preparation) -> None:
     """Write statistics about the prepared data to OUT/report.json."""
+    out, settings = work.out, work.settings
     binary = sorted(path for path in (out / "bin").iterdir() if path.suffix in (".bin", ".idx", ".txt"))
     listed, size = Checksums(out / "bin").listed, settings.size if settings.tokens == "word" else 0
     sizes = {"source": settings.source_size or size, "target": settings.target_size or size}
     wanted = {side: words for side, words in sizes.items() if words}  # as far as they are known
-    names = [f"{split}.{side}" for split in splits for side in SIDES]
     report = {
-        "lengths": {name: measure_tokens_per_line(out / "tokens" / name) for name in names},
-        "vocabulary": run_in_separate_process(make_vocabulary_report, out, splits, wanted),
+        "lengths": {name: measure_tokens_per_line(out / "tokens" / name) for name in work.names},
+        "vocabulary": run_in_separate_process(make_vocabulary_report, out, work.splits, wanted),
         "sha256": {path.name: listed.get(path.name) or compute_sha256(path) for path in binary},
     }
     write_json(out / "report.json", report)

@@ -16,16 +16,6 @@ from .tables import FolderReader
 _FIELD = re.compile(r"\n@(subject|ann\d+)\n")
 
 
-@dataclass
-class AeslcOptions:
-    """Options of ``etads-corpus aeslc``."""
-
-    data: Path = option(None, "folder containing train, dev and test", metavar="DIR", required=True)
-    annotated: bool = option(
-        False, "the references of dev and test are the annotators' subjects instead of the original ones"
-    )
-
-
 class AeslcReader(FolderReader):
     name = "aeslc"
     summary = "AESLC: e-mails and their subjects, as folders of .subject files, or train.jsonl, dev.jsonl, test.jsonl"
@@ -33,7 +23,14 @@ class AeslcReader(FolderReader):
 The folders train/, dev/ and test/ contain a file per e-mail: its text, a line "@subject" with the subject in the next
 line and, except in train/, "@ann0" to "@ann2" with the subjects that three people gave it. JSON lines have the keys
 "document", "summary" and, optionally, "annotated" (a list)."""
-    options = AeslcOptions
+
+    @dataclass
+    class Options:
+        data: Path = option(None, "folder containing train, dev and test", metavar="DIR", required=True)
+        annotated: bool = option(
+            False, "the references of dev and test are the annotators' subjects instead of the original ones"
+        )
+
     json_lines: ClassVar = {"source_column": "document", "target_column": "summary", "target_list": "references"}
 
     def find_items(self) -> None:

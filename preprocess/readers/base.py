@@ -101,7 +101,7 @@ class Reader:
     name: ClassVar[str]  # value of the argument KIND of etads-corpus that selects this reader
     summary: ClassVar[str]  # short help text for this KIND
     description: ClassVar[str]  # long help text
-    options: ClassVar[type]  # dataclass of the options that are specific to this corpus
+    Options: ClassVar[type]  # dataclass of the options that are specific to this corpus
     defaults: ClassVar[Dict[str, Any]] = {}  # default values of shared options that are different for this corpus
     splits_text: bool = True  # whether the documents may have to be split into sentences
 

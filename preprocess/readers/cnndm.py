@@ -41,32 +41,6 @@ _FIXED = {1: 8, 5: 4}
 """Wire types of Protocol Buffers of fixed size, with their sizes in bytes."""
 
 
-@dataclass
-class CnnDailyMailOptions:
-    """Options of ``etads-corpus cnndm``."""
-
-    stories: List[Path] = option([], "one or more folders containing the .story files", metavar="DIR", nargs="+")
-    urls: Optional[Path] = option(None, "folder containing the lists of URLs", metavar="DIR")
-    chunks: Optional[Path] = option(
-        None,
-        "folder of See et al.'s train_*.bin, val_*.bin, test_*.bin",
-        metavar="DIR",
-        excludes=dict.fromkeys(("--stories", "--urls", "--keep-origin"), ""),
-    )
-    expect: str = option(
-        "published",
-        "expected numbers of documents in the splits. published: 287,226 (287,113 if stories without text are "
-        "excluded), 13,368 and 11,490; any: do not check the numbers; TRAIN,VALID,TEST: expect these numbers",
-        metavar="published|any|TRAIN,VALID,TEST",
-    )
-    allow_missing: bool = option(False, "count missing story files instead of stopping")
-    keep_origin: bool = option(
-        False,
-        "also write the origin of each document (cnn or dailymail) to SPLIT.source.origin, for use with etads-control",
-    )
-    entity_names: bool = option(False, "replace the placeholders in anonymised stories with the original names")
-
-
 class CnnDailyMailReader(Reader):
     name = "cnndm"
     summary = "CNN/Daily Mail: .story files and lists of URLs, or See et al.'s chunks"
@@ -80,7 +54,30 @@ the text contain the names.
 
 --chunks reads the files of See et al. (2017), finished_files/chunked/train_000.bin or finished_files/train.bin, which
 contain lower-case tokens. Tokens of such files and of tokenised stories are joined unless --no-join-tokens is given."""
-    options = CnnDailyMailOptions
+
+    @dataclass
+    class Options:
+        stories: List[Path] = option([], "one or more folders containing the .story files", metavar="DIR", nargs="+")
+        urls: Optional[Path] = option(None, "folder containing the lists of URLs", metavar="DIR")
+        chunks: Optional[Path] = option(
+            None,
+            "folder of See et al.'s train_*.bin, val_*.bin, test_*.bin",
+            metavar="DIR",
+            excludes=dict.fromkeys(("--stories", "--urls", "--keep-origin"), ""),
+        )
+        expect: str = option(
+            "published",
+            "expected numbers of documents in the splits. published: 287,226 (287,113 if stories without text are "
+            "excluded), 13,368 and 11,490; any: do not check the numbers; TRAIN,VALID,TEST: expect these numbers",
+            metavar="published|any|TRAIN,VALID,TEST",
+        )
+        allow_missing: bool = option(False, "count missing story files instead of stopping")
+        keep_origin: bool = option(
+            False,
+            "also write the origin of each document (cnn or dailymail) to SPLIT.source.origin, for etads-control",
+        )
+        entity_names: bool = option(False, "replace the placeholders in anonymised stories with the original names")
+
     defaults: ClassVar = {"full_stops": True, "join_tokens": True}
 
     def __init__(self, args: argparse.Namespace):

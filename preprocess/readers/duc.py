@@ -24,29 +24,6 @@ _TAG = re.compile(r"<[^<>]*>")
 _DATELINE = re.compile(r"(?:[A-Z][^a-z]{2,60}|.{0,80}?\([A-Z][^()]{0,30}\))\s+(?:--|-|_)\s+")
 
 
-@dataclass
-class DucOptions(KeepOriginalOption):
-    """Options of ``etads-corpus duc``."""
-
-    docs: Optional[Path] = option(None, "folder containing the folders of SGML articles", metavar="DIR")
-    models: Optional[Path] = option(None, "folder containing the reference headlines", metavar="DIR")
-    data: Optional[Path] = option(None, "folder containing input.txt and task1_ref*.txt", metavar="DIR")
-    like: Optional[Path] = option(
-        None,
-        "prepared data of a Gigaword headline model, whose dictionaries and subwords --prepare reuses. Articles are "
-        "then processed as for Gigaword: --as-gigaword (with --docs), --source-sentences 1 and --short-lead 130",
-        metavar="PREPARED",
-    )
-    references: int = option(4, "required number of references per article; 0 accepts any number")
-    as_gigaword: bool = option(
-        False,
-        "convert SGML articles to lower-case Treebank words and replace digits with #, for models trained on Gigaword "
-        "headlines",
-        excludes={"--data": "give --docs and --models; the text of --data is never changed"},
-    )
-    keep_datelines: bool = option(False, 'keep datelines at the beginning of articles, such as "JERUSALEM (AP) _"')
-
-
 class DucReader(LineReader):
     name = "duc"
     summary = "DUC-2003 and DUC-2004, task 1: SGML articles and reference headlines, or input.txt and task1_ref*.txt"
@@ -54,7 +31,26 @@ class DucReader(LineReader):
 --docs and --models are the folders distributed by NIST, with files such as docs/d30001t/APW19981016.0240 and
 models/D30001.P.10.T.A.APW... (one headline per file; the letter identifies the assessor). --data is a folder containing
 input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cases, the output is a test set."""
-    options = DucOptions
+
+    @dataclass
+    class Options(KeepOriginalOption):
+        docs: Optional[Path] = option(None, "folder containing the folders of SGML articles", metavar="DIR")
+        models: Optional[Path] = option(None, "folder containing the reference headlines", metavar="DIR")
+        data: Optional[Path] = option(None, "folder containing input.txt and task1_ref*.txt", metavar="DIR")
+        like: Optional[Path] = option(
+            None,
+            "prepared data of a Gigaword headline model, whose dictionaries and subwords --prepare reuses. Articles "
+            "are then processed as for Gigaword: --as-gigaword (with --docs), --source-sentences 1, --short-lead 130",
+            metavar="PREPARED",
+        )
+        references: int = option(4, "required number of references per article; 0 accepts any number")
+        as_gigaword: bool = option(
+            False,
+            "convert SGML articles to lower-case Treebank words and replace digits with #, for models trained on "
+            "Gigaword headlines",
+            excludes={"--data": "give --docs and --models; the text of --data is never changed"},
+        )
+        keep_datelines: bool = option(False, 'keep datelines at the beginning of articles, such as "JERUSALEM (AP) _"')
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)

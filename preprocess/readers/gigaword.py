@@ -39,21 +39,6 @@ _NOT_TITLES = re.compile(
 )
 
 
-@dataclass
-class GigawordOptions(KeepOriginalOption):
-    """Options of ``etads-corpus gigaword``."""
-
-    data: Path = option(None, "folder containing the files listed above", metavar="DIR", required=True)
-    rare: int = option(
-        5,
-        f"replace words with {UNKNOWN} if they occur fewer than N times, counting articles and titles separately "
-        "(default: %(default)s, as in NAMAS; 0 replaces no words). Training text that already contains "
-        f"{UNKNOWN} is left unchanged",
-        bounds=NOT_NEGATIVE,
-    )
-    filter: bool = option(False, "filter the training and validation pairs as in NAMAS")
-
-
 class GigawordReader(LineReader):
     name = "gigaword"
     summary = "Gigaword headlines: train.article.txt and train.title.txt, raw or ready-made"
@@ -62,7 +47,19 @@ DIR (or its folders train/ and Giga/) contains train.article.txt and train.title
 valid.title.filter.txt, input.txt and task1_ref0.txt, plain or compressed; names like dev.src.txt are also recognised.
 The text is already tokenised. Digits are replaced with #. Words that occur fewer than --rare times in the training text
 are replaced with {UNKNOWN}, and so is UNK in the ready-made test set. Ready-made text is otherwise left unchanged."""
-    options = GigawordOptions
+
+    @dataclass
+    class Options(KeepOriginalOption):
+        data: Path = option(None, "folder containing the files listed above", metavar="DIR", required=True)
+        rare: int = option(
+            5,
+            f"replace words with {UNKNOWN} if they occur fewer than N times, counting articles and titles separately "
+            "(default: %(default)s, as in NAMAS; 0 replaces no words). Training text that already contains "
+            f"{UNKNOWN} is left unchanged",
+            bounds=NOT_NEGATIVE,
+        )
+        filter: bool = option(False, "filter the training and validation pairs as in NAMAS")
+
     defaults: ClassVar = {"split": False}
 
     def __init__(self, args: argparse.Namespace):

@@ -15,21 +15,6 @@ from .tables import KNOWN_COLUMNS, ColumnOptions, Item, TableReader
 ROWS_AT_A_TIME = 256
 
 
-@dataclass
-class HuggingFaceOptions(ColumnOptions, SharesOptions):
-    """Options of ``etads-corpus hf``."""
-
-    data: str = option(
-        None,
-        "folder written by save_to_disk, or name of a data set in the local cache",
-        metavar="FOLDER|NAME",
-        required=True,
-    )
-    config: Optional[str] = option(
-        None, "configuration of the data set, if it offers several (CNN/Daily Mail: 3.0.0)", metavar="NAME"
-    )
-
-
 class HuggingFaceReader(TableReader):
     name = "hf"
     summary = "a Hugging Face data set, from a folder written by save_to_disk or from the local cache"
@@ -41,7 +26,18 @@ Nothing is downloaded. The datasets package is required (pip install datasets). 
 {", ".join(KNOWN_COLUMNS[:5])},
 {", ".join(KNOWN_COLUMNS[5:])}. The splits are train, validation and test; a data
 set without splits is divided according to --split."""
-    options = HuggingFaceOptions
+
+    @dataclass
+    class Options(ColumnOptions, SharesOptions):
+        data: str = option(
+            None,
+            "folder written by save_to_disk, or name of a data set in the local cache",
+            metavar="FOLDER|NAME",
+            required=True,
+        )
+        config: Optional[str] = option(
+            None, "configuration of the data set, if it offers several (CNN/Daily Mail: 3.0.0)", metavar="NAME"
+        )
 
     def __init__(self, args: argparse.Namespace):
         super(TableReader, self).__init__(args)

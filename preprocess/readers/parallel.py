@@ -38,17 +38,6 @@ def _file_option(of: str = "", **metadata: Any) -> Any:
     return option(None, text, nargs="+", **metadata)
 
 
-@dataclass
-class ParallelOptions(SharesOptions):
-    """Options of ``etads-corpus parallel``."""
-
-    train: Optional[List[Path]] = _file_option()
-    valid: Optional[List[Path]] = _file_option()
-    test: Optional[List[Path]] = _file_option()
-    input: Optional[List[Path]] = _file_option(" of all splits", excludes=INPUT_EXCLUDES)
-    marked: bool = option(False, f"treat {SENTENCE_MARK} in the input as a separator between sentences")
-
-
 class ParallelReader(LineReader):
     name = "parallel"
     summary = "plain text: a file containing documents, and one or more files containing summaries"
@@ -58,7 +47,15 @@ class ParallelReader(LineReader):
 
 Each line contains one document or summary; - reads standard input. With --marked, the mark {SENTENCE_MARK} between
 sentences is kept; otherwise, it is treated as part of the text and neutralised."""
-    options = ParallelOptions
+
+    @dataclass
+    class Options(SharesOptions):
+        train: Optional[List[Path]] = _file_option()
+        valid: Optional[List[Path]] = _file_option()
+        test: Optional[List[Path]] = _file_option()
+        input: Optional[List[Path]] = _file_option(" of all splits", excludes=INPUT_EXCLUDES)
+        marked: bool = option(False, f"treat {SENTENCE_MARK} in the input as a separator between sentences")
+
     defaults: ClassVar = {"split": False}
 
     def __init__(self, args: argparse.Namespace):

@@ -23,19 +23,6 @@ Item = Tuple[str, Any, Any]
 """Location, the query and the turns of the meeting that answer it, and the answer; or the location and an error."""
 
 
-@dataclass
-class QmsumOptions:
-    """Options of ``etads-corpus qmsum``."""
-
-    data: Path = option(None, "folder containing train, val and test", metavar="DIR", required=True)
-    queries: str = option(
-        "all",
-        "general: queries about the whole meeting; specific: queries about a topic",
-        choices=("all", "general", "specific"),
-    )
-    whole_meetings: bool = option(False, "use all turns instead of those that answer the query")
-
-
 class QmsumReader(Reader):
     name = "qmsum"
     summary = "QMSum: queries about meetings, with the turns that answer them"
@@ -45,7 +32,16 @@ lines, in train.jsonl, val.jsonl and test.jsonl. A document consists of a query 
 according to the annotators; for a general query, these are all turns. JSON lines with "query", "gold_span" and
 "summary" are accepted as well. Marks of the transcription, such as {vocalsound}, are removed, and L_C_D_ becomes LCD,
 as in the code of the authors."""
-    options = QmsumOptions
+
+    @dataclass
+    class Options:
+        data: Path = option(None, "folder containing train, val and test", metavar="DIR", required=True)
+        queries: str = option(
+            "all",
+            "general: queries about the whole meeting; specific: queries about a topic",
+            choices=("all", "general", "specific"),
+        )
+        whole_meetings: bool = option(False, "use all turns instead of those that answer the query")
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)

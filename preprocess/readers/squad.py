@@ -28,16 +28,6 @@ Item = Tuple[str, Union[Document, BadDocumentError]]
 """Location, and a sentence with its answers by increasing length, or why its paragraph cannot be used."""
 
 
-@dataclass
-class SquadOptions:
-    """Options of ``etads-corpus squad``."""
-
-    data: Path = option(None, "folder containing the SQuAD JSON files", metavar="DIR", required=True)
-    squad_version: Optional[str] = option(
-        None, "version of SQuAD (default: the first version found in the folder)", choices=VERSIONS
-    )
-
-
 class SquadReader(Reader):
     name = "squad"
     summary = "SQuAD 1.1 or 2.0: sentences and the answers in them, for training a tagger of salient words"
@@ -47,7 +37,14 @@ document is a sentence that contains an answer. Its summary consists of all answ
 to the longest; questions are not used. Prepare the data with the dictionary of the summariser (etads-prepare --like),
 label the answers with etads-labels --kind words, train --arch word_tagger, and pass its checkpoint to
 --rougesal-saliency."""
-    options = SquadOptions
+
+    @dataclass
+    class Options:
+        data: Path = option(None, "folder containing the SQuAD JSON files", metavar="DIR", required=True)
+        squad_version: Optional[str] = option(
+            None, "version of SQuAD (default: the first version found in the folder)", choices=VERSIONS
+        )
+
     splits_text = False
 
     def __init__(self, args: argparse.Namespace):

@@ -19,23 +19,6 @@ MIN_SOURCE_WORDS = 400
 TARGET_WORDS = range(15, 131)
 HEADINGS = ("BACKGROUND", "RESULTS", "CONCLUSIONS")
 VALID_SHARE, TEST_SHARE = 0.03, 0.02
-DEFAULT_SEED = 1
-
-
-@dataclass
-class SumPubMedOptions:
-    """Options of ``etads-corpus sumpubmed``."""
-
-    data: Path = option(
-        None, "folder containing line_text/ and abstract/, or the three .jsonl files", metavar="DIR", required=True
-    )
-    valid_size: Optional[int] = option(
-        None, "number of valid articles from line_text/ and abstract/ (default: 3%% of all articles)", bounds=SIZE
-    )
-    test_size: Optional[int] = option(
-        None, "number of test articles from line_text/ and abstract/ (default: 2%% of all articles)", bounds=SIZE
-    )
-    seed: Optional[int] = option(None, f"seed of the hash that assigns articles to splits (default: {DEFAULT_SEED})")
 
 
 class SumPubMedReader(FolderReader):
@@ -47,7 +30,20 @@ A document consists of the first sentences in line_text/text_N.txt (one per line
 abstract/abstract_N.txt, if this section contains {TARGET_WORDS[0]} to {TARGET_WORDS[-1]} words. A seeded hash of the
 article number determines its split. JSON lines with "source" and "target", which are lists of sentences, are used
 unchanged."""
-    options = SumPubMedOptions
+
+    @dataclass
+    class Options:
+        data: Path = option(
+            None, "folder containing line_text/ and abstract/, or the three .jsonl files", metavar="DIR", required=True
+        )
+        valid_size: Optional[int] = option(
+            None, "number of valid articles from line_text/ and abstract/ (default: 3%% of all articles)", bounds=SIZE
+        )
+        test_size: Optional[int] = option(
+            None, "number of test articles from line_text/ and abstract/ (default: 2%% of all articles)", bounds=SIZE
+        )
+        seed: Optional[int] = option(None, "seed of the hash that assigns articles to splits (default: 1)")
+
     json_lines: ClassVar = {"source_column": "source", "target_column": "target", "target_list": "sentences"}
 
     def __init__(self, args: argparse.Namespace):
@@ -77,7 +73,7 @@ unchanged."""
             raise InputError(
                 f"--valid-size, --test-size: {len(digits)} articles in {self.data} leave none for training"
             )
-        seed = DEFAULT_SEED if self.args.seed is None else self.args.seed
+        seed = 1 if self.args.seed is None else self.args.seed
         ranked = sorted(digits, key=lambda number: hashlib.sha256(f"{seed} {number}".encode()).hexdigest())
         parts = {"train": ranked[valid + test :], "valid": ranked[:valid], "test": ranked[valid : valid + test]}
         for split, numbers in parts.items():

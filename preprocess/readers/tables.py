@@ -69,29 +69,6 @@ class ColumnOptions:
     )
 
 
-@dataclass
-class TableReaderOptions(ColumnOptions, SharesOptions):
-    """Options of ``etads-corpus table``."""
-
-    train: Optional[Path] = option(None, "table with the training pairs")
-    valid: Optional[Path] = option(None, "table with the validation pairs")
-    test: Optional[Path] = option(None, "table with the test pairs")
-    input: Optional[Path] = option(
-        None, "table with the pairs of all splits, instead of --train, --valid and --test", excludes=INPUT_EXCLUDES
-    )
-    format: Optional[str] = option(
-        None, "format of all input files (default: determined from the file names)", choices=FORMATS
-    )
-    delimiter: Optional[str] = option(
-        None,
-        'column separator of CSV and TSV files, either a single character or "tab" (default: comma, tab, semicolon or '
-        "vertical bar, depending on the header)",
-        metavar="CHAR",
-    )
-    no_quotes: bool = option(False, records.NO_QUOTES_HELP)
-    join_lines: bool = option(False, JOIN_LINES_HELP)
-
-
 class TableReader(Reader):
     name = "table"
     summary = "JSON lines, CSV, TSV or Parquet with a document column and a summary column"
@@ -104,7 +81,27 @@ input. The names of known columns, in upper or lower case, are {", ".join(KNOWN_
 {", ".join(KNOWN_COLUMNS[4:])}. Each
 value is a text or a list of sentences. Each line of a document is a paragraph. If a summary consists of several lines,
 each line is a sentence."""
-    options: ClassVar[type] = TableReaderOptions
+
+    @dataclass
+    class Options(ColumnOptions, SharesOptions):
+        train: Optional[Path] = option(None, "table with the training pairs")
+        valid: Optional[Path] = option(None, "table with the validation pairs")
+        test: Optional[Path] = option(None, "table with the test pairs")
+        input: Optional[Path] = option(
+            None, "table with the pairs of all splits, instead of --train, --valid and --test", excludes=INPUT_EXCLUDES
+        )
+        format: Optional[str] = option(
+            None, "format of all input files (default: determined from the file names)", choices=FORMATS
+        )
+        delimiter: Optional[str] = option(
+            None,
+            'column separator of CSV and TSV files, either a single character or "tab" (default: comma, tab, semicolon '
+            "or vertical bar, depending on the header)",
+            metavar="CHAR",
+        )
+        no_quotes: bool = option(False, records.NO_QUOTES_HELP)
+        join_lines: bool = option(False, JOIN_LINES_HELP)
+
     joins_lines = False
 
     def __init__(self, args: argparse.Namespace):
@@ -176,7 +173,7 @@ class FolderReader(TableReader):
         self.data, self.items = check_path_exists("--data", args.data, directory=True), {}
         found = find_jsonl_files(self.data)
         if found:
-            given = {**asdict(TableReaderOptions()), **vars(args), **found, **self.json_lines}
+            given = {**asdict(TableReader.Options()), **vars(args), **found, **self.json_lines}
             super().__init__(argparse.Namespace(**given))
         else:
             Reader.__init__(self, args)
@@ -191,19 +188,16 @@ class FolderReader(TableReader):
         return iter(self.items[key]) if self.items else super().iterate_raw_documents(key)
 
 
-@dataclass
-class SciTldrOptions:
-    """Options of ``etads-corpus scitldr``."""
-
-    data: Path = option(
-        None, "folder containing one or more of train.jsonl, dev.jsonl and test.jsonl", metavar="DIR", required=True
-    )
-
-
 class SciTldrReader(FolderReader):
     name = "scitldr"
     summary = "SciTLDR: train.jsonl, dev.jsonl and test.jsonl, with several references per document"
     description = """\
 The JSON lines of Cachola et al. (2020) contain "source", a list of sentences, and "target", a list of references."""
-    options = SciTldrOptions
+
+    @dataclass
+    class Options:
+        data: Path = option(
+            None, "folder containing one or more of train.jsonl, dev.jsonl and test.jsonl", metavar="DIR", required=True
+        )
+
     json_lines: ClassVar = {"source_column": "source", "target_column": "target", "target_list": "references"}
