@@ -1,7 +1,7 @@
 """The command ``etads-corpus`` (prepare data): convert a corpus to parallel text of documents and summaries.
 
-The main process lists the items of a split (files, lines or rows). Worker processes convert the items to lines of text,
-which the main process writes in the same order. Only a few hundred documents are in memory at the same time.
+The main process lists the items of a split (files, lines or rows), and writes the lines of text to which worker
+processes convert them, in the same order. Only a few hundred documents are in memory at the same time.
 """
 
 import argparse
@@ -82,10 +82,8 @@ _OF_CORPUS = re.compile(rf"({'|'.join(SPLITS)})\.(source(\.({ORIGINAL}|{ORIGIN}|
 """Pattern for the files of a corpus, with the tags and levels that other commands add. --force deletes them."""
 SPLIT_BY = "cleaned words"
 """Value for report.json that tells from which words --split computes hashes. Earlier versions hashed the raw words."""
-NAMED_DROPPED = 20
-"""Maximum number of dropped documents per split that report.json lists."""
-LISTED_INPUTS = 20
-"""Maximum number of input files per split that report.json lists individually."""
+NAMED_DROPPED = LISTED_INPUTS = 20
+"""Maximum numbers of dropped documents and of input files per split that report.json lists individually."""
 NOT_RECORDED = {"out", "jobs", "force", "reader", "kind", "expect", "near_duplicates"}
 NOT_RECORDED |= {"prepare", "forwarded", "like", "show"}
 """Options that report.json does not record, because they do not change the text."""
@@ -200,26 +198,20 @@ class SplitWriter:
 
     def __init__(self, split: str, args: argparse.Namespace, stack: contextlib.ExitStack):
         self.split, self.args, self.stack = split, args, stack
-        self.source = self._open("source")
-        self.optional = {name: self._open(f"source.{name}") for name in list_optional_files(args)}
-        self.targets = [self._open("target")]
+        self.optional = [name for name in OPTIONAL_FILES if getattr(args, f"keep_{name}", False)]
+        self.files: Dict[str, TextIO] = {}  # by what follows the split in their names
         self.lines = 0
         self.counts: Counter = Counter()
         self.dropped: Counter = Counter()
         self.named_dropped: List[str] = []
-        self.warnings: Counter = Counter()
-        self.first_warned: Dict[str, str] = {}
+        self.warnings: Dict[str, Dict[str, Any]] = {}
         self.lengths: Dict[str, Counter] = {side: Counter() for side in SIDES}  # in words between spaces
-
-    def _open(self, end: str) -> TextIO:
-        return self.stack.enter_context(open_output(self.args.out / f"{self.split}.{end}"))
 
     def write(self, made: DocumentLines, where: str) -> None:
         """Write a document, or count it as dropped. ``where`` is the location of the document in the input."""
         self.counts.update(made.counts)
-        self.warnings.update(made.warnings)
-        for name in +made.warnings:
-            self.first_warned.setdefault(name, where)
+        for name, number in (+made.warnings).items():
+            self.warnings.setdefault(name, {"count": 0, "first": where})["count"] += number
         if made.dropped:
             self.dropped[made.dropped] += 1
             if len(self.named_dropped) < NAMED_DROPPED:
@@ -234,15 +226,13 @@ class SplitWriter:
 
     def _write_line(self, made: DocumentLines, targets: List[str]) -> None:
         """Write one line to each file in the split."""
-        self.source.write(made.source + "\n")
-        for name, file in self.optional.items():
-            file.write(getattr(made, name) + "\n")
-        while len(self.targets) < len(targets):
-            file = self._open(f"target.{len(self.targets)}")
-            file.writelines("\n" for _ in range(self.lines))
-            self.targets.append(file)
-        for number, file in enumerate(self.targets):
-            file.write((targets[number] if number < len(targets) else "") + "\n")
+        lines = {"source": made.source, **{f"source.{name}": getattr(made, name) for name in self.optional}}
+        lines.update({f"target.{number}" if number else "target": target for number, target in enumerate(targets)})
+        for end in lines.keys() - self.files.keys():
+            self.files[end] = self.stack.enter_context(open_output(self.args.out / f"{self.split}.{end}"))
+            self.files[end].writelines("\n" for _ in range(self.lines))
+        for end, file in self.files.items():
+            file.write(lines.get(end, "") + "\n")
         self.lines += 1
         for lengths, text in zip(self.lengths.values(), (made.source, targets[0])):
             marks = text.count(SENTENCE_MARK)  # not counted as words
@@ -251,29 +241,20 @@ class SplitWriter:
             lengths["longest"] = max(lengths["longest"], words)
 
     def make_report(self) -> Dict[str, Any]:
-        """Return the statistics about this split for report.json."""
-        warnings = {name: self.warnings[name] for name in WARNINGS if self.warnings[name]}
-        lengths = {
-            side: {
-                **{f"mean {name}": round(found[name] / max(self.lines, 1), 2) for name in ("words", "sentences")},
-                "max words": found["longest"],
-            }
-            for side, found in self.lengths.items()
-        }
+        """Return the statistics about this split for report.json, after its files have been closed."""
+        names = {end: f"{self.split}.{end}" for end in sorted(self.files)}
+        report: Dict[str, Any] = {"documents": self.lines, "references": sum(end.startswith("target") for end in names)}
+        for side, found in self.lengths.items():
+            means = {f"mean {what}": round(found[what] / max(self.lines, 1), 2) for what in ("words", "sentences")}
+            report[side] = {**means, "max words": found["longest"]}
         return {
-            "documents": self.lines,
-            "references": len(self.targets),
-            **lengths,
+            **report,
             "changed": {name: number for name, number in sorted(self.counts.items()) if number},
             "dropped": dict(sorted(self.dropped.items())),
             "dropped, the first": self.named_dropped,
-            "warnings": {name: {"count": n, "first": self.first_warned[name]} for name, n in warnings.items()},
+            "warnings": {name: self.warnings[name] for name in WARNINGS if name in self.warnings},
+            "files": {name: compute_sha256(self.args.out / name) for name in names.values()},
         }
-
-
-def list_optional_files(args: argparse.Namespace) -> List[str]:
-    """List the optional files that the user has requested. Only some corpora have options for them."""
-    return [name for name in OPTIONAL_FILES if getattr(args, f"keep_{name}", False)]
 
 
 def show_documents(reader: Reader, args: argparse.Namespace) -> Iterator[str]:
@@ -315,16 +296,13 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
         if not writer.lines:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in writer.dropped.items())
             if not reasons and shares:
-                reasons = (
-                    f"none falls into {split} by --split {shares.text}: choose a larger share or another --split-seed"
-                )
+                advice = "choose a larger share or another --split-seed"
+                reasons = f"none falls into {split} by --split {shares.text}: {advice}"
             raise InputError(f"{split}: no document is left ({reasons or 'the input is empty'})")
     # Delete files with additional references that are left from an earlier corpus without a report.
-    for number in itertools.count(len(writer.targets)):
-        stale = args.out / f"{split}.target.{number}"
-        if not stale.exists():
-            break
-        stale.unlink()
+    for stale in args.out.glob(f"{split}.target.*"):
+        if _OF_CORPUS.fullmatch(stale.name) and stale.name.split(".", 1)[1] not in writer.files:
+            stale.unlink()
     return writer.make_report()
 
 
@@ -341,11 +319,10 @@ def compute_input_checksums(reader: Reader) -> Iterator[Tuple[str, str]]:
             together = "".join(f"{name} {digest}\n" for name, digest in named)
             yield f"{split}: {len(named)} files", hashlib.sha256(os.fsencode(together)).hexdigest()
     for number, folder in enumerate(reader.large_folders, 1):
-        total = 0  # the order of the files does not matter
         with os.scandir(folder) as entries:
-            for entry in entries:
-                line = os.fsencode(f"{entry.name} {entry.stat().st_size}")
-                total += int.from_bytes(hashlib.sha256(line).digest(), "big")
+            lines = [os.fsencode(f"{entry.name} {entry.stat().st_size}") for entry in entries]
+        # The order of the files does not matter.
+        total = sum(int.from_bytes(hashlib.sha256(line).digest(), "big") for line in lines)
         yield f"folder {number}: {folder.name}", f"{total % 2**256:064x}"
 
 
@@ -363,10 +340,9 @@ def _read_finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
         return {name: value for name, value in pairs if value or (name.endswith("seed") and value == 0)}
 
     before, now = ({**about, "options": list_given_options(about)} for about in (known, report))
-    different = [key for key in ("corpus", "options", "inputs") if before.get(key) != now[key]]
+    different = ", ".join(key for key in ("corpus", "options", "inputs") if before.get(key) != now[key])
     if different:
-        what = ", ".join(different)
-        raise InputError(f"--out {out} was made with other {what} (see {path}); --force replaces it")
+        raise InputError(f"--out {out} was made with other {different} (see {path}); --force replaces it")
     splits: Dict[str, Any] = known.get("splits", {})
     if splits and "split by" in report:
         report["split by"] = known.get("split by", "raw words")
@@ -401,24 +377,18 @@ def build_corpus(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     }
     if reader.shares:
         report["split by"] = SPLIT_BY
-    report.update(notes=reader.notes, splits={}, **({"columns": reader.columns} if reader.columns else {}))
-    report["splits"] = _read_finished_splits(out, report)
+    report.update(notes=reader.notes, splits=_read_finished_splits(out, report))
+    report.update({"columns": reader.columns} if reader.columns else {})
     (out / NAME).unlink(missing_ok=True)  # only a complete corpus contains this file
     for split in reader.list_splits():
         files = report["splits"].get(split, {}).get("files", {})
         if files and all((out / name).is_file() and compute_sha256(out / name) == files[name] for name in files):
             continue
         if report.get("split by", SPLIT_BY) != SPLIT_BY:
-            raise InputError(
-                f"--out {out} is incomplete, and an earlier version assigned its documents to splits by other rules; "
-                "--force replaces it"
-            )
-        about = write_split(reader, split, args)
+            reason = "an earlier version assigned its documents to splits by other rules; --force replaces it"
+            raise InputError(f"--out {out} is incomplete, and {reason}")
+        report["splits"][split] = write_split(reader, split, args)
         inputs.verify_unchanged()
-        further = [f"target.{number}" for number in range(1, about["references"])]
-        ends = (*SIDES, *(f"source.{name}" for name in list_optional_files(args)), *further)
-        about["files"] = {f"{split}.{end}": compute_sha256(out / f"{split}.{end}") for end in sorted(ends)}
-        report["splits"][split] = about
         write_json(out / "report.json", report)
     report["overlap"] = count_repeated_documents(out, reader.list_splits(), args.train_references == "all")
     if args.near_duplicates is None:
@@ -435,12 +405,11 @@ def summarise_report(report: Dict[str, Any]) -> List[str]:
     """Summarise the report in a few lines of text for the terminal."""
     lines = list(report["notes"])
     for split, about in report["splits"].items():
-        sizes = [
-            f"{side} {about[side]['mean words']:.1f} words in {about[side]['mean sentences']:.1f} sentences (longest "
-            f"{about[side]['max words']:,})"
-            for side in SIDES
-        ]
-        lines.append(f"{split}: {about['documents']:,} documents; {'; '.join(sizes)}")
+        text = f"{split}: {about['documents']:,} documents"
+        for side in SIDES:
+            words, sentences, longest = about[side].values()
+            text += f"; {side} {words:.1f} words in {sentences:.1f} sentences (longest {longest:,})"
+        lines.append(text)
         if about["references"] > 1:
             lines.append(f"  up to {about['references']} references each")
         for what in ("dropped", "changed"):
@@ -497,7 +466,7 @@ def copy_pipes_to_files(args: argparse.Namespace) -> Iterator[None]:
     """
     inputs = {name: value for name, value in vars(args).items() if name not in ("out", "prepare")}
     given = [path for value in inputs.values() for path in (value if isinstance(value, list) else [value])]
-    pipes = list(filter(is_read_once, (path for path in given if isinstance(path, Path))))
+    pipes = [path for path in given if isinstance(path, Path) and is_read_once(path)]
     if given.count(Path(STANDARD_INPUT)) > 1:
         raise InputError("standard input (-) is given twice; it can be read only once: write it to a file first")
     with contextlib.ExitStack() as stack:
@@ -507,11 +476,9 @@ def copy_pipes_to_files(args: argparse.Namespace) -> Iterator[None]:
             copies[pipe] = folder / (STANDARD_INPUT if str(pipe) == STANDARD_INPUT else f"pipe-{number}")
             with open_binary(pipe) as source, open(copies[pipe], "wb") as destination:
                 shutil.copyfileobj(source, destination)
-        for name, value in inputs.items():
-            if isinstance(value, list):
-                setattr(args, name, [copies.get(path, path) for path in value])
-            elif isinstance(value, Path):
-                setattr(args, name, copies.get(value, value))
+        for name, value in inputs.items() if copies else ():
+            is_list = isinstance(value, list)
+            setattr(args, name, [copies.get(path, path) for path in value] if is_list else copies.get(value, value))
         yield
 
 

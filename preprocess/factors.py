@@ -42,11 +42,7 @@ TAGS = ("pos", "ner")
 """Factors that consist of word tags, which are read from a file or predicted by spaCy."""
 
 Item = Tuple[str, str, str, Dict[str, str]]
-"""Input of a FactorComputer for one document: its location, tokens, raw line, and lines of tags.
-
-Each factor that is read from a file has a line with one tag per space-separated word (for salience, one level per
-sentence). Under the key ORIGINAL is the raw line before it was lower-cased and its digits were masked.
-"""
+"""A document's location, tokens, raw line, and lines of the files of :func:`find_tag_files`."""
 
 
 def compute_idf_bin(df: int, documents: int, bins: int) -> int:
@@ -83,10 +79,7 @@ class SpacyTagger:
 
 
 class FactorComputer:
-    """Computes the factors of the tokens in a line. ``idf`` has the idf bin of each word in the training documents.
-
-    Raises InputError if spaCy, the spaCy model or the subword model cannot be loaded.
-    """
+    """Computes the factors of the tokens in a line. ``idf`` has the idf bin of each word in the training documents."""
 
     def __init__(self, settings: PreparationSettings, out: Path, idf: Dict[str, str]):
         self.settings, self.idf = settings, idf
@@ -101,13 +94,10 @@ class FactorComputer:
             self.encode_subwords = build_encoder(settings, out, TO_SUBWORDS, "source")
 
     def __call__(self, item: Item) -> List[str]:
-        """Return one line for each factor, in the order of the settings. A line contains one value per token.
-
-        Raises InputError if the tags do not match the words of the line.
-        """
+        """Return a line of one value per token for each factor. Raises InputError if tags do not match the words."""
         where, tokens, raw, tags = item
         words, numbers = join_words(tokens.split(), self.settings.subwords)
-        tagged = self._compute_spacy_tags(words, tags.get(ORIGINAL) or raw) if self.tagger else {}
+        tagged = self._compute_spacy_tags(self.tagger, words, tags.get(ORIGINAL) or raw) if self.tagger else {}
         lines = []
         for name in self.settings.factors:
             if name == "tf":
@@ -124,29 +114,26 @@ class FactorComputer:
             lines.append(" ".join(values[number] for number in numbers))
         return lines
 
-    def _compute_spacy_tags(self, words: List[str], raw: str) -> Dict[str, List[str]]:
+    def _compute_spacy_tags(self, tagger: SpacyTagger, words: List[str], raw: str) -> Dict[str, List[str]]:
         """Return the tags of the words for each name in TAGS."""
-        assert self.tagger is not None
         # The words as the raw line spells them, in its case and with its digits.
-        line = self.tokenizer.encode(raw)
-        pieces = self.encode_subwords(line) if self.encode_subwords else line
-        spelt = join_words(pieces.split(), self.settings.subwords)[0]
+        spelt = self._split_into_words(self.tokenizer.encode(raw))
         if [word == SENTENCE_MARK for word in spelt] != [word == SENTENCE_MARK for word in words]:
             spelt = words
         places = [place for place, word in enumerate(words) if word != SENTENCE_MARK]
         starts = [place == 0 or words[place - 1] == SENTENCE_MARK for place in places] if SENTENCE_MARK in words else []
         values = {name: [SENTENCE_MARK] * len(words) for name in TAGS}
-        if places:
-            for name, tags in self.tagger.tag_words([spelt[place] for place in places], starts).items():
-                for place, tag in zip(places, tags):
-                    values[name][place] = tag
+        for name, tags in tagger.tag_words([spelt[place] for place in places], starts).items() if places else ():
+            for place, tag in zip(places, tags):
+                values[name][place] = tag
         return values
 
-    def _assign_values_to_words(self, where: str, raw: str, given: List[str], expected: int, what: str) -> List[str]:
-        """Return the value of each tokenised word, given those of the raw line's words between spaces or sentences.
+    def _split_into_words(self, line: str) -> List[str]:
+        pieces = self.encode_subwords(line) if self.encode_subwords else line
+        return join_words(pieces.split(), self.settings.subwords)[0]
 
-        ``what`` is "words" or "sentences".
-        """
+    def _assign_values_to_words(self, where: str, raw: str, given: List[str], expected: int, what: str) -> List[str]:
+        """Return the value of each tokenised word, given those of the raw line's "words" or "sentences" (``what``)."""
         sentences = self.tokenizer.tokenize_sentences(raw)
         parts = [[" ".join(sentence)] if what == "sentences" else sentence for sentence in sentences]
         given = [value for value in given if value != SENTENCE_MARK]
@@ -157,10 +144,7 @@ class FactorComputer:
         for number, part in enumerate(parts):
             values += [SENTENCE_MARK] * (number > 0 and self.settings.source_marks)
             for text in part:
-                words = text.split()
-                if self.encode_subwords is not None:
-                    words = join_words(self.encode_subwords(text).split(), self.settings.subwords)[0]
-                values += [next(remaining)] * len(words)
+                values += [next(remaining)] * len(self._split_into_words(text))
         if len(values) != expected:
             raise InputError(f"{where}: {len(values)} words but {expected} after subword segmentation")
         return values

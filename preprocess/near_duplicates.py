@@ -27,8 +27,7 @@ DEFAULT_SIMILARITY = 0.8
 SHINGLE = 5
 """Number of words in a sequence (shingle).
 
-With shorter sequences, different texts about the same subject would be similar. With longer sequences, changing a
-single word would reduce the similarity more.
+With fewer, different texts about a subject would be similar; with more, a changed word would reduce similarity more.
 """
 PERMUTATIONS = 128
 LIST = "near-duplicates.tsv"
@@ -47,9 +46,8 @@ def _hash_line(line: str) -> int:
 def count_repeated_documents(text: Path, splits: Sequence[str], repeated: bool = False) -> Dict[str, Dict[str, int]]:
     """For each split, count the documents that have already occurred in the same split or in an earlier split.
 
-    Documents are compared by 8-byte hashes of their lines in TEXT/SPLIT.source. Empty lines are ignored. The
-    probability that any two different documents out of a million have the same hash is less than 1 in 20 million. If
-    training documents are ``repeated`` for each of their summaries, equal consecutive lines are one document.
+    Documents are compared by 8-byte hashes of their lines in TEXT/SPLIT.source. Empty lines are ignored. If training
+    documents are ``repeated`` for each of their summaries, equal consecutive lines are one document.
     """
     found: Dict[str, Dict[str, int]] = {}
     known: Dict[str, np.ndarray] = {}
@@ -84,8 +82,7 @@ def _make_sketcher() -> Callable[[str], Optional[np.ndarray]]:
     from datasketch import MinHash
 
     def compute_signature(line: str) -> Optional[np.ndarray]:
-        sketch = MinHash(num_perm=PERMUTATIONS, seed=1)
-        shingles = sorted(make_shingles(line))
+        sketch, shingles = MinHash(num_perm=PERMUTATIONS, seed=1), sorted(make_shingles(line))
         sketch.update_batch([shingle.encode() for shingle in shingles])
         return sketch.hashvalues if shingles else None
 
@@ -149,10 +146,9 @@ def find_near_duplicates(text: Path, splits: Sequence[str], similarity: float, j
     document in an earlier split ("also in train").
     """
     index = _DuplicateIndex(similarity)
-    counts: Dict[str, Dict[str, int]] = {
-        split: {"within": 0, **{f"also in {other}": 0 for other in splits[:place]}}
-        for place, split in enumerate(splits)
-    }
+    counts = {split: {"within": 0} for split in splits}
+    for other, split in itertools.combinations(splits, 2):
+        counts[split][f"also in {other}"] = 0
     examples: List[Tuple[float, str, int, str, int]] = []
     documents = _iterate_distinct_documents(text, splits)
     lines = (line for _, _, line in _iterate_distinct_documents(text, splits))
