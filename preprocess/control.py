@@ -109,10 +109,8 @@ class ControlWords(NamedTuple):
         with report_damage(path, "make it again"):
             content = read_json(path, "make it again")
             lengths, origins = content["lengths"], content["origins"]
-            bins = (
-                LengthBins(list(map(int, lengths["longest"])), list(map(int, lengths["counts"]))) if lengths else None
-            )
-            return cls(bins, origins and {str(name): int(count) for name, count in origins.items()})
+            bins = lengths and LengthBins(*(list(map(int, lengths[name])) for name in LengthBins._fields))
+            return cls(bins or None, origins and {str(name): int(count) for name, count in origins.items()})
 
 
 def count_summary_words(line: str) -> int:
@@ -207,7 +205,7 @@ class ControlOptions:
         excludes=dict.fromkeys(("--length-bins", "--by-origin"), "it determines the control words"),
     )
     subset: Optional[List[str]] = option(
-        None, "splits to write (default: all splits in TEXT)", metavar="NAME", nargs="+", choices=SPLITS
+        None, "splits to write (default: all)", metavar="NAME", nargs="+", choices=SPLITS
     )
     length: Optional[int] = option(
         None,

@@ -102,22 +102,16 @@ class CorpusOptions(JobsOption):
         "bytes; the number of such lines is reported (default: stop and report the line)",
         metavar="NAME",
     )
-    skip_bad: bool = option(
-        False, "drop records that cannot be read or are not valid UTF-8, and report their number (default: stop)"
-    )
+    skip_bad: bool = option(False, "drop and count records that are unreadable or not valid UTF-8 (default: stop)")
     keep_empty: bool = option(False, "keep pairs with an empty document or summary instead of dropping them")
-    split: bool = option(
-        None, "split paragraphs into sentences with a rule-based splitter (default: %(default)s)", flag="--sentences"
-    )
+    split: bool = option(None, "split paragraphs into sentences by rules (default: %(default)s)", flag="--sentences")
     full_stops: bool = option(None, "add a full stop to lines without final punctuation (default: %(default)s)")
     join_tokens: bool = option(
         None,
         "join the tokens of tokenised text as people write them, such as don't instead of do n't (default: "
         "%(default)s)",
     )
-    language: str = option(
-        "en", "language of the text, whose abbreviations and ordinals do not end sentences", choices=LANGUAGES
-    )
+    language: str = option("en", "language, whose abbreviations and ordinals do not end sentences", choices=LANGUAGES)
     sentence_marks: List[str] = option(
         [],
         "mark of another tool between sentences or paragraphs, such as '<t>' or '[SEP]'; may be repeated (default: "
@@ -125,15 +119,9 @@ class CorpusOptions(JobsOption):
         metavar="MARK",
         flag="--sentence-mark",
     )
-    strip_html: bool = option(
-        False, "remove HTML tags, comments and scripts, and decode HTML entities (default: count them and warn)"
-    )
-    strip_invisible: bool = option(
-        False, "remove zero-width characters and bidirectional control characters (default: count them and warn)"
-    )
-    source_sentences: int = option(
-        0, "keep only the first N sentences of each document (default: all)", bounds=NOT_NEGATIVE
-    )
+    strip_html: bool = option(False, "remove HTML tags, comments and scripts, and decode entities (default: warn)")
+    strip_invisible: bool = option(False, "remove zero-width and bidirectional control characters (default: warn)")
+    source_sentences: int = option(0, "keep only the first N sentences of a document (0: all)", bounds=NOT_NEGATIVE)
     short_lead: int = option(
         0,
         "keep one more sentence if the sentences kept by --source-sentences contain fewer than CHARS characters "

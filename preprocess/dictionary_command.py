@@ -37,9 +37,7 @@ class DictionaryOptions(JobsOption):
     train: List[Path] = option(None, "text files containing the words that the model learns", nargs="+", required=True)
     documents: List[Path] = option([], "text files containing additional words that the model can only copy", nargs="*")
     size: int = option(50000, "number of words that the model learns; -1 for all words")
-    target_size: int = option(
-        None, "number of words that the model can generate, out of the --size words that it learns (default: all)"
-    )
+    target_size: int = option(None, "number of the words of --size that the model can generate (default: all)")
     summaries: List[Path] = option(
         None, "text files containing the summaries, which determine the words that the model can generate", nargs="+"
     )
@@ -73,9 +71,8 @@ def main(args: DictionaryOptions) -> None:
     from .dictionary import build_bounded_dictionaries, build_dictionary, write_dictionary
 
     if args.target_size:
-        both = build_bounded_dictionaries(
-            args.train, args.summaries, args.documents, args.size, args.target_size, args.jobs
-        )
+        sizes = (args.size, args.target_size)
+        both = build_bounded_dictionaries(args.train, args.summaries, args.documents, *sizes, args.jobs)
         written = dict(zip((args.out, args.target_dictionary), both))
     else:
         written = {args.out: build_dictionary(args.train, args.documents, args.size, args.jobs)}

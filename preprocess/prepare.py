@@ -1,8 +1,7 @@
 """The command ``etads-prepare`` (prepare data): tokenise and binarise text, and build the dictionary.
 
-The command tokenises text, learns and applies a subword model, and binarises the result. It uses fairseq's
-``--tokenizer`` and ``--bpe`` classes and prints the corresponding options. If these options are passed to
-``fairseq-interactive``, new text is processed in exactly the same way as the training text.
+It uses fairseq's ``--tokenizer`` and ``--bpe`` classes, and prints the options with which ``fairseq-interactive``
+processes new text in exactly the same way as the training text.
 """
 
 import argparse
@@ -55,10 +54,8 @@ CORPORA: Dict[str, Dict[str, Any]] = {
     "sumpubmed": {"tokens": "word", "words": "ptb", "size": 50_000},
 }
 """Mapping from each value of --corpus to the settings that its recipes use instead of the command's defaults."""
-LISTED = (".bin", ".idx", ".txt", ".json")
-"""Suffixes of the files that OUT/bin/SHA256SUMS lists."""
-BESIDE = ("dict.", "factors/")
-"""Path prefixes of the files that are written outside OUT/bin."""
+LISTED, BESIDE = (".bin", ".idx", ".txt", ".json"), ("dict.", "factors/")
+"""Suffixes of the files that OUT/bin/SHA256SUMS lists, and prefixes of those that are written beside OUT/bin."""
 FEWEST = 0.9
 """Minimum ratio of the number of known words to the requested number. A lower ratio causes a warning."""
 DESCRIPTION = f"""\
@@ -104,10 +101,8 @@ def _write_or_check_record(out: Path, record: Dict[str, Any], made: Checksums) -
     if known is not None and not _is_only_size_different(out, known, record):
         different = [key for key in {**record, **known} if known.get(key) != record.get(key)]
         if different:
-            raise InputError(
-                f'OUT "{out}" was prepared with other {", ".join(different)} (see {path}); '
-                "give another OUT or delete it"
-            )
+            what = f"{', '.join(different)} (see {path})"
+            raise InputError(f'OUT "{out}" was prepared with other {what}; give another OUT or delete it')
         made.add(path.name)
         return
     with made.record_new_files(path.name):
@@ -119,9 +114,8 @@ def _is_only_size_different(out: Path, known: Dict[str, Any], record: Dict[str, 
     sizes = dict.fromkeys(("size", "source_size", "target_size"))
     before, now = ({**about, "settings": {**about.get("settings", {}), **sizes}} for about in (known, record))
     names = PreparationSettings(**record["settings"]).subword_files
-    if not names or before != now or known == record:
-        return False
-    return not any((out / name).exists() for name in [*names, "bin/complete"])
+    in_use = any((out / name).exists() for name in [*names, "bin/complete"])
+    return bool(names) and before == now and known != record and not in_use
 
 
 def prepare_data(
@@ -142,14 +136,12 @@ def prepare_data(
     """
     given = given or {}
     if "\n" in str(out):
-        raise InputError(
-            "OUT has a line break in its path, which commands that read the options cannot handle: rename it"
-        )
+        reason = "has a line break in its path, which commands that read the options cannot handle"
+        raise InputError(f"OUT {reason}: rename it")
     check_no_colon("OUT", out)
     if os.path.realpath(text) == os.path.realpath(out):
-        raise InputError(
-            f"OUT {out} is the same folder as TEXT, so its checksums would be overwritten: name another folder"
-        )
+        reason = "is the same folder as TEXT, so its checksums would be overwritten"
+        raise InputError(f"OUT {out} {reason}: name another folder")
     if str(out).startswith("-"):  # commands that read the options would mistake such a path for an option
         out = out.absolute()
     folder = get_shard_folder(out, shard) if shard else out
@@ -240,9 +232,8 @@ def _binarise_text(work: Preparation, made: Checksums, given: Optional[Path]) ->
     except InputError:
         raise
     except (Exception, SystemExit) as error:
-        reason = f"{type(error).__name__}: {error}"
-        where = f"the full output is in {out / 'preprocess.txt'}"
-        raise InputError(f"fairseq-preprocess failed ({reason}); {where}") from None
+        where = f"({type(error).__name__}: {error}); the full output is in {out / 'preprocess.txt'}"
+        raise InputError(f"fairseq-preprocess failed {where}") from None
     if work.settings.factors:
         write_factors(work)
     made.verify_unchanged()
@@ -256,20 +247,14 @@ def _run_fairseq_preprocess(work: Preparation, given: Optional[Path]) -> None:
     """Write the dictionaries, and run fairseq-preprocess with its output redirected to OUT/preprocess.txt."""
     # Otherwise, the worker processes of fairseq would be started with the method forkserver.
     multiprocessing.set_start_method("fork", force=True)
-    from .dictionary import write_dictionary
+    from .dictionary import make_dictionaries
 
     # fairseq splits paths at commas, so the paths that it receives are relative to OUT.
     like, given = work.like and work.like.absolute(), given and given.absolute()
     os.chdir(work.out)
-    found = _extend_dictionaries(like, work.splits) if like else _build_dictionaries(work, given)
-    arguments = ["-s", "source", "-t", "target", "--destdir", "bin", "--workers", str(work.jobs)]
-    if len(found) == 1:
-        write_dictionary(found[0], Path("dict.txt"))
-        arguments += ["--joined-dictionary", "--srcdict", "dict.txt"]
-    else:
-        for dictionary, side in zip(found, SIDES):
-            write_dictionary(dictionary, Path(f"dict.{side}.txt"))
-        arguments += ["--srcdict", "dict.source.txt", "--tgtdict", "dict.target.txt"]
+    names = make_dictionaries(work, like, given)
+    arguments = ["-s", "source", "-t", "target", "--destdir", "bin", "--workers", str(work.jobs), "--srcdict", names[0]]
+    arguments += ["--tgtdict", names[1]] if len(names) > 1 else ["--joined-dictionary"]
     arguments += [f"--{split}pref=tokens/{split}" for split in work.splits]
     with open("preprocess.txt", "w", encoding="utf-8") as file:
         os.dup2(file.fileno(), 1)
@@ -278,44 +263,6 @@ def _run_fairseq_preprocess(work: Preparation, given: Optional[Path]) -> None:
 
     sys.argv = ["fairseq-preprocess", *arguments]
     cli_main()
-
-
-def _build_dictionaries(work: Preparation, given: Optional[Path]) -> List[Any]:
-    """Build the joined dictionary, or those of both sides, from the training text in tokens/ or from ``given``."""
-    from .dictionary import build_bounded_dictionaries, build_dictionary, extend_dictionary
-
-    settings, jobs = work.settings, work.jobs
-    size = settings.size if settings.tokens == "word" else -1
-    source, target = (Path("tokens", f"train.{side}") for side in SIDES)
-    documents = [Path("tokens", f"{split}.source") for split in work.splits if split != "train"]
-    if settings.separate:
-        # Only the source dictionary requires a copy tail. If the model generates <unk>, it can be replaced with a word
-        # from the tail.
-        return [
-            build_dictionary([source], documents, settings.source_size or size, jobs),
-            build_dictionary([target], [], settings.target_size or size, jobs, tail=False),
-        ]
-    if settings.target_size:
-        return [*build_bounded_dictionaries([source], [target], documents, size, settings.target_size, jobs)]
-    if given:
-        return [extend_dictionary(given, [source, target, *documents], jobs)]
-    return [build_dictionary([source, target], documents, size, jobs)]
-
-
-def _extend_dictionaries(like: Path, splits: Sequence[str]) -> List[Any]:
-    """Extend the dictionary or dictionaries in ``like`` with new words from the documents in tokens/."""
-    from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
-
-    from .dictionary import append_copy_tail
-
-    names = [like / "bin" / f"dict.{side}.txt" for side in SIDES]
-    joined = names[0].read_bytes() == names[1].read_bytes()
-    source, target = (SummarizationDictionary.load(str(name)) for name in names)
-    new = {word for split in splits for line in read_lines(Path("tokens", f"{split}.source")) for word in line.split()}
-    # If both dictionaries contain the same words, they must also assign the same ids to the new words.
-    for dictionary in [target, source] if source.symbols == target.symbols else [source]:
-        append_copy_tail(dictionary, new)
-    return [source] if joined else [source, target]
 
 
 def _write_report(work: Preparation) -> None:
@@ -378,9 +325,7 @@ def _summarise_vocabulary(report: Dict[str, Any]) -> Iterator[str]:
 class PreparationOptions(JobsOption):
     """Options of ``etads-prepare``. Those that are not set are None or False, so that they can be told from others."""
 
-    text: Path = argument(
-        "TEXT", "folder containing {train,valid}.{source,target} and, optionally, test.{source,target}"
-    )
+    text: Path = argument("TEXT", "folder containing {train,valid}.{source,target} and, optionally, those of test")
     out: Path = argument("OUT", "output folder for the prepared data")
     tokens: Optional[str] = option(
         None,
@@ -396,9 +341,7 @@ class PreparationOptions(JobsOption):
         "characters; raw: do not split, for SentencePiece (default: moses, or raw with SentencePiece)",
         choices=WORD_KINDS,
     )
-    size: Optional[int] = option(
-        None, "number of BPE merges or SentencePiece pieces to learn, or of words to keep (default: 8000)"
-    )
+    size: Optional[int] = option(None, "number of merges or pieces to learn, or of words to keep (default: 8000)")
     model: Optional[Path] = option(
         None,
         "existing subword model: BPE merges learned by subword-nmt (with --tokens bpe), a SentencePiece model (with "
@@ -451,12 +394,8 @@ class PreparationOptions(JobsOption):
         nargs="+",
     )
     tf_bins: Optional[int] = option(None, "number of bins for term frequencies in the tf factor (default: 10)")
-    idf_bins: Optional[int] = option(
-        None, "number of bins for inverse document frequencies in the idf factor (default: 10)"
-    )
-    spacy_model: Optional[str] = option(
-        None, "name of an installed spaCy model, such as en_core_web_sm", metavar="NAME"
-    )
+    idf_bins: Optional[int] = option(None, "number of bins for inverse document frequencies in idf (default: 10)")
+    spacy_model: Optional[str] = option(None, "an installed spaCy model, such as en_core_web_sm", metavar="NAME")
     like: Optional[Path] = option(
         None,
         "reuse the subword model, the dictionaries and the values of all options listed above from an earlier output "

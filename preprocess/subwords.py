@@ -57,9 +57,8 @@ def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
             yield from ([word for word in line.split() if word not in WHOLE] for line in read_lines(path))
 
     if not any(len(word) > 1 for words in read_words() for word in words):
-        raise InputError(
-            "--tokens bpe: the training text contains no word of two or more characters to merge; use --tokens word"
-        )
+        reason = "the training text contains no word of two or more characters to merge"
+        raise InputError(f"--tokens bpe: {reason}; use --tokens word")
     learnt = io.StringIO()
     # subword-nmt would show its progress bar even if standard error is not a terminal.
     with contextlib.nullcontext() if sys.stderr.isatty() else contextlib.redirect_stderr(io.StringIO()):

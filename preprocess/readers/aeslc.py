@@ -27,9 +27,7 @@ line and, except in train/, "@ann0" to "@ann2" with the subjects that three peop
     @dataclass
     class Options:
         data: Path = option(None, "folder containing train, dev and test", metavar="DIR", required=True)
-        annotated: bool = option(
-            False, "the references of dev and test are the annotators' subjects instead of the original ones"
-        )
+        annotated: bool = option(False, "take the annotators' subjects as the references of dev and test")
 
     json_lines: ClassVar = {"source_column": "document", "target_column": "summary", "target_list": "references"}
 

@@ -197,9 +197,8 @@ def _find_newspaper(url: str, folder: Path) -> str:
         for name in ("dailymail", "cnn"):
             if name in place.lower():
                 return name
-    raise InputError(
-        f'--keep-origin: neither {url} nor the folder {folder} has "cnn" or "dailymail" in its name; rename the folders'
-    )
+    names = f"neither {url} nor the folder {folder}"
+    raise InputError(f'--keep-origin: {names} has "cnn" or "dailymail" in its name; rename the folders')
 
 
 def read_records(path: Path) -> Iterator[bytes]:

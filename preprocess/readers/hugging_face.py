@@ -29,15 +29,8 @@ set without splits is divided according to --split."""
 
     @dataclass
     class Options(ColumnOptions, SharesOptions):
-        data: str = option(
-            None,
-            "folder written by save_to_disk, or name of a data set in the local cache",
-            metavar="FOLDER|NAME",
-            required=True,
-        )
-        config: Optional[str] = option(
-            None, "configuration of the data set, if it offers several (CNN/Daily Mail: 3.0.0)", metavar="NAME"
-        )
+        data: str = option(None, "the folder, or the name in the cache", metavar="FOLDER|NAME", required=True)
+        config: Optional[str] = option(None, "configuration of the data set, such as 3.0.0", metavar="NAME")
 
     def __init__(self, args: argparse.Namespace):
         super(TableReader, self).__init__(args)

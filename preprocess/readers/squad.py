@@ -41,9 +41,7 @@ label the answers with etads-labels --kind words, train --arch word_tagger, and 
     @dataclass
     class Options:
         data: Path = option(None, "folder containing the SQuAD JSON files", metavar="DIR", required=True)
-        squad_version: Optional[str] = option(
-            None, "version of SQuAD (default: the first version found in the folder)", choices=VERSIONS
-        )
+        squad_version: Optional[str] = option(None, "version of SQuAD (default: the first found)", choices=VERSIONS)
 
     splits_text = False
 

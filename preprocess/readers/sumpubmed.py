@@ -33,15 +33,11 @@ unchanged."""
 
     @dataclass
     class Options:
-        data: Path = option(
-            None, "folder containing line_text/ and abstract/, or the three .jsonl files", metavar="DIR", required=True
-        )
+        data: Path = option(None, "folder containing the folders or the files", metavar="DIR", required=True)
         valid_size: Optional[int] = option(
-            None, "number of valid articles from line_text/ and abstract/ (default: 3%% of all articles)", bounds=SIZE
+            None, "number of valid articles (default: 3%% of all in folders)", bounds=SIZE
         )
-        test_size: Optional[int] = option(
-            None, "number of test articles from line_text/ and abstract/ (default: 2%% of all articles)", bounds=SIZE
-        )
+        test_size: Optional[int] = option(None, "number of test articles (default: 2%% of all in folders)", bounds=SIZE)
         seed: Optional[int] = option(None, "seed of the hash that assigns articles to splits (default: 1)")
 
     json_lines: ClassVar = {"source_column": "source", "target_column": "target", "target_list": "sentences"}
@@ -58,9 +54,8 @@ unchanged."""
     def find_items(self) -> None:
         texts, abstracts = self.data / "line_text", self.data / "abstract"
         if not texts.is_dir() or not abstracts.is_dir():
-            raise InputError(
-                f"--data {self.data}: neither line_text/ and abstract/ nor train.jsonl, dev.jsonl, test.jsonl"
-            )
+            files = "line_text/ and abstract/ nor train.jsonl, dev.jsonl, test.jsonl"
+            raise InputError(f"--data {self.data}: neither {files}")
         digits: Dict[int, str] = {}  # of the article numbers in the file names, which may start with zeros
         matches = (re.fullmatch(r"text_(\d+)\.txt", path.name) for path in texts.iterdir())
         for name in sorted(match.group(1) for match in matches if match):
@@ -70,9 +65,8 @@ unchanged."""
         valid = self.args.valid_size or max(1, int(VALID_SHARE * len(digits)))
         test = self.args.test_size or max(1, int(TEST_SHARE * len(digits)))
         if valid + test >= len(digits):
-            raise InputError(
-                f"--valid-size, --test-size: {len(digits)} articles in {self.data} leave none for training"
-            )
+            reason = f"{len(digits)} articles in {self.data} leave none for training"
+            raise InputError(f"--valid-size, --test-size: {reason}")
         seed = 1 if self.args.seed is None else self.args.seed
         ranked = sorted(digits, key=lambda number: hashlib.sha256(f"{seed} {number}".encode()).hexdigest())
         parts = {"train": ranked[valid + test :], "valid": ranked[:valid], "test": ranked[valid : valid + test]}

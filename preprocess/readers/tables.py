@@ -46,9 +46,8 @@ def detect_table_format(path: Path) -> str:
     """Return a table's format: CSV if unknown and without a suffix, as standard input. Raises InputError otherwise."""
     found = records.detect_record_format(path) or ("" if path.suffix else "csv")
     if not found:
-        raise InputError(
-            f"{path}: unknown format; choose a name that ends in .{', .'.join(records.SUFFIXES)}, or give --format"
-        )
+        ends = ", .".join(records.SUFFIXES)
+        raise InputError(f"{path}: unknown format; choose a name that ends in .{ends}, or give --format")
     return found
 
 
@@ -56,12 +55,8 @@ def detect_table_format(path: Path) -> str:
 class ColumnOptions:
     """Options that name the columns, and the option --target-list."""
 
-    source_column: str = option(
-        "", "name of the column that contains the documents (default: detected automatically)", metavar="NAME"
-    )
-    target_column: str = option(
-        "", "name of the column that contains the summaries (default: detected automatically)", metavar="NAME"
-    )
+    source_column: str = option("", "column that contains the documents (default: a known name)", metavar="NAME")
+    target_column: str = option("", "column that contains the summaries (default: a known name)", metavar="NAME")
     target_list: str = option(
         "sentences",
         "meaning of a list in the summary column: the sentences of one summary, or alternative reference summaries",
@@ -90,9 +85,7 @@ each line is a sentence."""
         input: Optional[Path] = option(
             None, "table with the pairs of all splits, instead of --train, --valid and --test", excludes=INPUT_EXCLUDES
         )
-        format: Optional[str] = option(
-            None, "format of all input files (default: determined from the file names)", choices=FORMATS
-        )
+        format: Optional[str] = option(None, "format of all files (default: as their names say)", choices=FORMATS)
         delimiter: Optional[str] = option(
             None,
             'column separator of CSV and TSV files, either a single character or "tab" (default: comma, tab, semicolon '
@@ -196,8 +189,6 @@ The JSON lines of Cachola et al. (2020) contain "source", a list of sentences, a
 
     @dataclass
     class Options:
-        data: Path = option(
-            None, "folder containing one or more of train.jsonl, dev.jsonl and test.jsonl", metavar="DIR", required=True
-        )
+        data: Path = option(None, "folder containing the files, or some of them", metavar="DIR", required=True)
 
     json_lines: ClassVar = {"source_column": "source", "target_column": "target", "target_list": "references"}
