@@ -33,10 +33,9 @@ line and, except in train/, "@ann0" to "@ann2" with the subjects that three peop
 
     def find_items(self) -> None:
         for split, names in SPLIT_NAMES.items():
-            paths = sorted(path for name in names for path in (self.data / name).glob("*.subject"))
-            if paths:
-                self.files[split], self.items[split] = paths, [(str(path), path) for path in paths]
-        if not self.files:
+            self.files[split] = sorted(path for name in names for path in (self.data / name).glob("*.subject"))
+            self.items[split] = [(str(path), path) for path in self.files[split]]
+        if not self.list_splits():
             files = "train/, dev/ or test/ with .subject files, nor train.jsonl, dev.jsonl or test.jsonl"
             raise InputError(f"--data {self.data}: neither {files}")
 

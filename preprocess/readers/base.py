@@ -117,8 +117,8 @@ class Reader:
         self.shares: Optional[SplitShares] = None  # of train, valid and test, if the corpus has no predefined splits
 
     def list_splits(self) -> List[str]:
-        """Return the splits of the input in the order ``train``, ``valid``, ``test``. Raises InputError without any."""
-        return list(self.shares.fractions) if self.shares else [split for split in SPLITS if split in self.files]
+        """Return the splits of the input in the order ``train``, ``valid``, ``test``."""
+        return list(self.shares.fractions) if self.shares else [split for split in SPLITS if self.files.get(split)]
 
     def iterate_raw_documents(self, key: str) -> Iterator[Tuple[Any, ...]]:
         """Yield the items of an input in order, such as lines or rows, which :meth:`parse` converts.
@@ -134,12 +134,12 @@ class Reader:
     def check_split_sizes(self, kept: Dict[str, int]) -> None:
         """Raise InputError if the number of written documents of a split differs from the published size."""
 
-    def iterate_lines(self, path: Path, ends: bool = False) -> Iterator[str]:
+    def iterate_lines(self, path: Path) -> Iterator[str]:
         """Yield the lines of a file. Lines with invalid UTF-8 are decoded with --fallback-encoding and counted.
 
         With --skip-bad alone, invalid bytes are escaped, and :meth:`check_utf8` rejects these lines.
         """
-        return read_lines(path, self.fallback, self.counts, ends)
+        return read_lines(path, self.fallback, self.counts)
 
     def check_utf8(self, *texts: str) -> None:
         """Raise BadDocumentError if one of the texts, as returned by :meth:`iterate_lines`, contains invalid UTF-8."""
@@ -164,7 +164,7 @@ def find_first_existing(folders: List[Path], names: List[str]) -> Optional[Path]
     """Return the first file in the folders that has one of the names, perhaps with a compression suffix, or None."""
     ends = ("", *DECOMPRESSORS)
     paths = (folder / (name + end) for name in names for folder in folders for end in ends)
-    return next((path for path in paths if path.is_file()), None)
+    return next(filter(Path.is_file, paths), None)
 
 
 @dataclass

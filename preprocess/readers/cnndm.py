@@ -1,7 +1,4 @@
-"""Read CNN/Daily Mail from ``.story`` files and lists of URLs, or from See et al.'s chunks of tokenised text.
-
-Sources: Hermann et al. 2015; See et al. 2017.
-"""
+"""Read CNN/Daily Mail (Hermann et al. 2015) from ``.story`` files and lists of URLs, or See et al.'s (2017) chunks."""
 
 import argparse
 import hashlib
@@ -24,14 +21,12 @@ LISTS = {
     "valid": ["all_val.txt", "wayback_validation_urls.txt", "cnn_wayback_validation_urls.txt"],
     "test": ["all_test.txt", "wayback_test_urls.txt", "cnn_wayback_test_urls.txt"],
 }
-PUBLISHED = {"train": (287_113, 287_226), "valid": (13_368,), "test": (11_490,)}
+PUBLISHED: Dict[str, Tuple[int, ...]] = {"train": (287_113, 287_226), "valid": (13_368,), "test": (11_490,)}
 """Accepted numbers of documents: 287,227 training URLs, of which papers since See et al. report 287,226; the data that
 they released lacks the 114 stories without an article.
 """
-
 CHUNKS = {"train": "train", "valid": "val", "test": "test"}
 """How the names of See et al.'s files begin: ``train.bin``, ``train_000.bin``."""
-
 _SENTENCE = re.compile(r"<s>(.*?)</s>", re.DOTALL)
 _ENTITY = re.compile(r"(@entity\d+):(.*)")
 _PLACEHOLDER = re.compile(r"@entity\d+")
@@ -72,10 +67,7 @@ contain lower-case tokens. Tokens of such files and of tokenised stories are joi
             metavar="published|any|TRAIN,VALID,TEST",
         )
         allow_missing: bool = option(False, "count missing story files instead of stopping")
-        keep_origin: bool = option(
-            False,
-            "also write the origin of each document (cnn or dailymail) to SPLIT.source.origin, for etads-control",
-        )
+        keep_origin: bool = option(False, "also write cnn or dailymail to SPLIT.source.origin, for etads-control")
         entity_names: bool = option(False, "replace the placeholders in anonymised stories with the original names")
 
     defaults: ClassVar = {"full_stops": True, "join_tokens": True}
@@ -89,20 +81,19 @@ contain lower-case tokens. Tokens of such files and of tokenised stories are joi
             self.large_folders = [check_path_exists("--stories", path, directory=True) for path in args.stories]
             check_path_exists("--urls", args.urls, directory=True)
             for split, names in LISTS.items():
-                path = find_first_existing([args.urls], names)
-                self.files.update({split: [path]} if path else {})
-            if not self.files:
+                self.files[split] = [*filter(None, [find_first_existing([args.urls], names)])]
+            if not self.list_splits():
                 wanted = ", ".join(name for names in LISTS.values() for name in names)
                 raise InputError(f"--urls {args.urls}: no list of URLs; looked for {wanted}")
-            self.sizes = {split: sum(1 for _ in self.iterate_raw_documents(split)) for split in self.files}
+            self.sizes = {split: sum(1 for _ in self.iterate_raw_documents(split)) for split in self.list_splits()}
         else:
             check_path_exists("--chunks", args.chunks, directory=True)
             for split, stem in CHUNKS.items():
-                found = sorted(path for end in (".bin", "_*.bin") for path in args.chunks.glob(f"{stem}{end}"))
-                self.files.update({split: found} if found else {})
-            if not self.files:
+                paths = (path for end in (".bin", "_*.bin") for path in args.chunks.glob(f"{stem}{end}"))
+                self.files[split] = sorted(paths)
+            if not self.list_splits():
                 raise InputError(f"--chunks {args.chunks}: no train_*.bin, val_*.bin or test_*.bin in it")
-        self.expected = None if args.expect == "any" else _parse_expected_counts(args.expect)
+        self.expected = _parse_expected_counts(args.expect)
 
     def iterate_raw_documents(self, key: str) -> Iterator[Tuple[str, Any]]:
         if self.args.chunks:
@@ -136,28 +127,25 @@ contain lower-case tokens. Tokens of such files and of tokenised stories are joi
         raise ExcludedDocumentError("story not found")
 
     def check_split_sizes(self, kept: Dict[str, int]) -> None:
-        missing = [split for split in self.expected or () if split not in kept]
-        if missing:
-            names = f"{CHUNKS[missing[0]]}_*.bin" if self.args.chunks else " or ".join(LISTS[missing[0]])
-            where = f"--chunks {self.args.chunks}" if self.args.chunks else f"--urls {self.args.urls}"
-            raise InputError(
-                f"--expect: there is no {missing[0]}, because {where} has no {names}; the other files are "
-                "written. --expect any accepts them"
-            )
-        for split, number in kept.items():
-            expected = self.expected.get(split, ()) if self.expected else ()
-            if expected and number not in expected:
+        chunks = self.args.chunks
+        for split, expected in self.expected.items():
+            reason = ""
+            if split not in kept:
+                names = f"{CHUNKS[split]}_*.bin" if chunks else " or ".join(LISTS[split])
+                where = f"--chunks {chunks}" if chunks else f"--urls {self.args.urls}"
+                reason = f"there is no {split}, because {where} has no {names}; the other files are written"
+            elif kept[split] not in expected:
                 wanted = " or ".join(f"{count:,}" for count in expected)
-                raise InputError(
-                    f"--expect: {split} has {number:,} documents, not {wanted}; the files are written, and "
-                    "report.json says what was dropped. --expect any accepts them"
-                )
+                reason = f"{split} has {kept[split]:,} documents, not {wanted}; the files are written, and report.json "
+                reason += "says what was dropped"
+            if reason:
+                raise InputError(f"--expect: {reason}. --expect any accepts them")
 
 
 def _parse_expected_counts(text: str) -> Dict[str, Tuple[int, ...]]:
     """Parse the value of --expect, and return a dictionary that maps splits to accepted numbers of documents."""
-    if text == "published":
-        return {split: tuple(numbers) for split, numbers in PUBLISHED.items()}
+    if text in ("published", "any"):
+        return PUBLISHED if text == "published" else {}
     parts = text.split(",")
     if len(parts) != len(LISTS) or not all(part.strip().isdecimal() for part in parts):
         raise InputError(f"--expect {text}: choose published, any, or three numbers such as 1000,50,50")
@@ -177,25 +165,20 @@ def parse_story(text: str, names: bool = False) -> Document:
         entity = _ENTITY.fullmatch(line)
         if entity:
             entities[entity.group(1)] = entity.group(2).strip()
-        elif line.startswith("@highlight"):
-            current = highlights
-            line = line[len("@highlight") :].strip()
-            highlights += [line] if line else []
-        elif line:
-            current.append(line)
-    if names:
-        paragraphs, highlights = (
-            [_PLACEHOLDER.sub(lambda match: entities.get(match.group(), match.group()), line) for line in lines]
-            for lines in (paragraphs, highlights)
-        )
+            continue
+        if line.startswith("@highlight"):
+            current, line = highlights, line[len("@highlight") :].strip()
+        current += [line] if line else []
+    for lines in (paragraphs, highlights) if names else ():
+        lines[:] = [_PLACEHOLDER.sub(lambda found: entities.get(found.group(), found.group()), line) for line in lines]
     return Document(paragraphs, [highlights], targets_in_sentences=True)
 
 
 def _find_newspaper(url: str, folder: Path) -> str:
     """Return the newspaper of a story, which its URL names or, if this is not the case, its folder."""
-    for place in (url, "/".join(folder.absolute().parts[-2:])):
+    for place in (url.lower(), "/".join(folder.absolute().parts[-2:]).lower()):
         for name in ("dailymail", "cnn"):
-            if name in place.lower():
+            if name in place:
                 return name
     names = f"neither {url} nor the folder {folder}"
     raise InputError(f'--keep-origin: {names} has "cnn" or "dailymail" in its name; rename the folders')

@@ -71,6 +71,8 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
             self.models = _find_reference_files(check_path_exists("--models", args.models, directory=True))
             self.articles = sorted(path for path in args.docs.glob("*/*") if path.is_file())
             self.sizes["test"] = len(self.articles)
+            if not self.articles:
+                raise InputError(f"--docs {args.docs}: no articles found; they should be in folders such as d30001t")
             self.files["test"] = [*self.articles, *(path for _, paths in sorted(self.models.items()) for path in paths)]
         else:
             raise InputError("give --docs and --models, or --data")
@@ -81,11 +83,8 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
 
     def iterate_raw_documents(self, key: str) -> Iterator[Any]:
         if self.args.data:
-            yield from super().iterate_raw_documents(key)
-        elif not self.articles:
-            raise InputError(f"--docs {self.args.docs}: no articles found; they should be in folders such as d30001t")
-        else:
-            yield from ((str(path), path) for path in self.articles)
+            return super().iterate_raw_documents(key)
+        return ((str(path), path) for path in self.articles)
 
     def parse(self, item: Any) -> Document:
         if self.args.data:
@@ -108,8 +107,7 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
             original = [" ".join(make_treebank_tokenizer().encode(line, keep_case=True)) for line in sentences]
             paragraphs = [re.sub("[0-9]", "#", line.lower()) for line in original]
         references = [[_TAG.sub(" ", self.read_text(model)).replace("\n", " ")] for model in models]
-        original = original if self.args.keep_original else []
-        return Document(paragraphs, references, self.args.as_gigaword, True, original)
+        return Document(paragraphs, references, self.args.as_gigaword, True, original * self.args.keep_original)
 
 
 def _find_reference_files(folder: Path) -> Dict[Tuple[str, str], List[Path]]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Dict, FrozenSet, List, Optional
 
-from fairseq_etads.files import SPLITS
 from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.option_checks import NOT_NEGATIVE
@@ -106,24 +105,21 @@ are replaced with {UNKNOWN}, and so is UNK in the ready-made test set. Ready-mad
 def find_split_files(folders: List[Path]) -> Dict[str, List[Path]]:
     """Return the files of each split: articles, titles and, for the test split, perhaps further references.
 
-    Raises InputError if only one of two files that belong together exists, perhaps because the other's name is
-    misspelt.
+    Raises InputError if only one of two files that belong together exists, perhaps as the other's name is misspelt.
     """
     found: Dict[str, List[Path]] = {}
-    for split in SPLITS:
-        pairs = {names: [find_first_existing(folders, [name]) for name in names] for names in FILE_NAMES[split]}
-        for names, (article, title) in pairs.items():
-            if article and title:
-                more = find_further_references([title.parent]) if names[1] == "task1_ref0.txt" else []
-                found[split] = [article, title, *more]
-                break
-        else:
-            for names, paths in pairs.items():
-                for path, other in zip(paths, reversed(names)):
-                    if path is not None:
-                        raise InputError(
-                            f"--data: {path} exists, but {other} does not: rename that file, or remove the first"
-                        )
+    for split, known in FILE_NAMES.items():
+        pairs = [[find_first_existing(folders, [name]) for name in names] for names in known]
+        whole = next(([path for path in pair if path] for pair in pairs if all(pair)), [])
+        if whole:
+            more = find_further_references([whole[1].parent]) if whole[0].name.startswith("input.txt") else []
+            found[split] = [*whole, *more]
+            continue
+        for names, pair in zip(known, pairs):
+            for path, other in zip(pair, reversed(names)):
+                if path:
+                    advice = "rename that file, or remove the first"
+                    raise InputError(f"--data: {path} exists, but {other} does not: {advice}")
     return found
 
 
@@ -131,8 +127,7 @@ def find_further_references(folders: List[Path]) -> List[Path]:
     """Return the existing files task1_ref1.txt and so on. Raises InputError if one between them is missing."""
     numbered = [find_first_existing(folders, [f"task1_ref{number}.txt"]) for number in range(1, _MOST_REFERENCES)]
     found = [path for path in itertools.takewhile(bool, numbered) if path]
-    later = next((path for path in numbered[len(found) :] if path), None)
-    if later is not None:
+    for later in filter(None, numbered[len(found) :]):
         raise InputError(f"--data: {later} exists, but task1_ref{len(found) + 1}.txt does not")
     return found
 

@@ -49,9 +49,8 @@ as in the code of the authors."""
         lines = find_jsonl_files(data)
         for split, names in SPLIT_NAMES.items():
             meetings = sorted(path for name in names for path in (data / name).glob("*.json"))
-            if split in lines or meetings:
-                self.files[split] = [lines[split]] if split in lines else meetings
-        if not self.files:
+            self.files[split] = [lines[split]] if split in lines else meetings
+        if not self.list_splits():
             files = "train/, val/ or test/ with .json files, nor train.jsonl, val.jsonl or test.jsonl"
             raise InputError(f"--data {data}: neither {files}")
 

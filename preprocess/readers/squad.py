@@ -52,8 +52,8 @@ label the answers with etads-labels --kind words, train --arch word_tagger, and 
         for version in versions:
             for split, name in FILES.items():
                 path = find_first_existing([folder], [f"{name}-v{version}.json"])
-                self.files.update({split: [path]} if path else {})
-            if self.files:
+                self.files[split] = [path] if path else []
+            if self.list_splits():
                 return
         wanted = " or ".join(f"train-v{version}.json" for version in versions)
         raise InputError(f"--data {folder}: no {wanted}, or dev of the same version is missing")
