@@ -179,10 +179,7 @@ def _make_converter(reader: Reader, split: str, options: CorpusOptions) -> Calla
 
 
 class SplitWriter:
-    """Writer for the files of a split, which also counts written, changed and dropped documents.
-
-    The files receive their final names when the exit stack is closed.
-    """
+    """Writer for the files of a split, which are renamed when ``stack`` is closed. It also counts what it writes."""
 
     def __init__(self, split: str, args: argparse.Namespace, stack: contextlib.ExitStack):
         self.split, self.args, self.stack = split, args, stack
@@ -262,10 +259,7 @@ def show_documents(reader: Reader, args: argparse.Namespace) -> Iterator[str]:
 
 
 def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[str, Any]:
-    """Write the files of a split, complete or not at all, and return the statistics about the split for report.json.
-
-    Raises InputError if the input cannot be read or contains no usable documents.
-    """
+    """Write the files of a split, and return its statistics. Raises InputError if no document is left."""
     options: CorpusOptions = make_options(CorpusOptions, args)
     shares, key = reader.shares, "input" if reader.shares else split
     preload = SPLITTER_MODULES if reader.splits_text and options.split else ()
@@ -448,10 +442,7 @@ def check_options(args: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def copy_pipes_to_files(args: argparse.Namespace) -> Iterator[None]:
-    """Context manager that replaces standard input and pipes in ``args`` with files, because readers read input often.
-
-    Raises InputError if ``-`` occurs more than once in the arguments.
-    """
+    """Replace standard input and pipes in ``args`` with files, which can be read often, within the context."""
     inputs = {name: value for name, value in vars(args).items() if name not in ("out", "prepare")}
     given = [path for value in inputs.values() for path in (value if isinstance(value, list) else [value])]
     pipes = [path for path in given if isinstance(path, Path) and is_read_once(path)]

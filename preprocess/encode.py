@@ -100,10 +100,7 @@ def encode_all_files(
 
 
 def get_shard_folder(out: Path, shard: Shard) -> Path:
-    """Return the path of the folder that contains a shard, a tokenised part of each file in TEXT.
-
-    Each shard has its own prepare.json and SHA256SUMS, so several shards can be created at the same time.
-    """
+    """Return the folder of a shard, which has its own record and checksums, so that shards can be made at once."""
     return out / "shards" / shard.name
 
 
@@ -144,10 +141,7 @@ def join_shards(work: Preparation, made: Checksums, words: str, record: Dict[str
 
 
 def measure_round_trip(settings: PreparationSettings, text: Path, out: Path) -> Iterator[str]:
-    """Encode and decode the first lines of each file of the text, and yield a message if lines do not come back.
-
-    Case is ignored if the data is in lower case, and so are sentence marks.
-    """
+    """Yield a message if the first lines do not come back from their tokens, apart from marks and lower case."""
     decoders = [] if settings.tokens == "word" else [_build_subword_encoder(settings, out)]
     lost, lines, first = 0, 0, ""
     for path in (text / f"{split}.{side}" for split in SPLITS for side in SIDES):

@@ -51,10 +51,7 @@ def compute_idf_bin(df: int, documents: int, bins: int) -> int:
 
 
 class SpacyTagger:
-    """Tagger that uses an installed spaCy pipeline, without components that tagging does not need.
-
-    Raises InputError if spaCy or the spaCy model is not installed.
-    """
+    """Tagger that uses an installed spaCy pipeline. Raises InputError if spaCy or the model is not installed."""
 
     def __init__(self, model: str):
         try:
@@ -151,10 +148,7 @@ class FactorComputer:
 
 
 def find_tag_files(work: Preparation, split: str) -> Dict[str, Path]:
-    """Return the paths TEXT/SPLIT.source.NAME of the factors read from files, and that of ORIGINAL for spaCy.
-
-    Raises InputError if the file of a factor is missing.
-    """
+    """Return the paths of the factors read from files, and ORIGINAL for spaCy. Raises InputError if one is missing."""
     tagger, files = work.settings.spacy_model, {}
     for name in work.settings.factors:
         if name == SALIENCE or (name in TAGS and not tagger):
@@ -176,10 +170,7 @@ def _iterate_factor_inputs(work: Preparation, split: str) -> Iterator[Item]:
 
 
 def write_factors(work: Preparation) -> None:
-    """Write all factor files that are listed in the module docstring.
-
-    Raises InputError if tags are missing or invalid, or spaCy is required but not installed.
-    """
+    """Write the files that the module docstring lists. Raises InputError if tags do not fit, or spaCy is missing."""
     names, out = work.settings.factors, work.out
     arguments = (work.settings, out, _write_idf_bins(work) if "idf" in names else {})
     for split in work.splits:

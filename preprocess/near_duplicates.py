@@ -90,10 +90,7 @@ def _make_sketcher() -> Callable[[str], Optional[np.ndarray]]:
 
 
 def choose_lsh_bands(similarity: float) -> Tuple[int, int]:
-    """Return the number of bands of a signature and of hash values in each: two documents are compared if one agrees.
-
-    The bands are as long as possible if a fraction FOUND_SHARE of the pairs with this similarity is to be compared.
-    """
+    """Return the numbers of bands and of hash values in each, the most that find FOUND_SHARE of pairs so similar."""
     for size in range(PERMUTATIONS, 1, -1):
         count = PERMUTATIONS // size
         if count > 1 and 1 - (1 - similarity**size) ** count >= FOUND_SHARE:

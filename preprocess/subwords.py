@@ -46,10 +46,7 @@ def learn_subwords(text: List[Path], tokens: str, size: int, model: Path) -> Non
 
 
 def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
-    """Learn ``size`` merges from all files with subword-nmt (Sennrich et al. 2016), and write them to ``codes``.
-
-    Raises InputError if no word has two characters that could be merged.
-    """
+    """Learn ``size`` merges with subword-nmt (Sennrich et al. 2016). Raises InputError if there is nothing to merge."""
     from subword_nmt.learn_bpe import learn_bpe as learn
 
     def read_words() -> Iterator[List[str]]:
@@ -67,10 +64,7 @@ def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
 
 
 def read_merges(path: Path, option: str = "--model") -> List[str]:
-    """Read the lines of a merges file of subword-nmt or GPT-2. The first line may contain the version.
-
-    Raises InputError if the file contains no merges, or one of its lines is not a merge.
-    """
+    """Read the lines of subword-nmt's or GPT-2's merges. Raises InputError if there are none, or a line is no merge."""
     merges = [line for line in read_lines(path) if line.strip()]
     for number, merge in enumerate(merges, 1):
         if len(merge.split(" ")) != 2:

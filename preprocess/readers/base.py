@@ -76,10 +76,7 @@ def refuse_shares(args: argparse.Namespace, reason: str) -> None:
 
 
 def parse_input_options(args: argparse.Namespace) -> Optional[SplitShares]:
-    """Return the shares of the splits of --input, or None if --train, --valid and --test name the splits.
-
-    Raises InputError if neither is given, or --split or --split-seed is used without --input.
-    """
+    """Return the shares of the splits of --input, or None without it. Raises InputError if there is no input either."""
     if args.input:
         return parse_shares(args)
     if not any(getattr(args, split) for split in SPLITS):
@@ -121,10 +118,7 @@ class Reader:
         return list(self.shares.fractions) if self.shares else [split for split in SPLITS if self.files.get(split)]
 
     def iterate_raw_documents(self, key: str) -> Iterator[Tuple[Any, ...]]:
-        """Yield the items of an input in order, such as lines or rows, which :meth:`parse` converts.
-
-        Raises InputError, which names the file and the line, if a file cannot be read.
-        """
+        """Yield the items of an input in order. Raises InputError, which names the line, if a file is unreadable."""
         raise NotImplementedError
 
     def parse(self, item: Any) -> Document:

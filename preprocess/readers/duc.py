@@ -123,10 +123,7 @@ def _find_reference_files(folder: Path) -> Dict[Tuple[str, str], List[Path]]:
 
 
 def parse_article(text: str) -> List[str]:
-    """Return the paragraphs of an SGML article's TEXT, without tags and entities of wire services (&LR; &UR; &QL;).
-
-    Raises BadDocumentError if the article does not contain a TEXT element.
-    """
+    """Return the paragraphs of an SGML article's TEXT, without tags and wire services' entities, such as &LR;."""
     bodies = _TEXT.findall(text)
     if not bodies:
         raise BadDocumentError("no <TEXT>")

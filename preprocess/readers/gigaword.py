@@ -103,10 +103,7 @@ are replaced with {UNKNOWN}, and so is UNK in the ready-made test set. Ready-mad
 
 
 def find_split_files(folders: List[Path]) -> Dict[str, List[Path]]:
-    """Return the files of each split: articles, titles and, for the test split, perhaps further references.
-
-    Raises InputError if only one of two files that belong together exists, perhaps as the other's name is misspelt.
-    """
+    """Return the files of each split: articles, titles, further references. Raises InputError if half a pair exists."""
     found: Dict[str, List[Path]] = {}
     for split, known in FILE_NAMES.items():
         pairs = [[find_first_existing(folders, [name]) for name in names] for names in known]

@@ -88,10 +88,7 @@ unchanged."""
 
 
 def take_first_sentences(text: str) -> List[str]:
-    """Return the first sentences of an article, up to a total of MAX_SOURCE_WORDS words. Headings are omitted.
-
-    Raises ExcludedDocumentError if the sentences contain fewer than MIN_SOURCE_WORDS words in total.
-    """
+    """Return the first sentences, of MIN_SOURCE_WORDS to MAX_SOURCE_WORDS words in total, without headings."""
     out: List[str] = []
     words = 0
     for line in text.split("\n"):
@@ -106,10 +103,7 @@ def take_first_sentences(text: str) -> List[str]:
 
 
 def extract_background(text: str) -> List[str]:
-    """Return the paragraphs of the BACKGROUND section in an abstract.
-
-    Raises BadDocumentError if there is no such section, and ExcludedDocumentError if it is too short or too long.
-    """
+    """Return the paragraphs of an abstract's BACKGROUND. Raises BadDocumentError without one of the right length."""
     match = re.search(r"^BACKGROUND[ \t]*\n(.*?)(?=^(?:RESULTS|CONCLUSIONS)[ \t]*$|\Z)", text, re.DOTALL | re.MULTILINE)
     if not match:
         raise BadDocumentError("abstract without BACKGROUND")
