@@ -42,16 +42,8 @@ from fairseq_etads.text.documents import (
 )
 from fairseq_etads.text.words import LANGUAGES, SENTENCE_MARK
 
-from . import debian, prepare
-from .near_duplicates import (
-    DEFAULT_SIMILARITY,
-    LIST,
-    SHINGLE,
-    check_datasketch,
-    count_repeated_documents,
-    find_near_duplicates,
-    summarise_near_duplicates,
-)
+from . import debian, near_duplicates, prepare
+from .near_duplicates import DEFAULT_SIMILARITY, LIST, SHINGLE
 from .processes import map_in_order
 from .readers import READERS, Reader
 
@@ -372,11 +364,15 @@ def build_corpus(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
         report["splits"][split] = write_split(reader, split, args)
         inputs.verify_unchanged()
         write_json(out / "report.json", report)
-    report["overlap"] = count_repeated_documents(out, reader.list_splits(), args.train_references == "all")
+    report["overlap"] = near_duplicates.count_repeated_documents(
+        out, reader.list_splits(), args.train_references == "all"
+    )
     if args.near_duplicates is None:
         (out / LIST).unlink(missing_ok=True)
     else:
-        report["near-duplicates"] = find_near_duplicates(out, reader.list_splits(), args.near_duplicates, args.jobs)
+        report["near-duplicates"] = near_duplicates.find_near_duplicates(
+            out, reader.list_splits(), args.near_duplicates, args.jobs
+        )
     write_json(out / "report.json", report)
     Checksums(out).add("report.json", *(name for about in report["splits"].values() for name in about["files"]))
     reader.check_split_sizes({split: about["documents"] for split, about in report["splits"].items()})
@@ -401,7 +397,10 @@ def summarise_report(report: Dict[str, Any]) -> List[str]:
             lines.append(f"  warning: {found['count']:,} {name}, {place}; left as they are, {WARNINGS.get(name, '')}")
         shared = report["overlap"].get(split, {})
         lines += [f"  the same documents: {number:,} {where}" for where, number in shared.items() if number]
-    return [*lines, *(summarise_near_duplicates(report["near-duplicates"]) if "near-duplicates" in report else ())]
+    return [
+        *lines,
+        *(near_duplicates.summarise_near_duplicates(report["near-duplicates"]) if "near-duplicates" in report else ()),
+    ]
 
 
 def add_output_options(parser: argparse.ArgumentParser, shows: bool = False) -> None:
@@ -435,7 +434,7 @@ def check_options(args: argparse.Namespace) -> None:
             "such as cp1252, latin-1 or gb18030; convert the file first (iconv -t UTF-8), or choose replace"
         )
     if args.near_duplicates is not None:
-        check_datasketch()
+        near_duplicates.check_datasketch()
     if args.show is not None and not SIZE.contains(args.show):
         raise InputError(f"--show {args.show}: choose {SIZE}")
 

@@ -157,8 +157,8 @@ def measure_round_trip(settings: PreparationSettings, text: Path, out: Path) -> 
             lines += 1
             if ways[0] != ways[1]:
                 lost += 1
-                differs = next((i for i, pair in enumerate(zip(*ways)) if len({*pair}) > 1), min(map(len, ways)))
-                start = max(differs - 20, 0)
+                same = sum(1 for _ in itertools.takewhile(lambda pair: len({*pair}) == 1, zip(*ways)))
+                start = max(same - 20, 0)
                 first = first or " comes back as ".join(f'"{found[start : start + 60]}"' for found in ways)
     if lost:
         share = f"{lost:,} of {lines:,} lines ({lost / lines:.1%})"

@@ -22,7 +22,7 @@ import math
 import multiprocessing
 from collections import Counter
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 
 from tqdm import tqdm
 
@@ -161,20 +161,15 @@ def find_tag_files(work: Preparation, split: str) -> Dict[str, Path]:
     return {**files, ORIGINAL: original} if tagger and original.is_file() else files
 
 
-def _iterate_factor_inputs(work: Preparation, split: str) -> Iterator[Item]:
-    """Yield the input of a :class:`FactorComputer` for each document in a split."""
-    files = find_tag_files(work, split)
-    paths = [work.out / "tokens" / f"{split}.source", work.text / f"{split}.source", *files.values()]
-    for number, (tokens, raw, *tags) in enumerate(zip_lines(paths, map(read_lines, paths)), 1):
-        yield f"{split}.source, line {number}", tokens, raw, dict(zip(files, tags))
-
-
 def write_factors(work: Preparation) -> None:
     """Write the files that the module docstring lists. Raises InputError if tags do not fit, or spaCy is missing."""
     names, out = work.settings.factors, work.out
     arguments = (work.settings, out, _write_idf_bins(work) if "idf" in names else {})
     for split in work.splits:
-        items = _iterate_factor_inputs(work, split)
+        files = find_tag_files(work, split)
+        paths = [out / "tokens" / f"{split}.source", work.text / f"{split}.source", *files.values()]
+        rows = enumerate(zip_lines(paths, map(read_lines, paths)), 1)
+        items = ((f"{split}.source, line {n}", *row[:2], dict(zip(files, row[2:]))) for n, row in rows)
         with contextlib.ExitStack() as stack:
             opened = [stack.enter_context(open_output(out / "factors" / f"{split}.{name}")) for name in names]
             for lines in map_in_order(FactorComputer, arguments, items, work.jobs, TOKENIZER_MODULES):

@@ -161,10 +161,11 @@ def find_near_duplicates(text: Path, splits: Sequence[str], similarity: float, j
     quoted = []
     for value, split, number, other, place in examples:
         found = (f"{split}.source", number), (f"{other}.source", place)
-        first, second = (next(itertools.islice(read_lines(text / name), line - 1, None)) for name, line in found)
-        same = next((i for i, (a, b) in enumerate(zip(first, second)) if a != b), min(len(first), len(second)))
-        start = max(same - QUOTED // 2, 0)  # the quotation starts shortly before the first difference
-        texts = [f"{'…' * bool(start)}{line[start : start + QUOTED]}" for line in (first, second)]
+        texts = [next(itertools.islice(read_lines(text / name), line - 1, None)) for name, line in found]
+        # The quotation starts shortly before the first difference.
+        same = sum(1 for _ in itertools.takewhile(lambda pair: len({*pair}) == 1, zip(*texts)))
+        start = max(same - QUOTED // 2, 0)
+        texts = [f"{'…' * bool(start)}{line[start : start + QUOTED]}" for line in texts]
         where = [f"{name}, line {line}" for name, line in found]
         quoted.append({"similarity": round(-value, 2), "where": where, "text": texts})
     made = f"minhash:{PERMUTATIONS}|datasketch-{metadata.version('datasketch')}"

@@ -34,16 +34,8 @@ from fairseq_etads.platform.option_checks import check_options, format_option_na
 from fairseq_etads.text.subwords import OPAQUE
 from fairseq_etads.text.words import LANGUAGES, SENTENCE_MARK, WORD_KINDS
 
-from .encode import (
-    TO_SUBWORDS,
-    TO_WORDS,
-    Preparation,
-    encode_all_files,
-    get_shard_folder,
-    join_shards,
-    measure_round_trip,
-    measure_tokens_per_line,
-)
+from . import encode
+from .encode import TO_SUBWORDS, TO_WORDS, Preparation, encode_all_files, get_shard_folder
 from .factors import find_tag_files, write_factors
 from .processes import run_in_separate_process
 from .subwords import GIVEN, check_given_files, check_sentencepiece_model, copy_subword_model, learn_subwords
@@ -96,26 +88,22 @@ def _check_text_files(text: Path, splits: Sequence[str], made: Checksums) -> Dic
 
 def _write_or_check_record(out: Path, record: Dict[str, Any], made: Checksums) -> None:
     """Write ``record`` to prepare.json, unless the file already contains this record."""
-    path = out / "prepare.json"
+    path, sizes = out / "prepare.json", dict.fromkeys(("size", "source_size", "target_size"))
     known = read_json(path, "give another OUT or delete it") if path.exists() else None
-    if known is not None and not _is_only_size_different(out, known, record):
+    if known is not None:
         different = [key for key in {**record, **known} if known.get(key) != record.get(key)]
-        if different:
+        # Another size can be chosen as long as no model has been learned, because the known one may have been refused.
+        before, now = ({**about, "settings": {**about.get("settings", {}), **sizes}} for about in (known, record))
+        names = PreparationSettings(**record["settings"]).subword_files
+        is_refused = names and not any((out / name).exists() for name in [*names, "bin/complete"])
+        if different and not (before == now and is_refused):
             what = f"{', '.join(different)} (see {path})"
             raise InputError(f'OUT "{out}" was prepared with other {what}; give another OUT or delete it')
-        made.add(path.name)
-        return
+        if not different:
+            made.add(path.name)
+            return
     with made.record_new_files(path.name):
         write_json(path, record)
-
-
-def _is_only_size_different(out: Path, known: Dict[str, Any], record: Dict[str, Any]) -> bool:
-    """Return whether only sizes of vocabularies differ, and none is in use, because those in ``known`` were refused."""
-    sizes = dict.fromkeys(("size", "source_size", "target_size"))
-    before, now = ({**about, "settings": {**about.get("settings", {}), **sizes}} for about in (known, record))
-    names = PreparationSettings(**record["settings"]).subword_files
-    in_use = any((out / name).exists() for name in [*names, "bin/complete"])
-    return bool(names) and before == now and known != record and not in_use
 
 
 def prepare_data(
@@ -177,7 +165,7 @@ def prepare_data(
         _write_or_check_record(folder, record, made)
         words = "tokens" if settings.tokens == "word" else "words"
         if not shard:
-            join_shards(work, made, words, record)
+            encode.join_shards(work, made, words, record)
         encode_all_files(work, made, text, words, TO_WORDS, shard)
         if shard:
             return make_inference_options(settings, out)
@@ -273,7 +261,7 @@ def _write_report(work: Preparation) -> None:
     sizes = {"source": settings.source_size or size, "target": settings.target_size or size}
     wanted = {side: words for side, words in sizes.items() if words}  # as far as they are known
     report = {
-        "lengths": {name: measure_tokens_per_line(out / "tokens" / name) for name in work.names},
+        "lengths": {name: encode.measure_tokens_per_line(out / "tokens" / name) for name in work.names},
         "vocabulary": run_in_separate_process(make_vocabulary_report, out, work.splits, wanted),
         "sha256": {path.name: listed.get(path.name) or compute_sha256(path) for path in binary},
     }
@@ -466,7 +454,7 @@ def prepare_text(args: argparse.Namespace) -> None:
         print(f"{name}: {about['lines']:,} lines, {longest}")
     for line in _summarise_vocabulary(report["vocabulary"]) if "vocabulary" in report else ():
         print(line)
-    for line in measure_round_trip(read_preparation_settings(args.out, "OUT"), args.text, args.out):
+    for line in encode.measure_round_trip(read_preparation_settings(args.out, "OUT"), args.text, args.out):
         print(line)
     flags = shlex.join(format_command_line(options))
     print(f"binarised data: {args.out / 'bin'}\nfor new text, give fairseq-interactive: {flags}")
