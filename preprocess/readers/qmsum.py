@@ -11,7 +11,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import BadDocumentError, Document, parse_json_record
 
 from .base import SPLIT_NAMES, Reader, check_path_exists
-from .tables import find_jsonl_files
+from .folders import find_jsonl_files
 
 _MARK = re.compile(r"\{\s*\w+\s*\} ?")
 """Marks of the transcription, such as {vocalsound} and {disfmarker}."""

@@ -1,8 +1,8 @@
-"""Read tables with a document column and a summary column (JSON lines, CSV, TSV and Parquet), and SciTLDR."""
+"""Read tables with a document column and a summary column (JSON lines, CSV, TSV and Parquet)."""
 
 import argparse
 import functools
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Dict, Iterator, List, Optional, Tuple
 
@@ -14,32 +14,12 @@ from fairseq_etads.text import records
 from fairseq_etads.text.cleaning import JOIN_LINES_HELP, join_printed_lines
 from fairseq_etads.text.documents import Document
 
-from .base import (
-    INPUT_EXCLUDES,
-    SPLIT_NAMES,
-    Reader,
-    SharesOptions,
-    check_path_exists,
-    find_first_existing,
-    parse_input_options,
-)
+from .base import INPUT_EXCLUDES, Reader, SharesOptions, check_path_exists, parse_input_options
 
 FORMATS = ("jsonl", "csv", "tsv", "parquet")
 KNOWN_COLUMNS = ["/".join(pair) for pair in records.COLUMNS]
 Item = Tuple[str, str, records.Record]
 """Location, input in Reader.columns, and the record."""
-
-
-def find_jsonl_files(folder: Path) -> Dict[str, Path]:
-    """Find train.jsonl, dev.jsonl (or valid, validation, val) and test.jsonl in a folder, plain or compressed."""
-    found: Dict[str, Path] = {}
-    for split, names in SPLIT_NAMES.items():
-        there = [*filter(None, (find_first_existing([folder], [f"{name}.jsonl"]) for name in names))]
-        if len(there) > 1:
-            raise InputError(f"{folder}: {there[0].name} and {there[1].name} are both {split}: remove one")
-        if there:
-            found[split] = there[0]
-    return found
 
 
 def detect_table_format(path: Path) -> str:
@@ -154,41 +134,3 @@ each line is a sentence."""
         is_list = isinstance(target, list) and not are_references
         in_sentences = is_list or all(len(reference) > 1 for reference in references)
         return Document(records.list_pieces(source, "document"), references, isinstance(source, list), in_sentences)
-
-
-class FolderReader(TableReader):
-    """Base class of readers for a folder --data of JSON lines or, in the form of its authors, of many files."""
-
-    items: Dict[str, List[Any]]  # of each split, found in the folder; empty for JSON lines
-    json_lines: ClassVar[Dict[str, str]]  # options of ColumnOptions for the JSON lines
-
-    def __init__(self, args: argparse.Namespace):
-        self.data, self.items = check_path_exists("--data", args.data, directory=True), {}
-        found = find_jsonl_files(self.data)
-        if found:
-            given = {**asdict(TableReader.Options()), **vars(args), **found, **self.json_lines}
-            super().__init__(argparse.Namespace(**given))
-        else:
-            Reader.__init__(self, args)
-            self.find_items()
-            self.sizes = {split: len(items) for split, items in self.items.items()}
-
-    def find_items(self) -> None:
-        """Set ``items`` and ``files`` of a folder without JSON lines. Raises InputError if it has none of both."""
-        raise InputError(f"--data {self.data}: no train.jsonl, dev.jsonl or test.jsonl")
-
-    def iterate_raw_documents(self, key: str) -> Iterator[Any]:
-        return iter(self.items[key]) if self.items else super().iterate_raw_documents(key)
-
-
-class SciTldrReader(FolderReader):
-    name = "scitldr"
-    summary = "SciTLDR: train.jsonl, dev.jsonl and test.jsonl, with several references per document"
-    description = """\
-The JSON lines of Cachola et al. (2020) contain "source", a list of sentences, and "target", a list of references."""
-
-    @dataclass
-    class Options:
-        data: Path = option(None, "folder containing the files, or some of them", metavar="DIR", required=True)
-
-    json_lines: ClassVar = {"source_column": "source", "target_column": "target", "target_list": "references"}

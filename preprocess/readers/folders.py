@@ -1,24 +1,119 @@
-"""Read SumPubMed (Gupta et al. 2021): the beginnings of biomedical articles, and the backgrounds of their abstracts."""
+"""Read folders of JSON lines or of many files: SciTLDR, AESLC and SumPubMed.
+
+Cachola et al. 2020; Zhang and Tetreault 2019 (e-mails of the Enron corpus); Gupta et al. 2021 (biomedical articles).
+"""
 
 import argparse
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Dict, List, Optional
+from typing import Any, ClassVar, Dict, Iterator, List, Optional
 
 from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.option_checks import SIZE, format_option
 from fairseq_etads.text.documents import BadDocumentError, Document, ExcludedDocumentError
+from fairseq_etads.text.records import parse_record
 
-from .tables import FolderReader
+from .base import SPLIT_NAMES, Reader, check_path_exists, find_first_existing
+from .tables import TableReader
 
 MAX_SOURCE_WORDS = 520
 MIN_SOURCE_WORDS = 400
 TARGET_WORDS = range(15, 131)
 HEADINGS = ("BACKGROUND", "RESULTS", "CONCLUSIONS")
 VALID_SHARE, TEST_SHARE = 0.03, 0.02
+_FIELD = re.compile(r"\n@(subject|ann\d+)\n")
+
+
+def find_jsonl_files(folder: Path) -> Dict[str, Path]:
+    """Find train.jsonl, dev.jsonl (or valid, validation, val) and test.jsonl in a folder, plain or compressed."""
+    found: Dict[str, Path] = {}
+    for split, names in SPLIT_NAMES.items():
+        there = [*filter(None, (find_first_existing([folder], [f"{name}.jsonl"]) for name in names))]
+        if len(there) > 1:
+            raise InputError(f"{folder}: {there[0].name} and {there[1].name} are both {split}: remove one")
+        if there:
+            found[split] = there[0]
+    return found
+
+
+class FolderReader(TableReader):
+    """Base class of readers for a folder --data of JSON lines or, in the form of its authors, of many files."""
+
+    items: Dict[str, List[Any]]  # of each split, found in the folder; empty for JSON lines
+    json_lines: ClassVar[Dict[str, str]]  # options of ColumnOptions for the JSON lines
+
+    def __init__(self, args: argparse.Namespace):
+        self.data, self.items = check_path_exists("--data", args.data, directory=True), {}
+        found = find_jsonl_files(self.data)
+        if found:
+            given = {**asdict(TableReader.Options()), **vars(args), **found, **self.json_lines}
+            super().__init__(argparse.Namespace(**given))
+        else:
+            Reader.__init__(self, args)
+            self.find_items()
+            self.sizes = {split: len(items) for split, items in self.items.items()}
+
+    def find_items(self) -> None:
+        """Set ``items`` and ``files`` of a folder without JSON lines. Raises InputError if it has none of both."""
+        raise InputError(f"--data {self.data}: no train.jsonl, dev.jsonl or test.jsonl")
+
+    def iterate_raw_documents(self, key: str) -> Iterator[Any]:
+        return iter(self.items[key]) if self.items else super().iterate_raw_documents(key)
+
+
+class SciTldrReader(FolderReader):
+    name = "scitldr"
+    summary = "SciTLDR: train.jsonl, dev.jsonl and test.jsonl, with several references per document"
+    description = """\
+The JSON lines of Cachola et al. (2020) contain "source", a list of sentences, and "target", a list of references."""
+
+    @dataclass
+    class Options:
+        data: Path = option(None, "folder containing the files, or some of them", metavar="DIR", required=True)
+
+    json_lines: ClassVar = {"source_column": "source", "target_column": "target", "target_list": "references"}
+
+
+class AeslcReader(FolderReader):
+    name = "aeslc"
+    summary = "AESLC: e-mails and their subjects, as folders of .subject files, or train.jsonl, dev.jsonl, test.jsonl"
+    description = """\
+The folders train/, dev/ and test/ contain a file per e-mail: its text, a line "@subject" with the subject in the next
+line and, except in train/, "@ann0" to "@ann2" with the subjects that three people gave it. JSON lines have the keys
+"document", "summary" and, optionally, "annotated" (a list)."""
+
+    @dataclass
+    class Options:
+        data: Path = option(None, "folder containing train, dev and test", metavar="DIR", required=True)
+        annotated: bool = option(False, "take the annotators' subjects as the references of dev and test")
+
+    json_lines: ClassVar = {"source_column": "document", "target_column": "summary", "target_list": "references"}
+
+    def find_items(self) -> None:
+        for split, names in SPLIT_NAMES.items():
+            self.files[split] = sorted(path for name in names for path in (self.data / name).glob("*.subject"))
+            self.items[split] = [(str(path), path) for path in self.files[split]]
+        if not self.list_splits():
+            files = "train/, dev/ or test/ with .subject files, nor train.jsonl, dev.jsonl or test.jsonl"
+            raise InputError(f"--data {self.data}: neither {files}")
+
+    def parse(self, item: Any) -> Document:
+        annotated: bool = self.args.annotated
+        if self.items:
+            text, *fields = _FIELD.split(f"\n{self.read_text(item[1])}")
+            if fields[:1] != ["subject"]:
+                raise BadDocumentError("no @subject")
+            subject, *subjects = map(str.strip, fields[1::2])
+            document = Document(text.split("\n"), [[subject]])
+        else:
+            document = super().parse(item)
+            subjects = (parse_record(item[2]).get("annotated") or []) if annotated else []
+        if annotated and subjects:
+            document.targets = [[subject] for subject in subjects]
+        return document
 
 
 class SumPubMedReader(FolderReader):
