@@ -6,8 +6,7 @@ from .folders import AeslcReader, SciTldrReader, SumPubMedReader
 from .gigaword import DucReader, GigawordReader
 from .hugging_face import HuggingFaceReader
 from .parallel import ParallelReader
-from .qmsum import QmsumReader
-from .squad import SquadReader
+from .questions import QmsumReader, SquadReader
 from .tables import TableReader
 
 READERS = (

@@ -4,7 +4,7 @@ import argparse
 import functools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Dict, Iterator, List, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from fairseq_etads.files import SPLITS
 from fairseq_etads.files.inputs import ESCAPE_INVALID, get_display_name

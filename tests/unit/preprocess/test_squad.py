@@ -4,7 +4,7 @@ import json
 
 import corpora
 import pytest
-from etads_preprocess.readers.squad import find_answer_sentences
+from etads_preprocess.readers.questions import find_answer_sentences
 from test_readers import lines, refused, run
 
 CONTEXT = 'In 1066 the Normans, led by William of "Rouen", won. Rouen is in France! They\u00a0stayed.'
