@@ -9,11 +9,11 @@ from collections import Counter
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence
 
 from fairseq_etads.files import ORIGIN, SIDES, SPLITS
 from fairseq_etads.files.checksums import Checksums
-from fairseq_etads.files.inputs import read_json, read_lines, zip_lines
+from fairseq_etads.files.inputs import read_json, read_lines, report_damage, zip_lines
 from fairseq_etads.files.outputs import copy_file, lock_output, open_output, write_json
 from fairseq_etads.platform.command_options import argument, option, options_command
 from fairseq_etads.platform.console import escape_unprintable
@@ -52,10 +52,7 @@ keeps 400 other words."""
 
 
 class LengthBins(NamedTuple):
-    """Maximum summary length in words of each bin, ascending, and its number of training summaries.
-
-    The last bin also contains all longer summaries. Bins are numbered from 1.
-    """
+    """Maximum summary length of each bin, ascending (the last has all longer ones, too), and its summaries."""
 
     longest: List[int]
     counts: List[int]
@@ -84,14 +81,6 @@ class LengthBins(NamedTuple):
         """Return the number of the bin for summaries of the given length."""
         return min(bisect.bisect_left(self.longest, length), len(self.longest) - 1) + 1
 
-    def describe(self) -> Iterator[str]:
-        """Yield a line of text for each bin, with its range of lengths and its number of training summaries."""
-        first = 0
-        for number, (longest, count) in enumerate(zip(self.longest, self.counts), 1):
-            most = "more" if number == len(self.longest) else str(longest)
-            yield f"{LENGTH_WORD}{number}: {first} to {most} words, {count:,} training summaries"
-            first = longest + 1
-
 
 class ControlWords(NamedTuple):
     """Bins of summary lengths and number of training documents of each origin, or None if not controlled."""
@@ -106,17 +95,15 @@ class ControlWords(NamedTuple):
         if not path.is_file():
             raise InputError(f"--like {folder}: not an output folder of etads-control, because it has no {RECORD}")
         Checksums(folder, "Make it again").verify([RECORD])
-        content = read_json(path, "make it again")
-        try:
+        with report_damage(path, "make it again"):
+            content = read_json(path, "make it again")
             lengths, origins = content["lengths"], content["origins"]
-            bins = lengths and LengthBins(list(map(int, lengths["longest"])), list(map(int, lengths["counts"])))
+            bins = lengths and LengthBins(*(list(map(int, lengths[name])) for name in LengthBins._fields))
             return cls(bins or None, origins and {str(name): int(count) for name, count in origins.items()})
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"{path} is damaged ({error!r}); make it again") from None
 
 
 def count_summary_words(line: str) -> int:
-    """Count the space-separated words in a summary. Sentence marks are not counted."""
+    """Count the space-separated words in a summary, without sentence marks."""
     words = line.split()
     return len(words) - words.count(SENTENCE_MARK)
 
@@ -134,10 +121,7 @@ def _iterate_origins(text: Path, split: str) -> Iterator[str]:
 
 
 def learn_control_words(text: Path, bins: int, by_origin: bool) -> ControlWords:
-    """Determine the control words from the training pairs in ``text``. If ``bins`` is 0, lengths are not controlled.
-
-    Raises InputError if there are no training pairs, or all summaries have the same length.
-    """
+    """Determine the control words from the training pairs. Raises InputError if there are none, or too few lengths."""
     path = text / "train.target"
     if not path.is_file():
         raise InputError(f'TEXT "{text}" has no train.target, from which control words are derived; or give --like')
@@ -149,31 +133,25 @@ def learn_control_words(text: Path, bins: int, by_origin: bool) -> ControlWords:
     return ControlWords(found, dict(sorted(Counter(_iterate_origins(text, "train")).items())) if by_origin else None)
 
 
-def write_split_with_control_words(
-    text: Path, out: Path, split: str, control: ControlWords, length: int, origin: str
-) -> List[str]:
-    """Add control words to the documents in a split, and copy the summaries. Returns the names of the new files.
-
-    All documents receive the length bin ``length`` (0: that of their reference summary) and the origin ``origin``
-    (empty: their own). Raises InputError if the files are missing or not aligned, or a document has an unknown origin
-    or a control word already.
-    """
-    names = [f"{split}.{side}" for side in SIDES]
-    for name in names:
-        if not (text / name).is_file():
-            raise InputError(f'TEXT "{text}" has no file {name}')
-    columns = [read_lines(text / name) for name in names]
+def write_split_with_control_words(args: "ControlOptions", split: str, control: ControlWords) -> List[str]:
+    """Write a split with control words, and return its files' names. Raises InputError for files that do not fit."""
+    text, origin = args.text, (args.origin or "").lower()
+    paths = [text / f"{split}.{side}" for side in SIDES]
+    for path in paths:
+        if not path.is_file():
+            raise InputError(f'TEXT "{text}" has no file {path.name}')
+    columns = [read_lines(path) for path in paths]
     if control.origins is not None and not origin:
-        names.append(f"{split}.source.{ORIGIN}")
+        paths.append(text / f"{split}.source.{ORIGIN}")
         columns.append(_iterate_origins(text, split))
     bins = range(1, len(control.bins.longest) + 1) if control.bins else ()
     all_words = {*(f"{LENGTH_WORD}{n}" for n in bins), *(f"{ORIGIN_WORD}{name}" for name in control.origins or ())}
-    with open_output(out / f"{split}.source") as file:
-        rows = zip_lines([text / name for name in names], columns)
-        for number, (document, summary, *own) in enumerate(rows, 1):
+    with open_output(args.out / f"{split}.source") as file:
+        for number, (document, summary, *own) in enumerate(zip_lines(paths, columns), 1):
             words = []
             if control.bins:
-                words.append(f"{LENGTH_WORD}{length or control.bins.find_bin_number(count_summary_words(summary))}")
+                length = args.length or control.bins.find_bin_number(count_summary_words(summary))
+                words.append(f"{LENGTH_WORD}{length}")
             if control.origins is not None:
                 name = origin or own[0]
                 if name not in control.origins:
@@ -185,7 +163,7 @@ def write_split_with_control_words(
             file.write(" ".join([*words, document]).rstrip() + "\n")
     targets = [f"{split}.target", *(path.name for path in sorted(text.glob(f"{split}.target.*[0-9]")))]
     for name in targets:
-        copy_file(text / name, out / name)
+        copy_file(text / name, args.out / name)
     return [f"{split}.source", *targets]
 
 
@@ -208,7 +186,7 @@ class ControlOptions:
         excludes=dict.fromkeys(("--length-bins", "--by-origin"), "it determines the control words"),
     )
     subset: Optional[List[str]] = option(
-        None, "splits to write (default: all splits in TEXT)", metavar="NAME", nargs="+", choices=SPLITS
+        None, "splits to write (default: all)", metavar="NAME", nargs="+", choices=SPLITS
     )
     length: Optional[int] = option(
         None,
@@ -219,27 +197,8 @@ class ControlOptions:
     origin: Optional[str] = option(None, "insert the control word of this origin before all documents", metavar="NAME")
 
 
-def _write_or_check_control_file(out: Path, record: Dict[str, Any], made: Checksums, splits: Sequence[str]) -> None:
-    """Write ``record`` to control.json, unless the file already contains this record."""
-    path = out / RECORD
-    if path.is_file() and any((out / f"{split}.source").is_file() for split in SPLITS if split not in splits):
-        made.verify([RECORD])
-        if read_json(path, f"give another OUT or delete {out}") != record:
-            raise InputError(
-                f"OUT {out}: was made with other control words (see {path}); give another OUT or delete it"
-            )
-        made.add(RECORD)
-        return
-    with made.record_new_files(RECORD):
-        write_json(path, record)
-
-
 def write_text_with_control_words(args: ControlOptions) -> Iterator[str]:
-    """Write the output folder, and yield lines of text that describe the files and the control words.
-
-    Raises InputError if an option or a file is invalid, or OUT has other control words or is written by another
-    process.
-    """
+    """Write the output folder, and yield lines about it. Raises InputError for wrong options, text or output."""
     if not args.text.is_dir():
         raise InputError(f'TEXT "{args.text}" is not a folder; etads-corpus makes one')
     if os.path.realpath(args.out) == os.path.realpath(args.text):
@@ -255,35 +214,48 @@ def write_text_with_control_words(args: ControlOptions) -> Iterator[str]:
     read = Checksums(args.text, "Make the text again")
     read.verify(name for name in read.listed if name.split(".")[0] in splits)
     control = ControlWords.read(args.like) if args.like else learn_control_words(args.text, bins, args.by_origin)
-    if args.length is not None:
-        if control.bins is None:
-            raise InputError(f"--length {args.length}: there are no control words for lengths (--length-bins 0)")
-        if not 1 <= args.length <= len(control.bins.longest):
-            raise InputError(f"--length {args.length}: choose a bin from 1 to {len(control.bins.longest)}")
-    if args.origin is not None and control.origins is None:
-        raise InputError(f"--origin {args.origin}: there are no control words for origins; give --by-origin")
+    bins = len(control.bins.longest) if control.bins else 0
+    if args.length is not None and not 1 <= args.length <= bins:
+        advice = (
+            f"choose a bin from 1 to {bins}" if bins else "there are no control words for lengths (--length-bins 0)"
+        )
+        raise InputError(f"--length {args.length}: {advice}")
     if args.origin is not None and args.origin.lower() not in (control.origins or ()):
-        raise InputError(f"--origin {args.origin}: choose one of {', '.join(control.origins or ())}")
+        advice = f"choose one of {', '.join(control.origins or ())}"
+        advice = "there are no control words for origins; give --by-origin" if control.origins is None else advice
+        raise InputError(f"--origin {args.origin}: {advice}")
     with lock_output(args.out, "OUT", folder=True):
         made = Checksums(args.out, "Make it again")
-        _write_or_check_control_file(
-            args.out, {"lengths": control.bins and control.bins._asdict(), "origins": control.origins}, made, splits
-        )
+        record = {"lengths": control.bins and control.bins._asdict(), "origins": control.origins}
+        path, others = args.out / RECORD, [split for split in SPLITS if split not in splits]
+        if path.is_file() and any((args.out / f"{split}.source").is_file() for split in others):
+            made.verify([RECORD])
+            if read_json(path, f"give another OUT or delete {args.out}") != record:
+                advice = "give another OUT or delete it"
+                raise InputError(f"OUT {args.out}: was made with other control words (see {path}); {advice}")
+            made.add(RECORD)
+        else:
+            with made.record_new_files(RECORD):
+                write_json(path, record)
         earlier = [name for name in made.listed if name.split(".")[0] in splits]
         for name in earlier:
             if fnmatch(name, "*.target.*[0-9]") and not (args.text / name).exists():
                 (args.out / name).unlink(missing_ok=True)  # an earlier text had more references
         made.forget(*earlier)
         for split in splits:
-            names = write_split_with_control_words(
-                args.text, args.out, split, control, args.length or 0, (args.origin or "").lower()
-            )
+            names = write_split_with_control_words(args, split, control)
             read.verify_unchanged()
             made.add(*names)
             own = " with the lengths of its references, so not for scores" if control.bins and not args.length else ""
             yield f"{args.out / split}.source: {split}{own}"
-    yield from [] if control.bins is None or args.like else control.bins.describe()
-    for name, count in () if args.like else (control.origins or {}).items():
+    if args.like:
+        return
+    first = 0
+    for number, (longest, count) in enumerate(zip(*(control.bins or ((), ()))), 1):
+        most = "more" if number == bins else str(longest)
+        yield f"{LENGTH_WORD}{number}: {first} to {most} words, {count:,} training summaries"
+        first = longest + 1
+    for name, count in (control.origins or {}).items():
         yield f"{ORIGIN_WORD}{name}: {count:,} training documents"
 
 

@@ -1,7 +1,7 @@
 """The command ``etads-corpus`` (prepare data): convert a corpus to parallel text of documents and summaries.
 
-The main process lists the items of a split (files, lines or rows). Worker processes convert the items to lines of text,
-which the main process writes in the same order. Only a few hundred documents are in memory at the same time.
+The main process lists the items of a split (files, lines or rows), and writes the lines of text to which worker
+processes convert them, in the same order. Only a few hundred documents are in memory at the same time.
 """
 
 import argparse
@@ -12,20 +12,25 @@ import itertools
 import json
 import os
 import re
+import shutil
 import sys
+import tempfile
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, TextIO, Tuple, Type
+from typing import Any, Callable, Dict, Iterator, List, Optional, TextIO, Tuple, Type
 
 from tqdm import tqdm
 
 from fairseq_etads.files import ORIGIN, ORIGINAL, SIDES, SPLITS
 from fairseq_etads.files.checksums import NAME, Checksums, compute_sha256
-from fairseq_etads.files.inputs import read_json
-from fairseq_etads.files.outputs import check_output_paths, lock_output, open_output, write_json
-from fairseq_etads.platform.command_options import JobsOption, add_options, make_options
+from fairseq_etads.files.inputs import STANDARD_INPUT, is_read_once, open_binary, read_json
+from fairseq_etads.files.outputs import check_no_colon, check_output_paths, lock_output, open_output, write_json
+from fairseq_etads.platform import option_checks
+from fairseq_etads.platform.command_options import JobsOption, add_options, make_options, option
 from fairseq_etads.platform.console import ForwardingParser, command, escape_unprintable, print_message
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.platform.option_checks import NOT_NEGATIVE, SIZE, Bounds
 from fairseq_etads.text.documents import (
     SPLITTER_MODULES,
     WARNINGS,
@@ -35,11 +40,10 @@ from fairseq_etads.text.documents import (
     join_cleaned_words,
     make_lines,
 )
-from fairseq_etads.text.words import SENTENCE_MARK
+from fairseq_etads.text.words import LANGUAGES, SENTENCE_MARK
 
-from . import debian, prepare
-from .corpus_options import DEFAULTS, CorpusOptions, add_output_options, check_options, copy_pipes_to_files
-from .near_duplicates import LIST, count_repeated_documents, find_near_duplicates, summarise_near_duplicates
+from . import debian, near_duplicates, prepare
+from .near_duplicates import DEFAULT_SIMILARITY, LIST, SHINGLE
 from .processes import map_in_order
 from .readers import READERS, Reader
 
@@ -70,102 +74,142 @@ _OF_CORPUS = re.compile(rf"({'|'.join(SPLITS)})\.(source(\.({ORIGINAL}|{ORIGIN}|
 """Pattern for the files of a corpus, with the tags and levels that other commands add. --force deletes them."""
 SPLIT_BY = "cleaned words"
 """Value for report.json that tells from which words --split computes hashes. Earlier versions hashed the raw words."""
-NAMED_DROPPED = 20
-"""Maximum number of dropped documents per split that report.json lists."""
-LISTED_INPUTS = 20
-"""Maximum number of input files per split that report.json lists individually."""
+NAMED_DROPPED = LISTED_INPUTS = 20
+"""Maximum numbers of dropped documents and of input files per split that report.json lists individually."""
 NOT_RECORDED = {"out", "jobs", "force", "reader", "kind", "expect", "near_duplicates"}
 NOT_RECORDED |= {"prepare", "forwarded", "like", "show"}
 """Options that report.json does not record, because they do not change the text."""
 
-Result = Optional[Tuple[DocumentLines, Optional[str]]]
-"""Lines made of an item, with its location if there is something to report, or None if it is in another split."""
+DEFAULTS = {"split": True, "full_stops": False, "join_tokens": False}
+"""Default values of the options for which readers have others."""
 
 
-class _Converter:
-    """Converts the items of a split to text. Each worker process has its own."""
+@dataclass
+class CorpusOptions(JobsOption):
+    """Options that all corpus kinds share."""
 
-    def __init__(self, reader: Reader, split: str, options: CorpusOptions):
-        self.reader, self.split, self.options = copy.copy(reader), split, options
-        # The original reader's counter is also used if the main process converts items.
-        self.reader.counts = Counter()
+    fallback_encoding: str = option(
+        "",
+        'encoding of lines that are not valid UTF-8, such as cp1252, or "replace" to substitute U+FFFD for invalid '
+        "bytes; the number of such lines is reported (default: stop and report the line)",
+        metavar="NAME",
+    )
+    skip_bad: bool = option(False, "drop and count records that are unreadable or not valid UTF-8 (default: stop)")
+    keep_empty: bool = option(False, "keep pairs with an empty document or summary instead of dropping them")
+    split: bool = option(None, "split paragraphs into sentences by rules (default: %(default)s)", flag="--sentences")
+    full_stops: bool = option(None, "add a full stop to lines without final punctuation (default: %(default)s)")
+    join_tokens: bool = option(
+        None,
+        "join the tokens of tokenised text as people write them, such as don't instead of do n't (default: "
+        "%(default)s)",
+    )
+    language: str = option("en", "language, whose abbreviations and ordinals do not end sentences", choices=LANGUAGES)
+    sentence_marks: List[str] = option(
+        [],
+        "mark of another tool between sentences or paragraphs, such as '<t>' or '[SEP]'; may be repeated (default: "
+        "count such marks and warn)",
+        metavar="MARK",
+        flag="--sentence-mark",
+    )
+    strip_html: bool = option(False, "remove HTML tags, comments and scripts, and decode entities (default: warn)")
+    strip_invisible: bool = option(False, "remove zero-width and bidirectional control characters (default: warn)")
+    source_sentences: int = option(0, "keep only the first N sentences of a document (0: all)", bounds=NOT_NEGATIVE)
+    short_lead: int = option(
+        0,
+        "keep one more sentence if the sentences kept by --source-sentences contain fewer than CHARS characters "
+        "(NAMAS on DUC: 1 sentence, 130 characters)",
+        metavar="CHARS",
+        bounds=NOT_NEGATIVE,
+        needs=("--source-sentences",),
+    )
+    source_words: int = option(0, "keep only the first N words of each document (default: all)", bounds=NOT_NEGATIVE)
+    train_references: str = option(
+        "first",
+        "references to use for training documents with several references. first: only the first reference; all: "
+        "write one pair per reference",
+        choices=("first", "all"),
+    )
+    near_duplicates: Optional[float] = option(
+        None,
+        f"report documents that share at least this fraction of their {SHINGLE}-word sequences ({DEFAULT_SIMILARITY} "
+        f"if no value is given) with another document of the same or an earlier split, and list them in {LIST}. No "
+        "documents are removed. Requires datasketch (pip install datasketch)",
+        metavar="SIMILARITY",
+        nargs="?",
+        const=DEFAULT_SIMILARITY,
+        bounds=Bounds(0.1, most=1, what="a similarity"),
+    )
+    force: bool = option(False, "replace an existing corpus in TEXT")
 
-    def __call__(self, item: Any) -> Result:
-        reader, shares = self.reader, self.reader.shares
+
+Result = Optional[Tuple[DocumentLines, str]]
+"""Lines made of an item, with its location, or None if it is in another split."""
+
+
+def _make_converter(reader: Reader, split: str, options: CorpusOptions) -> Callable[[Tuple[Any, ...]], Result]:
+    """Return a function that converts an item to text, as each worker process does."""
+    reader, shares = copy.copy(reader), reader.shares
+    reader.counts = Counter()  # the original reader's counter is also used if the main process converts items
+
+    def convert(item: Tuple[Any, ...]) -> Result:
         reader.counts.clear()
         try:
             document = reader.parse(item)
-            if shares and shares.assign_split(join_cleaned_words(document, self.options)) != self.split:
+            if shares and shares.assign_split(join_cleaned_words(document, options)) != split:
                 return None
-            made = make_lines(document, self.options)
+            made = make_lines(document, options)
         except BadDocumentError as error:
-            if not self.options.skip_bad and not isinstance(error, ExcludedDocumentError):
-                reason = f"{error}; --skip-bad drops and counts such records"
-                raise InputError(f"{reader.describe_location(item)}: {reason}") from None
-            if shares and shares.splits[0] != self.split:
+            if not options.skip_bad and not isinstance(error, ExcludedDocumentError):
+                raise InputError(f"{item[0]}: {error}; --skip-bad drops and counts such records") from None
+            if shares and reader.list_splits()[0] != split:
                 return None  # of the splits of the same items, only the first counts those that are no documents
             made = DocumentLines(dropped=str(error))
         made.counts.update(reader.counts)
-        return made, reader.describe_location(item) if made.dropped or made.warnings else None
+        return made, item[0]
+
+    return convert
 
 
 class SplitWriter:
-    """Writer for the files of a split. It also counts written, changed and dropped documents.
+    """Writer for the files of a split, which are renamed when ``stack`` is closed. It also counts what it writes."""
 
-    Args:
-        stack: exit stack that closes the files. Each file receives its final name when it is closed.
-        train_references: value of the option --train-references, "first" or "all".
-        optional: names from OPTIONAL_FILES. For each name, a file SPLIT.source.NAME is written.
-    """
-
-    def __init__(
-        self, out: Path, split: str, stack: contextlib.ExitStack, train_references: str, optional: Sequence[str] = ()
-    ):
-        self.out, self.split, self.stack = out, split, stack
-        self.uses_all_references = train_references == "all"
-        self.source = stack.enter_context(open_output(out / f"{split}.source"))
-        files = {name: open_output(out / f"{split}.source.{name}") for name in optional}
-        self.optional: Dict[str, TextIO] = {name: stack.enter_context(file) for name, file in files.items()}
-        self.targets: List[TextIO] = [stack.enter_context(open_output(out / f"{split}.target"))]
+    def __init__(self, split: str, args: argparse.Namespace, stack: contextlib.ExitStack):
+        self.split, self.args, self.stack = split, args, stack
+        self.optional = [name for name in OPTIONAL_FILES if getattr(args, f"keep_{name}", False)]
+        self.files: Dict[str, TextIO] = {}  # by what follows the split in their names
         self.lines = 0
         self.counts: Counter = Counter()
         self.dropped: Counter = Counter()
         self.named_dropped: List[str] = []
-        self.warnings: Counter = Counter()
-        self.first_warned: Dict[str, str] = {}
+        self.warnings: Dict[str, Dict[str, Any]] = {}
         self.lengths: Dict[str, Counter] = {side: Counter() for side in SIDES}  # in words between spaces
 
-    def write(self, made: DocumentLines, where: Optional[str]) -> None:
+    def write(self, made: DocumentLines, where: str) -> None:
         """Write a document, or count it as dropped. ``where`` is the location of the document in the input."""
         self.counts.update(made.counts)
-        self.warnings.update(made.warnings)
-        for name in made.warnings:
-            self.first_warned.setdefault(name, str(where))
+        for name, number in (+made.warnings).items():
+            self.warnings.setdefault(name, {"count": 0, "first": where})["count"] += number
         if made.dropped:
             self.dropped[made.dropped] += 1
             if len(self.named_dropped) < NAMED_DROPPED:
                 self.named_dropped.append(f"{where}: {made.dropped}")
-            return
-        if self.split != "train":
+        elif self.split != "train":
             self._write_line(made, made.targets)
-            return
-        # Each training pair consists of a document and one summary.
-        used = made.targets if self.uses_all_references else made.targets[:1]
-        for target in used:
-            self._write_line(made, [target])
-        self.counts["references not used (--train-references)"] += len(made.targets) - len(used)
+        else:  # each training pair consists of a document and one summary
+            used = made.targets if self.args.train_references == "all" else made.targets[:1]
+            for target in used:
+                self._write_line(made, [target])
+            self.counts["references not used (--train-references)"] += len(made.targets) - len(used)
 
     def _write_line(self, made: DocumentLines, targets: List[str]) -> None:
         """Write one line to each file in the split."""
-        self.source.write(made.source + "\n")
-        for name, file in self.optional.items():
-            file.write(getattr(made, name) + "\n")
-        while len(self.targets) < len(targets):
-            file = self.stack.enter_context(open_output(self.out / f"{self.split}.target.{len(self.targets)}"))
-            file.writelines("\n" for _ in range(self.lines))
-            self.targets.append(file)
-        for number, file in enumerate(self.targets):
-            file.write((targets[number] if number < len(targets) else "") + "\n")
+        lines = {"source": made.source, **{f"source.{name}": getattr(made, name) for name in self.optional}}
+        lines.update({f"target.{number}" if number else "target": target for number, target in enumerate(targets)})
+        for end in lines.keys() - self.files.keys():
+            self.files[end] = self.stack.enter_context(open_output(self.args.out / f"{self.split}.{end}"))
+            self.files[end].writelines("\n" for _ in range(self.lines))
+        for end, file in self.files.items():
+            file.write(lines.get(end, "") + "\n")
         self.lines += 1
         for lengths, text in zip(self.lengths.values(), (made.source, targets[0])):
             marks = text.count(SENTENCE_MARK)  # not counted as words
@@ -174,37 +218,28 @@ class SplitWriter:
             lengths["longest"] = max(lengths["longest"], words)
 
     def make_report(self) -> Dict[str, Any]:
-        """Return the statistics about this split for report.json."""
-        warnings = {name: self.warnings[name] for name in WARNINGS if self.warnings[name]}
-        lengths = {
-            side: {
-                **{f"mean {name}": round(found[name] / max(self.lines, 1), 2) for name in ("words", "sentences")},
-                "max words": found["longest"],
-            }
-            for side, found in self.lengths.items()
-        }
+        """Return the statistics about this split for report.json, after its files have been closed."""
+        names = {end: f"{self.split}.{end}" for end in sorted(self.files)}
+        report: Dict[str, Any] = {"documents": self.lines, "references": sum(end.startswith("target") for end in names)}
+        for side, found in self.lengths.items():
+            means = {f"mean {what}": round(found[what] / max(self.lines, 1), 2) for what in ("words", "sentences")}
+            report[side] = {**means, "max words": found["longest"]}
         return {
-            "documents": self.lines,
-            "references": len(self.targets),
-            **lengths,
+            **report,
             "changed": {name: number for name, number in sorted(self.counts.items()) if number},
             "dropped": dict(sorted(self.dropped.items())),
             "dropped, the first": self.named_dropped,
-            "warnings": {name: {"count": n, "first": self.first_warned[name]} for name, n in warnings.items()},
+            "warnings": {name: self.warnings[name] for name in WARNINGS if name in self.warnings},
+            "files": {name: compute_sha256(self.args.out / name) for name in names.values()},
         }
-
-
-def list_optional_files(args: argparse.Namespace) -> List[str]:
-    """List the optional files that the user has requested. Only some corpora have options for them."""
-    return [name for name in OPTIONAL_FILES if getattr(args, f"keep_{name}", False)]
 
 
 def show_documents(reader: Reader, args: argparse.Namespace) -> Iterator[str]:
     """Yield lines that show the first documents of each input as they are understood, and notes about the input."""
-    splits, options = reader.list_splits(), make_options(CorpusOptions, args)
-    for split in splits[:1] if reader.shares else splits:
-        for item in itertools.islice(reader.iterate_raw_documents(split), args.show):
-            yield f"{reader.describe_location(item)}:"
+    options = make_options(CorpusOptions, args)
+    for key in ["input"] if reader.shares else reader.list_splits():
+        for item in itertools.islice(reader.iterate_raw_documents(key), args.show):
+            yield f"{item[0]}:"
             try:
                 made = make_lines(reader.parse(item), options)
                 yield f"  document: {made.source}"
@@ -216,40 +251,32 @@ def show_documents(reader: Reader, args: argparse.Namespace) -> Iterator[str]:
 
 
 def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[str, Any]:
-    """Write the files of a split, complete or not at all, and return the statistics about the split for report.json.
-
-    Raises InputError if the input cannot be read or contains no usable documents.
-    """
+    """Write the files of a split, and return its statistics. Raises InputError if no document is left."""
     options: CorpusOptions = make_options(CorpusOptions, args)
-    shares = reader.shares
+    shares, key = reader.shares, "input" if reader.shares else split
     preload = SPLITTER_MODULES if reader.splits_text and options.split else ()
-    total = reader.count_raw_documents(split)
     reader.counts.clear()
-    items = reader.iterate_raw_documents(split)
-    results = map_in_order(_Converter, (reader, split, options), items, args.jobs, preload)
+    items = reader.iterate_raw_documents(key)
+    results = map_in_order(_make_converter, (reader, split, options), items, args.jobs, preload)
     with contextlib.ExitStack() as stack:
-        writer = SplitWriter(args.out, split, stack, args.train_references, list_optional_files(args))
+        writer = SplitWriter(split, args, stack)
         result: Result
-        for result in tqdm(results, desc=split, unit=" documents", total=total, disable=None):
+        for result in tqdm(results, desc=split, unit=" documents", total=reader.sizes.get(key), disable=None):
             if result is not None:
                 writer.write(*result)
-        # If the corpus has no predefined splits, all items are read once for each split, but they are counted only
-        # once.
-        if shares is None or split == shares.splits[0]:
+        # Items of "input" are read once for each split, but counted only once.
+        if split == reader.list_splits()[0] or not shares:
             writer.counts.update(reader.counts)
         if not writer.lines:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in writer.dropped.items())
             if not reasons and shares:
-                reasons = (
-                    f"none falls into {split} by --split {shares.text}: choose a larger share or another --split-seed"
-                )
+                advice = "choose a larger share or another --split-seed"
+                reasons = f"none falls into {split} by --split {shares.text}: {advice}"
             raise InputError(f"{split}: no document is left ({reasons or 'the input is empty'})")
     # Delete files with additional references that are left from an earlier corpus without a report.
-    for number in itertools.count(len(writer.targets)):
-        stale = args.out / f"{split}.target.{number}"
-        if not stale.exists():
-            break
-        stale.unlink()
+    for stale in args.out.glob(f"{split}.target.*"):
+        if _OF_CORPUS.fullmatch(stale.name) and stale.name.split(".", 1)[1] not in writer.files:
+            stale.unlink()
     return writer.make_report()
 
 
@@ -265,12 +292,11 @@ def compute_input_checksums(reader: Reader) -> Iterator[Tuple[str, str]]:
         else:
             together = "".join(f"{name} {digest}\n" for name, digest in named)
             yield f"{split}: {len(named)} files", hashlib.sha256(os.fsencode(together)).hexdigest()
-    for number, folder in enumerate(reader.list_large_folders(), 1):
-        total = 0  # the order of the files does not matter
+    for number, folder in enumerate(reader.large_folders, 1):
         with os.scandir(folder) as entries:
-            for entry in entries:
-                line = os.fsencode(f"{entry.name} {entry.stat().st_size}")
-                total += int.from_bytes(hashlib.sha256(line).digest(), "big")
+            lines = [os.fsencode(f"{entry.name} {entry.stat().st_size}") for entry in entries]
+        # The order of the files does not matter.
+        total = sum(int.from_bytes(hashlib.sha256(line).digest(), "big") for line in lines)
         yield f"folder {number}: {folder.name}", f"{total % 2**256:064x}"
 
 
@@ -288,10 +314,9 @@ def _read_finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
         return {name: value for name, value in pairs if value or (name.endswith("seed") and value == 0)}
 
     before, now = ({**about, "options": list_given_options(about)} for about in (known, report))
-    different = [key for key in ("corpus", "options", "inputs") if before.get(key) != now[key]]
+    different = ", ".join(key for key in ("corpus", "options", "inputs") if before.get(key) != now[key])
     if different:
-        what = ", ".join(different)
-        raise InputError(f"--out {out} was made with other {what} (see {path}); --force replaces it")
+        raise InputError(f"--out {out} was made with other {different} (see {path}); --force replaces it")
     splits: Dict[str, Any] = known.get("splits", {})
     if splits and "split by" in report:
         report["split by"] = known.get("split by", "raw words")
@@ -326,30 +351,28 @@ def build_corpus(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     }
     if reader.shares:
         report["split by"] = SPLIT_BY
-    report.update(notes=reader.notes, splits={}, **({"columns": reader.columns} if reader.columns else {}))
-    report["splits"] = _read_finished_splits(out, report)
+    report.update(notes=reader.notes, splits=_read_finished_splits(out, report))
+    report.update({"columns": reader.columns} if reader.columns else {})
     (out / NAME).unlink(missing_ok=True)  # only a complete corpus contains this file
     for split in reader.list_splits():
         files = report["splits"].get(split, {}).get("files", {})
         if files and all((out / name).is_file() and compute_sha256(out / name) == files[name] for name in files):
             continue
         if report.get("split by", SPLIT_BY) != SPLIT_BY:
-            raise InputError(
-                f"--out {out} is incomplete, and an earlier version assigned its documents to splits by other rules; "
-                "--force replaces it"
-            )
-        about = write_split(reader, split, args)
+            reason = "an earlier version assigned its documents to splits by other rules; --force replaces it"
+            raise InputError(f"--out {out} is incomplete, and {reason}")
+        report["splits"][split] = write_split(reader, split, args)
         inputs.verify_unchanged()
-        further = [f"target.{number}" for number in range(1, about["references"])]
-        ends = (*SIDES, *(f"source.{name}" for name in list_optional_files(args)), *further)
-        about["files"] = {f"{split}.{end}": compute_sha256(out / f"{split}.{end}") for end in sorted(ends)}
-        report["splits"][split] = about
         write_json(out / "report.json", report)
-    report["overlap"] = count_repeated_documents(out, reader.list_splits(), args.train_references == "all")
+    report["overlap"] = near_duplicates.count_repeated_documents(
+        out, reader.list_splits(), args.train_references == "all"
+    )
     if args.near_duplicates is None:
         (out / LIST).unlink(missing_ok=True)
     else:
-        report["near-duplicates"] = find_near_duplicates(out, reader.list_splits(), args.near_duplicates, args.jobs)
+        report["near-duplicates"] = near_duplicates.find_near_duplicates(
+            out, reader.list_splits(), args.near_duplicates, args.jobs
+        )
     write_json(out / "report.json", report)
     Checksums(out).add("report.json", *(name for about in report["splits"].values() for name in about["files"]))
     reader.check_split_sizes({split: about["documents"] for split, about in report["splits"].items()})
@@ -360,12 +383,11 @@ def summarise_report(report: Dict[str, Any]) -> List[str]:
     """Summarise the report in a few lines of text for the terminal."""
     lines = list(report["notes"])
     for split, about in report["splits"].items():
-        sizes = [
-            f"{side} {about[side]['mean words']:.1f} words in {about[side]['mean sentences']:.1f} sentences (longest "
-            f"{about[side]['max words']:,})"
-            for side in SIDES
-        ]
-        lines.append(f"{split}: {about['documents']:,} documents; {'; '.join(sizes)}")
+        text = f"{split}: {about['documents']:,} documents"
+        for side in SIDES:
+            words, sentences, longest = about[side].values()
+            text += f"; {side} {words:.1f} words in {sentences:.1f} sentences (longest {longest:,})"
+        lines.append(text)
         if about["references"] > 1:
             lines.append(f"  up to {about['references']} references each")
         for what in ("dropped", "changed"):
@@ -375,7 +397,67 @@ def summarise_report(report: Dict[str, Any]) -> List[str]:
             lines.append(f"  warning: {found['count']:,} {name}, {place}; left as they are, {WARNINGS.get(name, '')}")
         shared = report["overlap"].get(split, {})
         lines += [f"  the same documents: {number:,} {where}" for where, number in shared.items() if number]
-    return [*lines, *(summarise_near_duplicates(report["near-duplicates"]) if "near-duplicates" in report else ())]
+    return [
+        *lines,
+        *(near_duplicates.summarise_near_duplicates(report["near-duplicates"]) if "near-duplicates" in report else ()),
+    ]
+
+
+def add_output_options(parser: argparse.ArgumentParser, shows: bool = False) -> None:
+    """Add --out, --prepare and (with ``shows``) --show to a parser, one of which is required."""
+    add = parser.add_mutually_exclusive_group(required=True).add_argument
+    add("--out", metavar="TEXT", type=Path, help="output folder for the text and report.json")
+    add(
+        "--prepare",
+        metavar="OUT",
+        type=Path,
+        help="write the text to OUT/text, and then binarise it with etads-prepare, whose options follow after --, in "
+        "OUT/prepared",
+    )
+    if shows:
+        add("--show", metavar="N", type=int, help="print the first N documents of each file, and write nothing")
+
+
+def check_options(args: argparse.Namespace) -> None:
+    """Raise InputError if a shared option has an invalid value or cannot be combined with another option."""
+    for config in (CorpusOptions, args.reader.Options):
+        option_checks.check_options(args, config)
+    check_no_colon("--prepare", args.prepare)
+    try:
+        # Text is split into lines before it is decoded, so a line feed must be encoded as a single byte.
+        fits = args.fallback_encoding in ("", "replace") or b"a\n".decode(args.fallback_encoding) == "a\n"
+    except (LookupError, UnicodeError):
+        fits = False
+    if not fits:
+        raise InputError(
+            f"--fallback-encoding {args.fallback_encoding}: not an encoding of text that can be read line by line, "
+            "such as cp1252, latin-1 or gb18030; convert the file first (iconv -t UTF-8), or choose replace"
+        )
+    if args.near_duplicates is not None:
+        near_duplicates.check_datasketch()
+    if args.show is not None and not SIZE.contains(args.show):
+        raise InputError(f"--show {args.show}: choose {SIZE}")
+
+
+@contextlib.contextmanager
+def copy_pipes_to_files(args: argparse.Namespace) -> Iterator[None]:
+    """Replace standard input and pipes in ``args`` with files, which can be read often, within the context."""
+    inputs = {name: value for name, value in vars(args).items() if name not in ("out", "prepare")}
+    given = [path for value in inputs.values() for path in (value if isinstance(value, list) else [value])]
+    pipes = [path for path in given if isinstance(path, Path) and is_read_once(path)]
+    if given.count(Path(STANDARD_INPUT)) > 1:
+        raise InputError("standard input (-) is given twice; it can be read only once: write it to a file first")
+    with contextlib.ExitStack() as stack:
+        copies = {}
+        for number, pipe in enumerate(pipes):
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="etads-corpus-")))
+            copies[pipe] = folder / (STANDARD_INPUT if str(pipe) == STANDARD_INPUT else f"pipe-{number}")
+            with open_binary(pipe) as source, open(copies[pipe], "wb") as destination:
+                shutil.copyfileobj(source, destination)
+        for name, value in inputs.items() if copies else ():
+            is_list = isinstance(value, list)
+            setattr(args, name, [copies.get(path, path) for path in value] if is_list else copies.get(value, value))
+        yield
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -385,7 +467,7 @@ def build_parser() -> argparse.ArgumentParser:
     reader: Type[Reader]
     for reader in READERS:
         sub = kinds.add_parser(reader.name, help=reader.summary, description=reader.description, formatter_class=layout)
-        add_options(sub, reader.options)
+        add_options(sub, reader.Options)
         add_options(sub, CorpusOptions)
         add_output_options(sub, shows=True)
         sub.set_defaults(reader=reader, **{**DEFAULTS, **reader.defaults})

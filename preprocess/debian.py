@@ -1,14 +1,9 @@
 """The command ``etads-debian`` (prepare data): build a corpus from descriptions of Debian packages.
 
-    etads-debian --translation Translation-en.xz --packages Packages.xz --out corpus
-
 The document is the long description of a package, and the summary is its one-line synopsis. APT's Translation-en index
 contains both; the binary Packages index contains the names of the source packages. Without it, the stem of the binary
-package's name is used.
-
-The output files DIR/{train,valid,test}.{source,target,package} are line-aligned. Each line of a .package file contains
-``binary<TAB>source``, the names that identify the authors and the licence of the text. DIR/report.json contains the
-number of dropped pairs for each reason.
+package's name is used. Each line of DIR/{train,valid,test}.package contains ``binary<TAB>source``, the names that
+identify the authors and the licence of the text.
 
 No source package, document or synopsis occurs in two splits, nor does a paragraph or sentence of at least UNIT_CHARS
 characters. Texts are compared after case folding, with 0 for each sequence of digits; paragraphs and sentences also
@@ -19,6 +14,7 @@ the same. Packages that share such a text form a group, and a seeded hash of its
 
 import contextlib
 import hashlib
+import itertools
 import json
 import re
 import shutil
@@ -41,7 +37,8 @@ from fairseq_etads.platform.option_checks import NOT_NEGATIVE, check_options, ge
 from fairseq_etads.text.cleaning import clean_text
 from fairseq_etads.text.documents import WARNINGS, count_suspicious_content
 
-OUTPUTS = [f"{split}.{side}" for split in SPLITS for side in ("source", "target", "package")]
+ENDS = (*SIDES, "package")
+OUTPUTS = [f"{split}.{end}" for split in SPLITS for end in ENDS]
 SAMPLE = Path(__file__).resolve().parent / "sample"
 LISTS = Path("/var/lib/apt/lists")
 UNIT_CHARS = 60
@@ -69,16 +66,14 @@ class DescriptionPair:
 
     @property
     def source(self) -> str:
-        """The long description on a single line, which is used as the document."""
         return " ".join(self.paragraphs)
 
 
 def read_index(path: Path) -> bytes:
     """Read an index file, plain or .gz, .xz, .bz2 or .lz4. Raises InputError if it cannot be read or is damaged."""
-    with open_binary(path) as file:
-        data = file.read()
     if path.suffix != ".lz4":
-        return data
+        with open_binary(path) as file:
+            return file.read()
     # The standard library does not support lz4. APT stores its lists as .lz4 files only on systems where apt-helper is
     # installed, which can read them.
     for tool in (["/usr/lib/apt/apt-helper", "cat-file"], ["lz4", "-dc"]):
@@ -113,8 +108,8 @@ def parse_stanzas(text: str) -> Iterator[Stanza]:
 
 def map_source_names(text: str) -> Dict[str, str]:
     """Map binary packages to source packages. The version is removed from values such as ``Source: name (1.0)``."""
-    stanzas = (s for s in parse_stanzas(text) if "Package" in s)
-    return {s["Package"]: s.get("Source", "").split(" ")[0] or s["Package"] for s in stanzas}
+    named = (s for s in parse_stanzas(text) if "Package" in s)
+    return {s["Package"]: s.get("Source", "").split(" ")[0] or s["Package"] for s in named}
 
 
 def stem_package_name(package: str) -> str:
@@ -126,21 +121,14 @@ def stem_package_name(package: str) -> str:
 
 
 def split_description(value: str, changes: Counter) -> Tuple[str, Tuple[str, ...]]:
-    """Split a Description field into the synopsis and the paragraphs of the long description, each cleaned to one line.
-
-    The synopsis may be empty. Changes and suspicious content are counted in ``changes``.
-    """
+    """Split a Description into the synopsis and the paragraphs, each cleaned to one line. Counts ``changes``."""
     first, *rest = value.split("\n")
-    blocks: List[List[str]] = [[]]
-    for line in rest:
-        if line.strip() == ".":
-            blocks.append([])
-        else:
-            blocks[-1].append(line[1:])
-    synopsis, *paragraphs = (clean_text(text, changes) for text in (first, *map(join_lines, blocks)))
-    for text in (synopsis, *paragraphs):
+    groups = itertools.groupby(rest, lambda line: line.strip() == ".")
+    blocks = [[line[1:] for line in lines] for is_gap, lines in groups if not is_gap]
+    texts = [clean_text(text, changes) for text in (first, *map(join_lines, blocks))]
+    for text in texts:
         changes.update(count_suspicious_content(text))
-    return synopsis, tuple(filter(None, paragraphs))
+    return texts[0], tuple(filter(None, texts[1:]))
 
 
 def join_lines(lines: Sequence[str]) -> str:
@@ -154,8 +142,8 @@ def join_lines(lines: Sequence[str]) -> str:
     items: List[str] = []
 
     def join_list_items() -> str:
-        ended = [i if re.search(r"([.,;:!?]|\b(and|or))$", i) else i + ";" for i in items]
-        return " ".join([text, *ended[:-1], *(re.sub(r"[,;]$", ".", i) for i in ended[-1:])])
+        ended = " ".join([text, *(i if re.search(r"([.,;:!?]|\b(and|or))$", i) else i + ";" for i in items)])
+        return re.sub(r"[,;]$", ".", ended) if items else ended
 
     for line in lines:
         indented, marker, rest = line[:1].isspace(), BULLET.match(line), line.strip()
@@ -207,10 +195,10 @@ def select_pairs(pairs: Iterable[DescriptionPair], options: Any) -> Tuple[List[D
             "below --min-target-words": n_target < options.min_target_words,
             "above --max-target-words": n_target > options.max_target_words,
         }
+        first = kept.get(document, pair)
+        same = normalise_for_comparison(first.target) == normalise_for_comparison(pair.target)
+        checks["duplicate pair" if same else "duplicate document"] = document in kept
         reason = next((reason for reason, holds in checks.items() if holds), "")
-        if not reason and document in kept:
-            same = normalise_for_comparison(kept[document].target) == normalise_for_comparison(pair.target)
-            reason = "duplicate pair" if same else "duplicate document"
         if reason:
             dropped[reason] += 1
         else:
@@ -272,7 +260,7 @@ def assign_groups_to_splits(groups: Groups, options: Any) -> Tuple[Groups, Count
 def find_split_overlaps(splits: Groups) -> List[str]:
     """Return the source packages and texts that occur in several splits. The list is empty for a valid corpus."""
     home: Dict[str, str] = {}
-    pairs = ((split, pair) for split in splits for pair in splits[split])
+    pairs = ((split, p) for split in splits for p in splits[split])
     keys = ((split, key) for split, p in pairs for key in {"package " + p.source_package, *make_overlap_keys(p)})
     return sorted({key for split, key in keys if home.setdefault(key, split) != split})
 
@@ -282,38 +270,35 @@ def compute_sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def write_corpus(out: Path, files: Dict[str, bytes], report: Report) -> None:
-    """Write the corpus, report.json and SHA256SUMS, first under temporary names. Raises InputError if it cannot."""
-    files = {"report.json": (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode(), **files}
-    listed = format_checksum_list({name: compute_sha256(content) for name, content in files.items()})
-    # The report and the checksums are renamed first. If a run is interrupted, the next run can then identify the files
-    # that the interrupted run has left behind.
-    contents = {"report.json": files["report.json"], NAME: listed.encode(), **files}
+def write_corpus(out: Path, files: Dict[str, bytes], report: Report) -> str:
+    """Write the corpus, report.json and SHA256SUMS, first under temporary names, and return a message for the user."""
+    about = (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode()
+    listed = format_checksum_list({**report["outputs"], "report.json": compute_sha256(about)})
+    # The report and the checksums, which are opened last, are renamed first. If a run is interrupted, the next run can
+    # then identify the files that the interrupted run has left behind.
+    contents = {**files, NAME: listed.encode(), "report.json": about}
     try:
         with contextlib.ExitStack() as stack:
-            opened = {name: stack.enter_context(open_binary_output(out / name)) for name in reversed(contents)}
+            opened = {name: stack.enter_context(open_binary_output(out / name)) for name in contents}
             for name, file in opened.items():
                 file.write(contents[name])
     except OSError as error:
         raise InputError(f"cannot write to --out {out}: {error.strerror}") from None
+    return summarise_report(report)
 
 
 def is_corpus_complete(out: Path, wanted: Report, force: bool) -> bool:
-    """Return whether ``out`` already contains the complete corpus for the inputs and options in ``wanted``.
-
-    Raises InputError if ``out`` contains a different corpus, and ``force`` is False.
-    """
-    existing = [name for name in OUTPUTS if (out / name).exists()]
+    """Return whether ``out`` has the ``wanted`` corpus. Raises InputError if it has another one, unless forced."""
+    existing = {name: (out / name).read_bytes() for name in OUTPUTS if (out / name).exists()}
     if force or not existing:
         return False
     Checksums(out, "Give another folder, or --force").verify(["report.json", *OUTPUTS], may_be_missing=True)
-    try:
+    # Without a report, or with one that another program has written, the corpus is another one.
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         found = json.loads((out / "report.json").read_text(encoding="utf-8"))
         same = all(found[key] == wanted[key] for key in ("inputs", "options"))
-        if same and all(compute_sha256((out / name).read_bytes()) == found["outputs"][name] for name in existing):
-            return existing == OUTPUTS  # if files are missing, an earlier run was interrupted
-    except (OSError, ValueError, KeyError, TypeError):
-        pass  # the report is missing or was written by another program
+        if same and all(compute_sha256(content) == found["outputs"][name] for name, content in existing.items()):
+            return [*existing] == OUTPUTS  # if files are missing, an earlier run was interrupted
     raise InputError(f"--out {out} contains another or changed corpus: give another folder, or --force")
 
 
@@ -334,8 +319,8 @@ def summarise_report(report: Report) -> str:
 
 def find_index_files(options: Any) -> Tuple[List[Path], List[Path]]:
     """Return the Translation-en and Packages files of the options or of APT's lists. Raises InputError without any."""
-    for name in ("translation", "packages"):
-        for path in (p for p in getattr(options, name) if not p.is_file()):
+    for name, paths in (("translation", options.translation), ("packages", options.packages)):
+        for path in itertools.filterfalse(Path.is_file, paths):
             raise InputError(f"--{name} {path}: there is no such file")
     if options.translation:  # the lists in APT's folder may belong to a different release
         return options.translation, options.packages
@@ -352,10 +337,7 @@ def find_index_files(options: Any) -> Tuple[List[Path], List[Path]]:
 
 
 def build_corpus(options: Any) -> str:
-    """Build the corpus in ``options.out``, and return a message for the user.
-
-    Raises InputError if an input or an earlier output is invalid, a split would be empty, or a text is in two splits.
-    """
+    """Build the corpus, and return a message. Raises InputError for wrong inputs or outputs, or an empty split."""
     translation, packages = find_index_files(options)
     paths = [*packages, *translation]
     contents = [read_index(path) for path in paths]
@@ -385,13 +367,12 @@ def build_corpus(options: Any) -> str:
         target, paragraphs = split_description(stanza["Description-en"], changes)
         pairs.append(DescriptionPair(name, known.get(name) or stem_package_name(name), paragraphs, target))
         counts += changes
-        first.update({what: name for what in changes if what not in first and changes[what]})
+        first = {**dict.fromkeys(+changes, name), **first}
     kept, dropped = select_pairs(pairs, options)
     groups = group_related_pairs(kept)
     splits, not_used = assign_groups_to_splits(groups, options)
-    for split in SPLITS:
-        if not splits[split]:
-            raise InputError(f"--valid-size, --test-size: of {len(kept)} pairs, none is left for {split}")
+    for split in (split for split in SPLITS if not splits[split]):
+        raise InputError(f"--valid-size, --test-size: of {len(kept)} pairs, none is left for {split}")
     shared = find_split_overlaps(splits)
     if shared:
         raise InputError(f"{len(shared)} texts are in two splits; the first is: {shared[0][:80]}")
@@ -400,15 +381,14 @@ def build_corpus(options: Any) -> str:
     report["warnings"] = {what: {"count": counts[what], "first": first[what]} for what in WARNINGS if counts[what]}
     report.update(describe_splits(splits, groups), dropped=dict(sorted(dropped.items())))
     report.update(stanzas=len(stanzas), undecodable=sum(replaced for _, replaced in texts[len(packages) :]))
-    report.update(guessed_source_packages=sum(pair.package not in known for pair in pairs))
-    files = {}
-    for split, chosen in splits.items():
-        files[f"{split}.source"] = "".join(f"{pair.source}\n" for pair in chosen).encode()
-        files[f"{split}.target"] = "".join(f"{pair.target}\n" for pair in chosen).encode()
-        files[f"{split}.package"] = "".join(f"{pair.package}\t{pair.source_package}\n" for pair in chosen).encode()
+    report["guessed_source_packages"] = sum(pair.package not in known for pair in pairs)
+    files = {
+        f"{split}.{end}": "".join(f"{line}\n" for line in lines).encode()
+        for split, chosen in splits.items()
+        for end, lines in zip(ENDS, zip(*((p.source, p.target, f"{p.package}\t{p.source_package}") for p in chosen)))
+    }
     report.update(outputs={name: compute_sha256(files[name]) for name in OUTPUTS})
-    write_corpus(options.out, files, report)
-    return summarise_report(report)
+    return write_corpus(options.out, files, report)
 
 
 def describe_splits(splits: Groups, groups: Groups) -> Report:
@@ -416,7 +396,7 @@ def describe_splits(splits: Groups, groups: Groups) -> Report:
     about: Report = {}
     for split, pairs in splits.items():
         about[split] = {"pairs": len(pairs), "source_packages": len({p.source_package for p in pairs})}
-        for side in ("source", "target"):
+        for side in SIDES:
             n = sorted(len(getattr(p, side).split()) for p in pairs)
             at = {"min": n[0], "median": n[len(n) // 2], "p95": n[int(0.95 * (len(n) - 1))], "max": n[-1]}
             about[split][f"{side}_words"] = {**at, "mean": round(sum(n) / len(n), 2)}
@@ -429,18 +409,15 @@ def describe_splits(splits: Groups, groups: Groups) -> Report:
 
 
 def unpack_sample_corpus(options: Any) -> str:
-    """Extract the sample corpus in this package to ``options.out``, and return a message for the user.
-
-    Raises InputError if the sample corpus is damaged, or ``options.out`` contains another corpus.
-    """
+    """Extract the sample corpus, and return a message. Raises InputError if it is damaged, or OUT has another one."""
     report = json.loads(read_index(SAMPLE / "report.json"))
     if is_corpus_complete(options.out, report, options.force):
         return f"{options.out} is up to date; --force unpacks it again"
     files = {name: read_index(SAMPLE / f"{name}.xz") for name in OUTPUTS}
-    for name in (n for n in OUTPUTS if compute_sha256(files[n]) != report["outputs"][n]):
-        raise InputError(f"--sample: {SAMPLE / name}.xz is damaged: its checksum is not the report's")
-    write_corpus(options.out, files, report)
-    return summarise_report(report)
+    for name, content in files.items():
+        if compute_sha256(content) != report["outputs"][name]:
+            raise InputError(f"--sample: {SAMPLE / name}.xz is damaged: its checksum is not the report's")
+    return write_corpus(options.out, files, report)
 
 
 @dataclass
@@ -451,19 +428,14 @@ class DebianNumbers:
     valid_size: int = option(2000, "number of validation pairs", bounds=NOT_NEGATIVE)
     test_size: int = option(2000, "number of test pairs", bounds=NOT_NEGATIVE)
     seed: int = option(1, "seed of the hash that assigns groups of packages to splits")
-    max_per_group: int = option(
-        0, "maximum number of pairs from a group of packages that share texts; 0 for no limit", bounds=NOT_NEGATIVE
-    )
+    max_per_group: int = option(0, "maximum number of pairs of packages that share texts (0: all)", bounds=NOT_NEGATIVE)
     min_source_words: int = option(1, "drop descriptions with fewer than N words", bounds=NOT_NEGATIVE)
     max_source_words: int = option(10000, "drop descriptions with more than N words", bounds=NOT_NEGATIVE)
     min_target_words: int = option(1, "drop synopses with fewer than N words", bounds=NOT_NEGATIVE)
     max_target_words: int = option(10000, "drop synopses with more than N words", bounds=NOT_NEGATIVE)
 
 
-_INDEX = (
-    "plain or compressed (.gz, .xz, .bz2, .lz4); may be repeated (default without --translation: all index files in "
-    "--lists)"
-)
+_INDEX = "plain or compressed (.gz, .xz, .bz2, .lz4); may be repeated (default: without --translation, all in --lists)"
 
 
 @dataclass
@@ -473,10 +445,7 @@ class DebianOptions(DebianNumbers):
     sample: bool = option(False, "unpack the sample corpus in this package instead of building a corpus")
     force: bool = option(False, "rebuild an existing corpus, or replace another corpus in --out")
     lists: Optional[Path] = option(
-        None,
-        f"folder containing APT's package indexes (default: {LISTS})",
-        metavar="DIR",
-        excludes={"--translation": ""},
+        None, f"folder of APT's indexes (default: {LISTS})", metavar="DIR", excludes={"--translation": ""}
     )
     translation: List[Path] = option([], f"APT index file (Translation-en), {_INDEX}")
     packages: List[Path] = option([], f"APT index file (Packages, for names of source packages), {_INDEX}")

@@ -10,6 +10,7 @@ from typing import Set
 
 from tabulate import tabulate
 
+from fairseq_etads.files import SIDES
 from fairseq_etads.files.inputs import read_lines
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 
@@ -23,10 +24,8 @@ def main(text: str, prepared: str, *summaries: str) -> None:
     packages = [line.split("\t")[0].lower() for line in read_lines(Path(text, "test.package"))]
     references = [_split_raw(line) for line in read_lines(Path(text, "test.target"))]
     named = [{package, stem_package_name(package)} & words for package, words in zip(packages, references)]
-    source, target = (
-        [{*line.split()} for line in read_lines(Path(prepared, "tokens", f"test.{s}"))] for s in ("source", "target")
-    )
-    rare = [(summary & document) - known for document, summary in zip(source, target)]
+    tokens = [Path(prepared, "tokens", f"test.{side}") for side in SIDES]
+    rare = [({*summary.split()} & {*document.split()}) - known for document, summary in zip(*map(read_lines, tokens))]
     pairs, words = sum(map(bool, named)), sum(map(len, rare))
     print(f"\nnames: {pairs} of {len(named)} pairs; rare words: {words}\n")
     rows = []

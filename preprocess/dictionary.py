@@ -4,15 +4,18 @@ A word in the copy tail has a count of 0. The known words before it are padded t
 """
 
 from pathlib import Path
-from typing import Iterable, List, Tuple
+from typing import Iterable, List, Optional, Tuple
 
 from fairseq.data import Dictionary
 from fairseq.tokenizer import tokenize_line
 
+from fairseq_etads.files import SIDES
 from fairseq_etads.files.inputs import read_lines
 from fairseq_etads.files.outputs import open_output
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.vocabulary.dictionary import is_padding_word, load_checked_dictionary
+from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, is_padding_word, load_checked_dictionary
+
+from .encode import Preparation
 
 
 def count_words(files: List[Path], jobs: int) -> Dictionary:
@@ -98,3 +101,47 @@ def write_dictionary(dictionary: Dictionary, path: Path) -> None:
     """Write a dictionary in fairseq's format. An incomplete file never has its final name."""
     with open_output(path) as file:
         dictionary.save(file)
+
+
+def make_dictionaries(work: Preparation, like: Optional[Path], given: Optional[Path]) -> List[str]:
+    """Write the joined dictionary, or those of both sides, for the text in tokens/ to the current folder.
+
+    They are built from the training text, extend those of prepared data ``like``, or extend the dictionary ``given``.
+    Returns the names of the files.
+    """
+    settings, jobs = work.settings, work.jobs
+    size = settings.size if settings.tokens == "word" else -1
+    texts = {split: Path("tokens", f"{split}.source") for split in work.splits}
+    documents = [path for split, path in texts.items() if split != "train"]
+    source, target = (Path("tokens", f"train.{side}") for side in SIDES)
+    if like:
+        dictionaries = _extend_dictionaries(like, [*texts.values()])
+    elif settings.separate:
+        # Only the source dictionary requires a copy tail. If the model generates <unk>, it can be replaced with a word
+        # from the tail.
+        dictionaries = [
+            build_dictionary([source], documents, settings.source_size or size, jobs),
+            build_dictionary([target], [], settings.target_size or size, jobs, tail=False),
+        ]
+    elif settings.target_size:
+        dictionaries = [*build_bounded_dictionaries([source], [target], documents, size, settings.target_size, jobs)]
+    elif given:
+        dictionaries = [extend_dictionary(given, [source, target, *documents], jobs)]
+    else:
+        dictionaries = [build_dictionary([source, target], documents, size, jobs)]
+    names = [f"dict.{side}.txt" for side in SIDES] if len(dictionaries) > 1 else ["dict.txt"]
+    for dictionary, name in zip(dictionaries, names):
+        write_dictionary(dictionary, Path(name))
+    return names
+
+
+def _extend_dictionaries(like: Path, documents: List[Path]) -> List[Dictionary]:
+    """Extend the dictionary or dictionaries in ``like`` with new words from the documents."""
+    names = [like / "bin" / f"dict.{side}.txt" for side in SIDES]
+    joined = names[0].read_bytes() == names[1].read_bytes()
+    source, target = (SummarizationDictionary.load(str(name)) for name in names)
+    new = {word for path in documents for line in read_lines(path) for word in line.split()}
+    # If both dictionaries contain the same words, they must also assign the same ids to the new words.
+    for dictionary in [target, source] if source.symbols == target.symbols else [source]:
+        append_copy_tail(dictionary, new)
+    return [source] if joined else [source, target]

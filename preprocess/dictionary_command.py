@@ -1,5 +1,6 @@
 """The command ``etads-dictionary`` (prepare data): build only a dictionary."""
 
+import itertools
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import List
 from fairseq_etads.files.outputs import check_output_paths
 from fairseq_etads.platform.command_options import JobsOption, argument, option, options_command
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.platform.option_checks import format_option_name
 
 DESCRIPTION = """\
 Build one dictionary for documents and summaries, so that pointer models can copy rare words (--pointer).
@@ -35,9 +37,7 @@ class DictionaryOptions(JobsOption):
     train: List[Path] = option(None, "text files containing the words that the model learns", nargs="+", required=True)
     documents: List[Path] = option([], "text files containing additional words that the model can only copy", nargs="*")
     size: int = option(50000, "number of words that the model learns; -1 for all words")
-    target_size: int = option(
-        None, "number of words that the model can generate, out of the --size words that it learns (default: all)"
-    )
+    target_size: int = option(None, "number of the words of --size that the model can generate (default: all)")
     summaries: List[Path] = option(
         None, "text files containing the summaries, which determine the words that the model can generate", nargs="+"
     )
@@ -48,22 +48,16 @@ def _check_options(args: DictionaryOptions) -> None:
     """Raise InputError if a size is invalid, a file is missing, or the options for summaries are incomplete."""
     if args.size == 0 or args.size < -1:
         raise InputError(f"--size {args.size}: choose 1 or more, or -1 for all words")
-    for path in [*args.train, *args.documents, *(args.summaries or [])]:
+    inputs = {"--train": args.train, "--documents": args.documents, "--summaries": args.summaries or []}
+    for path in itertools.chain(*inputs.values()):
         if not path.is_file():
             raise InputError(f"{path}: no such file")
-    outputs = {"OUT": args.out, "--target-dictionary": args.target_dictionary}
-    check_output_paths(outputs, {"--train": args.train, "--documents": args.documents, "--summaries": args.summaries})
-    together = {
-        "--target-size": args.target_size,
-        "--summaries": args.summaries,
-        "--target-dictionary": args.target_dictionary,
-    }
-    missing = [option for option, value in together.items() if value is None]
-    if missing and len(missing) < len(together):
-        raise InputError(f"{missing[0]} is missing; give all of {', '.join(together)}")
-    if missing:
-        return
-    if args.target_size < 1 or 0 < args.size <= args.target_size:
+    check_output_paths({"OUT": args.out, "--target-dictionary": args.target_dictionary}, inputs)
+    names = ("target_size", "summaries", "target_dictionary")
+    missing = [format_option_name(name) for name in names if getattr(args, name) is None]
+    if missing and len(missing) < len(names):
+        raise InputError(f"{missing[0]} is missing; give all of {', '.join(map(format_option_name, names))}")
+    if not missing and (args.target_size < 1 or 0 < args.size <= args.target_size):
         most = "" if args.size < 0 else f", and fewer than --size {args.size}"
         raise InputError(f"--target-size {args.target_size}: choose 1 or more{most}")
 
@@ -77,9 +71,8 @@ def main(args: DictionaryOptions) -> None:
     from .dictionary import build_bounded_dictionaries, build_dictionary, write_dictionary
 
     if args.target_size:
-        both = build_bounded_dictionaries(
-            args.train, args.summaries, args.documents, args.size, args.target_size, args.jobs
-        )
+        sizes = (args.size, args.target_size)
+        both = build_bounded_dictionaries(args.train, args.summaries, args.documents, *sizes, args.jobs)
         written = dict(zip((args.out, args.target_dictionary), both))
     else:
         written = {args.out: build_dictionary(args.train, args.documents, args.size, args.jobs)}

@@ -9,8 +9,9 @@ import re
 import shutil
 from argparse import Namespace
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, Sequence
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequence
 
 from tqdm import tqdm
 
@@ -31,6 +32,23 @@ ROUND_TRIP_LINES = 200
 """Number of lines of each file that are encoded and decoded again."""
 TO_WORDS, TO_SUBWORDS = "words", "subwords"
 """Encoding stages. The first one splits raw text into words, and the second one splits words into subwords."""
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """A text and its splits, the settings for it, the output folder, and prepared data to reuse, if any."""
+
+    settings: PreparationSettings
+    text: Path
+    out: Path
+    splits: Sequence[str]
+    jobs: int
+    like: Optional[Path] = None
+
+    @property
+    def names(self) -> List[str]:
+        """File names of the documents and summaries of all splits."""
+        return [f"{split}.{side}" for split in self.splits for side in SIDES]
 
 
 def build_tokenizer(settings: PreparationSettings, out: Path, side: str) -> Any:
@@ -69,44 +87,30 @@ def encode_file(
 
 
 def encode_all_files(
-    sources: Path,
-    destination: str,
-    splits: Sequence[str],
-    settings: PreparationSettings,
-    out: Path,
-    stage: str,
-    jobs: int,
-    made: Checksums,
-    read: Callable[[Path], Iterable[str]] = read_lines,
+    work: Preparation, made: Checksums, sources: Path, folder: str, stage: str, shard: Optional[Shard] = None
 ) -> None:
-    """Encode all files in ``sources`` that have not been encoded yet, and add their checksums to ``made``.
-
-    ``destination`` is a subfolder of ``made.folder``, ``out`` contains the subword model, and ``read`` reads the lines
-    of a file.
-    """
-    for name in (f"{split}.{side}" for split in splits for side in SIDES):
-        path = made.folder / destination / name
+    """Encode all files in ``sources``, or a shard of them, that are not in ``made.folder``/``folder`` yet."""
+    for name in work.names:
+        path = made.folder / folder / name
         if not path.exists():
-            with made.record_new_files(f"{destination}/{name}"):
-                encode_file(read(sources / name), path, settings, out, stage, jobs)
-        made.add(f"{destination}/{name}")
+            lines = shard.iterate_lines(sources / name) if shard else read_lines(sources / name)
+            with made.record_new_files(f"{folder}/{name}"):
+                encode_file(lines, path, work.settings, work.out, stage, work.jobs)
+        made.add(f"{folder}/{name}")
 
 
 def get_shard_folder(out: Path, shard: Shard) -> Path:
-    """Return the path of the folder that contains a shard, a tokenised part of each file in TEXT.
-
-    Each shard has its own prepare.json and SHA256SUMS, so several shards can be created at the same time.
-    """
+    """Return the folder of a shard, which has its own record and checksums, so that shards can be made at once."""
     return out / "shards" / shard.name
 
 
-def join_shards(out: Path, record: Dict[str, Any], words: str, splits: Sequence[str], made: Checksums) -> None:
+def join_shards(work: Preparation, made: Checksums, words: str, record: Dict[str, Any]) -> None:
     """Create the missing files in OUT/``words`` by joining shards, if any, and add their checksums to ``made``.
 
     Raises InputError if a shard is missing, damaged, or was created with another ``record`` (prepare.json).
     """
-    names = [f"{words}/{split}.{side}" for split in splits for side in SIDES]
-    names = [name for name in names if not (out / name).exists()]
+    out, advice = work.out, "make the shard again"
+    names = [f"{words}/{name}" for name in work.names if not (out / words / name).exists()]
     shards = [re.fullmatch(r"\d+-of-(\d+)", path.name) for path in (out / "shards").glob("*-of-*")]
     counts = sorted({int(shard.group(1)) for shard in shards if shard})
     if not names or not counts:
@@ -121,11 +125,10 @@ def join_shards(out: Path, record: Dict[str, Any], words: str, splits: Sequence[
             f"{out / 'shards'}: of {counts[0]} shards, {', '.join(missing)} are not complete; run the same command "
             f"with --shard {missing[0]}/{counts[0]}, or delete {out / 'shards'} to continue without shards"
         )
-    listed = {}
-    for folder in folders.values():
-        listed[folder] = Checksums(folder, f"Delete {folder} and make the shard again")
-        listed[folder].verify(["prepare.json"])
-        made_from = read_json(folder / "prepare.json", f"delete {folder} and make the shard again")
+    listed = {folder: Checksums(folder, f"Delete {folder} and {advice}") for folder in folders.values()}
+    for folder, checksums in listed.items():
+        checksums.verify(["prepare.json"])
+        made_from = read_json(folder / "prepare.json", f"delete {folder} and {advice}")
         if made_from != record:
             different = [key for key in {**record, **made_from} if made_from.get(key) != record.get(key)]
             raise InputError(f"{folder} was made with another {', '.join(different)}: delete it and make it again")
@@ -138,10 +141,7 @@ def join_shards(out: Path, record: Dict[str, Any], words: str, splits: Sequence[
 
 
 def measure_round_trip(settings: PreparationSettings, text: Path, out: Path) -> Iterator[str]:
-    """Encode and decode the first lines of each file of the text, and yield a message if lines do not come back.
-
-    Case is ignored if the data is in lower case, and so are sentence marks.
-    """
+    """Yield a message if the first lines do not come back from their tokens, apart from marks and lower case."""
     decoders = [] if settings.tokens == "word" else [_build_subword_encoder(settings, out)]
     lost, lines, first = 0, 0, ""
     for path in (text / f"{split}.{side}" for split in SPLITS for side in SIDES):
@@ -157,8 +157,8 @@ def measure_round_trip(settings: PreparationSettings, text: Path, out: Path) -> 
             lines += 1
             if ways[0] != ways[1]:
                 lost += 1
-                differs = next((i for i, pair in enumerate(zip(*ways)) if len({*pair}) > 1), min(map(len, ways)))
-                start = max(differs - 20, 0)
+                same = sum(1 for _ in itertools.takewhile(lambda pair: len({*pair}) == 1, zip(*ways)))
+                start = max(same - 20, 0)
                 first = first or " comes back as ".join(f'"{found[start : start + 60]}"' for found in ways)
     if lost:
         share = f"{lost:,} of {lines:,} lines ({lost / lines:.1%})"

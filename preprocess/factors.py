@@ -22,31 +22,27 @@ import math
 import multiprocessing
 from collections import Counter
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Optional, Tuple
 
 from tqdm import tqdm
 
 from fairseq_etads.data.preparation import PreparationSettings
 from fairseq_etads.files import ORIGINAL
 from fairseq_etads.files.inputs import read_lines, zip_lines
-from fairseq_etads.files.outputs import copy_file, open_output
+from fairseq_etads.files.outputs import copy_file, open_output, write_text
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.picking import FACTOR as SALIENCE
 from fairseq_etads.text.subwords import join_words
 from fairseq_etads.text.words import SENTENCE_MARK
 
-from .encode import TO_SUBWORDS, build_encoder, build_tokenizer
+from .encode import TO_SUBWORDS, Preparation, build_encoder, build_tokenizer
 from .processes import TOKENIZER_MODULES, map_in_order, run_in_separate_process
 
 TAGS = ("pos", "ner")
 """Factors that consist of word tags, which are read from a file or predicted by spaCy."""
 
 Item = Tuple[str, str, str, Dict[str, str]]
-"""Input of a FactorComputer for one document: its location, tokens, raw line, and lines of tags.
-
-Each factor that is read from a file has a line with one tag per space-separated word (for salience, one level per
-sentence). Under the key ORIGINAL is the raw line before it was lower-cased and its digits were masked.
-"""
+"""A document's location, tokens, raw line, and lines of the files of :func:`find_tag_files`."""
 
 
 def compute_idf_bin(df: int, documents: int, bins: int) -> int:
@@ -55,10 +51,7 @@ def compute_idf_bin(df: int, documents: int, bins: int) -> int:
 
 
 class SpacyTagger:
-    """Tagger that uses an installed spaCy pipeline, without components that tagging does not need.
-
-    Raises InputError if spaCy or the spaCy model is not installed.
-    """
+    """Tagger that uses an installed spaCy pipeline. Raises InputError if spaCy or the model is not installed."""
 
     def __init__(self, model: str):
         try:
@@ -83,10 +76,7 @@ class SpacyTagger:
 
 
 class FactorComputer:
-    """Computes the factors of the tokens in a line. ``idf`` has the idf bin of each word in the training documents.
-
-    Raises InputError if spaCy, the spaCy model or the subword model cannot be loaded.
-    """
+    """Computes the factors of the tokens in a line. ``idf`` has the idf bin of each word in the training documents."""
 
     def __init__(self, settings: PreparationSettings, out: Path, idf: Dict[str, str]):
         self.settings, self.idf = settings, idf
@@ -101,13 +91,10 @@ class FactorComputer:
             self.encode_subwords = build_encoder(settings, out, TO_SUBWORDS, "source")
 
     def __call__(self, item: Item) -> List[str]:
-        """Return one line for each factor, in the order of the settings. A line contains one value per token.
-
-        Raises InputError if the tags do not match the words of the line.
-        """
+        """Return a line of one value per token for each factor. Raises InputError if tags do not match the words."""
         where, tokens, raw, tags = item
         words, numbers = join_words(tokens.split(), self.settings.subwords)
-        tagged = self._compute_spacy_tags(words, tags.get(ORIGINAL) or raw) if self.tagger else {}
+        tagged = self._compute_spacy_tags(self.tagger, words, tags.get(ORIGINAL) or raw) if self.tagger else {}
         lines = []
         for name in self.settings.factors:
             if name == "tf":
@@ -124,29 +111,26 @@ class FactorComputer:
             lines.append(" ".join(values[number] for number in numbers))
         return lines
 
-    def _compute_spacy_tags(self, words: List[str], raw: str) -> Dict[str, List[str]]:
+    def _compute_spacy_tags(self, tagger: SpacyTagger, words: List[str], raw: str) -> Dict[str, List[str]]:
         """Return the tags of the words for each name in TAGS."""
-        assert self.tagger is not None
         # The words as the raw line spells them, in its case and with its digits.
-        line = self.tokenizer.encode(raw)
-        pieces = self.encode_subwords(line) if self.encode_subwords else line
-        spelt = join_words(pieces.split(), self.settings.subwords)[0]
+        spelt = self._split_into_words(self.tokenizer.encode(raw))
         if [word == SENTENCE_MARK for word in spelt] != [word == SENTENCE_MARK for word in words]:
             spelt = words
         places = [place for place, word in enumerate(words) if word != SENTENCE_MARK]
         starts = [place == 0 or words[place - 1] == SENTENCE_MARK for place in places] if SENTENCE_MARK in words else []
         values = {name: [SENTENCE_MARK] * len(words) for name in TAGS}
-        if places:
-            for name, tags in self.tagger.tag_words([spelt[place] for place in places], starts).items():
-                for place, tag in zip(places, tags):
-                    values[name][place] = tag
+        for name, tags in tagger.tag_words([spelt[place] for place in places], starts).items() if places else ():
+            for place, tag in zip(places, tags):
+                values[name][place] = tag
         return values
 
-    def _assign_values_to_words(self, where: str, raw: str, given: List[str], expected: int, what: str) -> List[str]:
-        """Return the value of each tokenised word, given those of the raw line's words between spaces or sentences.
+    def _split_into_words(self, line: str) -> List[str]:
+        pieces = self.encode_subwords(line) if self.encode_subwords else line
+        return join_words(pieces.split(), self.settings.subwords)[0]
 
-        ``what`` is "words" or "sentences".
-        """
+    def _assign_values_to_words(self, where: str, raw: str, given: List[str], expected: int, what: str) -> List[str]:
+        """Return the value of each tokenised word, given those of the raw line's "words" or "sentences" (``what``)."""
         sentences = self.tokenizer.tokenize_sentences(raw)
         parts = [[" ".join(sentence)] if what == "sentences" else sentence for sentence in sentences]
         given = [value for value in given if value != SENTENCE_MARK]
@@ -157,101 +141,81 @@ class FactorComputer:
         for number, part in enumerate(parts):
             values += [SENTENCE_MARK] * (number > 0 and self.settings.source_marks)
             for text in part:
-                words = text.split()
-                if self.encode_subwords is not None:
-                    words = join_words(self.encode_subwords(text).split(), self.settings.subwords)[0]
-                values += [next(remaining)] * len(words)
+                values += [next(remaining)] * len(self._split_into_words(text))
         if len(values) != expected:
             raise InputError(f"{where}: {len(values)} words but {expected} after subword segmentation")
         return values
 
 
-def find_tag_files(text: Path, split: str, settings: PreparationSettings) -> Dict[str, Path]:
-    """Return the paths TEXT/SPLIT.source.NAME of the factors read from files, and that of ORIGINAL for spaCy.
-
-    Raises InputError if the file of a factor is missing.
-    """
-    names = [name for name in settings.factors if name == SALIENCE or (name in TAGS and not settings.spacy_model)]
-    files = {name: text / f"{split}.source.{name}" for name in names}
-    for name, path in files.items():
-        if not path.is_file():
-            how = f"with a tag for each word of {split}.source; or give --spacy-model"
-            if name == SALIENCE:
-                how = "which etads-shorten writes"
-            raise InputError(f"--factors {name}: no {path}, {how}")
-    original = text / f"{split}.source.{ORIGINAL}"
-    return {**files, ORIGINAL: original} if settings.spacy_model and original.is_file() else files
+def find_tag_files(work: Preparation, split: str) -> Dict[str, Path]:
+    """Return the paths of the factors read from files, and ORIGINAL for spaCy. Raises InputError if one is missing."""
+    tagger, files = work.settings.spacy_model, {}
+    for name in work.settings.factors:
+        if name == SALIENCE or (name in TAGS and not tagger):
+            files[name] = work.text / f"{split}.source.{name}"
+            if not files[name].is_file():
+                how = f"with a tag for each word of {split}.source; or give --spacy-model"
+                how = "which etads-shorten writes" if name == SALIENCE else how
+                raise InputError(f"--factors {name}: no {files[name]}, {how}")
+    original = work.text / f"{split}.source.{ORIGINAL}"
+    return {**files, ORIGINAL: original} if tagger and original.is_file() else files
 
 
-def _iterate_factor_inputs(out: Path, text: Path, split: str, settings: PreparationSettings) -> Iterator[Item]:
-    """Yield the input of a :class:`FactorComputer` for each document in a split."""
-    files = find_tag_files(text, split, settings)
-    paths = [out / "tokens" / f"{split}.source", text / f"{split}.source", *files.values()]
-    for number, (tokens, raw, *tags) in enumerate(zip_lines(paths, map(read_lines, paths)), 1):
-        yield f"{split}.source, line {number}", tokens, raw, dict(zip(files, tags))
-
-
-def write_factors(
-    out: Path, text: Path, splits: Sequence[str], settings: PreparationSettings, jobs: int, like: Optional[Path]
-) -> None:
-    """Write all factor files that are listed in the module docstring.
-
-    ``like`` is a folder of prepared data that provides the dictionaries and idf bins, or None to compute new ones.
-    Raises InputError if tags are missing or invalid, or spaCy is required but not installed.
-    """
-    idf = _write_idf_bins(out, settings, like) if "idf" in settings.factors else {}
-    for split in splits:
-        items = _iterate_factor_inputs(out, text, split, settings)
+def write_factors(work: Preparation) -> None:
+    """Write the files that the module docstring lists. Raises InputError if tags do not fit, or spaCy is missing."""
+    names, out = work.settings.factors, work.out
+    arguments = (work.settings, out, _write_idf_bins(work) if "idf" in names else {})
+    for split in work.splits:
+        files = find_tag_files(work, split)
+        paths = [out / "tokens" / f"{split}.source", work.text / f"{split}.source", *files.values()]
+        rows = enumerate(zip_lines(paths, map(read_lines, paths)), 1)
+        items = ((f"{split}.source, line {n}", *row[:2], dict(zip(files, row[2:]))) for n, row in rows)
         with contextlib.ExitStack() as stack:
-            paths = [out / "factors" / f"{split}.{name}" for name in settings.factors]
-            opened = [stack.enter_context(open_output(path)) for path in paths]
-            for lines in map_in_order(FactorComputer, (settings, out, idf), items, jobs, TOKENIZER_MODULES):
+            opened = [stack.enter_context(open_output(out / "factors" / f"{split}.{name}")) for name in names]
+            for lines in map_in_order(FactorComputer, arguments, items, work.jobs, TOKENIZER_MODULES):
                 for file, line in zip(opened, lines):
                     file.write(line + "\n")
-    for name in settings.factors:
-        run_in_separate_process(_binarise_factor, out, name, splits, jobs, like)
-    with open_output(out / "bin" / "factors.json") as file:
-        json.dump({"factors": list(settings.factors)}, file)
-        file.write("\n")
+    for name in names:
+        run_in_separate_process(_binarise_factor, work, name)
+    write_text(out / "bin" / "factors.json", json.dumps({"factors": list(names)}) + "\n")
 
 
-def _write_idf_bins(out: Path, settings: PreparationSettings, like: Optional[Path]) -> Dict[str, str]:
-    """Compute the idf bin of each word in the training documents, and write the bins to OUT/factors/idf.txt."""
-    path = out / "factors" / "idf.txt"
-    if like:
-        path.parent.mkdir(exist_ok=True)
-        copy_file(like / "factors" / "idf.txt", path)
+def _write_idf_bins(work: Preparation) -> Dict[str, str]:
+    """Write the idf bin of each word in the training documents to OUT/factors/idf.txt, and return the bins."""
+    path = work.out / "factors" / "idf.txt"
+    if work.like:
+        copy_file(work.like / "factors" / "idf.txt", path)
     else:
         documents = 0
         counts: Counter = Counter()
-        train = read_lines(out / "tokens" / "train.source")
+        train = read_lines(work.out / "tokens" / "train.source")
         for line in tqdm(train, desc="document frequencies", unit=" lines", disable=None):
             documents += 1
-            counts.update(set(join_words(line.split(), settings.subwords)[0]))
+            counts.update(set(join_words(line.split(), work.settings.subwords)[0]))
         with open_output(path) as file:
             for word, df in sorted(counts.items()):
-                file.write(f"{word} {compute_idf_bin(df, documents, settings.idf_bins)}\n")
+                file.write(f"{word} {compute_idf_bin(df, documents, work.settings.idf_bins)}\n")
     return dict(line.rsplit(" ", 1) for line in read_lines(path))
 
 
-def _binarise_factor(out: Path, name: str, splits: Sequence[str], jobs: int, like: Optional[Path]) -> None:
+def _binarise_factor(work: Preparation, name: str) -> None:
     """Write the dictionary of a factor, and the ids of the factor values."""
-    multiprocessing.set_start_method("fork", force=True)  # see the explanation in binarise.py
+    multiprocessing.set_start_method("fork", force=True)  # as explained in prepare.py
     from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer
     from fairseq.data import Dictionary
 
     from .dictionary import count_words
 
-    path = out / "bin" / f"dict.factor-{name}.txt"
-    if like:
-        copy_file(like / "bin" / path.name, path)
+    texts, binary = work.out / "factors", work.out / "bin"
+    path = binary / f"dict.factor-{name}.txt"
+    if work.like:
+        copy_file(work.like / "bin" / path.name, path)
     else:
-        values = count_words([out / "factors" / f"train.{name}"], jobs)
+        values = count_words([texts / f"train.{name}"], work.jobs)
         values.finalize(padding_factor=1)
         values.save(str(path))
     dictionary = Dictionary.load(str(path))
-    for split in splits:
-        prefix = str(out / "bin" / f"{split}.factor-{name}")
-        binarizer = VocabularyDatasetBinarizer(dictionary, append_eos=True)
-        file = str(out / "factors" / f"{split}.{name}")
-        FileBinarizer.multiprocess_dataset(file, "mmap", binarizer, prefix, len(dictionary), num_workers=jobs)
+    binarizer = VocabularyDatasetBinarizer(dictionary, append_eos=True)
+    for split in work.splits:
+        file, prefix = str(texts / f"{split}.{name}"), str(binary / f"{split}.factor-{name}")
+        FileBinarizer.multiprocess_dataset(file, "mmap", binarizer, prefix, len(dictionary), num_workers=work.jobs)

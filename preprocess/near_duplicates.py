@@ -27,8 +27,7 @@ DEFAULT_SIMILARITY = 0.8
 SHINGLE = 5
 """Number of words in a sequence (shingle).
 
-With shorter sequences, different texts about the same subject would be similar. With longer sequences, changing a
-single word would reduce the similarity more.
+With fewer, different texts about a subject would be similar; with more, a changed word would reduce similarity more.
 """
 PERMUTATIONS = 128
 LIST = "near-duplicates.tsv"
@@ -47,9 +46,8 @@ def _hash_line(line: str) -> int:
 def count_repeated_documents(text: Path, splits: Sequence[str], repeated: bool = False) -> Dict[str, Dict[str, int]]:
     """For each split, count the documents that have already occurred in the same split or in an earlier split.
 
-    Documents are compared by 8-byte hashes of their lines in TEXT/SPLIT.source. Empty lines are ignored. The
-    probability that any two different documents out of a million have the same hash is less than 1 in 20 million. If
-    training documents are ``repeated`` for each of their summaries, equal consecutive lines are one document.
+    Documents are compared by 8-byte hashes of their lines in TEXT/SPLIT.source. Empty lines are ignored. If training
+    documents are ``repeated`` for each of their summaries, equal consecutive lines are one document.
     """
     found: Dict[str, Dict[str, int]] = {}
     known: Dict[str, np.ndarray] = {}
@@ -84,8 +82,7 @@ def _make_sketcher() -> Callable[[str], Optional[np.ndarray]]:
     from datasketch import MinHash
 
     def compute_signature(line: str) -> Optional[np.ndarray]:
-        sketch = MinHash(num_perm=PERMUTATIONS, seed=1)
-        shingles = sorted(make_shingles(line))
+        sketch, shingles = MinHash(num_perm=PERMUTATIONS, seed=1), sorted(make_shingles(line))
         sketch.update_batch([shingle.encode() for shingle in shingles])
         return sketch.hashvalues if shingles else None
 
@@ -93,10 +90,7 @@ def _make_sketcher() -> Callable[[str], Optional[np.ndarray]]:
 
 
 def choose_lsh_bands(similarity: float) -> Tuple[int, int]:
-    """Return the number of bands of a signature and of hash values in each: two documents are compared if one agrees.
-
-    The bands are as long as possible if a fraction FOUND_SHARE of the pairs with this similarity is to be compared.
-    """
+    """Return the numbers of bands and of hash values in each, the most that find FOUND_SHARE of pairs so similar."""
     for size in range(PERMUTATIONS, 1, -1):
         count = PERMUTATIONS // size
         if count > 1 and 1 - (1 - similarity**size) ** count >= FOUND_SHARE:
@@ -112,8 +106,7 @@ class _DuplicateIndex:
 
         self._sketch, self.similarity = MinHash, similarity
         self._table = MinHashLSH(num_perm=PERMUTATIONS, params=choose_lsh_bands(similarity))
-        self._signatures: List[np.ndarray] = []
-        self._places: List[Tuple[str, int]] = []
+        self._documents: List[Tuple[np.ndarray, str, int]] = []
 
     def add(self, split: str, line: int, signature: np.ndarray) -> Dict[str, Tuple[float, int]]:
         """Add a document. Return the similarity and the line of its most similar document, for each split with one."""
@@ -121,14 +114,13 @@ class _DuplicateIndex:
         sketch.hashvalues = signature
         found: Dict[str, Tuple[float, int]] = {}
         for key in sorted(self._table.query(sketch)):
-            other, place = self._places[key]
-            similarity = float((self._signatures[key] == signature).mean())
+            other_signature, other, place = self._documents[key]
+            similarity = float((other_signature == signature).mean())
             if similarity >= self.similarity and similarity > found.get(other, (0.0, 0))[0]:
                 found[other] = similarity, place
         if split not in found:
-            self._table.insert(len(self._places), sketch, check_duplication=False)
-            self._signatures.append(signature)
-            self._places.append((split, line))
+            self._table.insert(len(self._documents), sketch, check_duplication=False)
+            self._documents.append((signature, split, line))
         return found
 
 
@@ -151,10 +143,9 @@ def find_near_duplicates(text: Path, splits: Sequence[str], similarity: float, j
     document in an earlier split ("also in train").
     """
     index = _DuplicateIndex(similarity)
-    counts: Dict[str, Dict[str, int]] = {
-        split: {"within": 0, **{f"also in {other}": 0 for other in splits[:place]}}
-        for place, split in enumerate(splits)
-    }
+    counts = {split: {"within": 0} for split in splits}
+    for other, split in itertools.combinations(splits, 2):
+        counts[split][f"also in {other}"] = 0
     examples: List[Tuple[float, str, int, str, int]] = []
     documents = _iterate_distinct_documents(text, splits)
     lines = (line for _, _, line in _iterate_distinct_documents(text, splits))
@@ -170,10 +161,11 @@ def find_near_duplicates(text: Path, splits: Sequence[str], similarity: float, j
     quoted = []
     for value, split, number, other, place in examples:
         found = (f"{split}.source", number), (f"{other}.source", place)
-        first, second = (next(itertools.islice(read_lines(text / name), line - 1, None)) for name, line in found)
-        same = next((i for i, (a, b) in enumerate(zip(first, second)) if a != b), min(len(first), len(second)))
-        start = max(same - QUOTED // 2, 0)  # the quotation starts shortly before the first difference
-        texts = [f"{'…' * bool(start)}{line[start : start + QUOTED]}" for line in (first, second)]
+        texts = [next(itertools.islice(read_lines(text / name), line - 1, None)) for name, line in found]
+        # The quotation starts shortly before the first difference.
+        same = sum(1 for _ in itertools.takewhile(lambda pair: len({*pair}) == 1, zip(*texts)))
+        start = max(same - QUOTED // 2, 0)
+        texts = [f"{'…' * bool(start)}{line[start : start + QUOTED]}" for line in texts]
         where = [f"{name}, line {line}" for name, line in found]
         quoted.append({"similarity": round(-value, 2), "where": where, "text": texts})
     made = f"minhash:{PERMUTATIONS}|datasketch-{metadata.version('datasketch')}"

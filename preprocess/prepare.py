@@ -1,17 +1,18 @@
 """The command ``etads-prepare`` (prepare data): tokenise and binarise text, and build the dictionary.
 
-The command tokenises text, learns and applies a subword model, and binarises the result. It uses fairseq's
-``--tokenizer`` and ``--bpe`` classes and prints the corresponding options. If these options are passed to
-``fairseq-interactive``, new text is processed in exactly the same way as the training text.
+It uses fairseq's ``--tokenizer`` and ``--bpe`` classes, and prints the options with which ``fairseq-interactive``
+processes new text in exactly the same way as the training text.
 """
 
 import argparse
+import multiprocessing
 import os
 import shlex
+import shutil
 import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence
 
 from fairseq_etads.data.preparation import (
     FACTORS,
@@ -23,7 +24,7 @@ from fairseq_etads.data.preparation import (
 )
 from fairseq_etads.files import SIDES, SPLITS
 from fairseq_etads.files.checksums import Checksums, compute_checksum_and_line_count, compute_sha256
-from fairseq_etads.files.inputs import read_json
+from fairseq_etads.files.inputs import read_json, read_lines
 from fairseq_etads.files.outputs import check_no_colon, copy_file, lock_output, write_json
 from fairseq_etads.files.shards import Shard
 from fairseq_etads.platform.command_options import JobsOption, add_options, argument, option
@@ -33,27 +34,22 @@ from fairseq_etads.platform.option_checks import check_options, format_option_na
 from fairseq_etads.text.subwords import OPAQUE
 from fairseq_etads.text.words import LANGUAGES, SENTENCE_MARK, WORD_KINDS
 
-from .binarise import binarise_text, make_vocabulary_report, summarise_vocabulary
-from .encode import (
-    TO_SUBWORDS,
-    TO_WORDS,
-    encode_all_files,
-    get_shard_folder,
-    join_shards,
-    measure_round_trip,
-    measure_tokens_per_line,
-)
-from .factors import find_tag_files
+from . import encode
+from .encode import TO_SUBWORDS, TO_WORDS, Preparation, encode_all_files, get_shard_folder
+from .factors import find_tag_files, write_factors
 from .processes import run_in_separate_process
-from .subwords import UserProvidedFiles, learn_subwords
+from .subwords import GIVEN, check_given_files, check_sentencepiece_model, copy_subword_model, learn_subwords
 
-NOTHING_GIVEN = UserProvidedFiles()
 CORPORA: Dict[str, Dict[str, Any]] = {
     "cnndm": {"tokens": "word", "words": "ptb", "size": 50_000},
     "gigaword": {"tokens": "word", "words": "spaces", "size": 50_000},
     "sumpubmed": {"tokens": "word", "words": "ptb", "size": 50_000},
 }
 """Mapping from each value of --corpus to the settings that its recipes use instead of the command's defaults."""
+LISTED, BESIDE = (".bin", ".idx", ".txt", ".json"), ("dict.", "factors/")
+"""Suffixes of the files that OUT/bin/SHA256SUMS lists, and prefixes of those that are written beside OUT/bin."""
+FEWEST = 0.9
+"""Minimum ratio of the number of known words to the requested number. A lower ratio causes a warning."""
 DESCRIPTION = f"""\
 Convert TEXT/{{train,valid,test}}.{{source,target}} (one document or summary per line) to OUT/bin, the input of
 fairseq-train.
@@ -92,45 +88,22 @@ def _check_text_files(text: Path, splits: Sequence[str], made: Checksums) -> Dic
 
 def _write_or_check_record(out: Path, record: Dict[str, Any], made: Checksums) -> None:
     """Write ``record`` to prepare.json, unless the file already contains this record."""
-    path = out / "prepare.json"
+    path, sizes = out / "prepare.json", dict.fromkeys(("size", "source_size", "target_size"))
     known = read_json(path, "give another OUT or delete it") if path.exists() else None
-    if known is not None and not _is_only_size_different(out, known, record):
+    if known is not None:
         different = [key for key in {**record, **known} if known.get(key) != record.get(key)]
-        if different:
-            raise InputError(
-                f'OUT "{out}" was prepared with other {", ".join(different)} (see {path}); '
-                "give another OUT or delete it"
-            )
-        made.add(path.name)
-        return
-    out.mkdir(parents=True, exist_ok=True)
+        # Another size can be chosen as long as no model has been learned, because the known one may have been refused.
+        before, now = ({**about, "settings": {**about.get("settings", {}), **sizes}} for about in (known, record))
+        names = PreparationSettings(**record["settings"]).subword_files
+        is_refused = names and not any((out / name).exists() for name in [*names, "bin/complete"])
+        if different and not (before == now and is_refused):
+            what = f"{', '.join(different)} (see {path})"
+            raise InputError(f'OUT "{out}" was prepared with other {what}; give another OUT or delete it')
+        if not different:
+            made.add(path.name)
+            return
     with made.record_new_files(path.name):
         write_json(path, record)
-
-
-def _is_only_size_different(out: Path, known: Dict[str, Any], record: Dict[str, Any]) -> bool:
-    """Return whether only sizes of vocabularies differ, and none is in use, because those in ``known`` were refused."""
-    sizes = dict.fromkeys(("size", "source_size", "target_size"))
-    before, now = ({**about, "settings": {**about.get("settings", {}), **sizes}} for about in (known, record))
-    names = PreparationSettings(**record["settings"]).subword_files
-    if not names or before != now or known == record:
-        return False
-    return not any((out / name).exists() for name in [*names, "bin/complete"])
-
-
-def _write_report(out: Path, splits: Sequence[str], settings: PreparationSettings) -> None:
-    """Write statistics about the prepared data to OUT/report.json."""
-    binary = sorted(path for path in (out / "bin").iterdir() if path.suffix in (".bin", ".idx", ".txt"))
-    listed, size = Checksums(out / "bin").listed, settings.size if settings.tokens == "word" else 0
-    sizes = {"source": settings.source_size or size, "target": settings.target_size or size}
-    wanted = {side: words for side, words in sizes.items() if words}  # as far as they are known
-    names = [f"{split}.{side}" for split in splits for side in SIDES]
-    report = {
-        "lengths": {name: measure_tokens_per_line(out / "tokens" / name) for name in names},
-        "vocabulary": run_in_separate_process(make_vocabulary_report, out, splits, wanted),
-        "sha256": {path.name: listed.get(path.name) or compute_sha256(path) for path in binary},
-    }
-    write_json(out / "report.json", report)
 
 
 def prepare_data(
@@ -139,24 +112,24 @@ def prepare_data(
     out: Path,
     jobs: int,
     like: Optional[Path] = None,
-    given: UserProvidedFiles = NOTHING_GIVEN,
+    given: Optional[Mapping[str, Path]] = None,
     shard: Optional[Shard] = None,
 ) -> Dict[str, Any]:
     """Create all missing files in ``out``, and return the options for new text (see :func:`make_inference_options`).
 
     A folder of prepared data ``like`` provides the settings, the subword model and the dictionaries; ``text`` need not
-    contain all splits then. With a ``shard``, only this part of the text is tokenised. Raises InputError if the text,
-    an option or an earlier output is invalid.
+    contain all splits then. The user may have ``given`` files of :data:`etads_preprocess.subwords.GIVEN`. With a
+    ``shard``, only this part of the text is tokenised. Raises InputError if the text, an option or an earlier output is
+    invalid.
     """
+    given = given or {}
     if "\n" in str(out):
-        raise InputError(
-            "OUT has a line break in its path, which commands that read the options cannot handle: rename it"
-        )
+        reason = "has a line break in its path, which commands that read the options cannot handle"
+        raise InputError(f"OUT {reason}: rename it")
     check_no_colon("OUT", out)
     if os.path.realpath(text) == os.path.realpath(out):
-        raise InputError(
-            f"OUT {out} is the same folder as TEXT, so its checksums would be overwritten: name another folder"
-        )
+        reason = "is the same folder as TEXT, so its checksums would be overwritten"
+        raise InputError(f"OUT {out} {reason}: name another folder")
     if str(out).startswith("-"):  # commands that read the options would mistake such a path for an option
         out = out.absolute()
     folder = get_shard_folder(out, shard) if shard else out
@@ -168,7 +141,7 @@ def prepare_data(
         splits = [split for split in SPLITS if split in there.union(required)] or SPLITS
         settings.check()
         if not like:
-            given.check(settings)
+            check_given_files(given, settings)
         Checksums(folder, f"Delete {folder} or give another OUT").verify(["prepare.json"])
         made = Checksums(folder, "Delete it to have it made again")
         made.verify(made.listed, may_be_missing=True)
@@ -176,41 +149,44 @@ def prepare_data(
             binarised = Checksums(folder / "bin", f"Delete {folder / 'bin'} to have it made again")
             binarised.verify(binarised.listed)
         record = {"settings": settings.to_record(), "text": _check_text_files(text, splits, made)}
+        has_subwords = all((out / name).exists() for name in settings.subword_files)
         if like:
             record["like"] = _read_reused_checksums(like, settings)
-        if given.named:
-            if not all((out / name).exists() for name in settings.subword_files):
-                given.check_model_suits_text(settings, text)
-            made.watch(*given.named.values())
-            record["given"] = {name: compute_sha256(path) for name, path in given.named.items()}
+        if given:
+            if "model" in given and settings.tokens == "sentencepiece" and not has_subwords:
+                check_sentencepiece_model(given["model"], settings, text)
+            made.watch(*given.values())
+            record["given"] = {name: compute_sha256(path) for name, path in given.items()}
+        work = Preparation(settings, text, out, splits, jobs, like)
         for split in splits:
-            tags = find_tag_files(text, split, settings)
+            tags = find_tag_files(work, split)
             made.watch(*tags.values())
             record["text"].update({path.name: compute_sha256(path) for path in tags.values()})
-        _write_or_check_record(made.folder, record, made)
+        _write_or_check_record(folder, record, made)
         words = "tokens" if settings.tokens == "word" else "words"
+        if not shard:
+            encode.join_shards(work, made, words, record)
+        encode_all_files(work, made, text, words, TO_WORDS, shard)
         if shard:
-            encode_all_files(text, words, splits, settings, out, TO_WORDS, jobs, made, shard.iterate_lines)
             return make_inference_options(settings, out)
-        join_shards(out, record, words, splits, made)
-        encode_all_files(text, words, splits, settings, out, TO_WORDS, jobs, made)
         if settings.tokens != "word":
-            if not all((out / name).exists() for name in settings.subword_files):
+            if not has_subwords:
                 with made.record_new_files(*settings.subword_files):
                     if like:
                         for name in settings.subword_files:
                             copy_file(like / name, out / name)
-                    elif given.encoder_json or given.model:
-                        given.copy_subword_model(out, settings)
+                    elif given:
+                        copy_subword_model(given, out, settings)
                     else:
                         train = [out / words / f"train.{side}" for side in SIDES]
                         learn_subwords(train, settings.tokens, settings.size, out / settings.subword_files[0])
             made.add(*settings.subword_files)
-            encode_all_files(out / words, "tokens", splits, settings, out, TO_SUBWORDS, jobs, made)
-        binarise_text(out, text, splits, settings, jobs, like, made, given.dictionary)
+            encode_all_files(work, made, out / words, "tokens", TO_SUBWORDS)
+        if not (out / "bin" / "complete").exists():
+            _binarise_text(work, made, given.get("dict.txt"))
         if not (out / "report.json").exists():
             with made.record_new_files("report.json"):
-                _write_report(out, splits, settings)
+                _write_report(work)
         made.add("report.json")
         return make_inference_options(settings, out)
 
@@ -229,13 +205,115 @@ def _read_reused_checksums(like: Path, settings: PreparationSettings) -> Dict[st
     return {path.name: compute_sha256(path) for path in paths}
 
 
+def _binarise_text(work: Preparation, made: Checksums, given: Optional[Path]) -> None:
+    """Write dictionaries, binarised text and factors to OUT, which contains tokens/.
+
+    The dictionary also contains words (or subwords) that occur in the documents but not in the model's vocabulary, so
+    that a pointer model can copy them. Raises InputError if fairseq-preprocess fails, factors cannot be computed, or an
+    input file has changed.
+    """
+    out = work.out
+    shutil.rmtree(out / "bin", ignore_errors=True)  # fairseq-preprocess rejects an incomplete folder
+    made.forget(*(name for name in made.listed if name.startswith(BESIDE)))
+    try:
+        run_in_separate_process(_run_fairseq_preprocess, work, given)
+    except InputError:
+        raise
+    except (Exception, SystemExit) as error:
+        where = f"({type(error).__name__}: {error}); the full output is in {out / 'preprocess.txt'}"
+        raise InputError(f"fairseq-preprocess failed {where}") from None
+    if work.settings.factors:
+        write_factors(work)
+    made.verify_unchanged()
+    complete = [path for path in sorted(out.glob("**/*")) if path.is_file() and path.suffix != ".partial"]
+    made.add(*(name for path in complete if (name := str(path.relative_to(out))).startswith(BESIDE)))
+    Checksums(out / "bin").add(*(path.name for path in (out / "bin").iterdir() if path.suffix in LISTED))
+    (out / "bin" / "complete").touch()
+
+
+def _run_fairseq_preprocess(work: Preparation, given: Optional[Path]) -> None:
+    """Write the dictionaries, and run fairseq-preprocess with its output redirected to OUT/preprocess.txt."""
+    # Otherwise, the worker processes of fairseq would be started with the method forkserver.
+    multiprocessing.set_start_method("fork", force=True)
+    from .dictionary import make_dictionaries
+
+    # fairseq splits paths at commas, so the paths that it receives are relative to OUT.
+    like, given = work.like and work.like.absolute(), given and given.absolute()
+    os.chdir(work.out)
+    names = make_dictionaries(work, like, given)
+    arguments = ["-s", "source", "-t", "target", "--destdir", "bin", "--workers", str(work.jobs), "--srcdict", names[0]]
+    arguments += ["--tgtdict", names[1]] if len(names) > 1 else ["--joined-dictionary"]
+    arguments += [f"--{split}pref=tokens/{split}" for split in work.splits]
+    with open("preprocess.txt", "w", encoding="utf-8") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    from fairseq_cli.preprocess import cli_main
+
+    sys.argv = ["fairseq-preprocess", *arguments]
+    cli_main()
+
+
+def _write_report(work: Preparation) -> None:
+    """Write statistics about the prepared data to OUT/report.json."""
+    out, settings = work.out, work.settings
+    binary = sorted(path for path in (out / "bin").iterdir() if path.suffix in (".bin", ".idx", ".txt"))
+    listed, size = Checksums(out / "bin").listed, settings.size if settings.tokens == "word" else 0
+    sizes = {"source": settings.source_size or size, "target": settings.target_size or size}
+    wanted = {side: words for side, words in sizes.items() if words}  # as far as they are known
+    report = {
+        "lengths": {name: encode.measure_tokens_per_line(out / "tokens" / name) for name in work.names},
+        "vocabulary": run_in_separate_process(make_vocabulary_report, out, work.splits, wanted),
+        "sha256": {path.name: listed.get(path.name) or compute_sha256(path) for path in binary},
+    }
+    write_json(out / "report.json", report)
+
+
+def make_vocabulary_report(out: Path, splits: Sequence[str], wanted: Dict[str, int]) -> Dict[str, Any]:
+    """Return the numbers of "known" words (or subwords) of each side, without special symbols, and those "asked" for.
+
+    For the "summaries" of each split, these are the numbers of "words", of "unknown" words and of "copyable" words,
+    which are unknown but occur in the untruncated document.
+    """
+    from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, is_padding_word
+
+    known = {}
+    for side in SIDES:
+        dictionary = SummarizationDictionary.load(str(out / "bin" / f"dict.{side}.txt"))
+        words = dictionary.symbols[dictionary.nspecial : dictionary.known_words]
+        known[side] = {word for word in words if not is_padding_word(word)}
+    specials = set(dictionary.symbols[: dictionary.nspecial])
+    counts = {}
+    for split in splits:
+        count = {"words": 0, "unknown": 0, "copyable": 0}
+        for document, summary in zip(*(read_lines(out / "tokens" / f"{split}.{side}") for side in SIDES)):
+            words = summary.split()
+            unknown = [word for word in words if word not in known["target"]]
+            count["words"] += len(words)
+            count["unknown"] += len(unknown)
+            if unknown:
+                in_document = set(document.split()) - specials
+                count["copyable"] += sum(word in in_document for word in unknown)
+        counts[split] = count
+    return {"known": {side: len(words) for side, words in known.items()}, "asked": wanted, "summaries": counts}
+
+
+def _summarise_vocabulary(report: Dict[str, Any]) -> Iterator[str]:
+    """Summarise the report in a few lines of text, and warn if a vocabulary is far smaller than requested."""
+    known, asked = report["known"], report["asked"]
+    yield f"known words: {known['source']:,} of documents, {known['target']:,} of summaries"
+    for side, what in (("source", "documents"), ("target", "summaries")):
+        if known[side] < FEWEST * asked.get(side, 0):
+            yield f"WARNING: {asked[side]:,} words of {what} were asked for, and the training text has {known[side]:,}"
+    for split, count in report["summaries"].items():
+        unknown, copyable = count["unknown"] / max(1, count["words"]), count["copyable"] / max(1, count["unknown"])
+        yield f"{split}.target: {unknown:.2%} of the words are unknown, {copyable:.1%} of these are in their document"
+
+
 @dataclass
 class PreparationOptions(JobsOption):
     """Options of ``etads-prepare``. Those that are not set are None or False, so that they can be told from others."""
 
-    text: Path = argument(
-        "TEXT", "folder containing {train,valid}.{source,target} and, optionally, test.{source,target}"
-    )
+    text: Path = argument("TEXT", "folder containing {train,valid}.{source,target} and, optionally, those of test")
     out: Path = argument("OUT", "output folder for the prepared data")
     tokens: Optional[str] = option(
         None,
@@ -251,9 +329,7 @@ class PreparationOptions(JobsOption):
         "characters; raw: do not split, for SentencePiece (default: moses, or raw with SentencePiece)",
         choices=WORD_KINDS,
     )
-    size: Optional[int] = option(
-        None, "number of BPE merges or SentencePiece pieces to learn, or of words to keep (default: 8000)"
-    )
+    size: Optional[int] = option(None, "number of merges or pieces to learn, or of words to keep (default: 8000)")
     model: Optional[Path] = option(
         None,
         "existing subword model: BPE merges learned by subword-nmt (with --tokens bpe), a SentencePiece model (with "
@@ -306,12 +382,8 @@ class PreparationOptions(JobsOption):
         nargs="+",
     )
     tf_bins: Optional[int] = option(None, "number of bins for term frequencies in the tf factor (default: 10)")
-    idf_bins: Optional[int] = option(
-        None, "number of bins for inverse document frequencies in the idf factor (default: 10)"
-    )
-    spacy_model: Optional[str] = option(
-        None, "name of an installed spaCy model, such as en_core_web_sm", metavar="NAME"
-    )
+    idf_bins: Optional[int] = option(None, "number of bins for inverse document frequencies in idf (default: 10)")
+    spacy_model: Optional[str] = option(None, "an installed spaCy model, such as en_core_web_sm", metavar="NAME")
     like: Optional[Path] = option(
         None,
         "reuse the subword model, the dictionaries and the values of all options listed above from an earlier output "
@@ -368,7 +440,8 @@ def make_settings(args: argparse.Namespace) -> PreparationSettings:
 
 def prepare_text(args: argparse.Namespace) -> None:
     """Prepare the text as the parsed options of ``etads-prepare`` say, and report lengths and unknown words."""
-    given = UserProvidedFiles(args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.dictionary, args.model)
+    paths = (args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.dictionary, args.model)
+    given = {name: path for name, path in zip(GIVEN, paths) if path is not None}
     shard = None if args.shard is None else Shard.parse(args.shard)
     check_options(args, PreparationOptions)
     options = prepare_data(make_settings(args), args.text, args.out, args.jobs, args.like, given, shard)
@@ -379,9 +452,9 @@ def prepare_text(args: argparse.Namespace) -> None:
     for name, about in report["lengths"].items():
         longest = f"{about['mean tokens']:.1f} tokens on average, {about['max tokens']:,} at most"
         print(f"{name}: {about['lines']:,} lines, {longest}")
-    for line in summarise_vocabulary(report["vocabulary"]) if "vocabulary" in report else ():
+    for line in _summarise_vocabulary(report["vocabulary"]) if "vocabulary" in report else ():
         print(line)
-    for line in measure_round_trip(read_preparation_settings(args.out, "OUT"), args.text, args.out):
+    for line in encode.measure_round_trip(read_preparation_settings(args.out, "OUT"), args.text, args.out):
         print(line)
     flags = shlex.join(format_command_line(options))
     print(f"binarised data: {args.out / 'bin'}\nfor new text, give fairseq-interactive: {flags}")

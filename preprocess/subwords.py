@@ -8,14 +8,14 @@ import io
 import itertools
 import json
 import sys
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterator, List, Mapping
 
 from fairseq_etads.data.preparation import PreparationSettings
 from fairseq_etads.files.inputs import read_lines
 from fairseq_etads.files.outputs import copy_file, open_binary_output, open_output
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.platform.option_checks import join_choices
 from fairseq_etads.text.hugging_face import HuggingFaceSubwordEncoder
 from fairseq_etads.text.words import SENTENCE_MARK
 
@@ -24,27 +24,17 @@ WHOLE = (SENTENCE_MARK, "<unk>")
 SENTENCEPIECE_BYTES = 1 << 28
 """Maximum size in bytes of the text from which SentencePiece learns, which requires about twenty times this memory."""
 ENCODER, MERGES = "--gpt2-encoder-json", "--gpt2-vocab-bpe"
+GIVEN = {"encoder.json": ENCODER, "vocab.bpe": MERGES, "dict.txt": "--dictionary", "model": "--model"}
+"""Files that the user can provide, named as in fairseq's archives, and the options for their paths.
 
-
-def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
-    """Learn ``size`` merges from all files with subword-nmt (Sennrich et al. 2016), and write them to ``codes``.
-
-    Raises InputError if no word has two characters that could be merged.
-    """
-    from subword_nmt.learn_bpe import learn_bpe as learn
-
-    # subword-nmt would show its progress bar even if standard error is not a terminal.
-    quiet = contextlib.nullcontext() if sys.stderr.isatty() else contextlib.redirect_stderr(io.StringIO())
-    learnt = io.StringIO()
-    lines = itertools.chain.from_iterable(read_lines(path) for path in text)
-    if not any(len(word) > 1 and word not in WHOLE for line in lines for word in line.split()):
-        raise InputError(
-            "--tokens bpe: the training text contains no word of two or more characters to merge; use --tokens word"
-        )
-    with quiet:
-        lines = itertools.chain.from_iterable(read_lines(path) for path in text)
-        learn((" ".join(word for word in line.split() if word not in WHOLE) + "\n" for line in lines), learnt, size)
-    write_merges(learnt.getvalue().splitlines(), codes)
+encoder.json maps GPT-2's pieces to ids, vocab.bpe has the merges of GPT-2's BPE, and the entries of dict.txt, the
+dictionary of a pretrained model, are these ids. The model consists of subword-nmt's merges, or is a SentencePiece model
+or Hugging Face's tokenizer.json.
+"""
+_NEEDED = {
+    "gpt2": (["encoder.json", "vocab.bpe"], f"{ENCODER} and {MERGES} (etads docs bart)"),
+    "huggingface": (["model"], "a tokenizer.json"),
+}
 
 
 def learn_subwords(text: List[Path], tokens: str, size: int, model: Path) -> None:
@@ -55,11 +45,26 @@ def learn_subwords(text: List[Path], tokens: str, size: int, model: Path) -> Non
         learn_sentencepiece(text, size, model, "bpe" if tokens == "sentencepiece-bpe" else "unigram")
 
 
-def read_merges(path: Path, option: str = "--model") -> List[str]:
-    """Read the lines of a merges file of subword-nmt or GPT-2. The first line may contain the version.
+def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
+    """Learn ``size`` merges with subword-nmt (Sennrich et al. 2016). Raises InputError if there is nothing to merge."""
+    from subword_nmt.learn_bpe import learn_bpe as learn
 
-    Raises InputError if the file contains no merges, or one of its lines is not a merge.
-    """
+    def read_words() -> Iterator[List[str]]:
+        for path in text:
+            yield from ([word for word in line.split() if word not in WHOLE] for line in read_lines(path))
+
+    if not any(len(word) > 1 for words in read_words() for word in words):
+        reason = "the training text contains no word of two or more characters to merge"
+        raise InputError(f"--tokens bpe: {reason}; use --tokens word")
+    learnt = io.StringIO()
+    # subword-nmt would show its progress bar even if standard error is not a terminal.
+    with contextlib.nullcontext() if sys.stderr.isatty() else contextlib.redirect_stderr(io.StringIO()):
+        learn((" ".join(words) + "\n" for words in read_words()), learnt, size)
+    write_merges(learnt.getvalue().splitlines(), codes)
+
+
+def read_merges(path: Path, option: str = "--model") -> List[str]:
+    """Read the lines of subword-nmt's or GPT-2's merges. Raises InputError if there are none, or a line is no merge."""
     merges = [line for line in read_lines(path) if line.strip()]
     for number, merge in enumerate(merges, 1):
         if len(merge.split(" ")) != 2:
@@ -138,108 +143,81 @@ def write_sentencepiece_model(content: bytes, model: Path) -> None:
         file.write(content)
 
 
-@dataclass(frozen=True)
-class UserProvidedFiles:
-    """Paths of the files that the user has provided, or None."""
-
-    encoder_json: Optional[Path] = None  # maps GPT-2's subword pieces to ids
-    vocab_bpe: Optional[Path] = None  # the merges of GPT-2's BPE
-    dictionary: Optional[Path] = None  # fairseq dictionary of a pretrained model, whose entries are the ids of pieces
-    model: Optional[Path] = None  # subword-nmt merges, a SentencePiece model, or Hugging Face's ``tokenizer.json``
-
-    @property
-    def named(self) -> Dict[str, Path]:
-        """The provided files, keyed by their names in fairseq's archives."""
-        names = ("encoder.json", "vocab.bpe", "dict.txt", "model")
-        paths = (self.encoder_json, self.vocab_bpe, self.dictionary, self.model)
-        return {name: path for name, path in zip(names, paths) if path is not None}
-
-    def check(self, settings: PreparationSettings) -> None:
-        """Raise InputError if a file is missing, damaged, or incompatible with other options."""
-        options = {ENCODER: self.encoder_json, MERGES: self.vocab_bpe, "--dictionary": self.dictionary}
-        for option, path in options.items():
-            if path is not None and settings.tokens != "gpt2":
-                raise InputError(f"{option} {path}: has no effect without --tokens gpt2")
-            if path is None and settings.tokens == "gpt2" and option != "--dictionary":
-                raise InputError(f"{option} is missing: --tokens gpt2 needs {ENCODER} and {MERGES} (etads docs bart)")
-            if path is not None and not path.is_file():
-                raise InputError(f"{option} {path}: no such file")
-        if self.dictionary is not None and (settings.separate or settings.target_size):
-            other = "--separate-dictionaries" if settings.separate else f"--target-size {settings.target_size}"
-            raise InputError(f"--dictionary {self.dictionary}: is for both sides, and cannot be combined with {other}")
-        if self.encoder_json is not None and self.vocab_bpe is not None:
-            check_gpt2_files(self.encoder_json, self.vocab_bpe)
-        if self.model is not None:
-            self._check_subword_model(self.model, settings)
-        elif settings.tokens == "huggingface":
-            raise InputError("--model is missing: --tokens huggingface needs a tokenizer.json")
-
-    def _check_subword_model(self, model: Path, settings: PreparationSettings) -> None:
-        if settings.tokens not in ("bpe", "sentencepiece", "huggingface"):
-            raise InputError(f"--model {model}: has no effect without --tokens bpe, sentencepiece or huggingface")
-        if not model.is_file():
-            raise InputError(f"--model {model}: no such file")
-        if settings.size != PreparationSettings.size:
-            raise InputError(
-                f"--size {settings.size} has no effect with --model {model}, because the model has its own size: leave "
-                "it out"
-            )
-        if settings.tokens == "bpe":
-            read_merges(model)
-        elif settings.tokens == "sentencepiece":
-            load_sentencepiece_model(model)
-        else:
-            try:
-                lost = HuggingFaceSubwordEncoder(model).lost
-            except ValueError as error:
-                raise InputError(f"--model {error}") from None
-            if lost:
-                print(
-                    f"--model {model}: has no piece for unknown characters, which disappear from the text without "
-                    f"being counted as unknown words (for example {' '.join(lost)})",
-                    file=sys.stderr,
-                )
-
-    def check_model_suits_text(self, settings: PreparationSettings, text: Path) -> None:
-        """Check that the pieces of a provided SentencePiece model can be joined into the words and marks of a text.
-
-        Raises InputError if some pieces represent bytes, the pieces contain the space after a word rather than before
-        it, or sentence marks that the text will contain are not single pieces.
-        """
-        if self.model is None or settings.tokens != "sentencepiece":
-            return
-        # Documents need not be searched for sentence marks, because missing marks are inserted in them.
-        summaries = read_lines(text / "train.target") if settings.target_marks else ()
-        marks = settings.source_marks or any(SENTENCE_MARK in line for line in summaries)
-        pieces = load_sentencepiece_model(self.model)
-        if any(map(pieces.is_byte, range(len(pieces)))):
-            # fairseq joins pieces as strings, so summaries would contain "<0xE5>".
-            raise InputError(
-                f"--model {self.model}: spells rare characters in bytes, which fairseq cannot join; train it without "
-                "--byte_fallback"
-            )
-        # A mark that SentencePiece has learned like a word may be one piece after some characters, but not others.
-        found = [pieces.encode(f"{end}{SENTENCE_MARK} b", out_type=str) for end in "a.!?'\"”)"]
-        if found[0][-1].endswith("▁"):
-            raise InputError(
-                f"--model {self.model}: its pieces end with spaces, so it is unknown where words begin; train it "
-                "without --treat_whitespace_as_suffix"
-            )
-        if marks and not all(SENTENCE_MARK in line for line in found):
-            raise InputError(
-                f"--model {self.model}: splits the sentence mark {SENTENCE_MARK}; train it with "
-                f"--user_defined_symbols='{SENTENCE_MARK}', or leave out sentence marks (--no-target-sentence-marks)"
+def check_given_files(given: Mapping[str, Path], settings: PreparationSettings) -> None:
+    """Raise InputError if a file of GIVEN is missing, damaged, or incompatible with other options."""
+    names, needed = _NEEDED.get(settings.tokens, ([], ""))
+    for name in names:
+        if name not in given:
+            raise InputError(f"{GIVEN[name]} is missing: --tokens {settings.tokens} needs {needed}")
+    for name, path in given.items():
+        tokens = ["bpe", "sentencepiece", "huggingface"] if name == "model" else ["gpt2"]
+        if settings.tokens not in tokens:
+            raise InputError(f"{GIVEN[name]} {path}: has no effect without --tokens {join_choices(tokens)}")
+        if not path.is_file():
+            raise InputError(f"{GIVEN[name]} {path}: no such file")
+    if "dict.txt" in given and (settings.separate or settings.target_size):
+        other = "--separate-dictionaries" if settings.separate else f"--target-size {settings.target_size}"
+        raise InputError(f"--dictionary {given['dict.txt']}: is for both sides, and cannot be combined with {other}")
+    if "encoder.json" in given:
+        check_gpt2_files(given["encoder.json"], given["vocab.bpe"])
+    if "model" not in given:
+        return
+    model = given["model"]
+    if settings.size != PreparationSettings.size:
+        reason = f"has no effect with --model {model}, because the model has its own size: leave it out"
+        raise InputError(f"--size {settings.size} {reason}")
+    if settings.tokens == "bpe":
+        read_merges(model)
+    elif settings.tokens == "sentencepiece":
+        load_sentencepiece_model(model)
+    else:
+        try:
+            lost = HuggingFaceSubwordEncoder(model).lost
+        except ValueError as error:
+            raise InputError(f"--model {error}") from None
+        if lost:
+            print(
+                f"--model {model}: has no piece for unknown characters, which disappear from the text without "
+                f"being counted as unknown words (for example {' '.join(lost)})",
+                file=sys.stderr,
             )
 
-    def copy_subword_model(self, out: Path, settings: PreparationSettings) -> None:
-        """Copy the files of the subword model to the folder of prepared data."""
-        for name, path in self.named.items():
-            if name == "model" and settings.tokens == "bpe":
-                write_merges(read_merges(path), out / settings.subword_files[0])
-            elif name == "model" and settings.tokens == "sentencepiece":
-                write_sentencepiece_model(path.read_bytes(), out / settings.subword_files[0])
-            elif name != "dict.txt":
-                copy_file(path, out / (settings.subword_files[0] if name == "model" else name))
+
+def check_sentencepiece_model(model: Path, settings: PreparationSettings, text: Path) -> None:
+    """Check that the pieces of a provided SentencePiece model can be joined into the words and marks of a text.
+
+    Raises InputError if some pieces represent bytes, the pieces contain the space after a word rather than before it,
+    or sentence marks that the text will contain are not single pieces.
+    """
+    # Documents need not be searched for sentence marks, because missing marks are inserted in them.
+    summaries = read_lines(text / "train.target") if settings.target_marks else ()
+    marks = settings.source_marks or any(SENTENCE_MARK in line for line in summaries)
+    pieces = load_sentencepiece_model(model)
+    # A mark that SentencePiece has learned like a word may be one piece after some characters, but not others.
+    found = [pieces.encode(f"{end}{SENTENCE_MARK} b", out_type=str) for end in "a.!?'\"”)"]
+    reason = ""
+    if any(map(pieces.is_byte, range(len(pieces)))):  # summaries would contain "<0xE5>"
+        reason = "spells rare characters in bytes, which fairseq cannot join; train it without --byte_fallback"
+    elif found[0][-1].endswith("▁"):
+        reason = "its pieces end with spaces, so it is unknown where words begin; train it without "
+        reason += "--treat_whitespace_as_suffix"
+    elif marks and not all(SENTENCE_MARK in line for line in found):
+        reason = f"splits the sentence mark {SENTENCE_MARK}; train it with --user_defined_symbols='{SENTENCE_MARK}', "
+        reason += "or leave out sentence marks (--no-target-sentence-marks)"
+    if reason:
+        raise InputError(f"--model {model}: {reason}")
+
+
+def copy_subword_model(given: Mapping[str, Path], out: Path, settings: PreparationSettings) -> None:
+    """Copy the files of a provided subword model to the folder of prepared data."""
+    for name, path in given.items():
+        model = out / (settings.subword_files[0] if name == "model" else name)
+        if name == "model" and settings.tokens == "bpe":
+            write_merges(read_merges(path), model)
+        elif name == "model" and settings.tokens == "sentencepiece":
+            write_sentencepiece_model(path.read_bytes(), model)
+        elif name != "dict.txt":
+            copy_file(path, model)
 
 
 def check_gpt2_files(encoder_json: Path, vocab_bpe: Path) -> None:

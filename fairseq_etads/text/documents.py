@@ -181,7 +181,7 @@ def add_full_stop(text: str, language: str = "en") -> str:
 def make_lines(document: Document, options: Any) -> DocumentLines:
     """Convert a document to clean lines, with a sentence mark between adjacent sentences.
 
-    ``options`` is an instance of :class:`etads_preprocess.corpus_options.CorpusOptions`.
+    ``options`` is an instance of :class:`etads_preprocess.corpus.CorpusOptions`.
     """
     made = DocumentLines(origin=document.origin)
     options = replace(options, join_tokens=bool(options.join_tokens) and is_tokenised(" ".join(document.source)))

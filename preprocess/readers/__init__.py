@@ -1,16 +1,13 @@
 """Readers for all corpus formats that :mod:`etads_preprocess.corpus` supports."""
 
-from .aeslc import AeslcReader
 from .base import Reader
 from .cnndm import CnnDailyMailReader
-from .duc import DucReader
-from .gigaword import GigawordReader
+from .folders import AeslcReader, SciTldrReader, SumPubMedReader
+from .gigaword import DucReader, GigawordReader
 from .hugging_face import HuggingFaceReader
 from .parallel import ParallelReader
-from .qmsum import QmsumReader
-from .squad import SquadReader
-from .sumpubmed import SumPubMedReader
-from .tables import SciTldrReader, TableReader
+from .questions import QmsumReader, SquadReader
+from .tables import TableReader
 
 READERS = (
     CnnDailyMailReader,

@@ -15,8 +15,8 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import BadDocumentError, Document
 
 DEFAULT_SHARES = "90/5/5"
-
-
+SPLIT_NAMES = {"train": ["train"], "valid": ["dev", "valid", "validation", "val"], "test": ["test"]}
+"""Names of folders, files and parts of data sets that contain each split."""
 INPUT_EXCLUDES = dict.fromkeys((f"--{split}" for split in SPLITS), "--input is divided into splits")
 
 
@@ -37,26 +37,21 @@ class SharesOptions:
 
 @dataclass(frozen=True)
 class SplitShares:
-    """Shares of train, valid and test as given and as fractions, and the seed of the hash that assigns documents."""
+    """The value of --split, the fraction of each split with a share above 0, and the seed of the hash."""
 
     text: str
-    fractions: Tuple[float, ...]
+    fractions: Dict[str, float]
     seed: int = 1
-
-    @property
-    def splits(self) -> List[str]:
-        """Names of the splits with a share greater than 0."""
-        return [split for split, fraction in zip(SPLITS, self.fractions) if fraction]
 
     def assign_split(self, words: str) -> str:
         """Return the split to which a document is assigned, given its words after cleaning, separated by spaces."""
         digest = hashlib.sha256(f"{self.seed} {words}".encode("utf-8", "surrogatepass")).digest()
         place = int.from_bytes(digest[:8], "big") / 2**64
-        for split in self.splits:
-            place -= self.fractions[SPLITS.index(split)]
+        for split, fraction in self.fractions.items():
+            place -= fraction
             if place < 0:
                 return split
-        return self.splits[-1]  # reached only because of rounding errors
+        return split  # reached only because of rounding errors
 
 
 def parse_shares(args: argparse.Namespace) -> SplitShares:
@@ -69,8 +64,8 @@ def parse_shares(args: argparse.Namespace) -> SplitShares:
     total = sum(numbers)
     if len(numbers) != len(SPLITS) or min(numbers) < 0 or not 0 < total < math.inf:
         raise InputError(f"--split {text}: choose shares of train, valid and test, such as {DEFAULT_SHARES}")
-    seed = 1 if args.split_seed is None else args.split_seed
-    return SplitShares(text, tuple(number / total for number in numbers), seed)
+    fractions = {split: number / total for split, number in zip(SPLITS, numbers) if number}
+    return SplitShares(text, fractions, 1 if args.split_seed is None else args.split_seed)
 
 
 def refuse_shares(args: argparse.Namespace, reason: str) -> None:
@@ -81,10 +76,7 @@ def refuse_shares(args: argparse.Namespace, reason: str) -> None:
 
 
 def parse_input_options(args: argparse.Namespace) -> Optional[SplitShares]:
-    """Return the shares of the splits of --input, or None if --train, --valid and --test name the splits.
-
-    Raises InputError if neither is given, or --split or --split-seed is used without --input.
-    """
+    """Return the shares of the splits of --input, or None without it. Raises InputError if there is no input either."""
     if args.input:
         return parse_shares(args)
     if not any(getattr(args, split) for split in SPLITS):
@@ -96,49 +88,37 @@ def parse_input_options(args: argparse.Namespace) -> Optional[SplitShares]:
 class Reader:
     """Base class of readers for a corpus format.
 
-    The main process finds the items of a split in order. Any worker process can then convert an item to a document.
-    Because a reader is copied to all worker processes, it stores file names and settings, but no open files.
+    The main process finds the items of each input in order. Any worker process can then convert an item to a document.
+    Because a reader is copied to all worker processes, it stores file names and options, but no open files.
 
-    If the corpus has no predefined splits, its input is called "input", the items are the same for all splits, and the
-    split of a document is determined by its hash.
+    An input is a split or, if the corpus has no predefined splits, "input", from which a hash selects the documents of
+    each split. An item is a tuple that begins with its location (file and line), for messages.
     """
 
     name: ClassVar[str]  # value of the argument KIND of etads-corpus that selects this reader
     summary: ClassVar[str]  # short help text for this KIND
     description: ClassVar[str]  # long help text
-    options: ClassVar[type]  # dataclass of the options that are specific to this corpus
+    Options: ClassVar[type]  # dataclass of the options that are specific to this corpus
     defaults: ClassVar[Dict[str, Any]] = {}  # default values of shared options that are different for this corpus
     splits_text: bool = True  # whether the documents may have to be split into sentences
 
     def __init__(self, args: argparse.Namespace):
+        self.args = args
         self.fallback: str = args.fallback_encoding or (ESCAPE_INVALID if args.skip_bad else "")
         self.counts: Counter = Counter()  # changes of each kind, for report.json
         self.notes: List[str] = []  # messages for the user about the corpus
-        self.columns: Dict[str, List[str]] = {}  # names of the two columns in each table, for report.json
-        self.files: Dict[str, List[Path]] = {}  # input files of each split, which are read to detect changes
+        self.columns: Dict[str, List[str]] = {}  # names of the two columns of each input, for report.json
+        self.files: Dict[str, List[Path]] = {}  # files of each input, which are read to detect changes
+        self.large_folders: List[Path] = []  # with too many files: changes show in their names and sizes
+        self.sizes: Dict[str, Optional[int]] = {}  # numbers of items of each input, as far as known, for progress bars
         self.shares: Optional[SplitShares] = None  # of train, valid and test, if the corpus has no predefined splits
 
     def list_splits(self) -> List[str]:
-        """Return the splits of the input in the order ``train``, ``valid``, ``test``. Raises InputError without any."""
-        return self.shares.splits if self.shares else [split for split in SPLITS if split in self.files]
+        """Return the splits of the input in the order ``train``, ``valid``, ``test``."""
+        return list(self.shares.fractions) if self.shares else [split for split in SPLITS if self.files.get(split)]
 
-    def list_large_folders(self) -> List[Path]:
-        """Return the folders with too many files to be read twice: changes show in the files' names and sizes."""
-        return []
-
-    def count_raw_documents(self, split: str) -> Optional[int]:
-        """Return the number of items in a split for the progress bar, or None if they would have to be read first."""
-        return None
-
-    def iterate_raw_documents(self, split: str) -> Iterator[Any]:
-        """Yield the items of a split in order: file names, lines or rows, which :meth:`parse` converts.
-
-        Raises InputError, which names the file and the line, if a file cannot be read.
-        """
-        raise NotImplementedError
-
-    def describe_location(self, item: Any) -> str:
-        """Return a description of an item's location (file and line) for messages."""
+    def iterate_raw_documents(self, key: str) -> Iterator[Tuple[Any, ...]]:
+        """Yield the items of an input in order. Raises InputError, which names the line, if a file is unreadable."""
         raise NotImplementedError
 
     def parse(self, item: Any) -> Document:
@@ -148,12 +128,12 @@ class Reader:
     def check_split_sizes(self, kept: Dict[str, int]) -> None:
         """Raise InputError if the number of written documents of a split differs from the published size."""
 
-    def iterate_lines(self, path: Path, ends: bool = False) -> Iterator[str]:
+    def iterate_lines(self, path: Path) -> Iterator[str]:
         """Yield the lines of a file. Lines with invalid UTF-8 are decoded with --fallback-encoding and counted.
 
         With --skip-bad alone, invalid bytes are escaped, and :meth:`check_utf8` rejects these lines.
         """
-        return read_lines(path, self.fallback, self.counts, ends)
+        return read_lines(path, self.fallback, self.counts)
 
     def check_utf8(self, *texts: str) -> None:
         """Raise BadDocumentError if one of the texts, as returned by :meth:`iterate_lines`, contains invalid UTF-8."""
@@ -178,7 +158,7 @@ def find_first_existing(folders: List[Path], names: List[str]) -> Optional[Path]
     """Return the first file in the folders that has one of the names, perhaps with a compression suffix, or None."""
     ends = ("", *DECOMPRESSORS)
     paths = (folder / (name + end) for name in names for folder in folders for end in ends)
-    return next((path for path in paths if path.is_file()), None)
+    return next(filter(Path.is_file, paths), None)
 
 
 @dataclass

@@ -6,38 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, Optional
 
-from fairseq_etads.files import SPLITS
 from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
 
-from .base import SharesOptions, parse_shares, refuse_shares
+from .base import SPLIT_NAMES, SharesOptions, parse_shares, refuse_shares
 from .tables import KNOWN_COLUMNS, ColumnOptions, Item, TableReader
 
-SPLIT_NAMES = {
-    "train": "train",
-    "validation": "valid",
-    "valid": "valid",
-    "val": "valid",
-    "dev": "valid",
-    "test": "test",
-}
-"""Mapping from split names in Hugging Face datasets to split names in this project."""
 ROWS_AT_A_TIME = 256
-
-
-@dataclass
-class HuggingFaceOptions(ColumnOptions, SharesOptions):
-    """Options of ``etads-corpus hf``."""
-
-    data: str = option(
-        None,
-        "folder written by save_to_disk, or name of a data set in the local cache",
-        metavar="FOLDER|NAME",
-        required=True,
-    )
-    config: Optional[str] = option(
-        None, "configuration of the data set, if it offers several (CNN/Daily Mail: 3.0.0)", metavar="NAME"
-    )
 
 
 class HuggingFaceReader(TableReader):
@@ -51,48 +26,50 @@ Nothing is downloaded. The datasets package is required (pip install datasets). 
 {", ".join(KNOWN_COLUMNS[:5])},
 {", ".join(KNOWN_COLUMNS[5:])}. The splits are train, validation and test; a data
 set without splits is divided according to --split."""
-    options = HuggingFaceOptions
+
+    @dataclass
+    class Options(ColumnOptions, SharesOptions):
+        data: str = option(None, "the folder, or the name in the cache", metavar="FOLDER|NAME", required=True)
+        config: Optional[str] = option(None, "configuration of the data set, such as 3.0.0", metavar="NAME")
 
     def __init__(self, args: argparse.Namespace):
         super(TableReader, self).__init__(args)
-        self.asked_columns = (args.source_column, args.target_column)
-        self.lists_are_references = args.target_list == "references"
         self._data, self._config = str(args.data), args.config
         found = _load_dataset(self._data, self._config)
-        self._names = self._map_split_names(found, args)
+        self._names = self._map_split_names(found)
         self.paths = {key: Path(f"{self._data}, {name or 'data set'}") for key, name in self._names.items()}
-        self.formats = dict.fromkeys(self._names, "arrow")
-        tables = {key: found[name] if name else found for key, name in self._names.items()}
-        self.sizes = {key: table.num_rows for key, table in tables.items()}
-        self.files = {key: [Path(file["filename"]) for file in table.cache_files] for key, table in tables.items()}
-        self.columns = {key: self._choose_columns(self.paths[key], table.column_names) for key, table in tables.items()}
+        for key, name in self._names.items():
+            table = found[name] if name else found
+            self.sizes[key] = table.num_rows
+            self.files[key] = [Path(file["filename"]) for file in table.cache_files]
+            self.columns[key] = self._choose_columns(self.paths[key], table.column_names)
 
-    def _map_split_names(self, found: Any, args: argparse.Namespace) -> Dict[str, str]:
-        """Return a dictionary that maps each split to its name in the dataset."""
+    def _map_split_names(self, found: Any) -> Dict[str, str]:
+        """Return the name in the data set of each input, or an empty name for a data set without splits."""
         names = list(found) if isinstance(found, dict) else []
-        known = {SPLIT_NAMES[name]: name for name in reversed(names) if name in SPLIT_NAMES}
+        known = {split: [name for name in names if name in stems] for split, stems in SPLIT_NAMES.items()}
+        known = {split: there for split, there in known.items() if there}
         if names and not known:
             raise InputError(f"--data {self._data}: no train, validation or test; it has {', '.join(names)}")
         for name in names:
-            if name not in known.values():
+            if [name] not in (there[:1] for there in known.values()):
                 self.notes.append(f"{self._data}: {name} is left out; it is not a split")
-        if names and (args.shares is None or len(known) > 1):
-            refuse_shares(args, f"the data set has splits: {', '.join(names)}")
-            return {split: known[split] for split in SPLITS if split in known}
-        self.shares = parse_shares(args)
-        return {"input": next(iter(known.values()), "")}
+        if names and (self.args.shares is None or len(known) > 1):
+            refuse_shares(self.args, f"the data set has splits: {', '.join(names)}")
+            return {split: there[0] for split, there in known.items()}
+        self.shares = parse_shares(self.args)
+        return {"input": next(iter(known.values()), [""])[0]}
 
-    def iterate_raw_documents(self, split: str) -> Iterator[Item]:
-        key = "input" if self.shares else split
+    def iterate_raw_documents(self, key: str) -> Iterator[Item]:
         # Load the dataset again, because the reader is copied to other processes and must not contain open files.
-        found = _load_dataset(self._data, self._config)
+        found, columns = _load_dataset(self._data, self._config), self.columns[key]
         table = found[self._names[key]] if self._names[key] else found
         number = 0
         try:
-            for batch in table.select_columns(list(self.columns[key])).iter(batch_size=ROWS_AT_A_TIME):
-                for row in zip(*(batch[column] for column in self.columns[key])):
+            for batch in table.select_columns(columns).iter(batch_size=ROWS_AT_A_TIME):
+                for row in zip(*(batch[column] for column in columns)):
                     number += 1
-                    yield key, number, dict(zip(self.columns[key], row))
+                    yield f"{self.paths[key]}, record {number}", key, dict(zip(columns, row))
         except (OSError, ValueError) as error:  # pyarrow's errors are subclasses of these
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise InputError(f"{self.paths[key]}: damaged after record {number} ({reason})") from None

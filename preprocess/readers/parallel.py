@@ -14,41 +14,28 @@ from fairseq_etads.text.words import SENTENCE_MARK
 
 from .base import INPUT_EXCLUDES, Reader, SharesOptions, check_path_exists, parse_input_options
 
-Item = Tuple[str, int, str, List[str]]
-"""Path of the document file, line number, document, and reference summaries."""
+Item = Tuple[str, str, List[str]]
+"""Location, document and reference summaries."""
 
 
 class LineReader(Reader):
     """Base class of readers for line-aligned files: of documents, and one or more of reference summaries."""
 
-    def iterate_raw_documents(self, split: str) -> Iterator[Item]:
-        paths = self.files["input" if self.shares else split]
+    def iterate_raw_documents(self, key: str) -> Iterator[Any]:
+        paths = self.files[key]
         rows = zip_lines(paths, map(self.iterate_lines, paths))
         for number, (source, *targets) in enumerate(rows, 1):
-            yield str(paths[0]), number, source, targets
+            yield f"{get_display_name(paths[0])}, line {number}", source, targets
 
-    def describe_location(self, item: Item) -> str:
-        return f"{get_display_name(Path(item[0]))}, line {item[1]}"
-
-    def parse(self, item: Item) -> Document:
-        self.check_utf8(item[2], *item[3])
-        return Document([item[2]], [[target] for target in item[3]], True, True)
+    def parse(self, item: Any) -> Document:
+        _, source, targets = item
+        self.check_utf8(source, *targets)
+        return Document([source], [[target] for target in targets], True, True)
 
 
 def _file_option(of: str = "", **metadata: Any) -> Any:
     text = f"file containing the documents{of}, followed by one or more files containing the summaries"
     return option(None, text, nargs="+", **metadata)
-
-
-@dataclass
-class ParallelOptions(SharesOptions):
-    """Options of ``etads-corpus parallel``."""
-
-    train: Optional[List[Path]] = _file_option()
-    valid: Optional[List[Path]] = _file_option()
-    test: Optional[List[Path]] = _file_option()
-    input: Optional[List[Path]] = _file_option(" of all splits", excludes=INPUT_EXCLUDES)
-    marked: bool = option(False, f"treat {SENTENCE_MARK} in the input as a separator between sentences")
 
 
 class ParallelReader(LineReader):
@@ -60,12 +47,19 @@ class ParallelReader(LineReader):
 
 Each line contains one document or summary; - reads standard input. With --marked, the mark {SENTENCE_MARK} between
 sentences is kept; otherwise, it is treated as part of the text and neutralised."""
-    options = ParallelOptions
+
+    @dataclass
+    class Options(SharesOptions):
+        train: Optional[List[Path]] = _file_option()
+        valid: Optional[List[Path]] = _file_option()
+        test: Optional[List[Path]] = _file_option()
+        input: Optional[List[Path]] = _file_option(" of all splits", excludes=INPUT_EXCLUDES)
+        marked: bool = option(False, f"treat {SENTENCE_MARK} in the input as a separator between sentences")
+
     defaults: ClassVar = {"split": False}
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
-        self.marked = args.marked
         self.shares = parse_input_options(args)
         for key in (*SPLITS, "input"):
             paths: Optional[List[Path]] = getattr(args, key)
@@ -74,9 +68,10 @@ sentences is kept; otherwise, it is treated as part of the text and neutralised.
                     raise InputError(f"--{key} {paths[0]}: give a file of documents and at least one of summaries")
                 self.files[key] = [check_path_exists(f"--{key}", path) for path in paths]
 
-    def parse(self, item: Any) -> Document:
-        self.check_utf8(item[2], *item[3])
-        source, targets = [item[2]], [[target] for target in item[3]]
-        if self.marked:
-            source, targets = source[0].split(SENTENCE_MARK), [target[0].split(SENTENCE_MARK) for target in targets]
-        return Document(source, targets, self.marked, self.marked)
+    def parse(self, item: Item) -> Document:
+        document = super().parse(item)
+        if self.args.marked:
+            document.source = item[1].split(SENTENCE_MARK)
+            document.targets = [target.split(SENTENCE_MARK) for target in item[2]]
+        document.source_in_sentences = document.targets_in_sentences = self.args.marked
+        return document

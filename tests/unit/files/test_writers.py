@@ -13,8 +13,8 @@ OWN_WRITERS = {
     "fairseq_etads/commands/human.py": "fills a folder that make_output_folder() made",
     "fairseq_etads/pipeline/steps.py": "the standard output of a command, in a file of make_temporary_output()",
     "fairseq_etads/pipeline/fairseq_log.py": "adds to the log of a training, which a later run continues",
-    "preprocess/corpus_options.py": "standard input, copied into a temporary folder",
-    "preprocess/binarise.py": "the log of fairseq-preprocess, in a folder that is locked",
+    "preprocess/corpus.py": "standard input, copied into a temporary folder",
+    "preprocess/prepare.py": "the log of fairseq-preprocess, in a folder that is locked",
 }
 """Reason why each file opens files for writing itself."""
 WRITING_METHODS = {"write_text", "write_bytes"}

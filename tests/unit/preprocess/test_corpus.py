@@ -10,7 +10,7 @@ import corpora
 import hypothesis.strategies as st
 import pytest
 from etads_preprocess import corpus
-from etads_preprocess.corpus_options import CorpusOptions
+from etads_preprocess.corpus import CorpusOptions
 from etads_preprocess.processes import map_in_order
 from hypothesis import given
 from test_readers import lines, refused, run

@@ -69,7 +69,7 @@ def test_one_stands_for_many(tmp_path, monkeypatch):
     query = module._DuplicateIndex.add
 
     def add(self, *arguments):
-        compared.append(len(self._places))
+        compared.append(len(self._documents))
         return query(self, *arguments)
 
     monkeypatch.setattr(module._DuplicateIndex, "add", add)

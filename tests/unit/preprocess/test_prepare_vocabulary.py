@@ -4,8 +4,7 @@ import json
 from collections import Counter
 
 import corpora
-from etads_preprocess.binarise import make_vocabulary_report
-from etads_preprocess.prepare import main, prepare_data
+from etads_preprocess.prepare import main, make_vocabulary_report, prepare_data
 from fairseq.data.indexed_dataset import make_dataset
 from preparation import lines, make_text  # noqa: F401  # a fixture
 

@@ -4,7 +4,7 @@ import json
 
 import corpora
 import pytest
-from etads_preprocess.readers.squad import find_answer_sentences
+from etads_preprocess.readers.questions import find_answer_sentences
 from test_readers import lines, refused, run
 
 CONTEXT = 'In 1066 the Normans, led by William of "Rouen", won. Rouen is in France! They\u00a0stayed.'
@@ -23,16 +23,20 @@ def test_sentences_with_answers_become_pairs(version, tmp_path):
     assert {split: about["documents"] for split, about in report["splits"].items()} == {"train": 12, "valid": 4}
 
 
+def found(*answers):
+    """The sentences of the paragraph, and the answers in each."""
+    items = list(find_answer_sentences(paragraph(*answers), "here"))
+    assert {where for where, _ in items} == {"here"}
+    return {document.source[0]: document.targets[0] for _, document in items}
+
+
 def test_answers_go_to_their_own_sentence():
-    found = find_answer_sentences(paragraph("Normans", "Rouen is", "the Normans", "William"), "here")
-    first, second = found
-    assert first.answers == ["Normans", "William", "the Normans"] and second.answers == ["Rouen is"]
-    assert second.text == "Rouen is in France!" and second.where == "here"
+    first, second = found("Normans", "Rouen is", "the Normans", "William").items()
+    assert first[1] == ["Normans", "William", "the Normans"] and second == ("Rouen is in France!", ["Rouen is"])
 
 
 def test_an_answer_across_two_sentences_is_cut_where_they_meet():
-    first, second = find_answer_sentences(paragraph("won. Rouen"), "here")
-    assert (first.answers, second.answers) == (["won."], ["Rouen"])
+    assert [*found("won. Rouen").values()] == [["won."], ["Rouen"]]
 
 
 @pytest.mark.parametrize(
