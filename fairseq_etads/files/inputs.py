@@ -26,9 +26,7 @@ STANDARD_INPUT = "-"
 """File name that denotes standard input."""
 
 ESCAPE_INVALID = "surrogateescape"
-"""Value of ``fallback`` in :func:`read_lines` that converts invalid bytes to characters that
-:func:`is_valid_utf8` detects.
-"""
+"""Value of ``fallback`` in :func:`read_lines` by which :func:`is_valid_utf8` can detect invalid bytes."""
 
 BOM = "\ufeff"
 """Byte order mark, with which some files begin."""
@@ -41,10 +39,7 @@ The package zstandard decompresses a whole piece at once, to as much as 35,000 t
 MOST_AT_ONCE = 1 << 24
 """Maximum number of bytes to decompress at a time."""
 MOST_TIMES, ALWAYS_ALLOWED = 1000, 1 << 28
-"""Limits on the decompressed size: 1000 times the compressed size or 256 MiB, whichever is larger.
-
-A text is usually 3 to 20 times as large as its compressed file.
-"""
+"""Limits on the decompressed size: 1000 times the compressed size, which text never has, or 256 MiB if it is more."""
 
 _COMPRESSED = re.compile(rb"\x1f\x8b\x08|BZh[1-9]1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd")
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -105,10 +100,8 @@ class _DecompressedStream(io.RawIOBase):
                 raise OSError(f"damaged: {error}") from None
             self.decompressed += len(self.ready)
             if self.decompressed > max(ALWAYS_ALLOWED, MOST_TIMES * self.compressed):
-                raise OSError(
-                    f"expands to more than {self.decompressed // max(1, self.compressed):,} times its size, which is "
-                    "unusual for text; if it is text, decompress it first"
-                )
+                times = f"more than {self.decompressed // max(1, self.compressed):,} times its size"
+                raise OSError(f"expands to {times}, which is unusual for text; if it is text, decompress it first")
             if self.stream.eof:
                 self.rest, self.stream = self.stream.unused_data, None
         size = min(len(buffer), len(self.ready))
@@ -165,11 +158,10 @@ def get_display_name(path: Path) -> str:
 
 @contextlib.contextmanager
 def open_binary(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for reading in binary mode. ``-`` denotes standard input.
+    """Open a plain or compressed file, or standard input (``-``), for reading in binary mode.
 
-    Files with the suffixes .gz, .xz, .bz2 and .zst are decompressed. Raises InputError if the file cannot be read, is
-    damaged or truncated, or standard input has already been read. The error may be raised when the file is opened or
-    while it is read.
+    Raises InputError, also while it is read, if the file cannot be read, is damaged or truncated, or standard input has
+    already been read.
     """
     global _read_input
     try:
@@ -241,20 +233,17 @@ def is_valid_utf8(text: str) -> bool:
 
 
 def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None, ends: bool = False) -> Iterator[str]:
-    """Yield the lines of a file, without line endings by default.
+    """Yield the lines of a plain or compressed file, or of standard input (``-``), without line endings by default.
 
-    Only line feeds separate lines. ``str.splitlines()`` would also split at characters such as U+2028. As a result, the
-    lines of parallel files would no longer correspond to each other. Raises InputError if the file cannot be read, or a
-    line can be decoded neither as UTF-8 nor with ``fallback``. The message names the file and the line.
+    Only line feeds separate lines, so that the lines of parallel files correspond to each other. A byte order mark at
+    the beginning is skipped. A file that begins with UTF-16's mark, or with a letter in UTF-16, is read as UTF-16.
+    Raises InputError, which names the file and the line, if it cannot be read or decoded.
 
     Args:
-        path: path of a plain or compressed file, or ``-`` for standard input. A byte order mark at the beginning is
-            skipped. A file that begins with UTF-16's mark, or with a letter in UTF-16, is read as UTF-16.
         fallback: treatment of lines that are not valid UTF-8. If it is the name of another encoding, these lines are
             decoded with that encoding. "replace" replaces invalid bytes with U+FFFD. ESCAPE_INVALID allows the caller
             to detect invalid lines. If it is empty, an error is raised.
-        counts: counter to which the number of lines decoded with ``fallback`` is added, unless ``fallback`` is
-            ESCAPE_INVALID.
+        counts: counter of lines decoded with ``fallback``, unless it is ESCAPE_INVALID.
         ends: whether to keep the line endings.
     """
     with open_binary(path) as file:
@@ -262,8 +251,13 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
             if number == 1 and _COMPRESSED.match(line):
                 raise InputError(f"{get_display_name(path)}: is compressed, but not named *{', '.join(DECOMPRESSORS)}")
             if number == 1 and (encoding := _find_encoding(line)) != "utf-8":
-                for text in _decode_utf16(itertools.chain([line], file), encoding, path):
-                    yield text if ends else text.rstrip("\r\n")
+                whole = io.BufferedReader(_BegunStream(line, file, contextlib.ExitStack()))
+                try:
+                    for text in io.TextIOWrapper(whole, encoding, newline="\n"):
+                        yield text if ends else text.rstrip("\r\n")
+                except UnicodeDecodeError as error:
+                    said = f"not UTF-16, as its beginning says ({error.reason})"
+                    raise InputError(f"{get_display_name(path)}: {said}") from None
                 return
             if number == 1 and line.startswith(codecs.BOM_UTF8):
                 line = line[3:]
@@ -284,19 +278,6 @@ def zip_lines(paths: Sequence[Path], lines: Iterable[Iterable[str]]) -> Iterator
             longer = next(path for path, line in zip(paths, together) if line is not None)
             raise InputError(f"{get_display_name(shorter)} has {number:,} lines, fewer than {get_display_name(longer)}")
         yield together
-
-
-def _decode_utf16(blocks: Iterable[bytes], encoding: str, path: Path) -> Iterator[str]:
-    """Yield the lines of a UTF-16 file with their endings, given its bytes in blocks of any size."""
-    rest = ""
-    try:
-        for text in codecs.iterdecode(blocks, encoding):
-            *lines, rest = (rest + text).split("\n")
-            yield from (f"{line}\n" for line in lines)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{get_display_name(path)}: not UTF-16, as its beginning says ({error.reason})") from None
-    if rest:
-        yield rest
 
 
 def _decode_line(line: bytes, fallback: str, where: str, error: UnicodeDecodeError) -> str:
