@@ -14,8 +14,14 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from .cleaning import clean_text
 from .marks import ADVICE, CLOSERS, GREEK_QUESTION, SENTENCE_ENDS, count_marks
-from .tokenised import is_tokenised, split_tokenised_sentences
-from .words import SENTENCE_MARK, PennTreebankTokenizer, replace_sentence_marks, split_sentences
+from .words import (
+    SENTENCE_MARK,
+    PennTreebankTokenizer,
+    is_tokenised,
+    replace_sentence_marks,
+    split_sentences,
+    split_tokenised_sentences,
+)
 
 SPLITTER_MODULES = ("nltk.tokenize.punkt", "sacremoses.corpus")
 """Modules that split_sentences imports when it is called for the first time, which takes several seconds."""

@@ -13,6 +13,29 @@ def iterate_ngrams(words: Sequence[str], order: int) -> Iterator[Tuple[str, ...]
     return zip(*(words[start:] for start in range(order)))
 
 
+class WordRuns:
+    """The ``words`` of a text, in which the longest run of words of another text is found.
+
+    Only the first ``most`` occurrences of the run's first word are compared, or all of them.
+    """
+
+    def __init__(self, words: Words, most: Optional[int] = None):
+        self._words, self._most = words, most
+        self.places: Dict[str, List[int]] = {}
+        for place, word in enumerate(words):
+            self.places.setdefault(word, []).append(place)
+
+    def find_longest(self, other: Words, start: int) -> Tuple[int, int]:
+        """Return the place and the length of the longest run of ``other`` from ``start``. The first of several wins."""
+        best = (0, 0)
+        for place in self.places.get(other[start], ())[: self._most]:
+            length, limit = 1, min(len(other) - start, len(self._words) - place)
+            while length < limit and other[start + length] == self._words[place + length]:
+                length += 1
+            best = max(best, (place, length), key=lambda run: run[1])
+        return best
+
+
 def map_words_to_bitsets(words: Words) -> Dict[str, int]:
     """Map each word to an integer, in which bit j is set if the word occurs at position j."""
     found: Dict[str, int] = {}

@@ -18,8 +18,8 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from ..platform.errors import InputError
 from ..platform.option_checks import option
-from .hugging_face import HuggingFaceSubwordEncoder
 from .marks import ENDS_ANYWHERE
+from .subwords import HuggingFaceSubwordEncoder
 from .words import LANGUAGES, SENTENCE_MARK, WORD_KINDS, make_word_tokenizer, split_sentences
 
 MARKS = ("drop", "keep", "insert")

@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from typing import Dict, Iterable, List, Mapping, Sequence, Set, Tuple
 
-from ...text.subsequences import Words, compute_lcs_length, iterate_lcs_positions
+from ...text.subsequences import WordRuns, Words, compute_lcs_length, iterate_lcs_positions
 
 _STOP_WORDS = """\
 a about after all also an and any are as at be because been before being between both but by can could did do
@@ -28,31 +28,18 @@ def label_copied_words(document: Words, summary: Words) -> List[int]:
     before. The authors' code differs in two details: it searches for substrings, so that it finds "he" inside "the",
     and it never labels the last word of a document.
     """
-    places: Dict[str, List[int]] = {}
-    for place, word in enumerate(summary):
-        places.setdefault(word, []).append(place)
+    runs = WordRuns(summary)
     labels = [0] * len(document)
     seen: Set[Tuple[str, ...]] = set()
     start = 0
     while start < len(document):
-        length = max(
-            (_count_matching_words(document, start, summary, place) for place in places.get(document[start], ())),
-            default=0,
-        )
+        _, length = runs.find_longest(document, start)
         run = tuple(document[start : start + length])
         if length and run not in seen:
             labels[start : start + length] = [1] * length
             seen.add(run)
         start += max(length, 1)
     return labels
-
-
-def _count_matching_words(document: Words, start: int, summary: Words, place: int) -> int:
-    """Count consecutive matching words, starting at ``start`` in the document and at ``place`` in the summary."""
-    length, most = 0, min(len(document) - start, len(summary) - place)
-    while length < most and document[start + length] == summary[place + length]:
-        length += 1
-    return length
 
 
 def match_sentences(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:

@@ -9,8 +9,14 @@ from nltk.tokenize.destructive import NLTKWordTokenizer
 
 from fairseq_etads.text import words as module
 from fairseq_etads.text.cleaning import split_raw_document
-from fairseq_etads.text.tokenised import is_tokenised, split_tokenised_sentences
-from fairseq_etads.text.words import CharacterTokenizer, PennTreebankTokenizer, RawWordTokenizer, split_sentences
+from fairseq_etads.text.words import (
+    CharacterTokenizer,
+    PennTreebankTokenizer,
+    RawWordTokenizer,
+    is_tokenised,
+    split_sentences,
+    split_tokenised_sentences,
+)
 
 SENTENCES = [
     "Mr. O'Neil (of the U.S.) didn't say: \"I can't, cannot and won't pay $3.88!\"",
