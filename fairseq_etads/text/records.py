@@ -38,10 +38,7 @@ COLUMNS = (
     ("document", "title"),
     ("article", "references"),
 )
-"""Known pairs of names for the document column and the summary column, some of them from Hugging Face datasets.
-
-If a table contains several of these pairs, the first one in this list is used.
-"""
+"""Known pairs of names for the document column and the summary column. Of several in a table, the first is used."""
 SOURCE, TARGET = 0, 1
 """Positions of the document and the summary in COLUMNS and OPTIONS."""
 OPTIONS = ("--source-column", "--target-column")
@@ -90,16 +87,11 @@ def choose_columns(
     asked: Sequence[str] = ("", ""),
     sides: Sequence[int] = (SOURCE, TARGET),
 ) -> List[str]:
-    """Choose the document column, the summary column, or both, as ``sides`` says: SOURCE, TARGET.
+    """Choose the document column, the summary column, or both, as ``sides`` says, from the ``names`` of all columns.
 
-    The same document column is chosen with and without summaries. Raises InputError if no column is known or has the
-    chosen name, or several columns have this name.
-
-    Args:
-        names: names of all columns.
-        where: name of the file, for messages.
-        warn: function that is called with a message if other columns than the chosen one can hold the documents.
-        asked: names that the user has chosen for the two columns, or empty strings.
+    ``asked`` are the names that the user has chosen for the two columns, or empty strings. The same document column is
+    chosen with and without summaries; ``warn`` is called with a message if others can hold the documents. Raises
+    InputError, which names the file (``where``), if no column is known or has the chosen name, or several have it.
     """
     pairs = [pair for pair in COLUMNS if all(find_columns(name, names) for name in pair)]
     if len(sides) == 1:
@@ -194,20 +186,18 @@ def _open_json_lines(
             if skip_bad and not is_valid_utf8(line):
                 raise BadDocumentError("not UTF-8")
             return Records(choose(list(parse_json_record(line))), itertools.chain(read, numbered))
-        except BadDocumentError as error:
-            first = first or InputError(f"{get_display_name(path)}, line {number}: {error}")
-        except InputError as error:
-            first = first or error
+        except (BadDocumentError, InputError) as error:
+            where = f"{get_display_name(path)}, line {number}: " if isinstance(error, BadDocumentError) else ""
+            first = first or InputError(f"{where}{error}")
     if first:
         raise first
     return Records([], iter(()))
 
 
 def parse_delimiter(text: str) -> str:
-    """Return the separator specified by --delimiter, or an empty string if the option is not set.
+    """Return the separator that --delimiter specifies ("tab" is a tab), or an empty string if it is not set.
 
-    The values "tab" and "\\\\t" denote a tab. Raises InputError if the value of --delimiter cannot be used as a
-    separator.
+    Raises InputError if the value cannot be used as a separator.
     """
     delimiter = "\t" if text.lower() in ("tab", "\\t") else text
     if len(delimiter) > 1 or delimiter in ('"', "\r", "\n", "\0", "\ufeff"):
@@ -277,12 +267,11 @@ def open_records(
     counts: Counter,
     warn: Callable[[str], Any],
 ) -> Records:
-    """Open a table, which is read once, read its header or first records, and choose its columns.
+    """Open a table of a ``kind`` in the values of SUFFIXES, read its header or first records, and choose its columns.
 
     Raises InputError if there are no suitable columns, or the file is damaged or of another format.
 
     Args:
-        kind: format of the table, one of the values of SUFFIXES.
         choose: function that chooses columns from all names, and raises InputError if there are none.
         counts: counter to which the numbers of blank lines, replaced characters and replaced lines are added.
         warn: function that is called with a message about another separator, and about quotes that hold whole rows.
@@ -334,29 +323,23 @@ def _open_table(
 ) -> Records:
     """Read the header of a CSV or TSV file, and choose its columns and its separator, the one with most columns."""
     where = get_display_name(path)
-    head: List[str] = []  # lines that have been read
     usual, delimiter = "\t" if tabs else ",", options.delimiter
-    failures: List[Tuple[int, InputError]] = []
-
-    def read_again() -> Iterator[str]:
-        yield from head[:]
-        for line in lines:
-            head.append(line)
-            yield line
-
+    failures: List[Tuple[int, str]] = []
     for candidate in [delimiter] if delimiter else sorted(DELIMITERS, key=lambda known: known != usual):
         names: List[str] = []
+        lines, tried = itertools.tee(lines)
         try:
-            names = next(filter(None, _read_rows(read_again(), path, candidate, options.quotes, Counter())), [])
+            names = next(filter(None, _read_rows(tried, path, candidate, options.quotes, Counter())), [])
             columns = choose(names)
             break
         except InputError as error:
-            failures.append((-len(names), error))
+            failures.append((-len(names), str(error)))
     else:
-        raise min(failures, key=lambda failure: failure[0])[1]
+        raise InputError(min(failures, key=lambda failure: failure[0])[1])
     if candidate != (delimiter or usual):
         warn(f"{where}: cells are separated by {DELIMITERS[candidate]}")
-    rows = enumerate(_read_rows(itertools.chain(head, lines), path, candidate, options.quotes, counts), 1)
+    del tried  # lines that have been read are not kept
+    rows = enumerate(_read_rows(lines, path, candidate, options.quotes, counts), 1)
     header = next(number for number, row in rows if row)
     counts[BLANK] += header - 1
 
@@ -426,17 +409,15 @@ def _read_batches(batches: Iterable[Any], path: Path) -> Iterator[Record]:
 
     try:
         for batch in batches:
-            try:
-                yield from batch.to_pylist()
-            except UnicodeDecodeError:
-                yield from (_read_parquet_row(batch.slice(number, 1)) for number in range(batch.num_rows))
+            yield from _list_rows(batch)
     except (OSError, ValueError, KeyError, OverflowError, ArrowException) as error:
         reason = (str(error).splitlines() or [""])[0]
         raise InputError(f"{get_display_name(path)}: damaged ({reason})") from None
 
 
-def _read_parquet_row(batch: Any) -> Record:
+def _list_rows(batch: Any) -> List[Record]:
     try:
-        return dict(batch.to_pylist()[0])
+        return list(batch.to_pylist())
     except UnicodeDecodeError:
-        return BadDocumentError("not UTF-8")
+        each = (batch.slice(number, 1) for number in range(len(batch)))
+        return [BadDocumentError("not UTF-8")] if len(batch) == 1 else [row for one in each for row in _list_rows(one)]
