@@ -11,6 +11,7 @@ import unicodedata
 from collections import Counter
 from typing import Iterator, List, Optional, Sequence, Tuple
 
+from .cleaning import SURROGATE
 from .counted_words import count_words
 from .marks import SENTENCE_ENDS
 from .subsequences import WordRuns
@@ -38,14 +39,8 @@ def fold_for_alignment(text: str) -> str:
         return text.lower()
     replaced = "".join(_FOLDED.get(character, character) for character in text)
     decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", replaced).casefold())
-    return "".join(map(_remove_invisible_character, decomposed))
-
-
-def _remove_invisible_character(character: str) -> str:
-    category = unicodedata.category(character)
-    if category == "Cs":  # cleaning also replaces lone surrogates with U+FFFD
-        return "\ufffd"
-    return "" if character.isspace() or category in ("Cc", "Cf") else character
+    cleaned = SURROGATE.sub("\ufffd", decomposed)
+    return "".join(c for c in cleaned if not c.isspace() and unicodedata.category(c) not in ("Cc", "Cf"))
 
 
 def guess_token_spelling(token: str, words: str, subwords: Optional[str]) -> str:
@@ -76,8 +71,8 @@ def _iterate_character_spans(text: str) -> Iterator[Span]:
 def align_tokens(text: str, spelled: Sequence[str]) -> List[Optional[Span]]:
     """Return the span of each token in ``text``, or None for tokens with an unknown span.
 
-    ``spelled`` contains the spelling of each token (see :func:`guess_token_spelling`) in the order of the text, or an
-    empty string for tokens that do not occur in the text. The tokens need not cover the text up to its end.
+    The tokens, which may end before the text does, are given as :func:`guess_token_spelling` spells them, and as empty
+    strings if they do not occur in the text.
     """
     characters = _iterate_character_spans(text)
     tokens = [fold_for_alignment(token) for token in spelled]

@@ -1,8 +1,7 @@
 """Split text into sentences, split sentences into words or characters, and join words into text.
 
-The classes in this module process one sentence at a time, without sentence marks. Lines are split at the marks by
-:class:`fairseq_etads.text.tokenizer.TextTokenizer`, which also inserts the marks again. nltk and sacremoses are
-imported inside functions, because importing them takes half a second.
+The classes process one sentence at a time, without sentence marks; :class:`~fairseq_etads.text.tokenizer.TextTokenizer`
+splits lines at the marks. nltk and sacremoses are imported inside functions, because this takes half a second.
 """
 
 import functools
@@ -16,20 +15,14 @@ from ..platform.deferred_imports import defer_statistics
 from .marks import CLOSERS, ENDS_ANYWHERE, GREEK_QUESTION, SENTENCE_ENDS, SPEAKING_VERBS
 from .marks import SENTENCE_MARK as SENTENCE_MARK  # modules that need only words import it from here
 
-WORD_KINDS = ("moses", "ptb", "spaces", "characters", "raw")
-"""Types of word tokenisation, which are the values of ``--text-words`` and of ``--words`` in etads-prepare."""
-
 CACHED_CHUNKS = 500_000
 """Maximum number of chunks in the cache of PennTreebankTokenizer (about 100 MB). A full cache is cleared."""
-
 LONGEST_CHUNK = 200
 """Maximum number of characters in a chunk without white space, in which the rules for quotes take quadratic time."""
-
 _JOINERS = ("\u200c", "\u200d")
 """Characters inside words of Persian and Indic scripts, and inside emoji."""
 _SPACE = "▁"
 """Token of CharacterTokenizer for a space next to Korean, which alone among its scripts has spaces between words."""
-
 BLOCK = 20_000
 """Approximate number of characters to process at a time when text is split into sentences."""
 
@@ -230,7 +223,7 @@ class RawWordTokenizer:
     """Split text only at white space. Used for text that SentencePiece splits into subwords."""
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """Return the words of a sentence, which are separated by white space."""
+        """Return the words of a sentence."""
         return [neutralise_special_symbols(word) for word in (sentence if keep_case else sentence.lower()).split()]
 
     def decode(self, tokens: List[str]) -> str:
@@ -242,11 +235,7 @@ class PretokenizedWordTokenizer(RawWordTokenizer):
     """Split text only at white space. Used for text that is already tokenised and that BPE may split into subwords."""
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """Return one string for each word. It contains the tokens of the word, separated by spaces.
-
-        In BPE, ``@@`` at the end of a token indicates that the word continues. If a word itself ends in ``@@``, each
-        final ``@`` except the first therefore becomes a separate token.
-        """
+        """Return the words of a sentence. Of ``@@`` at the end, where a word of BPE continues, ``@`` is split off."""
         return [_LAST_AT.sub(" ", word) for word in super().encode(sentence, keep_case)]
 
 
@@ -281,10 +270,7 @@ def _compile_joined_signs(language: str) -> List[Tuple[Any, str]]:
 
 
 class MosesWordTokenizer:
-    """Split text into words and punctuation with the rules and abbreviations of the Moses tokeniser (sacremoses).
-
-    Characters such as ``&`` are not escaped, and hyphens are replaced with ``@-@``.
-    """
+    """Moses's words and punctuation (sacremoses), unescaped, with ``@-@`` for hyphens."""
 
     def __init__(self, language: str = "en"):
         from sacremoses import MosesDetokenizer, MosesTokenizer
@@ -317,11 +303,9 @@ class PennTreebankTokenizer:
     """Split words as in the Penn Treebank and CNN/Daily Mail: ``do n't``, ``-lrb-``, opening and closing quotes.
 
     Typographic quotes, dashes and ellipses are first replaced with ASCII characters. The text is then split by nltk's
-    ``NLTKWordTokenizer``. Placeholders such as ``<unk>`` or ``<cit>`` are not split.
-
-    The tokens of each chunk of text between white space are cached, because they hardly depend on the neighbouring
-    chunks. Only the first and the last chunk of a sentence are treated differently: quotes at the start are read in
-    another way, and the full stop at the end is split off.
+    ``NLTKWordTokenizer``. Placeholders such as ``<unk>`` or ``<cit>`` are not split. The tokens of each chunk between
+    white space are cached. They depend on its neighbours only at the start of a sentence, where quotes are read in
+    another way, and at the end, where the full stop is split off.
     """
 
     _ascii = str.maketrans(
@@ -342,9 +326,7 @@ class PennTreebankTokenizer:
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
         """Return, for each chunk of text between white space, its tokens in one string, separated by spaces."""
-        if not sentence.isascii():
-            sentence = sentence.translate(self._ascii)
-        chunks = sentence.split()
+        chunks = (sentence if sentence.isascii() else sentence.translate(self._ascii)).split()
         last = len(chunks) - 1
         while last > 0 and self._closers.fullmatch(chunks[last]):
             last -= 1
@@ -434,16 +416,20 @@ class CharacterTokenizer:
         return self._in_number.sub(lambda found: found[1] or "", text)
 
 
-def make_word_tokenizer(kind: str, language: str = "en") -> Any:
-    """Create an object with the methods ``encode`` (sentence to words) and ``decode`` (words to text).
+_TOKENIZERS: Dict[str, Any] = {
+    "moses": MosesWordTokenizer,
+    "ptb": PennTreebankTokenizer,
+    "spaces": PretokenizedWordTokenizer,
+    "characters": CharacterTokenizer,
+    "raw": RawWordTokenizer,
+}
+WORD_KINDS = tuple(_TOKENIZERS)
+"""Types of word tokenisation, which are the values of ``--text-words`` and of ``--words`` in etads-prepare."""
 
-    ``kind`` is one of ``WORD_KINDS``, and ``language`` the code of the language for the Moses rules.
+
+def make_word_tokenizer(kind: str, language: str = "en") -> Any:
+    """Create a tokeniser of a kind in WORD_KINDS, with ``encode`` (sentence to words) and ``decode`` (words to text).
+
+    ``language`` is the code of the language for the Moses rules.
     """
-    if kind == "moses":
-        return MosesWordTokenizer(language)
-    return {
-        "ptb": PennTreebankTokenizer,
-        "spaces": PretokenizedWordTokenizer,
-        "characters": CharacterTokenizer,
-        "raw": RawWordTokenizer,
-    }[kind]()
+    return MosesWordTokenizer(language) if kind == "moses" else _TOKENIZERS[kind]()
