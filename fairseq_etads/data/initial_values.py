@@ -14,7 +14,7 @@ embeddings. Processing a million words takes less than a second.
 
 import logging
 import os
-from typing import Any, NamedTuple, Optional, Sequence
+from typing import Any, Optional, Sequence, Tuple
 
 import torch
 from fairseq import utils
@@ -84,20 +84,19 @@ def initialise_embeddings_from_text(task: Any, documents: nn.Embedding, summarie
     ``documents`` and ``summaries`` may share their weights.
     """
     source, target = task.source_dictionary, task.target_dictionary
-    one_dictionary = source == target
-    for name, table, sides in (
-        ("documents", documents, ("source", "target") if one_dictionary else ("source",)),
-        ("summaries", summaries, ("source", "target") if one_dictionary else ("target",)),
+    for name, table, own, dictionary in (
+        ("documents", documents, "source", source),
+        ("summaries", summaries, "target", target),
     ):
         if name == "summaries" and summaries.weight is documents.weight:
             return
-        dictionary = source if name == "documents" else target
         size, width = table.weight.shape
+        sides = ["source", "target"] if source == target else [own]
         stream = [_concatenate_texts(read_training_ids(task, side), dictionary, size) for side in sides]
-        made = compute_word_vectors(torch.cat(stream), size, width)
+        vectors, found = compute_word_vectors(torch.cat(stream), size, width)
         with torch.no_grad():
-            table.weight[made.found] = made.vectors[made.found].to(table.weight)
-        logger.info(f"--embed-from-text: vectors for {int(made.found.sum()):,} of {size:,} words of {name}")
+            table.weight[found] = vectors[found].to(table.weight)
+        logger.info(f"--embed-from-text: vectors for {int(found.sum()):,} of {size:,} words of {name}")
 
 
 def _concatenate_texts(texts: Sequence[Tensor], dictionary: Dictionary, size: int) -> Tensor:
@@ -112,13 +111,6 @@ def _concatenate_texts(texts: Sequence[Tensor], dictionary: Dictionary, size: in
         if total >= MOST_WORDS:
             break
     return torch.cat(parts)
-
-
-class CorpusWordVectors(NamedTuple):
-    """Word vectors that were computed from a text."""
-
-    vectors: Tensor  # one for each word in the vocabulary (V, D), zero for words without a trained vector
-    found: Tensor  # boolean mask (V,), True for words that have a vector
 
 
 def count_cooccurrences(words: Tensor, size: int) -> Tensor:
@@ -149,11 +141,11 @@ def compute_mutual_information(counts: Tensor) -> Tensor:
     return ratio.log().clamp(min=0)
 
 
-def compute_word_vectors(words: Tensor, size: int, width: int) -> CorpusWordVectors:
-    """Compute vectors (V, D) for the V = ``size`` words of a text, with D = ``width``.
+def compute_word_vectors(words: Tensor, size: int, width: int) -> Tuple[Tensor, Tensor]:
+    """Compute vectors (V, D) for the V = ``size`` words of a text, with D = ``width``, and a mask (V,) of found words.
 
-    :func:`count_cooccurrences` describes the format of the word ids (n,). The result does not depend on chance, but the
-    sign of each column depends on the processor.
+    :func:`count_cooccurrences` describes the format of the word ids (n,). Words that are not found have zeros. The
+    result does not depend on chance, but the sign of each column depends on the processor.
     """
     counts = count_cooccurrences(words, size)
     found = counts.sum(1) > 0
@@ -167,7 +159,7 @@ def compute_word_vectors(words: Tensor, size: int, width: int) -> CorpusWordVect
     vectors -= vectors[found].mean(0) if found.any() else 0
     lengths = vectors.norm(dim=1)
     found &= lengths > _SHORTEST
-    return CorpusWordVectors(vectors / lengths.clamp(min=_SHORTEST)[:, None] * found[:, None], found)
+    return vectors / lengths.clamp(min=_SHORTEST)[:, None] * found[:, None], found
 
 
 def load_word_vectors(path: Optional[str], dictionary: Dictionary, table: nn.Embedding, option: str) -> None:
