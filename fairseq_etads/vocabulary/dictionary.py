@@ -26,9 +26,8 @@ def count_known_words(dictionary: Dictionary) -> int:
     """Return V, the number of known words, for which the model has embeddings and can compute probabilities.
 
     The first V entries are the special symbols, the words with a positive count, and entries such as "madeupword0000",
-    with which fairseq pads the size to a multiple of 8. All other words have a count of 0 and form the *copy tail*.
-    They occur in documents, but the model has no embeddings for them. If all words in a dictionary have a count of 0,
-    all of them are known.
+    with which fairseq pads the size to a multiple of 8. All other words have a count of 0 and form the *copy tail* of
+    words in documents without embeddings. If all words have a count of 0, all of them are known.
     """
     known = getattr(dictionary, "known_words", None)
     if known is not None:
@@ -75,11 +74,7 @@ def check_training_dictionaries(state: Mapping[str, Any], source: Dictionary, ta
 
 
 def check_dictionaries_share_ids(load: Callable[[str], Dictionary], first: str, other: str) -> None:
-    """Check that data created with the dictionary file ``other`` can be read with ``first``, both loaded by ``load``.
-
-    Raises ValueError if a word in ``other`` has a different id in ``first``. Nothing is checked if there is no
-    ``other``.
-    """
+    """Raise ValueError if a word in the dictionary file ``other``, if there is one, has a different id in ``first``."""
     if not os.path.isfile(other) or filecmp.cmp(first, other, shallow=False):
         return
     words, ours = load(other).symbols, load(first).symbols
@@ -96,8 +91,7 @@ def check_dictionaries_share_ids(load: Callable[[str], Dictionary], first: str, 
 def limit_known_words(dictionary: Dictionary, size: int) -> Dictionary:
     """Return a copy of a dictionary in which only the first ``size`` entries are known words.
 
-    Both dictionaries share their words and ids, including words that are added later. The dictionaries compare as
-    equal, because fairseq compares only words and ids.
+    The copy shares its words and ids, also with words that are added later, and compares as equal.
     """
     bounded = copy.copy(dictionary)  # both dictionaries share the lists of words
     bounded.known_words = size
@@ -115,10 +109,9 @@ def remove_copy_tail(dictionary: Dictionary) -> Dictionary:
 
 
 def load_checked_dictionary(load: Callable[..., Any], file: Any, *arguments: Any) -> Any:
-    """Load a dictionary file with ``load``, a method of a dictionary class, to which ``arguments`` are passed.
+    """Load a dictionary with ``load``, a method of a dictionary class, from a file or, as in fairseq, its name.
 
-    As in fairseq, ``file`` is a name or an open file. Raises ValueError if it is not a dictionary. Unlike fairseq's own
-    message, the message names the file and the line number.
+    Raises ValueError, which names the file and the line, if it is not a dictionary.
     """
     try:
         return load(file, *arguments)
@@ -158,10 +151,9 @@ class SummarizationDictionary(Dictionary):
 
     @classmethod
     def load(cls, f: Any, add_special_symbols: bool = True) -> "SummarizationDictionary":
-        """Load a dictionary with fairseq's method, and check its counts.
+        """Load a dictionary with fairseq's method.
 
-        Raises ValueError if the file is not a dictionary, or a word with a positive count follows a word with the count
-        0. The model would not learn such a word.
+        Raises ValueError if the file is not a dictionary, or a word with a count follows one with the count 0.
         """
         dictionary: SummarizationDictionary = load_checked_dictionary(super().load, f, add_special_symbols)
         known = count_known_words(dictionary)
@@ -188,10 +180,7 @@ class SummarizationDictionary(Dictionary):
         append_eos: bool = True,
         reverse_order: bool = False,
     ) -> torch.IntTensor:
-        """Return the ids of the words in a line, int32, like fairseq's method.
-
-        If ``grows`` is set, unknown words are added to the dictionary.
-        """
+        """Return the ids of the words in a line, int32. If ``grows`` is set, unknown words are added first."""
         if self.grows and not add_if_not_exist:
             for word in line_tokenizer(line):
                 if word not in self.indices:
