@@ -17,6 +17,7 @@ from ..platform.errors import InputError
 from . import records
 from .cleaning import JOIN_LINES_HELP, join_printed_lines
 from .documents import BadDocumentError, ExcludedDocumentError, strip_html
+from .records import ReadingOptions as ReadingOptions
 
 TABLES = ("jsonl", "csv", "parquet")
 FORMATS = ("lines", *TABLES, "folder", "file")
@@ -135,17 +136,6 @@ def _detect_file_format(path: Path) -> str:
     return {"tsv": "csv"}.get(found := records.detect_record_format(path), found)
 
 
-@dataclass(frozen=True)
-class ReadingOptions(records.TableOptions):
-    """Options for reading documents. With ESCAPE_INVALID, unreadable documents are returned with a ``problem``."""
-
-    fallback: str = ESCAPE_INVALID
-    skip_bad: bool = True
-    column: str = ""  # field of JSON lines and CSV that contains the document, or an empty string to find it
-    side: int = records.SOURCE  # SOURCE to read documents, TARGET to read summaries
-    join_lines: bool = False  # whether to join the lines of printed pages
-
-
 def read_documents(paths: Sequence[Path], kind: str, options: ReadingOptions) -> Iterator[InputDocument]:
     """Yield all documents in the input files, whose format is one of FORMATS, in order.
 
@@ -225,7 +215,7 @@ def _read_table(path: Path, kind: str, options: ReadingOptions, prefix: str) -> 
             raise InputError(f"{source}: has lists of references; etads-corpus table makes a file of each")
         return [*chosen, *records.find_columns("id", names)[:1]]
 
-    opened = records.open_records(path, "tsv" if tabs else kind, choose, options, Counter(), print_message)
+    opened = records.Table(path, "tsv" if tabs else kind, choose, options, Counter(), print_message).open()
     rows = ((number, record) for number, record in opened.rows if not isinstance(record, ExcludedDocumentError))
     for row, (line, record) in enumerate(rows, 1):
         unit, number = ("line", line) if kind == "jsonl" else ("row", row)
