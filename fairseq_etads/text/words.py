@@ -6,7 +6,6 @@ splits lines at the marks. nltk and sacremoses are imported inside functions, be
 
 import functools
 import re
-import unicodedata
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import regex
@@ -19,8 +18,6 @@ CACHED_CHUNKS = 500_000
 """Maximum number of chunks in the cache of PennTreebankTokenizer (about 100 MB). A full cache is cleared."""
 LONGEST_CHUNK = 200
 """Maximum number of characters in a chunk without white space, in which the rules for quotes take quadratic time."""
-_JOINERS = ("\u200c", "\u200d")
-"""Characters inside words of Persian and Indic scripts, and inside emoji."""
 _SPACE = "▁"
 """Token of CharacterTokenizer for a space next to Korean, which alone among its scripts has spaces between words."""
 BLOCK = 20_000
@@ -55,6 +52,8 @@ _LANGUAGES = re.compile(r"(?<=[^\W\d_]) \+ \+(?![^\s,.;:!?)])|(?<=\b[CFcf]) #(?!
 """Suffixes of C++, g++ and C# that the Moses tokeniser has separated into tokens."""
 _WIDE = r"[\p{Han}\p{Hiragana}\p{Katakana}\u30fb\u3000-\u303f\uff00-\uff60]"
 _QUOTED_WIDE = regex.compile(rf"(?<={_WIDE}) (?=[“‘”’])|(?<=[“‘”’]) (?={_WIDE})")
+_BEFORE_MARK = r" (?=[\p{M}\u200c\u200d\U0001f3fb-\U0001f3ff])|(?<=[\u200c\u200d]) "
+"""A space before an accent, a skin tone or a joiner (of Persian, Indic scripts or emoji), or after a joiner."""
 _HANGUL = re.compile("[\uac00-\ud7a3]")
 _LAST_AT = re.compile(r"(?<=@)(?=@+$)")
 
@@ -249,8 +248,7 @@ def _compile_joined_signs(language: str) -> List[Tuple[Any, str]]:
     return [
         (regex.compile(pattern), replacement)
         for pattern, replacement in (
-            # Marks of Thai, Khmer and Burmese, and joiners of Persian and of emoji
-            (r" (?=[\p{M}\u200c\u200d\U0001f3fb-\U0001f3ff])|(?<=[\u200c\u200d]) ", ""),
+            (_BEFORE_MARK, ""),
             (r"(?<=[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\p{M}+) (?=[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}])", ""),
             (r"(?<=\p{Hebrew}) ([״׳]) (?=\p{Hebrew})|(?<=\p{Armenian}) ([՛՜՞]) (?=\p{Armenian})", r"\1\2"),
             (rf" (?=[{ENDS_ANYWHERE}…،؛፣、，：；])|(?<={_WIDE}|…) (?={_WIDE})", ""),
@@ -354,18 +352,12 @@ class PennTreebankTokenizer:
                 return " ".join(filter(None, (opening and "-LRB-", word, clitic, closing and "-RRB-", end)))
             if not clitic:  # the full stop is part of an abbreviation
                 return ("-LRB- " if opening else "") + word + "."
-        if len(chunk) > LONGEST_CHUNK:
-            parts = [chunk[start : start + LONGEST_CHUNK] for start in range(0, len(chunk), LONGEST_CHUNK)]
+        if self._placeholder.fullmatch(chunk):
+            return chunk
+        parts = [chunk[start : start + LONGEST_CHUNK] for start in range(0, len(chunk), LONGEST_CHUNK)]
+        parts = list(filter(None, self._placeholder.split(chunk))) if len(parts) == 1 else parts
+        if len(parts) > 1:
             return " ".join(self._split_chunk(part, first, last and part is parts[-1]) for part in parts)
-        if "<" in chunk:
-            parts = [part for part in self._placeholder.split(chunk) if part]
-            if len(parts) > 1 or self._placeholder.fullmatch(chunk):
-                return " ".join(
-                    part
-                    if self._placeholder.fullmatch(part)
-                    else self._split_chunk(part, first, last and part is parts[-1])
-                    for part in parts
-                )
         before, after = ("" if first else "x "), ("" if last else " x")
         words = self.tokenizer.tokenize(f"{before}{chunk}{after}", convert_parentheses=True)
         return " ".join(words[bool(before) : len(words) - bool(after)])
@@ -379,8 +371,8 @@ class PennTreebankTokenizer:
 class CharacterTokenizer:
     """Split Chinese, Japanese and Korean text into single characters.
 
-    Sequences of other letters and digits are not split. Any other character is a separate token, such as the point in
-    12.5 or the accent in a decomposed é, and so is a space next to Korean (▁).
+    Other letters and digits stay together. Any other character is a token, such as the point in 12.5 or the accent in a
+    decomposed é, and so is a space next to Korean (▁).
     """
 
     _wide = "\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
@@ -402,16 +394,7 @@ class CharacterTokenizer:
 
         A space may remain after a mark, because the tokens do not show whether the word ends there.
         """
-        pieces: List[str] = []
-        for token in tokens:
-            first = token[:1] or " "  # an accent, a skin tone or the joiner of emoji modifies the character before it
-            is_mark = first in _JOINERS or "\U0001f3fb" <= first <= "\U0001f3ff"
-            modifies = not first.isascii() and (is_mark or unicodedata.category(first).startswith("M"))
-            if pieces and (modifies or pieces[-1].endswith(_JOINERS)):
-                pieces[-1] += token
-            else:
-                pieces.append(token)
-        text = self._narrow_gap.sub("", " ".join(pieces))
+        text = self._narrow_gap.sub("", regex.sub(_BEFORE_MARK, "", " ".join(tokens)))
         text = re.sub(f" ?{_SPACE} ?", " ", text).strip()
         return self._in_number.sub(lambda found: found[1] or "", text)
 
