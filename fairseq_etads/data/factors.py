@@ -18,7 +18,12 @@ import numpy as np
 from fairseq import utils
 from fairseq.data import Dictionary, data_utils
 
-from ..vocabulary.dictionary import check_dictionaries_share_ids, compute_fingerprint, load_checked_dictionary
+from ..vocabulary.dictionary import (
+    check_dictionaries_share_ids,
+    check_trained_dictionary,
+    compute_fingerprint,
+    load_checked_dictionary,
+)
 
 FILE = "factors.json"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -123,8 +128,5 @@ class SourceFactors:
     def check_training_dictionaries(self, trained: Dict[str, str]) -> None:
         """Raise ValueError if a factor dictionary has not the fingerprint in the checkpoint (``trained``)."""
         for name, words in trained.items():
-            if name in self.dictionaries and compute_fingerprint(self.dictionaries[name]) != words:
-                raise ValueError(
-                    f'the dictionary of the factor "{name}" in DATA is not the one the checkpoint was trained with: '
-                    "give the data folder of the training"
-                )
+            if name in self.dictionaries:
+                check_trained_dictionary(f'dictionary of the factor "{name}"', self.dictionaries[name], words)

@@ -28,16 +28,10 @@ class TokenValues:
     """Dataset with a label or probability for each token of the truncated documents in a split.
 
     If the labels or probabilities belong to sentences, all words in a sentence receive the same value. Raises
-    InputError if the file is damaged, was created for other documents, or covers fewer tokens than ``limit``.
+    InputError, which names ``option``, if the file is damaged, was created for other documents, or covers fewer tokens
+    than ``limit``, the maximum number to read from a document without the end symbol.
 
-    Args:
-        path: path of the file with the labels or probabilities.
-        unit: unit to which the values belong, "words" or "sentences".
-        documents: token ids of each document, shape (T,), with the end symbol and without truncation.
-        sizes: lengths of the documents, including the end symbol.
-        dictionary: source dictionary, which defines the token ids.
-        limit: maximum number of tokens to read from a document, not counting the end symbol.
-        option: name of the option that specifies the file, for error messages.
+    ``unit`` is "words" or "sentences". The ``documents`` are token ids (T,) with the end symbol, and ``sizes`` lengths.
     """
 
     kind: Optional[str] = None

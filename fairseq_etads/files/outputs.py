@@ -208,11 +208,10 @@ def write_json(path: Union[str, Path], content: Dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def make_output_folder(path: Path, option: str) -> Iterator[Path]:
-    """Yield the path of a temporary folder, which is renamed to ``path`` when it is complete.
+    """Yield the path of a temporary folder that is renamed to ``path`` on exit, or deleted after an error.
 
-    An empty folder at ``path`` is replaced. If an error is raised inside the context, the temporary folder is deleted.
-    Raises InputError if ``path`` is a file, a non-empty folder or the current working directory, or another process is
-    creating the folder.
+    An empty folder at ``path`` is replaced. Raises InputError if ``path`` is a file, a non-empty folder or the current
+    working directory, or another process is creating the folder.
     """
     given, path = path, path.resolve()
     if path == Path.cwd():

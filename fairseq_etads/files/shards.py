@@ -130,9 +130,7 @@ def join_shards(output: Path, shard: Shard, made_of: Dict[str, Any]) -> bool:
     with open_output(output, errors="replace") as file:
         for expected, (number, line) in enumerate(heapq.merge(*shares)):
             if number != expected:
-                raise InputError(
-                    f"{output}.shards: document {min(number, expected):,} (from 0) has no summary or two; delete the "
-                    "folder and make the summaries again"
-                )
+                said = f"document {min(number, expected):,} (from 0) has no summary or two"
+                raise InputError(f"{output}.shards: {said}; delete the folder and make the summaries again")
             file.write(line + "\n")
     return True

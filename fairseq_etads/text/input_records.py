@@ -116,9 +116,8 @@ def guess_input_format(paths: Sequence[Path], text: str = "file") -> str:
     """
     found = {_detect_file_format(path) or text for path in paths}
     if len(found) > 1:
-        raise InputError(
-            "folders, JSON lines, CSV and text files cannot be mixed; give inputs of one format (--input-format)"
-        )
+        inputs = "folders, JSON lines, CSV and text files cannot be mixed"
+        raise InputError(f"{inputs}; give inputs of one format (--input-format)")
     (kind,) = found
     return kind
 
@@ -144,9 +143,8 @@ def read_documents(paths: Sequence[Path], kind: str, options: ReadingOptions) ->
     """
     unit = f"but here every {get_document_unit_name(kind)} is a document"
     if options.column and kind not in TABLES:
-        raise InputError(
-            f"{records.OPTIONS[options.side]} {options.column}: applies only to JSON lines and CSV, {unit}"
-        )
+        asked = f"{records.OPTIONS[options.side]} {options.column}"
+        raise InputError(f"{asked}: applies only to JSON lines and CSV, {unit}")
     if not options.quotes and kind != "csv":
         raise InputError(f"--no-quotes: applies only to CSV and TSV, {unit}")
     if options.join_lines and kind == "lines":

@@ -56,9 +56,8 @@ class HuggingFaceSubwordEncoder:
     """Hugging Face tokeniser that applies no truncation, padding or dropout, and adds no special tokens to the text.
 
     Special tokens that occur in the text are split like other text. A piece is replaced with ``<unk>`` if it is the
-    tokeniser's unknown token, contains white space, or is in RESERVED. Loading a file ``tokenizer.json`` neither runs
-    code nor downloads anything. Raises InputError if the package ``tokenizers`` is not installed, and ValueError if the
-    file cannot be read or contains an unsuitable tokeniser.
+    tokeniser's unknown token, contains white space, or is in RESERVED. Loading a file neither runs code nor downloads
+    anything. Raises InputError without the package ``tokenizers``, and ValueError for an unsuitable file.
     """
 
     def __init__(self, path: Union[str, "os.PathLike[str]"]):

@@ -121,8 +121,7 @@ def split_sentences(text: str, language: str = "en") -> List[str]:
 def split_sentences_in_blocks(punkt: Any, text: str) -> Iterator[str]:
     """Split a text into sentences with nltk's ``PunktSentenceTokenizer``, one block at a time.
 
-    nltk aborts calls that take more than 5 seconds, which happens with very long lines. For this reason, the text is
-    processed in blocks. A text that fits in one block is split as in a single call.
+    nltk aborts calls that take more than 5 seconds, which happens with very long lines.
     """
     start, rest = 0, ""
     while start < len(text):
@@ -149,8 +148,7 @@ def is_tokenised(text: str) -> bool:
 def _mark_quotes(tokens: List[str]) -> Iterator[str]:
     """Yield tokens in which straight quotes are the Penn Treebank's opening and closing ones.
 
-    Quotes alternate, but one after a comma closes and one after ``said ,`` or a colon opens, so that a quote without
-    a partner does not turn those after it.
+    Quotes alternate, but one after a comma closes, and one after ``said ,`` or a colon opens.
     """
     is_open = dict.fromkeys(_TREEBANK_QUOTES, False)
     for number, token in enumerate(tokens):
@@ -210,11 +208,7 @@ def replace_sentence_marks(text: str, marks: Sequence[str], replacement: str = S
 
 
 def neutralise_special_symbols(text: str) -> str:
-    """Insert spaces into ``<s>``, ``</s>``, ``<pad>`` and the sentence mark ``<q>``, so that ``<s>`` becomes ``< s >``.
-
-    Afterwards, no part of the text can be mistaken for a sentence mark or a special symbol of fairseq. Symbols in upper
-    case (``<S>``) are also changed, because the text may be converted to lower case later.
-    """
+    """Insert spaces into special symbols of fairseq and the mark ``<q>``, in any case: ``<s>`` becomes ``< s >``."""
     return _SPECIALS.sub(r"< \1 >", text) if "<" in text else text
 
 

@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 import threading
-from typing import Any, Callable, Dict, Mapping
+from typing import Any, Callable, Dict, Mapping, Optional
 
 import torch
 from fairseq.data import Dictionary
@@ -58,19 +58,24 @@ def compute_fingerprint(dictionary: Dictionary) -> str:
     return hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
-def check_training_dictionaries(state: Mapping[str, Any], source: Dictionary, target: Dictionary) -> None:
-    """Raise ValueError if a checkpoint was not trained with the dictionaries of documents and summaries in DATA.
+def check_trained_dictionary(what: str, dictionary: Dictionary, trained: Optional[str]) -> None:
+    """Raise ValueError if a checkpoint was trained with another dictionary than this one (``what``) in DATA.
 
-    ``state`` is the task state in the checkpoint. If it contains no fingerprint, any dictionary is accepted.
+    ``trained`` is the fingerprint in the checkpoint. Without one, any dictionary is accepted.
     """
+    found = compute_fingerprint(dictionary)
+    if trained not in (None, found):
+        raise ValueError(
+            f"the {what} in DATA ({len(dictionary):,} entries, fingerprint {found}) is not the one the checkpoint was "
+            f"trained with ({trained}): give the data folder of the training, or create the data with its dictionary "
+            "(etads-prepare --like)"
+        )
+
+
+def check_training_dictionaries(state: Mapping[str, Any], source: Dictionary, target: Dictionary) -> None:
+    """Check the dictionaries of documents and summaries against the state of a task in a checkpoint."""
     for side, dictionary in (("source", source), ("target", target)):
-        trained, found = state.get(f"{side}_dictionary"), compute_fingerprint(dictionary)
-        if trained not in (None, found):
-            raise ValueError(
-                f"the {side} dictionary in DATA ({len(dictionary):,} entries, fingerprint {found}) is not the one the "
-                f"checkpoint was trained with ({trained}): give the data folder of the training, or create the data "
-                "with its dictionary (etads-prepare --like)"
-            )
+        check_trained_dictionary(f"{side} dictionary", dictionary, state.get(f"{side}_dictionary"))
 
 
 def check_dictionaries_share_ids(load: Callable[[str], Dictionary], first: str, other: str) -> None:

@@ -143,8 +143,7 @@ class BatchVocab:
     def decode(self, tokens: Tensor, document: Optional[int] = None) -> Tensor:
         """Convert extended ids (N, T) to dictionary ids. Slots that the document does not use become the unknown word.
 
-        All rows belong to the document with the index ``document``. If it is None, they belong to all documents, and
-        rows of the same document are adjacent.
+        All rows belong to this ``document`` or, without one, to all documents, as in :meth:`encode`.
         """
         table = self.slot_words if document is None else self.slot_words[document : document + 1]
         slot_words = self.expand_rows(table, tokens)
