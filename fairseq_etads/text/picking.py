@@ -3,9 +3,9 @@
 import bisect
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..files.inputs import read_json, report_damage
 from ..platform.errors import InputError
@@ -58,22 +58,20 @@ class SentencePickingSettings:
 
     def to_json(self) -> str:
         """Format the settings as the content of :data:`FILE`."""
-        return json.dumps({**asdict(self), "edges": list(self.edges)}) + "\n"
+        return json.dumps(asdict(self)) + "\n"
 
     @classmethod
     def read(cls, path: Path, advice: str) -> "SentencePickingSettings":
         """Read the settings from a file. Raises InputError, which ends in ``advice``, if it is missing or damaged."""
         with report_damage(path, advice):
-            content = read_json(path, advice)
-            if set(content) != {"words", "edges"}:
-                raise ValueError('expected "words" and "edges"')
-            words, edges = content["words"], content["edges"]
-            if type(words) is not int or not 1 <= words <= _MOST_WORDS:
-                raise ValueError(f'"words" is {str(words)[:40]}, not a number of words')
+            found = cls(**read_json(path, advice))
+            if type(found.words) is not int or not 1 <= found.words <= _MOST_WORDS:
+                raise ValueError(f'"words" is {str(found.words)[:40]}, not a number of words')
+            edges: Any = found.edges
             numbers = isinstance(edges, list) and all(isinstance(x, (int, float)) and 0 <= x <= 1 for x in edges)
             if not numbers or edges != sorted(edges) or len(edges) > 100:
                 raise ValueError('"edges" is not an ascending list of probabilities')
-            return cls(words, tuple(map(float, edges)))
+            return replace(found, edges=tuple(map(float, edges)))
 
 
 def pick_sentences(lengths: Sequence[int], probabilities: Sequence[Optional[float]], budget: int) -> List[int]:

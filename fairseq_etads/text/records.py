@@ -25,20 +25,11 @@ from ..platform.errors import InputError
 from .cleaning import REPLACED_CONTROLS
 from .documents import BadDocumentError, ExcludedDocumentError, parse_json_record
 
-COLUMNS = (
-    ("article", "highlights"),
-    ("article", "abstract"),
-    ("article_text", "abstract_text"),
-    ("document", "summary"),
-    ("dialogue", "summary"),
-    ("text", "summary"),
-    ("source", "target"),
-    ("src", "tgt"),
-    ("report", "summary"),
-    ("text", "headline"),
-    ("document", "title"),
-    ("article", "references"),
-)
+_PAIRS = """
+article/highlights article/abstract article_text/abstract_text document/summary dialogue/summary text/summary
+source/target src/tgt report/summary text/headline document/title article/references
+"""
+COLUMNS = [tuple(pair.split("/")) for pair in _PAIRS.split()]
 """Known pairs of names for the document column and the summary column. Of several in a table, the first is used."""
 SOURCE, TARGET = 0, 1
 """Positions of the document and the summary in COLUMNS and OPTIONS."""
