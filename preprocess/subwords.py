@@ -16,7 +16,7 @@ from fairseq_etads.files.inputs import read_lines
 from fairseq_etads.files.outputs import copy_file, open_binary_output, open_output
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.option_checks import join_choices
-from fairseq_etads.text.hugging_face import HuggingFaceSubwordEncoder
+from fairseq_etads.text.subwords import HuggingFaceSubwordEncoder
 from fairseq_etads.text.words import SENTENCE_MARK
 
 WHOLE = (SENTENCE_MARK, "<unk>")

@@ -7,21 +7,27 @@ DATA/dict.factor-NAME.txt            fairseq dictionary of the values
 DATA/SPLIT.factor-NAME.{bin,idx}     ids of the values and the end symbol, in fairseq's indexed format
 """
 
+import functools
 import itertools
 import json
 import os
 import re
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Sequence, Tuple
 
 import numpy as np
-import torch
 from fairseq import utils
-from fairseq.data import Dictionary, LanguagePairDataset, data_utils
+from fairseq.data import Dictionary, data_utils
 
-from ..vocabulary.dictionary import check_dictionaries_share_ids, compute_fingerprint, load_checked_dictionary
+from ..vocabulary.dictionary import (
+    check_dictionaries_share_ids,
+    check_trained_dictionary,
+    compute_fingerprint,
+    load_checked_dictionary,
+)
 
 FILE = "factors.json"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
+_load_dictionary = functools.partial(load_checked_dictionary, Dictionary.load)
 
 
 def load_factor_dictionaries(directory: str) -> Dict[str, Dictionary]:
@@ -47,10 +53,6 @@ def load_factor_dictionaries(directory: str) -> Dict[str, Dictionary]:
             raise FileNotFoundError(f'{path} names the factor "{name}", but there is no {file_name}')
         dictionaries[name] = _load_dictionary(file_name)
     return dictionaries
-
-
-def _load_dictionary(file_name: str) -> Any:
-    return load_checked_dictionary(Dictionary.load, file_name)
 
 
 def load_factor(directory: str, split: str, name: str, dictionary: Dictionary, sizes: Sequence[int]) -> Any:
@@ -80,55 +82,17 @@ def load_factor(directory: str, split: str, name: str, dictionary: Dictionary, s
     return values
 
 
-class SourceFactorPairDataset(LanguagePairDataset):
-    """fairseq's dataset of text pairs, extended with source factors."""
-
-    factors: Sequence[Any] = ()  # one dataset per factor, each with one value for each source token
-
-    def __getitem__(self, index: int) -> Dict[str, Any]:
-        example: Dict[str, Any] = super().__getitem__(index)
-        if self.factors:
-            example["factors"] = torch.stack([values[index] for values in self.factors], dim=1)
-        return example
-
-    def collater(self, samples: List[Dict[str, Any]], pad_to_length: Optional[Dict[str, int]] = None) -> Dict[str, Any]:
-        """Collate samples like fairseq, and add the factors to the batch, if there are any.
-
-        The entry "factors" of its "net_input" is an int64 tensor (B, S, F), padded in the same way as the documents.
-        """
-        batch: Dict[str, Any] = super().collater(samples, pad_to_length)
-        if batch and self.factors:
-            tokens, pad = batch["net_input"]["src_tokens"], self.src_dict.pad()
-            factors = tokens.new_full((*tokens.shape, len(self.factors)), pad)
-            values = {sample["id"]: sample["factors"] for sample in samples}
-            for row, number in enumerate(batch["id"].tolist()):
-                factors[row, tokens[row] != pad] = values[number].to(factors)
-            batch["net_input"]["factors"] = factors
-        return batch
-
-
 class SourceFactors:
-    """Source factors in the data of a task with the options ``cfg``, and source factors that the models read.
-
-    The data folder is read when a factor dictionary is first requested.
-    """
+    """Source factors in the data of a task with the options ``cfg``, and source factors that the models read."""
 
     def __init__(self, cfg: Any):
         self._cfg = cfg
-        self._dictionaries: Optional[Dict[str, Dictionary]] = None
         self.names: Tuple[str, ...] = ()
 
-    @property
+    @functools.cached_property
     def dictionaries(self) -> Dict[str, Dictionary]:
         """Dictionaries of all factors in the data folder, keyed by factor name."""
-        if self._dictionaries is None:
-            directories = utils.split_paths(self._cfg.data) if self._cfg.data else []
-            self._dictionaries = load_factor_dictionaries(directories[0]) if directories else {}
-        return self._dictionaries
-
-    @dictionaries.setter
-    def dictionaries(self, dictionaries: Dict[str, Dictionary]) -> None:
-        self._dictionaries = dictionaries
+        return load_factor_dictionaries(utils.split_paths(self._cfg.data)[0]) if self._cfg.data else {}
 
     def request_factors(self, names: Tuple[str, ...]) -> None:
         """Request the factors that a model reads. All batches then contain these factors in the given order.
@@ -138,7 +102,7 @@ class SourceFactors:
         if self.names and names and names != self.names:
             raise ValueError(f"the models of an ensemble read different factors: {self.names} and {names}")
         self.names = self.names or names
-        first, *further = utils.split_paths(self._cfg.data) if self._cfg.data else [""]
+        first, *further = utils.split_paths(self._cfg.data or "")
         for name, folder in itertools.product(names, further):
             file_name = f"dict.factor-{name}.txt"
             check_dictionaries_share_ids(
@@ -158,17 +122,11 @@ class SourceFactors:
             )
 
     def compute_fingerprints(self) -> Dict[str, str]:
-        """Return the fingerprints of the factor dictionaries to store in checkpoints, keyed by factor name."""
+        """Return the fingerprints of the factor dictionaries, keyed by factor name, to store in checkpoints."""
         return {name: compute_fingerprint(self.dictionaries[name]) for name in self.names}
 
     def check_training_dictionaries(self, trained: Dict[str, str]) -> None:
-        """Raise ValueError if a factor dictionary differs from the one in training.
-
-        ``trained`` contains the fingerprints from the checkpoint; see :meth:`compute_fingerprints`.
-        """
+        """Raise ValueError if a factor dictionary has not the fingerprint in the checkpoint (``trained``)."""
         for name, words in trained.items():
-            if name in self.dictionaries and compute_fingerprint(self.dictionaries[name]) != words:
-                raise ValueError(
-                    f'the dictionary of the factor "{name}" in DATA is not the one the checkpoint was trained with: '
-                    "give the data folder of the training"
-                )
+            if name in self.dictionaries:
+                check_trained_dictionary(f'dictionary of the factor "{name}"', self.dictionaries[name], words)

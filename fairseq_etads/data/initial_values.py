@@ -14,13 +14,15 @@ embeddings. Processing a million words takes less than a second.
 
 import logging
 import os
-from typing import Any, NamedTuple, Optional, Sequence
+from pathlib import Path
+from typing import Any, Optional, Sequence, Tuple
 
 import torch
 from fairseq import utils
 from fairseq.data import Dictionary, data_utils
 from torch import Tensor, nn
 
+from ..files.inputs import ESCAPE_INVALID, read_lines
 from ..vocabulary.dictionary import count_known_words
 from ..vocabulary.output import hide_unknown_words
 from .pairs import truncate_tokens
@@ -40,10 +42,9 @@ _OVERSAMPLING, _ITERATIONS, _SEED = 16, 2, 0
 
 
 def read_training_ids(task: Any, side: str) -> Sequence[Tensor]:
-    """Load the token ids of all training documents ("source") or summaries ("target").
+    """Load the token ids of all training documents ("source") or summaries ("target") in the first data folder.
 
-    The texts are not truncated and include their end symbols. If there are several data folders, only the first one is
-    read. Raises FileNotFoundError if the data folder contains no training data.
+    The texts are not truncated and include their end symbols. Raises FileNotFoundError if there is no training data.
     """
     cfg = task.cfg
     directory = utils.split_paths(cfg.data)[0]
@@ -58,11 +59,10 @@ def read_training_ids(task: Any, side: str) -> Sequence[Tensor]:
 
 
 def compute_word_probabilities(task: Any, copies: bool, block: int = 10_000) -> Tensor:
-    """Compute the relative frequencies of words in the truncated training summaries, shape (V,).
+    """Compute the relative frequencies of words in the training summaries, as training truncates them, shape (V,).
 
-    The end symbol is counted as a word, unless training does not append it to a truncated summary. If the model
-    ``copies`` out-of-vocabulary words with a pointer, these are ignored; otherwise, they are counted as the unknown
-    word. Each count is increased by one, so that no frequency is 0. Summaries are counted in blocks.
+    If the model ``copies`` out-of-vocabulary words with a pointer, these are ignored; otherwise, they are counted as
+    the unknown word. Each count is increased by one, so that no frequency is 0. Summaries are counted in blocks.
     """
     dictionary, texts = task.target_dictionary, read_training_ids(task, "target")
     size = count_known_words(dictionary)
@@ -78,26 +78,24 @@ def compute_word_probabilities(task: Any, copies: bool, block: int = 10_000) -> 
 
 
 def initialise_embeddings_from_text(task: Any, documents: nn.Embedding, summaries: nn.Embedding) -> None:
-    """Initialise word embeddings with vectors that are computed from the training text.
+    """Initialise word embeddings, which may share their weights, with vectors computed from the training text.
 
-    The embeddings of special symbols and of words without a computed vector are not changed. The modules of
-    ``documents`` and ``summaries`` may share their weights.
+    The embeddings of special symbols and of words without a computed vector are not changed.
     """
     source, target = task.source_dictionary, task.target_dictionary
-    one_dictionary = source == target
-    for name, table, sides in (
-        ("documents", documents, ("source", "target") if one_dictionary else ("source",)),
-        ("summaries", summaries, ("source", "target") if one_dictionary else ("target",)),
+    for name, table, own, dictionary in (
+        ("documents", documents, "source", source),
+        ("summaries", summaries, "target", target),
     ):
         if name == "summaries" and summaries.weight is documents.weight:
             return
-        dictionary = source if name == "documents" else target
         size, width = table.weight.shape
+        sides = ["source", "target"] if source == target else [own]
         stream = [_concatenate_texts(read_training_ids(task, side), dictionary, size) for side in sides]
-        made = compute_word_vectors(torch.cat(stream), size, width)
+        vectors, found = compute_word_vectors(torch.cat(stream), size, width)
         with torch.no_grad():
-            table.weight[made.found] = made.vectors[made.found].to(table.weight)
-        logger.info(f"--embed-from-text: vectors for {int(made.found.sum()):,} of {size:,} words of {name}")
+            table.weight[found] = vectors[found].to(table.weight)
+        logger.info(f"--embed-from-text: vectors for {int(found.sum()):,} of {size:,} words of {name}")
 
 
 def _concatenate_texts(texts: Sequence[Tensor], dictionary: Dictionary, size: int) -> Tensor:
@@ -112,13 +110,6 @@ def _concatenate_texts(texts: Sequence[Tensor], dictionary: Dictionary, size: in
         if total >= MOST_WORDS:
             break
     return torch.cat(parts)
-
-
-class CorpusWordVectors(NamedTuple):
-    """Word vectors that were computed from a text."""
-
-    vectors: Tensor  # one for each word in the vocabulary (V, D), zero for words without a trained vector
-    found: Tensor  # boolean mask (V,), True for words that have a vector
 
 
 def count_cooccurrences(words: Tensor, size: int) -> Tensor:
@@ -149,11 +140,11 @@ def compute_mutual_information(counts: Tensor) -> Tensor:
     return ratio.log().clamp(min=0)
 
 
-def compute_word_vectors(words: Tensor, size: int, width: int) -> CorpusWordVectors:
-    """Compute vectors (V, D) for the V = ``size`` words of a text, with D = ``width``.
+def compute_word_vectors(words: Tensor, size: int, width: int) -> Tuple[Tensor, Tensor]:
+    """Compute vectors (V, D) for the V = ``size`` words of a text, with D = ``width``, and a mask (V,) of found words.
 
-    :func:`count_cooccurrences` describes the format of the word ids (n,). The result does not depend on chance, but the
-    sign of each column depends on the processor.
+    :func:`count_cooccurrences` describes the format of the word ids (n,). Words that are not found have zeros. The
+    result does not depend on chance, but the sign of each column depends on the processor.
     """
     counts = count_cooccurrences(words, size)
     found = counts.sum(1) > 0
@@ -167,43 +158,41 @@ def compute_word_vectors(words: Tensor, size: int, width: int) -> CorpusWordVect
     vectors -= vectors[found].mean(0) if found.any() else 0
     lengths = vectors.norm(dim=1)
     found &= lengths > _SHORTEST
-    return CorpusWordVectors(vectors / lengths.clamp(min=_SHORTEST)[:, None] * found[:, None], found)
+    return vectors / lengths.clamp(min=_SHORTEST)[:, None] * found[:, None], found
 
 
 def load_word_vectors(path: Optional[str], dictionary: Dictionary, table: nn.Embedding, option: str) -> None:
-    """Copy the word vectors in a file, if there is one, to an embedding table, whose rows a dictionary maps words to.
+    """Copy the word vectors in a file, if one is given, to an embedding table with a row for each word of a dictionary.
 
-    The file is in word2vec's text format. It may begin with a line "COUNT WIDTH". Each other line contains a word and
-    its vector. If a word occurs more than once, its last vector is used. Messages name ``option``. Raises
-    FileNotFoundError if the file does not exist, and ValueError if it has a different format, its vectors do not have
-    the width of the table, or it contains no word of the dictionary.
+    The file is in word2vec's text format, and may be compressed. It may begin with a line "COUNT WIDTH". Each other
+    line contains a word and its vector, and replaces earlier ones of this word. Raises FileNotFoundError if there is no
+    such file, and ValueError if it has a different format, its vectors do not have the width of the table, or it
+    contains no word of the dictionary. Messages name ``option``.
     """
     if path is None:
         return
+    if not os.path.exists(path):
+        raise FileNotFoundError(f'{option} "{path}": no such file')
     width = table.embedding_dim
     found = set()
-    try:
-        with open(path, encoding="utf-8", errors="surrogateescape", newline="\n") as lines:
-            for number, line in enumerate(lines, 1):
-                word, *values = line.rstrip("\r\n ").split(" ")
-                if number == 1 and len(values) == 1:
-                    continue  # this line is the header, and a wrong width is detected in the next line
-                if len(values) != width:
-                    raise ValueError(f"{option} {path}: line {number} has {len(values)} numbers instead of {width}")
-                place = dictionary.indices.get(word)
-                if place is None or place == dictionary.pad():
-                    continue
-                vector = torch.tensor([float(value) for value in values])
-                if not torch.isfinite(vector).all():
-                    raise ValueError(f"{option} {path}: line {number} contains a number that is not finite")
-                table.weight.data[place] = vector
-                found.add(place)
-    except FileNotFoundError:
-        raise FileNotFoundError(f'{option} "{path}": no such file') from None
-    except ValueError as error:
-        if option in str(error):
-            raise
-        raise ValueError(f"{option} {path}: line {number} is not a word and its numbers ({error})") from None
+    for number, line in enumerate(read_lines(Path(path), ESCAPE_INVALID), 1):
+        word, *values = line.rstrip(" ").split(" ")
+        if number == 1 and len(values) == 1:
+            continue  # this line is the header, and a wrong width is detected in the next line
+        where = f"{option} {path}: line {number}"
+        if len(values) != width:
+            raise ValueError(f"{where} has {len(values)} numbers instead of {width}")
+        place = dictionary.indices.get(word)
+        if place is None or place == dictionary.pad():
+            continue
+        try:
+            vector = torch.tensor([float(value) for value in values])
+        except ValueError as error:
+            raise ValueError(f"{where} is not a word and its numbers ({error})") from None
+        if not torch.isfinite(vector).all():
+            raise ValueError(f"{where} contains a number that is not finite")
+        table.weight.data[place] = vector
+        found.add(place)
     if not found:
         raise ValueError(f"{option} {path}: contains none of the {len(dictionary):,} words of the dictionary")
     logger.info(f"{option}: vectors for {len(found):,} of {len(dictionary):,} words")

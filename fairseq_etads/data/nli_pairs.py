@@ -19,8 +19,6 @@ UNDECIDED = "-"
 SKIPPED = "pairs without a label"
 """Key under which :func:`read_pairs` counts pairs without a label."""
 _FIELDS = ("sentence1", "sentence2", "gold_label")
-
-
 MOST_PUNCTUATED = 0.03
 """Fraction of words that may end in punctuation, as abbreviations do, without a warning."""
 _PUNCTUATED = re.compile(r".*\w[.,;:!?]")
@@ -32,16 +30,13 @@ def hide_digits(text: str) -> str:
 
 
 def find_tokenisation_problem(words: Iterable[str], option: str) -> str:
-    """Return a warning if more than :data:`MOST_PUNCTUATED` of the words end in punctuation, such as "airplane.".
+    """Return a warning if more than MOST_PUNCTUATED of the words end in punctuation, or an empty string.
 
-    Otherwise, the result is empty. The warning mentions ``option``, which selects the tokeniser.
+    It mentions ``option``, which selects the tokeniser.
     """
-    total, found = 0, Counter[str]()
-    for word in words:
-        total += 1
-        if _PUNCTUATED.fullmatch(word):
-            found[word] += 1
-    share = sum(found.values()) / max(total, 1)
+    counts = Counter(words)
+    found = Counter({word: count for word, count in counts.items() if _PUNCTUATED.fullmatch(word)})
+    share = sum(found.values()) / max(sum(counts.values()), 1)
     if share <= MOST_PUNCTUATED:
         return ""
     examples = ", ".join(f'"{word}"' for word, _ in found.most_common(2))
@@ -59,12 +54,11 @@ class NliPair(NamedTuple):
 
 
 def read_pairs(path: Path, counts: Optional[Counter] = None) -> Iterator[NliPair]:
-    """Yield the labelled pairs in a plain or compressed file, in the order of the file.
+    """Yield the labelled pairs in a plain or compressed file.
 
     A file whose name contains ``.jsonl`` is read as JSON lines in the format of SNLI and MultiNLI. In other files, each
-    line has the form "PREMISE<tab>HYPOTHESIS<tab>LABEL". Pairs with the label "-" are skipped, and counted in
-    ``counts`` under the key :data:`SKIPPED`. Raises InputError, which names the file and the line, if the file cannot
-    be read or a line does not contain a valid pair.
+    line has the form "PREMISE<tab>HYPOTHESIS<tab>LABEL". Pairs with the label "-" are counted as :data:`SKIPPED`.
+    Raises InputError, which names the file and the line, if a line cannot be read or does not contain a valid pair.
     """
     path = Path(path)
     split = _parse_json_pair if ".jsonl" in path.suffixes else _parse_tabbed_pair
@@ -99,8 +93,5 @@ def _parse_tabbed_pair(line: str) -> Tuple[str, ...]:
 
 
 def format_tab_separated_pair(pair: NliPair) -> str:
-    """Format a pair as a line of tab-separated text for :func:`read_pairs`, including the line ending.
-
-    Each sequence of white space in the premise and the hypothesis is replaced with a single space.
-    """
+    """Format a pair as a line for :func:`read_pairs`, with its ending and single spaces in the texts."""
     return "\t".join(" ".join(text.split()) for text in pair) + "\n"

@@ -8,10 +8,9 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 import torch
-from fairseq.data import BaseWrapperDataset, Dictionary
+from fairseq.data import BaseWrapperDataset, Dictionary, LanguagePairDataset
 from torch import Tensor
 
-from .factors import SourceFactorPairDataset
 from .selection import TokenValues, add_token_values_to_batch
 
 logger = logging.getLogger(__name__)
@@ -56,7 +55,7 @@ class TruncatedDataset(BaseWrapperDataset):
         self.ends_if_cut = ends_if_cut
         self.full_sizes = full = np.asarray(sizes)
         cut = full > limit + 1
-        self._sizes = np.where(cut, limit + (1 if ends_if_cut else 0), full)
+        self._sizes = np.where(cut, limit + ends_if_cut, full)
         self.texts_cut = int(cut.sum())
         self.tokens_cut = int((full - limit - 1)[cut].sum())
         self.tokens = int(full.sum()) - len(full)
@@ -82,7 +81,7 @@ class TruncatedDataset(BaseWrapperDataset):
             )
 
 
-class SummarizationDataset(SourceFactorPairDataset):
+class SummarizationDataset(LanguagePairDataset):
     """Dataset of truncated document-summary pairs for training, validation, generation and interactive use.
 
     Raises ValueError if the number of summaries differs from the number of documents.
@@ -100,16 +99,11 @@ class SummarizationDataset(SourceFactorPairDataset):
         sort_within: number of pairs per group. During training, the pairs are shuffled in each epoch and then sorted by
             length within groups of this size. If the number is 0, all pairs are sorted by length once, as in fairseq.
         references: number of pairs at the start of the dataset for which batches also contain the untruncated
-            summaries. The batch entry "references" is a list with a tensor of shape (T,) for each of these pairs and
-            None for all other pairs.
+            summaries: the list "references" of tensors (T,), with None for other pairs.
         kwargs: further keyword arguments of fairseq's ``LanguagePairDataset``.
-
-    Attributes:
-        token_values: mapping from names to datasets with one value for each source token. Each batch contains the
-            values under the same names.
     """
 
-    token_values: Mapping[str, TokenValues] = {}
+    token_values: Mapping[str, TokenValues] = {}  # datasets of values of source tokens, by their names in batches
 
     def __init__(
         self,
@@ -165,11 +159,22 @@ class SummarizationDataset(SourceFactorPairDataset):
         return np.concatenate([part[np.lexsort((self.tgt_sizes[part], self.src_sizes[part]))] for part in parts])
 
     def collater(self, samples: List[Any], pad_to_length: Optional[Any] = None) -> Any:
-        """Collate samples like fairseq, and add the entries in ``token_values`` and, if requested, "references"."""
+        """Collate samples like fairseq, and add "references", the entries in ``token_values``, and factors, if any.
+
+        The entry "factors" of "net_input" is an int64 tensor (B, S, F), padded in the same way as the documents.
+        """
         batch = super().collater(samples, pad_to_length)
+        if not batch:
+            return batch
         add_token_values_to_batch(batch, self.token_values, self.src_dict.pad())
-        if self.references and batch and self.tgt is not None:
-            numbers = batch["id"].tolist()
+        numbers, tokens, pad = batch["id"].tolist(), batch["net_input"]["src_tokens"], self.src_dict.pad()
+        if self.factors:
+            factors = tokens.new_full((*tokens.shape, len(self.factors)), pad)
+            for row, number in enumerate(numbers):
+                values = torch.stack([each[number] for each in self.factors], dim=1)
+                factors[row, tokens[row] != pad] = values.to(factors)
+            batch["net_input"]["factors"] = factors
+        if self.references and self.tgt is not None:
             batch["references"] = [self.tgt.dataset[n] if n < self.references else None for n in numbers]
         return batch
 

@@ -68,56 +68,53 @@ class PreparationSettings:
 
     def check(self) -> None:
         """Raise InputError if a setting is invalid or settings are incompatible. The message names the option."""
-        if self.size < 1:
-            raise InputError(f"--size {self.size}: choose 1 or more")
-        for name in ("source_size", "target_size"):
-            value = getattr(self, name)
-            option = f"--{name.replace('_', '-')} {value}"
-            if value < 0:
-                raise InputError(f"{option}: choose 1 or more")
-            if value and not self.separate and name == "source_size":
-                raise InputError(f"{option}: needs --separate-dictionaries; the size of a shared dictionary is --size")
-        if self.tokens == "word" and not self.separate and self.target_size >= self.size:
-            raise InputError(
+        is_opaque, marks = self.tokens in OPAQUE, self.source_marks or self.target_marks
+        tagged, factors = {"pos", "ner"}.intersection(self.factors), f"--factors {' '.join(self.factors)}"
+        kinds = "raw" if self.reads_raw_text else "moses, ptb, spaces or characters"
+        for is_wrong, message in (
+            (self.size < 1, f"--size {self.size}: choose 1 or more"),
+            (self.source_size < 0, f"--source-size {self.source_size}: choose 1 or more"),
+            (self.target_size < 0, f"--target-size {self.target_size}: choose 1 or more"),
+            (
+                self.source_size and not self.separate,
+                f"--source-size {self.source_size}: needs --separate-dictionaries; the size of a shared dictionary is "
+                "--size",
+            ),
+            (
+                self.tokens == "word" and not self.separate and self.target_size >= self.size,
                 f"--target-size {self.target_size}: choose fewer than the --size {self.size} words of the shared "
-                "dictionary, or leave it out"
-            )
-        if self.reads_raw_text != (self.word_kind == "raw"):
-            wanted = "raw" if self.reads_raw_text else "moses, ptb, spaces or characters"
-            raise InputError(f"--words {self.word_kind}: --tokens {self.tokens} needs {wanted}")
-        if self.tokens in OPAQUE:
-            self._check_subword_options_compatible()
-        if len(set(self.factors)) != len(self.factors):
-            raise InputError(f"--factors {' '.join(self.factors)}: name each factor once")
-        for option, bins in (("--tf-bins", self.tf_bins), ("--idf-bins", self.idf_bins)):
-            if bins < 2:
-                raise InputError(f"{option} {bins}: choose 2 or more")
-        tagged = {"pos", "ner"}.intersection(self.factors)
-        if self.spacy_model and not tagged:
-            raise InputError(f"--spacy-model {self.spacy_model}: needs --factors pos or ner")
-        if tagged and not self.spacy_model and self.word_kind == "moses":
-            raise InputError(
-                "--words moses: tags cannot be assigned to Moses's words, because its rules look across spaces; "
-                "choose ptb or spaces, or --spacy-model"
-            )
-
-    def _check_subword_options_compatible(self) -> None:
-        """Raise InputError if an option is set that is incompatible with the kinds of subwords in OPAQUE."""
-        if self.size != PreparationSettings.size:
-            raise InputError(
+                "dictionary, or leave it out",
+            ),
+            (
+                self.reads_raw_text != (self.word_kind == "raw"),
+                f"--words {self.word_kind}: --tokens {self.tokens} needs {kinds}",
+            ),
+            (
+                is_opaque and self.size != PreparationSettings.size,
                 f"--size {self.size} has no effect with --tokens {self.tokens}, because its pieces are fixed: leave it "
-                "out"
-            )
-        if self.source_marks or self.target_marks:
-            side = "source" if self.source_marks else "target"
-            raise InputError(
-                f"sentence marks ({side}): --tokens {self.tokens} has no piece for {SENTENCE_MARK}; leave out the "
-                "sentence marks"
-            )
-        if self.factors:
-            raise InputError(
-                f"--factors {' '.join(self.factors)}: {OPAQUE[self.tokens]} cannot be mapped back to their words"
-            )
+                "out",
+            ),
+            (
+                is_opaque and marks,
+                f"sentence marks ({'source' if self.source_marks else 'target'}): --tokens {self.tokens} has no piece "
+                f"for {SENTENCE_MARK}; leave out the sentence marks",
+            ),
+            (
+                is_opaque and self.factors,
+                f"{factors}: {OPAQUE.get(self.tokens)} cannot be mapped back to their words",
+            ),
+            (len(set(self.factors)) != len(self.factors), f"{factors}: name each factor once"),
+            (self.tf_bins < 2, f"--tf-bins {self.tf_bins}: choose 2 or more"),
+            (self.idf_bins < 2, f"--idf-bins {self.idf_bins}: choose 2 or more"),
+            (self.spacy_model and not tagged, f"--spacy-model {self.spacy_model}: needs --factors pos or ner"),
+            (
+                tagged and not self.spacy_model and self.word_kind == "moses",
+                "--words moses: tags cannot be assigned to Moses's words, because its rules look across spaces; "
+                "choose ptb or spaces, or --spacy-model",
+            ),
+        ):
+            if is_wrong:
+                raise InputError(message)
 
     @classmethod
     def from_record(cls, record: Any) -> "PreparationSettings":
@@ -150,19 +147,15 @@ class PreparationSettings:
 
 def make_inference_options(settings: PreparationSettings, out: Path) -> Dict[str, Any]:
     """Return the fairseq options for preprocessing new text as the text in ``out``, which has the subword model."""
-    options: Dict[str, Any] = {"tokenizer": "etads"}
-    if settings.word_kind != "moses":
-        options["text-words"] = settings.word_kind
-    if not settings.lowercase:
-        options["text-keep-case"] = True
-    if settings.language != "en":
-        options["text-language"] = settings.language
-    if settings.source_marks:
-        options["text-sentence-marks"] = "insert"
-    if settings.subwords:
-        files = {key.replace("_", "-"): str(out / name) for key, name in SUBWORDS[settings.subwords].items()}
-        options.update({"bpe": settings.subwords, **files})
-    return options
+    text = {
+        "text-words": settings.word_kind if settings.word_kind != "moses" else "",
+        "text-keep-case": not settings.lowercase,
+        "text-language": settings.language if settings.language != "en" else "",
+        "text-sentence-marks": "insert" if settings.source_marks else "",
+        "bpe": settings.subwords,
+    }
+    files = {key.replace("_", "-"): str(out / name) for key, name in SUBWORDS.get(settings.subwords, {}).items()}
+    return {"tokenizer": "etads", **{option: value for option, value in text.items() if value}, **files}
 
 
 def format_command_line(options: Dict[str, Any]) -> List[str]:

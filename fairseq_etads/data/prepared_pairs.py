@@ -4,6 +4,7 @@ Labels belong to words. If a text consists of subwords, each subword receives th
 separated by sentence marks, which are not part of any sentence.
 """
 
+import itertools
 from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Sequence
 
 from ..platform.errors import InputError
@@ -23,38 +24,23 @@ class WordText(NamedTuple):
 
     @classmethod
     def from_tokens(cls, tokens: Sequence[str], subwords: str, limit: Optional[int] = None) -> "WordText":
-        """Join the first ``limit`` tokens into words.
-
-        The kinds of ``subwords`` are those of :func:`~fairseq_etads.text.subwords.find_word_ends`. If the limit is
-        inside a word, the word is completed with the tokens beyond the limit.
-        """
+        """Join the first ``limit`` tokens, of a kind of subwords, into words, of which the last is completed."""
         words, numbers = join_words(tokens, subwords)
         numbers = numbers[:limit]
         return cls(words[: numbers[-1] + 1] if numbers else [], numbers)
 
     def split_sentences(self) -> List[List[str]]:
-        """Return the words of each sentence.
-
-        Sentence i is preceded by i sentence marks. Therefore, any sentence except the last may be empty.
-        """
-        found: List[List[str]] = [[]]
-        for word in self.words:
-            if word == SENTENCE_MARK:
-                found.append([])
-            else:
-                found[-1].append(word)
+        """Return the words of each sentence. Sentence i is after i sentence marks; any but the last may be empty."""
+        marks = [place for place, word in enumerate(self.words) if word == SENTENCE_MARK]
+        found = [self.words[a + 1 : b] for a, b in zip([-1, *marks], [*marks, len(self.words)])]
         while found and not found[-1]:
             found.pop()
         return found
 
     def get_sentence_indices(self) -> List[Optional[int]]:
         """Return the index of the sentence that contains each word, with None for sentence marks."""
-        found: List[Optional[int]] = []
-        marks = 0
-        for word in self.words:
-            found.append(None if word == SENTENCE_MARK else marks)
-            marks += word == SENTENCE_MARK
-        return found
+        marks = itertools.accumulate(word == SENTENCE_MARK for word in self.words)
+        return [None if word == SENTENCE_MARK else number for word, number in zip(self.words, marks)]
 
     def expand_word_values_to_tokens(self, values: Sequence[Any]) -> List[Any]:
         """Return a value for each token, given a value for each word. The value of sentence marks is None."""

@@ -95,17 +95,15 @@ def find_checkpoint(run: Path, wanted: OptionalPath = None, option: str = "RUN")
     ``run`` is a run folder, or the path of a checkpoint. Raises InputError, which names ``option``, if there is none.
     """
     paths = {name: run / "checkpoints" / f"checkpoint_{name}.pt" for name in CHECKPOINTS}
+    named = (run, *paths.values()) if wanted is None else [paths.get(str(wanted), Path(wanted))]
+    found = next(filter(Path.is_file, named), None)
+    if found is not None:
+        return found
     if wanted is not None:
-        path = paths.get(str(wanted), Path(wanted))
-        if not path.is_file():
-            raise InputError(f"--checkpoint {wanted}: no such file ({path})")
-        return path
+        raise InputError(f"--checkpoint {wanted}: no such file ({named[0]})")
     if not run.exists():
         raise InputError(f"{option} {run}: no such folder; name the output folder of etads-train")
-    found: List[Path] = [path for path in (run, *paths.values()) if path.is_file()]
-    if not found:
-        raise InputError(f"{option} {run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt")
-    return found[0]
+    raise InputError(f"{option} {run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt")
 
 
 def read_recipe(run: Path) -> Optional[Dict[str, Any]]:

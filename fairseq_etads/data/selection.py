@@ -1,12 +1,13 @@
 """Load labels or probabilities for the tokens and sentences of documents."""
 
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Type
 
 import numpy as np
 import torch
 from fairseq import utils
 from fairseq.data import Dictionary
+from fairseq.data.data_utils import collate_tokens
 from torch import Tensor
 
 from ..platform.errors import InputError
@@ -27,16 +28,10 @@ class TokenValues:
     """Dataset with a label or probability for each token of the truncated documents in a split.
 
     If the labels or probabilities belong to sentences, all words in a sentence receive the same value. Raises
-    InputError if the file is damaged, was created for other documents, or covers fewer tokens than ``limit``.
+    InputError, which names ``option``, if the file is damaged, was created for other documents, or covers fewer tokens
+    than ``limit``, the maximum number to read from a document without the end symbol.
 
-    Args:
-        path: path of the file with the labels or probabilities.
-        unit: unit to which the values belong, "words" or "sentences".
-        documents: token ids of each document, shape (T,), with the end symbol and without truncation.
-        sizes: lengths of the documents, including the end symbol.
-        dictionary: source dictionary, which defines the token ids.
-        limit: maximum number of tokens to read from a document, not counting the end symbol.
-        option: name of the option that specifies the file, for error messages.
+    ``unit`` is "words" or "sentences". The ``documents`` are token ids (T,) with the end symbol, and ``sizes`` lengths.
     """
 
     kind: Optional[str] = None
@@ -100,10 +95,7 @@ class TokenValues:
     def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
         """Collate the values of the documents in a batch, shape (B, S), float32. The value at padding is MISSING.
 
-        Args:
-            tokens: token ids of the documents, shape (B, S).
-            numbers: indices of the documents in the split, in the order of the rows.
-            pad: dictionary id of the padding symbol.
+        ``tokens`` are their token ids, shape (B, S), and ``numbers`` their indices in the split.
         """
         table = torch.full(tokens.shape, MISSING)
         for row, number in enumerate(numbers):
@@ -125,10 +117,8 @@ class SentenceTargets(TokenValues):
     """Dataset with a distribution over the document sentences for each summary sentence in a split.
 
     The file is created with ``etads-labels --kind distribution``. If a document is truncated, the weights of the
-    remaining sentences are rescaled to sum to 1. A file can therefore be used with any ``--truncate-source`` up to the
-    value with which it was created. If the weights of all remaining sentences are 0, all targets are 0. See
-    :class:`TokenValues` for the arguments and errors. The values of a document have shape (n, m), where n is the number
-    of non-empty summary sentences and m the number of document sentences.
+    remaining sentences are rescaled to sum to 1, unless all are 0. The values of a document have shape (n, m), where n
+    is the number of non-empty summary sentences and m the number of document sentences.
     """
 
     kind = "distribution"
@@ -145,10 +135,7 @@ class SentenceTargets(TokenValues):
         return rows / total.masked_fill(total == 0, 1)
 
     def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
-        """Collate the distributions of the documents with indices ``numbers``.
-
-        The result has shape (B, n, m) and dtype float32. Values at padding are 0.
-        """
+        """Collate the distributions of the documents, shape (B, n, m), float32. Values at padding are 0."""
         found: List[Tensor] = [self[number] for number in numbers]
         sizes = [max([1, *(rows.shape[axis] for rows in found)]) for axis in (0, 1)]
         table = torch.zeros(len(found), *sizes)
@@ -160,8 +147,8 @@ class SentenceTargets(TokenValues):
 class SentenceOrderDataset(TokenValues):
     """Dataset with the indices of document sentences that match the summary sentences, in the order of the summary.
 
-    The file is created with ``etads-labels --kind match``. Sentences that are cut off by truncation are omitted, so the
-    values of a document have shape (n,), int64. See :class:`TokenValues` for the arguments and errors.
+    The file is created with ``etads-labels --kind match``. The values of a document have shape (n,), int64, without
+    sentences that are cut off by truncation.
     """
 
     kind = "match"
@@ -172,24 +159,14 @@ class SentenceOrderDataset(TokenValues):
         return torch.tensor([int(field) for field in fields if int(field) in read], dtype=torch.long)
 
     def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
-        """Collate the sentence indices of the documents with indices ``numbers``.
-
-        The result has shape (B, n) and dtype int64, and is padded with -1.
-        """
+        """Collate the sentence indices of the documents, shape (B, n), int64, padded with -1."""
         found = [self[number] for number in numbers]
-        table = torch.full((len(found), max(1, *map(len, found))), -1)
-        for row, order in zip(table, found):
-            row[: len(order)] = order
+        table: Tensor = collate_tokens(found, -1, pad_to_length=1)
         return table
 
 
 def add_token_values_to_batch(batch: Dict[str, Any], values: Mapping[str, TokenValues], pad: int) -> None:
-    """Add labels or probabilities to a batch of documents.
-
-    ``values`` maps the name of each new entry to the dataset that provides its values. ``pad`` is the id of padding.
-    """
-    if not batch:
-        return
+    """Add labels or probabilities to a batch of documents, by the names of the new entries."""
     for name, dataset in values.items():
         batch[name] = dataset.collate(batch["net_input"]["src_tokens"], batch["id"].tolist(), pad)
 
@@ -227,29 +204,23 @@ class DocumentLabels:
     def load(
         self, directory: str, split: str, pairs: Any, limit: int, is_loading: bool, decodes: bool
     ) -> Dict[str, TokenValues]:
-        """Load the additional values to include in the batches of a split.
+        """Load the additional values to include in the batches of a split, the ``SummarizationDataset`` ``pairs``.
 
-        The keys of the result are "labels" and "sentence_targets" during training, and "selection" during decoding.
-        Raises InputError if a label or probability file is missing or unsuitable (see :class:`TokenValues`).
-
-        Args:
-            directory, split, pairs: the data folder, the name of the split, and its ``SummarizationDataset``.
-            limit: maximum number of tokens to read from a document.
-            is_loading: whether the task loads a trained model, which does not require labels.
-            decodes: whether summaries will be generated for the split.
+        The keys of the result are "labels" and "sentence_targets" during training, and "selection" during decoding
+        (``decodes``). A trained model (``is_loading``) does not require labels. Raises InputError if a label or
+        probability file is missing or unsuitable (see :class:`TokenValues`).
         """
         found: Dict[str, TokenValues] = {}
         documents = pairs.src.dataset, pairs.src.full_sizes, pairs.src_dict, limit
-        if self.unit is not None:
-            path = Path(self._cfg.labels or directory) / make_label_file_name("labels", self.unit, split)
-            # etads-select does not require labels. In training, the criterion reports missing labels.
-            if path.is_file() or not is_loading:
-                kind = SentenceOrderDataset if self.in_order else TokenValues
-                found["labels"] = kind(path, self.unit, *documents, option="--labels")
-        if self.reads_targets:
-            path = Path(self._cfg.labels or directory) / make_label_file_name("labels", "sentences", split)
-            if path.is_file() or not is_loading:  # fairseq-validate does not require labels
-                found["sentence_targets"] = SentenceTargets(path, "sentences", *documents, option="--selection-loss")
+        labels: Type[TokenValues] = SentenceOrderDataset if self.in_order else TokenValues
+        targets = "sentences" if self.reads_targets else None
+        for name, kind, unit, option in (
+            ("labels", labels, self.unit, "--labels"),
+            ("sentence_targets", SentenceTargets, targets, "--selection-loss"),
+        ):
+            path = Path(self._cfg.labels or directory) / make_label_file_name("labels", unit or "", split)
+            if unit is not None and (path.is_file() or not is_loading):  # etads-select does not require labels
+                found[name] = kind(path, unit, *documents, option=option)
         if self._cfg.selection and decodes:
             found["selection"] = open_selection(self._cfg.selection, split, pairs, limit)
         return found

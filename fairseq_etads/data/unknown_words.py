@@ -50,10 +50,9 @@ def count_summary_words(pairs: Any, dictionary: Dictionary) -> SummaryWordCounts
 
 
 def check_unknown_words_in_split(split: str, pairs: Any, pointer: str, task: Any) -> None:
-    """Check that the data of a split, a ``SummarizationDataset``, is suitable for a model with this type of pointer.
+    """Check that a split of a task, a ``SummarizationDataset``, is suitable for a model with this type of pointer.
 
-    The ``task`` contains the dictionaries and the splits that have been loaded. Raises ValueError as
-    :func:`check_unknown_document_words` and :func:`check_unknown_summary_words` do.
+    Raises ValueError as :func:`check_unknown_document_words` and :func:`check_unknown_summary_words` do.
     """
     training = split == task.cfg.train_subset
     check_unknown_document_words(split, pairs.src.dataset, pointer, task.source_dictionary, training)
@@ -63,14 +62,12 @@ def check_unknown_words_in_split(split: str, pairs: Any, pointer: str, task: Any
 
 
 def check_unknown_summary_words(split: str, pairs: Any, pointer: str, dictionary: Dictionary) -> None:
-    """Log the fraction of unknown words in the summaries (see :func:`check_unknown_words_in_split`).
+    """Log the fraction of unknown words in the summaries.
 
     Raises ValueError if no word in the sampled summaries could be copied by a pointer of this type.
     """
-    if pairs.tgt is None:
-        return
-    counts = count_summary_words(pairs, dictionary)
-    if not counts.words:
+    counts = None if pairs.tgt is None else count_summary_words(pairs, dictionary)
+    if counts is None or not counts.words:
         return
     found = (
         f"{counts.unknown:,} of {counts.words:,} words of {split}'s summaries (a sample of {counts.pairs:,}) are "
@@ -111,10 +108,8 @@ def check_unknown_document_words(
 
     Raises ValueError if this dictionary has no copy tail, and UNKNOWN_ALLOWED is exceeded in training documents.
     """
-    if pointer == "none":
-        return
-    checked = [documents[number] for number in range(min(len(documents), SAMPLE))]
-    words = sum(len(document) for document in checked)
+    checked = [documents[number] for number in range(min(len(documents), SAMPLE)) if pointer != "none"]
+    words = sum(map(len, checked))
     unknown = sum(int((document == dictionary.unk()).sum()) for document in checked)
     if not unknown:
         return

@@ -105,11 +105,10 @@ class WeightsFile:
             what = "lacks the weight" if name in expected else "has an unknown weight"
             raise InputError(f"{self.path} {what} {name[:100]!r}, so it belongs to another model. {self._advice}")
         for name, shape in self.shapes.items():
-            if shape != tuple(expected[name].shape):
-                raise InputError(
-                    f"{self.path}: {name} has the shape {shape}, but config.json and the dictionaries imply "
-                    f"{tuple(expected[name].shape)}: they do not belong together. {self._advice}"
-                )
+            wanted = tuple(expected[name].shape)
+            if shape != wanted:
+                differ = f"has the shape {shape}, but config.json and the dictionaries imply {wanted}"
+                raise InputError(f"{self.path}: {name} {differ}: they do not belong together. {self._advice}")
 
     def read_weights(self, expected: Dict[str, Tensor]) -> Dict[str, Tensor]:
         """Read the weights for a model with the names, shapes and dtypes of ``expected``.
@@ -132,7 +131,6 @@ class WeightsFile:
     def _restore_tied_weights(self, stored: Dict[str, Any]) -> Dict[str, Any]:
         for name, target in self._shared.items():
             if name in stored or target not in stored:
-                raise InputError(
-                    f'{self.path}: "{name}" cannot share the weight "{target}" as config.json specifies. {self._advice}'
-                )
+                said = f'"{name}" cannot share the weight "{target}" as config.json specifies'
+                raise InputError(f"{self.path}: {said}. {self._advice}")
         return {**stored, **{name: stored[target] for name, target in self._shared.items()}}

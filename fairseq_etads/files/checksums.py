@@ -1,8 +1,7 @@
 """Record and verify the checksums of the files in a folder (SHA256SUMS, in the format of ``sha256sum -c``).
 
-Commands that create files record their checksums in SHA256SUMS. Commands that read these files verify the checksums to
-detect damage. In folders without SHA256SUMS, such as data from fairseq-preprocess, nothing is verified. Computing
-SHA-256 takes about 0.7 s per GiB.
+In folders without SHA256SUMS, such as data from fairseq-preprocess, nothing is verified. Computing SHA-256 takes about
+0.7 s per GiB.
 """
 
 import contextlib
@@ -44,7 +43,7 @@ def _make_stamp(path: Path) -> Stamp:
 
 
 def format_checksum_list(checksums: Dict[str, str]) -> str:
-    """Format a mapping from file names to SHA-256 digests, after a comment with the checksum of these lines."""
+    """Format a mapping from file names to SHA-256 digests as lines, after a comment with the checksum of these."""
     lines = "".join(f"{checksums[name]}  {name}\n" for name in sorted(checksums))
     return f"{_HEAD}{hashlib.sha256(lines.encode()).hexdigest()}\n{lines}"
 
@@ -68,10 +67,10 @@ def list_recorded_files(folder: Path) -> List[Path]:
 
 
 class Checksums:
-    """Checksums of the files in a folder, and a list of files that must not change while a command reads them.
+    """Checksums of the files in a folder, which need not exist, and files that must not change while they are read.
 
-    The folder need not exist. ``advice`` is added to the message if a file is damaged, as a sentence without a full
-    stop. Raises InputError if SHA256SUMS is damaged.
+    ``advice`` is added to messages about damage, as a sentence without a full stop. Raises InputError if SHA256SUMS is
+    damaged.
     """
 
     def __init__(self, folder: Path, advice: str = "Create it again"):
@@ -79,10 +78,9 @@ class Checksums:
         self._repair_advice = f"{advice} or, if you changed it on purpose, delete {self.path}"
         self.listed: Dict[str, str] = {}  # SHA-256 by names like "words/train.source"; empty without SHA256SUMS
         self._watched: Dict[Path, Stamp] = {}
-        if not self.path.is_file():
-            return
         try:
-            self.listed = _parse_checksum_list(self.path.read_bytes().decode("utf-8"))
+            if self.path.is_file():
+                self.listed = _parse_checksum_list(self.path.read_bytes().decode("utf-8"))
         except ValueError as error:
             raise InputError(f"{self.path} is damaged: {error}. {self._repair_advice}") from None
 
@@ -102,20 +100,15 @@ class Checksums:
     def compare(self, name: str, checksum: str) -> None:
         """Raise InputError if the file ``name`` is listed with a checksum that differs from ``checksum``."""
         if self.listed.get(name, checksum) != checksum:
-            raise InputError(
-                f"{self.folder / name} is damaged or was changed: its checksum differs from {NAME}. "
-                f"{self._repair_advice}"
-            )
+            found = f"{self.folder / name} is damaged or was changed: its checksum differs from {NAME}"
+            raise InputError(f"{found}. {self._repair_advice}")
 
     def watch(self, *paths: Path) -> None:
         """Record the sizes and modification times of files, so that :meth:`verify_unchanged` can detect changes."""
         self._watched.update({path: _make_stamp(path) for path in paths})
 
     def verify_unchanged(self) -> None:
-        """Raise InputError if a watched file has changed.
-
-        Deleted files are ignored, because processes that have opened them can still read them.
-        """
+        """Raise InputError if a watched file has changed, unless it was deleted: open files can still be read."""
         for path, stamp in self._watched.items():
             with contextlib.suppress(FileNotFoundError):
                 if _make_stamp(path) != stamp:
@@ -145,12 +138,8 @@ class Checksums:
             self._write({name: checksum for name, checksum in self.listed.items() if name not in names})
 
     def add(self, *names: str) -> None:
-        """Add the checksums of files that are not listed yet to the list, and watch these files for changes.
-
-        An existing file may be unlisted because an older version wrote it, or because a command was stopped.
-        """
-        new = [name for name in names if name not in self.listed]
-        if new:
+        """List the checksums of those files that are not listed yet, and watch them for changes."""
+        if new := [name for name in names if name not in self.listed]:
             self.watch(*(self.folder / name for name in new))
             self._write({**self.listed, **{name: compute_sha256(self.folder / name) for name in new}})
 

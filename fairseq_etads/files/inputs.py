@@ -18,7 +18,7 @@ import sys
 import zlib
 from collections import Counter
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Dict, Iterable, Iterator, Optional, Sequence, Tuple
+from typing import Any, BinaryIO, Callable, ContextManager, Dict, Iterable, Iterator, Optional, Sequence, Tuple
 
 from ..platform.errors import InputError
 
@@ -26,9 +26,7 @@ STANDARD_INPUT = "-"
 """File name that denotes standard input."""
 
 ESCAPE_INVALID = "surrogateescape"
-"""Value of ``fallback`` in :func:`read_lines` that converts invalid bytes to characters that
-:func:`is_valid_utf8` detects.
-"""
+"""Value of ``fallback`` in :func:`read_lines` by which :func:`is_valid_utf8` can detect invalid bytes."""
 
 BOM = "\ufeff"
 """Byte order mark, with which some files begin."""
@@ -41,18 +39,15 @@ The package zstandard decompresses a whole piece at once, to as much as 35,000 t
 MOST_AT_ONCE = 1 << 24
 """Maximum number of bytes to decompress at a time."""
 MOST_TIMES, ALWAYS_ALLOWED = 1000, 1 << 28
-"""Limits on the decompressed size: 1000 times the compressed size or 256 MiB, whichever is larger.
-
-A text is usually 3 to 20 times as large as its compressed file.
-"""
+"""Limits on the decompressed size: 1000 times the compressed size, which text never has, or 256 MiB if it is more."""
 
 _COMPRESSED = re.compile(rb"\x1f\x8b\x08|BZh[1-9]1AY&SY|\xfd7zXZ\0|\x28\xb5\x2f\xfd")
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _ESCAPED = re.compile("[\udc80-\udcff]")
 _read_input: Any = None
 """Standard input after it has been opened. It cannot be read a second time."""
-_begun: Dict[str, "_BegunStream"] = {}
-"""Standard input and pipes whose beginning has been read by :func:`read_beginning`."""
+_begun: Dict[str, Tuple[bytes, "_BlockStream"]] = {}
+"""Beginnings that :func:`read_beginning` has read of standard input and pipes, with the whole streams."""
 
 
 def _make_zstd_decompressor() -> Any:
@@ -74,87 +69,65 @@ DECOMPRESSORS: Dict[str, Callable[[], Any]] = {
 """Mapping from file suffixes to functions that create a decompressor for a single stream."""
 
 
-class _DecompressedStream(io.RawIOBase):
-    """Decompressed content of a file of one or more compressed streams, between which zero bytes are ignored.
+def _decompress(path: Path) -> Iterator[bytes]:
+    """Yield the content of a file of one or more compressed streams, between which zero bytes are ignored, in blocks.
 
-    Read operations raise OSError if the file is damaged or ends within a compressed stream.
+    Raises OSError if the file is damaged, ends within a stream, or expands to more than text does.
     """
-
-    def __init__(self, path: Path):
-        self.file, self.make = open(path, "rb"), DECOMPRESSORS[path.suffix]  # noqa: SIM115  # closed by close()
-        self.piece = _ZSTD_PIECE if path.suffix == ".zst" else _PIECE
-        self.stream: Any = self.make()  # decompressor for the current stream, or None between two streams
-        self.rest = b""  # compressed bytes after the end of the current stream
-        self.ready = memoryview(b"")
-        self.compressed = self.decompressed = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self.ready:
-            waiting = self.stream is not None and not getattr(self.stream, "needs_input", True)
-            block = b"" if waiting else self._read_block()
-            if not block and not waiting:
-                return 0
+    make, decompressed, block = DECOMPRESSORS[path.suffix], 0, b""
+    stream: Any = make()  # decompressor for the current stream, or None between two streams
+    with open(path, "rb") as file:
+        blocks = iter(lambda: file.read(_ZSTD_PIECE if path.suffix == ".zst" else _PIECE), b"")
+        while True:
+            if stream is None:
+                block = block.lstrip(b"\0") or next((rest for rest in blocks if rest.strip(b"\0")), b"").lstrip(b"\0")
+                if not block:
+                    return
+                stream = make()
+            elif getattr(stream, "needs_input", True):
+                block = next(blocks, b"")
+                if not block:
+                    raise OSError("cut off: the compressed data is incomplete")
             # zlib and zstandard have no needs_input. zlib decompresses a block to at most 1,032 times its size.
-            most = [MOST_AT_ONCE] if hasattr(self.stream, "needs_input") else []
+            most = [MOST_AT_ONCE] if hasattr(stream, "needs_input") else []
             try:
-                self.ready = memoryview(self.stream.decompress(block, *most))
+                content = stream.decompress(block, *most)
             except Exception as error:  # each compression library raises its own exceptions
                 raise OSError(f"damaged: {error}") from None
-            self.decompressed += len(self.ready)
-            if self.decompressed > max(ALWAYS_ALLOWED, MOST_TIMES * self.compressed):
-                raise OSError(
-                    f"expands to more than {self.decompressed // max(1, self.compressed):,} times its size, which is "
-                    "unusual for text; if it is text, decompress it first"
-                )
-            if self.stream.eof:
-                self.rest, self.stream = self.stream.unused_data, None
-        size = min(len(buffer), len(self.ready))
-        buffer[:size] = self.ready[:size]
-        self.ready = self.ready[size:]
-        return size
-
-    def _read_block(self) -> bytes:
-        """Read compressed bytes for the current stream or for a new stream, and none at the end of the file."""
-        block, self.rest = self.rest or self._read_compressed(), b""
-        if self.stream is not None:
-            if not block:
-                raise OSError("cut off: the compressed data is incomplete")
-            return block
-        while block and not block.lstrip(b"\0"):
-            block = self._read_compressed()
-        self.stream = self.make() if block else None
-        return block.lstrip(b"\0")
-
-    def _read_compressed(self) -> bytes:
-        block = self.file.read(self.piece)
-        self.compressed += len(block)
-        return block
-
-    def close(self) -> None:
-        self.file.close()
-        super().close()
+            decompressed += len(content)
+            if decompressed > max(ALWAYS_ALLOWED, MOST_TIMES * file.tell()):
+                times = f"more than {decompressed // max(1, file.tell()):,} times its size"
+                raise OSError(f"expands to {times}, which is unusual for text; if it is text, decompress it first")
+            yield content
+            block = stream.unused_data if stream.eof else b""
+            stream = None if stream.eof else stream
 
 
-class _BegunStream(io.RawIOBase):
-    """The beginning of a stream, which has been read, followed by the rest of the stream."""
+def _continue(beginning: bytes, rest: Any, opened: ContextManager[Any]) -> Iterator[bytes]:
+    """Yield the beginning of a file, which has been read, and the rest in blocks. Afterwards, ``opened`` is closed."""
+    with opened:
+        yield beginning
+        yield from iter(lambda: rest.read1(_PIECE), b"")
 
-    def __init__(self, beginning: bytes, rest: Any, opened: contextlib.ExitStack):
-        self.beginning, self._left, self._rest, self._opened = beginning, beginning, rest, opened
+
+class _BlockStream(io.RawIOBase):
+    """A stream of blocks of bytes from a generator, which is closed with the stream."""
+
+    def __init__(self, blocks: Any):
+        self._blocks, self._block = blocks, memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        block = self._left[: len(buffer)] or self._rest.read1(len(buffer))
-        self._left = self._left[len(block) :]
-        buffer[: len(block)] = block
-        return len(block)
+        self._block = self._block or memoryview(next(filter(None, self._blocks), b""))
+        size = min(len(buffer), len(self._block))
+        buffer[:size] = self._block[:size]
+        self._block = self._block[size:]
+        return size
 
     def close(self) -> None:
-        self._opened.close()
+        self._blocks.close()
         super().close()
 
 
@@ -165,16 +138,15 @@ def get_display_name(path: Path) -> str:
 
 @contextlib.contextmanager
 def open_binary(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for reading in binary mode. ``-`` denotes standard input.
+    """Open a plain or compressed file, or standard input (``-``), for reading in binary mode.
 
-    Files with the suffixes .gz, .xz, .bz2 and .zst are decompressed. Raises InputError if the file cannot be read, is
-    damaged or truncated, or standard input has already been read. The error may be raised when the file is opened or
-    while it is read.
+    Raises InputError, also while it is read, if the file cannot be read, is damaged or truncated, or standard input has
+    already been read.
     """
     global _read_input
     try:
         if _is_begun(path):
-            with io.BufferedReader(_begun.pop(str(path))) as file:
+            with io.BufferedReader(_begun.pop(str(path))[1]) as file:
                 yield file
         elif str(path) == STANDARD_INPUT:
             if sys.stdin is None:
@@ -186,7 +158,7 @@ def open_binary(path: Path) -> Iterator[BinaryIO]:
             _read_input = sys.stdin
             yield sys.stdin.buffer
         elif path.suffix in DECOMPRESSORS:
-            with io.BufferedReader(_DecompressedStream(path), _PIECE) as file:
+            with io.BufferedReader(_BlockStream(_decompress(path)), _PIECE) as file:
                 yield file
         else:
             with open(path, "rb") as file:
@@ -206,7 +178,7 @@ def read_beginning(path: Path) -> str:
     What can be read only once is waited for, and is still complete when :func:`open_binary` opens it afterwards.
     """
     if _is_begun(path):
-        return _decode_beginning(_begun[str(path)].beginning)
+        return _decode_beginning(_begun[str(path)][0])
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(open_binary(path))
         beginning = piece = file.readline(_PIECE)
@@ -214,7 +186,7 @@ def read_beginning(path: Path) -> str:
             piece = file.readline(_PIECE)
             beginning += piece
         if is_read_once(path):
-            _begun[str(path)] = _BegunStream(beginning, file, stack.pop_all())
+            _begun[str(path)] = beginning, _BlockStream(_continue(beginning, file, stack.pop_all()))
     return _decode_beginning(beginning)
 
 
@@ -241,20 +213,17 @@ def is_valid_utf8(text: str) -> bool:
 
 
 def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None, ends: bool = False) -> Iterator[str]:
-    """Yield the lines of a file, without line endings by default.
+    """Yield the lines of a plain or compressed file, or of standard input (``-``), without line endings by default.
 
-    Only line feeds separate lines. ``str.splitlines()`` would also split at characters such as U+2028. As a result, the
-    lines of parallel files would no longer correspond to each other. Raises InputError if the file cannot be read, or a
-    line can be decoded neither as UTF-8 nor with ``fallback``. The message names the file and the line.
+    Only line feeds separate lines, so that the lines of parallel files correspond to each other. A byte order mark at
+    the beginning is skipped. A file that begins with UTF-16's mark, or with a letter in UTF-16, is read as UTF-16.
+    Raises InputError, which names the file and the line, if it cannot be read or decoded.
 
     Args:
-        path: path of a plain or compressed file, or ``-`` for standard input. A byte order mark at the beginning is
-            skipped. A file that begins with UTF-16's mark, or with a letter in UTF-16, is read as UTF-16.
         fallback: treatment of lines that are not valid UTF-8. If it is the name of another encoding, these lines are
             decoded with that encoding. "replace" replaces invalid bytes with U+FFFD. ESCAPE_INVALID allows the caller
             to detect invalid lines. If it is empty, an error is raised.
-        counts: counter to which the number of lines decoded with ``fallback`` is added, unless ``fallback`` is
-            ESCAPE_INVALID.
+        counts: counter of lines decoded with ``fallback``, unless it is ESCAPE_INVALID.
         ends: whether to keep the line endings.
     """
     with open_binary(path) as file:
@@ -262,8 +231,13 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
             if number == 1 and _COMPRESSED.match(line):
                 raise InputError(f"{get_display_name(path)}: is compressed, but not named *{', '.join(DECOMPRESSORS)}")
             if number == 1 and (encoding := _find_encoding(line)) != "utf-8":
-                for text in _decode_utf16(itertools.chain([line], file), encoding, path):
-                    yield text if ends else text.rstrip("\r\n")
+                whole = io.BufferedReader(_BlockStream(_continue(line, file, contextlib.nullcontext())))
+                try:
+                    for text in io.TextIOWrapper(whole, encoding, newline="\n"):
+                        yield text if ends else text.rstrip("\r\n")
+                except UnicodeDecodeError as error:
+                    said = f"not UTF-16, as its beginning says ({error.reason})"
+                    raise InputError(f"{get_display_name(path)}: {said}") from None
                 return
             if number == 1 and line.startswith(codecs.BOM_UTF8):
                 line = line[3:]
@@ -284,19 +258,6 @@ def zip_lines(paths: Sequence[Path], lines: Iterable[Iterable[str]]) -> Iterator
             longer = next(path for path, line in zip(paths, together) if line is not None)
             raise InputError(f"{get_display_name(shorter)} has {number:,} lines, fewer than {get_display_name(longer)}")
         yield together
-
-
-def _decode_utf16(blocks: Iterable[bytes], encoding: str, path: Path) -> Iterator[str]:
-    """Yield the lines of a UTF-16 file with their endings, given its bytes in blocks of any size."""
-    rest = ""
-    try:
-        for text in codecs.iterdecode(blocks, encoding):
-            *lines, rest = (rest + text).split("\n")
-            yield from (f"{line}\n" for line in lines)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{get_display_name(path)}: not UTF-16, as its beginning says ({error.reason})") from None
-    if rest:
-        yield rest
 
 
 def _decode_line(line: bytes, fallback: str, where: str, error: UnicodeDecodeError) -> str:

@@ -1,13 +1,7 @@
 """Write output files atomically, in one process at a time, and without overwriting input files.
 
-All commands of this project use this module to write files:
-
-- :func:`open_output` and :func:`open_binary_output` write a file under a temporary name in the same folder, and rename
-  it when it is complete. If the process is killed, an existing file is not changed.
-- :func:`lock_output` prevents other processes from writing to the same file or folder, and reports which process holds
-  the lock. The lock is released when the process ends, regardless of the reason.
-- :func:`check_output_paths` raises an error if an output file is the same as an input file, directly or through a link,
-  or if it has the suffix of a compressed file.
+All commands of this project use this module to write files. A file is written under a temporary name in the same
+folder, and renamed when it is complete: if the process is killed, an existing file is not changed.
 """
 
 import argparse
@@ -21,7 +15,7 @@ import shutil
 import socket
 import time
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Dict, Iterable, Iterator, Mapping, Optional, Set, TextIO, Tuple, Union
+from typing import IO, Any, BinaryIO, Dict, Iterator, Mapping, Optional, Set, TextIO, Tuple, Union
 
 from ..platform.errors import InputError
 
@@ -44,61 +38,49 @@ _held: Set[str] = set()
 """Paths of the lock files that are locked by the current process."""
 
 
-class _LockFile:
-    """Lock file that contains a description of the process holding the lock."""
+def _acquire(path: Path) -> Optional[IO[str]]:
+    """Lock a file, and write into it who holds the lock. Returns None if another process holds it.
 
-    def __init__(self, path: Path):
-        self.path = path
-        self._file: Optional[IO[Any]] = None
-
-    def acquire(self) -> bool:
-        """Lock the file. Returns False if another process holds the lock, which is unknown on some file systems."""
-        while True:
-            file = open(self.path, "a+", encoding="utf-8", errors="replace")  # noqa: SIM115  # closed by release()
-            try:
-                if fcntl is not None:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                file.close()
-                return False
-            except OSError:
-                pass
-            # The previous holder may have deleted the file after it was opened here but before it was locked.
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(file.fileno()), self.path.stat()):
-                    break
-            file.close()
-        file.seek(0)
-        if file.read(7) not in ("", '{"pid":'):
-            file.close()
-            raise InputError(f"{self.path}: is not a lock file of this program; move it away")
-        file.truncate(0)
-        program, started = argparse.ArgumentParser().prog or "python", time.strftime("%Y-%m-%d %H:%M:%S")
-        json.dump({"pid": os.getpid(), "host": socket.gethostname(), "command": program, "started": started}, file)
-        file.flush()
-        self._file = file
-        return True
-
-    def describe_holder(self) -> str:
-        """Return a description of the process holding the lock, for error messages."""
+    On file systems without locks, no other process seems to hold it. The file is deleted when the lock is given up.
+    """
+    while True:
+        file = open(path, "a+", encoding="utf-8", errors="replace")  # noqa: SIM115  # closed by _release()
         try:
-            about = json.loads(self.path.read_text(encoding="utf-8"))
-            return f"{about['command']}, process {about['pid']} on {about['host']}, since {about['started']}"
-        except (OSError, ValueError, KeyError, TypeError):
-            return "another process"
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            return None
+        except OSError:
+            pass
+        # The previous holder may have deleted the file after it was opened here but before it was locked.
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                break
+        file.close()
+    file.seek(0)
+    if file.read(7) not in ("", '{"pid":'):
+        file.close()
+        raise InputError(f"{path}: is not a lock file of this program; move it away")
+    file.truncate(0)
+    program, started = argparse.ArgumentParser().prog or "python", time.strftime("%Y-%m-%d %H:%M:%S")
+    json.dump({"pid": os.getpid(), "host": socket.gethostname(), "command": program, "started": started}, file)
+    file.flush()
+    return file
 
-    def fileno(self) -> int:
-        """Return the file descriptor of the locked file."""
-        assert self._file is not None
-        return self._file.fileno()
 
-    def release(self) -> None:
-        """Delete the lock file, and release the lock."""
-        if self._file is not None:
-            with contextlib.suppress(OSError):  # the folder may no longer exist
-                self.path.unlink()
-            self._file.close()
-            self._file = None
+def _describe_holder(path: Path) -> str:
+    try:
+        about = json.loads(path.read_text(encoding="utf-8"))
+        return f"{about['command']}, process {about['pid']} on {about['host']}, since {about['started']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"
+
+
+def _release(path: Path, file: IO[str]) -> None:
+    with contextlib.suppress(OSError):  # the folder may no longer exist
+        path.unlink()
+    file.close()
 
 
 @contextlib.contextmanager
@@ -107,8 +89,9 @@ def lock_output(output: Path, option: str = "--output", folder: bool = False) ->
 
     A file is in an existing folder. A missing folder is created, and deleted on exit if it is still empty. The value is
     a tuple that contains the file descriptor of the lock. The tuple is empty if a caller already holds the lock. A
-    child process that inherits the descriptor also holds the lock. Raises InputError, which names ``option`` and the
-    other process, if another process holds the lock, or if the folder cannot be created.
+    child process that inherits the descriptor also holds the lock, which ends with the last of these processes. Raises
+    InputError, which names ``option`` and the other process, if another process holds the lock, or if the folder cannot
+    be created.
     """
     made = [place for place in (output, *output.parents) if not place.exists()] if folder else []
     try:
@@ -121,19 +104,18 @@ def lock_output(output: Path, option: str = "--output", folder: bool = False) ->
     if folder and str(path) in _held:  # a caller already holds the lock
         yield ()
         return
-    guard = _LockFile(path)
-    if str(path) in _held or not guard.acquire():
-        raise InputError(
-            f"{option} {output}: is being written ({guard.describe_holder()}); wait, or name another output"
-        )
+    file = None if str(path) in _held else _acquire(path)
+    if file is None:
+        who = _describe_holder(path)
+        raise InputError(f"{option} {output}: is being written ({who}); wait, or name another output")
     _held.add(str(path))
     try:
         if folder:
             _delete_stale_locks(output.resolve())
-        yield (guard.fileno(),)
+        yield (file.fileno(),)
     finally:
         _held.discard(str(path))
-        guard.release()
+        _release(path, file)
         for empty in made:
             with contextlib.suppress(OSError):  # keep non-empty folders
                 empty.rmdir()
@@ -141,13 +123,10 @@ def lock_output(output: Path, option: str = "--output", folder: bool = False) ->
 
 def _delete_stale_locks(folder: Path) -> None:
     """Delete lock files in a folder and its subfolders that processes killed after renaming their output have left."""
-    for pattern in (f".*{LOCK}", f"*/.*{LOCK}"):
-        for path in folder.glob(pattern):
-            if str(path) not in _held:
-                stale = _LockFile(path)
-                with contextlib.suppress(OSError, InputError):  # kept if it is not the user's or not this program's
-                    if stale.acquire():
-                        stale.release()
+    for path in (*folder.glob(f".*{LOCK}"), *folder.glob(f"*/.*{LOCK}")):
+        with contextlib.suppress(OSError, InputError):  # kept if it is not the user's or not this program's
+            if str(path) not in _held and (file := _acquire(path)):
+                _release(path, file)
 
 
 def check_no_colon(option: str, path: Optional[Path]) -> None:
@@ -158,7 +137,7 @@ def check_no_colon(option: str, path: Optional[Path]) -> None:
 
 @contextlib.contextmanager
 def make_temporary_output(path: Union[str, Path]) -> Iterator[Path]:
-    """Yield the path of a temporary file that replaces ``path`` on exit, unless an error is raised inside the context.
+    """Yield the path of a temporary file that replaces ``path`` on exit, or is deleted after an error in the context.
 
     Links are followed. If ``path`` is not a regular file, such as /dev/stdout or a named pipe, no temporary file is
     used. Raises InputError if another process is writing to the file.
@@ -198,30 +177,26 @@ def name_file_in_errors(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def open_output(path: Union[str, Path], errors: str = "strict", newline: str = "\n") -> Iterator[TextIO]:
-    """Open a UTF-8 text file for writing. It receives its final name only when it is complete.
-
-    If an error is raised inside the context, the temporary file is deleted, and an existing file is not changed.
-    """
-    how: Dict[str, Any] = {"encoding": "utf-8", "errors": errors, "newline": newline}
-    with make_temporary_output(path) as partial, open(partial, "w", **how) as file:
+    """Open a UTF-8 text file for writing, as :func:`make_temporary_output` does."""
+    with make_temporary_output(path) as name, open(name, "w", encoding="utf-8", errors=errors, newline=newline) as file:
         yield file
 
 
 @contextlib.contextmanager
 def open_binary_output(path: Union[str, Path]) -> Iterator[BinaryIO]:
-    """Open a binary file for writing. It receives its final name only when complete, as with :func:`open_output`."""
+    """Open a binary file for writing, as :func:`make_temporary_output` does."""
     with make_temporary_output(path) as partial, open(partial, "wb") as file:
         yield file
 
 
 def copy_file(source: Path, target: Path) -> None:
-    """Copy a file. The copy receives its final name only when it is complete."""
+    """Copy a file, as :func:`make_temporary_output` does."""
     with make_temporary_output(target) as partial:
         shutil.copyfile(source, partial)
 
 
 def write_text(path: Union[str, Path], text: str, errors: str = "strict") -> None:
-    """Write a text to a file, which receives its final name only when it is complete."""
+    """Write a text to a file, as :func:`make_temporary_output` does."""
     with open_output(path, errors) as file:
         file.write(text)
 
@@ -233,11 +208,10 @@ def write_json(path: Union[str, Path], content: Dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def make_output_folder(path: Path, option: str) -> Iterator[Path]:
-    """Yield the path of a temporary folder, which is renamed to ``path`` when it is complete.
+    """Yield the path of a temporary folder that is renamed to ``path`` on exit, or deleted after an error.
 
-    An empty folder at ``path`` is replaced. If an error is raised inside the context, the temporary folder is deleted.
-    Raises InputError if ``path`` is a file, a non-empty folder or the current working directory, or another process is
-    creating the folder.
+    An empty folder at ``path`` is replaced. Raises InputError if ``path`` is a file, a non-empty folder or the current
+    working directory, or another process is creating the folder.
     """
     given, path = path, path.resolve()
     if path == Path.cwd():
@@ -257,12 +231,10 @@ def make_output_folder(path: Path, option: str) -> Iterator[Path]:
 
 
 def check_output_paths(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> None:
-    """Check that each output can be a file, is neither read nor written twice, and has no suffix of compressed files.
+    """Raise InputError if an output is a folder, is named like a compressed file, or is read or written twice.
 
     ``outputs`` and ``inputs`` map names of options or arguments to a path, several paths, or None. The path ``-`` is
-    ignored. For an input folder, pass the files in it. Raises InputError if an output path and another path refer to
-    the same file, directly or through links, or an output has the suffix of a compressed file, because it would not be
-    compressed.
+    ignored. For an input folder, pass the files in it. Two paths can name the same file through links.
     """
     written: Dict[str, Tuple[str, Path]] = {}
     for option, path in _iterate_paths(outputs):
@@ -283,8 +255,7 @@ def check_output_paths(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) ->
 
 def _iterate_paths(named: Mapping[str, Any]) -> Iterator[Tuple[str, Path]]:
     for option, value in named.items():
-        values: Iterable[Any] = [value] if isinstance(value, (str, Path)) or value is None else value
-        for path in values:
+        for path in [value] if isinstance(value, (str, Path)) else value or ():
             if path is not None and str(path) not in ("", "-"):
                 yield option, Path(path)
 

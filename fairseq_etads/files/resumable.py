@@ -21,20 +21,6 @@ def format_json_line(record: Dict[str, Any]) -> bytes:
     return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
-def parse_json_lines(content: bytes) -> List[Any]:
-    """Parse each complete line as JSON, with None for lines that are not valid JSON.
-
-    Text after the last line ending is ignored: the process that wrote it was killed.
-    """
-    records: List[Any] = []
-    for line in content.split(b"\n")[:-1]:
-        try:
-            records.append(json.loads(line))
-        except (ValueError, RecursionError):
-            records.append(None)
-    return records
-
-
 def find_differing_settings(before: Dict[str, Any], now: Dict[str, Any]) -> List[str]:
     """Return the names of all settings with different values in ``before`` and ``now``."""
     return [str(name) for name in {**now, **before} if before.get(name) != now.get(name)]
@@ -54,19 +40,15 @@ class ResumableWriter:
 
     The lines are written to OUT.partial, which is renamed to OUT when all documents have been processed. OUT.resume is
     a journal, in which progress is recorded only after the result lines have been written. After an interruption, the
-    next run removes all lines from OUT.partial that are not recorded, so no document is missing or repeated. Raises
-    InputError, which names ``option``, if OUT.partial was created with other settings, or another process is writing to
-    it.
+    next run removes all lines from OUT.partial that are not recorded, so no document is missing or repeated.
 
-    Args:
-        settings: all settings that affect the result lines, apart from the documents.
-        restarts: whether to start again if the previous run used different settings.
-
-    Attributes:
-        progress: progress of the run, which includes the lines of an interrupted run.
-        is_complete: whether OUT is already complete, so that only the deletion of OUT.resume remains.
-            :meth:`skip_processed` checks that the documents have not changed.
+    ``settings`` are all settings that affect the result lines, apart from the documents. Raises InputError, which names
+    ``option``, if OUT.partial was created with others and the run does not start again (``restarts``), or if another
+    process is writing to it.
     """
+
+    progress: Progress  # progress of the run, which includes the lines of an interrupted run
+    is_complete: bool  # whether OUT is complete, so that only the deletion of OUT.resume remains
 
     def __init__(self, path: Path, settings: Dict[str, Any], restarts: bool = False, option: str = "--output"):
         self._restarts, self._option = restarts, option
@@ -90,23 +72,16 @@ class ResumableWriter:
         return [path, *(path.with_name(path.name + end) for end in (".partial", ".resume"))]
 
     def _open_files(self, settings: Dict[str, Any]) -> None:
-        begun = self._read_journal(settings)
-        self.progress = begun[-1] if begun else Progress(0, 0, 0, self._digest.hexdigest())
-        # Otherwise, OUT is an older file.
-        self.is_complete = (
-            self._output_sha256 is not None
-            and not self.partial.exists()
-            and self.path.is_file()
-            and self.path.stat().st_size == self.progress.size
-            and compute_sha256(self.path) == self._output_sha256
-        )
+        begun = [Progress(0, 0, 0, self._digest.hexdigest()), *self._read_journal(settings)]
+        self.progress = begun[-1]
+        is_renamed = self._output_sha256 is not None and not self.partial.exists() and self.path.is_file()
+        self.is_complete = is_renamed and compute_sha256(self.path) == self._output_sha256  # otherwise, an older file
         if self.is_complete:
             return
         self._file = open(self.partial, "ab")  # noqa: SIM115  # closed by close()
         # After a power failure, the file may be shorter than the size recorded in the journal.
         size = self._file.tell()
-        fitting = [done for done in begun if done.size <= size]
-        self.progress = fitting[-1] if fitting else Progress(0, 0, 0, self._digest.hexdigest())
+        self.progress = [done for done in begun if done.size <= size][-1]
         self._file.truncate(self.progress.size)
         fresh = self.journal.with_name(self.journal.name + ".new")
         fresh.write_bytes(format_json_line(settings) + format_json_line(self.progress._asdict()))
@@ -116,19 +91,21 @@ class ResumableWriter:
     def _read_journal(self, settings: Dict[str, Any]) -> List[Progress]:
         """Return the progress records of the previous run in order, if any, after checking that they are its own."""
         content = self.journal.read_bytes() if self.journal.exists() else b""
-        found = [record for record in parse_json_lines(content) if isinstance(record, dict)]
+        found: List[Dict[str, Any]] = []
+        for line in content.split(b"\n")[:-1]:  # the process that wrote an incomplete line was killed
+            with contextlib.suppress(ValueError, RecursionError):
+                found += [record] if isinstance(record := json.loads(line), dict) else []
         if not found:
             for path, other in ((self.journal, content.strip()), (self.partial, not self.journal.exists())):
                 if other and path.exists() and path.stat().st_size:
-                    raise InputError(
-                        f"{self._option} {self.path}: {path} was not written by this command; move it away"
-                    )
+                    said = f"{path} was not written by this command; move it away"
+                    raise InputError(f"{self._option} {self.path}: {said}")
             return []
         if found[0] != json.loads(json.dumps(settings)):
             if self._restarts:
                 return []
             differ = " and ".join(sorted(find_differing_settings(found[0], settings)))
-            raise InputError(self._make_resume_error_message(f"was started with another {differ}"))
+            raise self._make_error(f"was started with another {differ}")
         begun = []
         for done in found[1:]:
             self._output_sha256 = done.get(OUTPUT, self._output_sha256)
@@ -136,9 +113,9 @@ class ResumableWriter:
                 begun.append(Progress(**done))
         return begun
 
-    def _make_resume_error_message(self, how: str) -> str:
+    def _make_error(self, how: str) -> InputError:
         advice = f"choose another {self._option}, or delete it and {self.journal.name} to start again"
-        return f"{self._option} {self.path}: {self.partial.name} next to it {how}; {advice}"
+        return InputError(f"{self._option} {self.path}: {self.partial.name} next to it {how}; {advice}")
 
     def skip_processed(self, documents: Iterator[Document]) -> Iterator[Document]:
         """Return the documents that have not been processed yet.
@@ -149,12 +126,10 @@ class ResumableWriter:
         for number in range(self.progress.documents):
             document = next(documents, None)
             if document is None:
-                raise InputError(
-                    self._make_resume_error_message(f"{done}, but there are only {number:,} documents now")
-                )
+                raise self._make_error(f"{done}, but there are only {number:,} documents now")
             self._add_document_to_digest(document)
         if self._digest.hexdigest() != self.progress.sha256:
-            raise InputError(self._make_resume_error_message(f"{done}, which have changed"))
+            raise self._make_error(f"{done}, which have changed")
         return documents
 
     def _add_document_to_digest(self, document: Tuple[str, ...]) -> None:
@@ -197,7 +172,7 @@ class ResumableWriter:
         self._lock.close()
 
     def finish(self) -> None:
-        """Rename OUT.partial to OUT, and delete the journal. Call this method after all documents have been written."""
+        """Rename OUT.partial to OUT, and delete the journal, after all documents have been written."""
         if not self.is_complete:
             self.record_progress()
             self._write_journal_record({OUTPUT: compute_sha256(self.partial)})

@@ -64,8 +64,7 @@ class Shard(NamedTuple):
                 try:
                     yield content.decode("utf-8").rstrip("\r\n")
                 except UnicodeDecodeError as error:
-                    at = f"{path}, byte {place + error.start:,}"
-                    raise InputError(f"{at}: not UTF-8 ({error.reason})") from None
+                    raise InputError(f"{path}, byte {place + error.start:,}: not UTF-8 ({error.reason})") from None
                 place += len(line)
 
 
@@ -114,8 +113,8 @@ def _read_shard(path: Path) -> Iterator[Any]:
 def join_shards(output: Path, shard: Shard, made_of: Dict[str, Any]) -> bool:
     """Write ``output`` if all shards are complete and made of the same inputs, and return whether this is the case.
 
-    If two processes do so at the same time, they write the same content. The numbers of the shards that are missing are
-    printed to standard error. Raises InputError if the shards do not contain every document exactly once.
+    The numbers of the other shards are printed to standard error. Raises InputError if the shards do not contain every
+    document exactly once.
     """
     paths = {str(sibling.number): get_shard_path(output, sibling) for sibling in shard.list_all_shards()}
     missing = [number for number, path in paths.items() if not path.is_file()]
@@ -131,9 +130,7 @@ def join_shards(output: Path, shard: Shard, made_of: Dict[str, Any]) -> bool:
     with open_output(output, errors="replace") as file:
         for expected, (number, line) in enumerate(heapq.merge(*shares)):
             if number != expected:
-                raise InputError(
-                    f"{output}.shards: document {min(number, expected):,} (from 0) has no summary or two; delete the "
-                    "folder and make the summaries again"
-                )
+                said = f"document {min(number, expected):,} (from 0) has no summary or two"
+                raise InputError(f"{output}.shards: {said}; delete the folder and make the summaries again")
             file.write(line + "\n")
     return True

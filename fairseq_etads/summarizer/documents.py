@@ -14,10 +14,9 @@ from fairseq.data.data_utils import collate_tokens
 from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 
-from ..text.alignment import Span, align_tokens, guess_token_spelling
+from ..text.alignment import DocumentSpelling, Span, align_tokens, guess_token_spelling
 from ..text.cleaning import join_to_one_line
 from ..text.picking import FACTOR
-from ..text.restoring import DocumentSpelling
 from ..text.subwords import OPAQUE, find_word_ends
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import get_known_word_counts

@@ -12,7 +12,7 @@ REPLACED_CONTROLS = "control characters replaced by spaces"
 
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
 _INVISIBLE = re.compile("[\ufeff\u200b\u2060\u00ad]")
-_SURROGATE = re.compile("[\ud800-\udfff]")
+SURROGATE = re.compile("[\ud800-\udfff]")
 _MARK = re.compile(re.escape(SENTENCE_MARK), re.IGNORECASE)
 _NUMBER = re.compile(r"\d+")
 _HYPHENATED = re.compile(r"\w+(?:-\w+)+")
@@ -24,15 +24,13 @@ JOIN_LINES_HELP = (
 
 
 def clean_text(text: str, counts: Counter) -> str:
-    """Normalise a text to one line, in Unicode NFC and with single spaces.
+    """Normalise a text to one line, in Unicode NFC and with single spaces, and add the changes to ``counts``.
 
     Control characters are replaced with spaces. Zero-width spaces, soft hyphens and byte order marks are removed. Lone
-    surrogates, which cannot be written to files, are replaced with U+FFFD. Spaces are inserted into sentence marks in
-    the text. The number of changes of each kind is added to ``counts``. Normalisation to NFC counts as one change per
-    text.
+    surrogates, which cannot be written to files, are replaced with U+FFFD. Spaces are inserted into sentence marks.
     """
     if not text.isascii():
-        text, found = _SURROGATE.subn("\ufffd", text)
+        text, found = SURROGATE.subn("\ufffd", text)
         counts["lone surrogates replaced"] += found
         text, found = _INVISIBLE.subn("", text)
         counts["invisible characters removed"] += found
@@ -76,9 +74,8 @@ def join_printed_lines(text: str) -> str:
 def join_to_one_line(text: str, language: str = "en") -> str:
     """Convert a raw document to one line, in the same way as the documents in the training data.
 
-    Each line of the text is a paragraph or, if it contains sentence marks, a list of sentences. If the text contains
-    several of them, sentence marks are put between all its sentences, as in ``etads-corpus``. Otherwise, the tokeniser
-    splits the text into sentences later if necessary.
+    Each line of the text is a paragraph or, if it contains sentence marks, a list of sentences. If there are several,
+    marks are put between all sentences, as in ``etads-corpus``; a single one is split by the tokeniser if necessary.
     """
     lines = [[clean_text(piece, Counter()) for piece in line.split(SENTENCE_MARK)] for line in text.split("\n")]
     lines = [kept for kept in (list(filter(None, line)) for line in lines) if kept]

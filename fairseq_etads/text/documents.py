@@ -1,12 +1,10 @@
-"""Convert documents and summaries to clean lines.
-
-The documents of all corpora are converted in the same way, whichever reader returned them.
-"""
+"""Convert documents and summaries to clean lines, in the same way for all corpora."""
 
 import functools
 import html
 import html.entities
 import json
+import math
 import re
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -14,8 +12,14 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from .cleaning import clean_text
 from .marks import ADVICE, CLOSERS, GREEK_QUESTION, SENTENCE_ENDS, count_marks
-from .tokenised import is_tokenised, split_tokenised_sentences
-from .words import SENTENCE_MARK, PennTreebankTokenizer, replace_sentence_marks, split_sentences
+from .words import (
+    SENTENCE_MARK,
+    PennTreebankTokenizer,
+    is_tokenised,
+    replace_sentence_marks,
+    split_sentences,
+    split_tokenised_sentences,
+)
 
 SPLITTER_MODULES = ("nltk.tokenize.punkt", "sacremoses.corpus")
 """Modules that split_sentences imports when it is called for the first time, which takes several seconds."""
@@ -51,15 +55,13 @@ _HIDDEN = re.compile(r"<!--|<(script|style)\b[^<>]*>", re.IGNORECASE)
 _ZERO_WIDTH = re.compile("[\u034f\u180e\u200c\u200d\u2061-\u2064\u206a-\u206f\ufff9-\ufffb\U000e0001-\U000e007f]")
 _BIDIRECTIONAL = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
+_BETWEEN = f" {SENTENCE_MARK} "
 _ENDS = tuple(SENTENCE_ENDS + CLOSERS + "«‹“…")
 make_treebank_tokenizer = functools.cache(PennTreebankTokenizer)
 
 
 class BadDocumentError(Exception):  # not an error of the program
-    """Exception for records that cannot be read.
-
-    The message is a short reason. report.json contains the number of records for each reason.
-    """
+    """Exception for records that cannot be read. The message is a short reason, by which report.json counts them."""
 
 
 class ExcludedDocumentError(BadDocumentError):
@@ -73,9 +75,9 @@ def parse_json_record(line: str) -> Dict[str, Any]:
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else getattr(error, "msg", str(error))
         raise BadDocumentError(f"not JSON ({reason})") from None
-    if not isinstance(record, dict):
-        raise BadDocumentError("not a JSON object")
-    return record
+    if isinstance(record, dict):
+        return record
+    raise BadDocumentError("not a JSON object")
 
 
 def _check_repeated_keys(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
@@ -119,47 +121,44 @@ def count_suspicious_content(text: str) -> Counter:
     if "<" in text:
         found[HTML_TAGS] = len(_HTML_TAG.findall(text))
     if "&" in text:
-        found[HTML_ENTITIES] = sum(_is_html_entity(entity) for entity in _HTML_ENTITY.findall(text))
+        found[HTML_ENTITIES] = _count_html_entities(text)
     if not text.isascii():
         found[ZERO_WIDTH] = len(_ZERO_WIDTH.findall(text))
         found[BIDIRECTIONAL] = len(_BIDIRECTIONAL.findall(text))
     return found
 
 
-def _is_html_entity(text: str) -> bool:
-    return text[1] == "#" or text[1:] in html.entities.html5
+def _count_html_entities(text: str) -> int:
+    return sum(found[1] == "#" or found[1:] in html.entities.html5 for found in _HTML_ENTITY.findall(text))
 
 
 def strip_html(text: str, counts: Counter) -> str:
-    """Remove HTML tags, comments and scripts from a text, and decode HTML entities.
+    """Remove HTML tags, comments and scripts from a text, decode HTML entities, and add the changes to ``counts``.
 
-    Tags that begin or end a block, such as a paragraph, are replaced with line breaks. The number of changes of each
-    kind is added to ``counts``.
+    Tags that begin or end a block, such as a paragraph, are replaced with line breaks.
     """
     if "<" in text:
         text, hidden = _remove_hidden_content(text)
         text, tags = _HTML_TAG.subn(lambda tag: "\n" if tag.group(1) else "", text)
         counts["HTML tags, comments and scripts taken out"] += hidden + tags
     if "&" in text:
-        counts["HTML entities decoded"] += sum(_is_html_entity(entity) for entity in _HTML_ENTITY.findall(text))
+        counts["HTML entities decoded"] += _count_html_entities(text)
         text = _HTML_ENTITY.sub(lambda entity: html.unescape(entity.group()), text)
     return text
 
 
 def _remove_hidden_content(text: str) -> Tuple[str, int]:
     """Remove terminated comments, scripts and styles. Returns the text and the number of removed elements."""
-    kept, start, found = [], 0, 0
+    kept, start = [], 0
     for opening in _HIDDEN.finditer(text):
-        if opening.start() < start:
-            continue
-        ending = rf"</{opening.group(1)}\s*>" if opening.group(1) else "-->"
-        end = re.compile(ending, re.IGNORECASE).search(text, opening.end())
-        if end is None:
-            break
-        kept.append(text[start : opening.start()])
-        start = end.end()
-        found += 1
-    return "".join([*kept, text[start:]]), found
+        if opening.start() >= start:
+            ending = rf"</{opening.group(1)}\s*>" if opening.group(1) else "-->"
+            end = re.compile(ending, re.IGNORECASE).search(text, opening.end())
+            if end is None:
+                break
+            kept.append(text[start : opening.start()])
+            start = end.end()
+    return "".join([*kept, text[start:]]), len(kept)
 
 
 def strip_invisible(text: str, counts: Counter) -> str:
@@ -179,26 +178,21 @@ def add_full_stop(text: str, language: str = "en") -> str:
 
 
 def make_lines(document: Document, options: Any) -> DocumentLines:
-    """Convert a document to clean lines, with a sentence mark between adjacent sentences.
-
-    ``options`` is an instance of :class:`etads_preprocess.corpus.CorpusOptions`.
-    """
+    """Convert a document to clean lines with marks between sentences, by a corpus's ``options`` (CorpusOptions)."""
     made = DocumentLines(origin=document.origin)
     options = replace(options, join_tokens=bool(options.join_tokens) and is_tokenised(" ".join(document.source)))
     made.counts["documents whose tokens were joined"] += options.join_tokens
     sentences = _clean_and_split_sentences(document.source, document.source_in_sentences, options, made)
-    made.source = _join_sentences(_truncate_to_lead(sentences, options, made.counts))
+    made.source = _BETWEEN.join(_truncate_to_lead(sentences, options, made.counts))
     words = clean_text(" ".join(document.original), Counter()).split()
     if len(words) == sum(len(sentence.split()) for sentence in sentences):
         remaining = iter(words)  # more than are used if the line was truncated
         made.original = " ".join(w if w == SENTENCE_MARK else next(remaining) for w in made.source.split())
     else:
         made.original = made.source
-    in_sentences = document.targets_in_sentences
-    targets = [
-        _join_sentences(_clean_and_split_sentences(pieces, in_sentences, options, made)) for pieces in document.targets
-    ] or [""]
-    made.targets = [target for target in targets if target] or [""]
+    split = (_clean_and_split_sentences(one, document.targets_in_sentences, options, made) for one in document.targets)
+    targets = list(map(_BETWEEN.join, split)) or [""]
+    made.targets = list(filter(None, targets)) or [""]
     made.counts["empty references left out"] += len(targets) - len(made.targets)
     if not options.keep_empty:
         made.dropped = "empty source" if not made.source else "empty target" if not made.targets[0] else ""
@@ -207,11 +201,11 @@ def make_lines(document: Document, options: Any) -> DocumentLines:
 
 def join_cleaned_words(document: Document, options: Any) -> str:
     """Return the words of a whole document after cleaning, separated by single spaces, without sentence marks."""
-    return " ".join(filter(None, _clean_text_segments(document.source, options, DocumentLines())))
+    return " ".join(_clean_text_segments(document.source, options, DocumentLines()))
 
 
 def _clean_text_segments(pieces: Sequence[str], options: Any, made: DocumentLines) -> Iterator[str]:
-    """Clean the pieces of a text, and yield them. Changes are counted in ``made``."""
+    """Clean the pieces of a text, and yield those that are not blank. Changes are counted in ``made``."""
     counts = made.counts
     # A tag or a script can extend over several pieces, so HTML must be removed from all pieces together.
     for mark in options.sentence_marks:
@@ -223,11 +217,10 @@ def _clean_text_segments(pieces: Sequence[str], options: Any, made: DocumentLine
         piece = strip_invisible(piece, counts) if options.strip_invisible else piece
         piece = clean_text(piece, counts)
         made.warnings.update(count_suspicious_content(piece))
-        if options.full_stops and piece:
-            stopped = add_full_stop(piece, options.language)
-            counts["full stops added"] += stopped is not piece
-            piece = stopped
-        yield piece
+        stopped = add_full_stop(piece, options.language) if options.full_stops else piece
+        counts["full stops added"] += stopped is not piece
+        if stopped:
+            yield stopped
 
 
 def _clean_and_split_sentences(
@@ -235,14 +228,13 @@ def _clean_and_split_sentences(
 ) -> List[str]:
     """Clean the pieces of a text and, if requested, split them into sentences. Changes are counted in ``made``."""
     out: List[str] = []
+    splits = options.split and not in_sentences
     for piece in _clean_text_segments(pieces, options, made):
         if options.join_tokens:
             joined = split_tokenised_sentences(piece, make_treebank_tokenizer().decode)
-            out += joined if options.split and not in_sentences else [" ".join(joined)] if joined else []
-        elif options.split and not in_sentences:
-            out += split_sentences(piece, options.language)
-        elif piece:
-            out.append(piece)
+            out += joined if splits else [" ".join(joined)]
+        else:
+            out += split_sentences(piece, options.language) if splits else [piece]
     return out
 
 
@@ -254,20 +246,11 @@ def _truncate_to_lead(sentences: List[str], options: Any, counts: Counter) -> Li
             number += 1
         counts["documents cut by --source-sentences"] += number < len(sentences)
         sentences = sentences[:number]
-    if not options.source_words:
-        return sentences
-    words_left = options.source_words
-    kept: List[str] = []
-    for sentence in sentences:
+    words_left = options.source_words or math.inf
+    for number, sentence in enumerate(sentences):
         words = sentence.split()
         if len(words) > words_left:
             counts["documents cut by --source-words"] += 1
-            kept += [" ".join(words[:words_left])] if words_left else []
-            break
-        kept.append(sentence)
+            return sentences[:number] + ([" ".join(words[: int(words_left)])] if words_left else [])
         words_left -= len(words)
-    return kept
-
-
-def _join_sentences(sentences: List[str]) -> str:
-    return f" {SENTENCE_MARK} ".join(sentences)
+    return sentences

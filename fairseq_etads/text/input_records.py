@@ -17,6 +17,7 @@ from ..platform.errors import InputError
 from . import records
 from .cleaning import JOIN_LINES_HELP, join_printed_lines
 from .documents import BadDocumentError, ExcludedDocumentError, strip_html
+from .records import ReadingOptions as ReadingOptions
 
 TABLES = ("jsonl", "csv", "parquet")
 FORMATS = ("lines", *TABLES, "folder", "file")
@@ -38,10 +39,9 @@ class InputDocument(NamedTuple):
 
 
 def choose_input_format(files: Sequence[str], given: Optional[str]) -> str:
-    """Return the format of the input files.
+    """Return the format of the input files: the ``given`` one, or one guessed from their names and content.
 
-    If the user has not specified a format, it is guessed from the names and the content of the files. Raises InputError
-    if a file is missing, the files have different formats, or a file does not have the specified format.
+    Raises InputError if a file is missing, the files have different formats, or one does not have the given format.
     """
     paths = [Path(name) for name in files]
     for path in paths:
@@ -92,9 +92,9 @@ class InputFormatOptions:
 
 
 def describe_document_unit(kind: str, files: Sequence[str], given: Optional[str]) -> str:
-    """Return a message that states what is treated as one document, and which option changes this.
+    """Return a message that states what one document is in files of a ``kind``, and which option changes this.
 
-    ``kind`` is the format of the files, one of FORMATS, and ``given`` the one that the user has specified, or None.
+    ``given`` is the kind that the user has specified, or None.
     """
     said = f"every {get_document_unit_name(kind)} is a document"
     if given or kind not in ("lines", "file"):
@@ -116,9 +116,8 @@ def guess_input_format(paths: Sequence[Path], text: str = "file") -> str:
     """
     found = {_detect_file_format(path) or text for path in paths}
     if len(found) > 1:
-        raise InputError(
-            "folders, JSON lines, CSV and text files cannot be mixed; give inputs of one format (--input-format)"
-        )
+        inputs = "folders, JSON lines, CSV and text files cannot be mixed"
+        raise InputError(f"{inputs}; give inputs of one format (--input-format)")
     (kind,) = found
     return kind
 
@@ -136,29 +135,16 @@ def _detect_file_format(path: Path) -> str:
     return {"tsv": "csv"}.get(found := records.detect_record_format(path), found)
 
 
-@dataclass(frozen=True)
-class ReadingOptions(records.TableOptions):
-    """Options for reading documents. With ESCAPE_INVALID, unreadable documents are returned with a ``problem``."""
-
-    fallback: str = ESCAPE_INVALID
-    skip_bad: bool = True
-    column: str = ""  # field of JSON lines and CSV that contains the document, or an empty string to find it
-    side: int = records.SOURCE  # SOURCE to read documents, TARGET to read summaries
-    join_lines: bool = False  # whether to join the lines of printed pages
-
-
 def read_documents(paths: Sequence[Path], kind: str, options: ReadingOptions) -> Iterator[InputDocument]:
     """Yield all documents in the input files, whose format is one of FORMATS, in order.
 
-    If there are several inputs, the names of documents would be ambiguous. For this reason, file names then include the
-    folder, and the numbers of lines and records follow the name of the input (FILE:NUMBER). The ids of records are not
-    changed. Raises InputError if one of the input files cannot be read.
+    With several inputs, file names include the folder, and the numbers of lines and records follow the name of the
+    input (FILE:NUMBER). The ids of records are not changed. Raises InputError if an input file cannot be read.
     """
     unit = f"but here every {get_document_unit_name(kind)} is a document"
     if options.column and kind not in TABLES:
-        raise InputError(
-            f"{records.OPTIONS[options.side]} {options.column}: applies only to JSON lines and CSV, {unit}"
-        )
+        asked = f"{records.OPTIONS[options.side]} {options.column}"
+        raise InputError(f"{asked}: applies only to JSON lines and CSV, {unit}")
     if not options.quotes and kind != "csv":
         raise InputError(f"--no-quotes: applies only to CSV and TSV, {unit}")
     if options.join_lines and kind == "lines":
@@ -183,12 +169,9 @@ def get_document_unit_name(kind: str) -> str:
     return {"lines": "line", "jsonl": "record", "csv": "row", "parquet": "row"}.get(kind, "file")
 
 
-def _check_utf8(document: InputDocument, where: str, other_name: Optional[str] = None) -> InputDocument:
-    """Check whether a document that was read with ESCAPE_INVALID is valid UTF-8."""
-    is_named = other_name is None or is_valid_utf8(document.name)
-    if is_named and is_valid_utf8(document.text):
-        return document
-    return InputDocument(document.name if is_named else str(other_name), "", f"{where}: not UTF-8")
+def _check_utf8(document: InputDocument, where: str) -> InputDocument:
+    """Check whether the text of a document that was read with ESCAPE_INVALID is valid UTF-8."""
+    return document if is_valid_utf8(document.text) else InputDocument(document.name, "", f"{where}: not UTF-8")
 
 
 def _read_file_as_document(file: Path, name: str, fallback: str) -> InputDocument:
@@ -230,7 +213,7 @@ def _read_table(path: Path, kind: str, options: ReadingOptions, prefix: str) -> 
             raise InputError(f"{source}: has lists of references; etads-corpus table makes a file of each")
         return [*chosen, *records.find_columns("id", names)[:1]]
 
-    opened = records.open_records(path, "tsv" if tabs else kind, choose, options, Counter(), print_message)
+    opened = records.Table(path, "tsv" if tabs else kind, choose, options, Counter(), print_message).open()
     rows = ((number, record) for number, record in opened.rows if not isinstance(record, ExcludedDocumentError))
     for row, (line, record) in enumerate(rows, 1):
         unit, number = ("line", line) if kind == "jsonl" else ("row", row)
@@ -245,8 +228,10 @@ def _read_table(path: Path, kind: str, options: ReadingOptions, prefix: str) -> 
             text = join_printed_lines(text) if options.join_lines else text
             # In a valid line, "\\udc80" is an escape that stands for a lone surrogate, which cleaning replaces later.
             is_escaped = isinstance(record, str) and (options.fallback != ESCAPE_INVALID or is_valid_utf8(record))
-            document = InputDocument(name, text)
-            yield document if is_escaped else _check_utf8(document, where, numbered)
+            if not is_escaped and not is_valid_utf8(name + text):
+                name = name if is_valid_utf8(name) else numbered
+                raise BadDocumentError("not UTF-8")
+            yield InputDocument(name, text)
         except BadDocumentError as error:
             yield InputDocument(name, "", f"{where}: {error}")
 
@@ -270,8 +255,8 @@ def find_files_by_id(path: Path) -> Dict[str, Path]:
 def read_texts(path: Path, side: int, column: str = "") -> List[str]:
     """Read all documents or summaries in a table, a file with one text per line, or files with a text each.
 
-    ``path`` is a file, ``-`` for standard input, a folder or a pattern (see :func:`find_files_by_id`).
-    ``side`` and ``column`` are as in :class:`ReadingOptions`. Raises InputError if the file or a record cannot be read.
+    ``path`` may also be ``-``, a folder or a pattern (see :func:`find_files_by_id`); for the others, see
+    :class:`ReadingOptions`. Raises InputError if the file or a record cannot be read.
     """
     if files := find_files_by_id(path):
         documents: Iterable[InputDocument] = (_read_file_as_document(file, name, "") for name, file in files.items())

@@ -3,9 +3,9 @@
 import bisect
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..files.inputs import read_json, report_damage
 from ..platform.errors import InputError
@@ -26,7 +26,7 @@ _MOST_WORDS = 1_000_000
 
 
 def check_word_budget(words: Optional[int]) -> None:
-    """Raise InputError if --words, a maximum number of words, is outside the range that the settings file can store."""
+    """Raise InputError if --words is outside the range that the settings file can store."""
     if words is not None and not 1 <= words <= _MOST_WORDS:
         raise InputError(f"--words {words}: choose 1 to {_MOST_WORDS:,}")
 
@@ -47,62 +47,48 @@ class SentencePickingSettings:
     edges: Tuple[float, ...]  # lower bounds of the probability levels 2, 3, …; below the first bound is level 1
 
     def pick(self, sentences: Sequence[str], probabilities: Sequence[Optional[float]]) -> List[Pick]:
-        """Select sentences of a document with :func:`pick_sentences`, in the order of the document.
-
-        Sentences beyond the last probability have none, because the extractor did not read them.
-        """
+        """Select sentences with :func:`pick_sentences`. Those beyond the last probability have not been read."""
         known = [*probabilities, *[None] * len(sentences)][: len(sentences)]
         places = pick_sentences([len(sentence.split()) for sentence in sentences], known, self.words)
         return [Pick(place, known[place] or 0.0, self.find_probability_level(known[place] or 0.0)) for place in places]
 
     def find_probability_level(self, probability: float) -> str:
-        """Return the probability level of a sentence with the given probability."""
+        """Return the level of a probability."""
         return str(1 + bisect.bisect_right(self.edges, probability))
 
     def to_json(self) -> str:
-        """Serialise the settings to a JSON string, which is the content of :data:`FILE`."""
-        return json.dumps({**asdict(self), "edges": list(self.edges)}) + "\n"
+        """Format the settings as the content of :data:`FILE`."""
+        return json.dumps(asdict(self)) + "\n"
 
     @classmethod
     def read(cls, path: Path, advice: str) -> "SentencePickingSettings":
-        """Read the settings from a file that was created with :meth:`to_json`, and check them.
-
-        Raises InputError, whose message ends in ``advice``, if the file is missing or damaged.
-        """
+        """Read the settings from a file. Raises InputError, which ends in ``advice``, if it is missing or damaged."""
         with report_damage(path, advice):
-            content = read_json(path, advice)
-            if set(content) != {"words", "edges"}:
-                raise ValueError('expected "words" and "edges"')
-            words, edges = content["words"], content["edges"]
-            if type(words) is not int or not 1 <= words <= _MOST_WORDS:
-                raise ValueError(f'"words" is {str(words)[:40]}, not a number of words')
+            found = cls(**read_json(path, advice))
+            if type(found.words) is not int or not 1 <= found.words <= _MOST_WORDS:
+                raise ValueError(f'"words" is {str(found.words)[:40]}, not a number of words')
+            edges: Any = found.edges
             numbers = isinstance(edges, list) and all(isinstance(x, (int, float)) and 0 <= x <= 1 for x in edges)
             if not numbers or edges != sorted(edges) or len(edges) > 100:
                 raise ValueError('"edges" is not an ascending list of probabilities')
-            return cls(words, tuple(map(float, edges)))
+            return replace(found, edges=tuple(map(float, edges)))
 
 
 def pick_sentences(lengths: Sequence[int], probabilities: Sequence[Optional[float]], budget: int) -> List[int]:
     """Select the most probable sentences that together fit into a budget of words, and return their indices in order.
 
     If the whole document fits into the budget, all its sentences with words are selected. Otherwise, sentences are
-    considered in order of decreasing probability, and a sentence is skipped if it exceeds the remaining budget.
-    Sentences with fewer than :data:`SHORTEST` words, such as stray fragments, are considered only if all sentences are
-    this short. If no sentence fits, the most probable sentence is selected. Between equally probable sentences, the
-    earlier one is preferred.
-
-    Args:
-        lengths: number of words in each sentence.
-        probabilities: probability of each sentence, or None for sentences that the extractor did not read. These
-            sentences are considered last.
-        budget: maximum number of words in the selected sentences.
+    considered in order of decreasing probability, the earlier of equal ones first and those without a probability last,
+    and a sentence is skipped if it exceeds the remaining budget. Sentences with fewer than :data:`SHORTEST` words, such
+    as stray fragments, are considered only if all sentences are this short. If no sentence fits, the most probable one
+    is selected. ``lengths`` are the numbers of words in the sentences.
     """
     if sum(lengths) <= budget:
         return [number for number, length in enumerate(lengths) if length]
     usable = [number for number, length in enumerate(lengths) if length >= SHORTEST]
     usable = usable or [number for number, length in enumerate(lengths) if length]
     scores = [-math.inf if probability is None else probability for probability in probabilities]
-    order = sorted(usable, key=lambda number: (-scores[number], number))
+    order = sorted(usable, key=lambda number: -scores[number])
     taken: List[int] = []
     total = 0
     for number in order:
@@ -115,10 +101,7 @@ def pick_sentences(lengths: Sequence[int], probabilities: Sequence[Optional[floa
 
 
 def compute_probability_level_bounds(probabilities: Sequence[float]) -> Tuple[float, ...]:
-    """Compute the lower bounds of the probability levels.
-
-    The bounds are the :data:`QUANTILES` of the probabilities of training sentences, rounded to four significant digits.
-    """
+    """Compute the lower bounds of the levels: QUANTILES of training sentences, rounded to four significant digits."""
     ordered = sorted(probabilities)
     if not ordered:
         raise InputError("there are no sentences from which to learn probability levels")

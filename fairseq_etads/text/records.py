@@ -7,11 +7,12 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
 
 from ..files.inputs import (
     BOM,
     DECOMPRESSORS,
+    ESCAPE_INVALID,
     get_display_name,
     is_read_once,
     is_valid_utf8,
@@ -24,24 +25,12 @@ from ..platform.errors import InputError
 from .cleaning import REPLACED_CONTROLS
 from .documents import BadDocumentError, ExcludedDocumentError, parse_json_record
 
-COLUMNS = (
-    ("article", "highlights"),
-    ("article", "abstract"),
-    ("article_text", "abstract_text"),
-    ("document", "summary"),
-    ("dialogue", "summary"),
-    ("text", "summary"),
-    ("source", "target"),
-    ("src", "tgt"),
-    ("report", "summary"),
-    ("text", "headline"),
-    ("document", "title"),
-    ("article", "references"),
-)
-"""Known pairs of names for the document column and the summary column, some of them from Hugging Face datasets.
-
-If a table contains several of these pairs, the first one in this list is used.
+_PAIRS = """
+article/highlights article/abstract article_text/abstract_text document/summary dialogue/summary text/summary
+source/target src/tgt report/summary text/headline document/title article/references
 """
+COLUMNS = [tuple(pair.split("/")) for pair in _PAIRS.split()]
+"""Known pairs of names for the document column and the summary column. Of several in a table, the first is used."""
 SOURCE, TARGET = 0, 1
 """Positions of the document and the summary in COLUMNS and OPTIONS."""
 OPTIONS = ("--source-column", "--target-column")
@@ -90,16 +79,11 @@ def choose_columns(
     asked: Sequence[str] = ("", ""),
     sides: Sequence[int] = (SOURCE, TARGET),
 ) -> List[str]:
-    """Choose the document column, the summary column, or both, as ``sides`` says: SOURCE, TARGET.
+    """Choose the document column, the summary column, or both, as ``sides`` says, from the ``names`` of all columns.
 
-    The same document column is chosen with and without summaries. Raises InputError if no column is known or has the
-    chosen name, or several columns have this name.
-
-    Args:
-        names: names of all columns.
-        where: name of the file, for messages.
-        warn: function that is called with a message if other columns than the chosen one can hold the documents.
-        asked: names that the user has chosen for the two columns, or empty strings.
+    ``asked`` are the names that the user has chosen for the two columns, or empty strings. The same document column is
+    chosen with and without summaries; ``warn`` is called with a message if others can hold the documents. Raises
+    InputError, which names the file (``where``), if no column is known or has the chosen name, or several have it.
     """
     pairs = [pair for pair in COLUMNS if all(find_columns(name, names) for name in pair)]
     if len(sides) == 1:
@@ -134,80 +118,10 @@ def find_columns(wanted: str, names: Sequence[str]) -> List[str]:
     return exact or [name for name in names if wanted and name.strip().casefold() == wanted.strip().casefold()]
 
 
-def _read_json_lines(lines: Iterable[str], path: Path, counts: Counter) -> Iterator[Tuple[int, str]]:
-    """Yield numbered lines that are not blank. Other JSON than one record per line is an error that has the remedy."""
-    numbered = _skip_blank_lines(lines, counts)
-    for number, line in itertools.islice(numbered, 1):
-        text = line.lstrip(BOM).strip()
-        jq = _make_records_of_table(text)
-        following = list(itertools.islice(numbered, 1)) if jq else []
-        if text.endswith("},"):
-            jq = "sed 's/},$/}/'"
-        elif _ARRAY.match(text):
-            jq = _EACH
-        elif text.startswith("{") and (text.endswith(("{", "[", ",", ":")) or _GLUED.search(text)):
-            jq = "jq -c ."
-        elif following:  # two documents, each a list of sentences
-            jq = ""
-        elif found := _WRAPPED.match(text):
-            jq = f"jq -c '.[\"{found.group(1)}\"][]'"
-        if jq:
-            what = "a table by columns" if jq == _BY_COLUMNS else "not JSON lines"
-            where = f"{get_display_name(path)}, line {number}"
-            raise InputError(f"{where}: {what}; each record must be one line: {jq} FILE makes it so")
-        yield number, line
-        yield from following
-    yield from numbered
-
-
-def _skip_blank_lines(lines: Iterable[str], counts: Counter) -> Iterator[Tuple[int, str]]:
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            yield number, line
-        else:
-            counts[BLANK] += 1
-
-
-def _make_records_of_table(line: str) -> str:
-    """Return a command that divides a record of several lists or objects of one length above 1, or an empty string."""
-    try:
-        values = list(parse_json_record(line).values())
-    except BadDocumentError:
-        return ""
-    sizes = {len(value) if isinstance(value, (list, dict)) else 0 for value in values}
-    if len(values) < 2 or len(sizes) > 1 or sizes.pop() < 2:
-        return ""
-    names = [*values[0]] if isinstance(values[0], dict) else []
-    return _EACH if any(find_columns(name, names) for pair in COLUMNS for name in pair) else _BY_COLUMNS
-
-
-def _open_json_lines(
-    lines: Iterable[str], path: Path, choose: Callable[[List[str]], List[str]], counts: Counter, skip_bad: bool
-) -> "Records":
-    """Choose the columns of JSON lines from the first record or, with ``skip_bad``, from the first suitable record."""
-    numbered = _read_json_lines(lines, path, counts)
-    read: List[Tuple[int, Record]] = []
-    first = None
-    for number, line in itertools.islice(numbered, _RECORDS_SEARCHED if skip_bad else 1):
-        read.append((number, line))
-        try:
-            if skip_bad and not is_valid_utf8(line):
-                raise BadDocumentError("not UTF-8")
-            return Records(choose(list(parse_json_record(line))), itertools.chain(read, numbered))
-        except BadDocumentError as error:
-            first = first or InputError(f"{get_display_name(path)}, line {number}: {error}")
-        except InputError as error:
-            first = first or error
-    if first:
-        raise first
-    return Records([], iter(()))
-
-
 def parse_delimiter(text: str) -> str:
-    """Return the separator specified by --delimiter, or an empty string if the option is not set.
+    """Return the separator that --delimiter specifies ("tab" is a tab), or an empty string if it is not set.
 
-    The values "tab" and "\\\\t" denote a tab. Raises InputError if the value of --delimiter cannot be used as a
-    separator.
+    Raises InputError if the value cannot be used as a separator.
     """
     delimiter = "\t" if text.lower() in ("tab", "\\t") else text
     if len(delimiter) > 1 or delimiter in ('"', "\r", "\n", "\0", "\ufeff"):
@@ -215,84 +129,212 @@ def parse_delimiter(text: str) -> str:
     return delimiter
 
 
-def _read_rows(lines: Iterator[str], path: Path, delimiter: str, quotes: bool, counts: Counter) -> Iterator[List[str]]:
-    """Yield all rows of a table, with its header. A blank line yields an empty row. ``lines`` have their endings."""
-    csv.field_size_limit(LONGEST_CELL)
-    how = {"strict": True} if quotes else {"quoting": csv.QUOTE_NONE}
-    rows = csv.reader(_replace_unreadable_characters(lines, path, counts), delimiter=delimiter, **how)
-    try:
-        yield from rows
-    except csv.Error as error:
-        kind = "TSV" if delimiter == "\t" else "CSV"
-        advice = f"; {NO_QUOTES}" if quotes else ""
-        raise InputError(f"{get_display_name(path)}, line {rows.line_num}: not {kind} ({error}){advice}") from None
-
-
-def _replace_unreadable_characters(lines: Iterator[str], path: Path, counts: Counter) -> Iterator[str]:
-    """Replace characters that the csv module cannot read."""
-    for number, line in enumerate(lines, 1):
-        line = line[line.startswith(BOM) :]  # if several files were concatenated, each may begin with a mark
-        if "\0" in line or "\r" in line:
-            counts[REPLACED_CONTROLS] += line.count("\0")
-            line, found = _LONE_CR.subn(" ", line.replace("\0", " "))
-            if found and number == 1:
-                reason = "a carriage return inside the header; lines must end in newlines"
-                raise InputError(f"{get_display_name(path)}, line 1: {reason}")
-            counts["carriage returns replaced by spaces"] += found
-        yield line
-
-
 Record = Union[str, Dict[str, Any], BadDocumentError]
 """A line of JSON, the values of a row by column, or the reason why there are none. :func:`parse_record` parses it."""
 
 
-class Records(NamedTuple):
-    """A table of records whose header, or first record, has been read.
+@dataclass(frozen=True)
+class ReadingOptions:
+    """Options for reading documents. With ESCAPE_INVALID, unreadable documents are returned with a ``problem``."""
 
-    Records are numbered: those of JSON by their lines, others by their rows, of which the header of CSV is row 1.
-    """
+    fallback: str = ESCAPE_INVALID  # treatment of lines that are not valid UTF-8 (see :func:`read_lines`)
+    delimiter: str = ""  # separator of the cells in CSV and TSV, or an empty string to try those in DELIMITERS
+    quotes: bool = True  # whether cells can be enclosed in quotation marks
+    skip_bad: bool = True  # whether the first records may be unreadable
+    checks_rows: bool = False  # whether a row of cells is unreadable if any cell is not valid UTF-8
+    column: str = ""  # column of the documents, or an empty string to find it
+    side: int = SOURCE  # SOURCE to read documents, TARGET to read summaries
+    join_lines: bool = False  # whether to join the lines of printed pages
+
+
+class Records(NamedTuple):
+    """A table of records whose header, or first record, has been read. The rest of it is read once."""
 
     columns: List[str]  # names of the columns that have been chosen, or an empty list if there is no record
-    rows: Iterator[Tuple[int, Record]]  # the records with their numbers
+    rows: Iterator[Tuple[int, Record]]  # records, with the numbers of their lines in JSON, or else of their rows from 1
     size: Optional[int] = None  # number of records, if known
     delimiter: str = ""  # separator of the cells in CSV and TSV
 
 
-@dataclass(frozen=True)
-class TableOptions:
-    """Options for reading records."""
+@dataclass
+class Table:
+    """A table of records in a file."""
 
-    fallback: str = ""  # treatment of lines that are not valid UTF-8 (see :func:`read_lines`)
-    delimiter: str = ""  # separator of the cells in CSV and TSV, or an empty string to try those in DELIMITERS
-    quotes: bool = True  # whether cells can be enclosed in quotation marks
-    skip_bad: bool = False  # whether the first records may be unreadable
-    checks_rows: bool = False  # whether a row of cells is unreadable if any cell is not valid UTF-8
+    path: Path
+    kind: str  # one of the values of SUFFIXES
+    choose: Callable[[List[str]], List[str]]  # chooses columns from all names, or raises InputError if there are none
+    options: ReadingOptions
+    counts: Counter  # to which the numbers of blank lines, replaced characters and replaced lines are added
+    warn: Callable[[str], Any]  # called with a message about another separator, and about quotes that hold whole rows
 
+    def open(self) -> Records:
+        """Read the header or the first records, and choose the columns.
 
-def open_records(
-    path: Path,
-    kind: str,
-    choose: Callable[[List[str]], List[str]],
-    options: TableOptions,
-    counts: Counter,
-    warn: Callable[[str], Any],
-) -> Records:
-    """Open a table, which is read once, read its header or first records, and choose its columns.
+        Raises InputError if there are no suitable columns, or the file is damaged or of another format.
+        """
+        self.where = get_display_name(self.path)
+        if self.kind == "parquet":
+            return self._open_parquet()
+        lines = read_lines(self.path, self.options.fallback, self.counts, ends=self.kind != "jsonl")
+        return self._open_json_lines(lines) if self.kind == "jsonl" else self._open_cells(lines)
 
-    Raises InputError if there are no suitable columns, or the file is damaged or of another format.
+    def _open_json_lines(self, lines: Iterable[str]) -> Records:
+        """Choose the columns from the first record or, with ``skip_bad``, from the first suitable record."""
+        numbered = self._read_json_lines(lines)
+        read: List[Tuple[int, Record]] = []
+        first = None
+        for number, line in itertools.islice(numbered, _RECORDS_SEARCHED if self.options.skip_bad else 1):
+            read.append((number, line))
+            try:
+                if self.options.skip_bad and not is_valid_utf8(line):
+                    raise BadDocumentError("not UTF-8")
+                return Records(self.choose(list(parse_json_record(line))), itertools.chain(read, numbered))
+            except (BadDocumentError, InputError) as error:
+                where = f"{self.where}, line {number}: " if isinstance(error, BadDocumentError) else ""
+                first = first or InputError(f"{where}{error}")
+        if first:
+            raise first
+        return Records([], iter(()))
 
-    Args:
-        kind: format of the table, one of the values of SUFFIXES.
-        choose: function that chooses columns from all names, and raises InputError if there are none.
-        counts: counter to which the numbers of blank lines, replaced characters and replaced lines are added.
-        warn: function that is called with a message about another separator, and about quotes that hold whole rows.
-    """
-    if kind == "parquet":
-        return _open_parquet(path, choose)
-    lines = read_lines(path, options.fallback, counts, ends=kind != "jsonl")
-    if kind != "jsonl":
-        return _open_table(lines, path, choose, counts, warn, kind == "tsv", options)
-    return _open_json_lines(lines, path, choose, counts, options.skip_bad)
+    def _read_json_lines(self, lines: Iterable[str]) -> Iterator[Tuple[int, str]]:
+        """Yield numbered lines that are not blank. JSON other than a record per line is an error with the remedy."""
+        numbered = self._skip_blank_lines(lines)
+        for number, line in itertools.islice(numbered, 1):
+            text = line.lstrip(BOM).strip()
+            jq = _make_records_of_table(text)
+            following = list(itertools.islice(numbered, 1)) if jq else []
+            if text.endswith("},"):
+                jq = "sed 's/},$/}/'"
+            elif _ARRAY.match(text):
+                jq = _EACH
+            elif text.startswith("{") and (text.endswith(("{", "[", ",", ":")) or _GLUED.search(text)):
+                jq = "jq -c ."
+            elif following:  # two documents, each a list of sentences
+                jq = ""
+            elif found := _WRAPPED.match(text):
+                jq = f"jq -c '.[\"{found.group(1)}\"][]'"
+            if jq:
+                what = "a table by columns" if jq == _BY_COLUMNS else "not JSON lines"
+                remedy = f"each record must be one line: {jq} FILE makes it so"
+                raise InputError(f"{self.where}, line {number}: {what}; {remedy}")
+            yield number, line
+            yield from following
+        yield from numbered
+
+    def _skip_blank_lines(self, lines: Iterable[str]) -> Iterator[Tuple[int, str]]:
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                yield number, line
+            else:
+                self.counts[BLANK] += 1
+
+    def _open_cells(self, lines: Iterator[str]) -> Records:
+        """Read the header of a CSV or TSV file, and choose its columns and its separator, the one with most columns."""
+        given, usual = self.options.delimiter, "\t" if self.kind == "tsv" else ","
+        failures: List[Tuple[int, str]] = []
+        for delimiter in [given] if given else sorted(DELIMITERS, key=lambda known: known != usual):
+            names: List[str] = []
+            lines, tried = itertools.tee(lines)
+            try:
+                names = next(filter(None, self._read_rows(tried, delimiter, Counter())), [])
+                columns = self.choose(names)
+                break
+            except InputError as error:
+                failures.append((-len(names), str(error)))
+        else:
+            raise InputError(min(failures, key=lambda failure: failure[0])[1])
+        if delimiter != (given or usual):
+            self.warn(f"{self.where}: cells are separated by {DELIMITERS[delimiter]}")
+        del tried  # lines that have been read are not kept
+        rows = enumerate(self._read_rows(lines, delimiter, self.counts), 1)
+        header = next(number for number, row in rows if row)
+        self.counts[BLANK] += header - 1
+        return Records(columns, self._check_rows(rows, names, columns, delimiter), delimiter=delimiter)
+
+    def _read_rows(self, lines: Iterator[str], delimiter: str, counts: Counter) -> Iterator[List[str]]:
+        """Yield all rows of a table, with its header. A blank line yields an empty row. Lines have their endings."""
+        csv.field_size_limit(LONGEST_CELL)
+        how = {"strict": True} if self.options.quotes else {"quoting": csv.QUOTE_NONE}
+        rows = csv.reader(self._replace_unreadable_characters(lines, counts), delimiter=delimiter, **how)
+        try:
+            yield from rows
+        except csv.Error as error:
+            kind = "TSV" if delimiter == "\t" else "CSV"
+            advice = f"; {NO_QUOTES}" if self.options.quotes else ""
+            raise InputError(f"{self.where}, line {rows.line_num}: not {kind} ({error}){advice}") from None
+
+    def _replace_unreadable_characters(self, lines: Iterator[str], counts: Counter) -> Iterator[str]:
+        """Replace characters that the csv module cannot read."""
+        for number, line in enumerate(lines, 1):
+            line = line[line.startswith(BOM) :]  # if several files were concatenated, each may begin with a mark
+            if "\0" in line or "\r" in line:
+                counts[REPLACED_CONTROLS] += line.count("\0")
+                line, found = _LONE_CR.subn(" ", line.replace("\0", " "))
+                if found and number == 1:
+                    reason = "a carriage return inside the header; lines must end in newlines"
+                    raise InputError(f"{self.where}, line 1: {reason}")
+                counts["carriage returns replaced by spaces"] += found
+            yield line
+
+    def _check_rows(
+        self, rows: Iterable[Tuple[int, List[str]]], names: List[str], columns: List[str], delimiter: str
+    ) -> Iterator[Tuple[int, Record]]:
+        """Yield each row as a record. A blank line is counted or, in a table with one column, is an empty cell."""
+        places = [(column, names.index(column)) for column in columns]
+        quotes, checks, counts = self.options.quotes, self.options.checks_rows, self.counts
+        for number, row in rows:
+            if not row:
+                if len(names) == 1:
+                    yield number, {names[0]: ""}
+                else:
+                    counts[BLANK] += 1
+            elif len(row) != len(names):
+                yield number, BadDocumentError(f"{len(row)} cells, but the header has {len(names)}")
+            elif row == names:  # if several tables were concatenated, the header occurs several times
+                yield number, ExcludedDocumentError("the header again")
+            elif checks and not all(map(is_valid_utf8, row)):
+                yield number, BadDocumentError("not UTF-8")
+            else:
+                for cell in row if quotes else ():
+                    if "\n" in cell and _holds_rows(cell, row.index(cell), len(row), delimiter):
+                        quotes = False  # one warning is enough
+                        held = f"line breaks and {DELIMITERS.get(delimiter, delimiter)}, as if it were several rows"
+                        self.warn(f"{self.where}, record {number}: a quoted cell holds {held}; {NO_QUOTES}")
+                yield number, {column: row[place] for column, place in places}
+
+    def _open_parquet(self) -> Records:
+        """Open a Parquet file, or a folder of Arrow files that datasets has saved, with pyarrow."""
+        try:
+            import pyarrow
+            import pyarrow.ipc
+            import pyarrow.parquet
+        except ImportError:
+            raise InputError(f"{self.where}: Parquet needs pyarrow: pip install pyarrow") from None
+        path, size = self.path, None
+        try:
+            if path.is_dir():
+                listed = read_json(path / ARROW, "save the data set again")["_data_files"]
+                files = [pyarrow.ipc.open_stream(pyarrow.memory_map(str(path / each["filename"]))) for each in listed]
+                columns = self.choose(list(files[0].schema.names))
+                batches = (batch.select(columns) for file in files for batch in file)
+            else:
+                pipe = open_binary(path) if is_read_once(path) else contextlib.nullcontext()
+                with pipe as stream:
+                    file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(stream.read()) if stream else path)
+                columns, size = self.choose(list(file.schema_arrow.names)), int(file.metadata.num_rows)
+                batches = file.iter_batches(batch_size=256, columns=columns)
+        except (OSError, LookupError, TypeError, pyarrow.ArrowException) as error:
+            reason = (str(error).splitlines() or [""])[0]
+            raise InputError(f"{self.where}: not Parquet or Arrow ({reason})") from None
+        return Records(columns, enumerate(self._read_batches(batches, pyarrow.ArrowException), 1), size)
+
+    def _read_batches(self, batches: Iterable[Any], arrow_error: Type[Exception]) -> Iterator[Record]:
+        try:
+            for batch in batches:
+                yield from _list_rows(batch)
+        except (OSError, ValueError, KeyError, OverflowError, arrow_error) as error:
+            reason = (str(error).splitlines() or [""])[0]
+            raise InputError(f"{self.where}: damaged ({reason})") from None
 
 
 def parse_record(record: Record) -> Dict[str, Any]:
@@ -323,67 +365,17 @@ def list_pieces(value: Any, what: str) -> List[str]:
     return [_SENTENCE.sub(r"\1", piece) if "<S>" in piece else piece for piece in value or () if piece.strip()]
 
 
-def _open_table(
-    lines: Iterator[str],
-    path: Path,
-    choose: Callable[[List[str]], List[str]],
-    counts: Counter,
-    warn: Callable[[str], Any],
-    tabs: bool,
-    options: TableOptions,
-) -> Records:
-    """Read the header of a CSV or TSV file, and choose its columns and its separator, the one with most columns."""
-    where = get_display_name(path)
-    head: List[str] = []  # lines that have been read
-    usual, delimiter = "\t" if tabs else ",", options.delimiter
-    failures: List[Tuple[int, InputError]] = []
-
-    def read_again() -> Iterator[str]:
-        yield from head[:]
-        for line in lines:
-            head.append(line)
-            yield line
-
-    for candidate in [delimiter] if delimiter else sorted(DELIMITERS, key=lambda known: known != usual):
-        names: List[str] = []
-        try:
-            names = next(filter(None, _read_rows(read_again(), path, candidate, options.quotes, Counter())), [])
-            columns = choose(names)
-            break
-        except InputError as error:
-            failures.append((-len(names), error))
-    else:
-        raise min(failures, key=lambda failure: failure[0])[1]
-    if candidate != (delimiter or usual):
-        warn(f"{where}: cells are separated by {DELIMITERS[candidate]}")
-    rows = enumerate(_read_rows(itertools.chain(head, lines), path, candidate, options.quotes, counts), 1)
-    header = next(number for number, row in rows if row)
-    counts[BLANK] += header - 1
-
-    def check_rows() -> Iterator[Tuple[int, Record]]:
-        """Yield each row as a record. A blank line is counted or, in a table with one column, is an empty cell."""
-        places, quotes = [(column, names.index(column)) for column in columns], options.quotes
-        for number, row in rows:
-            if not row:
-                if len(names) == 1:
-                    yield number, {names[0]: ""}
-                else:
-                    counts[BLANK] += 1
-            elif len(row) != len(names):
-                yield number, BadDocumentError(f"{len(row)} cells, but the header has {len(names)}")
-            elif row == names:  # if several tables were concatenated, the header occurs several times
-                yield number, ExcludedDocumentError("the header again")
-            elif options.checks_rows and not all(map(is_valid_utf8, row)):
-                yield number, BadDocumentError("not UTF-8")
-            else:
-                for cell in row if quotes else ():
-                    if "\n" in cell and _holds_rows(cell, row.index(cell), len(row), candidate):
-                        quotes = False  # one warning is enough
-                        held = f"line breaks and {DELIMITERS.get(candidate, candidate)}, as if it were several rows"
-                        warn(f"{where}, record {number}: a quoted cell holds {held}; {NO_QUOTES}")
-                yield number, {column: row[place] for column, place in places}
-
-    return Records(columns, check_rows(), delimiter=candidate)
+def _make_records_of_table(line: str) -> str:
+    """Return a command that divides a record of several lists or objects of one length above 1, or an empty string."""
+    try:
+        values = list(parse_json_record(line).values())
+    except BadDocumentError:
+        return ""
+    sizes = {len(value) if isinstance(value, (list, dict)) else 0 for value in values}
+    if len(values) < 2 or len(sizes) > 1 or sizes.pop() < 2:
+        return ""
+    names = [*values[0]] if isinstance(values[0], dict) else []
+    return _EACH if any(find_columns(name, names) for pair in COLUMNS for name in pair) else _BY_COLUMNS
 
 
 def _holds_rows(cell: str, place: int, width: int, delimiter: str) -> bool:
@@ -394,49 +386,9 @@ def _holds_rows(cell: str, place: int, width: int, delimiter: str) -> bool:
     return width > 1 and len(found) > 1 and found == [width - 1 - place, *[width - 1] * (len(found) - 2), place]
 
 
-def _open_parquet(path: Path, choose: Callable[[List[str]], List[str]]) -> Records:
-    """Open a Parquet file, or a folder of Arrow files that datasets has saved, with pyarrow."""
+def _list_rows(batch: Any) -> List[Record]:
     try:
-        import pyarrow
-        import pyarrow.ipc
-        import pyarrow.parquet
-    except ImportError:
-        raise InputError(f"{get_display_name(path)}: Parquet needs pyarrow: pip install pyarrow") from None
-    size: Optional[int] = None
-    try:
-        if path.is_dir():
-            listed = read_json(path / ARROW, "save the data set again")["_data_files"]
-            files = [pyarrow.ipc.open_stream(pyarrow.memory_map(str(path / each["filename"]))) for each in listed]
-            columns = choose(list(files[0].schema.names))
-            batches = (batch.select(columns) for file in files for batch in file)
-        else:
-            pipe = open_binary(path) if is_read_once(path) else contextlib.nullcontext()
-            with pipe as stream:
-                file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(stream.read()) if stream else path)
-            columns, size = choose(list(file.schema_arrow.names)), int(file.metadata.num_rows)
-            batches = file.iter_batches(batch_size=256, columns=columns)
-    except (OSError, LookupError, TypeError, pyarrow.ArrowException) as error:
-        reason = (str(error).splitlines() or [""])[0]
-        raise InputError(f"{get_display_name(path)}: not Parquet or Arrow ({reason})") from None
-    return Records(columns, enumerate(_read_batches(batches, path), 1), size)
-
-
-def _read_batches(batches: Iterable[Any], path: Path) -> Iterator[Record]:
-    from pyarrow import ArrowException
-
-    try:
-        for batch in batches:
-            try:
-                yield from batch.to_pylist()
-            except UnicodeDecodeError:
-                yield from (_read_parquet_row(batch.slice(number, 1)) for number in range(batch.num_rows))
-    except (OSError, ValueError, KeyError, OverflowError, ArrowException) as error:
-        reason = (str(error).splitlines() or [""])[0]
-        raise InputError(f"{get_display_name(path)}: damaged ({reason})") from None
-
-
-def _read_parquet_row(batch: Any) -> Record:
-    try:
-        return dict(batch.to_pylist()[0])
+        return list(batch.to_pylist())
     except UnicodeDecodeError:
-        return BadDocumentError("not UTF-8")
+        each = (batch.slice(number, 1) for number in range(len(batch)))
+        return [BadDocumentError("not UTF-8")] if len(batch) == 1 else [row for one in each for row in _list_rows(one)]

@@ -13,6 +13,29 @@ def iterate_ngrams(words: Sequence[str], order: int) -> Iterator[Tuple[str, ...]
     return zip(*(words[start:] for start in range(order)))
 
 
+class WordRuns:
+    """The ``words`` of a text, in which the longest run of words of another text is found.
+
+    Only the first ``most`` occurrences of the run's first word are compared, or all of them.
+    """
+
+    def __init__(self, words: Words, most: Optional[int] = None):
+        self._words, self._most = words, most
+        self.places: Dict[str, List[int]] = {}
+        for place, word in enumerate(words):
+            self.places.setdefault(word, []).append(place)
+
+    def find_longest(self, other: Words, start: int) -> Tuple[int, int]:
+        """Return the place and the length of the longest run of ``other`` from ``start``. The first of several wins."""
+        best = (0, 0)
+        for place in self.places.get(other[start], ())[: self._most]:
+            length, limit = 1, min(len(other) - start, len(self._words) - place)
+            while length < limit and other[start + length] == self._words[place + length]:
+                length += 1
+            best = max(best, (place, length), key=lambda run: run[1])
+        return best
+
+
 def map_words_to_bitsets(words: Words) -> Dict[str, int]:
     """Map each word to an integer, in which bit j is set if the word occurs at position j."""
     found: Dict[str, int] = {}
@@ -47,8 +70,7 @@ def compute_lcs_length(reference: Words, other: Words) -> int:
 def iterate_lcs_positions(reference: Words, other: Words, positions: Optional[Dict[str, int]] = None) -> Iterator[int]:
     """Yield the positions of an LCS in ``reference``, in descending order: of several, the one of rouge-score.
 
-    ``positions`` is the result of :func:`map_words_to_bitsets` for ``other``, so that a list that is compared with
-    several references need not be mapped again.
+    ``positions``, from :func:`map_words_to_bitsets`, are those of ``other``, if they are known.
     """
     rows = _compute_lcs_rows(reference, other, positions)
     i, j = len(reference), len(other)
@@ -76,11 +98,10 @@ def rouge_n(hypothesis: Text, reference: Text, n: int) -> float:
 
 
 def rouge_l(hypothesis: Text, reference: Text) -> float:
-    """Compute the F1 score of summary-level ROUGE-L, in [0, 1] (Lin 2004, section 3.2).
+    """Compute the F1 score of summary-level ROUGE-L, in [0, 1] (Lin 2004, section 3.2), as rouge-score does.
 
     A word in a reference sentence is matched if it belongs to the longest common subsequence of this sentence and at
-    least one sentence of the hypothesis. Each word is matched at most as often as it occurs in the hypothesis. The
-    result is the same as with rouge-score.
+    least one sentence of the hypothesis, but at most as often as it occurs in the hypothesis.
     """
     sizes = [sum(map(len, text)) for text in (hypothesis, reference)]
     return compute_f1(sum(1 for _ in iterate_matches(hypothesis, reference)), *sizes)

@@ -1,7 +1,6 @@
 """fairseq's ``--tokenizer etads``, which splits raw text into words and joins words into text.
 
-Unlike fairseq's ``--tokenizer moses``, it does not take its language from ``--source-lang``, a file suffix here, and it
-lower-cases the text. ``--bpe`` can then split the words into subwords.
+Unlike fairseq's ``--tokenizer moses``, it does not take its language from ``--source-lang``, and lower-cases the text.
 """
 
 import contextlib
@@ -18,8 +17,8 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from ..platform.errors import InputError
 from ..platform.option_checks import option
-from .hugging_face import HuggingFaceSubwordEncoder
 from .marks import ENDS_ANYWHERE
+from .subwords import HuggingFaceSubwordEncoder
 from .words import LANGUAGES, SENTENCE_MARK, WORD_KINDS, make_word_tokenizer, split_sentences
 
 MARKS = ("drop", "keep", "insert")
@@ -48,43 +47,33 @@ class TextTokenizerConfig(FairseqDataclass):
 
 @register_tokenizer("etads", dataclass=TextTokenizerConfig)
 class TextTokenizer:
-    """Tokeniser that converts lines of raw text to tokens, and tokens to text, by a :class:`TextTokenizerConfig`.
-
-    Each sequence of white space and NUL characters is replaced with a single space. The text is converted to lower
-    case, unless ``text_keep_case`` is set, and is then split into words. Sentence marks are dropped, kept or inserted.
-    """
+    """Tokeniser that converts lines of raw text to tokens, and tokens to text, by a :class:`TextTokenizerConfig`."""
 
     def __init__(self, cfg: Any):
         self.keep_case = cfg.text_keep_case
         self.kind = str(cfg.text_words)
         self.marks = str(cfg.text_sentence_marks)
         self.language = cfg.text_language
-        # Lines without sentence marks are first split into sentences, with the rules that etads-corpus applies
-        # to training text. Sentence boundaries affect the tokens, because the Treebank rules split off a full stop only
-        # at the end of a sentence, and the Moses rules split it off only before a capital letter. With the kind "raw",
-        # sentence boundaries matter only if there are no spaces between sentences, as in Chinese. With "spaces" and
-        # "characters", they do not affect the tokens.
+        # Ends of sentences affect the tokens: the Treebank rules split off a full stop only there, and the Moses rules
+        # only before a capital letter. With "raw", they matter only where no spaces are between sentences, as in
+        # Chinese, and with "spaces" and "characters" nowhere.
         self.splits_sentences = (
             self.marks == "insert" or self.kind == "ptb" or (self.kind == "moses" and self.language in LANGUAGES)
         )
         self.words = make_word_tokenizer(self.kind, cfg.text_language)
 
     def split_into_sentences(self, line: str) -> List[str]:
-        """Split a raw line into sentences.
-
-        A line with sentence marks is split at the marks. Any other line is split by rules, but only if sentence
-        boundaries affect the tokens.
-        """
+        """Split a raw line at its sentence marks or, without any and if it affects the tokens, by rules."""
         if SENTENCE_MARK in line:
             return [part for part in line.split(SENTENCE_MARK) if part.strip()]
         splits = self.splits_sentences or (self.kind == "raw" and any(end in line for end in ENDS_ANYWHERE))
         return split_sentences(line, self.language) if splits else [line]
 
     def tokenize_sentences(self, line: str) -> List[List[str]]:
-        """Split a raw line into sentences and tokens: a list of strings for each sentence.
+        """Split a raw line, in which a sequence of white space and NUL is one space, into sentences of chunks.
 
-        Each string contains the space-separated tokens of one chunk, which is a piece of text between white space. With
-        Moses, there is a single string for the whole sentence, because its rules depend on neighbouring words.
+        Each chunk contains the space-separated tokens of a piece of text between white space or, with Moses, of the
+        whole sentence, because its rules depend on neighbouring words.
         """
         line = " ".join(line.replace("\0", " ").split())
         encoded = (self.words.encode(sentence, self.keep_case) for sentence in self.split_into_sentences(line))

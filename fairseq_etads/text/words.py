@@ -1,36 +1,25 @@
 """Split text into sentences, split sentences into words or characters, and join words into text.
 
-The classes in this module process one sentence at a time, without sentence marks. Lines are split at the marks by
-:class:`fairseq_etads.text.tokenizer.TextTokenizer`, which also inserts the marks again. nltk and sacremoses are
-imported inside functions, because importing them takes half a second.
+The classes process one sentence at a time, without sentence marks; :class:`~fairseq_etads.text.tokenizer.TextTokenizer`
+splits lines at the marks. nltk and sacremoses are imported inside functions, because this takes half a second.
 """
 
 import functools
 import re
-import unicodedata
-from typing import Any, Dict, Iterator, List, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import regex
 
 from ..platform.deferred_imports import defer_statistics
-from .marks import CLOSERS, ENDS_ANYWHERE, GREEK_QUESTION, SENTENCE_ENDS
+from .marks import CLOSERS, ENDS_ANYWHERE, GREEK_QUESTION, SENTENCE_ENDS, SPEAKING_VERBS
 from .marks import SENTENCE_MARK as SENTENCE_MARK  # modules that need only words import it from here
-from .tokenised import is_tokenised, split_tokenised_sentences
-
-WORD_KINDS = ("moses", "ptb", "spaces", "characters", "raw")
-"""Types of word tokenisation, which are the values of ``--text-words`` and of ``--words`` in etads-prepare."""
 
 CACHED_CHUNKS = 500_000
 """Maximum number of chunks in the cache of PennTreebankTokenizer (about 100 MB). A full cache is cleared."""
-
 LONGEST_CHUNK = 200
 """Maximum number of characters in a chunk without white space, in which the rules for quotes take quadratic time."""
-
-_JOINERS = ("\u200c", "\u200d")
-"""Characters inside words of Persian and Indic scripts, and inside emoji."""
 _SPACE = "▁"
 """Token of CharacterTokenizer for a space next to Korean, which alone among its scripts has spaces between words."""
-
 BLOCK = 20_000
 """Approximate number of characters to process at a time when text is split into sentences."""
 
@@ -67,8 +56,20 @@ _LANGUAGES = re.compile(r"(?<=[^\W\d_]) \+ \+(?![^\s,.;:!?)])|(?<=\b[CFcf]) #(?!
 """Suffixes of C++, g++ and C# that the Moses tokeniser has separated into tokens."""
 _WIDE = r"[\p{Han}\p{Hiragana}\p{Katakana}\u30fb\u3000-\u303f\uff00-\uff60]"
 _QUOTED_WIDE = regex.compile(rf"(?<={_WIDE}) (?=[“‘”’])|(?<=[“‘”’]) (?={_WIDE})")
+_BEFORE_MARK = r" (?=[\p{M}\u200c\u200d\U0001f3fb-\U0001f3ff])|(?<=[\u200c\u200d]) "
+"""A space before an accent, a skin tone or a joiner (of Persian, Indic scripts or emoji), or after a joiner."""
 _HANGUL = re.compile("[\uac00-\ud7a3]")
 _LAST_AT = re.compile(r"(?<=@)(?=@+$)")
+
+# Text that is already split into tokens, as released corpora are: he did n't say so , " she added . "
+_LONE_STOP = re.compile(r"(?<!\S)[.](?!\S)")
+_LONE_COMMA = re.compile(r"(?<!\S),(?!\S)")
+_ATTACHED = re.compile(r"(?:\w{3}[.]|\w,)(?!\S)")
+_JOINED_HYPHEN = re.compile(r"\w-\w")
+_END_TOKENS = frozenset((*SENTENCE_ENDS, "...", "…"))
+_CLOSING = frozenset(("''", "”", "’", ")", "]", "-rrb-", "-RRB-"))
+_TREEBANK_QUOTES: Dict[str, Tuple[str, str]] = {'"': ("``", "''"), "'": ("`", "'")}
+_WITH_LONE_STOP = frozenset(("mr", "mrs", "ms", "dr", "st", "vs", "no"))
 
 
 @functools.cache
@@ -127,8 +128,7 @@ def split_sentences(text: str, language: str = "en") -> List[str]:
 def split_sentences_in_blocks(punkt: Any, text: str) -> Iterator[str]:
     """Split a text into sentences with nltk's ``PunktSentenceTokenizer``, one block at a time.
 
-    nltk aborts calls that take more than 5 seconds, which happens with very long lines. For this reason, the text is
-    processed in blocks. A text that fits in one block is split as in a single call.
+    nltk aborts calls that take more than 5 seconds, which happens with very long lines.
     """
     start, rest = 0, ""
     while start < len(text):
@@ -146,6 +146,67 @@ def split_sentences_in_blocks(punkt: Any, text: str) -> Iterator[str]:
     yield rest
 
 
+def is_tokenised(text: str) -> bool:
+    """Return whether most full stops and commas in a text are tokens of their own, which no writer puts there."""
+    stops = len(_LONE_STOP.findall(text))
+    return stops > 0 and stops + len(_LONE_COMMA.findall(text)) > 2 * len(_ATTACHED.findall(text))
+
+
+def _mark_quotes(tokens: List[str]) -> Iterator[str]:
+    """Yield tokens in which straight quotes are the Penn Treebank's opening and closing ones.
+
+    Quotes alternate, but one after a comma closes, and one after ``said ,`` or a colon opens.
+    """
+    is_open = dict.fromkeys(_TREEBANK_QUOTES, False)
+    for number, token in enumerate(tokens):
+        if token not in _TREEBANK_QUOTES:
+            yield token
+            continue
+        before, word = tokens[number - 1] if number else "", tokens[number - 2].lower() if number > 1 else ""
+        if token == "'" and not is_open[token] and before.endswith("s") and before != "'s":  # players ' union
+            yield token
+            continue
+        opens = word in SPEAKING_VERBS or number == 1 if before == "," else before == ":" or not is_open[token]
+        is_open[token] = opens
+        yield _TREEBANK_QUOTES[token][not opens]
+
+
+Decode = Callable[[List[str]], str]
+
+
+def split_tokenised_sentences(text: str, join: Optional[Decode] = None) -> List[str]:
+    """Split tokenised text into sentences.
+
+    A sentence ends after each full stop, question mark or exclamation mark that is a token, except after an
+    abbreviation such as "mr", and includes closing quotes and brackets. ``join`` joins the Penn Treebank tokens of a
+    sentence as people write them; without it, the tokens are kept.
+    """
+    if join is not None and not _JOINED_HYPHEN.search(text):  # some editions split words at hyphens: 35 - year - old
+        text = re.sub(r"(?<=\w) - (?=\w)", "-", text)
+    tokens = text.split()
+    sentences: List[List[Tuple[str, str]]] = [[]]
+    ended, before = False, ""
+    for token, marked in zip(tokens, _mark_quotes(tokens)):
+        closes = marked in _CLOSING or (token == "'" == marked)
+        if ended and not closes and token not in _END_TOKENS:
+            sentences.append([])
+            ended = False
+        sentences[-1].append((token, marked))
+        ended = ended or (token in _END_TOKENS and not (token == "." and before in _WITH_LONE_STOP))
+        before = token.lower()
+    if join is None:
+        return [" ".join(token for token, _ in sentence) for sentence in sentences if sentence]
+    return [_join_tokens([marked for _, marked in sentence], join) for sentence in sentences if sentence]
+
+
+def _join_tokens(tokens: List[str], join: Decode) -> str:
+    ended = [token for before, token in zip(["", *tokens], tokens) if token != "." or not before.endswith(".")]
+    text = join(ended)
+    text = re.sub(r"(?<!\S)[`‘] (?=\S)", lambda quote: "‘" if quote[0] == "‘ " else "'", text)
+    text = re.sub(r"(?<=\S) (?=’(?:(?:s|t|m|d|re|ve|ll)\b|\W|$))", "", text)
+    return re.sub(r"(?<!\S)([£$€#@]) (?=\w)", r"\1", text)
+
+
 def replace_sentence_marks(text: str, marks: Sequence[str], replacement: str = SENTENCE_MARK) -> str:
     """Replace each of the marks, and the closing tag of a mark like ``<t>``, with a sentence mark."""
     for mark in filter(None, marks):
@@ -154,11 +215,7 @@ def replace_sentence_marks(text: str, marks: Sequence[str], replacement: str = S
 
 
 def neutralise_special_symbols(text: str) -> str:
-    """Insert spaces into ``<s>``, ``</s>``, ``<pad>`` and the sentence mark ``<q>``, so that ``<s>`` becomes ``< s >``.
-
-    Afterwards, no part of the text can be mistaken for a sentence mark or a special symbol of fairseq. Symbols in upper
-    case (``<S>``) are also changed, because the text may be converted to lower case later.
-    """
+    """Insert spaces into special symbols of fairseq and the mark ``<q>``, in any case: ``<s>`` becomes ``< s >``."""
     return _SPECIALS.sub(r"< \1 >", text) if "<" in text else text
 
 
@@ -166,7 +223,7 @@ class RawWordTokenizer:
     """Split text only at white space. Used for text that SentencePiece splits into subwords."""
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """Return the words of a sentence, which are separated by white space."""
+        """Return the words of a sentence."""
         return [neutralise_special_symbols(word) for word in (sentence if keep_case else sentence.lower()).split()]
 
     def decode(self, tokens: List[str]) -> str:
@@ -178,11 +235,7 @@ class PretokenizedWordTokenizer(RawWordTokenizer):
     """Split text only at white space. Used for text that is already tokenised and that BPE may split into subwords."""
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """Return one string for each word. It contains the tokens of the word, separated by spaces.
-
-        In BPE, ``@@`` at the end of a token indicates that the word continues. If a word itself ends in ``@@``, each
-        final ``@`` except the first therefore becomes a separate token.
-        """
+        """Return the words of a sentence. Of ``@@`` at the end, where a word of BPE continues, ``@`` is split off."""
         return [_LAST_AT.sub(" ", word) for word in super().encode(sentence, keep_case)]
 
 
@@ -196,8 +249,7 @@ def _compile_joined_signs(language: str) -> List[Tuple[Any, str]]:
     return [
         (regex.compile(pattern), replacement)
         for pattern, replacement in (
-            # Marks of Thai, Khmer and Burmese, and joiners of Persian and of emoji
-            (r" (?=[\p{M}\u200c\u200d\U0001f3fb-\U0001f3ff])|(?<=[\u200c\u200d]) ", ""),
+            (_BEFORE_MARK, ""),
             (r"(?<=[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]\p{M}+) (?=[\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}])", ""),
             (r"(?<=\p{Hebrew}) ([״׳]) (?=\p{Hebrew})|(?<=\p{Armenian}) ([՛՜՞]) (?=\p{Armenian})", r"\1\2"),
             (rf" (?=[{ENDS_ANYWHERE}…،؛፣、，：；])|(?<={_WIDE}|…) (?={_WIDE})", ""),
@@ -217,10 +269,7 @@ def _compile_joined_signs(language: str) -> List[Tuple[Any, str]]:
 
 
 class MosesWordTokenizer:
-    """Split text into words and punctuation with the rules and abbreviations of the Moses tokeniser (sacremoses).
-
-    Characters such as ``&`` are not escaped, and hyphens are replaced with ``@-@``.
-    """
+    """Moses's words and punctuation (sacremoses), unescaped, with ``@-@`` for hyphens."""
 
     def __init__(self, language: str = "en"):
         from sacremoses import MosesDetokenizer, MosesTokenizer
@@ -253,11 +302,9 @@ class PennTreebankTokenizer:
     """Split words as in the Penn Treebank and CNN/Daily Mail: ``do n't``, ``-lrb-``, opening and closing quotes.
 
     Typographic quotes, dashes and ellipses are first replaced with ASCII characters. The text is then split by nltk's
-    ``NLTKWordTokenizer``. Placeholders such as ``<unk>`` or ``<cit>`` are not split.
-
-    The tokens of each chunk of text between white space are cached, because they hardly depend on the neighbouring
-    chunks. Only the first and the last chunk of a sentence are treated differently: quotes at the start are read in
-    another way, and the full stop at the end is split off.
+    ``NLTKWordTokenizer``. Placeholders such as ``<unk>`` or ``<cit>`` are not split. The tokens of each chunk between
+    white space are cached. They depend on its neighbours only at the start of a sentence, where quotes are read in
+    another way, and at the end, where the full stop is split off.
     """
 
     _ascii = str.maketrans(
@@ -278,9 +325,7 @@ class PennTreebankTokenizer:
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
         """Return, for each chunk of text between white space, its tokens in one string, separated by spaces."""
-        if not sentence.isascii():
-            sentence = sentence.translate(self._ascii)
-        chunks = sentence.split()
+        chunks = (sentence if sentence.isascii() else sentence.translate(self._ascii)).split()
         last = len(chunks) - 1
         while last > 0 and self._closers.fullmatch(chunks[last]):
             last -= 1
@@ -308,18 +353,12 @@ class PennTreebankTokenizer:
                 return " ".join(filter(None, (opening and "-LRB-", word, clitic, closing and "-RRB-", end)))
             if not clitic:  # the full stop is part of an abbreviation
                 return ("-LRB- " if opening else "") + word + "."
-        if len(chunk) > LONGEST_CHUNK:
-            parts = [chunk[start : start + LONGEST_CHUNK] for start in range(0, len(chunk), LONGEST_CHUNK)]
+        if self._placeholder.fullmatch(chunk):
+            return chunk
+        parts = [chunk[start : start + LONGEST_CHUNK] for start in range(0, len(chunk), LONGEST_CHUNK)]
+        parts = list(filter(None, self._placeholder.split(chunk))) if len(parts) == 1 else parts
+        if len(parts) > 1:
             return " ".join(self._split_chunk(part, first, last and part is parts[-1]) for part in parts)
-        if "<" in chunk:
-            parts = [part for part in self._placeholder.split(chunk) if part]
-            if len(parts) > 1 or self._placeholder.fullmatch(chunk):
-                return " ".join(
-                    part
-                    if self._placeholder.fullmatch(part)
-                    else self._split_chunk(part, first, last and part is parts[-1])
-                    for part in parts
-                )
         before, after = ("" if first else "x "), ("" if last else " x")
         words = self.tokenizer.tokenize(f"{before}{chunk}{after}", convert_parentheses=True)
         return " ".join(words[bool(before) : len(words) - bool(after)])
@@ -333,8 +372,8 @@ class PennTreebankTokenizer:
 class CharacterTokenizer:
     """Split Chinese, Japanese and Korean text into single characters.
 
-    Sequences of other letters and digits are not split. Any other character is a separate token, such as the point in
-    12.5 or the accent in a decomposed é, and so is a space next to Korean (▁).
+    Other letters and digits stay together. Any other character is a token, such as the point in 12.5 or the accent in a
+    decomposed é, and so is a space next to Korean (▁).
     """
 
     _wide = "\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
@@ -356,30 +395,25 @@ class CharacterTokenizer:
 
         A space may remain after a mark, because the tokens do not show whether the word ends there.
         """
-        pieces: List[str] = []
-        for token in tokens:
-            first = token[:1] or " "  # an accent, a skin tone or the joiner of emoji modifies the character before it
-            is_mark = first in _JOINERS or "\U0001f3fb" <= first <= "\U0001f3ff"
-            modifies = not first.isascii() and (is_mark or unicodedata.category(first).startswith("M"))
-            if pieces and (modifies or pieces[-1].endswith(_JOINERS)):
-                pieces[-1] += token
-            else:
-                pieces.append(token)
-        text = self._narrow_gap.sub("", " ".join(pieces))
+        text = self._narrow_gap.sub("", regex.sub(_BEFORE_MARK, "", " ".join(tokens)))
         text = re.sub(f" ?{_SPACE} ?", " ", text).strip()
         return self._in_number.sub(lambda found: found[1] or "", text)
 
 
-def make_word_tokenizer(kind: str, language: str = "en") -> Any:
-    """Create an object with the methods ``encode`` (sentence to words) and ``decode`` (words to text).
+_TOKENIZERS: Dict[str, Any] = {
+    "moses": MosesWordTokenizer,
+    "ptb": PennTreebankTokenizer,
+    "spaces": PretokenizedWordTokenizer,
+    "characters": CharacterTokenizer,
+    "raw": RawWordTokenizer,
+}
+WORD_KINDS = tuple(_TOKENIZERS)
+"""Types of word tokenisation, which are the values of ``--text-words`` and of ``--words`` in etads-prepare."""
 
-    ``kind`` is one of ``WORD_KINDS``, and ``language`` the code of the language for the Moses rules.
+
+def make_word_tokenizer(kind: str, language: str = "en") -> Any:
+    """Create a tokeniser of a kind in WORD_KINDS, with ``encode`` (sentence to words) and ``decode`` (words to text).
+
+    ``language`` is the code of the language for the Moses rules.
     """
-    if kind == "moses":
-        return MosesWordTokenizer(language)
-    return {
-        "ptb": PennTreebankTokenizer,
-        "spaces": PretokenizedWordTokenizer,
-        "characters": CharacterTokenizer,
-        "raw": RawWordTokenizer,
-    }[kind]()
+    return MosesWordTokenizer(language) if kind == "moses" else _TOKENIZERS[kind]()

@@ -7,11 +7,20 @@ columns of special symbols are equal to their ids.
 
 import copy
 import math
-from typing import Optional, Union
+from typing import Callable, Optional, TypeVar, Union
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+Holder = TypeVar("Holder")
+
+
+def change_tensors(holder: Holder, change: Callable[[Tensor], Tensor]) -> Holder:
+    """Return a copy of an object in which each attribute that is a tensor is replaced with the result of ``change``."""
+    changed = copy.copy(holder)
+    vars(changed).update({name: change(value) for name, value in vars(holder).items() if isinstance(value, Tensor)})
+    return changed
 
 
 class CandidateWords:
@@ -85,8 +94,7 @@ class CandidateWords:
     def mask_unlisted_words(self, logits: Tensor) -> Tensor:
         """Set the logits (N, T, C) to minus infinity for words that are not on the list of the text.
 
-        N is a multiple of B, and rows that belong to the same text are adjacent. If gradients are disabled, the logits
-        are changed in place.
+        N is as in :meth:`convert_to_columns`. If gradients are disabled, the logits are changed in place.
         """
         if self.allowed is None:
             return logits
@@ -108,9 +116,7 @@ class CandidateWords:
 
     def to(self, device: Union[str, torch.device]) -> "CandidateWords":
         """Return a copy of the candidates with all tensors moved to ``device``."""
-        moved = copy.copy(self)
-        moved.words, moved.allowed = self.words.to(device), None if self.allowed is None else self.allowed.to(device)
-        return moved
+        return change_tensors(self, lambda table: table.to(device))
 
     def select(self, texts: Tensor) -> "CandidateWords":
         """Return the candidates for the texts with the given indices (N,). The columns do not change."""

@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 import threading
-from typing import Any, Callable, Dict, Mapping
+from typing import Any, Callable, Dict, Mapping, Optional
 
 import torch
 from fairseq.data import Dictionary
@@ -26,9 +26,8 @@ def count_known_words(dictionary: Dictionary) -> int:
     """Return V, the number of known words, for which the model has embeddings and can compute probabilities.
 
     The first V entries are the special symbols, the words with a positive count, and entries such as "madeupword0000",
-    with which fairseq pads the size to a multiple of 8. All other words have a count of 0 and form the *copy tail*.
-    They occur in documents, but the model has no embeddings for them. If all words in a dictionary have a count of 0,
-    all of them are known.
+    with which fairseq pads the size to a multiple of 8. All other words have a count of 0 and form the *copy tail* of
+    words in documents without embeddings. If all words have a count of 0, all of them are known.
     """
     known = getattr(dictionary, "known_words", None)
     if known is not None:
@@ -59,27 +58,28 @@ def compute_fingerprint(dictionary: Dictionary) -> str:
     return hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
-def check_training_dictionaries(state: Mapping[str, Any], source: Dictionary, target: Dictionary) -> None:
-    """Raise ValueError if a checkpoint was not trained with the dictionaries of documents and summaries in DATA.
+def check_trained_dictionary(what: str, dictionary: Dictionary, trained: Optional[str]) -> None:
+    """Raise ValueError if a checkpoint was trained with another dictionary than this one (``what``) in DATA.
 
-    ``state`` is the task state in the checkpoint. If it contains no fingerprint, any dictionary is accepted.
+    ``trained`` is the fingerprint in the checkpoint. Without one, any dictionary is accepted.
     """
+    found = compute_fingerprint(dictionary)
+    if trained not in (None, found):
+        raise ValueError(
+            f"the {what} in DATA ({len(dictionary):,} entries, fingerprint {found}) is not the one the checkpoint was "
+            f"trained with ({trained}): give the data folder of the training, or create the data with its dictionary "
+            "(etads-prepare --like)"
+        )
+
+
+def check_training_dictionaries(state: Mapping[str, Any], source: Dictionary, target: Dictionary) -> None:
+    """Check the dictionaries of documents and summaries against the state of a task in a checkpoint."""
     for side, dictionary in (("source", source), ("target", target)):
-        trained, found = state.get(f"{side}_dictionary"), compute_fingerprint(dictionary)
-        if trained not in (None, found):
-            raise ValueError(
-                f"the {side} dictionary in DATA ({len(dictionary):,} entries, fingerprint {found}) is not the one the "
-                f"checkpoint was trained with ({trained}): give the data folder of the training, or create the data "
-                "with its dictionary (etads-prepare --like)"
-            )
+        check_trained_dictionary(f"{side} dictionary", dictionary, state.get(f"{side}_dictionary"))
 
 
 def check_dictionaries_share_ids(load: Callable[[str], Dictionary], first: str, other: str) -> None:
-    """Check that data created with the dictionary file ``other`` can be read with ``first``, both loaded by ``load``.
-
-    Raises ValueError if a word in ``other`` has a different id in ``first``. Nothing is checked if there is no
-    ``other``.
-    """
+    """Raise ValueError if a word in the dictionary file ``other``, if there is one, has a different id in ``first``."""
     if not os.path.isfile(other) or filecmp.cmp(first, other, shallow=False):
         return
     words, ours = load(other).symbols, load(first).symbols
@@ -96,8 +96,7 @@ def check_dictionaries_share_ids(load: Callable[[str], Dictionary], first: str, 
 def limit_known_words(dictionary: Dictionary, size: int) -> Dictionary:
     """Return a copy of a dictionary in which only the first ``size`` entries are known words.
 
-    Both dictionaries share their words and ids, including words that are added later. The dictionaries compare as
-    equal, because fairseq compares only words and ids.
+    The copy shares its words and ids, also with words that are added later, and compares as equal.
     """
     bounded = copy.copy(dictionary)  # both dictionaries share the lists of words
     bounded.known_words = size
@@ -115,10 +114,9 @@ def remove_copy_tail(dictionary: Dictionary) -> Dictionary:
 
 
 def load_checked_dictionary(load: Callable[..., Any], file: Any, *arguments: Any) -> Any:
-    """Load a dictionary file with ``load``, a method of a dictionary class, to which ``arguments`` are passed.
+    """Load a dictionary with ``load``, a method of a dictionary class, from a file or, as in fairseq, its name.
 
-    As in fairseq, ``file`` is a name or an open file. Raises ValueError if it is not a dictionary. Unlike fairseq's own
-    message, the message names the file and the line number.
+    Raises ValueError, which names the file and the line, if it is not a dictionary.
     """
     try:
         return load(file, *arguments)
@@ -158,10 +156,9 @@ class SummarizationDictionary(Dictionary):
 
     @classmethod
     def load(cls, f: Any, add_special_symbols: bool = True) -> "SummarizationDictionary":
-        """Load a dictionary with fairseq's method, and check its counts.
+        """Load a dictionary with fairseq's method.
 
-        Raises ValueError if the file is not a dictionary, or a word with a positive count follows a word with the count
-        0. The model would not learn such a word.
+        Raises ValueError if the file is not a dictionary, or a word with a count follows one with the count 0.
         """
         dictionary: SummarizationDictionary = load_checked_dictionary(super().load, f, add_special_symbols)
         known = count_known_words(dictionary)
@@ -188,10 +185,7 @@ class SummarizationDictionary(Dictionary):
         append_eos: bool = True,
         reverse_order: bool = False,
     ) -> torch.IntTensor:
-        """Return the ids of the words in a line, int32, like fairseq's method.
-
-        If ``grows`` is set, unknown words are added to the dictionary.
-        """
+        """Return the ids of the words in a line, int32. If ``grows`` is set, unknown words are added first."""
         if self.grows and not add_if_not_exist:
             for word in line_tokenizer(line):
                 if word not in self.indices:

@@ -13,13 +13,12 @@ The search uses extended ids. With a shortlist (see ``shortlist.py``), it uses c
 tensors is as large as the vocabulary. The ids or columns that the search uses are called *search ids*.
 """
 
-import copy
 from typing import Any, Callable, NamedTuple, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
 
-from .candidates import CandidateWords
+from .candidates import CandidateWords, change_tensors
 
 
 def hide_unknown_words(tokens: Tensor, known_words: int, unk: int) -> Tensor:
@@ -28,10 +27,9 @@ def hide_unknown_words(tokens: Tensor, known_words: int, unk: int) -> Tensor:
 
 
 def number_by_first_occurrence(ids: Tensor, wanted: Tensor) -> Tuple[Tensor, Tensor]:
-    """Number the distinct ids in each row as 0, 1, … in the order of their first occurrence.
+    """Number the distinct ids (B, S) in each row, where the mask ``wanted`` is True, by their first occurrence, from 0.
 
-    Of the ids (B, S), int64, those are numbered where the boolean mask ``wanted`` (B, S) is True. Returns two int64
-    tensors: the numbers (B, S), which are 0 at other positions, and the number of distinct ids in each row (B,).
+    Returns two int64 tensors: the numbers (B, S), 0 at other positions, and the number of distinct ids per row (B,).
     """
     positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
     # A stable sort groups equal ids in the order of their occurrence, and moves unwanted positions to the end.
@@ -104,8 +102,7 @@ class BatchVocab:
             slot_count, width = counts.amax(dim=1).tolist() if len(src_tokens) else (0, 0)
         width = max(1, width)  # U
         self.output_width = self.softmax_width + slot_count
-        # Compute the dictionary ids of the slots (B, K). An additional column collects the positions without a slot and
-        # is removed afterwards.
+        # An additional column collects the positions without a slot.
         table = src_tokens.new_full((len(src_tokens), slot_count + 1), unk)
         table = table.scatter(1, torch.where(outside, slots, slot_count), src_tokens.masked_fill(~outside, unk))
         self.slot_words = table[:, :slot_count]
@@ -122,19 +119,11 @@ class BatchVocab:
 
         The number of columns does not change, so scores keep their shape when documents are removed from a batch.
         """
-        return self._transform_tensors(lambda table: table.index_select(0, documents))
+        return change_tensors(self, lambda table: table.index_select(0, documents))
 
     def to(self, device: Union[str, torch.device]) -> "BatchVocab":
         """Return a copy of the vocabulary with all tensors moved to ``device``."""
-        return self._transform_tensors(lambda table: table.to(device))
-
-    def _transform_tensors(self, change: Callable[[Tensor], Tensor]) -> "BatchVocab":
-        """Return a copy in which each tensor is replaced with the result of ``change``."""
-        changed = copy.copy(self)
-        for name, value in vars(self).items():
-            if isinstance(value, Tensor):
-                setattr(changed, name, change(value))
-        return changed
+        return change_tensors(self, lambda table: table.to(device))
 
     def encode(self, tokens: Tensor) -> Tensor:
         """Convert dictionary ids (N, T), int64, to extended ids.
@@ -154,8 +143,7 @@ class BatchVocab:
     def decode(self, tokens: Tensor, document: Optional[int] = None) -> Tensor:
         """Convert extended ids (N, T) to dictionary ids. Slots that the document does not use become the unknown word.
 
-        All rows belong to the document with the index ``document``. If it is None, they belong to all documents, and
-        rows of the same document are adjacent.
+        All rows belong to this ``document`` or, without one, to all documents, as in :meth:`encode`.
         """
         table = self.slot_words if document is None else self.slot_words[document : document + 1]
         slot_words = self.expand_rows(table, tokens)
@@ -197,8 +185,7 @@ class OutputVocabulary(NamedTuple):
     ) -> "OutputVocabulary":
         """Create the output vocabulary for source documents (B, S), with slots if the model has a pointer.
 
-        The ``dictionary`` contains the V known words in summaries, without a copy tail. For the others, see
-        :class:`BatchVocab`.
+        The ``dictionary`` contains the V known words in summaries, without a copy tail.
         """
         slots = None
         if pointer:
@@ -218,10 +205,7 @@ class OutputVocabulary(NamedTuple):
         return extended if self.candidates is None else self.candidates.convert_to_columns(extended)
 
     def convert_to_producible_ids(self, tokens: Tensor) -> Tensor:
-        """Convert dictionary ids to extended ids of words to which the model assigns a probability.
-
-        Unlike :meth:`convert_to_extended_ids`, this method also replaces words without a column with the unknown word.
-        """
+        """Convert dictionary ids to extended ids. Words without a column are replaced with the unknown word."""
         extended = self.convert_to_extended_ids(tokens)
         if self.candidates is None:
             return extended
@@ -238,10 +222,7 @@ class OutputVocabulary(NamedTuple):
         return search_ids
 
     def reindex_by_search_id(self, scores: Tensor) -> Tensor:
-        """Convert log-probabilities (N, T, C + K), indexed by column, to log-probabilities indexed by search id.
-
-        The log-probability of words without a column is minus infinity.
-        """
+        """Convert log-probabilities (N, T, C + K) by column to those by search id, -inf for words without a column."""
         return scores if self.by_column or self.candidates is None else self.candidates.reindex_by_extended_id(scores)
 
     def convert_to_dictionary_ids(self, search_ids: Tensor, document: Optional[int] = None) -> Tensor:
@@ -279,12 +260,12 @@ class OutputVocabulary(NamedTuple):
 
     def to(self, device: Union[str, torch.device]) -> "OutputVocabulary":
         """Return a copy of the vocabulary with all tensors moved to ``device``."""
-        slots = None if self.slots is None else self.slots.to(device)
-        candidates = None if self.candidates is None else self.candidates.to(device)
-        return self._replace(slots=slots, candidates=candidates)
+        return self._change_parts(lambda part: part.to(device))
 
     def select(self, documents: Tensor) -> "OutputVocabulary":
         """Return the output vocabulary for the documents with the given indices (N,), which may be repeated."""
-        slots = None if self.slots is None else self.slots.select(documents)
-        candidates = None if self.candidates is None else self.candidates.select(documents)
-        return self._replace(slots=slots, candidates=candidates)
+        return self._change_parts(lambda part: part.select(documents))
+
+    def _change_parts(self, change: Callable[[Any], Any]) -> "OutputVocabulary":
+        parts = {"slots": self.slots, "candidates": self.candidates}
+        return self._replace(**{name: change(part) for name, part in parts.items() if part is not None})

@@ -60,14 +60,10 @@ class Shortlist:
     def choose_candidates(
         self, src_tokens: Tensor, least: int, extra: Optional[Tensor] = None, always: Sequence[int] = ()
     ) -> CandidateWords:
-        """Choose the candidates for the summaries of B documents.
+        """Choose the candidates for the summaries of documents, given their ids in the source dictionary (B, S).
 
-        Args:
-            src_tokens: the ids of the documents' words in the source dictionary (B, S).
-            least: the minimum number of words on each list, if there are enough words.
-            extra: the ids of additional words for the summary of each document (B, n), or None. Ids in the copy tail
-                are ignored.
-            always: the ids of additional words for all summaries. Ids in the copy tail are ignored.
+        Each list has ``least`` words, if there are enough. Additional words are ``always`` for all summaries and
+        ``extra`` (B, n) for each, of which ids in the copy tail are ignored.
         """
         tokens = src_tokens.cpu()
         # The last column collects words that are not known words of the target dictionary.
@@ -111,7 +107,6 @@ def write_shortlist(
     Args:
         frequent, together: the ids of the most frequent words in summaries (F,), and of the summary words that are
             associated with each document word (V_s, k), int32. Rows with fewer than k words are padded with -1.
-        source, target: source and target dictionaries.
         made_from: description of how the shortlist was created, which is stored in the metadata.
     """
     from safetensors.numpy import save
@@ -132,10 +127,9 @@ def write_shortlist(
 
 
 def read_shortlist(path: Path, source: Any, target: Any, option: str = "--shortlist") -> Shortlist:
-    """Read a shortlist from a file that was created with these source and target dictionaries.
+    """Read a shortlist from a file.
 
-    Raises InputError, which names ``option``, if the file is missing or damaged, or was created with other
-    dictionaries.
+    Raises InputError, which names ``option``, if it is missing, damaged, or created with other dictionaries.
     """
     from safetensors import safe_open
 
@@ -155,8 +149,7 @@ def read_shortlist(path: Path, source: Any, target: Any, option: str = "--shortl
                 f"{where} was created with a different {side} dictionary (fingerprint {made}) from the model's "
                 f"({found}): create a shortlist from the model's training data"
             )
-    problem = _find_array_error(arrays, count_known_words(source), count_known_words(target))
-    if problem:
+    if problem := _find_array_error(arrays, count_known_words(source), count_known_words(target)):
         raise InputError(f"{where} is damaged: {problem}. {ADVICE}")
     return Shortlist.from_arrays(arrays["frequent"], arrays["together"], source, target)
 

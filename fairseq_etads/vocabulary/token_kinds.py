@@ -22,9 +22,8 @@ GPT2_SHARE = 0.9
 def detect_subword_type(dictionary: Dictionary, data: Optional[str] = None) -> str:
     """Detect the type of subwords in a dictionary of the data folder ``data``, if there is one.
 
-    Returns "huggingface" if a tokenizer.json exists next to the data folder (of several, separated by colons as in
-    fairseq, next to the first), "subword_nmt" or "sentencepiece" if the words have subword marks, "gpt2" if the words
-    are numbers, and otherwise "none".
+    Returns "huggingface" if a tokenizer.json exists next to the (first) data folder, "subword_nmt" or "sentencepiece"
+    if the words have subword marks, "gpt2" if the words are numbers, and otherwise "none".
     """
     if _find_subword_files(data, "huggingface"):
         return "huggingface"
@@ -41,10 +40,7 @@ def detect_subword_type(dictionary: Dictionary, data: Optional[str] = None) -> s
 
 
 def detect_word_type(dictionary: Dictionary, subwords: str) -> str:
-    """Detect the type of words in a dictionary, a value for the option ``text_words`` of the tokeniser ``etads``.
-
-    ``subwords`` is the type of subwords in the dictionary, as returned by :func:`detect_subword_type`.
-    """
+    """Detect the type of words (``--text-words``) in a dictionary, given its type of subwords."""
     if subwords in ("sentencepiece", *OPAQUE):
         return "raw"
     words = dictionary.symbols[dictionary.nspecial : count_known_words(dictionary)]

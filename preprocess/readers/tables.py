@@ -101,9 +101,9 @@ each line is a sentence."""
         """Open a file. Its columns, based on the header or first record, are those of the documents and summaries."""
         path, args = self.paths[key], self.args
         delimiter, strict = self.delimiters.get(key, self.delimiter), self.fallback == ESCAPE_INVALID
-        options = records.TableOptions(self.fallback, delimiter, not args.no_quotes, args.skip_bad, checks_rows=strict)
+        options = records.ReadingOptions(self.fallback, delimiter, not args.no_quotes, args.skip_bad, checks_rows=strict)
         choose = functools.partial(self._choose_columns, path)
-        return records.open_records(path, self.formats[key], choose, options, self.counts, self._note)
+        return records.Table(path, self.formats[key], choose, options, self.counts, self._note).open()
 
     def _note(self, text: str) -> None:
         """Add a message to the report, unless an earlier reading of the same file has added it."""

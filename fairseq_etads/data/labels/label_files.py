@@ -4,10 +4,9 @@
     labels.sentences.SPLIT         written by etads-labels --kind match, extract or distribution
     probabilities.words.SPLIT, probabilities.sentences.SPLIT        written by etads-select
 
-The first line is a comment with a JSON object that describes how the file was created. Its entry "documents" is the
-number of documents, and its entry "truncate_source" is the number of tokens that were read from each document. Each of
-the other lines belongs to one document. It contains the first 16 hexadecimal digits of the document's hash, a tab, and
-fields that are separated by spaces:
+The first line is a comment with a JSON object that describes how the file was created, with the numbers of "documents"
+and of tokens that were read from each ("truncate_source"). Each of the other lines belongs to one document. It contains
+the first 16 hexadecimal digits of the document's hash, a tab, and fields that are separated by spaces:
 
     words           a label or probability for each token, or "-" for a sentence mark
     sentences       labels: one field for each summary sentence (for "extract": for each extracted sentence). The field
@@ -51,10 +50,9 @@ def write_label_rows(path: Path, header: Dict[str, Any], rows: Iterable[Tuple[st
 
 
 class SelectionFile:
-    """File with labels or probabilities. Its lines are read on demand.
+    """File with labels or probabilities of this number of ``documents``, if given. Its lines are read on demand.
 
-    The file must cover this number of ``documents``, or any number if it is None. Raises InputError, which names
-    ``option``, if the file is missing, damaged or incomplete, or covers other documents.
+    Raises InputError, which names ``option``, if the file is missing, damaged or incomplete, or covers others.
     """
 
     def __init__(self, path: Path, option: str, documents: Optional[int] = None):

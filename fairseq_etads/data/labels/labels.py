@@ -4,11 +4,13 @@ Sentences are identified by their index, which starts at 0. If several sentences
 selected. Empty sentences between adjacent sentence marks also have an index but are never selected.
 """
 
+import functools
 import math
+import operator
 from collections import Counter
 from typing import Dict, Iterable, List, Mapping, Sequence, Set, Tuple
 
-from ...text.subsequences import Words, compute_lcs_length, iterate_lcs_positions
+from ...text.subsequences import WordRuns, Words, compute_lcs_length, iterate_lcs_positions
 
 _STOP_WORDS = """\
 a about after all also an and any are as at be because been before being between both but by can could did do
@@ -23,36 +25,22 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 def label_copied_words(document: Words, summary: Words) -> List[int]:
     """Label each word of a document with 1 if the summary copies it and 0 otherwise (Gehrmann et al. 2018, section 3).
 
-    The document is read from left to right. At each position, the function finds the longest sequence of words that
-    also occurs in the summary. It labels the words of this sequence with 1 unless the same sequence has occurred
-    before. The authors' code differs in two details: it searches for substrings, so that it finds "he" inside "the",
-    and it never labels the last word of a document.
+    From left to right, the words of the longest sequence that also occurs in the summary are labelled, unless the same
+    sequence has occurred before. The authors' code differs in two details: it searches for substrings, so that it finds
+    "he" inside "the", and it never labels the last word of a document.
     """
-    places: Dict[str, List[int]] = {}
-    for place, word in enumerate(summary):
-        places.setdefault(word, []).append(place)
+    runs = WordRuns(summary)
     labels = [0] * len(document)
     seen: Set[Tuple[str, ...]] = set()
     start = 0
     while start < len(document):
-        length = max(
-            (_count_matching_words(document, start, summary, place) for place in places.get(document[start], ())),
-            default=0,
-        )
+        _, length = runs.find_longest(document, start)
         run = tuple(document[start : start + length])
         if length and run not in seen:
             labels[start : start + length] = [1] * length
             seen.add(run)
         start += max(length, 1)
     return labels
-
-
-def _count_matching_words(document: Words, start: int, summary: Words, place: int) -> int:
-    """Count consecutive matching words, starting at ``start`` in the document and at ``place`` in the summary."""
-    length, most = 0, min(len(document) - start, len(summary) - place)
-    while length < most and document[start + length] == summary[place + length]:
-        length += 1
-    return length
 
 
 def match_sentences(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
@@ -130,12 +118,10 @@ def select_by_greedy_recall(document: Sequence[Words], summary: Sequence[Words])
 def select_by_greedy_f1(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
     """Select document sentences that together are most similar to the summary, using a greedy algorithm.
 
-    Similarity is the sum of the unigram F1 score and the bigram F1 score. Each step adds the sentence that increases
-    the similarity most, until no sentence increases it. The algorithm is from Nallapati et al. (2017, section 3.3), who
-    use ROUGE-1 instead of this sum. Each distinct word or bigram of the summary is counted once. The length of the
-    extract is defined as the sum, over the selected sentences, of the number of distinct words in the sentence. If no
-    sentence has a word in common with the summary, the first sentence is selected. Returns the indices of the selected
-    sentences, in the order of the document.
+    Each step adds the sentence that increases the sum of unigram F1 and bigram F1 most, until none increases it
+    (Nallapati et al. 2017, section 3.3, with ROUGE-1). Each distinct word or bigram of the summary is counted once, and
+    the length of the extract is the sum of its sentences' numbers of distinct words. If no sentence shares a word with
+    the summary, the first one is selected. Returns their indices, in the order of the document.
     """
     words: Dict[str, int] = {}
     bigrams: Dict[Tuple[str, str], int] = {}
@@ -144,18 +130,12 @@ def select_by_greedy_f1(document: Sequence[Words], summary: Sequence[Words]) -> 
             words.setdefault(word, 1 << len(words))
         for pair in zip(sentence, sentence[1:]):
             bigrams.setdefault(pair, 1 << len(bigrams))
-    # ``free`` maps the index of each sentence that has not been selected to three values: a bit set of the summary
-    # words in the sentence, a bit set of the summary bigrams in the sentence, and the number of distinct words in the
-    # sentence.
-    free = {}
+    free = {}  # bit sets of the summary's words and bigrams, and the number of distinct words, by free sentence
     for number, sentence in enumerate(document):
         if sentence:
-            of_words = of_bigrams = 0
-            for word in sentence:
-                of_words |= words.get(word, 0)
-            for pair in zip(sentence, sentence[1:]):
-                of_bigrams |= bigrams.get(pair, 0)
-            free[number] = of_words, of_bigrams, len(set(sentence))
+            of_words = functools.reduce(operator.or_, (words.get(word, 0) for word in sentence))
+            pairs = (bigrams.get(pair, 0) for pair in zip(sentence, sentence[1:]))
+            free[number] = of_words, functools.reduce(operator.or_, pairs, 0), len(set(sentence))
     first = list(free)[:1]
     kept: List[int] = []
     best, found_words, found_bigrams, size = 0.0, 0, 0, 0

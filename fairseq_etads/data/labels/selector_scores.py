@@ -6,17 +6,11 @@ from typing import Any, List, Tuple
 from ...text.subsequences import compute_f1
 
 EDGES: List[float] = [number / 20 for number in range(-240, 241)]
-"""Logits at the edges of the histogram bins.
-
-The corresponding probabilities range from 0.000006 to 0.999994 in steps of at most 0.0125.
-"""
+"""Logits at the edges of the histogram bins: probabilities from 0.000006 to 0.999994 in steps of at most 0.0125."""
 
 
 def find_histogram_bin(probability: float) -> int:
-    """Return the index of the histogram bin that contains a probability.
-
-    Bin b contains the logits that are greater than EDGES[b - 1] and at most EDGES[b].
-    """
+    """Return the index b of the bin of a probability, the logit of which is above EDGES[b - 1] and up to EDGES[b]."""
     if not 0 < probability < 1:
         return 0 if probability <= 0 else len(EDGES)
     logit = math.log(probability / (1 - probability))

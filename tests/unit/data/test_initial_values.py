@@ -1,5 +1,6 @@
 """Start of a model from its training text: the output layer's bias, and word vectors against loops."""
 
+import gzip
 import logging
 import math
 import random
@@ -10,7 +11,7 @@ from helpers import EOS, model_config
 from selection_data import write_data
 
 from fairseq_etads.data import initial_values
-from fairseq_etads.data.initial_values import SMOOTHING, WEIGHTS, compute_word_probabilities, count_cooccurrences
+from fairseq_etads.data.initial_values import SMOOTHING, WEIGHTS, count_cooccurrences
 from fairseq_etads.training.options import SummarizationConfig
 from fairseq_etads.training.task import SummarizationTask
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
@@ -39,6 +40,7 @@ def build(task, **options):
 def test_the_bias_is_the_logarithm_of_the_words_frequencies(pointer, of_rare, cut, no_end, tmp_path):
     """Summaries are cut as in training, which keeps the end symbol unless --no-end-if-cut is given."""
     task = task_of(tmp_path, truncate_target=cut, no_end_if_cut=no_end)
+    assert task.target_dictionary.known_words < len(task.target_dictionary)
     bias = build(task, pointer=pointer, output_bias=True, output_bias_init="frequencies").decoder.output_projection.bias
     counts = dict.fromkeys(range(len(bias)), 1)
     for _, summary in PAIRS:
@@ -53,17 +55,7 @@ def test_the_bias_is_the_logarithm_of_the_words_frequencies(pointer, of_rare, cu
     assert len(set(counts.values())) > 2
     for number, count in counts.items():
         assert bias[number].item() == pytest.approx(math.log(count / total), abs=1e-5)
-
-
-def test_a_model_without_the_option_begins_with_zeros(tmp_path):
-    assert not build(task_of(tmp_path), output_bias=True).decoder.output_projection.bias.any()
-
-
-def test_probabilities_are_of_the_words_that_summaries_know(tmp_path):
-    task = task_of(tmp_path)
-    found = compute_word_probabilities(task, copies=False)
-    assert len(found) == task.target_dictionary.known_words < len(task.target_dictionary)
-    assert found.sum().item() == pytest.approx(1)
+    assert not build(task, output_bias=True).decoder.output_projection.bias.any(), "without the option"
 
 
 @pytest.mark.parametrize("shared", [True, False])
@@ -106,22 +98,40 @@ def make_dictionary_of(*words):
     return dictionary
 
 
-def test_a_checkpoint_is_loaded_without_the_training_text(tmp_path):
-    options = {"embed_from_text": True, "output_bias": True, "output_bias_init": "frequencies"}
-    task_of(tmp_path)
-    for path in tmp_path.glob("train.*"):
-        path.unlink()
-    task = SummarizationTask.setup_task(SummarizationConfig(data=str(tmp_path)))
-    task.load_state_dict({})
-    assert not build(task, **options).decoder.output_projection.bias.any()
-
-
-def test_data_without_a_training_split_are_refused_in_words(tmp_path):
-    task = task_of(tmp_path)
+def test_only_training_needs_the_training_text(tmp_path):
+    options, task = {"output_bias": True, "output_bias_init": "frequencies"}, task_of(tmp_path)
     for path in tmp_path.glob("train.*"):
         path.unlink()
     with pytest.raises(FileNotFoundError, match=r'no split "train" \(--train-subset\)'):
-        build(task, output_bias=True, output_bias_init="frequencies")
+        build(task, **options)
+    task = SummarizationTask.setup_task(SummarizationConfig(data=str(tmp_path)))
+    task.load_state_dict({})
+    assert not build(task, **options, embed_from_text=True).decoder.output_projection.bias.any()
+
+
+@pytest.mark.parametrize(
+    "content, said",
+    [
+        ("3 2\na 1 2 \nother 5 6\nb 3 4\na 7 8\n", ""),
+        ("a 1 2\nb 3\n", "line 2 has 1 numbers instead of 2"),
+        ("a 1 x\n", "line 1 is not a word and its numbers"),
+        ("a 1 nan\n", "line 1 contains a number that is not finite"),
+        ("other 1 2\n", "contains none of the 9 words"),
+    ],
+)
+@pytest.mark.parametrize("write", [bytes, gzip.compress])
+def test_word_vectors_of_a_file_are_those_of_their_words(content, said, write, tmp_path):
+    path = tmp_path / ("v.txt" if write is bytes else "v.txt.gz")
+    path.write_bytes(write(content.encode()))
+    dictionary, table = make_dictionary_of(*"abcde"), torch.nn.Embedding(9, 2)
+    before = table.weight.detach().clone()
+    if said:
+        with pytest.raises(ValueError, match=f"--vectors {path}: {said}"):
+            initial_values.load_word_vectors(str(path), dictionary, table, "--vectors")
+        return
+    initial_values.load_word_vectors(str(path), dictionary, table, "--vectors")
+    assert table.weight[4:6].tolist() == [[7, 8], [3, 4]], "the last of a word"
+    assert torch.equal(table.weight[6:], before[6:]) and torch.equal(table.weight[:4], before[:4])
 
 
 @pytest.mark.parametrize("contexts", [4, 9])
@@ -163,4 +173,4 @@ def test_the_same_text_has_the_same_vectors_and_no_draw_of_others_is_changed():
     torch.manual_seed(5)
     first = initial_values.compute_word_vectors(text_of_two_topics(), 20, 8)
     assert torch.equal(torch.rand(3), expected)
-    assert torch.equal(first.vectors, initial_values.compute_word_vectors(text_of_two_topics(), 20, 8).vectors)
+    assert torch.equal(first[0], initial_values.compute_word_vectors(text_of_two_topics(), 20, 8)[0])

@@ -10,11 +10,7 @@ from helpers import EOS, RECURRENT, make_dictionary, make_task, model_config
 
 from fairseq_etads.data import unknown_words
 from fairseq_etads.data.pairs import SummarizationDataset
-from fairseq_etads.data.unknown_words import (
-    check_unknown_summary_words,
-    count_summary_words,
-    warn_about_small_vocabulary,
-)
+from fairseq_etads.data.unknown_words import check_unknown_summary_words, count_summary_words
 from fairseq_etads.vocabulary.dictionary import limit_known_words
 
 KNOWN, GENERATED = 44, 20
@@ -32,7 +28,7 @@ def dictionary(known=GENERATED):
     return limit_known_words(make_dictionary(tail=9), known)
 
 
-def test_words_are_counted_as_a_loop_counts_them():
+def test_words_are_counted_as_a_loop_counts_them(monkeypatch):
     documents = [[5, 30, 46, 3, GENERATED, KNOWN], [6, 47] * 5 + [48], [7], []]
     summaries = [[5, 30, 3, 47, GENERATED, KNOWN], [48, 47, 21], [], [8]]
     pairs = make_pairs(documents, summaries)
@@ -45,10 +41,7 @@ def test_words_are_counted_as_a_loop_counts_them():
                 copyable += word >= known and word in document[:9]
                 in_document += word != 3 and word in document[:9]
         assert count_summary_words(pairs, dictionary(known)) == (4, words, unknown, copyable, in_document)
-
-
-def test_a_sample_is_spread_over_the_whole_split(monkeypatch):
-    monkeypatch.setattr(unknown_words, "SAMPLE", 4)
+    monkeypatch.setattr(unknown_words, "SAMPLE", 4)  # spread over the whole split
     pairs = make_pairs([[5]] * 10, [[46 if number in (1, 9) else 5] for number in range(10)])
     found = count_summary_words(pairs, dictionary())  # of pairs 0, 3, 6 and 9
     assert (found.pairs, found.unknown) == (4, 1)
@@ -65,6 +58,7 @@ def test_a_sample_is_spread_over_the_whole_split(monkeypatch):
         ("soft", [[5], [6]], "fine"),
         ("soft", [[47, 5], [6]], "warned"),
         ("soft", [[46, 5], [6]], "fine"),
+        ("soft", [[46, 5]], "fine"),
         ("soft", [[8, 47], [8, 3]], "nothing to copy"),
         ("switch", [[], []], "fine"),  # without words, there is nothing to report
     ],
@@ -76,18 +70,11 @@ def test_a_pointer_without_a_word_to_copy_is_refused(pointer, summaries, outcome
             check_unknown_summary_words("train", pairs, pointer, dictionary())
             warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
             assert len(warnings) == (outcome == "warned")
+            figures = "1 of 2 words of train's summaries (a sample of 1) are unknown, 50.00%; 1 of the unknown ones are"
+            assert (figures in caplog.text) == (summaries == [[46, 5]])
         else:
             with pytest.raises(ValueError, match=f"--pointer {pointer}: .*{outcome}"):
                 check_unknown_summary_words("train", pairs, pointer, dictionary())
-
-
-def test_the_log_has_the_figures(caplog):
-    with caplog.at_level(logging.INFO):
-        check_unknown_summary_words("train", make_pairs([[5, 30, 46]], [[30, 6, 47, 5]]), "switch", dictionary())
-    assert (
-        "2 of 4 words of train's summaries (a sample of 1) are unknown, 50.00%; "
-        "1 of the unknown ones are in their document"
-    ) in caplog.text
 
 
 def write_split(directory, split, documents, summaries):
@@ -123,27 +110,17 @@ def test_only_training_is_refused_and_only_once(tmp_path):
     task.load_dataset("train", epoch=2)  # the data of another directory, in the middle of training
 
 
-def test_a_vocabulary_far_below_the_one_asked_for_is_told(tmp_path, caplog):
-    data = tmp_path / "bin"
+def test_training_tells_of_a_vocabulary_far_below_the_one_asked_for(tmp_path, caplog):
+    data, report = tmp_path / "bin", tmp_path / "report.json"
     data.mkdir()
-    report = {"vocabulary": {"known": {"source": 1195, "target": 190}, "asked": {"source": 4000, "target": 200}}}
-    (tmp_path / "report.json").write_text(json.dumps(report))
-    warn_about_small_vocabulary(data)
+    write_split(data, "train", [[5, 30]], [[30]])
+    sizes = {"known": {"source": 1195, "target": 190}, "asked": {"source": 4000, "target": 200}}
+    report.write_text(json.dumps({"vocabulary": sizes}))
+    load(data, "train")
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "the source dictionary in DATA has 1,195 known words instead of 4,000" in caplog.text
     caplog.clear()
-    # Reports of an earlier version or of another program.
-    for content in ("", "{}", "[]", '{"vocabulary": {"asked": {}}}'):
-        (tmp_path / "report.json").write_text(content)
-        warn_about_small_vocabulary(data)
+    for content in ("", "{}", "[]", '{"vocabulary": {"asked": {}}}'):  # of an earlier version or another program
+        report.write_text(content)
+        unknown_words.warn_about_small_vocabulary(data)
     assert not caplog.text
-
-
-def test_training_tells_of_a_small_vocabulary(tmp_path, caplog):
-    data = tmp_path / "bin"
-    data.mkdir()
-    write_split(data, "train", [[5, 30]], [[30]])
-    report = {"vocabulary": {"known": {"source": 9, "target": 9}, "asked": {"source": 9, "target": 90}}}
-    (tmp_path / "report.json").write_text(json.dumps(report))
-    load(data, "train")
-    assert "the target dictionary in DATA has 9 known words instead of 90" in caplog.text

@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from argparse import Namespace
 
 import pytest
 import torch
@@ -75,6 +76,10 @@ def test_a_list_that_was_killed_in_between_is_not_wrong(folder):
         (folder / "a.txt").write_text("new")
         raise KeyboardInterrupt
     Checksums(folder).verify(["a.txt", "sub/b.bin"])
+    Checksums(folder).add("a.txt", "sub/b.bin")  # what was not listed is listed later
+    (folder / "a.txt").write_bytes(b"damaged")
+    with pytest.raises(InputError, match=r"a\.txt is damaged"):
+        Checksums(folder).verify(["a.txt"])
 
 
 @pytest.mark.parametrize("name", ["train.source-target.source.bin", "train1.source-target.target.idx"])
@@ -94,35 +99,20 @@ def test_the_task_compares_a_split_with_all_its_parts_and_watches_it(name, tmp_p
         task.data_checks.check_split_checksums(str(tmp_path), "train")
 
 
-def test_the_task_compares_dictionaries(tmp_path):
-    for name in ("dict.source.txt", "dict.factor-tf.txt", "factors.json", "train.source-target.source.bin"):
-        (tmp_path / name).write_bytes(b"a 1\n")
-        Checksums(tmp_path).add(name)
-    task = make_task()
-    (tmp_path / "train.source-target.source.bin").write_bytes(b"")
-    task.data_checks.check_dictionaries(str(tmp_path))
-    (tmp_path / "dict.factor-tf.txt").write_bytes(b"a 2\n")
-    with pytest.raises(InputError, match=r"dict\.factor-tf\.txt is damaged"):
-        task.data_checks.check_dictionaries(str(tmp_path))
-
-
-def test_the_task_compares_the_subword_model(tmp_path):
-    from argparse import Namespace
-
+def test_the_task_compares_dictionaries_and_the_subword_model(tmp_path):
     codes = tmp_path / "codes.bpe"
     codes.write_text("#version: 0.2\na b</w>\n")
-    Checksums(tmp_path).add(codes.name)
+    for name in ("dict.source.txt", "dict.factor-tf.txt", "factors.json", "train.source-target.source.bin"):
+        (tmp_path / name).write_bytes(b"a 1\n")
+        Checksums(tmp_path).add(name, codes.name)
     options = Namespace(_name=None, bpe="subword_nmt", bpe_codes=str(codes), bpe_separator="@@")
     assert make_task().build_bpe(options).encode("ab") == "ab"
     codes.write_text("#version: 0.2\na c</w>\n")
     with pytest.raises(InputError, match=r"codes\.bpe is damaged or was changed"):
         make_task().build_bpe(options)
-
-
-def test_what_was_not_listed_is_listed_later(folder):
-    """A command may have been killed between making a file and listing it."""
-    Checksums(folder).forget("a.txt")
-    Checksums(folder).add("a.txt", "sub/b.bin")
-    (folder / "a.txt").write_bytes(b"damaged")
-    with pytest.raises(InputError, match=r"a\.txt is damaged"):
-        Checksums(folder).verify(["a.txt"])
+    (tmp_path / "train.source-target.source.bin").write_bytes(b"")
+    task = make_task()
+    task.data_checks.check_dictionaries(str(tmp_path))
+    (tmp_path / "dict.factor-tf.txt").write_bytes(b"a 2\n")
+    with pytest.raises(InputError, match=r"dict\.factor-tf\.txt is damaged"):
+        make_task().data_checks.check_dictionaries(str(tmp_path))

@@ -6,13 +6,8 @@ import random
 import pytest
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.picking import (
-    FULL,
-    SHORTEST,
-    SentencePickingSettings,
-    compute_probability_level_bounds,
-    pick_sentences,
-)
+from fairseq_etads.text import picking as module
+from fairseq_etads.text.picking import FULL, SHORTEST, SentencePickingSettings, pick_sentences
 
 
 def test_the_likeliest_that_fit_are_picked_in_the_documents_order():
@@ -53,17 +48,16 @@ def test_properties_of_a_pick():
 def test_levels_are_quantiles_of_the_training():
     values = [number / 1000 for number in range(1000)]
     random.Random(2).shuffle(values)
-    edges = compute_probability_level_bounds(values)
+    edges = module.compute_probability_level_bounds(values)
     assert edges == (0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9)
     picking = SentencePickingSettings(200, edges)
-    assert [picking.find_probability_level(p) for p in (0, 0.1499, 0.15, 0.44, 0.6, 0.75, 0.85, 0.9, 1)] == list(
-        "112356788"
-    )
+    found = [picking.find_probability_level(p) for p in (0, 0.1499, 0.15, 0.44, 0.6, 0.75, 0.85, 0.9, 1)]
+    assert "".join(found) == "112356788"
     levels = [int(picking.find_probability_level(value)) for value in sorted(values)]
     assert levels == sorted(levels) and set(levels) == set(range(1, 9))
     assert [len(list(group)) for _, group in itertools.groupby(levels)] == [150, 150, 150, 150, 100, 100, 100, 100]
     with pytest.raises(InputError, match="no sentences"):
-        compute_probability_level_bounds([])
+        module.compute_probability_level_bounds([])
 
 
 def test_a_file_is_read_as_it_was_written_and_words_are_counted_between_white_space(tmp_path):

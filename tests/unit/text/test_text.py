@@ -56,12 +56,6 @@ def test_nothing_stays_nothing(words, line):
     assert build(text_words=words).decode("") == ""
 
 
-def test_raw_text_keeps_its_words_and_case_if_asked():
-    tokenizer = build(text_words="raw", text_keep_case=True)
-    assert tokenizer.encode("  A\tB\u00a0 C\0d. \n") == "A B C d."
-    assert tokenizer.decode("A B.") == "A B."
-
-
 @pytest.mark.parametrize("words", WORD_KINDS)
 def test_sentence_marks_are_one_token_and_survive_detokenisation(words):
     line = "One is here. <q> Two isn't!"
@@ -85,7 +79,9 @@ def test_marks_are_inserted_only_where_a_text_has_none():
     assert keeping.encode("He came. He left.") == "he came . he left ."
 
 
-def test_words_of_the_treebank_and_of_tokenised_text():
+def test_words_of_the_treebank_of_tokenised_and_of_raw_text():
     assert build(text_words="ptb").encode("He came. She (5) left.") == "he came . she -lrb- 5 -rrb- left ."
     assert build(text_words="ptb").decode("he came . <q> she -lrb- 5 -rrb- left .") == "he came. <q> she (5) left."
     assert build(text_words="spaces").encode("u.s. <unk> don't ( #.# )") == "u.s. <unk> don't ( #.# )"
+    tokenizer = build(text_words="raw", text_keep_case=True)
+    assert tokenizer.encode("  A\tB\u00a0 C\0d. \n") == "A B C d." and tokenizer.decode("A B.") == "A B."

@@ -9,8 +9,14 @@ from nltk.tokenize.destructive import NLTKWordTokenizer
 
 from fairseq_etads.text import words as module
 from fairseq_etads.text.cleaning import split_raw_document
-from fairseq_etads.text.tokenised import is_tokenised, split_tokenised_sentences
-from fairseq_etads.text.words import CharacterTokenizer, PennTreebankTokenizer, RawWordTokenizer, split_sentences
+from fairseq_etads.text.words import (
+    CharacterTokenizer,
+    PennTreebankTokenizer,
+    RawWordTokenizer,
+    is_tokenised,
+    split_sentences,
+    split_tokenised_sentences,
+)
 
 SENTENCES = [
     "Mr. O'Neil (of the U.S.) didn't say: \"I can't, cannot and won't pay $3.88!\"",
@@ -21,12 +27,13 @@ SENTENCES = [
 ]
 
 
-@pytest.mark.parametrize("sentence", SENTENCES)
+OURS = PennTreebankTokenizer()
+
+
+@pytest.mark.parametrize("sentence", [*SENTENCES, *SENTENCES])
 def test_words_are_those_of_nltk_although_they_are_remembered(sentence):
-    ours = PennTreebankTokenizer()
-    for _ in range(2):
-        found = " ".join(ours.encode(sentence, keep_case=True)).split()
-        assert found == NLTKWordTokenizer().tokenize(sentence, convert_parentheses=True)
+    found = " ".join(OURS.encode(sentence, keep_case=True)).split()
+    assert found == NLTKWordTokenizer().tokenize(sentence, convert_parentheses=True)
 
 
 @settings(max_examples=300, deadline=None)
@@ -44,27 +51,21 @@ PARTS = st.lists(st.sampled_from(["it", "n't", "'s", "'ll", "-", "(", ")", ",", 
 
 
 @settings(max_examples=500, deadline=None)
-@given(st.lists(PARTS.map("".join), max_size=5))
-@example(["cannotn't", "cannot's", "gonna-it"])
-def test_the_short_way_for_simple_words_is_nltks(chunks):
-    sentence = " ".join(chunks)
+@given(st.lists(PARTS.map("".join), max_size=5).map(" ".join))
+@example("cannotn't cannot's gonna-it")
+def test_the_short_way_for_simple_words_is_nltks(sentence):
     found = " ".join(PennTreebankTokenizer().encode(sentence, keep_case=True)).split()
     assert found == NLTKWordTokenizer().tokenize(sentence, convert_parentheses=True)
 
 
-def test_conventions_of_cnn_daily_mail():
+def test_conventions_of_cnn_daily_mail_and_symbols():
+    """Placeholders stay whole, and fairseq's own symbols do not."""
     encoded = " ".join(PennTreebankTokenizer().encode("“Don’t” – said Bob (aged 7) — stop…"))
     assert encoded == "`` do n't '' -- said bob -lrb- aged 7 -rrb- -- stop ..."
     assert PennTreebankTokenizer().decode(encoded.split()) == '"don\'t"--said bob (aged 7)--stop ...'
-
-
-def test_placeholders_stay_whole_and_fairseqs_own_symbols_do_not():
     encoded = " ".join(PennTreebankTokenizer().encode("see <cit>. <unk> <s> </s> <pad> x<dig>y"))
     assert encoded == "see <cit> . <unk> < s > < /s > < pad > x <dig> y"
     assert " ".join(RawWordTokenizer().encode("a <pad> </s> <unk> <S>")) == "a < pad > < /s > <unk> < s >"
-
-
-def test_each_word_between_spaces_is_encoded_by_itself():
     assert PennTreebankTokenizer().encode("They can't, (now).") == ["they", "ca n't ,", "-lrb- now -rrb- ."]
 
 
@@ -83,20 +84,14 @@ def test_words_do_not_depend_on_earlier_sentences(chunk):
     assert tokenizer.encode(f"{chunk} said Hej .") == fresh
 
 
-def test_abbreviations_do_not_end_sentences():
+def test_abbreviations_dates_and_times_do_not_end_sentences():
     text = 'Dr. Smith of the U.S. team met J. Doe et al. in Fig. 3. "It works!" he said. Is it so? Yes.'
     first = "Dr. Smith of the U.S. team met J. Doe et al. in Fig. 3."
     assert split_sentences(text) == [first, '"It works!" he said.', "Is it so?", "Yes."]
     assert split_sentences("a b . c d .") == ["a b .", "c d ."]
     assert split_sentences(" \t ") == split_sentences("") == []
-
-
-def test_dates_and_times_are_not_split():
-    text = (
-        "It left at 10:15 p.m. Monday, on Sept. 3. At 9 a.m. ET it was back by 11 p.m. The crowd cheered on Oct. 4. He"
-    )
-    last = ["At 9 a.m. ET it was back by 11 p.m.", "The crowd cheered on Oct. 4.", "He"]
-    assert split_sentences(text) == ["It left at 10:15 p.m. Monday, on Sept. 3.", *last]
+    parts = ["It left at 10:15 p.m. Monday, on Sept. 3.", "At 9 a.m. ET it was back by 11 p.m.", "The crowd cheered"]
+    assert split_sentences(" ".join(parts)) == parts
 
 
 @pytest.mark.parametrize("end", ["at the B.B.C.", "by Kim & Co.", "(of S.A.)", "a Ph.D.", "« Non ! »", "'No!'"])

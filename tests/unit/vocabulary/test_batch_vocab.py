@@ -45,12 +45,9 @@ def test_slots_equal_a_loop(seed):
             assert slot == (word if word < known else known + own.index(word) if word in own else 3)
     unknown = encoded == 3
     assert torch.equal(vocab.decode(encoded)[~unknown], summaries[~unknown])
-
-
-def test_rows_that_belong_to_no_document_are_refused():
-    vocab = BatchVocab(torch.tensor([[9, 2], [8, 2]]), 6, **SPECIALS)
-    with pytest.raises(ValueError, match="3 rows cannot be divided evenly among 2 documents"):
-        vocab.encode(torch.zeros(3, 1, dtype=torch.long))
+    if rows > 1:
+        with pytest.raises(ValueError, match=f"1 rows cannot be divided evenly among {rows} documents"):
+            vocab.encode(summaries[:1])
 
 
 def test_known_words_end_where_the_counts_do():
@@ -59,32 +56,21 @@ def test_known_words_end_where_the_counts_do():
     head = remove_copy_tail(dictionary)
     assert len(head) == 44 and head.index("rare0") == head.unk() and head.index("w39") == 43
     assert len(dictionary) == 49 and dictionary.index("rare4") == 48, "the dictionary itself was changed"
-    assert hide_unknown_words(
-        torch.tensor([3, 43, 44, 48]), count_known_words(dictionary), dictionary.unk()
-    ).tolist() == [3, 43, 3, 3]
+    assert hide_unknown_words(torch.tensor([3, 43, 44, 48]), 44, unk=3).tolist() == [3, 43, 3, 3]
 
 
 def test_fairseqs_padding_words_are_known_and_a_dictionary_without_counts_is_taken_whole():
     padded = make_dictionary(words=3)
     padded.pad_to_multiple_(8)
     assert count_known_words(padded) == 8
+    head = remove_copy_tail(padded)
     padded.add_symbol("rare", n=0)
-    assert count_known_words(padded) == 8 and len(padded) == 9
+    padded.encode_line("newer", add_if_not_exist=True)  # as fairseq-generate does with --post-process
+    assert count_known_words(padded) == len(head) == count_known_words(head) == 8 and len(padded) == 10
     bare = Dictionary()
     for word in "abc":
         bare.add_symbol(word, n=0)
     assert count_known_words(bare) == len(remove_copy_tail(bare)) == 7
-
-
-def test_the_models_part_does_not_grow_with_the_dictionary():
-    dictionary = make_dictionary(words=4)
-    head = remove_copy_tail(dictionary)
-    dictionary.add_symbol("new", n=0)
-    dictionary.encode_line("newer", add_if_not_exist=True)  # as fairseq-generate does with --post-process
-    assert len(head) == count_known_words(head) == 8
-
-
-def test_a_word_with_a_count_behind_words_without_is_refused():
     with pytest.raises(ValueError, match='"c", which has a count, follows "b"'):
         SummarizationDictionary.load(io.StringIO("a 5\nb 0\nc 3\n"))
     padded = SummarizationDictionary.load(io.StringIO("madeupword0000 0\na 0\n"))

@@ -19,17 +19,11 @@ def random_texts(seed, rows=5, length=9):
 
 @pytest.mark.parametrize("limit", [1, 4, 10, 25, 59, 60, 200])
 @pytest.mark.parametrize("seed", range(4))
-def test_a_shared_list_is_that_of_the_loop(seed, limit):
+def test_lists_are_those_of_the_loop(seed, limit):
     texts = random_texts(seed)
     found = CandidateWords(texts, limit, SIZE, SPECIALS, UNK, shared=True)
     assert found.words.tolist() == reference.candidates(texts.tolist(), limit, SIZE, SPECIALS)
     assert found.allowed is None
-
-
-@pytest.mark.parametrize("limit", [1, 4, 10, 25, 59, 60, 200])
-@pytest.mark.parametrize("seed", range(4))
-def test_lists_of_their_own_are_those_of_the_loop(seed, limit):
-    texts = random_texts(seed)
     found = CandidateWords(texts, limit, SIZE, SPECIALS, UNK, shared=False)
     together = set()
     for text, allowed in zip(texts.tolist(), found.allowed):

@@ -169,11 +169,7 @@ def test_damage_is_noticed_and_nothing_is_run(written, tmp_path):
 def test_numbers_that_are_no_words_are_refused(written, change, message):
     path, words = written
     arrays = {"frequent": np.array([4], dtype=np.int32), "together": np.full((44, 2), -1, dtype=np.int32), **change}
-    about = {
-        "format": FORMAT,
-        "source_dictionary": compute_fingerprint(words),
-        "target_dictionary": compute_fingerprint(words),
-    }
+    about = {"format": FORMAT, **dict.fromkeys(("source_dictionary", "target_dictionary"), compute_fingerprint(words))}
     save_file({name: array for name, array in arrays.items() if array is not None}, str(path), metadata=about)
     assert message in refusal(path, words)
     save_file(arrays if arrays["together"] is not None else {"a": np.zeros(1)}, str(path), metadata={"format": "x"})
@@ -228,17 +224,13 @@ def test_a_folder_decodes_with_its_shortlist_unless_told_otherwise(exported, tmp
     few = {f"w{number}" for number in range(7)}  # a beam of 3 needs seven words besides the special symbols
     for text, summary in zip(TEXTS, with_list):
         assert set(summary.tokens) <= {*text.lower().split(), "w6", "w7", *few, "<unk>"}, "w6, w7 have the ids 10, 11"
-    with pytest.raises(
-        InputError, match=r"--shortlist: .*plain has none; create it again with etads-export --shortlist"
-    ):
+    with pytest.raises(InputError, match=r"--shortlist: .*plain has none; create it again with etads-export --short"):
         plain.summarize(TEXTS, shortlist=True)
 
 
 def test_a_shortlist_of_other_words_is_not_exported(exported, tmp_path, capsys):
     file, words = tmp_path / "other.safetensors", make_task(target_words=30).target_dictionary
-    write_shortlist(
-        file, np.zeros(1, dtype=np.int32), np.full((30, 1), -1, dtype=np.int32), words, words, {"documents": 3}
-    )
+    write_shortlist(file, np.zeros(1, dtype=np.int32), np.full((30, 1), -1, dtype=np.int32), words, words, {})
     assert export([str(exported / "run"), str(tmp_path / "model"), "--shortlist", str(file)]) == 2
     assert f"--shortlist {file} was created with a different source dictionary" in capsys.readouterr().err
     assert not (tmp_path / "model").exists()
