@@ -115,20 +115,19 @@ def _search(args: TuneOptions, common: Dict[str, Any]) -> Tuple[str, Any, str]:
 
     Returns what has been found, the best decoding options (None: the folder's), and a note for the model card.
     """
-    from ..tuning import report
     from ..tuning.tune import tune
 
     names = [name for name in args.search.split(",") if name.strip()]
     ranges = {name: values for name, _, values in (text.partition("=") for text in args.range)}
     common.update(trials=args.trials or TRIALS, metric=args.metric or METRICS[0])
     out, tuning = common["out"], tune(search=names, ranges=ranges, **common)
-    report.write_tables(tuning, out)
+    tuning.write_tables(out)
     draws = importlib.util.find_spec("matplotlib") is not None
     if draws:
-        report.draw_plots(tuning, out)
-    print(f"{report.format_markdown_table(tuning)}\n\n{tuning.signature}\n\n{report.format_conclusion(tuning)}")
+        tuning.draw_plots(out)
+    print(f"{tuning.format_markdown_table()}\n\n{tuning.signature}\n\n{tuning.format_conclusion()}")
     print(f"\ntables{' and plots' if draws else ''}: {escape_unprintable(str(out))}")
-    best, note = tuning.best, report.make_card_note(tuning, args.source.name)
+    best, note = tuning.best, tuning.make_card_note(args.source.name)
     return f"options of trial {best.number}", best.decoding if best.number else None, note
 
 
