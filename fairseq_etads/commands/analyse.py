@@ -9,8 +9,7 @@ from tqdm import tqdm
 
 from ..evaluation.analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, analyse_systems, make_baseline_extract
 from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib, draw_summary_analysis
-from ..evaluation.rouge import RougeReport, make_report, score_pairs
-from ..evaluation.summaries import SENTENCE_MARK, split_summary_into_sentences
+from ..evaluation.summaries import split_summary_into_sentences
 from ..files.outputs import check_output_paths, write_json
 from ..platform.command_options import option, options_command
 from ..platform.option_checks import SIZE
@@ -18,11 +17,13 @@ from ..version import get_version
 from .scoring_options import (
     ScoringOptions,
     SystemsOptions,
+    join_extract,
     make_rouge_settings,
     parse_file_name,
     parse_named_files,
     print_text_warnings,
     read_summaries,
+    score_summaries,
 )
 
 TABULATE_FORMATS = {"markdown": "pipe", "latex": "latex_booktabs"}
@@ -107,13 +108,8 @@ def analyse_files(args: AnalyseOptions) -> Dict[str, Any]:
             make_baseline_extract(kind, limit, document, several, settings)
             for document, *several in tqdm([*zip(sources, *references)], name, unit=" documents", disable=None)
         ]
-        # Join the sentences with sentence marks, so that ROUGE keeps the sentence boundaries. With --sentence-mark '',
-        # ROUGE itself splits the text into sentences.
-        outputs[name] = [(f" {SENTENCE_MARK} " if mark else " ").join(sentences) for sentences in extracts]
-    scores: Dict[str, RougeReport] = {}
-    for name, lines in outputs.items():
-        found = score_pairs(lines, references, settings, args.jobs, progress=True)
-        scores[name] = make_report(found, lines, len(references), settings, args.bootstrap, args.seed)
+        outputs[name] = [join_extract(sentences, settings) for sentences in extracts]
+    scores = {name: score_summaries(args, lines, references, settings)[1] for name, lines in outputs.items()}
     progress = tqdm(sources, desc="n-grams", unit=" documents", disable=None)
     analyses = analyse_systems(progress, systems, WORD_SPLITTERS[args.words], mark)
     report = {

@@ -1,5 +1,6 @@
 """The command ``etads-rouge`` (evaluate): compute ROUGE with confidence intervals."""
 
+import itertools
 import json
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence
@@ -10,27 +11,20 @@ from ..evaluation import other_scores
 from ..evaluation.analysis import make_baseline_extract
 from ..evaluation.other_scores import ScoreOptions
 from ..evaluation.resampling import compare_pairs, correct_p_values
-from ..evaluation.rouge import (
-    FIGURES,
-    RESAMPLES,
-    RougeSettings,
-    align_columns,
-    format_interval,
-    make_report,
-    score_pairs,
-)
-from ..evaluation.summaries import SENTENCE_MARK
+from ..evaluation.rouge import FIGURES, RESAMPLES, RougeSettings, align_columns, format_interval
 from ..files.outputs import check_output_paths, write_json, write_text
 from ..platform.command_options import argument, option, options_command
 from ..platform.option_checks import NOT_NEGATIVE, SIZE
 from .scoring_options import (
     ScoringOptions,
+    join_extract,
     load_scorers,
     make_rouge_settings,
     parse_file_name,
     parse_named_files,
     print_text_warnings,
     read_summaries,
+    score_summaries,
 )
 
 
@@ -45,13 +39,12 @@ def write_scores_per_example(
     lines = []
     if path.endswith(".tsv"):
         lines.append("\t".join(["line", *(f"{metric}_{figure}" for metric in metrics for figure in FIGURES), *heads]))
-    for number, (rows, others) in enumerate(zip(scores, figures), 1):
+    for number, (rows, others) in enumerate(zip(scores.round(4).tolist(), figures.round(4).tolist()), 1):
         if path.endswith(".tsv"):
-            lines.append("\t".join([str(number), *(f"{value:.4f}" for value in [*rows.reshape(-1), *others])]))
+            lines.append("\t".join([str(number), *(f"{value:.4f}" for value in [*itertools.chain(*rows), *others])]))
         else:
-            values = {m: dict(zip(FIGURES, [round(x, 4) for x in row])) for m, row in zip(metrics, rows.tolist())}
-            more = {head: round(value, 4) for head, value in zip(heads, others.tolist())}
-            lines.append(json.dumps({"line": number, **values, **more}))
+            values = {metric: dict(zip(FIGURES, row)) for metric, row in zip(metrics, rows)}
+            lines.append(json.dumps({"line": number, **values, **dict(zip(heads, others))}))
     write_text(path, "\n".join(lines) + "\n")
 
 
@@ -105,11 +98,7 @@ def score_systems(
     texts = read_summaries(names, args.target_column)
     print_text_warnings("etads-rouge", args, settings, names, texts, len(files))
     outputs, wanted = texts[: len(files)], texts[len(files) :]
-    scores = [score_pairs(lines, wanted, settings, args.jobs, progress=True) for lines in outputs]
-    reports = [
-        make_report(each, lines, len(wanted), settings, args.bootstrap, args.seed)
-        for each, lines in zip(scores, outputs)
-    ]
+    scores, reports = zip(*(score_summaries(args, lines, wanted, settings) for lines in outputs))
     tests = [
         compare_pairs(each[:, :, 0], scores[0][:, :, 0], args.bootstrap, args.seed)
         for each in scores[1:]
@@ -194,17 +183,15 @@ def main(args: RougeOptions) -> None:
     documents = texts.pop() if args.documents else []
     print_text_warnings("etads-rouge", args, settings, names, texts, 1)
     others = load_scorers(args)
-    scores = score_pairs(texts[0], texts[1:], settings, args.jobs, progress=True)
+    scores, report = score_summaries(args, texts[0], texts[1:], settings)
     heads, figures, signatures = other_scores.compute_scores(others, texts[0], texts[1:], settings)
-    report = make_report(scores, texts[0], len(texts) - 1, settings, args.bootstrap, args.seed)
     if args.per_example:
         write_scores_per_example(args.per_example, scores, settings.metrics, heads, figures)
     baseline = None
     if args.lead_words is not None:
         extracts = [make_baseline_extract("lead-words", args.lead_words, text, [], settings) for text in documents]
-        leads = [(f" {SENTENCE_MARK} " if settings.sentence_mark else " ").join(sentences) for sentences in extracts]
-        scores = score_pairs(leads, texts[1:], settings, args.jobs, progress=True)
-        baseline = make_report(scores, leads, len(texts) - 1, settings, args.bootstrap, args.seed)
+        leads = [join_extract(sentences, settings) for sentences in extracts]
+        _, baseline = score_summaries(args, leads, texts[1:], settings)
     also = other_scores.make_score_report(heads, figures, signatures, args.bootstrap, args.seed) if others else None
     files = {"hypothesis_file": names[0], "reference_files": names[1:]}
     more = {**({"also": also} if also else {}), **({"lead": baseline.to_dict()} if baseline else {})}

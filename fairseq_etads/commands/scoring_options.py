@@ -4,10 +4,22 @@ import argparse
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+
+import numpy as np
 
 from ..evaluation import other_scores
-from ..evaluation.rouge import BACKENDS, METRICS, MULTI_CHOICES, RESAMPLES, SEED, RougeSettings
+from ..evaluation.rouge import (
+    BACKENDS,
+    METRICS,
+    MULTI_CHOICES,
+    RESAMPLES,
+    SEED,
+    RougeReport,
+    RougeSettings,
+    make_report,
+    score_pairs,
+)
 from ..evaluation.summaries import SENTENCE_MARK, check_line_counts, read_lines
 from ..evaluation.text_warnings import find_swapped_hypotheses_and_references, find_text_warnings
 from ..platform.command_options import option
@@ -114,6 +126,19 @@ def make_rouge_settings(args: ScoringOptions) -> RougeSettings:
         tokens=args.tokens,
         rouge_home=args.rouge_home,
     )
+
+
+def score_summaries(
+    args: ScoringOptions, summaries: Sequence[str], references: Sequence[Sequence[str]], settings: RougeSettings
+) -> Tuple[np.ndarray, RougeReport]:
+    """Score the summaries of a system. Returns the scores of each, as :func:`score_pairs` does, and the report."""
+    scores = score_pairs(summaries, references, settings, args.jobs, progress=True)
+    return scores, make_report(scores, summaries, len(references), settings, args.bootstrap, args.seed)
+
+
+def join_extract(sentences: Sequence[str], settings: RougeSettings) -> str:
+    """Join sentences by marks, at which ROUGE splits them again, or with --sentence-mark '' by spaces."""
+    return (f" {SENTENCE_MARK} " if settings.sentence_mark else " ").join(sentences)
 
 
 def read_summaries(
