@@ -108,10 +108,7 @@ def read_references(path: Path) -> List[Reference]:
 
 
 def choose_random_sentence_fragment(words: Words, generator: Random) -> Words:
-    """Return a randomly chosen part of a sentence: one of its clauses, if it has any, with a probability of one half.
-
-    In all other cases, the part is a sequence of at least half of the words.
-    """
+    """Return a random part of a sentence: with a probability of one half a clause, if any, or else half or more."""
     cuts = [-1, *(place for place, word in enumerate(words) if word.lower() in BREAKS), len(words)]
     clauses = [words[start + 1 : end] for start, end in zip(cuts, cuts[1:])]
     clauses = [clause for clause in clauses if SHORTEST <= len(clause) < len(words)]

@@ -1,5 +1,6 @@
 """The command ``etads-select`` (train): compute selection probabilities of words or sentences."""
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
@@ -67,27 +68,24 @@ def write_probabilities(checkpoint: Path, data: Optional[Path], args: SelectOpti
     labels = {split: folder / make_label_file_name("labels", model.unit, split) for split in args.subset}
     if args.report and not any(path.is_file() for path in labels.values()):
         raise InputError(f"--report {args.report}: there are no labels for comparison; create them with etads-labels")
+
+    def compute_probabilities(options: Dict[str, bool], sample: Dict[str, Any]) -> List[Sequence[float]]:
+        """Return the probabilities of the words that the model reads, or of all sentences up to the last."""
+        output = model(sample["net_input"]["src_tokens"], **options)
+        rows = zip(output.compute_probabilities().cpu(), output.real.cpu())
+        # Tokens may be padded on either side. Sentences without words are kept, so that indices do not change.
+        return [(row[real] if model.unit == "words" else row).numpy() for row, real in rows]
+
     for split in args.subset:
         pairs = PreparedPairs(task, split)
         held_out = split == task.cfg.train_subset and getattr(model, "other", None) is not None
-        options = {"held_out": True} if held_out else {}
-
-        def compute_probabilities(sample: Dict[str, Any], options: Dict[str, bool] = options) -> List[Sequence[float]]:
-            """Return the probabilities of the words that the model reads, or of all sentences up to the last."""
-            output = model(sample["net_input"]["src_tokens"], **options)
-            rows = zip(output.compute_probabilities().cpu(), output.real.cpu())
-            # Tokens may be padded on either side. Sentences without words are kept, so that indices do not change.
-            return [(row[real] if model.unit == "words" else row).numpy() for row, real in rows]
-
+        work = functools.partial(compute_probabilities, {"held_out": True} if held_out else {})
         path = (args.out or checkpoint.parent.parent) / make_label_file_name("probabilities", model.unit, split)
         limit = task.truncate_source
-        found = predict(model, pairs.dataset, compute_probabilities, args.max_tokens, device, f"selecting {split}")
+        found = predict(model, pairs.dataset, work, args.max_tokens, device, f"selecting {split}")
         rows = zip(found, map(pairs.read_document, range(len(pairs))))
-        write_label_rows(
-            path,
-            {"made_by": "etads-select", "documents": len(pairs), "truncate_source": limit},
-            ((compute_source_hash(d), _format_row(row, d, model.unit, pairs.subwords, limit)) for row, d in rows),
-        )
+        lines = ((compute_source_hash(d), _format_row(row, d, model.unit, pairs.subwords, limit)) for row, d in rows)
+        write_label_rows(path, {"made_by": "etads-select", "documents": len(pairs), "truncate_source": limit}, lines)
         line = f"{path}: {model.unit} of {len(pairs):,} documents"
         if held_out:
             line += ", each scored by the model trained on the other half"

@@ -76,14 +76,13 @@ def find_most_frequent(counts: np.ndarray, most: int, fewest: int) -> np.ndarray
 def associate_words(documents: Any, summaries: Any, per_word: int, frequent: np.ndarray, own: np.ndarray) -> np.ndarray:
     """Find the summary words that are most strongly associated with each document word.
 
-    For a given document word s, the counts of s together with each w have the same order as P(w | s).
+    For a given document word s, the counts of s together with each w have the same order as P(w | s). Words that every
+    list contains are omitted: those in ``frequent``, and the document word itself, whose id in the target dictionary is
+    in ``own`` (or -1).
 
     Args:
         documents, summaries: words of the training pairs; see :func:`find_distinct_words`.
         per_word: number k of words in each row of the table.
-        frequent: ids of words that are included in every list and are therefore omitted from the rows.
-        own: the id of each document word in the target dictionary, or -1. Every list contains the words of the
-            document, so they are omitted from their own rows.
 
     Returns:
         The table of summary word ids (V_s, k), int32, in descending order of probability, padded with -1.
@@ -108,10 +107,7 @@ def associate_words(documents: Any, summaries: Any, per_word: int, frequent: np.
 
 
 def make_shortlist(folder: Path, path: Path, args: ShortlistOptions) -> Iterator[str]:
-    """Create a shortlist from the training data in a folder, write it to a file, and yield messages about it.
-
-    Raises InputError if the training data has no summaries, and FileNotFoundError if there is none.
-    """
+    """Create a shortlist from the training data in a folder, write it to a file, and yield messages about it."""
     from ..training.task import SummarizationTask
     from ..vocabulary.shortlist import read_shortlist, write_shortlist  # imported here, because they import torch
 

@@ -113,7 +113,7 @@ class TuneOptions(DeviceOption, MaxTokensOption):
 def _search(args: TuneOptions, common: Dict[str, Any]) -> Tuple[str, Any, str]:
     """Search for the best options, given the arguments of both kinds of tuning, and write tables and plots.
 
-    Returns what has been found, the best decoding options (None: the folder's), and a note for the model card.
+    Returns a name for the best options, the options (None: the folder's), and a note for the model card.
     """
     from ..tuning.tune import tune
 
