@@ -14,17 +14,8 @@ from ..files.outputs import check_output_paths, write_json
 from ..platform.command_options import option, options_command
 from ..platform.option_checks import SIZE
 from ..version import get_version
-from .scoring_options import (
-    ScoringOptions,
-    SystemsOptions,
-    join_extract,
-    make_rouge_settings,
-    parse_file_name,
-    parse_named_files,
-    print_text_warnings,
-    read_summaries,
-    score_summaries,
-)
+from . import scoring_options
+from .scoring_options import ScoringOptions, SystemsOptions
 
 TABULATE_FORMATS = {"markdown": "pipe", "latex": "latex_booktabs"}
 REFERENCE = "reference"
@@ -80,18 +71,18 @@ class AnalyseOptions(ScoringOptions, SystemsOptions):
         None,
         "output file for the plots; the file name must end in " + " or ".join(PLOT_SUFFIXES),
         metavar="FILE",
-        parse=parse_file_name(*PLOT_SUFFIXES),
+        parse=scoring_options.parse_file_name(*PLOT_SUFFIXES),
     )
 
 
 def analyse_files(args: AnalyseOptions) -> Dict[str, Any]:
     """Analyse the summaries of all systems, and return the report as a dictionary of JSON types."""
-    settings = make_rouge_settings(args)
-    files = parse_named_files(args.system, REFERENCE)
+    settings = scoring_options.make_rouge_settings(args)
+    files = scoring_options.parse_named_files(args.system, REFERENCE)
     names = [*args.reference, *files.values()]
-    *texts, sources = read_summaries(names, args.target_column, args.source, args.source_column)
+    *texts, sources = scoring_options.read_summaries(names, args.target_column, args.source, args.source_column)
     references, outputs = texts[: len(args.reference)], dict(zip(files, texts[len(args.reference) :]))
-    print_text_warnings("etads-analyse", args, settings, names, texts)
+    scoring_options.print_text_warnings("etads-analyse", args, settings, names, texts)
     mark = settings.sentence_mark
     systems = {
         name: [split_summary_into_sentences(line, mark, settings.split_sentences) for line in lines]
@@ -108,8 +99,10 @@ def analyse_files(args: AnalyseOptions) -> Dict[str, Any]:
             make_baseline_extract(kind, limit, document, several, settings)
             for document, *several in tqdm([*zip(sources, *references)], name, unit=" documents", disable=None)
         ]
-        outputs[name] = [join_extract(sentences, settings) for sentences in extracts]
-    scores = {name: score_summaries(args, lines, references, settings)[1] for name, lines in outputs.items()}
+        outputs[name] = [scoring_options.join_extract(sentences, settings) for sentences in extracts]
+    scores = {
+        name: scoring_options.score_summaries(args, lines, references, settings)[1] for name, lines in outputs.items()
+    }
     progress = tqdm(sources, desc="n-grams", unit=" documents", disable=None)
     analyses = analyse_systems(progress, systems, WORD_SPLITTERS[args.words], mark)
     report = {
@@ -162,7 +155,7 @@ def main(args: AnalyseOptions) -> None:
     inputs = {
         "--source": args.source,
         "--reference": args.reference,
-        "--system": parse_named_files(args.system).values(),
+        "--system": scoring_options.parse_named_files(args.system).values(),
     }
     check_output_paths({"--json": args.json, "--plot": args.plot}, inputs)
     if args.plot:

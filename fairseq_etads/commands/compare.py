@@ -24,16 +24,10 @@ from ..platform.command_options import argument, option, options_command
 from ..platform.errors import InputError
 from ..platform.option_checks import SIZE
 from ..version import get_version
+from . import scoring_options
 from .likelihood import LikelihoodOptions, check_comparable, compute_split_likelihoods
 from .run_options import prepared_option
-from .scoring_options import (
-    ScoringOptions,
-    load_scorers,
-    make_rouge_settings,
-    print_text_warnings,
-    print_warnings,
-    read_summaries,
-)
+from .scoring_options import ScoringOptions
 
 RESAMPLES = 10_000
 LIKELIHOOD = "log-likelihood"
@@ -124,7 +118,7 @@ def _make_score_rows(
     if units < FEW and not args.quiet:
         what = f"families in {args.families}" if args.families else "documents"
         doubt = "the intervals are too narrow, and the bootstrap's p-values are too small"
-        print_warnings("etads-compare", [f"fewer than {FEW} {what}: {doubt}"])
+        scoring_options.print_warnings("etads-compare", [f"fewer than {FEW} {what}: {doubt}"])
     tests = (
         compare_systems_over_runs(first, second, args.bootstrap, args.seed, families)
         if several
@@ -147,13 +141,13 @@ def _make_score_rows(
 
 def _score_summaries(args: CompareOptions) -> Scores:
     """Score the summaries of both systems with ROUGE and other metrics."""
-    settings = make_rouge_settings(args)
+    settings = scoring_options.make_rouge_settings(args)
     other_scores.check_score_options(args)
     names = [*args.a, *args.b, *args.files]
-    texts = read_summaries(names, args.target_column)
+    texts = scoring_options.read_summaries(names, args.target_column)
     systems = len(args.a) + len(args.b)
-    print_text_warnings("etads-compare", args, settings, names, texts, systems)
-    figure, others = list(FIGURES).index(args.figure), load_scorers(args)
+    scoring_options.print_text_warnings("etads-compare", args, settings, names, texts, systems)
+    figure, others = list(FIGURES).index(args.figure), scoring_options.load_scorers(args)
     outputs, references = texts[:systems], texts[systems:]
     rouge = [score_pairs(text, references, settings, args.jobs, progress=True)[:, :, figure] for text in outputs]
     # All systems are scored in one call, so that a scorer that needs a model loads it only once.

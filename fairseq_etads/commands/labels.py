@@ -1,7 +1,7 @@
 """The command ``etads-labels`` (prepare data): create word and sentence labels for content selection."""
 
-import contextlib
 import functools
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
@@ -111,7 +111,7 @@ _labeller: Optional[Labeller] = None
 """The labeller that this process uses."""
 
 
-def _start_labeller(folder: Path, split: str, kind: str, limit: int, idf: Idf) -> None:
+def _start_labeller(folder: Path, split: str, kind: str, limit: int, idf: Idf = NO_IDF) -> None:
     global _labeller
     _labeller = Labeller(open_split(folder, split), kind, limit, idf)
 
@@ -120,10 +120,11 @@ def _call_labeller(method: str, number: int) -> Any:
     return getattr(_labeller, method)(number)
 
 
-def _label_all_documents(method: str, pairs: PreparedPairs, arguments: Tuple[Any, ...], jobs: int) -> Iterator[Any]:
+def _label_all_documents(method: str, pairs: PreparedPairs, what: str, jobs: int, *arguments: Any) -> Iterator[Any]:
     """Call a method of a labeller with these arguments for each document, and yield the results in order."""
     function = functools.partial(_call_labeller, method)
-    return map_in_processes(function, range(len(pairs)), jobs, _start_labeller, arguments)
+    found = map_in_processes(function, range(len(pairs)), jobs, _start_labeller, arguments)
+    return iter(tqdm(found, what, len(pairs), unit=" documents", disable=None))
 
 
 def _open_labelled_split(folder: Path, split: str, needs_marks: str) -> PreparedPairs:
@@ -148,15 +149,14 @@ def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, job
         numbers = tqdm(range(len(training)), desc="document frequencies", unit=" documents", disable=None)
         tokens = map(training.read_document, numbers)
         idf = compute_idf(WordText.from_tokens(document, training.subwords, limit).words for document in tokens)
-    found = _label_all_documents("make_label_row", pairs, (folder, split, kind, limit, idf), jobs)
+    rows = _label_all_documents("make_label_row", pairs, f"labels of {split}", jobs, folder, split, kind, limit, idf)
     labels = copied = 0
 
     def count_rows() -> Iterator[Row]:
         nonlocal labels, copied
-        for row in tqdm(found, f"labels of {split}", len(pairs), unit=" documents", disable=None):
-            real = [field for field in row[1] if field != NOTHING]
-            labels, copied = labels + len(real), copied + real.count("1")
-            yield row
+        for digest, fields in rows:
+            labels, copied = labels + len(fields) - fields.count(NOTHING), copied + fields.count("1")
+            yield digest, fields
 
     header = {"made_by": "etads-labels", "kind": kind, "documents": len(pairs), "truncate_source": limit}
     write_label_rows(path, header, count_rows())
@@ -173,19 +173,16 @@ def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> s
 
     Returns a message about the number of pairs. See :func:`make_labels` for the other arguments.
     """
-    arguments: Any = folder, split, "match", limit, NO_IDF
     pairs = _open_labelled_split(folder, split, "--pairs")
     tokenizer = make_detokenizer(pairs, folder)
-    paths = [out / f"{split}.{side}" for side in ("source", "target")]
+    arguments = (folder, split, "match", limit)
+    found = _label_all_documents("match_sentence_pairs", pairs, f"pairs of {split}", jobs, *arguments)
     count = 0
-    with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(open_output(path)) for path in paths]
-        found = _label_all_documents("match_sentence_pairs", pairs, arguments, jobs)
-        for matched in tqdm(found, f"pairs of {split}", len(pairs), unit=" documents", disable=None):
-            for texts in matched:
-                count += 1
-                for file, text in zip(files, texts):
-                    file.write(tokenizer.decode(text) + "\n")
+    with open_output(out / f"{split}.source") as sources, open_output(out / f"{split}.target") as targets:
+        for source, target in itertools.chain.from_iterable(found):
+            sources.write(tokenizer.decode(source) + "\n")
+            targets.write(tokenizer.decode(target) + "\n")
+            count += 1
     return f"{count:,} pairs of sentences of {len(pairs):,} documents"
 
 

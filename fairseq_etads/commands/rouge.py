@@ -15,17 +15,8 @@ from ..evaluation.rouge import FIGURES, RESAMPLES, RougeSettings, align_columns,
 from ..files.outputs import check_output_paths, write_json, write_text
 from ..platform.command_options import argument, option, options_command
 from ..platform.option_checks import NOT_NEGATIVE, SIZE
-from .scoring_options import (
-    ScoringOptions,
-    join_extract,
-    load_scorers,
-    make_rouge_settings,
-    parse_file_name,
-    parse_named_files,
-    print_text_warnings,
-    read_summaries,
-    score_summaries,
-)
+from . import scoring_options
+from .scoring_options import ScoringOptions
 
 
 def write_scores_per_example(
@@ -81,7 +72,7 @@ class RougeOptions(ScoringOptions, ScoreOptions):
         None,
         "also write the scores of each summary to FILE (.jsonl or .tsv)",
         metavar="FILE",
-        parse=parse_file_name(".jsonl", ".tsv"),
+        parse=scoring_options.parse_file_name(".jsonl", ".tsv"),
     )
     format: str = option("table", "output format of the scores", choices=("table", "json"))
 
@@ -95,10 +86,10 @@ def score_systems(
     method for all systems and metrics.
     """
     names = [*files.values(), *references]
-    texts = read_summaries(names, args.target_column)
-    print_text_warnings("etads-rouge", args, settings, names, texts, len(files))
+    texts = scoring_options.read_summaries(names, args.target_column)
+    scoring_options.print_text_warnings("etads-rouge", args, settings, names, texts, len(files))
     outputs, wanted = texts[: len(files)], texts[len(files) :]
-    scores, reports = zip(*(score_summaries(args, lines, wanted, settings) for lines in outputs))
+    scores, reports = zip(*(scoring_options.score_summaries(args, lines, wanted, settings) for lines in outputs))
     tests = [
         compare_pairs(each[:, :, 0], scores[0][:, :, 0], args.bootstrap, args.seed)
         for each in scores[1:]
@@ -165,33 +156,33 @@ def main(args: RougeOptions) -> None:
         if args.bytes not in (None, 75):
             raise ValueError(f"--duc75 and --bytes {args.bytes} cannot be combined")
         args.bytes, args.multi = 75, args.multi or "average"
-    systems = parse_named_files(args.system)
+    systems = scoring_options.parse_named_files(args.system)
     if not systems and not args.references:
         raise ValueError("the following arguments are required: REF")
     inputs: Dict[str, Any] = {"HYP": args.hypothesis, "REF": args.references, "--system": systems.values()}
     inputs.update({"--documents": args.documents, **other_scores.list_score_inputs(args)})
     outputs = {"--per-example": args.per_example, "--json": args.json}
     check_output_paths(outputs, inputs)
-    settings = make_rouge_settings(args)
+    settings = scoring_options.make_rouge_settings(args)
     other_scores.check_score_options(args)
     if systems:
         found = score_systems(systems, [args.hypothesis, *args.references], settings, args)
         _print_report(found, format_systems(found, settings), args)
         return
     names = [args.hypothesis, *args.references]
-    texts = read_summaries(names, args.target_column, args.documents, args.source_column)
+    texts = scoring_options.read_summaries(names, args.target_column, args.documents, args.source_column)
     documents = texts.pop() if args.documents else []
-    print_text_warnings("etads-rouge", args, settings, names, texts, 1)
-    others = load_scorers(args)
-    scores, report = score_summaries(args, texts[0], texts[1:], settings)
+    scoring_options.print_text_warnings("etads-rouge", args, settings, names, texts, 1)
+    others = scoring_options.load_scorers(args)
+    scores, report = scoring_options.score_summaries(args, texts[0], texts[1:], settings)
     heads, figures, signatures = other_scores.compute_scores(others, texts[0], texts[1:], settings)
     if args.per_example:
         write_scores_per_example(args.per_example, scores, settings.metrics, heads, figures)
     baseline = None
     if args.lead_words is not None:
         extracts = [make_baseline_extract("lead-words", args.lead_words, text, [], settings) for text in documents]
-        leads = [join_extract(sentences, settings) for sentences in extracts]
-        _, baseline = score_summaries(args, leads, texts[1:], settings)
+        leads = [scoring_options.join_extract(sentences, settings) for sentences in extracts]
+        _, baseline = scoring_options.score_summaries(args, leads, texts[1:], settings)
     also = other_scores.make_score_report(heads, figures, signatures, args.bootstrap, args.seed) if others else None
     files = {"hypothesis_file": names[0], "reference_files": names[1:]}
     more = {**({"also": also} if also else {}), **({"lead": baseline.to_dict()} if baseline else {})}

@@ -12,21 +12,12 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ..data.run_record import RECIPE
+from ..files import shards
 from ..files.checksums import NAME as CHECKSUMS
 from ..files.checksums import compute_sha256
 from ..files.inputs import STANDARD_INPUT
 from ..files.outputs import check_output_paths, open_binary_output
 from ..files.resumable import ResumableWriter
-from ..files.shards import (
-    Shard,
-    find_launched_shard,
-    find_local_rank,
-    format_shard_header,
-    format_shard_line,
-    get_shard_path,
-    is_shard_complete,
-    join_shards,
-)
 from ..platform.command_options import DeviceOption, MaxTokensOption, argument, option, options_command
 from ..platform.console import escape_unprintable, print_message
 from ..platform.errors import InputError
@@ -34,14 +25,8 @@ from ..platform.option_checks import SIZE, format_option_name
 from ..search.options import check_call, decoding_options
 from ..summarizer.folder.config import BASELINES, DEFAULT, find_default_folder, folder_argument, read_config
 from ..summarizer.folder.run_files import find_run_files, is_run
-from ..text.input_records import (
-    InputDocument,
-    InputFormatOptions,
-    ReadingOptions,
-    choose_input_format,
-    describe_document_unit,
-    read_documents,
-)
+from ..text import input_records
+from ..text.input_records import InputDocument, InputFormatOptions
 from .run_options import list_model_files, load_summarizer, prepared_option
 
 EXAMPLES = """\
@@ -287,8 +272,10 @@ class _Documents:
         args = self._args
         if args.split is None:
             files = [Path(name) for name in args.files]
-            options = ReadingOptions(column=args.source_column, quotes=not args.no_quotes, join_lines=args.join_lines)
-            yield from read_documents(files, self._kind, options)
+            options = input_records.ReadingOptions(
+                column=args.source_column, quotes=not args.no_quotes, join_lines=args.join_lines
+            )
+            yield from input_records.read_documents(files, self._kind, options)
             return
         self._split = self.summarizer.read_split(args.split)
         # Raise an error about missing probabilities of sentences before the first summary.
@@ -349,14 +336,14 @@ def _write_to_file(args: SummarizeOptions, documents: _Documents, kind: str, rep
         settings["inputs"] = [compute_sha256(file) for file in files if file.is_file()]
     if args.shard is None:
         return _write_summaries(args, documents, report, path, settings)
-    share = get_shard_path(path, args.shard)
+    share = shards.get_shard_path(path, args.shard)
     failed = 0
-    if is_shard_complete(share, settings):
+    if shards.is_shard_complete(share, settings):
         report.print_message(f"shard {args.shard} exists already: {share}")
     else:
         share.parent.mkdir(exist_ok=True)
         failed = _write_summaries(args, documents, report, share, settings)
-    if join_shards(path, args.shard, settings):
+    if shards.join_shards(path, args.shard, settings):
         report.print_message(f"all shards are complete: {path}")
     return failed
 
@@ -378,7 +365,7 @@ def _write_summaries(
     args: SummarizeOptions, documents: _Documents, report: _ProgressReport, path: Path, settings: Dict[str, Any]
 ) -> int:
     """Write the summaries of all documents, or of one shard, to a file. Continue the file of an interrupted run."""
-    shard: Optional[Shard] = args.shard
+    shard: Optional[shards.Shard] = args.shard
     output = ResumableWriter(path, settings, args.restart or shard is not None)
     marked = time.monotonic()
 
@@ -386,7 +373,7 @@ def _write_summaries(
         nonlocal marked
         if shard is not None:
             done = output.progress.documents - 1  # without the header
-            line = format_shard_line(shard.number - 1 + done * shard.shares, line)
+            line = shards.format_shard_line(shard.number - 1 + done * shard.shares, line)
         output.write(document, line, failed)
         if time.monotonic() - marked > SECONDS_BETWEEN_MARKS:
             output.record_progress()
@@ -412,7 +399,7 @@ def _write_summaries(
         else:
             try:
                 if shard is not None and not output.progress.documents:
-                    output.write(next(wanted), format_shard_header(settings), False)
+                    output.write(next(wanted), shards.format_shard_header(settings), False)
                 documents.summarise(wanted, report, write)
             except BaseException:
                 # Record the progress, so that finished work is not repeated by a later run after Ctrl-C or an error.
@@ -447,14 +434,14 @@ def _check_arguments(args: SummarizeOptions) -> None:
             if value:
                 raise InputError(f"--split {args.split}: cannot be combined with {option}, which names other documents")
     args.files = args.files or ([] if args.split else [STANDARD_INPUT])
-    args.shard = None if args.shard is None else Shard.parse(args.shard)
+    args.shard = None if args.shard is None else shards.Shard.parse(args.shard)
     if args.shard is None:
-        args.shard = find_launched_shard()
+        args.shard = shards.find_launched_shard()
         if args.shard is not None and args.device is None:
             import torch
 
             gpus = torch.cuda.device_count()
-            args.device = f"cuda:{find_local_rank() % gpus}" if gpus else None
+            args.device = f"cuda:{shards.find_local_rank() % gpus}" if gpus else None
     if args.shard is not None:
         if args.output in (None, "-"):
             raise InputError(f"--shard {args.shard}: shards need a file; give --output")
@@ -471,10 +458,10 @@ def _check_arguments(args: SummarizeOptions) -> None:
 def main(args: SummarizeOptions) -> None:
     """Run the command ``etads-summarize``."""
     _check_arguments(args)
-    kind = "" if args.split else choose_input_format(args.files, args.format)
+    kind = "" if args.split else input_records.choose_input_format(args.files, args.format)
     report = _ProgressReport(args.quiet, args.folder)
     what = f"every document of {args.split} is summarised" if args.split else ""
-    report.print_message(what or describe_document_unit(kind, args.files, args.format))
+    report.print_message(what or input_records.describe_document_unit(kind, args.files, args.format))
     if args.run is not None:
         given = args.decoding
         chosen = {name: value for name, value in args.run.decoding.items() if name not in given}
