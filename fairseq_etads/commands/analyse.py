@@ -46,9 +46,7 @@ class AnalyseOptions(ScoringOptions, SystemsOptions):
         required=True,
     )
     system: List[str] = option(
-        [],
-        "name of a system and path of the file with its summaries, one per line; may be repeated",
-        metavar="NAME=FILE",
+        [], "name of a system and path of its summaries, one per line; may be repeated", metavar="NAME=FILE"
     )
     lead: List[int] = option(
         [], "add a baseline system that returns the first N sentences of each document; may be repeated", bounds=SIZE
@@ -57,14 +55,10 @@ class AnalyseOptions(ScoringOptions, SystemsOptions):
         [], "add a baseline system that returns the first N words of each document; may be repeated", bounds=SIZE
     )
     oracle: Optional[int] = option(
-        None,
-        "add an oracle that extracts at most N sentences of each document, selected greedily by ROUGE",
-        bounds=SIZE,
+        None, "add an oracle that extracts at most N sentences of each document, greedily by ROUGE", bounds=SIZE
     )
     words: str = option(
-        "words",
-        "rules for splitting text into words, which apply to all statistics except ROUGE",
-        choices=list(WORD_SPLITTERS),
+        "words", "rules for splitting text into words for all statistics except ROUGE", choices=list(WORD_SPLITTERS)
     )
     format: str = option("markdown", "output format of the tables", choices=(*TABULATE_FORMATS, "json"))
     plot: Optional[str] = option(

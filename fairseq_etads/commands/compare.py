@@ -65,9 +65,7 @@ class CompareOptions(ScoringOptions, ScoreOptions):
     )
     figure: str = option("f1", "type of ROUGE score to compare", choices=tuple(FIGURES))
     families: Optional[str] = option(
-        None,
-        "file containing the family of each document, one per line; anything after a tab is ignored",
-        metavar="FILE",
+        None, "file containing the family of each document, one per line; text after a tab is ignored", metavar="FILE"
     )
     likelihood: bool = option(
         False,
@@ -79,11 +77,7 @@ class CompareOptions(ScoringOptions, ScoreOptions):
         "test", "split that contains the references", metavar="NAME", group="likelihoods", needs=("--likelihood",)
     )
     checkpoint: str = option(
-        "best",
-        "checkpoint to evaluate in each run folder",
-        choices=CHECKPOINTS,
-        group="likelihoods",
-        needs=("--likelihood",),
+        "best", "checkpoint of each run to evaluate", choices=CHECKPOINTS, group="likelihoods", needs=("--likelihood",)
     )
     prepared: Optional[Path] = prepared_option(
         "the prepared data of each run", group="likelihoods", needs=("--likelihood",)

@@ -82,9 +82,7 @@ class ExtractOptions:
         requires={"--threshold": "without it, --sentences sets the number"},
     )
     truncate_source: Optional[int] = option(
-        None,
-        "read only the first N tokens of each document (default: 400; with --by content, the whole document)",
-        bounds=SIZE,
+        None, "read only the first N tokens of each document (default: 400; --by content: all tokens)", bounds=SIZE
     )
 
 

@@ -47,9 +47,7 @@ class MakeOptions(SystemsOptions):
     """Options of ``etads-human make``."""
 
     sentence_mark: str = option(
-        SENTENCE_MARK,
-        "separator between sentences in the input lines, shown as a space on the sheets; '' for no separator",
-        metavar="MARK",
+        SENTENCE_MARK, "separator between sentences, shown as a space on the sheets; '' for none", metavar="MARK"
     )
     quiet: bool = option(False, "do not show warnings about the texts")
     items: int = option(100, "total number of documents to rate")

@@ -39,10 +39,7 @@ class LabelsOptions(JobsOption):
 
     data: Path = argument("DATA", "output folder of etads-prepare, or its bin folder")
     kind: Optional[str] = option(
-        None,
-        "kind of label to create; the kinds are described below (default: words)",
-        choices=tuple(KINDS),
-        excludes={"--pairs": ""},
+        None, "kind of label, as described below (default: words)", choices=tuple(KINDS), excludes={"--pairs": ""}
     )
     pairs: Optional[Path] = option(
         None, "write sentence pairs to text files in this folder instead of creating labels", metavar="DIR"
@@ -51,10 +48,7 @@ class LabelsOptions(JobsOption):
         None, "splits to label (default: train, valid and test, if present)", metavar="NAME", nargs="+"
     )
     truncate_source: int = option(
-        400,
-        "read only the first N tokens of each document; N should be at least the truncation length of the models "
-        "that will use the labels",
-        bounds=SIZE,
+        400, "read only the first N tokens of documents, at least as many as models that use the labels", bounds=SIZE
     )
     out: Optional[Path] = option(
         None, "output folder for the labels (default: the data folder)", metavar="DIR", excludes={"--pairs": ""}

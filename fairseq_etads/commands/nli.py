@@ -77,9 +77,7 @@ class TrainOptions(DeviceOption):
     patience: int = option(5, "stop training if the accuracy on --valid does not improve for N epochs", bounds=SIZE)
     seed: int = option(1, "random seed for the initial weights, the order of the pairs and dropout")
     words: str = option(
-        "ptb",
-        "tokenisation of raw text; use the value given to etads-prepare --words for the summaries to score ",
-        choices=WORD_KINDS,
+        "ptb", "tokenisation of raw text, as in etads-prepare --words for the summaries to score", choices=WORD_KINDS
     )
     keep_case: bool = option(False, "do not convert words to lower case")
     hide_digits: bool = option(False, "replace each digit with #, as in the Gigaword headlines")

@@ -42,10 +42,7 @@ class RewriteOptions(DeviceOption):
     data: Path = argument("DATA", "output folder of etads-prepare, or its bin folder")
     output: Path = argument("OUTPUT", "output file for the summaries, one per line, with <q> between sentences")
     extractor: Path = option(
-        None,
-        "model that selects sentences; if it selects none, the first five sentences of the document are rewritten",
-        metavar="CHECKPOINT",
-        required=True,
+        None, "model that selects sentences, or if it selects none, the first five", metavar="CHECKPOINT", required=True
     )
     abstractor: Path = option(None, "model that rewrites the selected sentences", metavar="CHECKPOINT", required=True)
     subset: str = option("test", "split to summarise", metavar="NAME")
@@ -71,14 +68,10 @@ class RewriteOptions(DeviceOption):
     )
     max_len: int = option(30, "maximum number of tokens in a rewritten sentence", bounds=SIZE)
     sentences: Optional[int] = option(
-        None,
-        "number of sentences to select with an extractor that was trained without --learn-to-stop (default: 5)",
-        bounds=SIZE,
+        None, "number of sentences for an extractor that was trained without --learn-to-stop (default: 5)", bounds=SIZE
     )
     truncate_source: Optional[int] = option(
-        None,
-        "read only the first N tokens of each document (default: the truncation length used to train the extractor)",
-        bounds=SIZE,
+        None, "read only the first N tokens of each document (default: as in training the extractor)", bounds=SIZE
     )
     batch_size: int = option(32, "number of documents per batch", bounds=SIZE)
 

@@ -59,10 +59,7 @@ class RougeOptions(ScoringOptions, ScoreOptions):
     bootstrap: int = option(RESAMPLES, "number of bootstrap resamples; 0: no intervals", bounds=NOT_NEGATIVE)
     documents: Optional[str] = option(None, "file containing the documents, one per line", metavar="FILE")
     source_column: str = option(
-        "",
-        "column of --documents, if it is a table (default: found by its name)",
-        metavar="NAME",
-        needs=("--documents",),
+        "", "column of --documents, if it is a table (default: by its name)", metavar="NAME", needs=("--documents",)
     )
     lead_words: Optional[int] = option(
         None, "also score the first N words of each line of --documents", bounds=SIZE, needs=("--documents",)

@@ -62,9 +62,7 @@ class ScoringOptions:
         metavar="MARK",
     )
     target_column: str = option(
-        "",
-        "column that contains the summaries in files of JSON lines, CSV, TSV or Parquet (default: found by its name)",
-        metavar="NAME",
+        "", "column of the summaries in JSON lines, CSV, TSV or Parquet (default: found by its name)", metavar="NAME"
     )
     no_sentence_split: bool = option(False, "treat each line as a single sentence, and remove sentence marks")
     backend: str = option(
@@ -105,10 +103,7 @@ class SystemsOptions:
     source: str = option(None, "file containing the documents, one per line", metavar="FILE", required=True)
     source_column: str = option("", "column of --source, if it is a table (default: found by its name)", metavar="NAME")
     system: List[str] = option(
-        None,
-        "name of a system and path of the file with its summaries, one per line; may be repeated",
-        metavar="NAME=FILE",
-        required=True,
+        None, "name and path of a system's summaries, one a line; may be repeated", metavar="NAME=FILE", required=True
     )
 
 

@@ -24,17 +24,11 @@ class SelectOptions(RunOptions):
     )
     out: Optional[Path] = option(None, "output folder for the probabilities (default: RUN)", metavar="DIR")
     truncate_source: Optional[int] = option(
-        None,
-        "read only the first N tokens of each document; later tokens are never selected (default: the truncation "
-        "length used for training)",
-        bounds=SIZE,
+        None, "read only the first N tokens, and select no others (default: as in training)", bounds=SIZE
     )
     labels: Optional[Path] = option(None, "folder containing the labels (default: the data folder)", metavar="DIR")
     threshold: float = option(
-        0.15,
-        "probability above which a word or sentence counts as selected in the reported F1; the probability files "
-        "do not depend on it",
-        metavar="P",
+        0.15, "probability above which a word or sentence counts as selected in the reported F1", metavar="P"
     )
     report: Optional[Path] = option(None, "also write the evaluation results to FILE as JSON")
 

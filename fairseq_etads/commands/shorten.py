@@ -41,9 +41,7 @@ class ShortenOptions:
         None, "folder containing the probabilities written by etads-select", metavar="RUN", required=True
     )
     prepared: Path = option(
-        None,
-        "output folder of etads-prepare for TEXT, to which etads-select applied the extractor (default: RUN/prepared)",
-        metavar="DIR",
+        None, "output folder of etads-prepare for TEXT, as read by etads-select (default: RUN/prepared)", metavar="DIR"
     )
     words: Optional[int] = option(
         None,

@@ -66,9 +66,7 @@ class SummarizeOptions(InputFormatOptions, DeviceOption, MaxTokensOption):
         nargs="?",
     )
     files: List[str] = argument(
-        "FILE",
-        "files or folders containing documents, optionally compressed; - reads standard input (default)",
-        nargs="*",
+        "FILE", "files or folders containing documents, optionally compressed; - is standard input (default)", nargs="*"
     )
     split: Optional[str] = _run_option(
         None, "summarise this split of the prepared data instead of FILE", choices=("train", "valid", "test")
@@ -118,19 +116,13 @@ class SummarizeOptions(InputFormatOptions, DeviceOption, MaxTokensOption):
         excludes={"--split": "etads-evidence reads the summaries and the split"},
     )
     shard: Any = option(
-        None,
-        "summarise only the I-th of N shards, and join all shards once they are complete",
-        metavar="I/N",
-        parse=str,
+        None, "summarise only the I-th of N shards, and join them when all are complete", metavar="I/N", parse=str
     )
     restart: bool = option(
         False, "start again if an interrupted run with other options has left an incomplete OUTPUT (default: refuse)"
     )
     read_ahead: int = option(
-        256,
-        "number of documents to read before they are summarised together; with 1, each document is summarised "
-        "immediately",
-        bounds=SIZE,
+        256, "number of documents to read before they are summarised together; 1: summarise each at once", bounds=SIZE
     )
     quiet: bool = option(False, "print errors only")
     run: Any = None
