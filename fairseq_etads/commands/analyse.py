@@ -9,21 +9,13 @@ from tqdm import tqdm
 
 from ..evaluation.analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, analyse_systems, make_baseline_extract
 from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib, draw_summary_analysis
-from ..evaluation.rouge import RougeReport, make_report, score_pairs
-from ..evaluation.summaries import SENTENCE_MARK, split_summary_into_sentences
+from ..evaluation.summaries import split_summary_into_sentences
 from ..files.outputs import check_output_paths, write_json
 from ..platform.command_options import option, options_command
 from ..platform.option_checks import SIZE
 from ..version import get_version
-from .scoring_options import (
-    ScoringOptions,
-    SystemsOptions,
-    make_rouge_settings,
-    parse_file_name,
-    parse_named_files,
-    print_text_warnings,
-    read_summaries,
-)
+from . import scoring_options
+from .scoring_options import ScoringOptions, SystemsOptions
 
 TABULATE_FORMATS = {"markdown": "pipe", "latex": "latex_booktabs"}
 REFERENCE = "reference"
@@ -54,9 +46,7 @@ class AnalyseOptions(ScoringOptions, SystemsOptions):
         required=True,
     )
     system: List[str] = option(
-        [],
-        "name of a system and path of the file with its summaries, one per line; may be repeated",
-        metavar="NAME=FILE",
+        [], "name of a system and path of its summaries, one per line; may be repeated", metavar="NAME=FILE"
     )
     lead: List[int] = option(
         [], "add a baseline system that returns the first N sentences of each document; may be repeated", bounds=SIZE
@@ -65,32 +55,28 @@ class AnalyseOptions(ScoringOptions, SystemsOptions):
         [], "add a baseline system that returns the first N words of each document; may be repeated", bounds=SIZE
     )
     oracle: Optional[int] = option(
-        None,
-        "add an oracle that extracts at most N sentences of each document, selected greedily by ROUGE",
-        bounds=SIZE,
+        None, "add an oracle that extracts at most N sentences of each document, greedily by ROUGE", bounds=SIZE
     )
     words: str = option(
-        "words",
-        "rules for splitting text into words, which apply to all statistics except ROUGE",
-        choices=list(WORD_SPLITTERS),
+        "words", "rules for splitting text into words for all statistics except ROUGE", choices=list(WORD_SPLITTERS)
     )
     format: str = option("markdown", "output format of the tables", choices=(*TABULATE_FORMATS, "json"))
     plot: Optional[str] = option(
         None,
         "output file for the plots; the file name must end in " + " or ".join(PLOT_SUFFIXES),
         metavar="FILE",
-        parse=parse_file_name(*PLOT_SUFFIXES),
+        parse=scoring_options.parse_file_name(*PLOT_SUFFIXES),
     )
 
 
 def analyse_files(args: AnalyseOptions) -> Dict[str, Any]:
     """Analyse the summaries of all systems, and return the report as a dictionary of JSON types."""
-    settings = make_rouge_settings(args)
-    files = parse_named_files(args.system, REFERENCE)
+    settings = scoring_options.make_rouge_settings(args)
+    files = scoring_options.parse_named_files(args.system, REFERENCE)
     names = [*args.reference, *files.values()]
-    *texts, sources = read_summaries(names, args.target_column, args.source, args.source_column)
+    *texts, sources = scoring_options.read_summaries(names, args.target_column, args.source, args.source_column)
     references, outputs = texts[: len(args.reference)], dict(zip(files, texts[len(args.reference) :]))
-    print_text_warnings("etads-analyse", args, settings, names, texts)
+    scoring_options.print_text_warnings("etads-analyse", args, settings, names, texts)
     mark = settings.sentence_mark
     systems = {
         name: [split_summary_into_sentences(line, mark, settings.split_sentences) for line in lines]
@@ -107,13 +93,10 @@ def analyse_files(args: AnalyseOptions) -> Dict[str, Any]:
             make_baseline_extract(kind, limit, document, several, settings)
             for document, *several in tqdm([*zip(sources, *references)], name, unit=" documents", disable=None)
         ]
-        # Join the sentences with sentence marks, so that ROUGE keeps the sentence boundaries. With --sentence-mark '',
-        # ROUGE itself splits the text into sentences.
-        outputs[name] = [(f" {SENTENCE_MARK} " if mark else " ").join(sentences) for sentences in extracts]
-    scores: Dict[str, RougeReport] = {}
-    for name, lines in outputs.items():
-        found = score_pairs(lines, references, settings, args.jobs, progress=True)
-        scores[name] = make_report(found, lines, len(references), settings, args.bootstrap, args.seed)
+        outputs[name] = [scoring_options.join_extract(sentences, settings) for sentences in extracts]
+    scores = {
+        name: scoring_options.score_summaries(args, lines, references, settings)[1] for name, lines in outputs.items()
+    }
     progress = tqdm(sources, desc="n-grams", unit=" documents", disable=None)
     analyses = analyse_systems(progress, systems, WORD_SPLITTERS[args.words], mark)
     report = {
@@ -166,7 +149,7 @@ def main(args: AnalyseOptions) -> None:
     inputs = {
         "--source": args.source,
         "--reference": args.reference,
-        "--system": parse_named_files(args.system).values(),
+        "--system": scoring_options.parse_named_files(args.system).values(),
     }
     check_output_paths({"--json": args.json, "--plot": args.plot}, inputs)
     if args.plot:

@@ -9,6 +9,7 @@ from typing import Any, Dict, List
 from ..files.outputs import make_temporary_output
 from ..platform.command_options import argument, options_command
 from ..platform.errors import InputError
+from ..platform.option_checks import format_option_name
 
 
 @dataclass
@@ -57,12 +58,8 @@ def _get_model_identity(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
 def average_checkpoints(paths: List[str]) -> Dict[str, Any]:
     """Average the weights of several checkpoints in float64. Other tensors must be equal in all checkpoints.
 
-    All other entries are copied from the first checkpoint, without the states of the optimiser and of the exponential
-    moving average.
-
-    Raises:
-        ValueError: a file is not a checkpoint, or the models in the checkpoints differ in their options, dictionaries,
-            truncation, or names or shapes of weights.
+    Other entries are the first checkpoint's, without the states of the optimiser and of the exponential moving average.
+    Raises ValueError if a file is not a checkpoint, or the models differ in what :func:`_get_model_identity` returns.
     """
     import torch
 
@@ -73,17 +70,17 @@ def average_checkpoints(paths: List[str]) -> Dict[str, Any]:
         checkpoint = _load_checkpoint(path)
         other = _get_model_identity(checkpoint)
         different = sorted(name for name in {*identity, *other} if identity.get(name) != other.get(name))
+        if different and (name := different[0]) in _READING:
+            values = f"{format_option_name(name)} was {other.get(name)} in {path} and {identity.get(name)}"
+            raise ValueError(f"{values} in {paths[0]}: their models were trained on different text")
+        weights = checkpoint["model"]
+        different += [
+            name for name in model if not different and name not in sums and not torch.equal(weights[name], model[name])
+        ]
         if different:
-            name = different[0]
-            if name in _READING:
-                values = f"--{name.replace('_', '-')} was {other.get(name)} in {path} and {identity.get(name)}"
-                raise ValueError(f"{values} in {paths[0]}: their models were trained on different text")
-            raise ValueError(f"{path} contains a different model from {paths[0]}: they differ in {name}")
-        for name, value in checkpoint["model"].items():
-            if name in sums:
-                sums[name] += value
-            elif not torch.equal(value, model[name]):
-                raise ValueError(f"{path} contains a different model from {paths[0]}: they differ in {name}")
+            raise ValueError(f"{path} contains a different model from {paths[0]}: they differ in {different[0]}")
+        for name in sums:
+            sums[name] += weights[name]
     for name, total in sums.items():
         model[name] = (total / len(paths)).to(model[name].dtype)
     result.pop("last_optimizer_state", None)

@@ -4,7 +4,7 @@ import itertools
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -24,21 +24,17 @@ from ..platform.command_options import argument, option, options_command
 from ..platform.errors import InputError
 from ..platform.option_checks import SIZE
 from ..version import get_version
+from . import scoring_options
 from .likelihood import LikelihoodOptions, check_comparable, compute_split_likelihoods
 from .run_options import prepared_option
-from .scoring_options import (
-    ScoringOptions,
-    load_scorers,
-    make_rouge_settings,
-    print_text_warnings,
-    print_warnings,
-    read_summaries,
-)
+from .scoring_options import ScoringOptions
 
 RESAMPLES = 10_000
 LIKELIHOOD = "log-likelihood"
 FEW = 10
 """Number of documents or families below which the bootstrap's intervals are much too narrow."""
+Scores = Tuple[List[str], np.ndarray, List[str]]
+"""Metrics, scores of the training runs of both systems, shape (runs, documents, metrics), and their signatures."""
 
 
 @dataclass
@@ -69,9 +65,7 @@ class CompareOptions(ScoringOptions, ScoreOptions):
     )
     figure: str = option("f1", "type of ROUGE score to compare", choices=tuple(FIGURES))
     families: Optional[str] = option(
-        None,
-        "file containing the family of each document, one per line; anything after a tab is ignored",
-        metavar="FILE",
+        None, "file containing the family of each document, one per line; text after a tab is ignored", metavar="FILE"
     )
     likelihood: bool = option(
         False,
@@ -83,11 +77,7 @@ class CompareOptions(ScoringOptions, ScoreOptions):
         "test", "split that contains the references", metavar="NAME", group="likelihoods", needs=("--likelihood",)
     )
     checkpoint: str = option(
-        "best",
-        "checkpoint to evaluate in each run folder",
-        choices=CHECKPOINTS,
-        group="likelihoods",
-        needs=("--likelihood",),
+        "best", "checkpoint of each run to evaluate", choices=CHECKPOINTS, group="likelihoods", needs=("--likelihood",)
     )
     prepared: Optional[Path] = prepared_option(
         "the prepared data of each run", group="likelihoods", needs=("--likelihood",)
@@ -95,30 +85,22 @@ class CompareOptions(ScoringOptions, ScoreOptions):
     bootstrap: int = option(RESAMPLES, "number of bootstrap resamples", bounds=SIZE)
 
 
-class _InputFiles(NamedTuple):
-    """Files or run folders of the two systems, one per training run, and files with reference summaries."""
-
-    first: List[str]
-    second: List[str]
-    references: List[str]
-
-
-def _assign_files_to_systems(args: CompareOptions) -> _InputFiles:
-    """Divide the arguments into files of system A, files of system B, and reference files."""
-    first, second, rest = (args.a, args.b, args.files) if args.a else (args.files[:1], args.files[1:2], args.files[2:])
-    if not second:
+def _assign_files_to_systems(args: CompareOptions) -> None:
+    """Divide the arguments into files of system A (--a), of system B (--b), and of references (FILE)."""
+    if not args.a:
+        args.a, args.b, args.files = args.files[:1], args.files[1:2], args.files[2:]
+    if not args.b:
         missing = "RUN_A, RUN_B" if args.likelihood else "A, B, REF"
         raise InputError(f"the following arguments are required: {missing}")
-    for flag, names in (("--a", first), ("--b", second)):
+    for flag, names in (("--a", args.a), ("--b", args.b)):
         paths = [os.path.realpath(name) for name in names]
         for name, path in zip(names, paths):
             if name != STANDARD_INPUT and paths.count(path) > 1:
                 raise InputError(f"{flag} {name} is given twice, but would count as two training runs")
-    if args.likelihood and rest:
-        raise InputError(f"--likelihood expects two runs, which include the references; {rest[0]} is not needed")
-    if not args.likelihood and not rest:
+    if args.likelihood and args.files:
+        raise InputError(f"--likelihood expects two runs, which include the references; {args.files[0]} is not needed")
+    if not args.likelihood and not args.files:
         raise InputError("the following arguments are required: REF")
-    return _InputFiles(first, second, rest)
 
 
 def _make_score_rows(
@@ -130,7 +112,7 @@ def _make_score_rows(
     if units < FEW and not args.quiet:
         what = f"families in {args.families}" if args.families else "documents"
         doubt = "the intervals are too narrow, and the bootstrap's p-values are too small"
-        print_warnings("etads-compare", [f"fewer than {FEW} {what}: {doubt}"])
+        scoring_options.print_warnings("etads-compare", [f"fewer than {FEW} {what}: {doubt}"])
     tests = (
         compare_systems_over_runs(first, second, args.bootstrap, args.seed, families)
         if several
@@ -151,89 +133,76 @@ def _make_score_rows(
     return rows
 
 
-class _Scores(NamedTuple):
-    """Scores of the training runs of both systems, shape (runs, documents, metrics), and their signatures."""
-
-    metrics: List[str]
-    values: np.ndarray
-    signatures: List[str]
-
-
-def _score_summaries(args: CompareOptions, given: _InputFiles) -> _Scores:
+def _score_summaries(args: CompareOptions) -> Scores:
     """Score the summaries of both systems with ROUGE and other metrics."""
-    settings = make_rouge_settings(args)
+    settings = scoring_options.make_rouge_settings(args)
     other_scores.check_score_options(args)
-    names = [*given.first, *given.second, *given.references]
-    texts = read_summaries(names, args.target_column)
-    systems = len(given.first) + len(given.second)
-    print_text_warnings("etads-compare", args, settings, names, texts, systems)
-    figure = list(FIGURES).index(args.figure)
-    others = load_scorers(args)
-    references = texts[systems:]
-    rouge = [
-        score_pairs(text, references, settings, args.jobs, progress=True)[:, :, figure] for text in texts[:systems]
-    ]
+    names = [*args.a, *args.b, *args.files]
+    texts = scoring_options.read_summaries(names, args.target_column)
+    systems = len(args.a) + len(args.b)
+    scoring_options.print_text_warnings("etads-compare", args, settings, names, texts, systems)
+    figure, others = list(FIGURES).index(args.figure), scoring_options.load_scorers(args)
+    outputs, references = texts[:systems], texts[systems:]
+    rouge = [score_pairs(text, references, settings, args.jobs, progress=True)[:, :, figure] for text in outputs]
     # All systems are scored in one call, so that a scorer that needs a model loads it only once.
     heads, more, signatures = other_scores.compute_scores(
-        others, list(itertools.chain(*texts[:systems])), [lines * systems for lines in references], settings
+        others, list(itertools.chain(*outputs)), [lines * systems for lines in references], settings
     )
     values = np.concatenate([np.stack(rouge), np.stack(np.split(more, systems))], axis=2)
-    return _Scores([*settings.metrics, *heads], values, [f"ROUGE|{settings.signature(len(references))}", *signatures])
+    return [*settings.metrics, *heads], values, [f"ROUGE|{settings.signature(len(references))}", *signatures]
 
 
-def _score_by_likelihood(args: CompareOptions, given: _InputFiles) -> _Scores:
+def _score_by_likelihood(args: CompareOptions) -> Scores:
     """Compute the likelihoods of both systems. Raises InputError if they cannot be computed or compared."""
-    names = [*given.first, *given.second]
+    names = [*args.a, *args.b]
     common: Dict[str, Any] = {"subset": args.subset, "checkpoint": args.checkpoint, "prepared": args.prepared}
     found = [compute_split_likelihoods(LikelihoodOptions(run=Path(name), **common))[0] for name in names]
     for name, likelihoods in zip(names[1:], found[1:]):
         check_comparable(found[0], likelihoods, [names[0], name])
     values = np.stack([likelihoods.compute_per_token_means() for likelihoods in found])[:, :, None]
-    return _Scores([LIKELIHOOD], values, [f"{LIKELIHOOD}|per:token|log:e|mean:documents|subset:{args.subset}"])
+    return [LIKELIHOOD], values, [f"{LIKELIHOOD}|per:token|log:e|mean:documents|subset:{args.subset}"]
 
 
-def make_comparison(args: CompareOptions, given: _InputFiles) -> Dict[str, Any]:
+def make_comparison(args: CompareOptions) -> Dict[str, Any]:
     """Compare two systems, and return the report as a dictionary of JSON types."""
-    scores = (_score_by_likelihood if args.likelihood else _score_summaries)(args, given)
-    first, second = np.split(scores.values, [len(given.first)])
+    metrics, values, signatures = (_score_by_likelihood if args.likelihood else _score_summaries)(args)
+    first, second = np.split(values, [len(args.a)])
     documents, families = first.shape[1], None
     if args.families:
         lines = list(read_lines(Path(args.families)))
         if len(lines) != documents:
             raise InputError(f"--families {args.families} has {len(lines)} lines, but there are {documents} documents")
         families = assign_family_indices([line.split("\t")[0] for line in lines])
-    report: Dict[str, Any] = {"first_file": given.first[0], "second_file": given.second[0]}
+    report: Dict[str, Any] = {"first_file": args.a[0], "second_file": args.b[0]}
     tests = "paired-bootstrap,approximate-randomisation"
     if len(first) > 1 or len(second) > 1:
-        report = {"first_files": given.first, "second_files": given.second}
+        report = {"first_files": args.a, "second_files": args.b}
         tests = f"paired-bootstrap-and-t-of-trainings|trainings:{len(first)},{len(second)}"
     if families is not None:
         tests += f"|families:{count_resampling_units(documents, families)}"
     figure = "" if args.likelihood else f"figure:{args.figure}|"
     made = f"n:{documents}|{figure}tests:{tests}|resamples:{args.bootstrap}|seed:{args.seed}|v:{get_version()}"
-    report.update({"subset": args.subset} if args.likelihood else {"reference_files": given.references})
-    report["scores"] = _make_score_rows(scores.metrics, first, second, families, args)
-    report["signature"], *also = (f"{signature}|{made}" for signature in scores.signatures)
+    report.update({"subset": args.subset} if args.likelihood else {"reference_files": args.files})
+    report["scores"] = _make_score_rows(metrics, first, second, families, args)
+    report["signature"], *also = (f"{signature}|{made}" for signature in signatures)
     return {**report, **({"also_signatures": also} if also else {})}
 
 
 def _format_table(report: Dict[str, Any], figure: str) -> str:
     """Format the table that is printed below the names of the files."""
-    scores = report["scores"]
+    scores, rows, lines = report["scores"], [], []
     digits = 4 if LIKELIHOOD in scores else 2
-    p_values = {"p_bootstrap": "p boot.", "p_randomisation": "p rand."}
-    p_values = {name: head for name, head in p_values.items() if name in next(iter(scores.values()))}
-    heads, rows, lines = ["metric", f"{figure} of A", "of B", "A - B", "95 % interval", *p_values.values()], [], []
     for name, row in scores.items():
         metric = name.replace("rouge", "ROUGE-")
         means = [f"{row['first']:.{digits}f}", f"{row['second']:.{digits}f}", f"{row['difference']:+.{digits}f}"]
-        interval = format_interval(row["interval"], f"+.{digits}f")
-        rows.append([metric, *means, interval, *(f"{row[name]:.4f}" for name in p_values)])
+        p_values = [f"{row[test]:.4f}" if test in row else "-" for test in ("p_bootstrap", "p_randomisation")]
+        rows.append([metric, *means, format_interval(row["interval"], f"+.{digits}f"), *p_values])
         if "p_randomisation" not in row:
             first, second = (
                 ", ".join(f"{mean:.{digits}f}" for mean in row[f"{which}_trainings"]) for which in ("first", "second")
             )
             lines.append(f"{metric} of each training run: A {first}; B {second}")
+    heads = ["metric", f"{figure} of A", "of B", "A - B", "95 % interval", "p boot.", "p rand."]
     return "\n".join([align_columns(heads, rows), *([""] * bool(lines)), *lines])
 
 
@@ -263,12 +232,12 @@ examples:
 )
 def main(args: CompareOptions) -> None:
     """Run the command ``etads-compare``."""
-    given = _assign_files_to_systems(args)
-    inputs = {"A": given.first, "B": given.second, "REF": given.references, "--families": args.families}
+    _assign_files_to_systems(args)
+    inputs = {"A": args.a, "B": args.b, "REF": args.files, "--families": args.families}
     check_output_paths({"--json": args.json}, {**inputs, **other_scores.list_score_inputs(args)})
-    report = make_comparison(args, given)
-    print(f"A: {', '.join(given.first)}\nB: {', '.join(given.second)}")
-    print("".join(f"reference: {name}\n" for name in given.references))
+    report = make_comparison(args)
+    print(f"A: {', '.join(args.a)}\nB: {', '.join(args.b)}")
+    print("".join(f"reference: {name}\n" for name in args.files))
     print(_format_table(report, "mean" if args.likelihood else FIGURES[args.figure]))
     print("\n".join([report["signature"], *report.get("also_signatures", [])]))
     if args.json:

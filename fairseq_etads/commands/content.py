@@ -25,9 +25,7 @@ class ContentOptions:
     """Options of ``etads-content``."""
 
     run: Path = argument(
-        "RUN",
-        "run folder created by etads-train, or run folder of an extractor, such as OUT/extractor from "
-        "etads-train --long",
+        "RUN", "run folder created by etads-train, or that of an extractor, such as OUT/extractor of etads-train --long"
     )
     prepared: Optional[Path] = prepared_option("the data used for training, or RUN/prepared")
     documents: int = option(
@@ -102,10 +100,7 @@ class StemmedSplit:
 
 
 def read_document_limit(run: Path) -> Optional[int]:
-    """Return the number of tokens that a summariser reads from each document, or None if RUN belongs to an extractor.
-
-    Raises InputError if it has neither the probabilities of an extractor nor a checkpoint of a summariser.
-    """
+    """Return the number of tokens that a summariser reads from each document, or None for the run of an extractor."""
     if (run / make_label_file_name("probabilities", "sentences", "train")).is_file():
         return None
     path = next(iter(list_checkpoints(run)), None)
@@ -122,24 +117,22 @@ def read_document_limit(run: Path) -> Optional[int]:
 def train_content_model(run: Path, folder: Path, documents: int, seed: int) -> str:
     """Train a content model, write it to the run folder, and return a message about it.
 
-    The priors are computed from all documents in the folder of binarised data, the networks from ``documents`` of them,
-    which depend on ``seed``, as the first weights do.
+    The priors are computed from all documents in the folder of binarised data, the networks from ``documents`` of them.
     """
     limit = read_document_limit(run)
     texts = StemmedSplit(run, folder, limit)
-    words = 0
+    lengths: List[int] = []
 
     def read_pairs() -> Iterator[Tuple[List[List[str]], List[List[str]]]]:
-        nonlocal words
         for number in tqdm(range(len(texts)), desc="counting words and bigrams", unit=" documents", disable=None):
             pair = texts[number]
-            words += sum(map(len, pair.summary))
+            lengths.append(sum(map(len, pair.summary)))
             yield pair.document, pair.summary
 
     priors = NgramPriorProbabilities.from_pairs(read_pairs())
     random = np.random.RandomState(seed)
     chosen = random.permutation(len(texts))[:documents]
-    found: Dict[int, List[np.ndarray]] = {order: [] for order in MOST_COUNTED}
+    found: Dict[int, List[np.ndarray]] = {order: [np.zeros((0, WIDTHS[order]))] for order in MOST_COUNTED}
     labels: Dict[int, List[bool]] = {order: [] for order in MOST_COUNTED}
     taken = 0
     for number in tqdm(chosen.tolist(), desc="computing features", unit=" documents", disable=None):
@@ -154,11 +147,8 @@ def train_content_model(run: Path, folder: Path, documents: int, seed: int) -> s
                 labels[order].extend(table.labels)
     if not labels[1]:
         raise InputError("DATA: no pair has a word in its document and in its summary, so there is nothing to learn")
-    networks = {
-        order: fit_feature_network(np.concatenate(found[order] or [np.zeros((0, WIDTHS[order]))]), labels[order], seed)
-        for order in MOST_COUNTED
-    }
-    model = ContentModel(priors, networks, words / max(len(texts), 1), limit is None)
+    networks = {o: fit_feature_network(np.concatenate(found[o]), labels[o], seed) for o in MOST_COUNTED}
+    model = ContentModel(priors, networks, sum(lengths) / max(len(texts), 1), limit is None)
     model.save(run / FILE)
     kept = len(model.get_stored_counts())
     return f"{run / FILE}: {kept:,} words and bigrams from {len(texts):,} pairs, networks trained on {taken:,}"

@@ -1,5 +1,6 @@
 """The command ``etads-correlate`` (evaluate): compare ROUGE with people's ratings of the same summaries."""
 
+import itertools
 import json
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,29 +54,21 @@ CORRELATIONS: Dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 
 
 def correlate(scores: np.ndarray, ratings: np.ndarray, resamples: int, seed: int) -> Dict[str, Dict[str, Tuple]]:
-    """Correlate the scores and ratings of several systems' summaries of the same documents.
+    """Correlate the scores and ratings (documents, systems) of summaries, with 95 % bootstrap intervals over documents.
 
-    Args:
-        scores, ratings: one value for each summary, shape (documents, systems).
-        resamples: number of bootstrap resamples of the documents for the 95 % intervals.
-
-    Returns:
-        For each name in :data:`CORRELATIONS`, a dictionary with "summary", the mean over the documents of the
-        correlation between the systems' summaries (documents with equal scores or ratings are left out), and "system",
-        the correlation between the systems' means. Each is a tuple (value, lower bound, upper bound).
+    Returns, for each name in :data:`CORRELATIONS`, a dictionary with "summary", the mean over the documents of the
+    correlation between the systems' summaries (documents with equal scores or ratings are left out), and "system", the
+    correlation between the systems' means. Each is a tuple (value, lower bound, upper bound).
     """
     draws = np.random.default_rng(seed).integers(len(scores), size=(resamples, len(scores)))
     found: Dict[str, Dict[str, Tuple]] = {}
     for name, compute in CORRELATIONS.items():
         within = compute(scores, ratings)
-        of_summaries = np.nanmean(within[draws], axis=1)
-        of_systems = compute(scores[draws].mean(1), ratings[draws].mean(1))
+        of_systems = compute(scores.mean(0), ratings.mean(0)), compute(scores[draws].mean(1), ratings[draws].mean(1))
+        levels = {"summary": (np.nanmean(within), np.nanmean(within[draws], axis=1)), "system": of_systems}
         found[name] = {
             level: (float(value), *np.nanpercentile(sample, [2.5, 97.5]).tolist())
-            for level, value, sample in (
-                ("summary", np.nanmean(within), of_summaries),
-                ("system", compute(scores.mean(0), ratings.mean(0)), of_systems),
-            )
+            for level, (value, sample) in levels.items()
         }
     return found
 
@@ -148,16 +141,11 @@ def main(args: CorrelateOptions) -> None:
         f"|systems:{len(names)}|bootstrap:{args.bootstrap}|seed:{args.seed}|v:{get_version()}"
     )
     heads = ["metric", "rating", *(f"{name}, {level}" for level in ("summary", "system") for name in CORRELATIONS)]
-    table = [
-        [metric.replace("rouge", "ROUGE-"), scale]
-        + [
-            f"{each[name][level][0]:.3f} {format_interval(each[name][level][1:])}"
-            for level in ("summary", "system")
-            for name in CORRELATIONS
-        ]
-        for metric, by_scale in found.items()
-        for scale, each in by_scale.items()
-    ]
+    table = []
+    for metric, scale in itertools.product(found, scales):
+        values = [found[metric][scale][name][level] for level in ("summary", "system") for name in CORRELATIONS]
+        cells = [f"{value:.3f} {format_interval(interval)}" for value, *interval in values]
+        table.append([metric.replace("rouge", "ROUGE-"), scale, *cells])
     print(align_columns(heads, table), signature, sep="\n\n")
     if args.json:
         write_json(args.json, {"correlations": found, "signature": signature})

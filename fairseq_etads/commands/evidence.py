@@ -27,10 +27,7 @@ class EvidenceOptions(SystemsOptions):
         None, "output file in JSON lines (default: standard output)", metavar="FILE", short="-o"
     )
     page: Optional[str] = option(
-        None,
-        "also write a web page that shows the sources of each sentence; a single .html file",
-        metavar="FILE",
-        parse=parse_file_name(".html"),
+        None, "also write a page with the sources of sentences (.html)", metavar="FILE", parse=parse_file_name(".html")
     )
     page_documents: int = option(100, "number of documents on the page, from the first", bounds=SIZE, needs=("--page",))
 

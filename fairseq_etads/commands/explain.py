@@ -16,15 +16,8 @@ from ..platform.errors import InputError
 from ..search.options import check_call, decoding_options
 from ..summarizer.folder.config import DEFAULT, find_default_folder, folder_argument, read_config
 from ..summarizer.folder.run_files import find_run_files, is_run
-from ..text.input_records import (
-    InputDocument,
-    InputFormatOptions,
-    ReadingOptions,
-    choose_input_format,
-    describe_document_unit,
-    get_document_unit_name,
-    read_documents,
-)
+from ..text import input_records
+from ..text.input_records import InputDocument, InputFormatOptions
 from .run_options import list_model_files, load_summarizer
 
 EXAMPLES = """\
@@ -119,7 +112,7 @@ def _select_document(documents: Iterator[InputDocument], wanted: Optional[str], 
     if wanted is None and next(documents, None) is not None:
         hint = "; --input-format file reads the whole file as one" if kind == "lines" else ""
         say(
-            f"every {get_document_unit_name(kind)} is a document; this is the first ({found.name}); "
+            f"every {input_records.get_document_unit_name(kind)} is a document; this is the first ({found.name}); "
             f"--document chooses another{hint}"
         )
     return found
@@ -139,12 +132,15 @@ def _make_page_title(args: ExplainOptions, document: InputDocument) -> str:
     return name if document.name == args.file else f"{name}, document {document.name}"
 
 
-def _warn_of_unusual_document(args: ExplainOptions, document: InputDocument, surprisal: Any) -> None:
-    if surprisal is not None and surprisal.is_unusual and not args.quiet:
+def _explain(args: ExplainOptions, summarizer: Any, document: InputDocument) -> Any:
+    """Explain the summary of a document, and warn if the document is unlike the training documents."""
+    explanation = summarizer.explain(document.text, summary=args.summary, **args.decoding)
+    if explanation.surprisal is not None and explanation.surprisal.is_unusual and not args.quiet:
         from ..summarizer.documents import find_fitting_model
 
-        about = surprisal.describe(find_fitting_model(document.text, args.folder))
+        about = explanation.surprisal.describe(find_fitting_model(document.text, args.folder))
         print_message(f"document {document.name}: {about}")
+    return explanation
 
 
 def _explain_all(args: ExplainOptions, documents: Iterator[InputDocument], say: Any) -> None:
@@ -160,11 +156,9 @@ def _explain_all(args: ExplainOptions, documents: Iterator[InputDocument], say: 
                 print(f"etads-explain: {escape_unprintable(document.problem)}", file=sys.stderr)
                 failed += 1
                 continue
-            explanation = summarizer.explain(document.text, **args.decoding)
-            _warn_of_unusual_document(args, document, explanation.surprisal)
-            name = f"{number:04}.html"
-            write_text(folder / name, explanation.to_html(_make_page_title(args, document)))
-            pages.append((name, document.name, explanation.summary))
+            explanation = _explain(args, summarizer, document)
+            pages.append((f"{number:04}.html", document.name, explanation.summary))
+            write_text(folder / pages[-1][0], explanation.to_html(_make_page_title(args, document)))
         if next(documents, None) is not None:
             say(f"only the first {LARGEST:,} documents have a page")
         if not pages:
@@ -187,21 +181,21 @@ def main(args: ExplainOptions) -> None:
     _check_options(args)
     if not is_run(args.folder):  # the options of a run are checked when it is loaded
         check_call(read_config(args.folder).decoding, args.decoding)
-    kind = choose_input_format([args.file], args.format)
-    options = ReadingOptions(column=args.source_column, quotes=not args.no_quotes, join_lines=args.join_lines)
-    documents = read_documents([Path(args.file)], kind, options)
+    kind = input_records.choose_input_format([args.file], args.format)
+    options = input_records.ReadingOptions(
+        column=args.source_column, quotes=not args.no_quotes, join_lines=args.join_lines
+    )
+    documents = input_records.read_documents([Path(args.file)], kind, options)
     print_warning = functools.partial(print_message, quiet=args.quiet)
     if kind == "file":
-        taken = describe_document_unit(kind, [args.file], args.format)
+        taken = input_records.describe_document_unit(kind, [args.file], args.format)
         if taken.startswith(args.file):  # the user may have meant each line of this file to be a separate document
             print_warning(taken)
     if args.document == "all":
         _explain_all(args, documents, print_warning)
         return
     document = _select_document(documents, args.document, print_warning, kind)
-    summarizer = load_summarizer(args.folder, args.device)
-    explanation = summarizer.explain(document.text, summary=args.summary, **args.decoding)
-    _warn_of_unusual_document(args, document, explanation.surprisal)
+    explanation = _explain(args, load_summarizer(args.folder, args.device), document)
     if args.output is not None:
         _write_explanation_page(args.output, explanation.to_html(_make_page_title(args, document)))
         if args.output != STANDARD_INPUT:

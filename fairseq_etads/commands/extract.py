@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, List, Optional, Sequence
+from typing import TYPE_CHECKING, List, Optional, Tuple
 
 from tqdm import tqdm
 
@@ -82,18 +82,12 @@ class ExtractOptions:
         requires={"--threshold": "without it, --sentences sets the number"},
     )
     truncate_source: Optional[int] = option(
-        None,
-        "read only the first N tokens of each document (default: 400; with --by content, the whole document)",
-        bounds=SIZE,
+        None, "read only the first N tokens of each document (default: 400; --by content: all tokens)", bounds=SIZE
     )
 
 
 def write_extracts(folder: Path, args: ExtractOptions) -> str:
-    """Write extractive summaries of the documents in a split, and return a message about them.
-
-    Raises InputError if the documents are not split into sentences, or the probabilities belong to other documents, and
-    FileNotFoundError if the data in ``folder`` does not contain the split.
-    """
+    """Write extractive summaries of the documents in a split, and return a message about them."""
     pairs = open_split(folder, args.subset)
     tokenizer = make_detokenizer(pairs, folder)
     if args.by == "oracle" and not pairs.has_summaries:
@@ -152,17 +146,20 @@ class _Extractor:
         if args.by == "content":
             from ..search.content.sentence_choosing import choose_sentences
 
-            chosen = choose_sentences(self.model, sentences, [score or 0.0 for score in scores], most_words=args.words)
+            likely = [score or 0.0 for score in scores]
+            chosen = choose_sentences(self.model, sentences, likely, most_words=args.words)
             return [candidate.words for candidate in chosen.sentences]
-        if args.by == "phrases":
-            found: List[List[str]] = [[] for _ in sentences]
-            values = _convert_token_to_word_values(text, scores)
-            for word, sentence, value in zip(text.words, text.get_sentence_indices(), values):
-                if sentence is not None and value is not None and value > threshold:
-                    found[sentence].append(word)
-            return [words for words in found if words]
-        if args.by == "tagger":
-            scores = _compute_sentence_means(text, scores)
+        if BY_PROBABILITIES[args.by] == "words":
+            # All tokens of a word share its value. There is none after the last token with a value.
+            of_words = dict(zip(text.word_numbers, scores))
+            found: List[List[Tuple[str, float]]] = [[] for _ in sentences]
+            for place, (word, sentence) in enumerate(zip(text.words, text.get_sentence_indices())):
+                if sentence is not None and (value := of_words.get(place)) is not None:
+                    found[sentence].append((word, value))
+            if args.by == "phrases":
+                phrases = ([word for word, value in words if value > threshold] for words in found)
+                return [words for words in phrases if words]
+            scores = [sum(value for _, value in words) / len(words) if words else None for words in found]
         scores = [*scores, *[None] * len(sentences)][: len(sentences)]
         if args.words is not None:
             places = pick_sentences(list(map(len, sentences)), scores, args.words)
@@ -174,25 +171,6 @@ class _Extractor:
             scored = [(-score, place) for place, score in enumerate(scores) if score is not None]
             places = sorted(place for _, place in sorted(scored)[:count])
         return [sentences[place] for place in places if sentences[place]]
-
-
-def _convert_token_to_word_values(text: WordText, values: Sequence[Optional[float]]) -> List[Optional[float]]:
-    """Return each word's value, which all its tokens share, or None after the last token with a value."""
-    found: List[Optional[float]] = [None] * len(text.words)
-    for number, value in zip(text.word_numbers, values):
-        found[number] = value
-    return found
-
-
-def _compute_sentence_means(text: WordText, values: Sequence[Optional[float]]) -> List[Optional[float]]:
-    """Compute the mean value of the words in each sentence, or None for sentences in which no word has a value."""
-    sums = [0.0] * len(text.split_sentences())
-    counts = [0] * len(sums)
-    for place, value in zip(text.get_sentence_indices(), _convert_token_to_word_values(text, values)):
-        if place is not None and value is not None:
-            sums[place] += value
-            counts[place] += 1
-    return [total / count if count else None for total, count in zip(sums, counts)]
 
 
 @options_command(

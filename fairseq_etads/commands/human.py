@@ -8,6 +8,7 @@ are randomly assigned to systems. The assignment is stored in the key file, whic
 import csv
 import hashlib
 import io
+import itertools
 import json
 import re
 from collections import Counter
@@ -20,7 +21,7 @@ import numpy as np
 from tabulate import tabulate
 
 from ..evaluation.resampling import bootstrap_intervals
-from ..evaluation.rouge import RESAMPLES, SEED
+from ..evaluation.rouge import RESAMPLES, SEED, format_interval
 from ..evaluation.summaries import SENTENCE_MARK, split_summary_into_sentences
 from ..evaluation.text_warnings import find_text_warnings
 from ..files.outputs import check_output_paths, make_output_folder, open_output, write_json
@@ -29,12 +30,12 @@ from ..platform.option_checks import NOT_NEGATIVE, SIZE
 from ..version import get_version
 from .scoring_options import SystemsOptions, parse_named_files, print_warnings, read_summaries
 
-CRITERIA = ("salience", "fluency", "non-repetition")
-QUESTIONS = (
-    "does it contain the important points of the document?",
-    "does it read well, without grammatical errors?",
-    "is it free of repeated words and phrases?",
-)
+CRITERIA = {
+    "salience": "does it contain the important points of the document?",
+    "fluency": "does it read well, without grammatical errors?",
+    "non-repetition": "is it free of repeated words and phrases?",
+}
+"""Questions to the annotators by criterion."""
 SCALE = (1, 5)
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 KEY_FORMAT = 1
@@ -46,9 +47,7 @@ class MakeOptions(SystemsOptions):
     """Options of ``etads-human make``."""
 
     sentence_mark: str = option(
-        SENTENCE_MARK,
-        "separator between sentences in the input lines, shown as a space on the sheets; '' for no separator",
-        metavar="MARK",
+        SENTENCE_MARK, "separator between sentences, shown as a space on the sheets; '' for none", metavar="MARK"
     )
     quiet: bool = option(False, "do not show warnings about the texts")
     items: int = option(100, "total number of documents to rate")
@@ -72,15 +71,12 @@ class ScoreOptions:
 
 
 class Rating(NamedTuple):
-    """Ratings that an annotator has assigned to one summary: the system's summary of the document in line ``item``.
-
-    ``values`` maps criteria to ratings between 1 and 5. Criteria without a rating are omitted.
-    """
+    """Ratings that an annotator has assigned to a system's summary of one document."""
 
     annotator: str
-    item: int
+    item: int  # line number of the document, from 1
     system: str
-    values: Dict[str, int]
+    values: Dict[str, int]  # ratings from 1 to 5 by criterion, without criteria that are not rated
 
 
 def make_blinding_key(
@@ -94,30 +90,22 @@ def make_blinding_key(
     """
     if not 1 <= len(systems) <= len(LETTERS):
         raise ValueError(f"{len(systems)} systems: choose 1 to {len(LETTERS)} (--system NAME=FILE)")
-    limits = (("--items", items, documents), ("--each", each, items), ("--annotators", annotators, 10_000))
-    for name, value, most in limits:
+    limits = {"--items": (items, documents), "--each": (each, items), "--annotators": (annotators, 10_000)}
+    for name, (value, most) in limits.items():
         if not 1 <= value <= most:
             raise ValueError(f"{name} {value}: choose 1 to {most}")
     rng = np.random.default_rng(seed)
     chosen = (rng.permutation(documents)[:items] + 1).tolist()
     sheets: Dict[str, Dict[str, Dict[str, str]]] = {}
     for number in range(annotators):
-        dealt = [chosen[(number * each + turn) % items] for turn in range(each)]
-        orders = {item: rng.permutation(len(systems)).tolist() for item in dealt}
-        sheets[f"annotator-{number + 1}"] = {
-            str(item): {LETTERS[rank]: systems[system] for rank, system in enumerate(order)}
-            for item, order in orders.items()
-        }
+        sheet = sheets[f"annotator-{number + 1}"] = {}
+        for turn in range(each):
+            order = [systems[system] for system in rng.permutation(len(systems))]
+            sheet[str(chosen[(number * each + turn) % items])] = dict(zip(LETTERS, order))
     drawn = json.dumps([list(systems), sheets], sort_keys=True)
-    return {
-        "format": KEY_FORMAT,
-        "id": hashlib.sha256(drawn.encode("utf-8", "surrogatepass")).hexdigest()[:8],
-        "seed": seed,
-        "systems": list(systems),
-        "criteria": list(CRITERIA),
-        "scale": list(SCALE),
-        "sheets": sheets,
-    }
+    identity = hashlib.sha256(drawn.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    about = {"systems": list(systems), "criteria": list(CRITERIA), "scale": list(SCALE)}
+    return {"format": KEY_FORMAT, "id": identity, "seed": seed, **about, "sheets": sheets}
 
 
 def escape_formula(text: str) -> str:
@@ -201,7 +189,7 @@ def format_html_sheet(
         title=f"Summaries to judge: {escape(annotator)}",
         low=low,
         high=high,
-        questions=" ".join(f"<b>{name}</b>: {question}" for name, question in zip(CRITERIA, QUESTIONS)),
+        questions=" ".join(f"<b>{name}</b>: {question}" for name, question in CRITERIA.items()),
         body="\n".join(parts),
         header=json.dumps([*_IDENTITY, *CRITERIA]),
         annotator=json.dumps(annotator),
@@ -223,9 +211,8 @@ def read_key(path: str) -> Dict[str, Any]:
 def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], str]) -> Tuple[List[Rating], List[str]]:
     """Read a sheet that an annotator has filled in, and return its ratings and a message for each invalid line.
 
-    Cells may be separated by commas, semicolons or tabs, because spreadsheet programs use different separators. If a
-    line lacks some ratings, its other ratings are used. ``seen`` maps the annotator, item and letter of each rating
-    that has already been read to its location; this sheet's ratings are added.
+    Cells may be separated by commas, semicolons or tabs, as spreadsheet programs do. ``seen`` maps the annotator, item
+    and letter of each rating that has been read before to its location; this sheet's ratings are added.
     """
     try:
         text = Path(path).read_text(encoding="utf-8-sig")
@@ -233,8 +220,7 @@ def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], 
         raise ValueError(f"{path}: not UTF-8; save the sheet as CSV in UTF-8") from None
     delimiter = max(",;\t", key=text.partition("\n")[0].count)
     reader = csv.DictReader(io.StringIO(text, newline=""), restval="", delimiter=delimiter)
-    ratings: List[Rating] = []
-    problems: List[str] = []
+    ratings, problems = [], []
     try:
         names = reader.fieldnames = [name.strip().lower() for name in reader.fieldnames or []]
         missing = [name for name in (*_IDENTITY, *CRITERIA) if name not in names]
@@ -283,14 +269,10 @@ def _read_rating(cells: Dict[str, str], key: Dict[str, Any]) -> Optional[Rating]
 
 
 def krippendorff_alpha(units: Sequence[Dict[str, int]], level: str) -> Optional[float]:
-    """Compute Krippendorff's alpha, a measure of the agreement between annotators (Krippendorff 2011).
+    """Compute Krippendorff's alpha, the agreement between annotators (Krippendorff 2011): 1 is perfect, 0 is chance.
 
-    Alpha is 1 for perfect agreement and 0 for agreement by chance. It is undefined if no summary has two ratings or if
-    all ratings are equal. In this case, the function returns None.
-
-    Args:
-        units: for each summary, a mapping from annotators to ratings. Summaries with a single rating are ignored.
-        level: level of measurement, either "ordinal" or "interval".
+    ``units`` maps annotators to ratings for each summary; a single rating is ignored. ``level`` of measurement is
+    "ordinal" or "interval". Returns None if no summary has two ratings, or all ratings are equal.
     """
     # nltk is imported here because the import takes about a second, which would slow down etads-human --help.
     from nltk.metrics.agreement import AnnotationTask
@@ -302,9 +284,8 @@ def krippendorff_alpha(units: Sequence[Dict[str, int]], level: str) -> Optional[
         return None
 
     def compute_ordinal_distance(first: int, second: int) -> float:
-        low, high = min(first, second), max(first, second)
-        between = sum(count for value, count in counts.items() if low <= value <= high)
-        return (between - (counts[low] + counts[high]) / 2) ** 2
+        between = sum(counts[value] for value in range(min(first, second), max(first, second) + 1))
+        return (between - (counts[first] + counts[second]) / 2) ** 2
 
     distance: Callable[[int, int], float] = compute_ordinal_distance if level == "ordinal" else interval_distance
     return float(AnnotationTask(data, distance=distance).alpha())
@@ -313,8 +294,8 @@ def krippendorff_alpha(units: Sequence[Dict[str, int]], level: str) -> Optional[
 def aggregate_ratings(ratings: Sequence[Rating], systems: Sequence[str], bootstrap: int, seed: int) -> Dict[str, Any]:
     """Compute each system's mean score and the agreement between annotators for each criterion, as JSON types.
 
-    The score of a summary is the mean of its ratings, and the score of a system is the mean over its summaries, or None
-    without ratings. 95 % confidence intervals are computed by resampling summaries with a bootstrap.
+    The score of a summary is the mean of its ratings, and the score of a system is the mean over its summaries, with a
+    95 % bootstrap interval, or None without ratings.
     """
     report: Dict[str, Any] = {}
     for criterion in CRITERIA:
@@ -377,13 +358,9 @@ def _make_sheets(args: MakeOptions) -> None:
 def _evaluate_rating_sheets(args: ScoreOptions) -> None:
     check_output_paths({"--json": args.json}, {"KEY": args.key, "SHEET": args.sheets})
     key = read_key(args.key)
-    ratings: List[Rating] = []
-    problems: List[str] = []
     seen: Dict[Tuple[str, str, str], str] = {}
-    for path in args.sheets:
-        found, messages = read_sheet(path, key, seen)
-        ratings += found
-        problems += messages
+    sheets = [read_sheet(path, key, seen) for path in args.sheets]
+    ratings, problems = ([*itertools.chain(*parts)] for parts in zip(*sheets))
     print_warnings("etads-human", problems)
     if problems and not args.skip_malformed:
         raise ValueError(f"{len(problems)} invalid lines; correct them, or skip them with --skip-malformed")
@@ -394,12 +371,9 @@ def _evaluate_rating_sheets(args: ScoreOptions) -> None:
     report = aggregate_ratings(ratings, key["systems"], args.bootstrap, args.seed)
     rows = []
     for system in key["systems"]:
-        row = [system]
-        for criterion in CRITERIA:
-            scores = report[criterion]["systems"][system]
-            low, high = scores["interval"] or (None, None)
-            row.append("-" if low is None else f"{scores['mean']:.2f} [{low:.2f}, {high:.2f}]")
-        rows.append([*row, str(report[CRITERIA[0]]["systems"][system]["summaries"])])
+        scores = [report[criterion]["systems"][system] for criterion in CRITERIA]
+        cells = [f"{s['mean']:.2f} {format_interval(s['interval'])}" if s["interval"] else "-" for s in scores]
+        rows.append([system, *cells, str(scores[0]["summaries"])])
     for level in ("ordinal", "interval"):
         alphas = [report[criterion]["alpha"][level] for criterion in CRITERIA]
         rows.append([f"alpha, {level}", *("-" if alpha is None else f"{alpha:.3f}" for alpha in alphas), ""])

@@ -1,7 +1,7 @@
 """The command ``etads-labels`` (prepare data): create word and sentence labels for content selection."""
 
-import contextlib
 import functools
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
@@ -39,10 +39,7 @@ class LabelsOptions(JobsOption):
 
     data: Path = argument("DATA", "output folder of etads-prepare, or its bin folder")
     kind: Optional[str] = option(
-        None,
-        "kind of label to create; the kinds are described below (default: words)",
-        choices=tuple(KINDS),
-        excludes={"--pairs": ""},
+        None, "kind of label, as described below (default: words)", choices=tuple(KINDS), excludes={"--pairs": ""}
     )
     pairs: Optional[Path] = option(
         None, "write sentence pairs to text files in this folder instead of creating labels", metavar="DIR"
@@ -51,10 +48,7 @@ class LabelsOptions(JobsOption):
         None, "splits to label (default: train, valid and test, if present)", metavar="NAME", nargs="+"
     )
     truncate_source: int = option(
-        400,
-        "read only the first N tokens of each document; N should be at least the truncation length of the models "
-        "that will use the labels",
-        bounds=SIZE,
+        400, "read only the first N tokens of documents, at least as many as models that use the labels", bounds=SIZE
     )
     out: Optional[Path] = option(
         None, "output folder for the labels (default: the data folder)", metavar="DIR", excludes={"--pairs": ""}
@@ -111,7 +105,7 @@ _labeller: Optional[Labeller] = None
 """The labeller that this process uses."""
 
 
-def _start_labeller(folder: Path, split: str, kind: str, limit: int, idf: Idf) -> None:
+def _start_labeller(folder: Path, split: str, kind: str, limit: int, idf: Idf = NO_IDF) -> None:
     global _labeller
     _labeller = Labeller(open_split(folder, split), kind, limit, idf)
 
@@ -120,10 +114,11 @@ def _call_labeller(method: str, number: int) -> Any:
     return getattr(_labeller, method)(number)
 
 
-def _label_all_documents(method: str, pairs: PreparedPairs, arguments: Tuple[Any, ...], jobs: int) -> Iterator[Any]:
+def _label_all_documents(method: str, pairs: PreparedPairs, what: str, jobs: int, *arguments: Any) -> Iterator[Any]:
     """Call a method of a labeller with these arguments for each document, and yield the results in order."""
     function = functools.partial(_call_labeller, method)
-    return map_in_processes(function, range(len(pairs)), jobs, _start_labeller, arguments)
+    found = map_in_processes(function, range(len(pairs)), jobs, _start_labeller, arguments)
+    return iter(tqdm(found, what, len(pairs), unit=" documents", disable=None))
 
 
 def _open_labelled_split(folder: Path, split: str, needs_marks: str) -> PreparedPairs:
@@ -148,15 +143,14 @@ def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, job
         numbers = tqdm(range(len(training)), desc="document frequencies", unit=" documents", disable=None)
         tokens = map(training.read_document, numbers)
         idf = compute_idf(WordText.from_tokens(document, training.subwords, limit).words for document in tokens)
-    found = _label_all_documents("make_label_row", pairs, (folder, split, kind, limit, idf), jobs)
+    rows = _label_all_documents("make_label_row", pairs, f"labels of {split}", jobs, folder, split, kind, limit, idf)
     labels = copied = 0
 
     def count_rows() -> Iterator[Row]:
         nonlocal labels, copied
-        for row in tqdm(found, f"labels of {split}", len(pairs), unit=" documents", disable=None):
-            real = [field for field in row[1] if field != NOTHING]
-            labels, copied = labels + len(real), copied + real.count("1")
-            yield row
+        for digest, fields in rows:
+            labels, copied = labels + len(fields) - fields.count(NOTHING), copied + fields.count("1")
+            yield digest, fields
 
     header = {"made_by": "etads-labels", "kind": kind, "documents": len(pairs), "truncate_source": limit}
     write_label_rows(path, header, count_rows())
@@ -173,19 +167,16 @@ def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> s
 
     Returns a message about the number of pairs. See :func:`make_labels` for the other arguments.
     """
-    arguments: Any = folder, split, "match", limit, NO_IDF
     pairs = _open_labelled_split(folder, split, "--pairs")
     tokenizer = make_detokenizer(pairs, folder)
-    paths = [out / f"{split}.{side}" for side in ("source", "target")]
+    arguments = (folder, split, "match", limit)
+    found = _label_all_documents("match_sentence_pairs", pairs, f"pairs of {split}", jobs, *arguments)
     count = 0
-    with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(open_output(path)) for path in paths]
-        found = _label_all_documents("match_sentence_pairs", pairs, arguments, jobs)
-        for matched in tqdm(found, f"pairs of {split}", len(pairs), unit=" documents", disable=None):
-            for texts in matched:
-                count += 1
-                for file, text in zip(files, texts):
-                    file.write(tokenizer.decode(text) + "\n")
+    with open_output(out / f"{split}.source") as sources, open_output(out / f"{split}.target") as targets:
+        for source, target in itertools.chain.from_iterable(found):
+            sources.write(tokenizer.decode(source) + "\n")
+            targets.write(tokenizer.decode(target) + "\n")
+            count += 1
     return f"{count:,} pairs of sentences of {len(pairs):,} documents"
 
 

@@ -24,22 +24,14 @@ class LikelihoodOptions(RunOptions):
 
 @dataclass(frozen=True)
 class Likelihoods:
-    """Log-likelihoods of the reference summaries in a split, in the order of the split.
+    """Log-likelihoods of the reference summaries in a split, in the order of the split."""
 
-    Attributes:
-        checkpoint, data: SHA-256 checksums of the checkpoint and of the binarised files of the split.
-        subset: name of the split, such as "test".
-        log_likelihood: natural logarithm of the probability of each summary.
-        tokens: number of tokens in each summary, including the end symbol.
-        unknown: number of unknown tokens in each summary. The probability of the unknown word is used for these tokens.
-    """
-
-    checkpoint: str
-    data: str
-    subset: str
-    log_likelihood: List[float]
-    tokens: List[int]
-    unknown: List[int]
+    checkpoint: str  # SHA-256 checksum
+    data: str  # SHA-256 checksum of the binarised files of the split
+    subset: str  # name of the split, such as "test"
+    log_likelihood: List[float]  # natural logarithm of the probability of each summary
+    tokens: List[int]  # number of tokens in each summary, including the end symbol
+    unknown: List[int]  # number of tokens in each summary for which the probability of the unknown word is used
 
     def compute_per_token_means(self) -> np.ndarray:
         """Return the mean log-likelihood per token for each summary, shape (n,)."""
@@ -63,10 +55,7 @@ def read_likelihoods(path: Path) -> Optional[Likelihoods]:
 
 
 def check_comparable(first: Likelihoods, second: Likelihoods, names: List[str]) -> None:
-    """Raise InputError if the likelihoods of two models, with these ``names``, cannot be compared.
-
-    This is the case if the summaries consist of different tokens or contain different numbers of unknown tokens.
-    """
+    """Raise InputError if two models, with these ``names``, have scored different tokens or other unknown words."""
     what = "their likelihoods belong to different words, so a difference between them is meaningless"
     if first.tokens != second.tokens:
         raise InputError(f"{names[0]} and {names[1]} split the summaries into different tokens: {what}")

@@ -77,9 +77,7 @@ class TrainOptions(DeviceOption):
     patience: int = option(5, "stop training if the accuracy on --valid does not improve for N epochs", bounds=SIZE)
     seed: int = option(1, "random seed for the initial weights, the order of the pairs and dropout")
     words: str = option(
-        "ptb",
-        "tokenisation of raw text; use the value given to etads-prepare --words for the summaries to score ",
-        choices=WORD_KINDS,
+        "ptb", "tokenisation of raw text, as in etads-prepare --words for the summaries to score", choices=WORD_KINDS
     )
     keep_case: bool = option(False, "do not convert words to lower case")
     hide_digits: bool = option(False, "replace each digit with #, as in the Gigaword headlines")
@@ -108,10 +106,7 @@ def read_references(path: Path) -> List[Reference]:
 
 
 def choose_random_sentence_fragment(words: Words, generator: Random) -> Words:
-    """Return a randomly chosen part of a sentence: one of its clauses, if it has any, with a probability of one half.
-
-    In all other cases, the part is a sequence of at least half of the words.
-    """
+    """Return a random part of a sentence: with a probability of one half a clause, if any, or else half or more."""
     cuts = [-1, *(place for place, word in enumerate(words) if word.lower() in BREAKS), len(words)]
     clauses = [words[start + 1 : end] for start, end in zip(cuts, cuts[1:])]
     clauses = [clause for clause in clauses if SHORTEST <= len(clause) < len(words)]

@@ -86,17 +86,14 @@ class PlotOptions:
 
 
 class TrainingLog:
-    """Values of all metrics in a training log.
+    """Finite values of all metrics in a training log.
 
-    If training is resumed from a checkpoint, the updates after this checkpoint are repeated. The values from repeated
-    updates replace the earlier values.
-
-    Attributes:
-        figures: mapping from metric names, such as "loss", to mappings from series names to series. The name of a
-            series is TRAIN or the name of a validation set. Values that are not finite are omitted.
+    If training is resumed from a checkpoint, the updates after this checkpoint are repeated, and their values replace
+    the earlier values.
     """
 
     def __init__(self) -> None:
+        # by metric, such as "loss", and name of the series: TRAIN, or the name of a validation set
         self.figures: Dict[str, Dict[str, Series]] = {}
         self._last = 0
 
@@ -174,10 +171,7 @@ def _parse_metric_values(parts: Iterator[Tuple[str, str, str]]) -> Dict[str, flo
 
 
 def read_log(path: Path) -> TrainingLog:
-    """Read a plain or compressed log, or standard input if ``path`` is ``-``. An incomplete last line is ignored.
-
-    Raises InputError if the file cannot be read or contains no metrics.
-    """
+    """Read a log. An incomplete last line is ignored. Raises InputError if it contains no metrics."""
     log, lines = TrainingLog(), 0
     for line in read_lines(path, fallback="replace", ends=True):
         lines += bool(line.strip())
@@ -188,12 +182,6 @@ def read_log(path: Path) -> TrainingLog:
         reason = f"no training figures in it: {doubt}" if lines else "empty"
         raise InputError(f"{get_display_name(path)}: {reason}")
     return log
-
-
-def choose_metrics_to_plot(found: Sequence[str]) -> List[str]:
-    """Return the names of the metrics to plot by default, in the order of their panels."""
-    shown = [name for name in found if name not in CLOCKS_AND_SIZES and not name.startswith("best_")]
-    return sorted(shown, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
 
 
 def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog]) -> Dict[str, Any]:
@@ -224,11 +212,7 @@ def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog]) -> Dict[str,
 
 
 def draw_curves(logs: Dict[str, TrainingLog], path: str, names: Sequence[str]) -> None:
-    """Plot each metric in ``names`` against the number of updates, in a panel of its own.
-
-    ``logs`` are by the names of runs, and the suffix of ``path`` determines the format. Identical logs produce
-    identical files.
-    """
+    """Plot each metric in ``names`` against the number of updates, in a panel of its own, for logs by names of runs."""
     columns = min(_COLUMNS, len(names))
     rows = math.ceil(len(names) / columns)
     with make_plots_reproducible():
@@ -301,13 +285,13 @@ examples:
 def main(args: PlotOptions) -> None:
     """Run the command ``etads-plot``."""
     first = Path(args.runs[0])
-    beside = first if first.is_dir() else first.parent
-    out = args.out or str(beside / DEFAULT_NAME)
+    out = args.out or str((first if first.is_dir() else first.parent) / DEFAULT_NAME)
     check_output_paths({"--out": out}, {"RUN": args.runs})
     check_matplotlib("--out")
     logs = _read_logs(args.runs)
     known = dict.fromkeys(name for log in logs.values() for name in log.figures)
-    names = choose_metrics_to_plot(list(known)) if args.figures is None else args.figures
+    shown = [name for name in known if name not in CLOCKS_AND_SIZES and not name.startswith("best_")]
+    names = args.figures or sorted(shown, key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
     for name in names:
         if name not in known:
             raise InputError(f'--figures "{name}": not in the log; choose from {", ".join(known)}')

@@ -12,7 +12,7 @@ from tabulate import tabulate
 
 from ..evaluation.records import LEVEL, Claims, Comparison, Corpus, compare_claimed_systems, read_claims, read_corpora
 from ..evaluation.resampling import bootstrap_intervals, trainings_needed
-from ..evaluation.rouge import RESAMPLES, SEED
+from ..evaluation.rouge import RESAMPLES, SEED, format_interval
 from ..files.outputs import write_text
 from ..platform.command_options import argument, option, options_command
 from ..platform.errors import InputError
@@ -49,7 +49,7 @@ def _format_systems(corpus: Corpus, form: str) -> str:
         if len(runs) > 1:
             means = np.mean([run.scores[:, :3] for run in runs], axis=0)
             rouge[:, 1:] = bootstrap_intervals(means, RESAMPLES, SEED).T
-        cells = [f"{value:.2f} [{low:.2f}, {high:.2f}]" for value, low, high in rouge]
+        cells = [f"{value:.2f} {format_interval(interval)}" for value, *interval in rouge]
         rows.append([f"`{name}`" if form == "pipe" else name, len(runs), *cells])
     about = f"{len(corpus.counts):,} test documents"
     if not corpus.counts.all():
@@ -68,7 +68,7 @@ def _format_p_value(p: float) -> str:
 
 
 def _format_mean(one: Comparison) -> str:
-    return f"{one.difference[3]:+.2f} [{one.interval[0, 3]:+.2f}, {one.interval[1, 3]:+.2f}]"
+    return f"{one.difference[3]:+.2f} {format_interval([*one.interval[:, 3]], '+.2f')}"
 
 
 def _format_comparisons(found: Sequence[Comparison]) -> str:

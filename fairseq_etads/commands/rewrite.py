@@ -42,10 +42,7 @@ class RewriteOptions(DeviceOption):
     data: Path = argument("DATA", "output folder of etads-prepare, or its bin folder")
     output: Path = argument("OUTPUT", "output file for the summaries, one per line, with <q> between sentences")
     extractor: Path = option(
-        None,
-        "model that selects sentences; if it selects none, the first five sentences of the document are rewritten",
-        metavar="CHECKPOINT",
-        required=True,
+        None, "model that selects sentences, or if it selects none, the first five", metavar="CHECKPOINT", required=True
     )
     abstractor: Path = option(None, "model that rewrites the selected sentences", metavar="CHECKPOINT", required=True)
     subset: str = option("test", "split to summarise", metavar="NAME")
@@ -71,35 +68,25 @@ class RewriteOptions(DeviceOption):
     )
     max_len: int = option(30, "maximum number of tokens in a rewritten sentence", bounds=SIZE)
     sentences: Optional[int] = option(
-        None,
-        "number of sentences to select with an extractor that was trained without --learn-to-stop (default: 5)",
-        bounds=SIZE,
+        None, "number of sentences for an extractor that was trained without --learn-to-stop (default: 5)", bounds=SIZE
     )
     truncate_source: Optional[int] = option(
-        None,
-        "read only the first N tokens of each document (default: the truncation length used to train the extractor)",
-        bounds=SIZE,
+        None, "read only the first N tokens of each document (default: as in training the extractor)", bounds=SIZE
     )
     batch_size: int = option(32, "number of documents per batch", bounds=SIZE)
 
 
 class RewriteCandidate(NamedTuple):
-    """A candidate for the rewritten form of a sentence.
+    """A candidate for the rewritten form of a sentence."""
 
-    Attributes:
-        words: vocabulary ids of the rewritten sentence, without the end symbol.
-        log_prob: log-probability from the search, which is not normalised by length.
-    """
-
-    words: Tuple[int, ...]
-    log_prob: float
+    words: Tuple[int, ...]  # vocabulary ids, without the end symbol
+    log_prob: float  # from the search, not normalised by length
 
 
 def compute_candidate_limit(sentences: int) -> List[int]:
     """Return the number of candidates to consider for each sentence of a summary, as in Chen and Bansal's code.
 
-    It is five for at most five ``sentences``, four for six, three for seven or eight, and two for more. From the
-    fifteenth sentence on, only one candidate is considered. Chen and Bansal's summaries are never that long.
+    From the fifteenth of the ``sentences`` on, it is one. Chen and Bansal's summaries are never that long.
     """
     most = 5 if sentences <= 5 else {6: 4, 7: 3, 8: 3}.get(sentences, 2)
     return [most if number < MOST_SENTENCES else 1 for number in range(sentences)]
@@ -113,11 +100,8 @@ def choose_least_repetitive_candidates(
     Of all combinations of the best candidates (:func:`compute_candidate_limit`), the function chooses that with the
     fewest repeated bigrams in the whole summary. Ties are resolved by the highest score per token, Σ log_prob / Σ
     length, and then by order. A bigram that occurs n times counts as n - 1 repetitions. Bigrams do not cross sentence
-    boundaries.
-
-    Args:
-        beams: candidates for each sentence, at least one, in order of decreasing quality.
-        length_kind: way of measuring the length, one of the strings in :data:`LENGTHS`.
+    boundaries. ``beams`` are the candidates for each sentence, the best first, and ``length_kind`` is one of
+    :data:`LENGTHS`.
     """
     bits: Dict[Tuple[int, int], int] = {}  # index of the bit that represents each bigram
     # One entry for each way of choosing a candidate for every sentence processed so far: the bit set of distinct

@@ -1,5 +1,6 @@
 """The command ``etads-rouge`` (evaluate): compute ROUGE with confidence intervals."""
 
+import itertools
 import json
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence
@@ -10,28 +11,12 @@ from ..evaluation import other_scores
 from ..evaluation.analysis import make_baseline_extract
 from ..evaluation.other_scores import ScoreOptions
 from ..evaluation.resampling import compare_pairs, correct_p_values
-from ..evaluation.rouge import (
-    FIGURES,
-    RESAMPLES,
-    RougeSettings,
-    align_columns,
-    format_interval,
-    make_report,
-    score_pairs,
-)
-from ..evaluation.summaries import SENTENCE_MARK
+from ..evaluation.rouge import FIGURES, RESAMPLES, RougeSettings, align_columns, format_interval
 from ..files.outputs import check_output_paths, write_json, write_text
 from ..platform.command_options import argument, option, options_command
 from ..platform.option_checks import NOT_NEGATIVE, SIZE
-from .scoring_options import (
-    ScoringOptions,
-    load_scorers,
-    make_rouge_settings,
-    parse_file_name,
-    parse_named_files,
-    print_text_warnings,
-    read_summaries,
-)
+from . import scoring_options
+from .scoring_options import ScoringOptions
 
 
 def write_scores_per_example(
@@ -45,13 +30,12 @@ def write_scores_per_example(
     lines = []
     if path.endswith(".tsv"):
         lines.append("\t".join(["line", *(f"{metric}_{figure}" for metric in metrics for figure in FIGURES), *heads]))
-    for number, (rows, others) in enumerate(zip(scores, figures), 1):
+    for number, (rows, others) in enumerate(zip(scores.round(4).tolist(), figures.round(4).tolist()), 1):
         if path.endswith(".tsv"):
-            lines.append("\t".join([str(number), *(f"{value:.4f}" for value in [*rows.reshape(-1), *others])]))
+            lines.append("\t".join([str(number), *(f"{value:.4f}" for value in [*itertools.chain(*rows), *others])]))
         else:
-            values = {m: dict(zip(FIGURES, [round(x, 4) for x in row])) for m, row in zip(metrics, rows.tolist())}
-            more = {head: round(value, 4) for head, value in zip(heads, others.tolist())}
-            lines.append(json.dumps({"line": number, **values, **more}))
+            values = {metric: dict(zip(FIGURES, row)) for metric, row in zip(metrics, rows)}
+            lines.append(json.dumps({"line": number, **values, **dict(zip(heads, others))}))
     write_text(path, "\n".join(lines) + "\n")
 
 
@@ -75,10 +59,7 @@ class RougeOptions(ScoringOptions, ScoreOptions):
     bootstrap: int = option(RESAMPLES, "number of bootstrap resamples; 0: no intervals", bounds=NOT_NEGATIVE)
     documents: Optional[str] = option(None, "file containing the documents, one per line", metavar="FILE")
     source_column: str = option(
-        "",
-        "column of --documents, if it is a table (default: found by its name)",
-        metavar="NAME",
-        needs=("--documents",),
+        "", "column of --documents, if it is a table (default: by its name)", metavar="NAME", needs=("--documents",)
     )
     lead_words: Optional[int] = option(
         None, "also score the first N words of each line of --documents", bounds=SIZE, needs=("--documents",)
@@ -88,7 +69,7 @@ class RougeOptions(ScoringOptions, ScoreOptions):
         None,
         "also write the scores of each summary to FILE (.jsonl or .tsv)",
         metavar="FILE",
-        parse=parse_file_name(".jsonl", ".tsv"),
+        parse=scoring_options.parse_file_name(".jsonl", ".tsv"),
     )
     format: str = option("table", "output format of the scores", choices=("table", "json"))
 
@@ -102,14 +83,10 @@ def score_systems(
     method for all systems and metrics.
     """
     names = [*files.values(), *references]
-    texts = read_summaries(names, args.target_column)
-    print_text_warnings("etads-rouge", args, settings, names, texts, len(files))
+    texts = scoring_options.read_summaries(names, args.target_column)
+    scoring_options.print_text_warnings("etads-rouge", args, settings, names, texts, len(files))
     outputs, wanted = texts[: len(files)], texts[len(files) :]
-    scores = [score_pairs(lines, wanted, settings, args.jobs, progress=True) for lines in outputs]
-    reports = [
-        make_report(each, lines, len(wanted), settings, args.bootstrap, args.seed)
-        for each, lines in zip(scores, outputs)
-    ]
+    scores, reports = zip(*(scoring_options.score_summaries(args, lines, wanted, settings) for lines in outputs))
     tests = [
         compare_pairs(each[:, :, 0], scores[0][:, :, 0], args.bootstrap, args.seed)
         for each in scores[1:]
@@ -176,35 +153,33 @@ def main(args: RougeOptions) -> None:
         if args.bytes not in (None, 75):
             raise ValueError(f"--duc75 and --bytes {args.bytes} cannot be combined")
         args.bytes, args.multi = 75, args.multi or "average"
-    systems = parse_named_files(args.system)
+    systems = scoring_options.parse_named_files(args.system)
     if not systems and not args.references:
         raise ValueError("the following arguments are required: REF")
     inputs: Dict[str, Any] = {"HYP": args.hypothesis, "REF": args.references, "--system": systems.values()}
     inputs.update({"--documents": args.documents, **other_scores.list_score_inputs(args)})
     outputs = {"--per-example": args.per_example, "--json": args.json}
     check_output_paths(outputs, inputs)
-    settings = make_rouge_settings(args)
+    settings = scoring_options.make_rouge_settings(args)
     other_scores.check_score_options(args)
     if systems:
         found = score_systems(systems, [args.hypothesis, *args.references], settings, args)
         _print_report(found, format_systems(found, settings), args)
         return
     names = [args.hypothesis, *args.references]
-    texts = read_summaries(names, args.target_column, args.documents, args.source_column)
+    texts = scoring_options.read_summaries(names, args.target_column, args.documents, args.source_column)
     documents = texts.pop() if args.documents else []
-    print_text_warnings("etads-rouge", args, settings, names, texts, 1)
-    others = load_scorers(args)
-    scores = score_pairs(texts[0], texts[1:], settings, args.jobs, progress=True)
+    scoring_options.print_text_warnings("etads-rouge", args, settings, names, texts, 1)
+    others = scoring_options.load_scorers(args)
+    scores, report = scoring_options.score_summaries(args, texts[0], texts[1:], settings)
     heads, figures, signatures = other_scores.compute_scores(others, texts[0], texts[1:], settings)
-    report = make_report(scores, texts[0], len(texts) - 1, settings, args.bootstrap, args.seed)
     if args.per_example:
         write_scores_per_example(args.per_example, scores, settings.metrics, heads, figures)
     baseline = None
     if args.lead_words is not None:
         extracts = [make_baseline_extract("lead-words", args.lead_words, text, [], settings) for text in documents]
-        leads = [(f" {SENTENCE_MARK} " if settings.sentence_mark else " ").join(sentences) for sentences in extracts]
-        scores = score_pairs(leads, texts[1:], settings, args.jobs, progress=True)
-        baseline = make_report(scores, leads, len(texts) - 1, settings, args.bootstrap, args.seed)
+        leads = [scoring_options.join_extract(sentences, settings) for sentences in extracts]
+        _, baseline = scoring_options.score_summaries(args, leads, texts[1:], settings)
     also = other_scores.make_score_report(heads, figures, signatures, args.bootstrap, args.seed) if others else None
     files = {"hypothesis_file": names[0], "reference_files": names[1:]}
     more = {**({"also": also} if also else {}), **({"lead": baseline.to_dict()} if baseline else {})}

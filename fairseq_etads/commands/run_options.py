@@ -36,10 +36,7 @@ class RunOptions(MaxTokensOption, DeviceOption):
 
 
 def find_checkpoint_and_data(args: RunOptions) -> Tuple[Path, Optional[Path]]:
-    """Return the path of a run's checkpoint, and the folder of the binarised data, or None for the checkpoint's data.
-
-    Raises InputError if the checkpoint does not exist, or the folder ``--prepared`` contains no data.
-    """
+    """Return the path of a run's checkpoint, and the folder of the binarised data, or None for the checkpoint's."""
     path = find_checkpoint(args.run, args.checkpoint)
     try:
         data = find_prepared_folder(args.run, args.prepared) / "bin"
@@ -101,10 +98,7 @@ def load_summarizer(folder: Path, device: Optional[str], quiet: bool = False, **
 
 
 def make_detokenizer(pairs: "PreparedPairs", folder: Path) -> Any:
-    """Return a TextTokenizer that joins subwords into words and words into text, but keeps sentence marks.
-
-    Raises InputError, which names the ``folder`` of the data, if it consists of a kind of subwords in OPAQUE.
-    """
+    """Return a TextTokenizer that joins subwords into words and words into text, but keeps sentence marks."""
     from ..text.tokenizer import TextTokenizer  # imported here, because it imports fairseq
     from ..vocabulary.token_kinds import detect_word_type
 

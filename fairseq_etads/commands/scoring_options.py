@@ -4,10 +4,22 @@ import argparse
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+
+import numpy as np
 
 from ..evaluation import other_scores
-from ..evaluation.rouge import BACKENDS, METRICS, MULTI_CHOICES, RESAMPLES, SEED, RougeSettings
+from ..evaluation.rouge import (
+    BACKENDS,
+    METRICS,
+    MULTI_CHOICES,
+    RESAMPLES,
+    SEED,
+    RougeReport,
+    RougeSettings,
+    make_report,
+    score_pairs,
+)
 from ..evaluation.summaries import SENTENCE_MARK, check_line_counts, read_lines
 from ..evaluation.text_warnings import find_swapped_hypotheses_and_references, find_text_warnings
 from ..platform.command_options import option
@@ -50,9 +62,7 @@ class ScoringOptions:
         metavar="MARK",
     )
     target_column: str = option(
-        "",
-        "column that contains the summaries in files of JSON lines, CSV, TSV or Parquet (default: found by its name)",
-        metavar="NAME",
+        "", "column of the summaries in JSON lines, CSV, TSV or Parquet (default: found by its name)", metavar="NAME"
     )
     no_sentence_split: bool = option(False, "treat each line as a single sentence, and remove sentence marks")
     backend: str = option(
@@ -93,10 +103,7 @@ class SystemsOptions:
     source: str = option(None, "file containing the documents, one per line", metavar="FILE", required=True)
     source_column: str = option("", "column of --source, if it is a table (default: found by its name)", metavar="NAME")
     system: List[str] = option(
-        None,
-        "name of a system and path of the file with its summaries, one per line; may be repeated",
-        metavar="NAME=FILE",
-        required=True,
+        None, "name and path of a system's summaries, one a line; may be repeated", metavar="NAME=FILE", required=True
     )
 
 
@@ -114,6 +121,19 @@ def make_rouge_settings(args: ScoringOptions) -> RougeSettings:
         tokens=args.tokens,
         rouge_home=args.rouge_home,
     )
+
+
+def score_summaries(
+    args: ScoringOptions, summaries: Sequence[str], references: Sequence[Sequence[str]], settings: RougeSettings
+) -> Tuple[np.ndarray, RougeReport]:
+    """Score the summaries of a system. Returns the scores of each, as :func:`score_pairs` does, and the report."""
+    scores = score_pairs(summaries, references, settings, args.jobs, progress=True)
+    return scores, make_report(scores, summaries, len(references), settings, args.bootstrap, args.seed)
+
+
+def join_extract(sentences: Sequence[str], settings: RougeSettings) -> str:
+    """Join sentences by marks, at which ROUGE splits them again, or with --sentence-mark '' by spaces."""
+    return (f" {SENTENCE_MARK} " if settings.sentence_mark else " ").join(sentences)
 
 
 def read_summaries(

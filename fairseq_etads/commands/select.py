@@ -1,17 +1,12 @@
 """The command ``etads-select`` (train): compute selection probabilities of words or sentences."""
 
+import functools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
+from ..data.labels import selector_scores
 from ..data.labels.label_files import NOTHING, compute_source_hash, make_label_file_name, write_label_rows
-from ..data.labels.selector_scores import (
-    compute_f1,
-    compute_roc_auc,
-    find_best_f1_threshold,
-    find_histogram_bin,
-    make_empty_histogram,
-)
 from ..data.prepared_pairs import PreparedPairs, WordText
 from ..files.outputs import check_output_paths, write_json
 from ..platform.command_options import option, options_command
@@ -29,17 +24,11 @@ class SelectOptions(RunOptions):
     )
     out: Optional[Path] = option(None, "output folder for the probabilities (default: RUN)", metavar="DIR")
     truncate_source: Optional[int] = option(
-        None,
-        "read only the first N tokens of each document; later tokens are never selected (default: the truncation "
-        "length used for training)",
-        bounds=SIZE,
+        None, "read only the first N tokens, and select no others (default: as in training)", bounds=SIZE
     )
     labels: Optional[Path] = option(None, "folder containing the labels (default: the data folder)", metavar="DIR")
     threshold: float = option(
-        0.15,
-        "probability above which a word or sentence counts as selected in the reported F1; the probability files "
-        "do not depend on it",
-        metavar="P",
+        0.15, "probability above which a word or sentence counts as selected in the reported F1", metavar="P"
     )
     report: Optional[Path] = option(None, "also write the evaluation results to FILE as JSON")
 
@@ -67,27 +56,24 @@ def write_probabilities(checkpoint: Path, data: Optional[Path], args: SelectOpti
     labels = {split: folder / make_label_file_name("labels", model.unit, split) for split in args.subset}
     if args.report and not any(path.is_file() for path in labels.values()):
         raise InputError(f"--report {args.report}: there are no labels for comparison; create them with etads-labels")
+
+    def compute_probabilities(options: Dict[str, bool], sample: Dict[str, Any]) -> List[Sequence[float]]:
+        """Return the probabilities of the words that the model reads, or of all sentences up to the last."""
+        output = model(sample["net_input"]["src_tokens"], **options)
+        rows = zip(output.compute_probabilities().cpu(), output.real.cpu())
+        # Tokens may be padded on either side. Sentences without words are kept, so that indices do not change.
+        return [(row[real] if model.unit == "words" else row).numpy() for row, real in rows]
+
     for split in args.subset:
         pairs = PreparedPairs(task, split)
         held_out = split == task.cfg.train_subset and getattr(model, "other", None) is not None
-        options = {"held_out": True} if held_out else {}
-
-        def compute_probabilities(sample: Dict[str, Any], options: Dict[str, bool] = options) -> List[Sequence[float]]:
-            """Return the probabilities of the words that the model reads, or of all sentences up to the last."""
-            output = model(sample["net_input"]["src_tokens"], **options)
-            rows = zip(output.compute_probabilities().cpu(), output.real.cpu())
-            # Tokens may be padded on either side. Sentences without words are kept, so that indices do not change.
-            return [(row[real] if model.unit == "words" else row).numpy() for row, real in rows]
-
+        work = functools.partial(compute_probabilities, {"held_out": True} if held_out else {})
         path = (args.out or checkpoint.parent.parent) / make_label_file_name("probabilities", model.unit, split)
         limit = task.truncate_source
-        found = predict(model, pairs.dataset, compute_probabilities, args.max_tokens, device, f"selecting {split}")
+        found = predict(model, pairs.dataset, work, args.max_tokens, device, f"selecting {split}")
         rows = zip(found, map(pairs.read_document, range(len(pairs))))
-        write_label_rows(
-            path,
-            {"made_by": "etads-select", "documents": len(pairs), "truncate_source": limit},
-            ((compute_source_hash(d), _format_row(row, d, model.unit, pairs.subwords, limit)) for row, d in rows),
-        )
+        lines = ((compute_source_hash(d), _format_row(row, d, model.unit, pairs.subwords, limit)) for row, d in rows)
+        write_label_rows(path, {"made_by": "etads-select", "documents": len(pairs), "truncate_source": limit}, lines)
         line = f"{path}: {model.unit} of {len(pairs):,} documents"
         if held_out:
             line += ", each scored by the model trained on the other half"
@@ -126,7 +112,7 @@ def _evaluate_probabilities(
     source = task.dataset(split).src
     documents = source.dataset, source.full_sizes, task.src_dict, task.truncate_source
     predicted, right = (TokenValues(file, unit, *documents, option="--labels") for file in (path, labels))
-    counts, true, chosen, positive = make_empty_histogram(), 0, 0, 0
+    counts, true, chosen, positive = selector_scores.make_empty_histogram(), 0, 0, 0
     for number in range(len(predicted)):
         if unit == "words":
             pairs = zip(predicted[number].tolist(), right[number].tolist())  # -1: no value
@@ -136,15 +122,15 @@ def _evaluate_probabilities(
             fields = enumerate(predicted.file.read_row(number))
             found = [(float(field), int(place in right_places)) for place, field in fields if field != NOTHING]
         for probability, label in found:
-            counts[int(label)][find_histogram_bin(probability)] += 1
+            counts[int(label)][selector_scores.find_histogram_bin(probability)] += 1
             chosen += probability > threshold
             positive += label
             true += probability > threshold and label
-    best, where = find_best_f1_threshold(counts)
+    best, where = selector_scores.find_best_f1_threshold(counts)
     total = sum(map(sum, counts))
     return {
-        "auc": compute_roc_auc(counts),
-        "f1": compute_f1(true, chosen, positive),
+        "auc": selector_scores.compute_roc_auc(counts),
+        "f1": selector_scores.compute_f1(true, chosen, positive),
         "threshold": threshold,
         "best_f1": best,
         "best_threshold": where,

@@ -41,9 +41,7 @@ class ShortenOptions:
         None, "folder containing the probabilities written by etads-select", metavar="RUN", required=True
     )
     prepared: Path = option(
-        None,
-        "output folder of etads-prepare for TEXT, to which etads-select applied the extractor (default: RUN/prepared)",
-        metavar="DIR",
+        None, "output folder of etads-prepare for TEXT, as read by etads-select (default: RUN/prepared)", metavar="DIR"
     )
     words: Optional[int] = option(
         None,
@@ -56,11 +54,7 @@ class ShortenOptions:
 
 
 def write_shortened_splits(args: ShortenOptions) -> Iterator[str]:
-    """Write the shortened splits and the settings for picking sentences, and yield a message for each split.
-
-    Raises:
-        InputError: the text does not match the data, or the probabilities are missing or belong to other documents.
-    """
+    """Write the shortened splits and the settings for picking sentences, and yield a message for each split."""
     from ..text.tokenizer import TextTokenizer
     from ..training.task import SummarizationTask  # imported here, because it imports torch
 
@@ -78,7 +72,7 @@ def write_shortened_splits(args: ShortenOptions) -> Iterator[str]:
     splits = args.subset or list_splits(folder)
     path = args.run / FILE
     if "train" in splits:
-        file = SelectionFile(_get_probability_path(args.run, "train"), "RUN")
+        file = SelectionFile(args.run / make_label_file_name("probabilities", "sentences", "train"), "RUN")
         rows = map(file.read_probabilities, range(len(file)))
         edges = compute_probability_level_bounds([value for row in rows for value in row if value is not None])
         picking = SentencePickingSettings(args.words or WORDS, edges)
@@ -95,10 +89,6 @@ def write_shortened_splits(args: ShortenOptions) -> Iterator[str]:
         write_text(path, picking.to_json())
 
 
-def _get_probability_path(run: Path, split: str) -> Path:
-    return run / make_label_file_name("probabilities", "sentences", split)
-
-
 def _shorten_split(
     pairs: PreparedPairs, split: str, tokenizer: "TextTokenizer", picking: SentencePickingSettings, args: ShortenOptions
 ) -> str:
@@ -106,7 +96,8 @@ def _shorten_split(
     source = args.text / f"{split}.source"
     if not source.is_file():
         raise InputError(f"TEXT {args.text}: it has no {source.name}")
-    file = SelectionFile(_get_probability_path(args.run, split), "RUN", len(pairs))
+    path = args.run / make_label_file_name("probabilities", "sentences", split)
+    file = SelectionFile(path, "RUN", len(pairs))
     words = taken = before = number = 0
     out = args.out / source.name
     lines = tqdm(read_lines(source), f"shortening {split}", len(pairs), unit=" documents", disable=None)

@@ -5,10 +5,9 @@ in their summaries. Lexical tables in machine translation estimate the same prob
 this ranking found more words of the summaries than association measures that favour rare words (docs/experiments.md).
 """
 
-import itertools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Iterator, Optional, Tuple
+from typing import Any, Iterator, List, Optional
 
 import numpy as np
 from tqdm import tqdm
@@ -36,44 +35,35 @@ class ShortlistOptions:
 
 
 MOST_COUNTS = 2**27
-"""Maximum number of word pairs to count in one pass. Their counts, 32-bit integers, require half a gibibyte."""
+"""Maximum number of word pairs to count at a time. Their counts, 32-bit integers, require half a gibibyte."""
 FEWEST_TOGETHER = 2
 """Minimum number of occurrences of a word pair. Lower counts may be due to chance."""
 CHECKED = 1000
 """Maximum number of validation pairs, from the beginning of the set, on which the shortlist is evaluated."""
 
 
-class WordSets:
-    """Distinct known words in each document of a split and in its summary, without special symbols.
+def find_distinct_words(pairs: Any, what: str, most: Optional[int] = None) -> List[Any]:
+    """Find the distinct known words of the first documents in a split and of their summaries, without special symbols.
 
-    Args:
-        pairs: dataset of the split, a :class:`~fairseq_etads.data.pairs.SummarizationDataset`.
-
-    Attributes:
-        source_words, target_words: source vocabulary size V_s and target vocabulary size V.
+    ``pairs`` is a :class:`~fairseq_etads.data.pairs.SummarizationDataset`. Returns two sparse matrices of ones, for the
+    documents (n, V_s) and for the summaries (n, V).
     """
+    from scipy.sparse import csr_matrix
 
-    def __init__(self, pairs: Any):
-        from ..vocabulary.dictionary import count_known_words  # imported here, because it imports fairseq
+    from ..vocabulary.dictionary import count_known_words  # imported here, because it imports fairseq
 
-        self.pairs = pairs
-        self.source_words, self.target_words = count_known_words(pairs.src_dict), count_known_words(pairs.tgt_dict)
-        self._specials = max(pairs.src_dict.nspecial, pairs.tgt_dict.nspecial)
-
-    def __len__(self) -> int:
-        return len(self.pairs.src)
-
-    def iterate(self, what: str) -> Iterator[Tuple[np.ndarray, np.ndarray]]:
-        """Yield the ascending word ids of each document and of its summary, while showing a progress bar."""
-        for number in tqdm(range(len(self)), desc=what, unit=" documents", disable=None):
-            yield (
-                self._find_words(self.pairs.src[number], self.source_words),
-                self._find_words(self.pairs.tgt[number], self.target_words),
-            )
-
-    def _find_words(self, tokens: Any, known: int) -> np.ndarray:
-        words = np.unique(tokens.numpy())
-        return words[np.searchsorted(words, self._specials) : np.searchsorted(words, known)]
+    specials = max(pairs.src_dict.nspecial, pairs.tgt_dict.nspecial)
+    sides: List[Any] = [(pairs.src, count_known_words(pairs.src_dict), [])]
+    sides.append((pairs.tgt, count_known_words(pairs.tgt_dict), []))
+    for number in tqdm(range(len(pairs.src))[:most], desc=what, unit=" documents", disable=None):
+        for texts, known, found in sides:
+            words = np.unique(texts[number].numpy())
+            found.append(words[np.searchsorted(words, specials) : np.searchsorted(words, known)])
+    matrices = []
+    for _, known, found in sides:
+        ends, words = np.cumsum([0, *map(len, found)]), np.concatenate([np.zeros(0, np.int32), *found])
+        matrices.append(csr_matrix((np.ones(len(words), np.int8), words, ends), (len(found), known)))
+    return matrices
 
 
 def find_most_frequent(counts: np.ndarray, most: int, fewest: int) -> np.ndarray:
@@ -83,44 +73,32 @@ def find_most_frequent(counts: np.ndarray, most: int, fewest: int) -> np.ndarray
     return found
 
 
-def associate_words(
-    pairs: WordSets, per_word: int, frequent: np.ndarray, own: np.ndarray, in_documents: np.ndarray, counted: np.ndarray
-) -> np.ndarray:
+def associate_words(documents: Any, summaries: Any, per_word: int, frequent: np.ndarray, own: np.ndarray) -> np.ndarray:
     """Find the summary words that are most strongly associated with each document word.
 
-    For a given document word s, the counts of s together with each w have the same order as P(w | s).
+    For a given document word s, the counts of s together with each w have the same order as P(w | s). Words that every
+    list contains are omitted: those in ``frequent``, and the document word itself, whose id in the target dictionary is
+    in ``own`` (or -1).
 
     Args:
-        pairs: words of the training pairs.
+        documents, summaries: words of the training pairs; see :func:`find_distinct_words`.
         per_word: number k of words in each row of the table.
-        frequent: ids of words that are included in every list and are therefore omitted from the rows.
-        own: the id of each document word in the target dictionary, or -1. Every list contains the words of the
-            document, so they are omitted from their own rows.
-        in_documents, counted: number of documents with each word (V_s,), and number of summaries with each word (V,).
 
     Returns:
         The table of summary word ids (V_s, k), int32, in descending order of probability, padded with -1.
     """
-    is_counted = counted >= FEWEST_TOGETHER
+    is_counted = summaries.getnnz(axis=0) >= FEWEST_TOGETHER
     is_counted[frequent] = False
     columns = is_counted.nonzero()[0]  # ids of the summary words to count
     column_of = np.full(len(is_counted) + 1, -1)  # the last place is for -1, the id of words without one
     column_of[columns] = np.arange(len(columns))
-    table = np.full((pairs.source_words, per_word), -1, dtype=np.int32)
-    rows = (in_documents >= FEWEST_TOGETHER).nonzero()[0]
-    if not len(rows) or not len(columns):
-        return table
-    at_once = max(1, MOST_COUNTS // len(columns))
-    parts = [rows[start : start + at_once] for start in range(0, len(rows), at_once)]
-    for number, part in enumerate(parts, 1):
-        counts = np.zeros((len(part), len(columns)), dtype=np.int32)
-        row_of = np.full(pairs.source_words, -1)
-        row_of[part] = np.arange(len(part))
-        for document, summary in pairs.iterate(f"pairs of words, part {number} of {len(parts)}"):
-            own_rows, own_columns = row_of[document], column_of[summary]
-            # The words are distinct, so each cell is incremented at most once.
-            counts[np.ix_(own_rows[own_rows >= 0], own_columns[own_columns >= 0])] += 1
-        for word, row in zip(part, counts):
+    table = np.full((documents.shape[1], per_word), -1, dtype=np.int32)
+    by_word, counted = documents.T.tocsr(), summaries[:, columns].astype(np.int32)
+    rows = (by_word.getnnz(axis=1) >= FEWEST_TOGETHER).nonzero()[0]
+    at_once = max(1, MOST_COUNTS // max(len(columns), 1))
+    for start in tqdm(range(0, len(rows), at_once), desc="pairs of words", unit=" parts", disable=None):
+        part = rows[start : start + at_once]
+        for word, row in zip(part, (by_word[part].astype(np.int32) @ counted).toarray()):
             if column_of[own[word]] >= 0:
                 row[column_of[own[word]]] = 0
             best = columns[find_most_frequent(row, per_word, FEWEST_TOGETHER)]
@@ -129,10 +107,7 @@ def associate_words(
 
 
 def make_shortlist(folder: Path, path: Path, args: ShortlistOptions) -> Iterator[str]:
-    """Create a shortlist from the training data in a folder, write it to a file, and yield messages about it.
-
-    Raises InputError if the training data has no summaries, and FileNotFoundError if there is none.
-    """
+    """Create a shortlist from the training data in a folder, write it to a file, and yield messages about it."""
     from ..training.task import SummarizationTask
     from ..vocabulary.shortlist import read_shortlist, write_shortlist  # imported here, because they import torch
 
@@ -143,21 +118,18 @@ def make_shortlist(folder: Path, path: Path, args: ShortlistOptions) -> Iterator
     if task.dataset("train").tgt is None:
         raise InputError(f"DATA {folder}: its training data contains no summaries")
     source, target = task.source_dictionary, task.target_dictionary
-    pairs = WordSets(task.dataset("train"))
-    in_documents, in_summaries = np.zeros(pairs.source_words, np.int64), np.zeros(pairs.target_words, np.int64)
-    for document, summary in pairs.iterate("frequencies"):
-        in_documents[document] += 1
-        in_summaries[summary] += 1
-    frequent = find_most_frequent(in_summaries, args.frequent, 1).astype(np.int32)
-    ids = (target.indices.get(word, -1) for word in source.symbols[: pairs.source_words])
-    own = np.array([number if number < pairs.target_words else -1 for number in ids])
-    table = associate_words(pairs, args.per_word, frequent, own, in_documents, in_summaries)
-    made_from = {"documents": len(pairs), **{name: getattr(args, name) for name in names}}
+    documents, summaries = find_distinct_words(task.dataset("train"), "words")
+    (count, source_words), target_words = documents.shape, summaries.shape[1]
+    frequent = find_most_frequent(summaries.getnnz(axis=0), args.frequent, 1).astype(np.int32)
+    ids = (target.indices.get(word, -1) for word in source.symbols[:source_words])
+    own = np.array([number if number < target_words else -1 for number in ids])
+    table = associate_words(documents, summaries, args.per_word, frequent, own)
+    made_from = {"documents": count, **{name: getattr(args, name) for name in names}}
     write_shortlist(path, frequent, table, source, target, made_from)
     rows = int((table[:, 0] >= 0).sum()) if table.size else 0
     yield (
-        f"{path}: {len(frequent):,} frequent words; {rows:,} of {pairs.source_words:,} document words have associated "
-        f"words, {(table >= 0).sum() / max(rows, 1):.1f} on average, from {len(pairs):,} pairs"
+        f"{path}: {len(frequent):,} frequent words; {rows:,} of {source_words:,} document words have associated "
+        f"words, {(table >= 0).sum() / max(rows, 1):.1f} on average, from {count:,} pairs"
     )
     if not any(folder.glob("valid.*.idx")):
         return
@@ -165,16 +137,13 @@ def make_shortlist(folder: Path, path: Path, args: ShortlistOptions) -> Iterator
     if task.dataset("valid").tgt is None:
         yield "validation: no report, because its documents have no summaries"
         return
-    pairs, shortlist = WordSets(task.dataset("valid")), read_shortlist(path, source, target)
-    lengths, wanted, there = [], 0, 0
-    for number, (_, summary) in enumerate(itertools.islice(pairs.iterate("validation"), CHECKED)):
-        words = shortlist.choose_candidates(pairs.pairs.src[number][None].long(), 0).words
-        lengths.append(len(words))
-        wanted += len(summary)
-        there += int(np.isin(summary, words.numpy()).sum())
+    pairs, shortlist = task.dataset("valid"), read_shortlist(path, source, target)
+    _, summaries = find_distinct_words(pairs, "validation", CHECKED)
+    lists = [shortlist.choose_candidates(pairs.src[n][None].long(), 0).words for n in range(summaries.shape[0])]
+    there = sum(int(np.isin(row.indices, words.numpy()).sum()) for row, words in zip(summaries, lists))
     yield (
-        f"validation: {np.mean(lengths):,.0f} of {pairs.target_words:,} words are on the list of a document, and "
-        f"{there / max(wanted, 1):.2%} of the known words of its summary"
+        f"validation: {np.mean([*map(len, lists)]):,.0f} of {target_words:,} words are on the list of a document, and "
+        f"{there / max(summaries.nnz, 1):.2%} of the known words of its summary"
     )
 
 

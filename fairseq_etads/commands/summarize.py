@@ -6,27 +6,18 @@ import itertools
 import json
 import sys
 import time
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Deque, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from ..data.run_record import RECIPE
+from ..files import shards
 from ..files.checksums import NAME as CHECKSUMS
 from ..files.checksums import compute_sha256
 from ..files.inputs import STANDARD_INPUT
 from ..files.outputs import check_output_paths, open_binary_output
 from ..files.resumable import ResumableWriter
-from ..files.shards import (
-    Shard,
-    find_launched_shard,
-    find_local_rank,
-    format_shard_header,
-    format_shard_line,
-    get_shard_path,
-    is_shard_complete,
-    join_shards,
-)
 from ..platform.command_options import DeviceOption, MaxTokensOption, argument, option, options_command
 from ..platform.console import escape_unprintable, print_message
 from ..platform.errors import InputError
@@ -34,14 +25,8 @@ from ..platform.option_checks import SIZE, format_option_name
 from ..search.options import check_call, decoding_options
 from ..summarizer.folder.config import BASELINES, DEFAULT, find_default_folder, folder_argument, read_config
 from ..summarizer.folder.run_files import find_run_files, is_run
-from ..text.input_records import (
-    InputDocument,
-    InputFormatOptions,
-    ReadingOptions,
-    choose_input_format,
-    describe_document_unit,
-    read_documents,
-)
+from ..text import input_records
+from ..text.input_records import InputDocument, InputFormatOptions
 from .run_options import list_model_files, load_summarizer, prepared_option
 
 EXAMPLES = """\
@@ -81,9 +66,7 @@ class SummarizeOptions(InputFormatOptions, DeviceOption, MaxTokensOption):
         nargs="?",
     )
     files: List[str] = argument(
-        "FILE",
-        "files or folders containing documents, optionally compressed; - reads standard input (default)",
-        nargs="*",
+        "FILE", "files or folders containing documents, optionally compressed; - is standard input (default)", nargs="*"
     )
     split: Optional[str] = _run_option(
         None, "summarise this split of the prepared data instead of FILE", choices=("train", "valid", "test")
@@ -133,19 +116,13 @@ class SummarizeOptions(InputFormatOptions, DeviceOption, MaxTokensOption):
         excludes={"--split": "etads-evidence reads the summaries and the split"},
     )
     shard: Any = option(
-        None,
-        "summarise only the I-th of N shards, and join all shards once they are complete",
-        metavar="I/N",
-        parse=str,
+        None, "summarise only the I-th of N shards, and join them when all are complete", metavar="I/N", parse=str
     )
     restart: bool = option(
         False, "start again if an interrupted run with other options has left an incomplete OUTPUT (default: refuse)"
     )
     read_ahead: int = option(
-        256,
-        "number of documents to read before they are summarised together; with 1, each document is summarised "
-        "immediately",
-        bounds=SIZE,
+        256, "number of documents to read before they are summarised together; 1: summarise each at once", bounds=SIZE
     )
     quiet: bool = option(False, "print errors only")
     run: Any = None
@@ -155,32 +132,34 @@ class SummarizeOptions(InputFormatOptions, DeviceOption, MaxTokensOption):
         """Return whether text output keeps sentence marks."""
         return self.split is not None if self.sentence_marks is None else self.sentence_marks
 
+    @property
+    def is_baseline(self) -> bool:
+        """Return whether FOLDER is the name of a baseline, which needs no model."""
+        return str(self.folder) in BASELINES and not self.folder.is_dir()
+
     decoding: Dict[str, Any] = decoding_options("decoding (defaults: the folder's)")
 
 
 def _collect_output_settings(args: SummarizeOptions, kind: str) -> Dict[str, Any]:
     """Return all settings that affect the output, except for the documents."""
-    if _is_baseline(args):
-        model, selection = str(args.folder), {}
+    if args.is_baseline:
+        model = str(args.folder)
     elif args.run is not None:
         model = args.run.compute_fingerprint()
-        selection = {
-            name: str(getattr(args, name)) for name in ("selection", "selection_threshold", "selection_factor")
-        }
     else:
         sums = args.folder / CHECKSUMS  # it contains the checksums of all other files
         listed = [sums] if sums.is_file() else sorted(filter(Path.is_file, args.folder.iterdir()))
-        model, selection = " ".join(map(compute_sha256, listed)), {}
+        model = " ".join(map(compute_sha256, listed))
+    selection = ("selection", "selection_threshold", "selection_factor") if args.selection else ()
+    switches = [name for name in ("no_quotes", "join_lines", "evidence") if getattr(args, name)]
     return {
         "model": model,
-        **(selection if args.selection else {}),
+        **{name: str(getattr(args, name)) for name in selection},
         "--input-format": kind,
         "--source-column": args.source_column,
-        **({"--no-quotes": True} if args.no_quotes else {}),
-        **({"--join-lines": True} if args.join_lines else {}),
         "--output-format": args.output_format,
         "--sentence-marks": args.keeps_marks,
-        **({"--evidence": True} if args.evidence else {}),
+        **{format_option_name(name): True for name in switches},
         **{format_option_name(name): value for name, value in args.decoding.items()},
     }
 
@@ -232,8 +211,8 @@ class _ProgressReport:
             self._bar.close()
         seconds, number = time.monotonic() - self.started, self.counts["all"]
         empty = f"; {self.counts['empty']:,} are empty" if self.counts["empty"] else ""
-        speed = f"{number / max(seconds, 1e-9):.1f} per second"
-        self.print_message(f"{number:,} document{'s' * (number != 1)} in {seconds:.1f} s, {speed}{empty}")
+        speed = f"{seconds:.1f} s, {number / max(seconds, 1e-9):.1f} per second"
+        self.print_message(f"{number:,} document{'s' * (number != 1)} in {speed}{empty}")
         if self.counts["unusual"] > PROBLEMS_SHOWN:
             self.print_message(f"{self.counts['unusual']:,} documents are unlike the documents used to train the model")
         advice = "; a model trained by etads-train --long reads documents of any length"
@@ -261,77 +240,74 @@ def _format_summary_line(document: InputDocument, summary: Any, args: SummarizeO
 
 
 class _Documents:
-    """The documents of the input files or, once the model is loaded, of a split."""
+    """The documents of the input files or of a split, whose model is loaded when it is needed."""
 
     def __init__(self, args: SummarizeOptions, kind: str):
         self._args, self._kind = args, kind
         self._split: Any = None
-        self._summarizer: Any = None
 
-    def load_summarizer(self) -> Any:
-        """Return the summariser, which is loaded once."""
+    @functools.cached_property
+    def summarizer(self) -> Any:
+        """The summariser, which is loaded once."""
         args = self._args
-        if self._summarizer is None and _is_baseline(args):
+        if args.is_baseline:
             from ..summarizer.baselines import BaselineSummarizer
 
-            self._summarizer = BaselineSummarizer(str(args.folder))
-        elif self._summarizer is None:
-            of_run = {name: getattr(args, name) for name in ("checkpoint", "prepared", "extractor", "content")}
-            of_run["shortlist"] = args.shortlist_file
-            given = {name: value for name, value in of_run.items() if value is not None}
-            self._summarizer = load_summarizer(args.folder, args.device, args.quiet, **given)
-        return self._summarizer
+            return BaselineSummarizer(str(args.folder))
+        of_run = {name: getattr(args, name) for name in ("checkpoint", "prepared", "extractor", "content")}
+        of_run["shortlist"] = args.shortlist_file
+        given = {name: value for name, value in of_run.items() if value is not None}
+        return load_summarizer(args.folder, args.device, args.quiet, **given)
 
     def read(self) -> Iterator[InputDocument]:
         """Yield all documents."""
         args = self._args
         if args.split is None:
             files = [Path(name) for name in args.files]
-            options = ReadingOptions(column=args.source_column, quotes=not args.no_quotes, join_lines=args.join_lines)
-            yield from read_documents(files, self._kind, options)
+            options = input_records.ReadingOptions(
+                column=args.source_column, quotes=not args.no_quotes, join_lines=args.join_lines
+            )
+            yield from input_records.read_documents(files, self._kind, options)
             return
-        self._split = self.load_summarizer().read_split(args.split)
+        self._split = self.summarizer.read_split(args.split)
         # Raise an error about missing probabilities of sentences before the first summary.
-        self._summarizer.stream(self._split, **args.decoding)
+        self.summarizer.stream(self._split, **args.decoding)
         for number, document in enumerate(self._split, 1):
             yield InputDocument(str(number), str(document))
 
-    def summarise(self, documents: Iterator[InputDocument], copied: bool) -> Iterator[Any]:
-        """Yield each document together with its summary, which has its copied words if ``copied``, in order."""
-        args = self._args
-        waiting: Deque[InputDocument] = deque()
-
-        def texts() -> Iterator[Any]:
-            for document in documents:
-                waiting.append(document)
-                yield document.text if self._split is None else self._split[int(document.name) - 1]
-
-        options = {"max_tokens": args.max_tokens, "read_ahead": args.read_ahead, "errors": "keep", "copied": copied}
+    def summarise(self, documents: Iterator[InputDocument], report: _ProgressReport, write: Callable[..., Any]) -> None:
+        """Summarise documents, and pass each to ``write`` with its line of the output and whether it has failed."""
+        args, decoding, summarizer = self._args, self._args.decoding, self.summarizer
+        read, waiting = itertools.tee(documents)
+        options = {"max_tokens": args.max_tokens, "read_ahead": args.read_ahead, "errors": "keep"}
         if args.selection is not None:
             from ..summarizer import WordSelection
 
             options["selection"] = WordSelection(args.selection, args.selection_threshold, args.selection_factor)
-        decoding = args.decoding
         if args.shortlist_file is not None:
             decoding.setdefault("shortlist", True)
         if args.split is None:
-            self.load_summarizer().check_reads_raw_text()
-        for summary in self.load_summarizer().stream(texts(), **options, **decoding):
-            yield waiting.popleft(), summary
+            summarizer.check_reads_raw_text()
+        report.start_progress_bar()
+        texts = (one.text if self._split is None else self._split[int(one.name) - 1] for one in read)
+        summaries = summarizer.stream(texts, copied=args.output_format == "jsonl", **options, **decoding)
+        for summary, document in zip(summaries, waiting):
+            line = _format_summary_line(document, summary, args)
+            write(document, line, bool(document.problem or summary.problem))
+            report.count_document(document, summary)
 
 
-def _write_to_stream(args: SummarizeOptions, documents: _Documents, report: _ProgressReport, stream: Any) -> int:
+def _write_to_stream(documents: _Documents, report: _ProgressReport, stream: Any) -> int:
     """Write summaries to standard output or a pipe one by one. Returns the number of documents without a summary."""
-    documents.load_summarizer()
-    report.start_progress_bar()
-    for document, summary in documents.summarise(documents.read(), args.output_format == "jsonl"):
-        line = _format_summary_line(document, summary, args)
+
+    def write(document: InputDocument, line: str, failed: bool) -> None:
         if stream is sys.stdout and stream.isatty():
             print(line, flush=True)
         else:
             getattr(stream, "buffer", stream).write(line.encode("utf-8", "replace") + b"\n")
             stream.flush()
-        report.count_document(document, summary)
+
+    documents.summarise(documents.read(), report, write)
     return report.counts["failed"]
 
 
@@ -343,32 +319,35 @@ def _write_to_file(args: SummarizeOptions, documents: _Documents, kind: str, rep
     for name in args.files:
         if Path(name).is_dir() and path.parent.resolve() == Path(name).resolve():
             raise InputError(f"--output {path}: FILE {name} is this folder, so its files are documents; name another")
-    inside = [path for name in args.files if Path(name).is_dir() for path in Path(name).iterdir()]
-    of_model = [] if _is_baseline(args) else list_model_files(args.folder, args.run)
-    read = {"FILE": [*args.files, *inside], "FOLDER": of_model}
+    of_model = [] if args.is_baseline else list_model_files(args.folder, args.run)
+    read = {"FILE": [*args.files, *_list_document_files(args)], "FOLDER": of_model}
     check_output_paths({"--output": ResumableWriter.list_files(path)}, read)
     settings = _collect_output_settings(args, kind)
     if args.split or args.shard is not None:
-        settings["inputs"] = [compute_sha256(file) for file in _list_input_files(args) if file.is_file()]
+        files = _list_split_files(args) if args.split else _list_document_files(args)
+        settings["inputs"] = [compute_sha256(file) for file in files if file.is_file()]
     if args.shard is None:
         return _write_summaries(args, documents, report, path, settings)
-    share = get_shard_path(path, args.shard)
+    share = shards.get_shard_path(path, args.shard)
     failed = 0
-    if is_shard_complete(share, settings):
+    if shards.is_shard_complete(share, settings):
         report.print_message(f"shard {args.shard} exists already: {share}")
     else:
         share.parent.mkdir(exist_ok=True)
         failed = _write_summaries(args, documents, report, share, settings)
-    if join_shards(path, args.shard, settings):
+    if shards.join_shards(path, args.shard, settings):
         report.print_message(f"all shards are complete: {path}")
     return failed
 
 
-def _list_input_files(args: SummarizeOptions) -> List[Path]:
-    """Return the files that contain the documents of all shards, or the split and the probabilities that it needs."""
-    if args.split is None:
-        inside = [sorted(path.iterdir()) if path.is_dir() else [path] for path in map(Path, args.files)]
-        return list(itertools.chain.from_iterable(inside))
+def _list_document_files(args: SummarizeOptions) -> List[Path]:
+    """Return the files that contain the documents, including those in folders."""
+    inside = [sorted(path.iterdir()) if path.is_dir() else [path] for path in map(Path, args.files)]
+    return list(itertools.chain.from_iterable(inside))
+
+
+def _list_split_files(args: SummarizeOptions) -> List[Path]:
+    """Return the files of the split and of the probabilities that it needs."""
     folders = [args.selection, args.run.extractor and args.run.extractor.run]
     probabilities = [folder.glob(f"probabilities.*.{args.split}") for folder in folders if folder is not None]
     return [*sorted(args.run.data.glob(f"{args.split}.*.bin")), *itertools.chain.from_iterable(probabilities)]
@@ -378,8 +357,20 @@ def _write_summaries(
     args: SummarizeOptions, documents: _Documents, report: _ProgressReport, path: Path, settings: Dict[str, Any]
 ) -> int:
     """Write the summaries of all documents, or of one shard, to a file. Continue the file of an interrupted run."""
-    shard: Optional[Shard] = args.shard
+    shard: Optional[shards.Shard] = args.shard
     output = ResumableWriter(path, settings, args.restart or shard is not None)
+    marked = time.monotonic()
+
+    def write(document: InputDocument, line: str, failed: bool) -> None:
+        nonlocal marked
+        if shard is not None:
+            done = output.progress.documents - 1  # without the header
+            line = shards.format_shard_line(shard.number - 1 + done * shard.shares, line)
+        output.write(document, line, failed)
+        if time.monotonic() - marked > SECONDS_BETWEEN_MARKS:
+            output.record_progress()
+            marked = time.monotonic()
+
     with contextlib.closing(output):
         wanted = documents.read()
         if shard is not None:
@@ -397,34 +388,17 @@ def _write_summaries(
                     f"give another --output, or delete it and {output.journal.name}"
                 )
             report.print_message(f"{path} is complete already")
-            output.finish()
-            return output.progress.failed
-        documents.load_summarizer()
-        report.start_progress_bar()
-        marked = time.monotonic()
-        try:
-            if shard is not None and not output.progress.documents:
-                output.write(next(wanted), format_shard_header(settings), False)
-            for document, summary in documents.summarise(wanted, args.output_format == "jsonl"):
-                line = _format_summary_line(document, summary, args)
-                if shard is not None:
-                    done = output.progress.documents - 1  # without the header
-                    line = format_shard_line(shard.number - 1 + done * shard.shares, line)
-                output.write(document, line, bool(document.problem or summary.problem))
-                report.count_document(document, summary)
-                if time.monotonic() - marked > SECONDS_BETWEEN_MARKS:
-                    output.record_progress()
-                    marked = time.monotonic()
-        except BaseException:
-            # Record the progress, so that finished work is not repeated by a later run after Ctrl-C or an error.
-            output.record_progress()
-            raise
+        else:
+            try:
+                if shard is not None and not output.progress.documents:
+                    output.write(next(wanted), shards.format_shard_header(settings), False)
+                documents.summarise(wanted, report, write)
+            except BaseException:
+                # Record the progress, so that finished work is not repeated by a later run after Ctrl-C or an error.
+                output.record_progress()
+                raise
         output.finish()
     return output.progress.failed
-
-
-def _is_baseline(args: SummarizeOptions) -> bool:
-    return str(args.folder) in BASELINES and not args.folder.is_dir()
 
 
 def _check_arguments(args: SummarizeOptions) -> None:
@@ -441,7 +415,7 @@ def _check_arguments(args: SummarizeOptions) -> None:
         if args.shortlist_file is not None and not args.shortlist_file.is_file():
             raise InputError(f"--shortlist-file {args.shortlist_file}: no such file; etads-shortlist creates it")
     else:
-        decoding = {} if _is_baseline(args) else read_config(args.folder).decoding
+        decoding = {} if args.is_baseline else read_config(args.folder).decoding
         for name in ("split", "checkpoint", "prepared", "extractor", "content", "shortlist_file"):
             if getattr(args, name) is not None:
                 option = f"{format_option_name(name)} {getattr(args, name)}"
@@ -452,14 +426,14 @@ def _check_arguments(args: SummarizeOptions) -> None:
             if value:
                 raise InputError(f"--split {args.split}: cannot be combined with {option}, which names other documents")
     args.files = args.files or ([] if args.split else [STANDARD_INPUT])
-    args.shard = None if args.shard is None else Shard.parse(args.shard)
+    args.shard = None if args.shard is None else shards.Shard.parse(args.shard)
     if args.shard is None:
-        args.shard = find_launched_shard()
+        args.shard = shards.find_launched_shard()
         if args.shard is not None and args.device is None:
             import torch
 
             gpus = torch.cuda.device_count()
-            args.device = f"cuda:{find_local_rank() % gpus}" if gpus else None
+            args.device = f"cuda:{shards.find_local_rank() % gpus}" if gpus else None
     if args.shard is not None:
         if args.output in (None, "-"):
             raise InputError(f"--shard {args.shard}: shards need a file; give --output")
@@ -476,10 +450,10 @@ def _check_arguments(args: SummarizeOptions) -> None:
 def main(args: SummarizeOptions) -> None:
     """Run the command ``etads-summarize``."""
     _check_arguments(args)
-    kind = "" if args.split else choose_input_format(args.files, args.format)
+    kind = "" if args.split else input_records.choose_input_format(args.files, args.format)
     report = _ProgressReport(args.quiet, args.folder)
     what = f"every document of {args.split} is summarised" if args.split else ""
-    report.print_message(what or describe_document_unit(kind, args.files, args.format))
+    report.print_message(what or input_records.describe_document_unit(kind, args.files, args.format))
     if args.run is not None:
         given = args.decoding
         chosen = {name: value for name, value in args.run.decoding.items() if name not in given}
@@ -490,10 +464,10 @@ def main(args: SummarizeOptions) -> None:
             report.print_message(f"by the content model {args.run.content} (--content none: without it)")
     documents = _Documents(args, kind)
     if args.output in (None, "-"):
-        failed = _write_to_stream(args, documents, report, sys.stdout)
+        failed = _write_to_stream(documents, report, sys.stdout)
     elif Path(args.output).exists() and not Path(args.output).is_file() and not Path(args.output).is_dir():
         with open_binary_output(args.output) as stream:  # a pipe or device can be neither resumed nor replaced
-            failed = _write_to_stream(args, documents, report, stream)
+            failed = _write_to_stream(documents, report, stream)
     else:
         failed = _write_to_file(args, documents, kind, report)
     report.print_report(failed)

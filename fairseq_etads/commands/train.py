@@ -86,10 +86,7 @@ class TrainOptions:
         choices=NAMES,
     )
     minutes: Optional[float] = option(
-        None,
-        "train for at most N minutes; the recipe, except paper, adapts its number of steps and learning rate",
-        metavar="N",
-        bounds=SIZE,
+        None, "train at most N minutes; recipes except paper adapt steps and learning rate", metavar="N", bounds=SIZE
     )
     long: bool = option(
         False,
@@ -118,9 +115,7 @@ class TrainOptions:
         None, "type of tokens (default: word; large and paper: bpe)", choices=("bpe", "sentencepiece", "word")
     )
     size: Optional[int] = _text_option(
-        None,
-        "number of BPE merges, SentencePiece pieces or words (default: according to the data; paper: 8000)",
-        bounds=SIZE,
+        None, "number of BPE merges, SentencePiece pieces or words (default: by the data; paper: 8000)", bounds=SIZE
     )
     keep_case: bool = _text_option(False, "preserve case instead of converting the text to lower case")
     text_words: Optional[str] = _text_option(

@@ -39,9 +39,7 @@ class TuneOptions(DeviceOption, MaxTokensOption):
 
     folder: Path = argument("FOLDER", "model folder to tune")
     source: Path = argument(
-        "DOCUMENTS",
-        "text file containing one document per line, or a JSON Lines or CSV file, which may also contain the "
-        "references",
+        "DOCUMENTS", "text file with a document per line, or JSON Lines or CSV file, which may also hold the references"
     )
     target: Optional[Path] = argument(
         "REFERENCES", "file containing the reference summaries, in the same order as the documents", nargs="?"
@@ -61,15 +59,10 @@ class TuneOptions(DeviceOption, MaxTokensOption):
         choices=MERT_METRICS,
     )
     documents: int = option(
-        MOST_DOCUMENTS,
-        "maximum number of documents to use; if there are more, a random sample is used in all trials",
-        bounds=SIZE,
+        MOST_DOCUMENTS, "maximum number of documents; if there are more, all trials use a random sample", bounds=SIZE
     )
     search: str = option(
-        "",
-        "comma-separated decoding options to tune; the defaults are described below",
-        metavar="LIST",
-        excludes={"--mert": ""},
+        "", "comma-separated decoding options to tune (default: see below)", metavar="LIST", excludes={"--mert": ""}
     )
     range: List[str] = option(
         [],
@@ -78,15 +71,10 @@ class TuneOptions(DeviceOption, MaxTokensOption):
         excludes={"--mert": ""},
     )
     mert: bool = option(
-        False,
-        "tune --extractive-weights with minimum-error-rate training on n-best lists instead of searching for "
-        "decoding options",
+        False, "tune --extractive-weights by minimum-error-rate training on n-best lists, not decoding options"
     )
     nbest: Optional[int] = option(
-        None,
-        f"beam size, which is also the number of hypotheses per document; only with --mert (default: {NBEST})",
-        bounds=SIZE,
-        needs=("--mert",),
+        None, f"beam size and hypotheses per document with --mert (default: {NBEST})", bounds=SIZE, needs=("--mert",)
     )
     starting_points: Optional[int] = option(
         None,
@@ -101,11 +89,7 @@ class TuneOptions(DeviceOption, MaxTokensOption):
     seed: int = option(1, "random seed for the search and for sampling documents", bounds=NOT_NEGATIVE)
     write: bool = option(False, "store the best options as the decoding defaults of FOLDER")
     encoder_memory: int = option(
-        1024,
-        "maximum memory in MiB for caching encoder states across trials; with 0, the documents are encoded again "
-        "in each trial",
-        metavar="MIB",
-        bounds=NOT_NEGATIVE,
+        1024, "memory in MiB for encoder states of all trials; 0: encode in each", metavar="MIB", bounds=NOT_NEGATIVE
     )
     quiet: bool = option(False, "print only results and errors")
 
@@ -113,22 +97,21 @@ class TuneOptions(DeviceOption, MaxTokensOption):
 def _search(args: TuneOptions, common: Dict[str, Any]) -> Tuple[str, Any, str]:
     """Search for the best options, given the arguments of both kinds of tuning, and write tables and plots.
 
-    Returns what has been found, the best decoding options (None: the folder's), and a note for the model card.
+    Returns a name for the best options, the options (None: the folder's), and a note for the model card.
     """
-    from ..tuning import report
     from ..tuning.tune import tune
 
     names = [name for name in args.search.split(",") if name.strip()]
     ranges = {name: values for name, _, values in (text.partition("=") for text in args.range)}
     common.update(trials=args.trials or TRIALS, metric=args.metric or METRICS[0])
     out, tuning = common["out"], tune(search=names, ranges=ranges, **common)
-    report.write_tables(tuning, out)
+    tuning.write_tables(out)
     draws = importlib.util.find_spec("matplotlib") is not None
     if draws:
-        report.draw_plots(tuning, out)
-    print(f"{report.format_markdown_table(tuning)}\n\n{tuning.signature}\n\n{report.format_conclusion(tuning)}")
+        tuning.draw_plots(out)
+    print(f"{tuning.format_markdown_table()}\n\n{tuning.signature}\n\n{tuning.format_conclusion()}")
     print(f"\ntables{' and plots' if draws else ''}: {escape_unprintable(str(out))}")
-    best, note = tuning.best, report.make_card_note(tuning, args.source.name)
+    best, note = tuning.best, tuning.make_card_note(args.source.name)
     return f"options of trial {best.number}", best.decoding if best.number else None, note
 
 

@@ -136,26 +136,21 @@ def options_command(
     make_parser: Callable[..., argparse.ArgumentParser] = Parser,
     **about: Any,
 ) -> Callable[[Callable[[Any], Any]], Callable[..., int]]:
-    """Return a decorator that makes the ``main`` function of a command from a function of its options.
+    """Return a decorator that makes the ``main`` function of the command ``prog`` from a function of its options.
 
-    The command shows only warnings of fairseq's and this project's log messages.
-
-    Args:
-        prog: the name of the command.
-        config: the dataclass of its options, or a mapping from its subcommands to their help and options.
-        more: see :func:`~fairseq_etads.platform.console.command`.
-        make_parser: the class of the parser.
-        about: further arguments of the parser, such as ``description`` and ``epilog``.
+    ``config`` is the dataclass of its options, or a mapping from its subcommands to their help and options. For
+    ``more``, see :func:`~fairseq_etads.platform.console.command`; ``about`` are further arguments of the parser. Of
+    fairseq's and this project's log messages, the command shows only warnings.
     """
 
     def make() -> argparse.ArgumentParser:
         parser = make_parser(prog=prog, formatter_class=argparse.RawDescriptionHelpFormatter, **about)
         if isinstance(config, type):
             add_options(parser, config)
-            return parser
-        commands = parser.add_subparsers(dest="command", required=True, metavar="|".join(config))
-        for name, (text, of_command) in config.items():
-            add_options(commands.add_parser(name, help=text), of_command)
+        else:
+            commands = parser.add_subparsers(dest="command", required=True, metavar="|".join(config))
+            for name, (text, of_command) in config.items():
+                add_options(commands.add_parser(name, help=text), of_command)
         return parser
 
     def decorate(work: Callable[[Any], Any]) -> Callable[..., int]:

@@ -47,18 +47,13 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the name of the command and the message, and exit with status 2."""
-        text = escape_unprintable(message) + self._suggest_correction(message)
-        self.exit(USER_ERROR, f"{self.prog}: {text} (see --help)\n")
-
-    def _suggest_correction(self, message: str) -> str:
-        """Return a suggestion of what the user probably meant, or an empty string."""
+        text = escape_unprintable(message)
         if message.startswith("unrecognized arguments: "):
             known = [name for parser in self.list_parsers() for name in parser._option_string_actions]
-            for word in message.partition(": ")[2].split():
-                near = find_closest_word(word.partition("=")[0], known) if word.startswith("--") else ""
-                if near:
-                    return f"; did you mean {near}?"
-        return ""
+            words = [word.partition("=")[0] for word in message.split() if word.startswith("--")]
+            near = next(filter(None, (find_closest_word(word, known) for word in words)), "")
+            text += f"; did you mean {near}?" if near else ""
+        self.exit(USER_ERROR, f"{self.prog}: {text} (see --help)\n")
 
     def list_parsers(self) -> List[argparse.ArgumentParser]:
         """Return this parser and the parsers of its subcommands."""
@@ -98,11 +93,8 @@ def command(
     ``main(argv)`` parses the options, calls the decorated function within :func:`report_errors_in_one_line`, and
     returns the exit status. Modules that require torch or fairseq should be imported inside the decorated function, so
     that ``--help`` and messages about invalid options are shown immediately. In a module that is run as a program, the
-    command is run at once, so the decorated function must be the last one in the module.
-
-    Args:
-        make_parser: function that creates the argument parser, whose ``prog`` must be the name of the command.
-        more: further exception classes that indicate user errors, in addition to InputError and OSError.
+    command is run at once, so the decorated function must be the last one in the module. ``more`` are exceptions that
+    indicate user errors, in addition to InputError and OSError.
     """
 
     def decorate(work: Callable[[argparse.Namespace], Any]) -> Callable[..., int]:
@@ -165,9 +157,6 @@ def report_errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[
       worker processes are also stopped.
     - The reader of the output pipe has closed it (``| head``): nothing is printed, and the exit status is 141, as in
       other tools.
-
-    Raises:
-        SystemExit: the command ends with one of these exit statuses.
     """
     expected: Tuple[Type[BaseException], ...] = (InputError, OSError, *more)
     _replace_closed_streams()

@@ -40,30 +40,21 @@ def get_default(each: "Field[Any]") -> Any:
 
 
 class Bounds(NamedTuple):
-    """Bounds of the values of a numeric option.
+    """Bounds of the values of a numeric option."""
 
-    Attributes:
-        at_least: smallest valid value, or None if there is no lower bound.
-        below: exclusive upper bound, or None if there is no upper bound.
-        what: noun or remark for messages, such as "tokens", "(0: off)" or, together with ``below``, "a probability".
-        above: exclusive lower bound, as an alternative to ``at_least``.
-        most: largest valid value, as an alternative to ``below``.
-        odd: whether the value must be odd.
-    """
-
-    at_least: Optional[float] = None
-    below: Optional[float] = None
-    what: str = ""
-    above: Optional[float] = None
-    most: Optional[float] = None
-    odd: bool = False
+    at_least: Optional[float] = None  # smallest valid value
+    below: Optional[float] = None  # exclusive upper bound
+    what: str = ""  # noun or remark for messages, such as "tokens", "(0: off)" or, with ``below``, "a probability"
+    above: Optional[float] = None  # exclusive lower bound, instead of ``at_least``
+    most: Optional[float] = None  # largest valid value, instead of ``below``
+    odd: bool = False  # whether the value must be odd
 
     def contains(self, value: float) -> bool:
         """Return whether a value is within the bounds. NaN is never valid, and ``above`` also excludes infinity."""
-        low = -math.inf if self.at_least is None else self.at_least
-        high = math.inf if self.most is None else self.most
         return (
-            low <= value <= high
+            value == value
+            and (self.at_least is None or self.at_least <= value)
+            and (self.most is None or value <= self.most)
             and (self.below is None or value < self.below)
             and (self.above is None or self.above < value < math.inf)
             and (value % 2 == 1 or not self.odd)
@@ -145,16 +136,11 @@ def check_option_values(cfg: Any, config: Any) -> None:
 
 
 def check_options(cfg: Any, config: Any, has: Collection[str] = (), skip: Collection[str] = ()) -> None:
-    """Check the values of options and their combinations.
+    """Check the values of options (``cfg``) and their combinations, as the dataclass ``config`` declares them.
 
-    Args:
-        cfg, config: values of the options, and the dataclass that declares the options.
-        has: mechanisms of the model, properties of the data, and options declared by other dataclasses, written as on
-            the command line. Options in ``config`` need not be included.
-        skip: names of options whose combinations are not checked.
-
-    Raises:
-        InputError: a value is invalid, an option has no effect, or it cannot be combined with another one.
+    ``has`` are mechanisms of the model, properties of the data, and options declared elsewhere, written as on the
+    command line. Combinations of the options ``skip`` are not checked. Raises InputError if a value is invalid, or an
+    option has no effect or cannot be combined with another one.
     """
     check_option_values(cfg, config)
     present = {option.name: getattr(cfg, option.name, option.default) for option in fields(config)}
@@ -177,10 +163,8 @@ def find_option_conflict(
 ) -> str:
     """Return a message about the first option that has no effect or cannot be combined with another one, or nothing.
 
-    Args:
-        given: options with non-default values, by their names.
-        declared: metadata of the options, by their names.
-        there: enabled options and mechanisms, written as on the command line; see :func:`list_enabled_options`.
+    ``given`` are options with non-default values, ``declared`` is the metadata of the options by their names, and
+    ``there`` are enabled options and mechanisms (:func:`list_enabled_options`).
     """
     for name, value in given.items():
         metadata = declared.get(name, {})

@@ -45,10 +45,7 @@ def make_process_pool(
     """Context manager that creates a pool of ``count`` processes, which end with this one, even if a signal ends it.
 
     Each process calls ``start`` with these ``arguments`` when it starts, after it has left signals to this process.
-    ``context`` is a ``multiprocessing`` context, or None for the default one.
-
-    Raises:
-        InputError: one of the processes was killed.
+    Raises InputError if one of the processes was killed.
     """
     with ProcessPoolExecutor(count, context, _start_worker, (start, arguments)) as pool:
         try:
@@ -73,10 +70,7 @@ def make_process_pool(
 def map_in_processes(
     function: Callable[[Any], Any], items: Sequence[Any], jobs: int, start: Any = None, arguments: Tuple[Any, ...] = ()
 ) -> Iterator[Any]:
-    """Yield the results of ``map(function, items)`` in order, from ``jobs`` processes or, if it is 1, this one.
-
-    Each process first calls ``start`` with these ``arguments``.
-    """
+    """Yield the results of ``map(function, items)`` in order, from ``jobs`` processes or, if it is 1, this one."""
     if jobs > 1:
         with make_process_pool(min(jobs, len(items) // CHUNK + 1), start, arguments) as pool:
             yield from pool.map(function, items, chunksize=CHUNK)

@@ -22,8 +22,7 @@ from ..systems.abs.features import FEATURES, parse_extractive_weights
 from ..version import get_version
 from . import MERT_ROUNDS, NBEST, STARTING_POINTS
 from .mert import NBestList, find_best_weights
-from .report import remove_markdown
-from .study import TuningStudy, find_best
+from .study import TuningStudy, find_best, remove_markdown
 
 OPTION = "extractive_weights"
 """Name of the decoding option that is tuned."""
@@ -34,23 +33,13 @@ _DIGITS = 4
 
 
 class TuningRound(NamedTuple):
-    """Results of decoding with given weights.
+    """Results of decoding with given weights."""
 
-    Attributes:
-        number: index of the round. Round 0 uses the weights in the model folder.
-        weights: weights of all features. The first weight is always 1.
-        decoding: values of all decoding options.
-        lists: hypotheses of each document in descending order of score, as text, features (see :func:`get_features`)
-            and metric score.
-        mean: mean metric score of the best hypotheses of all documents.
-        seconds: duration of the round.
-    """
-
-    number: int
-    weights: List[float]
-    decoding: Dict[str, Any]
-    lists: List[List[Tuple[str, List[float], float]]]
-    mean: float
+    number: int  # round 0 uses the weights in the model folder
+    weights: List[float]  # of all features; the first weight is always 1
+    decoding: Dict[str, Any]  # values of all decoding options
+    lists: List[List[Tuple[str, List[float], float]]]  # text, features and metric score of hypotheses, the best first
+    mean: float  # mean metric score of the best hypotheses of all documents
     seconds: float
 
     def score(self, metric: str) -> float:
@@ -60,19 +49,13 @@ class TuningRound(NamedTuple):
 
 @dataclass(frozen=True)
 class WeightTuningResults:
-    """Results of all rounds of weight tuning, which maximised ``metric``.
-
-    Attributes:
-        documents: number of documents that are summarised in each round.
-        nbest: number of hypotheses per document.
-        signature: line of text that describes the settings of ROUGE.
-    """
+    """Results of all rounds of weight tuning."""
 
     rounds: List[TuningRound]
-    metric: str
-    documents: int
-    nbest: int
-    signature: str
+    metric: str  # one of :data:`.MERT_METRICS`, which is maximised
+    documents: int  # number of documents that are summarised in each round
+    nbest: int  # number of hypotheses per document
+    signature: str  # settings of ROUGE
 
     @property
     def best(self) -> TuningRound:
@@ -96,17 +79,13 @@ class WeightTuningResults:
             f"{self.best.number} of {len(self.rounds)}, the best by {self.metric} on {self.documents:,} documents of "
             f"`{remove_markdown(source)}`, {self.nbest} hypotheses of each: {self.best.mean:.2f}, and "
             f"{self.rounds[0].mean:.2f} with the weights before. The first score is optimistic, because "
-            "it was chosen on these documents.\n\n"
-            f"`{self.signature}`"
+            f"it was chosen on these documents.\n\n`{self.signature}`"
         )
 
     def write(self, out: Path) -> None:
         """Write the report to a folder, without the n-best lists."""
         report = {
-            "metric": self.metric,
-            "signature": self.signature,
-            "documents": self.documents,
-            "nbest": self.nbest,
+            **{name: getattr(self, name) for name in ("metric", "signature", "documents", "nbest")},
             "best": self.best.number,
             "extractive_weights": format_weights(self.best.weights),
             "rounds": [{"weights": r.weights, "score": r.mean, "seconds": r.seconds} for r in self.rounds],
@@ -122,8 +101,8 @@ def format_weights(weights: Sequence[float]) -> str:
 def get_features(hypothesis: Hypothesis, weights: Sequence[float]) -> List[float]:
     """Return the feature values of a hypothesis, whose score is their sum, weighted by 1 and ``weights``.
 
-    The last four features are the numbers of matching words, bigrams and trigrams and of reorderings, divided by the
-    length penalty. The first feature is the remainder of the score.
+    The first is the rest of the score. The others are the numbers of matching words, bigrams and trigrams and of
+    reorderings, divided by the length penalty.
     """
     rest = hypothesis.score - sum(weight * count for weight, count in zip(weights, hypothesis.features))
     return [rest, *hypothesis.features]
@@ -134,17 +113,10 @@ def tune_weights(
 ) -> WeightTuningResults:
     """Tune the weights of the features, or continue an interrupted call with the same arguments.
 
-    Round 0 uses the weights in the model folder. If there are none, log p has the weight 1, and all other features have
-    the weight 0. All other decoding options have the default values in the folder.
-
-    Args:
-        work: the study, whose metric is one of :data:`.MERT_METRICS`.
-        rounds: maximum number of rounds. Tuning ends earlier if a round would repeat earlier weights.
-        nbest: number of hypotheses per document, which is also the beam size.
-        points: number of starting points for the search for weights.
-
-    Raises:
-        InputError: the rounds in the folder are damaged or used other settings.
+    Round 0 uses the weights in the model folder, or otherwise log p alone. Other decoding options are the folder's.
+    Tuning ends after ``rounds``, or earlier if a round would repeat earlier weights. The beam size is ``nbest``, and
+    each search for weights has several starting ``points``. Raises InputError if the rounds in the folder are damaged
+    or used other settings.
     """
     summarizer = work.summarizer
     present = parse_extractive_weights(summarizer.config.decoding.get(OPTION, "")) or (1.0, 0.0, 0.0, 0.0, 0.0)

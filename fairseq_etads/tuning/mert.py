@@ -7,7 +7,7 @@ search finds the best step of this function exactly. This module does not import
 
 import math
 import random
-from typing import List, NamedTuple, Sequence, Tuple
+from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
@@ -21,16 +21,10 @@ _LEAST_GAIN = 1e-9
 
 
 class NBestList(NamedTuple):
-    """Hypotheses of a document.
+    """Hypotheses of a document, which are ranked by the weighted sum of their features."""
 
-    Attributes:
-        features: feature values of the hypotheses, shape (n, K). Hypotheses are ranked by the weighted sum of their
-            features.
-        scores: metric scores of the hypotheses, shape (n,). Higher scores are better.
-    """
-
-    features: np.ndarray
-    scores: np.ndarray
+    features: np.ndarray  # shape (n, K)
+    scores: np.ndarray  # metric scores, shape (n,); higher is better
 
 
 def compute_mean_score(lists: Sequence[NBestList], weights: Sequence[float]) -> float:
@@ -41,8 +35,7 @@ def compute_mean_score(lists: Sequence[NBestList], weights: Sequence[float]) -> 
 def find_upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) -> Tuple[List[float], List[int]]:
     """Find the lines that form the upper envelope, from left to right, only the first of identical lines.
 
-    Returns:
-        The start of each line's interval (minus infinity for the first line), and the indices of the lines.
+    Returns the start of each line's interval (minus infinity for the first line), and the indices of the lines.
     """
     starts: List[float] = []
     lines: List[int] = []
@@ -65,13 +58,11 @@ def find_upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) ->
 def find_best_weight_value(lists: Sequence[NBestList], weights: Sequence[float], feature: int) -> Tuple[float, float]:
     """Find the best value of the weight of ``feature``, in the middle of the best step, or keep the present value.
 
-    Returns:
-        The best value of the weight, and the mean score with this value.
+    Returns the value and the mean score with it.
     """
-    present = float(weights[feature])
     others = np.array(weights, dtype=float)
     others[feature] = 0.0
-    changes: List[Tuple[float, float]] = []  # position and size of each change in the sum of scores
+    changes: Dict[float, float] = {}  # position and size of each change in the sum of scores
     total = 0.0
     for nbest in lists:
         slopes, intercepts = nbest.features[:, feature].tolist(), (nbest.features @ others).tolist()
@@ -79,33 +70,19 @@ def find_best_weight_value(lists: Sequence[NBestList], weights: Sequence[float],
         total += float(nbest.scores[lines[0]])
         for place in range(1, len(lines)):
             change = float(nbest.scores[lines[place]] - nbest.scores[lines[place - 1]])
-            changes.append((starts[place], change))
-    changes.sort()
-    edges = [-math.inf, *sorted({start for start, _ in changes}), math.inf]
-    best_value, best = present, compute_mean_score(lists, weights) * len(lists)
-    place = 0
+            changes[starts[place]] = changes.get(starts[place], 0.0) + change
+    edges = [-math.inf, *sorted(changes), math.inf]
+    best_value, best = float(weights[feature]), compute_mean_score(lists, weights) * len(lists)
     for left, right in zip(edges, edges[1:]):
-        while place < len(changes) and changes[place][0] <= left:
-            total += changes[place][1]
-            place += 1
-        if total > best + _LEAST_GAIN:
-            best_value, best = _find_plateau_midpoint(left, right, present), total
+        total += changes.get(left, 0.0)
+        if changes and total > best + _LEAST_GAIN:  # the middle of the step, or 1 beyond its only edge
+            value = right - 1.0 if math.isinf(left) else left + 1.0 if math.isinf(right) else (left + right) / 2
+            best_value, best = value, total
     return best_value, best / len(lists)
 
 
-def _find_plateau_midpoint(left: float, right: float, present: float) -> float:
-    """Return the middle of a step, or the value 1 beyond its only edge."""
-    if math.isinf(left):
-        return present if math.isinf(right) else right - 1.0
-    return left + 1.0 if math.isinf(right) else (left + right) / 2
-
-
 def hill_climb_weights(lists: Sequence[NBestList], weights: Sequence[float]) -> Tuple[List[float], float]:
-    """Repeatedly change the weight with the largest gain until there is no gain. The first weight is not changed.
-
-    Returns:
-        The final weights and their mean score.
-    """
+    """Change the weight with the largest gain until there is none, never the first. Returns weights and mean score."""
     found, score = list(weights), compute_mean_score(lists, weights)
     while True:
         options = [(*find_best_weight_value(lists, found, feature), feature) for feature in range(1, len(found))]

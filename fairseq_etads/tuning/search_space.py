@@ -16,15 +16,10 @@ _STEPS = 20
 
 
 class Parameter(NamedTuple):
-    """A decoding option to tune.
+    """A decoding option to tune."""
 
-    Attributes:
-        name: name of the decoding option, one of :data:`~fairseq_etads.search.options.CALL`.
-        values: values to try. Numbers are in ascending order, and other values are in any order.
-    """
-
-    name: str
-    values: Tuple[Any, ...]
+    name: str  # one of :data:`~fairseq_etads.search.options.CALL`
+    values: Tuple[Any, ...]  # values to try; numbers are in ascending order
 
     @property
     def is_ordered(self) -> bool:
@@ -44,18 +39,17 @@ def make_search_space(
         lengths: number of tokens in each reference summary.
 
     Raises:
-        InputError: an option does not exist, cannot be searched, has impossible values, or has no effect because of
-            another option. The message names the option and the valid choices.
+        InputError: an option does not exist, cannot be searched, has impossible values, or has no effect.
     """
     asked = [_find_option(name, "--search") for name in (names or SEARCHED)]
     given = {_find_option(name, "--range"): text for name, text in ranges.items()}
-    space: List[Parameter] = []
-    for name in dict.fromkeys([*asked, *given]):
-        if name in given:
-            space.append(Parameter(name, parse_values(name, given[name])))
-        else:
-            space.append(Parameter(name, _choose_default_values(name, get_value(name, decoding), lengths)))
-    space = _remove_impossible_lengths(space, decoding)
+    values = {
+        name: parse_values(name, given[name])
+        if name in given
+        else _choose_default_values(name, get_value(name, decoding), lengths)
+        for name in dict.fromkeys([*asked, *given])
+    }
+    space = _remove_impossible_lengths([*map(Parameter, values, values.values())], decoding)
     # The possible values of min_len depend on the other options, so min_len comes last.
     return sorted(space, key=lambda parameter: parameter.name == "min_len")
 
@@ -77,14 +71,14 @@ def parse_values(name: str, text: str) -> Tuple[Any, ...]:
     kind, where = get_type(name), f"--range {name.replace('_', '-')}={text}"
     bounds = text.split(":")
     if len(bounds) in (2, 3) and kind in (int, float):
-        low, high, *step = (_parse_number(part, kind, where) for part in bounds)
+        low, high, *step = (_parse_value(part, kind, where) for part in bounds)
         if low > high:
             raise InputError(f"{where}: the lowest value comes first: {bounds[1]}:{bounds[0]}")
         if step and step[0] <= 0:
             raise InputError(f"{where}: choose a step above 0")
         values = _make_grid(low, high, step[0] if step else _choose_step(high - low, kind), where)
     elif len(bounds) == 1 and text.strip():
-        values = list(dict.fromkeys(_parse_value(part.strip(), name, where) for part in text.split(",")))
+        values = list(dict.fromkeys(_parse_value(part.strip(), kind, where) for part in text.split(",")))
         values = sorted(values) if kind in (int, float) else values
     else:
         raise InputError(f"{where}: choose LOW:HIGH, LOW:HIGH:STEP or values separated by commas")
@@ -96,23 +90,16 @@ def parse_values(name: str, text: str) -> Tuple[Any, ...]:
     return tuple(values)
 
 
-def _parse_value(text: str, name: str, where: str) -> Any:
-    kind = get_type(name)
-    if kind is bool:
-        if text.lower() not in ("true", "false"):
-            raise InputError(f"{where}: {text!r} is neither true nor false")
-        return text.lower() == "true"
-    return text if kind is str else _parse_number(text, kind, where)
-
-
-def _parse_number(text: str, kind: type, where: str) -> Any:
+def _parse_value(text: str, kind: type, where: str) -> Any:
+    if kind is str:
+        return text
     try:
-        number = kind(text)
-        if not abs(number) <= LARGEST:  # this is also true for NaN
+        value = {"true": True, "false": False}[text.lower()] if kind is bool else kind(text)
+        if not abs(value) <= LARGEST:  # this is also true for NaN
             raise ValueError
-        return number
-    except ValueError:
-        what = "a whole number" if kind is int else "a number"
+        return value
+    except (KeyError, ValueError):
+        what = {int: "a whole number", float: "a number", bool: "true or false"}[kind]
         raise InputError(f"{where}: {text.strip()!r} is not {what}") from None
 
 
@@ -171,10 +158,8 @@ def _remove_impossible_lengths(space: Sequence[Parameter], decoding: Dict[str, A
     least = values.get("min_len", (get_value("min_len", decoding),))[0]
     most = values.get("max_len", (get_value("max_len", decoding),))[-1]
     if least > most:
-        raise InputError(
-            f"--min-len {least} is more than --max-len {most}: choose another --range of "
-            f"{' or '.join(name.replace('_', '-') for name in lengths)}"
-        )
+        names = " or ".join(lengths).replace("_", "-")
+        raise InputError(f"--min-len {least} is more than --max-len {most}: choose another --range of {names}")
     return [
         p._replace(values=tuple(value for value in p.values if least <= value <= most)) if p.name in lengths else p
         for p in space

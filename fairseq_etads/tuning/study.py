@@ -35,11 +35,16 @@ def find_best(trials: Sequence[Any], metric: str) -> Any:
     return max(trials, key=lambda trial: trial.score(metric))
 
 
+def remove_markdown(text: str) -> str:
+    """Remove Markdown and unprintable characters from a text, and truncate it to 100 characters."""
+    return "".join(character for character in text if character.isprintable() and character not in "`|<>")[:100]
+
+
 class TuningStudy:
     """A study on documents with references.
 
-    A trial is a named tuple with the fields ``number``, its index, and ``decoding``, its decoding options, and with a
-    method ``score(metric)``. Trial 0 uses the defaults of the model folder.
+    A trial is a named tuple with its index ``number``, its options ``decoding``, and a method ``score(metric)``. Trial
+    0 uses the defaults of the model folder.
 
     Args:
         summarizer: the model, which decodes the documents in each trial.
@@ -50,11 +55,6 @@ class TuningStudy:
         most_documents: maximum number of documents, which are otherwise a random sample that depends on ``seed``.
         max_tokens, state_bytes: see :class:`EncodedDocuments`.
         quiet: whether to show no progress.
-
-    Attributes:
-        pairs: the document-reference pairs that all trials use.
-        given: number of pairs that were provided.
-        fingerprint: SHA-256 hash of ``pairs``.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class TuningStudy:
         if metric not in metrics:
             raise InputError(f"--metric {metric}: choose {join_choices(metrics)}")
         self.summarizer, self.out, self.metric, self.seed, self.quiet = summarizer, out, metric, seed, quiet
-        self.given = len(documents)
+        self.given = len(documents)  # before empty pairs are left out and a sample is drawn
         self.pairs = self._choose_pairs(documents, references, most_documents)
         self.fingerprint = hashlib.sha256(json.dumps(self.pairs).encode()).hexdigest()
         self.encoded = EncodedDocuments(summarizer, [document for document, _ in self.pairs], max_tokens, state_bytes)
@@ -154,18 +154,14 @@ class TuningStudy:
         files = [name for name in list_needed_files(config) if name != CONFIG]
         sums = {name: listed.get(name) or compute_sha256(folder / name) for name in files}
         model = json.dumps([replace(config, decoding={}).to_json(), sums])
-        settings = {
+        settings: Any = {
             "model": hashlib.sha256(model.encode()).hexdigest(),
             "choice of documents and references": self.fingerprint,
-            DEFAULTS: defaults,
-            "--metric": self.metric,
-            "--seed": self.seed,
-            **more,
+            **{DEFAULTS: defaults, "--metric": self.metric, "--seed": self.seed, **more},
         }
         settings = json.loads(json.dumps(settings))
-        differ = find_differing_settings(self.study.user_attrs.get(_SETTINGS, settings), settings)
-        if differ:
-            what = " and ".join(differ)
+        what = " and ".join(find_differing_settings(self.study.user_attrs.get(_SETTINGS, settings), settings))
+        if what:
             raise InputError(
                 f"{self.path}: its trials used another {what}; name another folder, or delete it to start again"
             )

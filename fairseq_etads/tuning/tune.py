@@ -1,53 +1,54 @@
-"""Tune decoding options in trials on documents with references, with Optuna."""
+"""Tune decoding options in trials on documents with references, with Optuna, and report the trials."""
 
+import csv
+import datetime
 import itertools
 import time
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
+from tabulate import tabulate
 
 from ..evaluation.analysis import analyse_systems
+from ..evaluation.plots import make_plots_reproducible, save_figure
 from ..evaluation.resampling import bootstrap_intervals, compare_pairs
 from ..evaluation.rouge import METRICS as ROUGE_METRICS
 from ..evaluation.rouge import SEED as RESAMPLING_SEED
 from ..evaluation.rouge import RougeSettings, score_pairs
 from ..evaluation.summaries import split_summary_into_sentences
+from ..files.outputs import open_output, write_json
 from ..platform.errors import InputError
 from ..search.options import get_value
 from ..summarizer import Summarizer
+from ..summarizer.folder.model_card import format_command_line_options
 from ..text.counted_words import choose_tokens
 from ..version import get_version
-from . import METRICS, TRIALS
+from . import METRIC_NAMES, METRICS, TRIALS
 from .search_space import Parameter, list_allowed_values, make_decoding_options, make_search_space
-from .study import TuningStudy, find_best
+from .study import TuningStudy, find_best, remove_markdown
 
 STUDY_FILE = "study.journal"
 """Name of Optuna's file with the trials."""
 RESAMPLES = 10_000
+LEVEL = 0.05
+"""Significance level for p-values, before it is divided by the number of compared trials."""
+FIGURES = {"words": "words", "novel 2-grams": "new 2", "repeated 3-grams": "rep. 3", "copy rate": "copied"}
+"""Statistics in the terminal table, with their column headings. The files contain all statistics."""
 _ATTEMPTS = 50
 """Number of proposals of the sampler that may repeat earlier trials before the first untried settings are used."""
 
 
 class Trial(NamedTuple):
-    """Settings and results of a finished trial.
+    """Settings and results of a finished trial."""
 
-    Attributes:
-        number: index of the trial. Trial 0 uses the defaults of the model folder.
-        settings: dictionary that maps parameter names to values.
-        decoding: values of all decoding options.
-        scores: F1 scores of ROUGE-1, ROUGE-2 and ROUGE-L for each document, shape (n, 3), from 0 to 100.
-        figures: summary statistics; see :class:`~fairseq_etads.evaluation.analysis.Analysis`.
-        summaries: texts of the n generated summaries.
-        seconds: duration of the trial in seconds.
-    """
-
-    number: int
-    settings: Dict[str, Any]
-    decoding: Dict[str, Any]
-    scores: np.ndarray
-    figures: Dict[str, Optional[float]]
+    number: int  # trial 0 uses the defaults of the model folder
+    settings: Dict[str, Any]  # values of the searched parameters
+    decoding: Dict[str, Any]  # values of all decoding options
+    scores: np.ndarray  # F1 of ROUGE-1, ROUGE-2 and ROUGE-L of each document, shape (n, 3), from 0 to 100
+    figures: Dict[str, Optional[float]]  # see :class:`~fairseq_etads.evaluation.analysis.Analysis`
     summaries: List[str]
     seconds: float
 
@@ -58,9 +59,8 @@ class Trial(NamedTuple):
 
     def get_document_scores(self, metric: str) -> np.ndarray:
         """Return the scores of all documents (n,) for one of :data:`.METRICS`."""
-        if metric == "mean":
-            return np.asarray(self.scores.mean(axis=1))
-        return np.asarray(self.scores[:, ROUGE_METRICS.index(metric)])
+        scores = self.scores.mean(axis=1) if metric == "mean" else self.scores[:, ROUGE_METRICS.index(metric)]
+        return np.asarray(scores)
 
     def score(self, metric: str) -> float:
         """Return the mean score over all documents."""
@@ -69,27 +69,16 @@ class Trial(NamedTuple):
 
 @dataclass(frozen=True)
 class Tuning:
-    """Results of all trials of a search.
-
-    Attributes:
-        trials: results of all trials in order.
-        space: parameters of the search with their values.
-        metric: metric that is maximised, one of :data:`.METRICS`.
-        seed: random seed of the search.
-        documents, given: number of documents that are summarised in each trial, and number of documents that were
-            provided.
-        signature: line of text that describes the settings of ROUGE.
-        fingerprint: SHA-256 hash of the documents and references that are used in all trials.
-    """
+    """Results of all trials of a search, in order."""
 
     trials: List[Trial]
     space: List[Parameter]
-    metric: str
+    metric: str  # one of :data:`.METRICS`, which is maximised
     seed: int
-    documents: int
-    given: int
-    signature: str
-    fingerprint: str
+    documents: int  # number of documents that are summarised in each trial
+    given: int  # number of documents that were provided
+    signature: str  # settings of ROUGE
+    fingerprint: str  # SHA-256 hash of the documents and references that are used in all trials
 
     @property
     def best(self) -> Trial:
@@ -97,17 +86,122 @@ class Tuning:
         best: Trial = find_best(self.trials, self.metric)
         return best
 
-    def compute_confidence_interval(self, trial: Trial) -> Tuple[float, float]:
+    def compute_confidence_interval(self, trial: Trial) -> List[float]:
         """Return the 95 % confidence interval of a trial's mean score."""
-        low, high = bootstrap_intervals(trial.get_document_scores(self.metric), RESAMPLES, RESAMPLING_SEED).tolist()
-        return low, high
+        scores = trial.get_document_scores(self.metric)
+        return list(bootstrap_intervals(scores, RESAMPLES, RESAMPLING_SEED).tolist())
 
     def compare_best_with_defaults(self) -> Dict[str, Any]:
-        """Compare the best trial with the defaults of the folder. Returns the result of :func:`compare_pairs`."""
+        """Compare the best trial with the defaults by :func:`compare_pairs`. Returns JSON types."""
         first, second = (trial.get_document_scores(self.metric) for trial in (self.best, self.trials[0]))
         # There must be enough resamples for the smallest possible p-value to be below 0.05 divided by the number of
         # trials.
-        return compare_pairs(first, second, max(RESAMPLES, 40 * len(self.trials)), RESAMPLING_SEED)
+        found = compare_pairs(first, second, max(RESAMPLES, 40 * len(self.trials)), RESAMPLING_SEED)
+        level = LEVEL / max(len(self.trials) - 1, 1)
+        values: Dict[str, Any] = {name: x if x is None else np.asarray(x).tolist() for name, x in found.items()}
+        return {**values, "level": level, "significant": values["p_randomisation"] < level}
+
+    def format_markdown_table(self) -> str:
+        """Format the table for a terminal, with the index of the best trial in bold."""
+        shown: List[List[Any]] = []
+        for trial in self.trials:
+            number = f"**{trial.number}**" if trial is self.best else str(trial.number)
+            settings = [f"{value:g}" if isinstance(value, float) else str(value) for value in trial.settings.values()]
+            figures = [trial.figures[name] for name in FIGURES]
+            shown.append([number, *settings, *map(trial.score, METRICS), *figures])
+        names = ["trial", *(parameter.name.replace("_", "-") for parameter in self.space)]
+        heads = [*names, "mean", *(f"R-{metric[5:]}" for metric in ROUGE_METRICS), *FIGURES.values()]
+        columns, texts = ["right"] * len(heads), [*range(len(names))]
+        return tabulate(shown, heads, "pipe", ".2f", missingval="-", disable_numparse=texts, colalign=columns)
+
+    def format_conclusion(self) -> str:
+        """Return sentences that state whether the best trial is better than the defaults."""
+        best, others = self.best, len(self.trials) - 1
+        low, high = self.compute_confidence_interval(best)
+        about = f"the best by {METRIC_NAMES[self.metric]}: {best.score(self.metric):.2f} [{low:.2f}, {high:.2f}]"
+        if best.number == 0:
+            return f"The folder's defaults (trial 0) are {about}. None of {others} others is better."
+        found = self.compare_best_with_defaults()
+        interval = " [{:+.2f}, {:+.2f}]".format(*found["interval"]) if found["interval"] else ""
+        verdict = (
+            f"That is significant even for the best of {others} (p below {found['level']:.2g})."
+            if found["significant"]
+            else f"That is not significant for the best of {others} (p is not below {found['level']:.2g}): on other "
+            "documents the defaults may be as good or better."
+        )
+        return (
+            f"Trial {best.number} is {about}. The folder's defaults (trial 0) have "
+            f"{self.trials[0].score(self.metric):.2f}; the difference is {found['difference']:+.2f}{interval}, "
+            f"p = {found['p_randomisation']:.4f} (paired randomisation).\n{verdict}\n"
+            f"It was chosen on these {self.documents:,} documents, so its score on them is optimistic. Report scores "
+            "on documents that took no part."
+        )
+
+    def make_card_note(self, source: str) -> str:
+        """Return a note about the best trial for the model card. ``source`` describes the documents."""
+        best, first = self.best, self.trials[0]
+        return (
+            f"Chosen by etads-tune on {datetime.date.today().isoformat()}: trial {best.number} of {len(self.trials)} "
+            f"(seed {self.seed}), the best by {METRIC_NAMES[self.metric]} on {self.documents:,} of {self.given:,} "
+            f"documents of `{remove_markdown(source)}` (SHA-256 {self.fingerprint[:16]}…): "
+            f"{best.score(self.metric):.2f}, and {first.score(self.metric):.2f} with the defaults before, "
+            f"`{format_command_line_options(first.decoding)}`. The first score is optimistic, because it was chosen on "
+            f"these documents. Scores in other sections were made before.\n\n`{self.signature}`"
+        )
+
+    def write_tables(self, out: Path) -> None:
+        """Write trials.csv and tuning.json, which contain all results except the summaries, to a folder."""
+        best = self.best
+        table = [
+            {"trial": t.number, **t.settings, **{name: t.score(name) for name in METRICS}, **t.figures}
+            for t in self.trials
+        ]
+        with open_output(out / "trials.csv", newline="") as file:
+            writer = csv.DictWriter(file, list(table[0]))
+            writer.writeheader()
+            writer.writerows(table)
+        report = {
+            **{name: getattr(self, name) for name in ("metric", "seed", "documents", "given", "signature")},
+            "space": {parameter.name: list(parameter.values) for parameter in self.space},
+            "best": {
+                "trial": best.number,
+                "decoding": best.decoding,
+                "score": best.score(self.metric),
+                "interval": self.compute_confidence_interval(best),
+                "against_defaults": self.compare_best_with_defaults() if best.number else None,
+            },
+            "trials": [
+                {**row, "decoding": trial.decoding, "seconds": trial.seconds} for row, trial in zip(table, self.trials)
+            ],
+        }
+        write_json(out / "tuning.json", report)
+
+    def draw_plots(self, out: Path) -> None:
+        """Write Optuna's plots to a folder: the metric by trial (history.png), and by parameter value (tuning.png)."""
+        import matplotlib
+        import optuna
+
+        matplotlib.use("Agg")  # Optuna draws with pyplot, which may otherwise need a display
+        # A study in which each parameter has its values in order, and those that only the defaults have.
+        study = optuna.create_study(direction="maximize")
+        spaces: Dict[str, optuna.distributions.BaseDistribution] = {}
+        for parameter in self.space:
+            values = dict.fromkeys([*parameter.values, self.trials[0].settings[parameter.name]])
+            kind = optuna.distributions.CategoricalDistribution
+            spaces[parameter.name] = kind(sorted(values) if parameter.is_ordered else list(values))
+        for trial in self.trials:
+            score = trial.score(self.metric)
+            study.add_trial(optuna.create_trial(params=trial.settings, distributions=spaces, value=score))
+        plots = optuna.visualization.matplotlib
+        with warnings.catch_warnings(), make_plots_reproducible(), matplotlib.rc_context({"savefig.bbox": "tight"}):
+            warnings.simplefilter("ignore")  # the plots are experimental
+            for draw, name in ((plots.plot_optimization_history, "history.png"), (plots.plot_slice, "tuning.png")):
+                axes: Any = np.atleast_1d(draw(study, target_name=METRIC_NAMES[self.metric]))  # type: ignore[arg-type]
+                if draw is plots.plot_slice:
+                    for panel in axes:
+                        panel.tick_params(axis="x", labelrotation=90, labelsize=8)
+                save_figure(axes[0].figure, str(out / name))
+                matplotlib.pyplot.close(axes[0].figure)
 
 
 def tune(

@@ -143,7 +143,7 @@ def test_what_cannot_be_scored_is_refused_before_scoring(files, arguments, words
     write(tmp_path / "empty", [])
     (tmp_path / "latin1").write_bytes("one\ncaf\u00e9\nthree\n".encode("latin-1"))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(command, "score_pairs", lambda *_, **__: pytest.fail("scored first"))
+    monkeypatch.setattr(command.scoring_options, "score_summaries", lambda *_, **__: pytest.fail("scored first"))
     assert main(arguments) == 2
     assert words in capsys.readouterr().err
 
