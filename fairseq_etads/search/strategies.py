@@ -95,51 +95,39 @@ def draw_indices(probs: Tensor) -> Tensor:
     return probs.div(torch.empty_like(probs).exponential_()).argmax(dim=-1)
 
 
-class CpuSampling(fairseq_search.Sampling):
-    """A version of fairseq's sampling strategy that can draw very improbable words if no other words are allowed."""
+class AdaptedSampling(fairseq_search.Sampling):
+    """A version of fairseq's sampling strategy that can draw very improbable words if no other words are allowed.
 
-    def step(
-        self, step: int, lprobs: Tensor, scores: Optional[Tensor], *words_and_ids: Any
-    ) -> Tuple[Tensor, Tensor, Tensor]:
-        """Sample one extension for each hypothesis; see fairseq's ``Search.step``."""
-        shifts = _compute_log_prob_shifts(lprobs)  # (B, beam, 1)
-        sums, words, parents = super().step(step, lprobs - shifts, scores, *words_and_ids)
-        return sums + shifts[:, :, 0].gather(1, parents), words, parents
-
-
-class DeviceSampling(fairseq_search.Sampling):
-    """A version of fairseq's sampling strategy that does not wait for a GPU.
-
-    Words are drawn from the same distribution, but with different random numbers.
+    It does not wait for a GPU, where words are drawn from the same distribution, but with different random numbers.
     """
 
     def step(
         self, step: int, lprobs: Tensor, scores: Optional[Tensor], *words_and_ids: Any
     ) -> Tuple[Tensor, Tensor, Tensor]:
-        """Sample one extension for each hypothesis.
-
-        As in fairseq's class, the returned values are scores, words and parents, (B, beam) each.
-        """
+        """Sample one extension for each hypothesis, and return scores, words and parents, (B, beam) each."""
         documents, beam, width = lprobs.shape
-        lprobs = lprobs[:, :1].expand(-1, beam, -1) if step == 0 else lprobs
-        shifts = _compute_log_prob_shifts(lprobs)
+        shifts = _compute_log_prob_shifts(lprobs)  # (B, beam, 1)
         lprobs = lprobs - shifts
-        words: Optional[Tensor] = None
+        if lprobs.is_cpu:
+            sums, words, parents = super().step(step, lprobs, scores, *words_and_ids)
+            return sums + shifts[:, :, 0].gather(1, parents), words, parents
+        lprobs = lprobs[:, :1].expand(-1, beam, -1) if step == 0 else lprobs
+        shown: Optional[Tensor] = None
         if self.sampling_topp > 0:
-            probs, words = lprobs.exp().sort(descending=True)
+            probs, shown = lprobs.exp().sort(descending=True)
             below = probs.cumsum(dim=2).lt(self.sampling_topp)
             # keep the most probable words until the sum of their probabilities reaches p
             kept = torch.arange(width, device=probs.device) <= below.sum(dim=2, keepdim=True)
             probs = probs.masked_fill(~kept, 0)
         elif self.sampling_topk > 0:
-            best, words = lprobs.topk(self.sampling_topk)
+            best, shown = lprobs.topk(self.sampling_topk)
             probs = best.exp()
         else:
             probs = lprobs.exp()
         chosen = draw_indices(probs)  # (B, beam)
         sums = probs.gather(2, chosen[:, :, None])[:, :, 0].log() + shifts[:, :, 0]
-        if words is not None:
-            chosen = words.gather(2, chosen[:, :, None])[:, :, 0]
+        if shown is not None:
+            chosen = shown.gather(2, chosen[:, :, None])[:, :, 0]
         if step == 0 or scores is None:
             return sums, chosen, torch.zeros_like(chosen)
         parents = torch.arange(beam, device=chosen.device).expand(documents, -1)
@@ -218,9 +206,7 @@ def check_strategy(strategy: Any, beam: int, words: int) -> None:
         check_option_choice("--constraints", strategy.representation, CONSTRAINTS)
 
 
-def copy_strategy_for_search(
-    strategy: Any, vocabulary: Optional[OutputVocabulary], ids: Iterable[int], device: torch.device
-) -> Any:
+def copy_strategy_for_search(strategy: Any, vocabulary: Optional[OutputVocabulary], ids: Iterable[int]) -> Any:
     """Copy fairseq's search object for one search. The copy has a separate state and identifies documents by rows.
 
     ``vocabulary`` is None if the search uses dictionary ids; ``ids`` are the numbers that identify the documents for
@@ -230,7 +216,7 @@ def copy_strategy_for_search(
     if type(strategy) is fairseq_search.LexicallyConstrainedBeamSearch:
         strategy.__class__ = RequiredWordsSearch
     if type(strategy) is fairseq_search.Sampling:
-        strategy.__class__ = CpuSampling if device.type == "cpu" else DeviceSampling
+        strategy.__class__ = AdaptedSampling
     if isinstance(strategy, fairseq_search.PrefixConstrainedBeamSearch):
         own = None if vocabulary is None else vocabulary.to("cpu")
         strategy.prefix_allowed_tokens_fn = _adapt_allowed_words(strategy.prefix_allowed_tokens_fn, own, list(ids))
@@ -267,13 +253,9 @@ def convert_constraints_to_search_ids(
 ) -> Optional[Tensor]:
     """Convert packed constraints (B, n) from dictionary ids to search ids, on the CPU.
 
-    Constraints that no summary can satisfy are left out with a warning, so that a run does not end: those that contain
-    words that the summary cannot contain, or that do not fit into ``longest``, the maximum number of tokens in each
-    summary. Returns None if the strategy does not use constraints.
-
-    Raises:
-        NotImplementedError: constraints are given, but the strategy does not support them.
-        ValueError: constraints are missing although the strategy requires them.
+    Constraints that no summary can satisfy are left out with a warning, so that a run does not end: those with words
+    that the summary cannot contain, or longer than ``longest``, the maximum number of tokens in each summary. Returns
+    None if the strategy does not use constraints.
     """
     if not getattr(strategy, "supports_constraints", False):
         if constraints is not None:

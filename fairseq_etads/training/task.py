@@ -42,9 +42,9 @@ from ..models.init_from import get_extractor_to_initialise, is_training_from_sta
 from ..platform.option_checks import check_option_values
 from ..search.content.model import ContentModel
 from ..search.content.reranking import ContentTerm, Reranker
+from ..search.ensemble import score_references
 from ..search.generator import SummaryGenerator
 from ..search.lengths import TextLengths
-from ..search.reference_scores import score_references
 from ..vocabulary.dictionary import (
     SummarizationDictionary,
     check_dictionaries_share_ids,

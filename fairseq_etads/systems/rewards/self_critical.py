@@ -17,7 +17,7 @@ from torch import Tensor
 from ...kernels.device_copy import to_device
 from ...layers.decoder_output import Capabilities, WordRequest, get_decoder_capabilities, unwrap_model
 from ...platform.option_checks import SIZE, Bounds, check_options, format_option, get_given_options, option
-from ...search.encoder_cache import EncodedBatch
+from ...search.ensemble import EncodedBatch
 from ...search.generator import SummaryGenerator, keep_evaluation_mode
 from ...search.inference import InferenceModel
 from ...search.strategies import SamplingWithGreedyHypothesis
@@ -230,7 +230,7 @@ class SummarizationRL(SummarizationNLL):
         # EncodedBatch stores its contents on the CPU. Therefore, use it only if the model is on the CPU.
         if encoder_out is not None and sample["net_input"]["src_tokens"].is_cpu:
             encoded = EncodedBatch()
-            encoded.get_model_cache(0).store_encoder_out(inference.get_current_copy(), encoder_out)
+            encoded.store(0, inference.get_current_copy(), "encoder_out", encoder_out)
         sampled: List[Tensor] = []
         greedy: List[Tensor] = []
         for hypotheses in generator.generate(None, sample, encoded=encoded):

@@ -4,9 +4,9 @@ import pytest
 import torch
 from helpers import EOS, PAD, make_dictionary
 
+from fairseq_etads.search.generator import replace_unknown_words
 from fairseq_etads.search.options import DecodingOptions
 from fairseq_etads.search.search_rules import SpecialTokens
-from fairseq_etads.search.source_words import replace_unknown_words
 
 UNK = 3
 DICTIONARY = make_dictionary()
