@@ -97,12 +97,7 @@ class SentenceFlaws(NamedTuple):
 
 
 def find_flaws(texts: Sequence[str], stems: Sequence[Sequence[str]]) -> SentenceFlaws:
-    """Count the flaws of all sentences of a document.
-
-    Args:
-        texts: the raw text of each sentence.
-        stems: the stems of each sentence.
-    """
+    """Count the flaws of all sentences of a document, given the raw text and the stems of each."""
     own, dangling, opening = [], [], []
     for number, text in enumerate(texts):
         sentence = text.lower().replace("``", '"').replace("''", '"').replace("’", "'").strip()
@@ -130,25 +125,16 @@ def find_flaws(texts: Sequence[str], stems: Sequence[Sequence[str]]) -> Sentence
 
 
 class Readability(NamedTuple):
-    """Predicts the readability of sets of a document's sentences.
-
-    Attributes:
-        flaws: the flaws of the N sentences.
-        lengths: the number of words in each sentence (N,).
-    """
+    """Predicts the readability of sets of a document's sentences."""
 
     flaws: SentenceFlaws
-    lengths: np.ndarray
+    lengths: np.ndarray  # number of words in each sentence (N,)
 
     def score_extensions(self, taken: np.ndarray) -> np.ndarray:
-        """Predict the readability of sets to which one sentence is added.
+        """Predict the readability (B, N) of sets of the same size, booleans (B, N), with each of the N sentences.
 
-        Args:
-            taken: the sentences of B sets of the same size, a boolean array (B, N).
-
-        Returns:
-            The readability (B, N) of each set with each sentence: predicted coherence and relevance in their
-            :data:`SHARES`, minus :data:`FLAW` for each flaw. It is meaningless where the set contains the sentence.
+        It is the predicted coherence and relevance in their :data:`SHARES`, minus :data:`FLAW` for each flaw, and
+        meaningless where the set contains the sentence.
         """
         own, dangling, opening, repeated = self.flaws
         numbers = np.arange(taken.shape[1])

@@ -1,5 +1,6 @@
 """Re-rank the hypotheses of a search with a content model (``--content-model``)."""
 
+import itertools
 import math
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
@@ -33,28 +34,19 @@ def make_positional_sentence_probabilities(sentences: int) -> List[float]:
 
 
 def compute_consensus(hypotheses: Sequence[Sequence[str]], counts: Sequence[bool]) -> List[float]:
-    """Compute the mean of ROUGE-1, ROUGE-2 and ROUGE-L (F1) of each hypothesis against the others.
+    """Compute the mean of ROUGE-1, ROUGE-2 and ROUGE-L (F1) of each hypothesis against the others, from their stems.
 
-    Args:
-        hypotheses: the stems of each hypothesis.
-        counts: a boolean for each hypothesis, True if the other hypotheses are compared with it.
-
-    Returns:
-        The consensus of each hypothesis, from 0 to 1, which is 0 for a hypothesis that is not compared with any other.
+    Only the hypotheses that ``counts`` are compared with. Each is treated as one sentence. The consensus, from 0 to 1,
+    is 0 for a hypothesis that is not compared with any other.
     """
     totals = [0.0] * len(hypotheses)
-    for one in range(len(hypotheses)):
-        for other in range(one):
-            if counts[one] or counts[other]:
-                score = compute_similarity(hypotheses[one], hypotheses[other])
-                totals[one] += score * counts[other]
-                totals[other] += score * counts[one]
+    for one, other in itertools.combinations(range(len(hypotheses)), 2):
+        if counts[one] or counts[other]:
+            texts = [hypotheses[one]], [hypotheses[other]]
+            score = (rouge_n(*texts, 1) + rouge_n(*texts, 2) + rouge_l(*texts)) / 3
+            totals[one] += score * counts[other]
+            totals[other] += score * counts[one]
     return [total / max(sum(counts) - counted, 1) for total, counted in zip(totals, counts)]
-
-
-def compute_similarity(one: Sequence[str], other: Sequence[str]) -> float:
-    """Compute the mean of ROUGE-1, ROUGE-2 and ROUGE-L (F1) between two texts. Each text is treated as one sentence."""
-    return (rouge_n([one], [other], 1) + rouge_n([one], [other], 2) + rouge_l([one], [other])) / 3
 
 
 class Reranker(NamedTuple):

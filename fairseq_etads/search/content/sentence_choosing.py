@@ -41,10 +41,7 @@ class ExpectedNgrams(NamedTuple):
         """Return the expected ROUGE-1 F1 of a summary plus :data:`BIGRAM_WEIGHT` times the expected ROUGE-2 F1.
 
         F1 is estimated as 2 × (expected number of common grams) / (number of grams in the summary + expected number of
-        grams in the reference).
-
-        Args:
-            sentences: the stems of each sentence in the summary.
+        grams in the reference). The summary consists of the stems of each sentence.
         """
         words = [word for sentence in sentences for word in sentence]
         total = 0.0
@@ -120,16 +117,12 @@ def choose_sentence_set(
         sentences: the stems of each candidate sentence, in the order in which candidates appear in a summary.
         expectation: the expected content of the reference summary.
         most_words: the maximum number of words in a summary. If every candidate is longer, only the best is chosen.
-        readability: the predictor of readability, if the candidates are the document's sentences.
-        weight: the weight of the readability.
+        readability, weight: the predictor of readability, if the candidates are the document's sentences.
         limits: limits that the user sets. With a number of sentences, as many as that are chosen, if there are so many.
         written: the text of each candidate sentence, to which the limits apply.
 
-    Returns:
-        The indices of the chosen sentences in ascending order, none if no candidate contains words.
-
-    Raises:
-        LimitError: no candidate is within the limits.
+    Returns the indices of the chosen sentences in ascending order, none if no candidate contains words. Raises
+    LimitError if no candidate is within the limits.
     """
     scorer = _SetScorer(sentences, expectation)
     sizes = np.array(list(map(count_words, written))) if limits.are_set else scorer.lengths
@@ -172,11 +165,11 @@ def choose_sentence_set(
 
 
 class Candidate(NamedTuple):
-    """A candidate sentence for a summary."""
+    """A candidate sentence for a summary, with its index in the document or among the generated sentences."""
 
     words: List[str]
-    number: Optional[int]  # index of the sentence in the document, or None for a generated sentence
-    written: Optional[int]  # index of the sentence among the generated sentences, or None for one of the document
+    number: Optional[int]  # in the document
+    written: Optional[int]  # among the generated sentences
 
 
 class SentenceChoice(NamedTuple):
@@ -206,18 +199,15 @@ def choose_sentences(
 
     Args:
         model: the content model, which predicts the content of the summary.
-        sentences: the words of each sentence in the document.
+        sentences, texts: the words of each sentence in the document, and its raw text, for readability and limits.
         probabilities: the selection probability of each sentence in the document. Missing probabilities are 0.
-        written: the words of additional candidate sentences, such as the sentences of all hypotheses.
+        written, written_texts: the words and the text of additional candidates, such as sentences of the hypotheses.
         most_words: the maximum number of words in the summary. By default, this is :data:`LONGEST` or, without
             ``written``, :data:`LONGEST_EXTRACT` times the mean length of the training summaries.
-        texts: the raw text of each sentence in the document, for the readability and the limits.
         readability: the weight of the readability, which needs candidates from the document alone.
         limits: limits that the user sets, which replace the default of ``most_words``.
-        written_texts: the text of each additional sentence, for the limits.
 
-    Returns:
-        The chosen sentences and their expected ROUGE. The list is empty if no candidate contains words.
+    Returns the chosen sentences and their expected ROUGE. The list is empty if no candidate contains words.
     """
     document = model.stem_document(sentences)
     if not any(document):

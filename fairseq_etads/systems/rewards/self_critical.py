@@ -23,7 +23,7 @@ from ...search.inference import InferenceModel
 from ...search.strategies import SamplingWithGreedyHypothesis
 from ...text.subsequences import Text, split_sentences
 from ...text.words import SENTENCE_MARK
-from ...training.losses import SummarizationNLL, SummarizationNLLConfig, options_of
+from ...training.losses import SummarizationNLL, SummarizationNLLConfig
 from .trained_rewards import IDF, RewardFunctions
 
 logger = logging.getLogger(__name__)
@@ -148,11 +148,6 @@ class SummarizationRL(SummarizationNLL):
         # PyTorch does not register modules inside a tuple. If the model were an attribute, it would become a submodule
         # of the criterion and be stored in checkpoints.
         self._drawing: Tuple[Any, ...] = ()  # the model, its inference copy, and the generator
-
-    @classmethod
-    def build_criterion(cls, cfg: Any, task: Any) -> "SummarizationRL":
-        """Build the criterion from its options."""
-        return cls(task, **options_of(cfg, SummarizationRLConfig))
 
     @classmethod
     def check_options(cls, cfg: Any, capabilities: Capabilities) -> None:

@@ -14,18 +14,10 @@ from fairseq_etads.training.losses import SummarizationNLL, compute_closed_book_
 
 DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [70, 71, 70], []]
 SUMMARIES = [[50, 5, 12], [9, 47], [71, 4], [6, 7]]
-DEFAULTS = {
-    "sentence_avg": False,
-    "label_smoothing": 0.0,
-    "coverage_loss": 0.0,
-    "coverage_loss_start": 0,
-    "coverage_loss_ramp": 0,
-    "switch_loss": 1.0,
-}
 
 
 def criterion(task, **options):
-    return SummarizationNLL(task, **{**DEFAULTS, **options})
+    return SummarizationNLL(task, **options)
 
 
 def make_sample(documents=DOCUMENTS, summaries=SUMMARIES, left=False):
