@@ -21,6 +21,7 @@ from .hypotheses import (
     FinishedHypotheses,
     OnStep,
     Results,
+    coverage_penalty,
     find_best_extensions,
     find_best_hypotheses,
     gather_beams,
@@ -297,7 +298,8 @@ class BeamSearch:
             raise ValueError("--coverage-penalty: the model returns no attention to the source tokens")
         attention = attention.expand(-1, live.beam, -1)  # in the first step, there is only one beam
         live.coverage = attention.contiguous() if live.coverage is None else live.coverage + attention
-        return self.scoring.compute_coverage_cost(live.coverage, padding)
+        options = self.options
+        return coverage_penalty(live.coverage, options.coverage_penalty, options.coverage_penalty_type, padding)
 
     def _select_extensions(self, step: int, lprobs: Tensor, cost: Optional[Tensor]) -> Extensions:
         """Select the best extensions for each document, given log-probabilities (B, beam or 1, V)."""

@@ -208,19 +208,17 @@ class SummaryGenerator:
         """Generate summaries for a batch.
 
         Args:
-            models: an argument that fairseq passes. The value is ignored, because the constructor has received the
-                models.
+            models: ignored, because the constructor has received the models. fairseq passes them.
             sample: a batch from the dataset, which contains the model inputs in "net_input".
             prefix_tokens: the padded words (B, T) with which the summaries must begin, or None.
             constraints: the words that the summaries must include, in the packed format of fairseq's search classes, or
                 None.
             bos_token: the id of the start symbol, or None to use the end symbol.
             encoded: a cache for the models' outputs, which further calls with the same batch can reuse, or None.
-            on_step: a function that is called after each step of the search with the best hypotheses so far
-                (:class:`~fairseq_etads.search.hypotheses.BestHypothesis`), or None. The function can stop the search by
-                raising an exception.
-            keep: a function that receives the finished hypotheses and returns those that are needed, or None for all.
-                Without ``replace_unk``, only these are read again for ``copied_positions``.
+            on_step: a function that is called after each step with the best hypotheses so far, or None. It can stop the
+                search by raising an exception.
+            keep: a function that returns those of the finished hypotheses that are needed, or None for all. Without
+                ``replace_unk``, only these are read again for ``copied_positions``.
 
         Returns:
             A list of hypotheses for each document, sorted from best to worst. Each hypothesis is a dictionary that
@@ -275,10 +273,7 @@ def _warn_about_impossible_summaries(results: Results, ids: Optional[Tensor]) ->
 
 
 def _make_inference_model(model: Any, infer_dtype: Optional[str]) -> Optional[InferenceModel]:
-    """Create an :class:`InferenceModel` for a model of this project.
-
-    Returns None for other models, which are used without a copy.
-    """
+    """Create an :class:`InferenceModel` for a model of this project, or None for others, which need no copy."""
     if get_decoder_capabilities(model).shares_documents:
         return InferenceModel(model, infer_dtype)
     if infer_dtype not in (None, "auto"):  # "auto" selects an available dtype, which here is the model's own

@@ -91,14 +91,6 @@ class HypothesisScorer:
             return length * 0 + 1
         return length_penalty(length, options.lenpen, options.length_penalty_beta, options.length_penalty_type)
 
-    def compute_coverage_cost(self, coverage: Optional[Tensor], padding_mask: Optional[Tensor]) -> Optional[Tensor]:
-        """Compute the coverage cost cp (B, beam) from the coverage (B, beam, S).
-
-        Returns None without a coverage penalty.
-        """
-        weight, kind = self.options.coverage_penalty, self.options.coverage_penalty_type
-        return coverage_penalty(coverage, weight, kind, padding_mask) if coverage is not None and weight else None
-
     def compute_final_scores(self, log_probs: Tensor, length: int, cost: Optional[Tensor]) -> Tensor:
         """Compute the scores (…) of hypotheses from log-probabilities (…), their length and coverage costs (…)."""
         scores = log_probs / self.compute_length_penalty(length)

@@ -125,11 +125,6 @@ def check_losses_are_finite(loss: Tensor, sample: Dict[str, Any], skip_overflow:
     )
 
 
-def _is_searching_for_nan(model: nn.Module) -> bool:
-    """Return whether fairseq is repeating an update to find the cause of a non-finite gradient."""
-    return any(isinstance(getattr(hook, "__self__", None), NanDetector) for hook in model._forward_hooks.values())
-
-
 class LossChecker:
     """Apply :func:`check_losses_are_finite` to the losses of each update without waiting for a GPU.
 
@@ -148,7 +143,9 @@ class LossChecker:
         error may be raised by a later call on a GPU.
         """
         loss = loss.detach()
-        if loss.is_cpu or not model.training or _is_searching_for_nan(model):
+        hooks = (getattr(hook, "__self__", None) for hook in model._forward_hooks.values())
+        # fairseq may be repeating an update to find the cause of a non-finite gradient
+        if loss.is_cpu or not model.training or any(isinstance(hook, NanDetector) for hook in hooks):
             return math.nan if check_losses_are_finite(loss, sample, skip_overflow) else 1
         self._unchecked.append((loss, {name: sample[name] for name in ("id",) if name in sample}))
         return torch.where(loss.sum().abs() < LARGEST_LOSS, 1.0, math.nan)  # False for NaN

@@ -240,19 +240,15 @@ class SummarizationTask(FairseqTask):
         if self.is_loading:
             return model
         mark_linear_weight_matrices(model)
-        self._load_initial_weights(model)
-        if self.trains_auxiliary_task:
-            self.extra_updates = AuxiliaryUpdateRunner(self, model)
-        return model
-
-    def _load_initial_weights(self, model: Any) -> None:
-        """Load the weights from --init-from and --extractor, unless training resumes from a checkpoint."""
         if self.cfg.init_from and is_training_from_start(self.cfg):
             load_initial_weights(model, self.cfg.init_from, self)
         if self.cfg.extractor:
             extractor = get_extractor_to_initialise(model, self.cfg.extractor)
             if is_training_from_start(self.cfg, "--extractor"):
                 load_initial_weights(extractor, self.cfg.extractor, self, "--extractor", whole=True)
+        if self.trains_auxiliary_task:
+            self.extra_updates = AuxiliaryUpdateRunner(self, model)
+        return model
 
     @property
     def trains_auxiliary_task(self) -> bool:

@@ -32,20 +32,15 @@ def count_summary_ngrams(sentences: Sentences, order: int) -> "Counter[Gram]":
     return Counter(iterate_ngrams([word for sentence in sentences for word in sentence], order))
 
 
-class NgramPriorProbabilities:
+class NgramPriorProbabilities(NamedTuple):
     """The prior probabilities of items.
 
     The prior of an item is the proportion of summaries that contain it, of those whose documents contain it in the
     training data.
-
-    Attributes:
-        counts: for each item, the number of training documents that contain it, and of these that have a summary which
-            also contains it.
-        base: a dictionary from pairs (number of words, count) to the proportion computed over all such items.
     """
 
-    def __init__(self, counts: Dict[Item, Tuple[int, int]], base: Dict[Tuple[int, int], float]):
-        self.counts, self.base = counts, base
+    counts: Dict[Item, Tuple[int, int]]  # of training documents with an item, and of those whose summary also has it
+    base: Dict[Tuple[int, int], float]  # proportions over all items, by number of words and count
 
     @classmethod
     def from_pairs(cls, pairs: Iterator[Tuple[Sentences, Sentences]]) -> "NgramPriorProbabilities":

@@ -4,17 +4,15 @@ They are sentences of the document, and sentences that a summariser has generate
 """
 
 import math
-from collections import Counter
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from ...text.counted_words import count_words
-from ...text.subsequences import iterate_ngrams
 from ..lengths import NO_LIMITS, SummaryLimits
 from .features import MOST_COUNTED, Item
 from .model import ContentModel, stem_words
-from .readability import Readability, SentenceOverlap, find_flaws
+from .readability import Readability, SentenceOverlap
 
 BIGRAM_WEIGHT = 2.0
 """Weight of the expected ROUGE-2 relative to ROUGE-1."""
@@ -44,16 +42,7 @@ class ExpectedNgrams(NamedTuple):
         grams in the reference). The summary consists of the stems of each sentence.
         """
         words = [word for sentence in sentences for word in sentence]
-        total = 0.0
-        for order, most in MOST_COUNTED.items():
-            common = sum(
-                self.items.get((gram, count), 0.0)
-                for gram, number in Counter(iterate_ngrams(words, order)).items()
-                for count in range(1, min(number, most) + 1)
-            )
-            grams_of_both = max(len(words) - order + 1, 0) + max(self.length - order + 1, 1)
-            total += (BIGRAM_WEIGHT if order == 2 else 1.0) * 2 * common / grams_of_both
-        return total
+        return float(_SetScorer([words], self).score_extensions(np.zeros((1, 1), dtype=bool))[0, 0])
 
 
 class _SetScorer:
@@ -218,7 +207,7 @@ def choose_sentences(
     )
     candidates = merge_sentences(sentences, document, written, model.tokens) if written else []
     words = [stem_words(candidate.words, model.tokens) for candidate in candidates] or document
-    reading = Readability(find_flaws(texts, document), np.array(list(map(len, document)))) if readability else None
+    reading = Readability(texts, document) if readability else None
     shown = [
         texts[each.number] if each.number is not None else written_texts[each.written or 0]
         for each in (candidates if limits.are_set else ())
