@@ -196,16 +196,6 @@ def find_top_values(x: Tensor, k: int, offset: Tensor) -> Tuple[Tensor, Tensor]:
     return values, index.gather(1, order)
 
 
-def group_hypotheses_by_last_words(tokens: Tensor, words: int) -> Tensor:
-    """Group the hypotheses (B, beam, t) of each document by their last words.
-
-    Returns, for each hypothesis, the beam index (B, beam) of the first hypothesis in its group.
-    """
-    recent = tokens[:, :, max(0, tokens.size(2) - words) :]
-    same = (recent[:, :, None] == recent[:, None]).all(dim=3)  # (B, beam, beam)
-    return same.int().argmax(dim=2)
-
-
 def recombine_extensions(
     best: Callable[[int], Extensions], tokens: Tensor, words: int, end: int, count: int, most: int
 ) -> Extensions:
@@ -215,11 +205,13 @@ def recombine_extensions(
     than ``count``, the remaining entries have the score -inf. ``best`` returns the n best extensions, given n, of the
     hypotheses ``tokens`` (B, beam, t).
     """
-    group = group_hypotheses_by_last_words(tokens, words - 1)  # (B, beam)
+    recent = tokens[:, :, max(0, tokens.size(2) - words + 1) :]
+    is_same = (recent[:, :, None] == recent[:, None]).all(dim=3)  # (B, beam, beam)
+    group = is_same.int().argmax(dim=2)  # (B, beam), the first hypothesis with the same last words
     # At most ``largest`` extensions have the same last words, so ``count`` * ``largest`` extensions are enough.
     largest = tokens.size(1)
     if tokens.is_cpu:  # on a GPU, more extensions are faster than a synchronisation
-        largest = int((group[:, :, None] == group[:, None]).sum(dim=2).max())
+        largest = int(is_same.sum(dim=2).max())
     found = best(min(most, count * largest))
     compared = found.words.ne(end)
     # a unique number for each combination of last words

@@ -32,6 +32,7 @@ from ..kernels.precision import keeps_float32
 from ..layers.embedding import SharedTableOutput
 from ..layers.encoder_attention import (
     SELF_ATTENTION_INPUTS,
+    check_unsupported_arguments,
     get_attention_dropout,
     is_plain_attention,
     merge_heads,
@@ -59,20 +60,13 @@ class DocumentAttention(nn.Module):
         self.dropout_p = get_attention_dropout(attention)
 
     def forward(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_padding_mask: Optional[Tensor] = None,
-        need_weights: bool = False,
-        attn_mask: Optional[Tensor] = None,
+        self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Optional[Tensor] = None, **options: Any
     ) -> Tuple[Tensor, None]:
         """Compute self-attention for ``query`` (S, B, d_m), which is also used as key and value.
 
         ``key_padding_mask`` (B, S) is True at padding. Returns the attention output (S, B, d_m) and None.
         """
-        if attn_mask is not None or need_weights:
-            raise NotImplementedError(f"attn_mask={attn_mask!r}, need_weights={need_weights!r}")
+        check_unsupported_arguments(self, **options)
         q, k, v = (split_heads(projected, self.num_heads) for projected in project_self_attention_inputs(self, query))
         attend = None if key_padding_mask is None else ~key_padding_mask[:, None, None, :]
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=attend, dropout_p=self.dropout_p)

@@ -60,6 +60,11 @@ def _option(default: Any, help: str, **metadata: Any) -> Any:
     return field(default=default, metadata={"help": help, "of": "task", "call": True, **metadata})
 
 
+def _python_option(default: Any, help: str, **metadata: Any) -> Any:
+    """Declare an option that neither commands nor calls have."""
+    return _option(default, help, of="", call=False, **metadata)
+
+
 @dataclass
 class DecodingOptions:
     """The options of a search, and the options that choose among its results."""
@@ -334,36 +339,26 @@ class DecodingOptions:
         call=False,
         needs=("--lm-path",),
     )
-    positions: int = _option(
+    positions: int = _python_option(
         0,
         "maximum number of tokens in a summary, including the end symbol (0: the models' number of positions)",
-        of="",
-        call=False,
         bounds=Bounds(0, what="(0: the models' number of positions)"),
     )
-    tokens_to_suppress: Any = _option(
-        (), "words that are never produced unless a prefix contains them", of="", call=False
-    )
-    keep_attention: bool = _option(
+    tokens_to_suppress: Any = _python_option((), "words that are never produced unless a prefix contains them")
+    keep_attention: bool = _python_option(
         True,
         "return the attention weights of each hypothesis, as fairseq does, which needs memory for beam x S x T weights "
         "per document",
-        of="",
-        call=False,
     )
-    copied_positions: bool = _option(
+    copied_positions: bool = _python_option(
         False,
         'also return "copied_from", the position in src_tokens from which each token was copied, or -1 if it was '
         "generated, which needs a model with a pointer and an additional pass over the summaries",
-        of="",
-        call=False,
     )
-    max_len_per_document: bool = _option(
+    max_len_per_document: bool = _python_option(
         False,
         "compute the maximum length with --max-len-a from the length of each document. Otherwise, as in fairseq, it is "
         "computed from the longest document in the batch, including padding",
-        of="",
-        call=False,
     )
 
 

@@ -152,8 +152,7 @@ class ValidationSummarizer:
 
     Each worker logs sums over its documents, together with the number of documents. The mean scores therefore do not
     depend on the batches or the number of workers. The generator is created for the first batch of a validation and
-    deleted before the next training step. Otherwise, its copies of the model would become outdated and would use memory
-    during training.
+    deleted before the next training step, because its copies of the model use memory.
 
     Raises:
         ValueError: an option has an invalid value.
@@ -221,11 +220,7 @@ class ValidationSummarizer:
             self._is_checked = True
 
     def delete_generator(self) -> None:
-        """Delete the generator and its copies of the model. The task calls this method before each training step.
-
-        The generator cannot reliably detect that the model has changed. fairseq's own optimisers update parameters
-        through ``.data``, which does not increase the parameters' version counters.
-        """
+        """Delete the generator and its copies of the model, which would use memory. The task calls this in training."""
         self._generator = None
 
     def _join_words(self, tokens: Tensor, dictionary: Dictionary, unknown: str) -> str:

@@ -4,6 +4,7 @@ import itertools
 import math
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
+from ...text import subsequences
 from ...text.marks import SENTENCE_ENDS, SENTENCE_MARK
 from ...text.subsequences import rouge_l, rouge_n
 from ...text.subwords import join_words
@@ -18,14 +19,11 @@ CONSENSUS_WEIGHT = 0.75
 
 def split_sentences(words: Sequence[str]) -> List[List[str]]:
     """Split the words of a document into sentences at sentence marks or, without marks, at final punctuation."""
-    has_marks = SENTENCE_MARK in words
-    found: List[List[str]] = [[]]
-    for word in words:
-        if word != SENTENCE_MARK:
-            found[-1].append(word)
-        if word == SENTENCE_MARK or (not has_marks and word in set(SENTENCE_ENDS)):
-            found.append([])
-    return [sentence for sentence in found if sentence]
+    if SENTENCE_MARK in words:
+        return subsequences.split_sentences(words, SENTENCE_MARK)
+    ends = [number for number, word in enumerate(words, 1) if word in set(SENTENCE_ENDS)]
+    parts = (list(words[start:end]) for start, end in zip([0, *ends], [*ends, len(words)]))
+    return [sentence for sentence in parts if sentence]
 
 
 def make_positional_sentence_probabilities(sentences: int) -> List[float]:

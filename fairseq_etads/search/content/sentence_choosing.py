@@ -205,34 +205,34 @@ def choose_sentences(
     expected = ExpectedNgrams(
         model.predict_ngram_probabilities(document, pad_probabilities(probabilities, len(sentences))), length
     )
-    candidates = merge_sentences(sentences, document, written, model.tokens) if written else []
-    words = [stem_words(candidate.words, model.tokens) for candidate in candidates] or document
+    merged = merge_sentences(sentences, document, written, model.tokens)
+    stems = [each for _, each in merged]
     reading = Readability(texts, document) if readability else None
     shown = [
         texts[each.number] if each.number is not None else written_texts[each.written or 0]
-        for each in (candidates if limits.are_set else ())
-    ] or texts
+        for each, _ in (merged if limits.are_set else ())
+    ]
     has_length = limits.sentences < math.inf or limits.words < math.inf
     longest = most_words or (math.inf if has_length else (LONGEST if written else LONGEST_EXTRACT) * model.length)
-    chosen = choose_sentence_set(words, expected, longest, reading, readability, limits, shown)
-    score = expected.compute_expected_rouge([words[place] for place in chosen])
-    return SentenceChoice(
-        [candidates[place] if written else Candidate(sentences[place], place, None) for place in chosen], score
-    )
+    chosen = choose_sentence_set(stems, expected, longest, reading, readability, limits, shown)
+    score = expected.compute_expected_rouge([stems[place] for place in chosen])
+    return SentenceChoice([merged[place][0] for place in chosen], score)
 
 
 def merge_sentences(
     sentences: Sequence[List[str]], document: Sequence[List[str]], written: Sequence[List[str]], tokens: str
-) -> List[Candidate]:
+) -> List[Tuple[Candidate, Sequence[str]]]:
     """Merge the sentences of a document with generated sentences, and drop duplicate generated sentences.
 
     Each generated sentence is placed after the document sentence with which it shares the most distinct stems, the
-    first of them if several share the same number. ``document`` contains the stems of ``sentences``.
+    first of them if several share the same number. ``document`` contains the stems of ``sentences``. Returns each
+    candidate with its stems.
     """
     words = [set(sentence) for sentence in document]
     seen = {tuple(sentence) for sentence in document}
-    placed: List[Tuple[int, int, Candidate]] = [
-        (number, 0, Candidate(sentence, number, None)) for number, sentence in enumerate(sentences)
+    placed: List[Tuple[int, int, Candidate, Sequence[str]]] = [
+        (number, 0, Candidate(sentence, number, None), stems)
+        for number, (sentence, stems) in enumerate(zip(sentences, document))
     ]
     for rank, sentence in enumerate(written):
         key = tuple(stem_words(sentence, tokens))
@@ -240,5 +240,5 @@ def merge_sentences(
             seen.add(key)
             common = set(key)
             place = max(range(len(words)), key=lambda number: (len(words[number] & common), -number), default=0)
-            placed.append((place, rank + 1, Candidate(sentence, None, rank)))
-    return [candidate for _, _, candidate in sorted(placed, key=lambda row: row[:2])]
+            placed.append((place, rank + 1, Candidate(sentence, None, rank), key))
+    return [row[2:] for row in sorted(placed, key=lambda row: row[:2])]

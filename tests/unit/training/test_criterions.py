@@ -4,10 +4,11 @@ import math
 
 import pytest
 import reference
+import steps
 import torch
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.logging import metrics
-from helpers import EOS, PAD, make_batch, make_model, make_task
+from helpers import PAD, make_model, make_task
 
 from fairseq_etads.layers.attention_probe import FIGURES
 from fairseq_etads.training.losses import SummarizationNLL, compute_closed_book_loss, coverage_loss
@@ -21,14 +22,8 @@ def criterion(task, **options):
 
 
 def make_sample(documents=DOCUMENTS, summaries=SUMMARIES, left=False):
-    tokens, target = make_batch(documents, left=left), make_batch(summaries, left=left)
-    previous = torch.full_like(target, PAD)
-    for row, summary in enumerate(summaries):
-        start = target.shape[1] - len(summary) - 1 if left else 0
-        previous[row, start : start + len(summary) + 1] = torch.tensor([EOS, *summary])
-    net_input = {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1), "prev_output_tokens": previous}
-    words = int(target.ne(PAD).sum())
-    return {"id": torch.arange(len(documents)) + 7, "net_input": net_input, "target": target, "ntokens": words}
+    sample = steps.make_sample(None, documents, summaries, left)
+    return {**sample, "id": sample["id"] + 7}
 
 
 def build(pointer, **options):
