@@ -4,6 +4,7 @@ import copy
 import functools
 
 import torch
+from fairseq.data.data_utils import collate_tokens
 from fairseq.dataclass.configs import FairseqConfig, GenerationConfig
 from fairseq.trainer import Trainer
 from helpers import EOS, PAD, make_batch, make_dictionary, make_task
@@ -25,12 +26,10 @@ def steps_task(**options):
     return task
 
 
-def make_sample(model=None, documents=DOCUMENTS, summaries=SUMMARIES):
+def make_sample(model=None, documents=DOCUMENTS, summaries=SUMMARIES, left=False):
     """Make a batch like the task's dataset."""
-    source, target = make_batch(documents), make_batch(summaries)
-    previous = target.roll(1, dims=1)
-    previous[previous.eq(EOS)] = PAD
-    previous[:, 0] = EOS
+    source, target = make_batch(documents, left), make_batch(summaries, left)
+    previous = collate_tokens([torch.tensor([*text, EOS]) for text in summaries], PAD, EOS, left, True)
     net_input = {"src_tokens": source, "src_lengths": source.ne(PAD).sum(1), "prev_output_tokens": previous}
     if getattr(model, "factors", ()):
         net_input["factors"] = torch.full((*source.shape, len(model.factors)), 5)

@@ -5,7 +5,8 @@ order and ties are resolved in the same way.
 """
 
 import math
-from typing import Any, Dict, List, Optional, Sequence, Union
+from functools import partial
+from typing import Any, Dict, List, Optional, Union
 
 import torch
 from fairseq import search as fairseq_search
@@ -13,14 +14,14 @@ from torch import Tensor, nn
 
 from ..layers.pointer import Selection
 from ..vocabulary.candidates import CandidateWords
-from .encoder_cache import EncodedBatch
-from .ensemble import Ensemble, make_output_vocabulary
+from .ensemble import EncodedBatch, Ensemble
 from .hypotheses import (
     ActiveHypotheses,
     Extensions,
     FinishedHypotheses,
     OnStep,
     Results,
+    coverage_penalty,
     find_best_extensions,
     find_best_hypotheses,
     gather_beams,
@@ -42,8 +43,8 @@ Finished documents remain in the batch until the next check, but they do not rec
 class BeamSearch:
     """A search over a batch of B documents.
 
-    Its arguments are the :class:`~fairseq_etads.search.generator.SummaryGenerator`, the models of the ensemble in
-    evaluation mode, and the arguments of ``SummaryGenerator.generate`` with the same names.
+    Its arguments are the ``SummaryGenerator``, the models of the ensemble in evaluation mode, and the arguments of
+    ``SummaryGenerator.generate`` with the same names.
 
     Internally, words are represented by search ids (see :mod:`fairseq_etads.vocabulary.output`). V is the number of
     words in the models' distributions.
@@ -91,32 +92,39 @@ class BeamSearch:
         self.candidates: Optional[CandidateWords] = None
         self.special, self.start = special, start
         if generator.shortlist is not None:
-            given = generator.shortlist, net_input, prefix_tokens, constraints
-            self.candidates = find_batch_candidates(*given, special, start, options.beam)
+            self.candidates = find_batch_candidates(
+                generator.shortlist, net_input, prefix_tokens, constraints, special, start, options.beam
+            )
             self.special, self.start = convert_to_search_ids(special, start, self.candidates)
         self.selection: Optional[Selection] = None
         if "selection" in sample:
             self.selection = Selection(sample["selection"], options.selection_threshold, options.selection_factor)
-        self.ensemble = Ensemble(
-            models,
-            net_input,
-            self.documents,
-            options.beam,
-            options.temperature,
-            encoded,
-            self.selection,
-            self.candidates,
-        )
-        self.vocabulary = make_output_vocabulary(models, net_input, self.candidates)
+        given = options.beam, options.temperature, encoded, self.selection, self.candidates
+        self.ensemble = Ensemble(models, net_input, self.documents, *given)
+        self.vocabulary = self.ensemble.vocabulary
         self.batch = TermBatch(net_input, self.vocabulary, generator.tgt_dict)
         begun = [term.begin(self.batch) for term in generator.terms]
         self.terms: List[ActiveTerm] = [term for term in begun if term is not None]
         self.prefix = None if prefix_tokens is None else self._convert_prefix(prefix_tokens)
         self.sample_ids = torch.arange(self.documents, device=self.device)
         self.strategy = generator.search
+        # The search always selects the best extensions. fairseq's strategy then has no state.
+        self.is_plain = type(self.strategy) is fairseq_search.BeamSearch
         self.packed_constraints: Optional[Tensor] = None  # for the strategy, which reads them on the CPU
         if constraints is not None or not self.is_plain:
-            self._adapt_strategy(generator, constraints, sample.get("id"))
+            ids: Any = sample.get("id")
+            has_ids = isinstance(ids, Tensor) and isinstance(self.strategy, fairseq_search.PrefixConstrainedBeamSearch)
+            numbers = ids.tolist() if has_ids else range(self.documents)
+            self.packed_constraints = convert_constraints_to_search_ids(
+                constraints,
+                self.strategy,
+                self.vocabulary,
+                generator.tgt_dict,
+                special,
+                limits,
+                unknown_allowed=options.unkpen < math.inf,
+            )
+            self.strategy = copy_strategy_for_search(self.strategy, self.vocabulary, numbers)
         packed = self.packed_constraints
         self.constraints = None if packed is None else packed.to(self.device)
         end_counts = any(term.end_always_counts for term in self.terms)
@@ -124,27 +132,6 @@ class BeamSearch:
         # Progress reports must not include finished documents.
         looks_always = self.device.type == "cpu" or self.on_step is not None
         self.steps_between_looks = 1 if looks_always else STEPS_BETWEEN_LOOKS
-
-    @property
-    def is_plain(self) -> bool:
-        """Return whether the search always selects the best extensions. fairseq's strategy then has no state."""
-        return type(self.strategy) is fairseq_search.BeamSearch
-
-    def _adapt_strategy(self, generator: Any, constraints: Optional[Tensor], ids: Optional[Tensor]) -> None:
-        """Copy the strategy for this search, and convert the constraints on the summaries for it."""
-        numbers: Sequence[int] = range(self.documents)
-        if isinstance(ids, Tensor) and isinstance(generator.search, fairseq_search.PrefixConstrainedBeamSearch):
-            numbers = ids.tolist()
-        self.strategy = copy_strategy_for_search(generator.search, self.vocabulary, numbers, self.device)
-        self.packed_constraints = convert_constraints_to_search_ids(
-            constraints,
-            generator.search,
-            self.vocabulary,
-            generator.tgt_dict,
-            generator.special,
-            self.limits,
-            unknown_allowed=self.options.unkpen < math.inf,
-        )
 
     def _compute_length_limits(self, special: SpecialTokens, prefix: Optional[Tensor]) -> List[int]:
         """Return the maximum number of tokens in each summary, not counting the end symbol.
@@ -311,7 +298,8 @@ class BeamSearch:
             raise ValueError("--coverage-penalty: the model returns no attention to the source tokens")
         attention = attention.expand(-1, live.beam, -1)  # in the first step, there is only one beam
         live.coverage = attention.contiguous() if live.coverage is None else live.coverage + attention
-        return self.scoring.compute_coverage_cost(live.coverage, padding)
+        options = self.options
+        return coverage_penalty(live.coverage, options.coverage_penalty, options.coverage_penalty_type, padding)
 
     def _select_extensions(self, step: int, lprobs: Tensor, cost: Optional[Tensor]) -> Extensions:
         """Select the best extensions for each document, given log-probabilities (B, beam or 1, V)."""
@@ -339,17 +327,11 @@ class BeamSearch:
         stepwise = None if stepwise is None else stepwise[:, : lprobs.size(1)]
         most = (beam if step else 1) * lprobs.size(2) - 1
         k = min(2 * beam, most)  # twice the beam size, because half of the extensions may end
-        if self.options.recombine and step:
-            tokens, words = live.tokens[:, :, : step + 1], self.options.recombine
-            return recombine_extensions(
-                lambda count: find_best_extensions(lprobs, before, count, stepwise),
-                tokens,
-                words,
-                self.special.eos,
-                k,
-                most,
-            )
-        return find_best_extensions(lprobs, before, k, stepwise)
+        if not (self.options.recombine and step):
+            return find_best_extensions(lprobs, before, k, stepwise)
+        best = partial(find_best_extensions, lprobs, before, coverage_cost=stepwise)
+        tokens, words = live.tokens[:, :, : step + 1], self.options.recombine
+        return recombine_extensions(best, tokens, words, self.special.eos, k, most)
 
     def _finish_hypotheses(
         self, step: int, extensions: Extensions, ends: Tensor, stuck: Tensor, cost: Optional[Tensor]

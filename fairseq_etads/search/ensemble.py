@@ -1,13 +1,15 @@
-"""An ensemble of models for the beam search.
+"""One or several models for the beam search, which average their probabilities, and the scores of references.
 
-The ensemble encodes the documents once. Then it computes one decoding step at a time for all beams.
+The documents are encoded once. Then one decoding step at a time is computed for all beams.
 """
 
 import math
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import torch
+from fairseq import utils
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from ..kernels.beam_state import BeamState
 from ..kernels.precision import widen_to_float32
@@ -15,15 +17,53 @@ from ..layers.decoder_output import DecoderOutput, get_decoder_capabilities
 from ..layers.pointer import PointerOutput, Selection
 from ..vocabulary.candidates import CandidateWords
 from ..vocabulary.output import OutputVocabulary
-from .encoder_cache import EncodedBatch, EncoderCache
+from .hypotheses import Results
 from .shortlisting import restrict_softmax
 
 
-class EnsembleMember:
-    """One model of the ensemble, with its encoder output and decoder state.
+class EncodedBatch:
+    """A cache for the outputs of an ensemble for one batch, which the first search fills and later searches read.
 
-    The rows of tensors are sorted by document and then by beam. The model is in evaluation mode; ``net_input`` is the
-    input of a batch, and ``encoded`` a cache in which the encoder output is stored for further searches.
+    It holds the encoder output of each model, and the tensors that the decoder computes once per document
+    (``BeamState.memory``). They are stored on the CPU and never modified.
+
+    Pass the same object to all searches over a batch (:meth:`.generator.SummaryGenerator.generate`), even if their
+    options differ, and run only one search at a time. If a model of the ensemble is replaced, the outputs of the new
+    model are computed. Do not train a model between the searches.
+    """
+
+    def __init__(self) -> None:
+        self._kept: Dict[int, Dict[str, Any]] = {}
+
+    def load(self, number: int, model: Any, name: str, device: torch.device) -> Any:
+        """Return a value of the ensemble's model with this number, on ``device``, or None if it is not cached."""
+        kept = self._kept.get(number, {})
+        return _move_to_device(kept.get(name), device) if kept.get("model") is model else None
+
+    def store(self, number: int, model: Any, name: str, value: Any) -> None:
+        """Store the first value with this name, "encoder_out" or "memory", of the ensemble's model with this number."""
+        if self._kept.get(number, {}).get("model") is not model:
+            self._kept[number] = {"model": model}
+        if name not in self._kept[number]:
+            self._kept[number][name] = _move_to_device(value, torch.device("cpu"))
+
+    @property
+    def bytes(self) -> int:
+        """Return the size of the cached tensors in bytes. Shared memory is counted only once."""
+        tensors = (value for value in pytree.tree_leaves(self._kept) if isinstance(value, Tensor))
+        storages = (tensor.untyped_storage() for tensor in tensors)
+        return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
+
+
+def _move_to_device(value: Any, device: torch.device) -> Any:
+    """Copy a nested structure of dictionaries, lists and tuples, and move its tensors to ``device``."""
+    return pytree.tree_map_only(Tensor, lambda tensor: tensor.to(device), value)
+
+
+class EnsembleMember:
+    """The model with index ``number`` of an ensemble, in evaluation mode, with its encoder output and decoder state.
+
+    The rows of tensors are sorted by document and then by beam.
 
     Attributes:
         first_beam: the number of rows per document in the first step, in which all hypotheses of a document are
@@ -33,47 +73,41 @@ class EnsembleMember:
 
     first_beam: int
 
-    def __init__(self, model: Any, net_input: Dict[str, Tensor], encoded: Optional[EncoderCache]):
+    def __init__(self, ensemble: "Ensemble", model: Any, number: int):
         self.model: Any = model
-        self.encoded = encoded
+        self.number, self.encoded = number, ensemble.encoded
         self.capabilities = get_decoder_capabilities(model)
         self.has_plain_softmax = _has_plain_softmax(model)
-        self.encoder_out: Any = None
-        if encoded is not None:
-            self.encoder_out = encoded.get_encoder_out(model, _get_device(net_input))
         self.pointer: Optional[PointerOutput] = None
+        self.encoder_out: Any = None
+        if self.encoded is not None:
+            self.encoder_out = self.encoded.load(number, model, "encoder_out", ensemble.device)
         if self.encoder_out is None and hasattr(model, "encoder"):
-            self.encoder_out = model.encoder.forward_torchscript(net_input)
-            if encoded is not None:
-                encoded.store_encoder_out(model, self.encoder_out)
+            self.encoder_out = model.encoder.forward_torchscript(ensemble.net_input)
+            if self.encoded is not None:
+                self.encoded.store(number, model, "encoder_out", self.encoder_out)
 
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
         """Run the decoder on search ids (rows, t), and return its output for at least the last of the t steps."""
         raise NotImplementedError
 
     def reorder(self, parents: Tensor, rows: Tensor, documents: Optional[Tensor]) -> None:
-        """Reorder the decoder state to match the new hypotheses, and remove the finished documents.
+        """Reorder the decoder state to match the new hypotheses, and keep only ``documents`` (B',), or all if None.
 
-        Args:
-            parents: the index (B', beam') of the old beam that each new beam continues. Both beams belong to the same
-                document.
-            rows: the row indices (B' * beam',) of the parents in the old state.
-            documents: the indices (B',) of the remaining documents, or None if all documents remain.
+        ``parents`` (B', beam') are the old beams that the new ones continue, and ``rows`` (B' * beam',) their rows in
+        the old state.
         """
         raise NotImplementedError
 
     def score_next_words(self, tokens: Tensor, temperature: float) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
-        """Compute the log-probabilities of the next words and the attention weights.
+        """Compute the log-probabilities of the next words and the attention weights, given the words so far (rows, t).
 
-        Args:
-            tokens: the start symbol and the words so far (rows, t).
-            temperature: the softmax temperature, by which the logits are divided. For a model with a pointer, the
-                log-probabilities of the mixture are divided instead, so that the temperature also applies to copying.
+        The logits are divided by the softmax temperature. For a model with a pointer, the log-probabilities of the
+        mixture are divided instead, so that the temperature also applies to copying.
 
         Returns:
-            Three float32 tensors: the log-probabilities (rows, V), the log-probabilities (rows, V) before a switch
-            decides between generating and copying, and the attention weights (rows, S). The second is None for a model
-            without a switch, and the third is None for a model that returns no attention.
+            Three float32 tensors: the log-probabilities (rows, V), those before a switch decides between generating and
+            copying, or None for a model without a switch, and the attention weights (rows, S), or None.
         """
         out = self.decode(tokens)
         output = DecoderOutput.from_fairseq_output(out)
@@ -110,23 +144,15 @@ class SharedEncoderMember(EnsembleMember):
 
     first_beam = 1
 
-    def __init__(
-        self,
-        model: Any,
-        net_input: Dict[str, Tensor],
-        encoded: Optional[EncoderCache],
-        documents: int,
-        selection: Optional[Selection] = None,
-        candidates: Optional[CandidateWords] = None,
-    ):
-        super().__init__(model, net_input, encoded)
-        self._restricted = {} if candidates is None else restrict_softmax(model, net_input["src_tokens"], candidates)
+    def __init__(self, ensemble: "Ensemble", model: Any, number: int):
+        super().__init__(ensemble, model, number)
+        src_tokens, candidates = ensemble.net_input["src_tokens"], ensemble.candidates
+        self._restricted = {} if candidates is None else restrict_softmax(model, src_tokens, candidates)
         self.encoder_out = {**self.encoder_out, **self._restricted}
-        dtype, device = getattr(model, "memory_dtype", None), net_input["src_tokens"].device
-        self.state = BeamState(documents, device, dtype)
-        if encoded is not None:
-            self.state.memory = encoded.get_decoder_tensors(model, device) or {}
-        self.selection = selection if self.capabilities.pointer is not None else None
+        self.state = BeamState(ensemble.documents, ensemble.device, getattr(model, "memory_dtype", None))
+        if self.encoded is not None:
+            self.state.memory = self.encoded.load(number, model, "memory", ensemble.device) or {}
+        self.selection = ensemble.selection if self.capabilities.pointer is not None else None
         # Collect the modules with a state only once. fairseq would search for them at every step.
         self._stateful = [part for part in model.decoder.modules() if hasattr(part, "reorder_incremental_state")]
 
@@ -139,7 +165,7 @@ class SharedEncoderMember(EnsembleMember):
         out: Tuple[Any, ...] = self.model.decoder(tokens, encoder_out=self.encoder_out, incremental_state=self.state)
         if self.encoded is not None:
             # after the first step, the memory is complete and no document has finished
-            self.encoded.store_decoder_tensors(self.state.memory)
+            self.encoded.store(self.number, self.model, "memory", self.state.memory)
             self.encoded = None
         if self.selection is not None:
             # store the probabilities in the state's memory, so that rows of finished documents are removed there too
@@ -164,13 +190,12 @@ class SharedEncoderMember(EnsembleMember):
 class RepeatedEncoderMember(EnsembleMember):
     """An ensemble member for a model from outside this project, whose encoder output is repeated for each beam."""
 
-    def __init__(
-        self, model: Any, net_input: Dict[str, Tensor], encoded: Optional[EncoderCache], documents: int, beam: int
-    ):
-        super().__init__(model, net_input, encoded)
-        self.first_beam, self.rows = beam, documents * beam
+    def __init__(self, ensemble: "Ensemble", model: Any, number: int):
+        super().__init__(ensemble, model, number)
+        documents, self.first_beam = ensemble.documents, ensemble.beam
+        self.rows = documents * self.first_beam
         self.state: Dict[str, Any] = {}
-        self._reorder_encoder_out(torch.arange(documents, device=_get_device(net_input)).repeat_interleave(beam))
+        self._reorder_encoder_out(torch.arange(documents, device=ensemble.device).repeat_interleave(self.first_beam))
 
     def _reorder_encoder_out(self, rows: Tensor) -> None:
         if self.encoder_out is not None:
@@ -190,10 +215,6 @@ class RepeatedEncoderMember(EnsembleMember):
         if documents is not None or len(rows) != self.rows:
             self._reorder_encoder_out(rows)
         self.rows = len(rows)
-
-
-def _get_device(net_input: Dict[str, Tensor]) -> torch.device:
-    return next(tensor.device for tensor in net_input.values() if isinstance(tensor, Tensor))
 
 
 def _has_plain_softmax(model: Any) -> bool:
@@ -218,14 +239,17 @@ class Ensemble:
     """An ensemble of models in evaluation mode, which averages the models' probabilities.
 
     Args:
-        models, net_input, encoded: as in :class:`EnsembleMember`, whose cache is filled if it is empty.
-        documents, beam: B, the number of documents in the batch, and the number of hypotheses per document.
+        models, net_input: the models, and their input, a batch of B documents.
+        beam: the number of hypotheses per document.
         temperature: the softmax temperature; see :meth:`EnsembleMember.score_next_words`.
+        encoded: a cache, which is filled if it is empty, or None.
         selection: the words that pointers may copy, or None to allow all words.
         candidates: the words over which all models compute the softmax, whose columns are their search ids, or None for
             all V words.
 
     Attributes:
+        documents: B, which decreases when documents are finished.
+        vocabulary: the output vocabulary of all models, or None if no model has one.
         decided_against: the boolean mask (B, beam, V), or None if no model has a switch. The mask is True for words
             that have probability 0 under all models in the last step, because switches decided between generating and
             copying.
@@ -235,7 +259,7 @@ class Ensemble:
 
     def __init__(
         self,
-        models: List[nn.Module],
+        models: List[Any],
         net_input: Dict[str, Tensor],
         documents: int,
         beam: int,
@@ -244,14 +268,15 @@ class Ensemble:
         selection: Optional[Selection] = None,
         candidates: Optional[CandidateWords] = None,
     ):
-        self.temperature = temperature
-        self.documents = documents
-        kept = [None if encoded is None else encoded.get_model_cache(number) for number in range(len(models))]
+        self.net_input, self.documents, self.beam, self.temperature = net_input, documents, beam, temperature
+        self.encoded, self.selection, self.candidates = encoded, selection, candidates
+        self.device = next(tensor.device for tensor in net_input.values() if isinstance(tensor, Tensor))
+        self.vocabulary = make_output_vocabulary(models, net_input, candidates)
         self.members: List[EnsembleMember] = [
-            SharedEncoderMember(model, net_input, part, documents, selection, candidates)
-            if get_decoder_capabilities(model).shares_documents
-            else RepeatedEncoderMember(model, net_input, part, documents, beam)
-            for model, part in zip(models, kept)
+            (SharedEncoderMember if get_decoder_capabilities(model).shares_documents else RepeatedEncoderMember)(
+                self, model, number
+            )
+            for number, model in enumerate(models)
         ]
 
     def score_next_words(self, tokens: Tensor, first: bool) -> Tuple[Tensor, Optional[Tensor]]:
@@ -262,13 +287,12 @@ class Ensemble:
 
         Args:
             tokens: the start symbol and the words so far (B, beam, t).
-            first: whether this is the first step. In this step, all beams are identical, and results are returned for
-                only one of them.
+            first: whether this is the first step, in which all beams are identical, and only one of them is returned.
 
         Returns:
             The log-probabilities (B, beam, V), and the attention weights (B, beam, S) averaged over the members that
-            return attention, or None. V is the largest number of words in a member's distribution. If a member's
-            distribution does not contain a word, the member assigns it probability 0.
+            return attention, or None. V is the largest number of words in a member's distribution. Members assign
+            probability 0 to words that their distribution does not contain.
         """
         documents, beam, length = tokens.shape
         log_probs, undecided, attentions = [], [], []
@@ -342,3 +366,57 @@ def make_output_vocabulary(
         found: OutputVocabulary = restrict_softmax(able[0], net_input["src_tokens"], candidates)["vocabulary"]
         return found
     return able[0].decoder.make_output_vocabulary(net_input["src_tokens"]) if able else None
+
+
+class _ScoringModel:
+    """A model wrapper for scoring references, which gives every reference a positive probability.
+
+    For this purpose, a pointer with a switch mixes generating and copying instead of choosing one of them. Unless
+    ``width`` is 0, distributions are padded to ``width`` words with a probability of 0.
+    """
+
+    def __init__(self, model: Any, width: int):
+        self.model, self.width = model, width
+        self.eval = model.eval
+
+    def __call__(self, **net_input: Any) -> Any:
+        return self.model(**net_input)
+
+    def get_normalized_probs(self, net_output: Any, log_probs: bool, sample: Any) -> Tensor:
+        mixed = DecoderOutput.from_fairseq_output(net_output).to_mixture()
+        if mixed.pointer is not None:
+            net_output = mixed.to_fairseq_output()
+        if self.width == 0:
+            scores: Tensor = self.model.get_normalized_probs(net_output, log_probs=log_probs, sample=sample)
+            return scores
+        probs: Tensor = self.model.get_normalized_probs(net_output, log_probs=False, sample=sample)
+        probs = nn.functional.pad(probs, (0, max(0, self.width - probs.size(-1))))
+        return probs.log() if log_probs else probs  # ensembles average probabilities before computing the logarithm
+
+
+def score_references(
+    models: List[Any], sample: Dict[str, Any], pad: int, score: Callable[[List[Any], Dict[str, Any]], Results]
+) -> Results:
+    """Score the reference summaries of a batch, whose "target" (B, T) contains their dictionary ids.
+
+    ``score`` runs fairseq's scorer, given a list of models and a batch with extended ids in "target". Its output is
+    returned: for each document, a list with one hypothesis, whose "tokens" are the dictionary ids of the reference.
+
+    Raises:
+        ValueError: the batch contains no references.
+    """
+    references = sample.get("target")
+    if references is None:
+        raise ValueError("--score-reference: no references found; fairseq-generate scores the references in its data")
+    target, width = references, 0
+    vocabulary = make_output_vocabulary(models, sample["net_input"])
+    if vocabulary is not None:
+        # As in training, words that the model cannot produce are replaced with the unknown word. Otherwise, a reference
+        # with such a word would have probability 0.
+        target = vocabulary.convert_to_producible_ids(references)
+        if len(models) > 1:
+            width = int(target.max()) + 1
+    scored = score([_ScoringModel(model, width) for model in models], {**sample, "target": target})
+    for hypotheses, reference in zip(scored, references):
+        hypotheses[0]["tokens"] = utils.strip_pad(reference, pad)
+    return scored

@@ -15,20 +15,22 @@ from dataclasses import replace
 from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence
 
 import torch
+import torch.nn.functional as F
 from fairseq import search as fairseq_search
+from fairseq import utils
+from fairseq.data import data_utils
 from torch import Tensor, nn
 
-from ..layers.decoder_output import get_decoder_capabilities, get_pointer
+from ..layers.decoder_output import DecoderOutput, get_decoder_capabilities, get_pointer
 from ..vocabulary.dictionary import count_known_words
 from ..vocabulary.shortlist import Shortlist
-from . import source_words
 from .beam_search import BeamSearch
-from .encoder_cache import EncodedBatch
+from .ensemble import EncodedBatch
 from .hypotheses import HypothesisScorer, OnStep, Results
 from .inference import InferenceModel
 from .options import DECLARED, DecodingOptions, check_decoding_options
 from .search_rules import SpecialTokens, check_minimum_length
-from .shortlisting import check_shortlist_support
+from .shortlisting import check_shortlist_support, restrict_softmax
 from .strategies import check_strategy
 from .terms import LanguageModelTerm, SearchTerm, make_option_terms
 
@@ -206,19 +208,17 @@ class SummaryGenerator:
         """Generate summaries for a batch.
 
         Args:
-            models: an argument that fairseq passes. The value is ignored, because the constructor has received the
-                models.
+            models: ignored, because the constructor has received the models. fairseq passes them.
             sample: a batch from the dataset, which contains the model inputs in "net_input".
             prefix_tokens: the padded words (B, T) with which the summaries must begin, or None.
             constraints: the words that the summaries must include, in the packed format of fairseq's search classes, or
                 None.
             bos_token: the id of the start symbol, or None to use the end symbol.
             encoded: a cache for the models' outputs, which further calls with the same batch can reuse, or None.
-            on_step: a function that is called after each step of the search with the best hypotheses so far
-                (:class:`~fairseq_etads.search.hypotheses.BestHypothesis`), or None. The function can stop the search by
-                raising an exception.
-            keep: a function that receives the finished hypotheses and returns those that are needed, or None for all.
-                Without ``replace_unk``, only these are read again for ``copied_positions``.
+            on_step: a function that is called after each step with the best hypotheses so far, or None. It can stop the
+                search by raising an exception.
+            keep: a function that returns those of the finished hypotheses that are needed, or None for all. Without
+                ``replace_unk``, only these are read again for ``copied_positions``.
 
         Returns:
             A list of hypotheses for each document, sorted from best to worst. Each hypothesis is a dictionary that
@@ -251,16 +251,12 @@ class SummaryGenerator:
             if options.copied_positions:
                 models = self.models if needs_weights else active_models
                 copying = next(model for model in models if get_pointer(model) is not None)
-                source_words.add_copied_positions(
-                    results, copying, net_input, special, search.selection, search.candidates, bos_token
-                )
+                add_copied_positions(results, copying, search, special, bos_token)
         if options.replace_unknown:
-            source_words.replace_unknown_words(
-                results, net_input["src_tokens"], special, self.source_dictionary, self.tgt_dict
-            )
+            replace_unknown_words(results, net_input["src_tokens"], special, self.source_dictionary, self.tgt_dict)
             results = results if keep is None else keep(results)
         if options.print_alignment is not None:
-            source_words.add_alignments(results, net_input["src_tokens"], special, options.print_alignment)
+            add_alignments(results, net_input["src_tokens"], special, options.print_alignment)
         return results
 
 
@@ -277,10 +273,7 @@ def _warn_about_impossible_summaries(results: Results, ids: Optional[Tensor]) ->
 
 
 def _make_inference_model(model: Any, infer_dtype: Optional[str]) -> Optional[InferenceModel]:
-    """Create an :class:`InferenceModel` for a model of this project.
-
-    Returns None for other models, which are used without a copy.
-    """
+    """Create an :class:`InferenceModel` for a model of this project, or None for others, which need no copy."""
     if get_decoder_capabilities(model).shares_documents:
         return InferenceModel(model, infer_dtype)
     if infer_dtype not in (None, "auto"):  # "auto" selects an available dtype, which here is the model's own
@@ -322,3 +315,68 @@ def keep_evaluation_mode(models: Iterable[nn.Module]) -> Iterator[None]:
                     continue
                 for module in mode.training:
                     module.training = True
+
+
+def replace_unknown_words(
+    results: Results, src_tokens: Tensor, special: SpecialTokens, source_dictionary: Any, target_dictionary: Any
+) -> None:
+    """Replace each unknown word in "tokens" with the most attended known word of the source (B, S).
+
+    For each token, "alignment" (T,) is set to the position of its most attended known word, not counting padding on the
+    left. Without a source dictionary, unknown words are aligned but not replaced. Replacements that the target
+    dictionary lacks are added to it.
+    """
+    for source, hypotheses in zip(src_tokens, results):
+        left_padding = int((source == special.pad).cumprod(0).sum())
+        is_known = (source != special.pad) & (source != special.eos) & (source != special.unk)
+        for hypothesis in hypotheses:
+            position = hypothesis["attention"].masked_fill(~is_known[:, None], -1).argmax(dim=0)
+            if source_dictionary is not None:
+                replaced = (hypothesis["tokens"] == special.unk) & is_known[position]
+                words = source[position[replaced]]
+                if source_dictionary is not target_dictionary:
+                    spelt = [source_dictionary[word] for word in words.tolist()]
+                    words = words.new_tensor([target_dictionary.add_symbol(word, n=0) for word in spelt])
+                hypothesis["tokens"] = hypothesis["tokens"].masked_scatter(replaced, words)
+            hypothesis["alignment"] = (position - left_padding).clamp(min=0)
+
+
+def add_copied_positions(
+    results: Results, model: Any, search: BeamSearch, special: SpecialTokens, bos_token: Optional[int]
+) -> None:
+    """Set "copied_from" (T,) to the source position from which each token was copied, or -1 if it was generated.
+
+    The decoder of the model, which has a pointer, is run once more on the finished summaries of the search.
+    """
+    net_input, selection, candidates = search.batch.net_input, search.selection, search.candidates
+    hypotheses = [(row, hypothesis) for row, found in enumerate(results) for hypothesis in found]
+    documents = torch.tensor([row for row, _ in hypotheses], device=net_input["src_tokens"].device)
+    tokens = data_utils.collate_tokens([h["tokens"] for _, h in hypotheses], special.pad, special.eos)  # (n, T)
+    before = tokens.roll(1, dims=1)
+    before[:, 0] = special.eos if bos_token is None else bos_token
+    # Each document is encoded once, not once for each of its hypotheses, which would take most of the time of a search.
+    encoder_out = model.encoder.reorder_encoder_out(model.encoder.forward_torchscript(net_input), documents)
+    if candidates is not None:
+        restricted = restrict_softmax(model, net_input["src_tokens"][documents], candidates.select(documents))
+        encoder_out = {**encoder_out, **restricted}
+    output = DecoderOutput.from_fairseq_output(model.decoder(before, encoder_out=encoder_out))
+    pointer = output.pointer
+    assert pointer is not None and output.vocabulary is not None, "a model with a pointer"
+    if selection is not None:
+        pointer = pointer.restrict_to_selection(selection._replace(probabilities=selection.probabilities[documents]))
+    positions = pointer.find_copied_positions(
+        output.logits, output.vocabulary.convert_to_target_columns(tokens)
+    )  # (n, T)
+    for (_, hypothesis), copied_from in zip(hypotheses, positions):
+        hypothesis["copied_from"] = copied_from[: len(hypothesis["tokens"])]
+
+
+def add_alignments(results: Results, src_tokens: Tensor, special: SpecialTokens, kind: str) -> None:
+    """Set "alignment" in fairseq's format: pairs of positions for "hard", or rows of attention weights for "soft"."""
+    extract = utils.extract_hard_alignment if kind == "hard" else utils.extract_soft_alignment
+    hypotheses = [(source, hypothesis) for source, row in zip(src_tokens, results) for hypothesis in row]
+    texts = data_utils.collate_tokens([h["tokens"] for _, h in hypotheses], special.pad, special.eos)
+    for (source, hypothesis), text in zip(hypotheses, texts):
+        attention = hypothesis["attention"].transpose(0, 1)  # (T, S)
+        attention = F.pad(attention, (0, 0, 0, len(text) - len(attention)))
+        hypothesis["alignment"] = extract(attention.cpu(), source.cpu(), text.cpu(), special.pad, special.eos)

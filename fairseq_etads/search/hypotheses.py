@@ -91,14 +91,6 @@ class HypothesisScorer:
             return length * 0 + 1
         return length_penalty(length, options.lenpen, options.length_penalty_beta, options.length_penalty_type)
 
-    def compute_coverage_cost(self, coverage: Optional[Tensor], padding_mask: Optional[Tensor]) -> Optional[Tensor]:
-        """Compute the coverage cost cp (B, beam) from the coverage (B, beam, S).
-
-        Returns None without a coverage penalty.
-        """
-        weight, kind = self.options.coverage_penalty, self.options.coverage_penalty_type
-        return coverage_penalty(coverage, weight, kind, padding_mask) if coverage is not None and weight else None
-
     def compute_final_scores(self, log_probs: Tensor, length: int, cost: Optional[Tensor]) -> Tensor:
         """Compute the scores (…) of hypotheses from log-probabilities (…), their length and coverage costs (…)."""
         scores = log_probs / self.compute_length_penalty(length)
@@ -113,17 +105,11 @@ class HypothesisScorer:
         source_lengths: Optional[Tensor],
         gain: float = 0.0,
     ) -> Tensor:
-        """Compute an upper bound (B, beam) for the scores of unfinished hypotheses.
+        """Compute an upper bound (B, beam) for the scores of hypotheses with ``shortest`` to ``longest`` words.
 
-        Args:
-            log_probs: the log-probabilities (B, beam) of the words so far.
-            shortest, longest: the lower and upper bounds for the final length |Y|. ``longest`` may be a tensor (B,)
-                with one bound per document.
-            cost: the coverage cost cp (B, beam) of the words so far, or None without a coverage penalty.
-            source_lengths: the numbers of source tokens (B,) without padding, which are required for a coverage penalty
-                of the kind "wu".
-            gain: an upper bound for the increase of log P in each remaining step, which is 0 unless a negative
-                --unkpen rewards the unknown word or a term of the search increases log P.
+        The arguments are log P and the coverage cost of the words so far, both (B, beam), the numbers of source tokens
+        (B,), and an upper bound for the increase of log P in each remaining step, which is 0 unless a negative --unkpen
+        rewards the unknown word or a term of the search increases log P. ``longest`` may be a tensor (B,).
 
         Without a gain, log P can only decrease. lp is monotonic in the length, so log P / lp is largest for the
         shortest or the longest summary. The "summary" cost can only increase, because the coverage can only increase.
@@ -189,15 +175,7 @@ TOP_BLOCK = 128
 
 
 def find_top_values(x: Tensor, k: int, offset: Tensor) -> Tuple[Tensor, Tensor]:
-    """Compute ``(x + offset).flatten(1).topk(k)`` without computing the whole sum.
-
-    Args:
-        x: the values (B, beam, V).
-        k: the number of values to find in each row.
-        offset: the values (B, beam, 1) to add to ``x``.
-
-    Returns:
-        The k largest values and their flat indices, (B, k) each, in descending order.
+    """Compute ``(x + offset).flatten(1).topk(k)`` for ``x`` (B, beam, V) and ``offset`` (B, beam, 1).
 
     The k largest values lie in the k blocks of words with the largest maxima. These blocks are found first, because
     finding maxima is several times faster than sorting. A small vocabulary is sorted directly.
@@ -218,41 +196,26 @@ def find_top_values(x: Tensor, k: int, offset: Tensor) -> Tuple[Tensor, Tensor]:
     return values, index.gather(1, order)
 
 
-def group_hypotheses_by_last_words(tokens: Tensor, words: int) -> Tensor:
-    """Group the hypotheses (B, beam, t) of each document by their last words.
-
-    Returns, for each hypothesis, the beam index (B, beam) of the first hypothesis in its group.
-    """
-    recent = tokens[:, :, max(0, tokens.size(2) - words) :]
-    same = (recent[:, :, None] == recent[:, None]).all(dim=3)  # (B, beam, beam)
-    return same.int().argmax(dim=2)
-
-
 def recombine_extensions(
     best: Callable[[int], Extensions], tokens: Tensor, words: int, end: int, count: int, most: int
 ) -> Extensions:
-    """Find the best extensions with different last words.
+    """Find the best ``count`` of the ``most`` possible extensions, with different last ``words``.
 
-    Extensions with the end symbol are always kept, because they have no further continuations.
-
-    Args:
-        best: a function that returns the n best extensions, given n.
-        tokens: the words (B, beam, t) of the hypotheses to extend.
-        words: the number of last words to compare, including the new word.
-        end: the id of the end symbol.
-        count, most: the number of extensions to return, and the number of possible extensions. If a document has fewer
-            than ``count``, the remaining entries have the score -inf.
+    Extensions with the end symbol are always kept, because they have no further continuations. If a document has fewer
+    than ``count``, the remaining entries have the score -inf. ``best`` returns the n best extensions, given n, of the
+    hypotheses ``tokens`` (B, beam, t).
     """
-    group = group_hypotheses_by_last_words(tokens, words - 1)  # (B, beam)
+    recent = tokens[:, :, max(0, tokens.size(2) - words + 1) :]
+    is_same = (recent[:, :, None] == recent[:, None]).all(dim=3)  # (B, beam, beam)
+    group = is_same.int().argmax(dim=2)  # (B, beam), the first hypothesis with the same last words
     # At most ``largest`` extensions have the same last words, so ``count`` * ``largest`` extensions are enough.
     largest = tokens.size(1)
     if tokens.is_cpu:  # on a GPU, more extensions are faster than a synchronisation
-        largest = int((group[:, :, None] == group[:, None]).sum(dim=2).max())
+        largest = int(is_same.sum(dim=2).max())
     found = best(min(most, count * largest))
     compared = found.words.ne(end)
-    last_words = found.words * tokens.size(1) + group.gather(
-        1, found.parents
-    )  # a unique number for each combination of last words
+    # a unique number for each combination of last words
+    last_words = found.words * tokens.size(1) + group.gather(1, found.parents)
     numbers = number_by_first_occurrence(last_words, compared)[0].masked_fill(~compared, -1)
     largest_before = F.pad(numbers.cummax(dim=1).values, (1, 0), value=-1)[:, :-1]
     again = compared & (numbers <= largest_before)
@@ -330,15 +293,10 @@ class ActiveHypotheses:
 
 
 class FinishedHypotheses:
-    """The finished hypotheses, at most ``size`` per document, and the recorded attention of all steps.
+    """The finished hypotheses, at most ``size`` for each of B documents, and the recorded attention of all steps.
 
-    Args:
-        documents: B, the number of documents in the original batch.
-        size: the maximum number of hypotheses per document.
-        longest: the maximum number of tokens in a hypothesis, including the end symbol.
-        device: the device of the tensors.
-        by_score: whether to keep the ``size`` hypotheses with the best scores, sorted from best to worst, instead of
-            the ``size`` hypotheses that end first.
+    With ``by_score``, the hypotheses with the best scores are kept, sorted from best to worst, instead of the first
+    that end.
 
     Attributes:
         score: the scores of the hypotheses (B, size), -inf where there is no hypothesis.
@@ -468,17 +426,11 @@ def find_best_hypotheses(
     read: Sequence[Optional[Tensor]],
     vocabulary: Optional[OutputVocabulary],
 ) -> List[BestHypothesis]:
-    """Find the best hypothesis of each document after a step.
+    """Find the best hypothesis of each of the B remaining documents after a step.
 
-    Args:
-        step: the step index, starting from 0.
-        live, done: the active hypotheses of the B remaining documents after this step, and the finished ones.
-        scores: the scores (B, beam) of the active hypotheses as if they ended now, and -inf in slots of finished
-            hypotheses.
-        parents: the index (B, beam) of the beam that each active hypothesis continues.
-        read: the attention weights and the copy distribution (B, beam, S) or (B, 1, S) of this step, before reordering.
-            A tensor is None if the models do not return it.
-        vocabulary: the vocabulary that converts search ids to dictionary ids, or None if both are the same.
+    ``scores`` (B, beam) are those of the active hypotheses as if they ended now, and -inf in slots of finished
+    hypotheses; ``parents`` (B, beam) are the beams that they continue. ``read`` are the attention weights and the copy
+    distribution (B, beam or 1, S) of this step, before reordering, or None if the models do not return them.
     """
     found = []
     best_score, best = scores.max(dim=1)

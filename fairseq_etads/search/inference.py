@@ -32,6 +32,7 @@ from ..kernels.precision import keeps_float32
 from ..layers.embedding import SharedTableOutput
 from ..layers.encoder_attention import (
     SELF_ATTENTION_INPUTS,
+    check_unsupported_arguments,
     get_attention_dropout,
     is_plain_attention,
     merge_heads,
@@ -59,20 +60,13 @@ class DocumentAttention(nn.Module):
         self.dropout_p = get_attention_dropout(attention)
 
     def forward(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        key_padding_mask: Optional[Tensor] = None,
-        need_weights: bool = False,
-        attn_mask: Optional[Tensor] = None,
+        self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Optional[Tensor] = None, **options: Any
     ) -> Tuple[Tensor, None]:
         """Compute self-attention for ``query`` (S, B, d_m), which is also used as key and value.
 
         ``key_padding_mask`` (B, S) is True at padding. Returns the attention output (S, B, d_m) and None.
         """
-        if attn_mask is not None or need_weights:
-            raise NotImplementedError(f"attn_mask={attn_mask!r}, need_weights={need_weights!r}")
+        check_unsupported_arguments(self, **options)
         q, k, v = (split_heads(projected, self.num_heads) for projected in project_self_attention_inputs(self, query))
         attend = None if key_padding_mask is None else ~key_padding_mask[:, None, None, :]
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=attend, dropout_p=self.dropout_p)
@@ -89,24 +83,20 @@ _WITH_BFLOAT16, _WITH_FLOAT16 = (8, 0), (7, 0)
 def copy_model_structure(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]] = None) -> nn.Module:
     """Copy the modules of a model without copying its tensors, and set the copy to evaluation mode.
 
-    In the copy, weights that are computed by weight normalisation are replaced with their current values.
-
-    Args:
-        model: the model to copy, which is not modified.
-        cast: the function that converts floating-point parameters and buffers, or None to share all tensors. The
-            function is applied only once to each tensor, so that tied weights remain tied.
+    In the copy, weights that are computed by weight normalisation are replaced with their current values. ``cast``
+    converts floating-point parameters and buffers, each only once, so that tied weights remain tied. If it is None, all
+    tensors are shared. The model itself is not modified.
     """
     shared: Dict[int, Any] = {}
     for parameter in model.parameters():
-        value: Tensor = parameter
+        shared[id(parameter)] = parameter
         if cast is not None and parameter.is_floating_point():
-            value = nn.Parameter(cast(parameter.detach()), requires_grad=False)
-        shared[id(parameter)] = value
+            shared[id(parameter)] = nn.Parameter(cast(parameter.detach()), requires_grad=False)
     for buffer in model.buffers():
         shared[id(buffer)] = cast(buffer) if cast is not None and buffer.is_floating_point() else buffer
-    for module in model.modules():
-        dictionary = getattr(module, "dictionary", None)
-        shared[id(dictionary)] = dictionary  # share dictionaries, because they are large and never change
+    # dictionaries are large and never change
+    dictionaries = [getattr(module, "dictionary", None) for module in model.modules()]
+    shared.update((id(dictionary), dictionary) for dictionary in dictionaries)
     shared.update((id(weight), weight) for weight in iterate_normalised_weights(model))
     result = copy.deepcopy(model, shared)
     remove_weight_normalisation(result)
@@ -349,33 +339,25 @@ class InferenceModel:
     (:class:`BlockedOutputProjection`). Packed weights cannot be unpacked, so the copy is dropped when this object is
     pickled or deep-copied. The new object creates another copy on demand.
 
-    Args:
-        model: a model of this project, which is not modified.
-        infer_dtype: the dtype of the copy: "fp32", "bf16", "fp16" (for GPUs), "int8" (for CPUs), "auto" for the fastest
-            of these, or None for the model's own dtype.
-
-    Raises:
-        ValueError: the dtype is unknown or, when the copy is created, is not supported by the model's device.
+    The copy has the dtype ``infer_dtype``: "fp32", "bf16", "fp16" (for GPUs), "int8" (for CPUs), "auto" for the fastest
+    of these, or None for the model's own. Raises ValueError if the dtype is unknown or, when the copy is created, not
+    supported by the model's device.
     """
 
     def __init__(self, model: nn.Module, infer_dtype: Optional[str] = None):
         if infer_dtype is not None:
             check_option_choice("--infer-dtype", infer_dtype, INFER_DTYPES)
-        self.model = model
-        self.infer_dtype = infer_dtype
-        self._discard_inference_copy()
-
-    def _discard_inference_copy(self) -> None:
-        self._lock = threading.Lock()  # ensures that concurrent threads share one copy
-        self._copy: Optional[nn.Module] = None
-        self._made_of: Optional[Tuple[int, List[Tuple[int, int]]]] = None  # state of the copied parameters
+        self.__setstate__({"model": model, "infer_dtype": infer_dtype})
 
     def __getstate__(self) -> Dict[str, Any]:
         return {"model": self.model, "infer_dtype": self.infer_dtype}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._discard_inference_copy()
+        self.model: nn.Module = state["model"]
+        self.infer_dtype: Optional[str] = state["infer_dtype"]
+        self._lock = threading.Lock()  # ensures that concurrent threads share one copy
+        self._copy: Optional[nn.Module] = None
+        self._made_of: Optional[Tuple[int, List[Tuple[int, int]]]] = None  # state of the copied parameters
 
     def get_current_copy(self) -> nn.Module:
         """Return a copy of the model with its current parameters."""

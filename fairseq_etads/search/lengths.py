@@ -47,16 +47,12 @@ def are_percentiles(value: Any, percents: Sequence[int] = REMEMBERED, kinds: Seq
 
 
 def choose_length_bounds(percentiles: Dict[str, int], longest: Optional[int] = None) -> Dict[str, int]:
-    """Choose the minimum and maximum length of generated summaries from the lengths of training summaries.
+    """Choose the minimum and maximum length of generated summaries from percentiles of training summaries' lengths.
 
     Beam search tends to end long summaries too early. If the training summaries are long, the minimum length is
     therefore their median length, so that generated summaries have a similar length. The length of a short summary
     depends on its content. If the training summaries are short, the limits therefore exclude only the lengths of the
-    shortest 10 % and the longest 1 %.
-
-    Args:
-        percentiles: the percentiles of the lengths of the training summaries; see :meth:`TextLengths.get_percentiles`.
-        longest: the maximum number of tokens that the model can produce, or None for no limit.
+    shortest 10 % and the longest 1 %. The model can produce at most ``longest`` tokens.
     """
     median = percentiles["50"]
     if median < LONG:
@@ -71,18 +67,12 @@ class LimitError(InputError):
 
 
 class SummaryLimits(NamedTuple):
-    """Limits of the summary of one document, which consists of whole sentences.
+    """Limits of the summary of one document, which consists of whole sentences."""
 
-    Attributes:
-        sentences, words: maximum numbers of sentences and words, or infinity.
-        texts: texts that the summary must contain, in any case.
-        described: the limit of words as the user gave it, for messages, or an empty string.
-    """
-
-    sentences: float = math.inf
+    sentences: float = math.inf  # maximum number, or infinity
     words: float = math.inf
-    texts: Tuple[str, ...] = ()
-    described: str = ""
+    texts: Tuple[str, ...] = ()  # which the summary must contain, in any case
+    described: str = ""  # the limit of words as the user gave it, for messages
 
     @classmethod
     def for_document(cls, options: Any, text: str) -> "SummaryLimits":
@@ -150,12 +140,9 @@ class SummaryLimits(NamedTuple):
     def choose_among(self, hypotheses: Sequence[Sequence[str]], document: Sequence[str]) -> List[Tuple[int, int]]:
         """Choose the first hypothesis within the limits, or else sentences of the hypotheses that are.
 
-        Args:
-            hypotheses: the sentences of each hypothesis, from the best to the worst hypothesis.
-            document: the sentences of the document, which are chosen only for texts that no hypothesis contains.
-
-        Returns:
-            The hypothesis and the index in it of each chosen sentence. The document counts as the last hypothesis.
+        The hypotheses are given from best to worst, as sentences. Those of the document are chosen only for texts that
+        no hypothesis contains. Returns the hypothesis and the index in it of each chosen sentence; the document counts
+        as the last hypothesis.
         """
         for number, sentences in enumerate(hypotheses):
             if sentences and self.allow(sentences) and not self.list_missing(sentences):

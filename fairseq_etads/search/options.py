@@ -60,6 +60,11 @@ def _option(default: Any, help: str, **metadata: Any) -> Any:
     return field(default=default, metadata={"help": help, "of": "task", "call": True, **metadata})
 
 
+def _python_option(default: Any, help: str, **metadata: Any) -> Any:
+    """Declare an option that neither commands nor calls have."""
+    return _option(default, help, of="", call=False, **metadata)
+
+
 @dataclass
 class DecodingOptions:
     """The options of a search, and the options that choose among its results."""
@@ -334,36 +339,26 @@ class DecodingOptions:
         call=False,
         needs=("--lm-path",),
     )
-    positions: int = _option(
+    positions: int = _python_option(
         0,
         "maximum number of tokens in a summary, including the end symbol (0: the models' number of positions)",
-        of="",
-        call=False,
         bounds=Bounds(0, what="(0: the models' number of positions)"),
     )
-    tokens_to_suppress: Any = _option(
-        (), "words that are never produced unless a prefix contains them", of="", call=False
-    )
-    keep_attention: bool = _option(
+    tokens_to_suppress: Any = _python_option((), "words that are never produced unless a prefix contains them")
+    keep_attention: bool = _python_option(
         True,
         "return the attention weights of each hypothesis, as fairseq does, which needs memory for beam x S x T weights "
         "per document",
-        of="",
-        call=False,
     )
-    copied_positions: bool = _option(
+    copied_positions: bool = _python_option(
         False,
         'also return "copied_from", the position in src_tokens from which each token was copied, or -1 if it was '
         "generated, which needs a model with a pointer and an additional pass over the summaries",
-        of="",
-        call=False,
     )
-    max_len_per_document: bool = _option(
+    max_len_per_document: bool = _python_option(
         False,
         "compute the maximum length with --max-len-a from the length of each document. Otherwise, as in fairseq, it is "
         "computed from the longest document in the batch, including padding",
-        of="",
-        call=False,
     )
 
 
@@ -407,11 +402,9 @@ def get_value(name: str, decoding: Mapping[str, Any]) -> Any:
 
 
 def check_values(options: Mapping[str, Any], in_call: bool = False) -> None:
-    """Raise InputError if an option has an invalid value or, in a call or model folder, does not exist.
+    """Raise InputError if an option has an invalid value or, ``in_call`` or model folder, does not exist.
 
-    Args:
-        options: the values by option name. In fairseq's commands, other options are ignored.
-        in_call: whether the options belong to a call or model folder rather than to fairseq's commands.
+    In fairseq's commands, other options are ignored.
     """
     for name, value in options.items():
         if in_call and name not in CALL:
@@ -454,9 +447,8 @@ def check_decoding_options(
         in_call: whether the options belong to a call or model folder rather than to fairseq's commands.
         rules: ``needs``, ``without`` and ``excludes`` of further options.
 
-    Raises:
-        InputError: a value is invalid, two options exclude each other, or a given option has no effect. The message
-            names the option, its value and the choices.
+    Raises InputError, which names the option, its value and the choices, if a value is invalid, two options exclude
+    each other, or a given option has no effect.
     """
     check_values(present, in_call)
     values = {**{name: option.default for name, option in DECLARED.items()}, **present}
@@ -504,13 +496,8 @@ def combine_options(
     it also turns off the folder's choice among hypotheses. A maximum length in the call also lowers the minimum length
     in the folder.
 
-    Args:
-        folder: the default options of the model folder, which may include options that have no effect.
-        given: the options that the call sets.
-        has_pointer: whether the model can copy words, or None if this is not known yet.
-
-    Raises:
-        InputError: see :func:`check_decoding_options`. The options in ``given`` must have an effect.
+    The options of the folder may have no effect, but those that the call sets (``given``) must have one, or InputError
+    is raised; see :func:`check_decoding_options`.
     """
     check_values(given, in_call=True)
     together = {**FOLDER_DEFAULTS, **folder, **given}
@@ -532,8 +519,7 @@ def combine_options(
 def check_call(folder: Mapping[str, Any], given: Mapping[str, Any]) -> None:
     """Check the options of a call as :func:`combine_options` does, and that its lengths limit the summary.
 
-    Raises:
-        InputError: also if a length limits only the hypotheses from which the sentences of the summary are chosen.
+    Raises InputError also if a length limits only the hypotheses from which the sentences of the summary are chosen.
     """
     if (choose := combine_options(folder, given).choose) in ("content", "extract"):
         for name in (name for name in given if DECLARED[name].metadata.get("of_hypotheses")):
@@ -544,12 +530,7 @@ def check_call(folder: Mapping[str, Any], given: Mapping[str, Any]) -> None:
 
 
 def decoding_options(title: str, without: Collection[str] = ()) -> Any:
-    """Declare a group of decoding options as one option of a command, a dictionary with the options that are given.
-
-    Args:
-        title: the title of the group in the help.
-        without: the names of the options to leave out.
-    """
+    """Declare a group of decoding options as one option of a command, a dictionary with the options that are given."""
     names = [name for name in CALL if name not in without]
 
     def add(parser: argparse.ArgumentParser) -> None:

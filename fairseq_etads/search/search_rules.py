@@ -20,31 +20,18 @@ from .options import DecodingOptions
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """The ids of dictionary entries that have a special meaning in the search.
-
-    Attributes:
-        pad, unk: the ids of the padding symbol and the unknown word.
-        eos: the id of the end symbol, which is also the start symbol unless another start symbol is specified.
-        suppressed: the ids of words that are never produced unless a prefix contains them.
-        may_repeat: the ids of words that may repeat. An n-gram that contains one of them is never blocked.
-        sentence_mark: the id of the sentence mark, or -1 if no minimum number of sentences is set.
-    """
+    """The ids of dictionary entries that have a special meaning in the search."""
 
     pad: int
     unk: int
-    eos: int
-    suppressed: Tuple[int, ...] = ()
-    may_repeat: Tuple[int, ...] = ()
-    sentence_mark: int = -1
+    eos: int  # also the start symbol unless another one is specified
+    suppressed: Tuple[int, ...] = ()  # words that are never produced unless a prefix contains them
+    may_repeat: Tuple[int, ...] = ()  # words whose n-grams are never blocked
+    sentence_mark: int = -1  # or -1 if no minimum number of sentences is set
 
     @classmethod
     def from_dictionary(cls, dictionary: Any, options: DecodingOptions, eos: Optional[int] = None) -> "SpecialTokens":
-        """Look up the special tokens that the options require. ``eos`` can replace the end symbol of the dictionary.
-
-        Raises:
-            ValueError: a word in the options or a required sentence mark is not in the dictionary, or the end symbol
-                is among the suppressed words.
-        """
+        """Look up the special tokens that the options require. ``eos`` can replace the end symbol of the dictionary."""
         eos = dictionary.eos() if eos is None else eos
         suppressed = _look_up_known_ids(dictionary, options.tokens_to_suppress, "tokens_to_suppress")
         if options.exact_length:  # also suppress the start symbol, which is not a word and is never printed
@@ -150,12 +137,9 @@ Rule = Callable[[SearchStep], None]
 def make_search_rules(
     options: DecodingOptions, special: SpecialTokens, shortest_limit: int, end_always_counts: bool = False
 ) -> List[Rule]:
-    """Return the rules to apply at every step, in order.
+    """Return the rules to apply at every step, in order. ``shortest_limit`` is the least :attr:`SearchStep.longest`.
 
-    Args:
-        options, special: the decoding options, and the special tokens as search ids.
-        shortest_limit: the smallest value in :attr:`SearchStep.longest`.
-        end_always_counts: whether a term requires that the score of the end symbol is always included.
+    If ``end_always_counts``, a term requires that the score of the end symbol is always included.
     """
     rules: List[Rule] = [forbid_padding]
     if options.unkpen:
@@ -283,10 +267,7 @@ class NGramBlocker:
     """Forbid words that would repeat an n-gram of the hypothesis (``--no-repeat-ngram-size``).
 
     Unlike fairseq's blocker, which needs a CUDA extension, this class uses tensor operations that run on any device.
-
-    Args:
-        size: n, the length of the n-grams, at least 1.
-        ignored: the ids of tokens that may repeat. An n-gram that contains one of them is never blocked.
+    An n-gram that contains one of the tokens ``ignored`` is never blocked.
     """
 
     def __init__(self, size: int, ignored: Iterable[int] = ()):
@@ -303,16 +284,11 @@ class NGramBlocker:
         self.block_repeats(step.live.tokens[:, :, 1 : step.number + 1].flatten(0, 1), step.lprobs.flatten(0, 1), exempt)
 
     def block_repeats(self, tokens: Tensor, lprobs: Tensor, exempt: Optional[Tensor] = None) -> None:
-        """Set the log-probabilities of forbidden words to -inf, in place.
+        """Set the log-probabilities (rows, V) of forbidden words to -inf, in place, given the words so far (rows, t).
 
-        Args:
-            tokens: the ids of the words so far, without the start symbol (rows, t), int64.
-            lprobs: the log-probabilities of the next words (rows, V).
-            exempt: the boolean mask (rows,), True for rows where no word may be forbidden, because the next word is
-                forced, or None if there are no such rows.
-
-        If all words in a row would be forbidden, they remain allowed, so that the search can continue. The end symbol
-        never completes a repeated n-gram, so this happens only if another rule forbids the end symbol.
+        In rows where the mask ``exempt`` (rows,) is True, no word is forbidden, because the next word is forced. If all
+        words in a row would be forbidden, they remain allowed, so that the search can continue. The end symbol never
+        completes a repeated n-gram, so this happens only if another rule forbids the end symbol.
         """
         n, length = self.size, tokens.size(1)
         if length < n:

@@ -72,12 +72,8 @@ def find_batch_candidates(
 
 
 def convert_to_search_ids(special: SpecialTokens, start: int, candidates: CandidateWords) -> Tuple[SpecialTokens, int]:
-    """Convert the special tokens and the start symbol to search ids.
-
-    The lists of all documents must contain these tokens.
-    """
-    words = candidates.words.tolist()
-    column = {word: number for number, word in enumerate(words)}.__getitem__
+    """Convert the special tokens and the start symbol, which all lists contain, to search ids."""
+    column = {word: number for number, word in enumerate(candidates.words.tolist())}.__getitem__
     columns = replace(
         special,
         eos=column(special.eos),
@@ -102,12 +98,12 @@ def _make_output_layer(output: Any, candidates: CandidateWords) -> Callable[[Ten
     words = candidates.words
     if len(words) == candidates.known_words:
         layer: Callable[[Tensor], Tensor] = output
-    elif isinstance(output, BlockedOutputProjection):
-        layer = output.restrict_to_words(words)
-    elif isinstance(output, OutputLayer):
-        weight, bias = output.select_rows(words)
-        layer = functools.partial(F.linear, weight=weight, bias=bias)
+        return layer
+    if isinstance(output, BlockedOutputProjection):
+        return output.restrict_to_words(words)
+    if isinstance(output, OutputLayer):
+        weight, bias = output.select_rows(words)  # type: Tensor, Optional[Tensor]
     else:
-        chosen = None if output.bias is None else output.bias[words]
-        layer = functools.partial(F.linear, weight=output.weight[words], bias=chosen)
-    return layer
+        weight = output.weight[words]
+        bias = None if output.bias is None else output.bias[words]
+    return functools.partial(F.linear, weight=weight, bias=bias)

@@ -95,51 +95,39 @@ def draw_indices(probs: Tensor) -> Tensor:
     return probs.div(torch.empty_like(probs).exponential_()).argmax(dim=-1)
 
 
-class CpuSampling(fairseq_search.Sampling):
-    """A version of fairseq's sampling strategy that can draw very improbable words if no other words are allowed."""
+class AdaptedSampling(fairseq_search.Sampling):
+    """A version of fairseq's sampling strategy that can draw very improbable words if no other words are allowed.
 
-    def step(
-        self, step: int, lprobs: Tensor, scores: Optional[Tensor], *words_and_ids: Any
-    ) -> Tuple[Tensor, Tensor, Tensor]:
-        """Sample one extension for each hypothesis; see fairseq's ``Search.step``."""
-        shifts = _compute_log_prob_shifts(lprobs)  # (B, beam, 1)
-        sums, words, parents = super().step(step, lprobs - shifts, scores, *words_and_ids)
-        return sums + shifts[:, :, 0].gather(1, parents), words, parents
-
-
-class DeviceSampling(fairseq_search.Sampling):
-    """A version of fairseq's sampling strategy that does not wait for a GPU.
-
-    Words are drawn from the same distribution, but with different random numbers.
+    It does not wait for a GPU, where words are drawn from the same distribution, but with different random numbers.
     """
 
     def step(
         self, step: int, lprobs: Tensor, scores: Optional[Tensor], *words_and_ids: Any
     ) -> Tuple[Tensor, Tensor, Tensor]:
-        """Sample one extension for each hypothesis.
-
-        As in fairseq's class, the returned values are scores, words and parents, (B, beam) each.
-        """
+        """Sample one extension for each hypothesis, and return scores, words and parents, (B, beam) each."""
         documents, beam, width = lprobs.shape
-        lprobs = lprobs[:, :1].expand(-1, beam, -1) if step == 0 else lprobs
-        shifts = _compute_log_prob_shifts(lprobs)
+        shifts = _compute_log_prob_shifts(lprobs)  # (B, beam, 1)
         lprobs = lprobs - shifts
-        words: Optional[Tensor] = None
+        if lprobs.is_cpu:
+            sums, words, parents = super().step(step, lprobs, scores, *words_and_ids)
+            return sums + shifts[:, :, 0].gather(1, parents), words, parents
+        lprobs = lprobs[:, :1].expand(-1, beam, -1) if step == 0 else lprobs
+        shown: Optional[Tensor] = None
         if self.sampling_topp > 0:
-            probs, words = lprobs.exp().sort(descending=True)
+            probs, shown = lprobs.exp().sort(descending=True)
             below = probs.cumsum(dim=2).lt(self.sampling_topp)
             # keep the most probable words until the sum of their probabilities reaches p
             kept = torch.arange(width, device=probs.device) <= below.sum(dim=2, keepdim=True)
             probs = probs.masked_fill(~kept, 0)
         elif self.sampling_topk > 0:
-            best, words = lprobs.topk(self.sampling_topk)
+            best, shown = lprobs.topk(self.sampling_topk)
             probs = best.exp()
         else:
             probs = lprobs.exp()
         chosen = draw_indices(probs)  # (B, beam)
         sums = probs.gather(2, chosen[:, :, None])[:, :, 0].log() + shifts[:, :, 0]
-        if words is not None:
-            chosen = words.gather(2, chosen[:, :, None])[:, :, 0]
+        if shown is not None:
+            chosen = shown.gather(2, chosen[:, :, None])[:, :, 0]
         if step == 0 or scores is None:
             return sums, chosen, torch.zeros_like(chosen)
         parents = torch.arange(beam, device=chosen.device).expand(documents, -1)
@@ -164,29 +152,15 @@ class RequiredWordsSearch(fairseq_search.LexicallyConstrainedBeamSearch):
         super().update_constraints(active_hypos.cpu())
 
     def step(self, step: int, lprobs: Tensor, scores: Optional[Tensor], *words_and_ids: Any) -> Tuple[Tensor, ...]:
-        """Run fairseq's step on the CPU, with one copy to the CPU and one copy back."""
-        if lprobs.is_cpu:
-            return self._step_on_cpu(step, lprobs, scores)
-        before = lprobs[:, :, :1] * 0 if scores is None or step == 0 else scores[:, :, step - 1 :]
-        width = lprobs.size(2)
-        both = torch.cat([lprobs, before], dim=2).cpu()
-        sums = both.new_zeros(*both.shape[:2], step + 1)
-        sums[:, :, max(step - 1, 0)] = both[:, :, width]
-        found = self._step_on_cpu(step, both[:, :, :width].contiguous(), sums)
-        # float64 is exact for ids, which are below 2^53
-        together = torch.cat([part.double() for part in found], dim=1).to(lprobs.device)
-        values, words, parents = together.chunk(3, dim=1)
-        return values.to(lprobs.dtype), words.long(), parents.long()
-
-    def _step_on_cpu(self, step: int, lprobs: Tensor, scores: Optional[Tensor]) -> Tuple[Tensor, ...]:
-        """Run fairseq's step. In the first step, also forbid the end symbol for documents with required words.
+        """Run fairseq's step on the CPU. In the first, also forbid the end symbol for documents with required words.
 
         fairseq's class forbids it only in later steps. An empty summary remains possible if nothing else is allowed.
         """
+        device, lprobs, scores = lprobs.device, lprobs.cpu(), None if scores is None else scores.cpu()
         for row, states in zip(lprobs, self.constraint_states if step == 0 else []):
             if not states[0].finished and row[0].gt(-math.inf).sum() > 1:
                 row[:, self.eos] = -math.inf
-        return super().step(step, lprobs, scores)
+        return tuple(part.to(device) for part in super().step(step, lprobs, scores))
 
     def step_sentence(self, *args: Any) -> Tuple[Tensor, Tensor, Tensor, List[Any]]:
         """Rank the extensions for one document, and return the best scores, words, parents and states.
@@ -218,9 +192,7 @@ def check_strategy(strategy: Any, beam: int, words: int) -> None:
         check_option_choice("--constraints", strategy.representation, CONSTRAINTS)
 
 
-def copy_strategy_for_search(
-    strategy: Any, vocabulary: Optional[OutputVocabulary], ids: Iterable[int], device: torch.device
-) -> Any:
+def copy_strategy_for_search(strategy: Any, vocabulary: Optional[OutputVocabulary], ids: Iterable[int]) -> Any:
     """Copy fairseq's search object for one search. The copy has a separate state and identifies documents by rows.
 
     ``vocabulary`` is None if the search uses dictionary ids; ``ids`` are the numbers that identify the documents for
@@ -230,7 +202,7 @@ def copy_strategy_for_search(
     if type(strategy) is fairseq_search.LexicallyConstrainedBeamSearch:
         strategy.__class__ = RequiredWordsSearch
     if type(strategy) is fairseq_search.Sampling:
-        strategy.__class__ = CpuSampling if device.type == "cpu" else DeviceSampling
+        strategy.__class__ = AdaptedSampling
     if isinstance(strategy, fairseq_search.PrefixConstrainedBeamSearch):
         own = None if vocabulary is None else vocabulary.to("cpu")
         strategy.prefix_allowed_tokens_fn = _adapt_allowed_words(strategy.prefix_allowed_tokens_fn, own, list(ids))
@@ -267,13 +239,9 @@ def convert_constraints_to_search_ids(
 ) -> Optional[Tensor]:
     """Convert packed constraints (B, n) from dictionary ids to search ids, on the CPU.
 
-    Constraints that no summary can satisfy are left out with a warning, so that a run does not end: those that contain
-    words that the summary cannot contain, or that do not fit into ``longest``, the maximum number of tokens in each
-    summary. Returns None if the strategy does not use constraints.
-
-    Raises:
-        NotImplementedError: constraints are given, but the strategy does not support them.
-        ValueError: constraints are missing although the strategy requires them.
+    Constraints that no summary can satisfy are left out with a warning, so that a run does not end: those with words
+    that the summary cannot contain, or longer than ``longest``, the maximum number of tokens in each summary. Returns
+    None if the strategy does not use constraints.
     """
     if not getattr(strategy, "supports_constraints", False):
         if constraints is not None:

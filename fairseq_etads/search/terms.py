@@ -8,7 +8,7 @@ can be passed as ``SummaryGenerator(..., terms=[...])``.
 
 import abc
 import math
-from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from torch import Tensor, nn
 
@@ -123,12 +123,7 @@ def compute_largest_gain(terms: Iterable[ActiveTerm]) -> float:
     return gain
 
 
-class _OptionTerm(NamedTuple):
-    parse: Callable[[Any], Any]
-    make: Callable[[Any], SearchTerm]
-
-
-_OPTION_TERMS: Dict[str, _OptionTerm] = {}
+_OPTION_TERMS: Dict[str, Tuple[Callable[[Any], Any], Callable[[Any], SearchTerm]]] = {}
 
 
 def register_option_term(option: str, parse: Callable[[Any], Any], make: Callable[[Any], SearchTerm]) -> None:
@@ -140,7 +135,7 @@ def register_option_term(option: str, parse: Callable[[Any], Any], make: Callabl
             function raises ValueError for invalid values.
         make: a function that creates the term from the parsed value.
     """
-    _OPTION_TERMS[option] = _OptionTerm(parse, make)
+    _OPTION_TERMS[option] = parse, make
 
 
 def make_option_terms(options: DecodingOptions) -> List[SearchTerm]:
@@ -152,8 +147,8 @@ def make_option_terms(options: DecodingOptions) -> List[SearchTerm]:
     for name, system in SYSTEMS.items():
         value = getattr(options, name)
         if name in _OPTION_TERMS:
-            parsed = _OPTION_TERMS[name].parse(value)
-            terms += [_OPTION_TERMS[name].make(parsed)] if parsed else []
+            parse, make = _OPTION_TERMS[name]
+            terms += [make(parsed)] if (parsed := parse(value)) else []
         elif value is not None and len(value):
             shown = value if isinstance(value, str) else ",".join(map(str, value))
             flag = format_option_name(name)

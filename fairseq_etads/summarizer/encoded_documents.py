@@ -2,7 +2,7 @@
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..search.encoder_cache import EncodedBatch
+from ..search.ensemble import EncodedBatch
 from .documents import Batch
 from .summarizer import MAX_TOKENS, Summarizer
 from .summary import Summary

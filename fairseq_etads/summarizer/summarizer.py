@@ -19,7 +19,7 @@ from ..platform.command_options import MAX_TOKENS
 from ..platform.errors import InputError
 from ..platform.option_checks import format_option_name
 from ..search.content.reranking import Reranker
-from ..search.encoder_cache import EncodedBatch
+from ..search.ensemble import EncodedBatch
 from ..search.generator import SummaryGenerator
 from ..search.hypotheses import BestHypothesis, Results
 from ..search.inference import InferenceModel

@@ -44,13 +44,9 @@ _DECODING = tuple(name for name, option in DECLARED.items() if option.metadata["
 def check_training(
     cfg: Any, task_cfg: Any, capabilities: Capabilities, trained_by: Optional[TrainingCriterion]
 ) -> None:
-    """Check the options of the task and the criterion before training starts.
+    """Check the options of the criterion (``cfg``) and the task before training starts.
 
-    Args:
-        cfg: the options of the criterion.
-        task_cfg: the options of the summarisation task.
-        capabilities: the mechanisms that the model supports.
-        trained_by: the criterion for training the model if the model selects words or sentences, and None otherwise.
+    ``trained_by`` is the criterion for training the model if it selects words or sentences, and None otherwise.
 
     Raises:
         ValueError: an option has no effect, or the model does not support it.
@@ -113,12 +109,7 @@ def get_criterion_name(cfg: Any) -> str:
 
 
 def check_models_can_summarise(selection: Optional[str], models: Iterable[Any]) -> None:
-    """Raise ValueError if a model cannot generate summaries or does not support --selection.
-
-    Args:
-        selection: the value of the option --selection, or None if it is not set.
-        models: the models that will generate the summaries.
-    """
+    """Raise ValueError if a model cannot generate summaries or does not support a value of --selection."""
     for model in models:
         if getattr(model, "training_label_type", None) is not None:
             command = "etads-rewrite" if getattr(model, "labels_in_order", False) else "etads-select"
@@ -147,10 +138,8 @@ def check_task_options(task_cfg: Any, has: Collection[str] = ()) -> None:
 def check_decoding(task_cfg: Any, args: Any, has_pointer: bool) -> None:
     """Check the values and combinations of decoding options in fairseq's commands.
 
-    Args:
-        task_cfg: the options of the summarisation task.
-        args: fairseq's generation options. If ``args`` also contains task options, they override those in ``task_cfg``.
-        has_pointer: whether at least one of the models has a pointer.
+    Options of the task in ``args``, fairseq's generation options, override those in ``task_cfg``. ``has_pointer`` tells
+    whether at least one of the models has a pointer.
 
     Raises:
         ValueError: a decoding option has an invalid value, excludes another option or has no effect.

@@ -120,15 +120,11 @@ class UpdateSchedule(NamedTuple):
 
 
 class AuxiliaryUpdateRunner:
-    """Run auxiliary updates between summarisation updates.
+    """Run auxiliary updates between summarisation updates, with the same optimiser and learning rate.
 
-    Auxiliary updates use the same optimiser and learning rate as summarisation updates, but different batches. fairseq
-    does not count auxiliary updates, so --max-update, learning rates and validation depend only on summarisation
-    updates. The indices of the auxiliary updates to run depend only on the number of completed summarisation updates. A
-    resumed run therefore performs the same auxiliary updates as an uninterrupted run.
-
-    Args:
-        task, model: the summarisation task and the model, which are passed to the :class:`AuxiliaryTask`.
+    fairseq does not count them, so --max-update, learning rates and validation depend only on summarisation updates.
+    Which auxiliary updates are due depends only on the number of completed summarisation updates. A resumed run
+    therefore performs the same auxiliary updates as an uninterrupted run.
 
     Raises:
         ValueError: an option has an invalid value.
@@ -175,15 +171,7 @@ class AuxiliaryUpdateRunner:
 
 
 def data_folder(cfg: Any, needed: str) -> Path:
-    """Return the folder given by --auxiliary-data.
-
-    Args:
-        cfg: the options of the summarisation task.
-        needed: description of the required data, which is inserted into the error message.
-
-    Raises:
-        ValueError: --auxiliary-data is missing.
-    """
+    """Return the folder given by --auxiliary-data. Raises ValueError with what is ``needed`` if it is missing."""
     if not cfg.auxiliary_data:
         raise ValueError(f"--auxiliary-task {cfg.auxiliary_task} needs {needed}: --auxiliary-data DIR")
     return Path(cfg.auxiliary_data)

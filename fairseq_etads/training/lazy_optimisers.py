@@ -36,10 +36,9 @@ logger = logging.getLogger(__name__)
 def restrict_to_updated_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()) -> Iterator[None]:
     """Context manager that temporarily reduces embedding tables in an optimiser to the rows with a nonzero gradient.
 
-    Every table with a sparse gradient is reduced. The tables in ``tables`` are reduced even if their gradients are
-    dense. Each tensor in the optimiser state that has as many rows as the table is reduced in the same way. On exit,
-    the rows are written back to the original tables and to their optimiser states. This works for every optimiser that
-    processes rows independently.
+    These are the tables with a sparse gradient, and ``tables`` even if their gradients are dense. Each tensor in the
+    optimiser state with as many rows as the table is reduced too. On exit, the rows are written back. This works for
+    every optimiser that processes rows independently.
     """
     dense = {id(table) for table in tables}
     swapped: List[Tuple[List[Any], int, Any, Any, Tensor]] = []
@@ -51,9 +50,10 @@ def restrict_to_updated_rows(optimizer: torch.optim.Optimizer, tables: Iterable[
             part = nn.Parameter(table.detach().index_select(0, rows))
             part.grad = gradient
             if table in optimizer.state:
-                optimizer.state[part] = _transform_row_tensors(
-                    optimizer.state[table], len(table), lambda x, r=rows: x[r]
-                )
+                optimizer.state[part] = {
+                    name: value[rows] if _has_rows(value, len(table)) else value
+                    for name, value in optimizer.state[table].items()
+                }
             group["params"][place] = part
             swapped.append((group["params"], place, table, part, rows))
     try:
@@ -80,19 +80,15 @@ def _find_rows_with_gradient(gradient: Tensor) -> Tuple[Tensor, Tensor]:
     return (rows, values) if bool(found.all()) else (rows[found], values[found])
 
 
-def _transform_row_tensors(state: Dict[str, Any], length: int, function: Any) -> Dict[str, Any]:
-    """Apply ``function`` to each tensor with ``length`` rows in an optimiser state."""
-    return {
-        name: function(value) if isinstance(value, Tensor) and value.dim() and len(value) == length else value
-        for name, value in state.items()
-    }
+def _has_rows(value: Any, length: int) -> bool:
+    return isinstance(value, Tensor) and value.dim() > 0 and len(value) == length
 
 
 def _store_row_state(optimizer: torch.optim.Optimizer, table: Any, state: Dict[str, Any], rows: Tensor) -> None:
     """Copy the optimiser state of some rows to the state of the whole table. Missing tensors are initialised to 0."""
     own = optimizer.state[table]
     for name, value in state.items():
-        if isinstance(value, Tensor) and value.dim() and len(value) == len(rows):
+        if _has_rows(value, len(rows)):
             if name not in own:
                 own[name] = value.new_zeros((len(table), *value.shape[1:]))
             own[name].index_copy_(0, rows, value)

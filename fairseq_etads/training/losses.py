@@ -9,8 +9,7 @@ tensors to numbers.
 import logging
 import math
 from dataclasses import dataclass, fields
-from types import SimpleNamespace
-from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -26,7 +25,6 @@ from ..kernels.precision import widen_to_float32
 from ..layers.attention_probe import FIGURES, observe_attention
 from ..layers.decoder_output import DecoderOutput, WordRequest, get_decoder_capabilities, unwrap_model
 from ..layers.pointer import LogVocab, PointerOutput, WordLogProbs
-from ..layers.sentence_selector import SentenceSelection
 from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, Bounds, check_option_values, option
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.candidates import CandidateWords
@@ -82,38 +80,6 @@ def compute_mean_label_loss(logits: Tensor, labels: Tensor, real: Tensor) -> Ten
     return compute_binary_label_losses(logits, labels, real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
 
 
-def compute_sentence_selection_divergence(
-    selection: Optional[SentenceSelection], sample: Dict[str, Any], no_words: Iterable[int], training: bool
-) -> Optional[Tensor]:
-    """Compute the divergence between the model's sentence selections and the target selections.
-
-    Args:
-        selection: sentence selections from a forward pass, or None if the model does not select sentences.
-        sample: the batch. Its entry "sentence_targets" contains the target selections, which are the ``targets`` of
-            :meth:`SentenceSelection.compute_divergence`.
-        no_words: dictionary ids of summary tokens that are not words, i.e. the sentence mark, the end symbol and
-            padding.
-        training: whether the model is being trained.
-
-    Returns:
-        The divergences, shape (N,); see :meth:`SentenceSelection.compute_divergence`. The function returns None if the
-        model does not select sentences, or if an evaluation batch contains no target selections.
-
-    Raises:
-        ValueError: a training batch contains no target selections.
-    """
-    if selection is None:
-        return None
-    if "sentence_targets" not in sample:
-        if training:
-            raise ValueError("--selection-loss: the batch has no labels; run etads-labels --kind distribution")
-        return None
-    is_word = torch.ones_like(selection.starts)
-    for number in no_words:
-        is_word &= sample["target"] != number
-    return selection.compute_divergence(sample["sentence_targets"], is_word)
-
-
 def compute_closed_book_loss(logits: Tensor, target: Tensor, pad: int, unk: int) -> Tensor:
     """Compute the negative log-likelihood of each target word.
 
@@ -130,20 +96,15 @@ def compute_closed_book_loss(logits: Tensor, target: Tensor, pad: int, unk: int)
 
 
 def check_losses_are_finite(loss: Tensor, sample: Dict[str, Any], skip_overflow: bool = False) -> bool:
-    """Check that all losses (N, T) are finite and below LARGEST_LOSS.
+    """Check that the losses of the target words (N, T) are finite and below LARGEST_LOSS.
 
-    Args:
-        loss: losses of the target words, shape (N, T).
-        sample: the batch that the error message describes.
-        skip_overflow: if True, non-finite losses only cause a warning. The optimiser must then skip the update and
-            reduce the loss scale. If all updates overflow, the scale soon reaches fairseq's --min-loss-scale, and
-            training stops.
+    With ``skip_overflow``, non-finite losses only cause a warning. The optimiser must then skip the update and reduce
+    the loss scale. If all updates overflow, the scale soon reaches fairseq's --min-loss-scale, and training stops.
 
-    Returns:
-        True if the optimiser must skip the update, and False otherwise.
+    Returns whether the optimiser must skip the update.
 
     Raises:
-        NonFiniteLossError: a loss is not finite or is too large.
+        NonFiniteLossError: a loss is not finite or is too large. The message names the pairs of the batch ``sample``.
     """
     loss = loss.detach()
     if loss.sum().abs() < LARGEST_LOSS:  # False for NaN
@@ -164,11 +125,6 @@ def check_losses_are_finite(loss: Tensor, sample: Dict[str, Any], skip_overflow:
     )
 
 
-def _is_searching_for_nan(model: nn.Module) -> bool:
-    """Return whether fairseq is repeating an update to find the cause of a non-finite gradient."""
-    return any(isinstance(getattr(hook, "__self__", None), NanDetector) for hook in model._forward_hooks.values())
-
-
 class LossChecker:
     """Apply :func:`check_losses_are_finite` to the losses of each update without waiting for a GPU.
 
@@ -181,19 +137,15 @@ class LossChecker:
         self._unchecked: List[Tuple[Tensor, Dict[str, Any]]] = []
 
     def compute_loss_factor(self, loss: Tensor, sample: Dict[str, Any], model: nn.Module, skip_overflow: bool) -> Any:
-        """Return a factor by which to multiply the total loss of a batch: NaN if a loss is not finite, and 1 otherwise.
+        """Return a factor for the total of a batch's losses (N, T): NaN if a loss is not finite, and 1 otherwise.
 
-        Args:
-            loss: losses of the target words, shape (N, T).
-            sample: the batch that the error message describes.
-            model: the model without distributed wrappers.
-            skip_overflow: whether updates with non-finite losses are skipped; see :func:`check_losses_are_finite`.
-
-        Raises:
-            NonFiniteLossError: a loss is not finite or is too large. On a GPU, the error may be raised by a later call.
+        ``model`` has no distributed wrappers; the other arguments are those of :func:`check_losses_are_finite`, whose
+        error may be raised by a later call on a GPU.
         """
         loss = loss.detach()
-        if loss.is_cpu or not model.training or _is_searching_for_nan(model):
+        hooks = (getattr(hook, "__self__", None) for hook in model._forward_hooks.values())
+        # fairseq may be repeating an update to find the cause of a non-finite gradient
+        if loss.is_cpu or not model.training or any(isinstance(hook, NanDetector) for hook in hooks):
             return math.nan if check_losses_are_finite(loss, sample, skip_overflow) else 1
         self._unchecked.append((loss, {name: sample[name] for name in ("id",) if name in sample}))
         return torch.where(loss.sum().abs() < LARGEST_LOSS, 1.0, math.nan)  # False for NaN
@@ -317,52 +269,30 @@ class SummarizationNLLConfig(FairseqDataclass):
 
 
 def options_of(cfg: Any, config: Any) -> Dict[str, Any]:
-    """Return the values in ``cfg`` of all options in ``config`` as keyword arguments of a criterion's constructor.
-
-    fairseq's ``build_criterion`` passes only the arguments that the class's own constructor declares, and omits those
-    that only an inherited constructor declares.
-    """
-    return {option.name: cfg[option.name] for option in fields(config) if option.name != "_name"}
+    """Return the values in ``cfg`` of all options in ``config`` as keyword arguments of a criterion's constructor."""
+    return {
+        option.name: getattr(cfg, option.name)
+        for option in fields(config)
+        if option.name != "_name" and hasattr(cfg, option.name)
+    }
 
 
 @register_criterion("summarization_nll", dataclass=SummarizationNLLConfig)
 class SummarizationNLL(FairseqCriterion):
     """Negative log-likelihood of the target summaries, for models with or without a pointer.
 
+    The keyword arguments are the options of :class:`SummarizationNLLConfig`.
+
     Raises:
         ValueError: an option has an invalid value.
         NonFiniteLossError: a loss is not finite, and the optimiser does not skip updates with such losses.
     """
 
-    def __init__(
-        self,
-        task: Any,
-        sentence_avg: bool,
-        label_smoothing: float,
-        coverage_loss: float,
-        coverage_loss_start: int,
-        coverage_loss_ramp: int,
-        switch_loss: float,
-        length_normalised: bool = False,
-        extraction_loss: float = 0.0,
-        inconsistency_loss: float = 0.0,
-        inconsistency_top: int = 3,
-        selection_loss: float = 0.0,
-        closed_book_weight: float = 0.0,
-    ):
+    def __init__(self, task: Any, **options: Any):
         super().__init__(task)
-        check_option_values(SimpleNamespace(**locals()), SummarizationNLLConfig)
-        self.closed_book_weight = closed_book_weight
-        self.extraction_weight = extraction_loss
-        self.inconsistency_weight, self.inconsistency_top = inconsistency_loss, inconsistency_top
-        self.length_normalised = length_normalised
-        self.sentence_avg = sentence_avg or length_normalised
-        self.label_smoothing = label_smoothing
-        self.coverage_weight = coverage_loss
-        self.coverage_start = coverage_loss_start
-        self.coverage_ramp = coverage_loss_ramp
-        self.switch_weight = switch_loss
-        self.selection_weight = selection_loss
+        self.options = SummarizationNLLConfig(**{"sentence_avg": False, **options})
+        check_option_values(self.options, SummarizationNLLConfig)
+        self.sentence_avg = self.options.sentence_avg or self.options.length_normalised
         self.unk = task.target_dictionary.unk()
         self.specials = sorted({task.target_dictionary.pad(), task.target_dictionary.bos()})
         mark = task.target_dictionary.index(SENTENCE_MARK)
@@ -372,12 +302,16 @@ class SummarizationNLL(FairseqCriterion):
         self._overflows_are_skipped = False
         self._loss_checker = LossChecker()
 
+    @classmethod
+    def build_criterion(cls, cfg: Any, task: Any) -> Any:
+        """Build the criterion from its options, which fairseq would read from its own constructor only."""
+        return cls(task, **options_of(cfg, getattr(cls, "__dataclass")))
+
     def set_num_updates(self, updates: int, overflows_are_skipped: bool = False) -> None:
         """Set the number of the next update. The task calls this method before each training step.
 
-        Args:
-            updates: number of the next update.
-            overflows_are_skipped: whether the optimiser scales the loss and skips updates with overflowing gradients.
+        ``overflows_are_skipped`` tells whether the optimiser scales the loss and skips updates with overflowing
+        gradients.
         """
         self._updates, self._overflows_are_skipped = updates, overflows_are_skipped
 
@@ -393,18 +327,14 @@ class SummarizationNLL(FairseqCriterion):
     def record_applied_update(self, gradient_is_finite: bool) -> None:
         """Record that the update will be applied. The task calls this method before the optimiser step.
 
-        Args:
-            gradient_is_finite: whether fairseq has checked that the gradient is finite. With --amp, torch performs this
-                check.
+        ``gradient_is_finite`` tells whether fairseq has checked the gradient. With --amp, torch performs this check.
         """
         self._loss_checker.record_applied_update(gradient_is_finite, self._overflows_are_skipped)
 
     def get_current_coverage_weight(self) -> float:
         """Return the weight of the coverage loss in the current update."""
-        if self.coverage_weight == 0 or self._updates < self.coverage_start:
-            return 0.0
-        done = self._updates - self.coverage_start
-        return self.coverage_weight * min(1.0, (done + 1) / (self.coverage_ramp + 1))
+        options, done = self.options, self._updates - self.options.coverage_loss_start
+        return options.coverage_loss * min(1.0, (done + 1) / (options.coverage_loss_ramp + 1)) if done >= 0 else 0.0
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         """Compute the loss of a batch.
@@ -428,8 +358,8 @@ class SummarizationNLL(FairseqCriterion):
             output = self.compute_decoder_output(model, sample["net_input"], sample["target"])
         nll, loss, real, logs = self._compute_word_losses(output, sample["target"])
         pairs, weights = sample.get("nsentences", len(real)), sample.get("weights", nll.new_ones(len(real)))
-        if self.closed_book_weight and output.closed_book_logits is not None:
-            gamma, unk = self.closed_book_weight, self.unk
+        gamma, unk = self.options.closed_book_weight, self.unk
+        if gamma and output.closed_book_logits is not None:
             closed = compute_closed_book_loss(output.closed_book_logits, sample["target"], self.padding_idx, unk)
             logs["closed_book_loss"] = closed
             loss = (1 - gamma) * loss + gamma * closed
@@ -443,11 +373,10 @@ class SummarizationNLL(FairseqCriterion):
             logs[name] = values
             if model.training and weight:
                 total = total + weight * self._compute_weighted_sum(values, real, weights)
-        selection = None
-        if self.selection_weight:
-            selection = compute_sentence_selection_divergence(output.selection, sample, self.no_words, model.training)
+        selection = self._compute_selection_divergence(output, sample, model.training)
         if selection is not None and model.training:
-            total = total + self.selection_weight * self._compute_weighted_sum(selection[:, None] * real, real, weights)
+            values = selection[:, None] * real
+            total = total + self.options.selection_loss * self._compute_weighted_sum(values, real, weights)
 
         logging_output = {
             "loss": total.detach(),
@@ -463,16 +392,13 @@ class SummarizationNLL(FairseqCriterion):
         return total, logging_output["sample_size"], logging_output
 
     def compute_decoder_output(self, model: Any, net_input: Dict[str, Any], target: Tensor) -> DecoderOutput:
-        """Run the model. If it can compute selected log-probabilities, request only those that the loss needs.
+        """Run the model on its input and the target words (N, T), as dictionary ids.
 
-        Args:
-            model: the model that is being trained or evaluated.
-            net_input: keyword arguments of the model's forward pass.
-            target: dictionary ids of the target words, shape (N, T).
+        If it can compute selected log-probabilities, only those that the loss needs are requested.
         """
         request: Dict[str, Any] = {}
         if get_decoder_capabilities(unwrap_model(model)).takes_requests:
-            request["request"] = WordRequest(target, self.specials if self.label_smoothing else None)
+            request["request"] = WordRequest(target, self.specials if self.options.label_smoothing else None)
         return DecoderOutput.from_fairseq_output(model(**net_input, **request))
 
     def _compute_word_losses(
@@ -490,31 +416,21 @@ class SummarizationNLL(FairseqCriterion):
     def _compute_additional_losses(
         self, model: Any, sample: Dict[str, Any], output: DecoderOutput, real: Tensor
     ) -> Dict[str, Tuple[float, Tensor]]:
-        """Compute the losses for coverage, extraction and inconsistency.
+        """Compute the losses for coverage, extraction and inconsistency: a weight and values (N, T), by logged name.
 
         The extraction loss of a document is assigned to each word of its summary, so that --length-normalised affects
         all losses in the same way. If a validation batch contains no labels, the extraction loss is omitted.
 
-        Args:
-            model: the model that is being trained or evaluated.
-            sample: the batch with the documents, summaries and labels.
-            output: the decoder output for the batch.
-            real: boolean mask of the summary tokens, shape (N, T), False at padding.
-
-        Returns:
-            A dictionary that maps the logged name of each loss to its weight and its values (N, T). The values are 0 at
-            padding.
-
-        Raises:
-            ValueError: a training batch contains no labels, or the model does not return attention weights.
+        Raises ValueError if a training batch contains no labels, or the model does not return attention weights.
         """
+        options = self.options
         found: Dict[str, Tuple[float, Tensor]] = {}
-        if self.coverage_weight:
+        if options.coverage_loss:
             attention = output.attention if output.pointer is None else output.pointer.log_copy.exp()
             if attention is None:
                 raise ValueError("--coverage-loss needs the decoder's attention, and this model does not return it")
             found["coverage_loss"] = self.get_current_coverage_weight(), coverage_loss(attention, real)
-        if self.extraction_weight and ("labels" in sample or model.training):
+        if options.extraction_loss and ("labels" in sample or model.training):
             if "labels" not in sample:
                 raise ValueError("--extraction-loss: the split has no labels in DATA or --labels; see etads-labels")
             assert output.sentence_attention is not None, "the task refuses --extraction-loss without an extractor"
@@ -523,16 +439,29 @@ class SummarizationNLL(FairseqCriterion):
                 sample["labels"], sample["net_input"]["src_tokens"]
             )  # (B, U)
             of_documents = compute_mean_label_loss(logits, labels, there & (labels >= 0))  # (B,)
-            found["extraction_loss"] = self.extraction_weight, of_documents[:, None] * real
-        if self.inconsistency_weight:
+            found["extraction_loss"] = options.extraction_loss, of_documents[:, None] * real
+        if options.inconsistency_loss:
             assert output.sentence_attention is not None, "the task refuses --inconsistency-loss without an extractor"
-            values = output.sentence_attention.compute_inconsistency_loss(self.inconsistency_top).masked_fill(~real, 0)
-            found["inconsistency_loss"] = self.inconsistency_weight, values
+            values = output.sentence_attention.compute_inconsistency_loss(options.inconsistency_top)
+            found["inconsistency_loss"] = options.inconsistency_loss, values.masked_fill(~real, 0)
         return found
+
+    def _compute_selection_divergence(
+        self, output: DecoderOutput, sample: Dict[str, Any], is_training: bool
+    ) -> Optional[Tensor]:
+        """Compute the divergence (N,) between the selected sentences and the labels, or None if there are none."""
+        if not self.options.selection_loss or output.selection is None:
+            return None
+        if "sentence_targets" in sample:
+            is_word = torch.stack([sample["target"] != number for number in self.no_words]).all(dim=0)
+            return output.selection.compute_divergence(sample["sentence_targets"], is_word)
+        if is_training:
+            raise ValueError("--selection-loss: the batch has no labels; run etads-labels --kind distribution")
+        return None
 
     def _compute_weighted_sum(self, values: Tensor, real: Tensor, weights: Tensor) -> Tensor:
         """Sum ``values`` (N, T) by ``weights`` (N,); with --length-normalised, means over a summary's words."""
-        if self.length_normalised:
+        if self.options.length_normalised:
             values = values / real.sum(dim=1, keepdim=True).clamp(min=1)
         return (values * weights[:, None]).sum()
 
@@ -555,11 +484,11 @@ class SummarizationNLL(FairseqCriterion):
         if pointer.kind == "switch":
             word, decision, point = pointer.compute_supervised_log_probs(log_vocab, target)
             smooth = torch.where(point, -word, -total / count)  # label smoothing applies only to generated words
-            loss = self._smooth_labels(-word, smooth) - self.switch_weight * decision
+            loss = self._smooth_labels(-word, smooth) - self.options.switch_loss * decision
             return -(word + decision), loss, {"p_gen": p_gen, "copied": point.float()}
         log_prob, copied = pointer.compute_target_log_probs(log_vocab, target)
         smooth = log_prob
-        if self.label_smoothing:
+        if self.options.label_smoothing:
             total, count = pointer.sum_log_probs(log_vocab, total, count)
             smooth = total / count
         return -log_prob, self._smooth_labels(-log_prob, -smooth), {"p_gen": p_gen, "copied": copied}
@@ -575,12 +504,13 @@ class SummarizationNLL(FairseqCriterion):
         if candidates is not None and candidates.allowed is not None:
             count = candidates.allowed.sum(dim=1, keepdim=True) - len(self.specials)
             producible = log_vocab.masked_fill(~candidates.allowed[:, None], 0)
-        if not self.label_smoothing:
+        if not self.options.label_smoothing:
             return log_vocab.new_zeros(log_vocab.shape[:2]), count
         return producible.sum(dim=2) - producible[:, :, self.specials].sum(dim=2), count
 
     def _smooth_labels(self, nll: Tensor, smooth: Tensor) -> Tensor:
-        return (1 - self.label_smoothing) * nll + self.label_smoothing * smooth
+        share = self.options.label_smoothing
+        return (1 - share) * nll + share * smooth
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
@@ -592,12 +522,8 @@ class SummarizationNLL(FairseqCriterion):
         def sum_logged_values(name: str) -> float:
             return sum(float(output.get(name, 0)) for output in logging_outputs)
 
-        words, summaries, size = (
-            sum_logged_values("ntokens"),
-            sum_logged_values("nsentences"),
-            sum_logged_values("sample_size"),
-        )
-        nll = sum_logged_values("nll_loss")
+        names = "ntokens", "nsentences", "sample_size", "nll_loss"
+        words, summaries, size, nll = map(sum_logged_values, names)
         metrics.log_scalar("loss", sum_logged_values("loss") / size / math.log(2), size, round=3)
         metrics.log_scalar("nll_loss", nll / words / math.log(2), words, round=3)
         metrics.log_scalar("nll_per_summary", nll / summaries / math.log(2), summaries, round=2)

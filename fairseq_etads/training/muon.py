@@ -55,13 +55,9 @@ def orthogonalise(matrices: Tensor) -> Tensor:
 
 
 class MuonWithAdam(torch.optim.AdamW):
-    """torch's AdamW, except that one group of parameters is updated with Muon.
+    """torch's AdamW with the keyword arguments ``options``, except that ``matrices`` are updated with Muon.
 
-    Args:
-        matrices: two-dimensional parameters that are updated with Muon.
-        others: all other parameters, which are updated with AdamW.
-        momentum: momentum coefficient μ of Muon.
-        options: keyword arguments of AdamW. Muon also uses ``lr`` and ``weight_decay``.
+    Muon has the coefficient ``momentum``, and the same ``lr`` and ``weight_decay``.
     """
 
     def __init__(self, matrices: Iterable[Tensor], others: Iterable[Tensor], momentum: float, **options: Any):

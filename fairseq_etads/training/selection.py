@@ -8,7 +8,6 @@ True`` if it learns from the labels created by etads-labels, and ``reads_labels 
 """
 
 import math
-from dataclasses import dataclass
 from typing import Any, Dict, List, Tuple
 
 import torch
@@ -23,12 +22,7 @@ from ..layers.decoder_output import unwrap_model
 from .losses import compute_binary_label_losses, compute_mean_label_loss
 
 
-@dataclass
-class SelectionNLLConfig(FairseqDataclass):
-    """``--criterion selection_nll`` has no options."""
-
-
-@register_criterion("selection_nll", dataclass=SelectionNLLConfig)
+@register_criterion("selection_nll", dataclass=FairseqDataclass)  # without options
 class SelectionNLL(FairseqCriterion):
     """Negative log-likelihood of binary labels of words or sentences.
 
@@ -42,11 +36,7 @@ class SelectionNLL(FairseqCriterion):
     reads_labels = True
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """Compute the loss of a batch.
-
-        Returns:
-            The summed loss, the number of words or documents by which fairseq divides the loss, and the values to log.
-        """
+        """Return the summed loss, the number of words or documents by which fairseq divides it, and values to log."""
         if "labels" not in sample:
             raise ValueError("--criterion selection_nll: the split has no labels in DATA or --labels; see etads-labels")
         tokens = sample["net_input"]["src_tokens"]
@@ -57,17 +47,9 @@ class SelectionNLL(FairseqCriterion):
             loss, size = compute_mean_label_loss(logits, labels, real).sum(), len(logits)
         else:
             loss, size = compute_binary_label_losses(logits, labels, real).sum(), int(real.sum())
-        return (
-            loss,
-            size,
-            {
-                "loss": float(loss.detach()),
-                "ntokens": sample["ntokens"],
-                "nsentences": len(logits),
-                "sample_size": size,
-                "histogram": count_labels_in_bins(logits.detach(), labels, real),
-            },
-        )
+        counts = {"ntokens": sample["ntokens"], "nsentences": len(logits), "sample_size": size}
+        histogram = count_labels_in_bins(logits.detach(), labels, real)
+        return loss, size, {"loss": float(loss.detach()), **counts, "histogram": histogram}
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
@@ -79,12 +61,13 @@ class SelectionNLL(FairseqCriterion):
         metrics.log_scalar("loss", loss, size, round=4)
         counts = sum((output["histogram"] for output in logging_outputs), torch.zeros(2, len(EDGES) + 1).double())
         metrics.log_scalar("_selection", counts)
-        metrics.log_derived("auc", lambda meters: round(compute_roc_auc(meters["_selection"].sum), 4))
-        metrics.log_derived("f1", lambda meters: round(find_best_f1_threshold(meters["_selection"].sum)[0], 4))
-        metrics.log_derived(
-            "f1_threshold", lambda meters: round(find_best_f1_threshold(meters["_selection"].sum)[1], 4)
-        )
-        metrics.log_derived("positive", lambda meters: round(_compute_positive_share(meters["_selection"].sum), 4))
+        for name, compute in (
+            ("auc", compute_roc_auc),
+            ("f1", lambda counts: find_best_f1_threshold(counts)[0]),
+            ("f1_threshold", lambda counts: find_best_f1_threshold(counts)[1]),
+            ("positive", lambda counts: float(counts[1].sum() / max(float(counts.sum()), 1))),
+        ):
+            metrics.log_derived(name, lambda meters, compute=compute: round(compute(meters["_selection"].sum), 4))
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
@@ -92,33 +75,18 @@ class SelectionNLL(FairseqCriterion):
         return False
 
 
-def _compute_positive_share(counts: Any) -> float:
-    return float(counts[1].sum() / max(float(counts.sum()), 1))
-
-
 def count_labels_in_bins(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
-    """Count the words or sentences in each logit bin, separately for label 0 and label 1.
+    """Count the words or sentences in each logit bin (``EDGES``), separately for label 0 and label 1.
 
-    Args:
-        logits: logits of the words or sentences, shape (B, U).
-        labels: binary labels of the words or sentences, shape (B, U).
-        real: boolean mask, shape (B, U), False for elements to ignore.
-
-    Returns:
-        The counts for each label, shape (2, bins), float64. They are on the CPU, so that they can be stored in a
-        checkpoint. ``EDGES`` contains the bin edges.
+    Logits and labels are (B, U), and the mask ``real`` (B, U) is False for elements to ignore. The counts (2, bins),
+    float64, are on the CPU, so that they can be stored in a checkpoint.
     """
     bins = torch.bucketize(logits[real].float().cpu(), torch.tensor(EDGES))
     rows = labels[real].cpu().round().long() * (len(EDGES) + 1)
     return torch.bincount(rows + bins, minlength=2 * (len(EDGES) + 1)).double().view(2, -1)
 
 
-@dataclass
-class ExtractorNLLConfig(FairseqDataclass):
-    """``--criterion extractor_nll`` has no options."""
-
-
-@register_criterion("extractor_nll", dataclass=ExtractorNLLConfig)
+@register_criterion("extractor_nll", dataclass=FairseqDataclass)
 class ExtractorNLL(FairseqCriterion):
     """Mean negative log-likelihood of the document sentences that match the summary sentences, in summary order.
 
@@ -130,29 +98,16 @@ class ExtractorNLL(FairseqCriterion):
     reads_labels = True
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """Compute the loss of a batch.
-
-        Returns:
-            The summed loss, the number of steps by which fairseq divides the loss, and the values to log.
-        """
+        """Return the summed loss of a batch, the number of steps by which fairseq divides it, and values to log."""
         if "labels" not in sample:
             raise ValueError("--criterion extractor_nll: the split has no labels in DATA or --labels; see etads-labels")
         labels = drop_truncated_sentence_labels(sample["labels"], unwrap_model(model).max_sentences)  # (B, T)
         logits, _ = model(**sample["net_input"], chosen=labels)
         loss = F.cross_entropy(logits.transpose(1, 2), labels, ignore_index=-1, reduction="sum")
         steps = int((labels >= 0).sum())
-        return (
-            loss,
-            steps,
-            {
-                "loss": loss.detach(),
-                "ntokens": sample["ntokens"],
-                "nsentences": len(labels),
-                "sample_size": steps,
-                "right": ((logits.argmax(dim=2) == labels) & (labels >= 0)).sum(),
-                "steps": steps,
-            },
-        )
+        counts = {"ntokens": sample["ntokens"], "nsentences": len(labels), "sample_size": steps, "steps": steps}
+        right = ((logits.argmax(dim=2) == labels) & (labels >= 0)).sum()
+        return loss, steps, {"loss": loss.detach(), **counts, "right": right}
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:

@@ -42,9 +42,9 @@ from ..models.init_from import get_extractor_to_initialise, is_training_from_sta
 from ..platform.option_checks import check_option_values
 from ..search.content.model import ContentModel
 from ..search.content.reranking import ContentTerm, Reranker
+from ..search.ensemble import score_references
 from ..search.generator import SummaryGenerator
 from ..search.lengths import TextLengths
-from ..search.reference_scores import score_references
 from ..vocabulary.dictionary import (
     SummarizationDictionary,
     check_dictionaries_share_ids,
@@ -68,7 +68,6 @@ from .validation import ValidationSummarizer, check_best_metric, describe_traini
 
 logger = logging.getLogger(__name__)
 
-_ADVICE_IF_CHANGED = "Create the data again"
 _SUBWORD_MODELS = ("bpe_codes", "sentencepiece_model", "huggingface_tokenizer")
 """Options of fairseq's --bpe classes that specify the path of a subword model created by etads-prepare."""
 
@@ -86,26 +85,10 @@ class DataChecks:
     def __init__(self) -> None:
         self.checked: Dict[str, Checksums] = {}
 
-    def _get_checksums(self, directory: str) -> Checksums:
-        if directory not in self.checked:
-            self.checked[directory] = Checksums(Path(directory), _ADVICE_IF_CHANGED)
-        return self.checked[directory]
-
-    def check_dictionaries(self, directory: str) -> None:
-        """Verify the checksums of factors.json and of all dictionaries, including factor dictionaries.
-
-        Raises InputError if a file has changed.
-        """
-        checksums = self._get_checksums(directory)
-        checksums.verify(name for name in checksums.listed if name.endswith((".txt", ".json")))
-
-    def check_split_checksums(self, directory: str, split: str) -> None:
-        """Verify the checksums of all files in a split, including its additional parts (train1, train2, ...).
-
-        Raises InputError if a file has changed.
-        """
-        checksums = self._get_checksums(directory)
-        checksums.verify(name for name in checksums.listed if re.match(rf"{re.escape(split)}\d*\.", name))
+    def verify(self, directory: str, pattern: str) -> None:
+        """Verify the checksums of the files whose names match a pattern. Raises InputError if a file has changed."""
+        checksums = self.checked.setdefault(directory, Checksums(Path(directory), "Create the data again"))
+        checksums.verify(name for name in checksums.listed if re.match(pattern, name))
 
     def check_unchanged(self) -> None:
         """Raise InputError if a file has changed since it was verified."""
@@ -120,14 +103,6 @@ def _check_not_empty(directory: str, split: str, languages: str) -> None:
         found = files.fullmatch(file.name)
         if found and not file.stat().st_size:  # even a document without words contains an end symbol
             raise ValueError(f'the split "{found.group(1)}" in "{directory}" has no pairs: leave it out')
-
-
-def _check_subword_model_checksum(args: Any) -> None:
-    """Verify the subword model of a --bpe class against SHA256SUMS in the folder of the model."""
-    for option in _SUBWORD_MODELS:
-        path = getattr(args, option, None)
-        if path and os.path.isfile(path):
-            Checksums(Path(path).parent, "Prepare the text again").verify([Path(path).name])
 
 
 @register_task("summarization", dataclass=SummarizationConfig)
@@ -175,7 +150,7 @@ class SummarizationTask(FairseqTask):
         self._training_folder = ""
         self._evaluated: Any = None  # the training split as a validation set
         self._criterion: Any = None  # the criterion used in training
-        self._summaries = ValidationSummarizer(self, cfg) if ValidationSummarizer.are_summaries_requested(cfg) else None
+        self._summaries = ValidationSummarizer(self, cfg) if cfg.eval_rouge or cfg.validation_samples else None
 
     @classmethod
     def setup_task(cls, cfg: SummarizationConfig, **kwargs: Any) -> "SummarizationTask":
@@ -202,7 +177,7 @@ class SummarizationTask(FairseqTask):
                 name = os.path.basename(path)
                 raise FileNotFoundError(f'the data folder (DATA) "{directory}" has no dictionary {name}')
         checks = DataChecks()
-        checks.check_dictionaries(directory)
+        checks.verify(directory, r".*\.(txt|json)$")  # all dictionaries and factors.json
         for path, folder in itertools.product(paths, further if str(cfg.dataset_impl) != "raw" else ()):
             check_dictionaries_share_ids(cls.load_dictionary, path, os.path.join(folder, os.path.basename(path)))
         src_dict = tgt_dict = cls.load_dictionary(paths[0])
@@ -265,19 +240,15 @@ class SummarizationTask(FairseqTask):
         if self.is_loading:
             return model
         mark_linear_weight_matrices(model)
-        self._load_initial_weights(model)
-        if self.trains_auxiliary_task:
-            self.extra_updates = AuxiliaryUpdateRunner(self, model)
-        return model
-
-    def _load_initial_weights(self, model: Any) -> None:
-        """Load the weights from --init-from and --extractor, unless training resumes from a checkpoint."""
         if self.cfg.init_from and is_training_from_start(self.cfg):
             load_initial_weights(model, self.cfg.init_from, self)
         if self.cfg.extractor:
             extractor = get_extractor_to_initialise(model, self.cfg.extractor)
             if is_training_from_start(self.cfg, "--extractor"):
                 load_initial_weights(extractor, self.cfg.extractor, self, "--extractor", whole=True)
+        if self.trains_auxiliary_task:
+            self.extra_updates = AuxiliaryUpdateRunner(self, model)
+        return model
 
     @property
     def trains_auxiliary_task(self) -> bool:
@@ -309,7 +280,9 @@ class SummarizationTask(FairseqTask):
 
     def build_bpe(self, args: Any) -> Any:
         """Build fairseq's subword encoder, after checking the subword model against SHA256SUMS in its folder."""
-        _check_subword_model_checksum(args)
+        for path in (getattr(args, option, None) for option in _SUBWORD_MODELS):
+            if path and os.path.isfile(path):
+                Checksums(Path(path).parent, "Prepare the text again").verify([Path(path).name])
         return super().build_bpe(args)
 
     @property
@@ -436,13 +409,13 @@ class SummarizationTask(FairseqTask):
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
         """Load a data split, and truncate its documents and summaries."""
-        paths = utils.split_paths(self.cfg.data)
-        if split != self.cfg.train_subset:
+        paths, is_training = utils.split_paths(self.cfg.data), split == self.cfg.train_subset
+        if not is_training:
             paths = paths[:1]  # only the first folder contains validation and test data
         directory = paths[(epoch - 1) % len(paths)]
         for path in paths:  # check all folders now rather than in the epochs in which they are read
             _check_not_empty(path, split, f"{self.cfg.source_lang}-{self.cfg.target_lang}")
-        self.data_checks.check_split_checksums(directory, split)
+        self.data_checks.verify(directory, rf"{re.escape(split)}\d*\.")  # with additional parts (train1, train2, ...)
         try:
             pairs = load_langpair_dataset(
                 directory,
@@ -479,21 +452,21 @@ class SummarizationTask(FairseqTask):
             ends_if_cut=not self.no_end_if_cut,
             name=split,
             factors=self.factors.load(directory, split, pairs.src_sizes),
-            sort_within=self.cfg.sort_within * (self.cfg.batch_size or 0) if split == self.cfg.train_subset else 0,
-            references=0 if self._summaries is None or split == self.cfg.train_subset else self._summaries.documents,
+            sort_within=self.cfg.sort_within * (self.cfg.batch_size or 0) if is_training else 0,
+            references=0 if self._summaries is None or is_training else self._summaries.documents,
             left_pad_source=self.cfg.left_pad_source,
             left_pad_target=self.cfg.left_pad_target,
             shuffle=(split != "test"),
             pad_to_multiple=self.cfg.required_seq_len_multiple,
         )
-        decodes = self.is_loading or (self._summaries is not None and split != self.cfg.train_subset)
+        decodes = self.is_loading or (self._summaries is not None and not is_training)
         dataset.token_values = self.labels.load(
             directory, split, dataset, self.truncate_source, self.is_loading, decodes
         )
         check_unknown_words_in_split(split, dataset, get_pointer_kind(self.capabilities), self)
-        if split == self.cfg.train_subset:
+        if is_training:
             self._training_folder = directory
-        if split == self.cfg.train_subset and pairs.tgt_sizes is not None and len(pairs.tgt_sizes):
+        if is_training and pairs.tgt_sizes is not None and len(pairs.tgt_sizes):
             sizes = (min(int(size) - 1, self.truncate_target) for size in pairs.tgt_sizes)  # exclude the end symbol
             self.summary_lengths = TextLengths(sizes).get_percentiles()
         self.datasets[split] = dataset
@@ -529,11 +502,9 @@ class SummarizationTask(FairseqTask):
         """Build a :class:`SummaryGenerator` with the task's options, unless the arguments select another class.
 
         Args:
-            models: the models of the ensemble, which may consist of one model.
             args: fairseq's generation options. ``--score-reference`` selects fairseq's SequenceScorer. Decoding options
                 in ``args`` override the options of the task, as in ``hub.translate(…, exact_length=7)``.
-            seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn: arguments of fairseq's ``build_generator``,
-                with the same meaning as in fairseq.
+            models, seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn: as in fairseq's ``build_generator``.
 
         Raises:
             ValueError: an option does not exist, has an invalid value, has no effect, or is incompatible with another
@@ -638,21 +609,19 @@ class SummarizationTask(FairseqTask):
         }
 
     def check_checkpoint_dictionaries(self, state: Dict[str, Any], path: str) -> None:
-        """Check that the dictionaries match a checkpoint before training loads its weights.
+        """Check that the dictionaries match the task state in a checkpoint before training loads its weights.
 
-        Args:
-            state: the task state in the checkpoint, or an empty dictionary if the checkpoint was written by another
-                task.
-            path: the path of the checkpoint.
-
-        Raises:
-            ValueError: a dictionary differs from the one in the checkpoint. The message names the dictionary.
+        The state is empty if the checkpoint was written by another task. Raises ValueError, which names the dictionary
+        and the ``path`` of the checkpoint.
         """
         try:
-            check_training_dictionaries(state, self.src_dict, self.tgt_dict)
-            self.factors.check_training_dictionaries(state.get("factor_dictionaries", {}))
+            self._check_dictionaries(state)
         except ValueError as error:
             raise ValueError(f"training cannot continue from {path} with {self.cfg.data}: {error}") from None
+
+    def _check_dictionaries(self, state: Dict[str, Any]) -> None:
+        check_training_dictionaries(state, self.src_dict, self.tgt_dict)
+        self.factors.check_training_dictionaries(state.get("factor_dictionaries", {}))
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
         """Set the truncation lengths from a checkpoint, unless they are set by options. Reject other dictionaries.
@@ -661,8 +630,7 @@ class SummarizationTask(FairseqTask):
         only the dictionaries are compared (see :meth:`check_checkpoint_dictionaries`). In this case, the truncation
         lengths are read from the options of the command, as usual in fairseq.
         """
-        check_training_dictionaries(state_dict, self.src_dict, self.tgt_dict)
-        self.factors.check_training_dictionaries(state_dict.get("factor_dictionaries", {}))
+        self._check_dictionaries(state_dict)
         first, self._trained = self._trained is None, state_dict
         for option in ("truncate_source", "truncate_target"):
             trained = state_dict.get(option)

@@ -58,13 +58,9 @@ _UNKNOWN = {"hypothesis": "unknownwordofhypothesis", "reference": "unknownwordof
 
 
 def check_best_metric(eval_rouge: bool, metric: str, maximize: bool) -> None:
-    """Check the metric for selecting the best checkpoint.
+    """Raise ValueError if the metric for selecting the best checkpoint is not computed or is minimised by mistake.
 
     Without this check, training could fail at the first validation, or select the worst checkpoint as the best.
-
-    Raises:
-        ValueError: the metric is a ROUGE score although ROUGE scores are not computed, or it would be minimised
-            although higher values are better.
     """
     if metric in METRICS and not eval_rouge:
         raise ValueError(f"--best-checkpoint-metric {metric}: add --eval-rouge, which computes it")
@@ -75,29 +71,28 @@ def check_best_metric(eval_rouge: bool, metric: str, maximize: bool) -> None:
 
 
 def parse_json_option(option: str, text: Optional[str]) -> Dict[str, Any]:
-    """Parse the value of an option as a JSON object. Raises ValueError if the value is not a JSON object."""
+    """Parse the value of an option as a JSON object, in which "max-len" is the same as "max_len".
+
+    Raises ValueError if the value is not a JSON object.
+    """
     try:
         values = json.loads(text or "{}")
     except json.JSONDecodeError as error:
         raise ValueError(f"{option} '{text}': not JSON ({error})") from None
     if not isinstance(values, dict):
         raise ValueError(f"{option} '{text}': must be a JSON object, such as {{\"beam\": 4}}")
-    return values
+    return {name.replace("-", "_"): value for name, value in values.items()}
 
 
 def parse_generation_options(text: Optional[str], longest: int) -> Any:
-    """Parse fairseq's generation options from a JSON object.
-
-    Args:
-        text: the JSON object as a string, or None.
-        longest: default value of the generation option ``max_len_b``.
+    """Parse fairseq's generation options from a JSON object, in which ``max_len_b`` is ``longest`` by default.
 
     Raises:
         ValueError: ``text`` is not a JSON object, an option does not exist or has no effect in validation, or a value
             has the wrong type or is out of bounds.
     """
     option = "--eval-rouge-args"
-    values: Any = {name.replace("-", "_"): value for name, value in parse_json_option(option, text).items()}
+    values = parse_json_option(option, text)
     known = sorted({field.name for field in fields(GenerationConfig)} - {"_name", "score_reference"})
     for name in values:
         if name not in known:
@@ -128,17 +123,13 @@ def _override_dataclass_defaults(option: str, config: Any, values: Dict[str, Any
 
 
 def build_detokenizer(name: str, text: Optional[str]) -> Any:
-    """Build one of fairseq's tokenisers.
-
-    Args:
-        name: the name of the tokeniser, such as "etads" or "moses".
-        text: a JSON object with options of the tokeniser as a string, or None.
+    """Build one of fairseq's tokenisers, such as "etads" or "moses", with options in a JSON object.
 
     Raises:
         ValueError: the tokeniser or an option does not exist, or a value has the wrong type.
     """
     option = "--eval-rouge-detok-args"
-    values: Any = {name.replace("-", "_"): value for name, value in parse_json_option(option, text).items()}
+    values = parse_json_option(option, text)
     if name not in encoders.TOKENIZER_REGISTRY:
         choices = ", ".join(sorted(encoders.TOKENIZER_REGISTRY))
         raise ValueError(f"--eval-rouge-detok {name}: choose from {choices}")
@@ -161,12 +152,7 @@ class ValidationSummarizer:
 
     Each worker logs sums over its documents, together with the number of documents. The mean scores therefore do not
     depend on the batches or the number of workers. The generator is created for the first batch of a validation and
-    deleted before the next training step. Otherwise, its copies of the model would become outdated and would use memory
-    during training.
-
-    Args:
-        task: the summarisation task, which provides the generator and the dictionary.
-        cfg: the options of the task.
+    deleted before the next training step, because its copies of the model use memory.
 
     Raises:
         ValueError: an option has an invalid value.
@@ -223,11 +209,6 @@ class ValidationSummarizer:
             )
         return tokens
 
-    @staticmethod
-    def are_summaries_requested(cfg: Any) -> bool:
-        """Return whether the options request summaries during validation."""
-        return bool(cfg.eval_rouge or cfg.validation_samples)
-
     def check_generator(self, model: Any) -> None:
         """Create a generator once and discard it, so that unsuitable options cause an error before validation.
 
@@ -239,11 +220,7 @@ class ValidationSummarizer:
             self._is_checked = True
 
     def delete_generator(self) -> None:
-        """Delete the generator and its copies of the model. The task calls this method before each training step.
-
-        The generator cannot reliably detect that the model has changed. fairseq's own optimisers update parameters
-        through ``.data``, which does not increase the parameters' version counters.
-        """
+        """Delete the generator and its copies of the model, which would use memory. The task calls this in training."""
         self._generator = None
 
     def _join_words(self, tokens: Tensor, dictionary: Dictionary, unknown: str) -> str:
@@ -257,14 +234,10 @@ class ValidationSummarizer:
         return _BRACKET.sub(lambda name: _BRACKETS[name.group().lower()], text)
 
     def decode(self, tokens: Tensor, role: str) -> str:
-        """Convert the tokens of a summary to the text that is passed to ROUGE.
+        """Convert the tokens of a summary, dictionary ids (T,), to the text that is passed to ROUGE.
 
-        The unknown word is replaced with different words in hypotheses and references, so that it never matches. Tokens
-        such as ``-lrb-`` are replaced with brackets, because ROUGE would treat them as words.
-
-        Args:
-            tokens: dictionary ids of the summary, shape (T,).
-            role: role of the summary, "hypothesis" or "reference".
+        The unknown word is replaced with different words in a "hypothesis" and a "reference" (``role``), so that it
+        never matches. Tokens such as ``-lrb-`` are replaced with brackets, because ROUGE would treat them as words.
         """
         text = self._join_words(tokens, self.task.target_dictionary, _UNKNOWN[role])
         return text if self.detokenizer is None else self.detokenizer.decode(text)
@@ -272,14 +245,11 @@ class ValidationSummarizer:
     def score(self, sample: Dict[str, Any], model: Any) -> Dict[str, float]:
         """Generate summaries for a batch, score them with ROUGE, and log samples.
 
-        Args:
-            sample: the batch. Its entry "references" contains, for each document, the dictionary ids of the untruncated
-                reference summary, shape (T,), or None if the document is not to be summarised.
-            model: the model that generates the summaries.
+        For each document of the batch, "references" contains the dictionary ids of the untruncated reference summary
+        (T,), or None if the document is not to be summarised.
 
-        Returns:
-            A dictionary with the number of scored documents ("_rouge_documents") and the sums of their F1 scores in [0,
-            100] ("_rouge1", "_rouge2" and "_rougeL"). The dictionary is empty without ``--eval-rouge``.
+        Returns the number of scored documents ("_rouge_documents") and the sums of their F1 scores in [0, 100]
+        ("_rouge1", "_rouge2" and "_rougeL"), or an empty dictionary without ``--eval-rouge``.
         """
         rows = [row for row, reference in enumerate(sample.get("references", [])) if reference is not None]
         sums = dict.fromkeys(("_rouge_documents", *(f"_{name}" for name in METRICS)), 0.0) if self.scored else {}

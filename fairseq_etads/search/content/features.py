@@ -32,20 +32,15 @@ def count_summary_ngrams(sentences: Sentences, order: int) -> "Counter[Gram]":
     return Counter(iterate_ngrams([word for sentence in sentences for word in sentence], order))
 
 
-class NgramPriorProbabilities:
+class NgramPriorProbabilities(NamedTuple):
     """The prior probabilities of items.
 
-    Consider the training documents that contain an item. The prior of the item is the proportion of these documents
-    with a summary that also contains it.
-
-    Attributes:
-        counts: a dictionary from items to two counts: the number of training documents that contain the item, and the
-            number of these documents with a summary that also contains it.
-        base: a dictionary from pairs (number of words, count) to the proportion computed over all such items.
+    The prior of an item is the proportion of summaries that contain it, of those whose documents contain it in the
+    training data.
     """
 
-    def __init__(self, counts: Dict[Item, Tuple[int, int]], base: Dict[Tuple[int, int], float]):
-        self.counts, self.base = counts, base
+    counts: Dict[Item, Tuple[int, int]]  # of training documents with an item, and of those whose summary also has it
+    base: Dict[Tuple[int, int], float]  # proportions over all items, by number of words and count
 
     @classmethod
     def from_pairs(cls, pairs: Iterator[Tuple[Sentences, Sentences]]) -> "NgramPriorProbabilities":
@@ -70,11 +65,9 @@ class NgramPriorProbabilities:
         return NgramPriorProbabilities({item: row for item, row in self.counts.items() if row[0] >= least}, self.base)
 
     def compute_prior_features(self, items: Sequence[Item], without: Optional[Sequence[bool]] = None) -> np.ndarray:
-        """Return the logits of items' priors, and log(1 + number of documents that contain the item): an array (N, 2).
+        """Return the logits of the N items' priors, and log(1 + number of documents that contain the item), (N, 2).
 
-        Args:
-            items: the N items.
-            without: if one training pair is to be left out of the counts, whether its summary contains each item.
+        If one training pair is to be left out of the counts, ``without`` tells whether its summary contains each item.
         """
         rows = np.array([self.counts.get(item, (0, 0)) for item in items], dtype=float).reshape(-1, 2)
         documents, summaries = rows.T

@@ -7,7 +7,7 @@ and two sentences without a full stop between them.
 """
 
 import re
-from typing import Callable, Dict, List, NamedTuple, Sequence
+from typing import Callable, Dict, List, Sequence
 
 import numpy as np
 
@@ -87,70 +87,49 @@ class SentenceOverlap:
         return self._rows[number]
 
 
-class SentenceFlaws(NamedTuple):
-    """The flaws of N candidate sentences, as numbers."""
-
-    own: np.ndarray  # (N,), of each sentence
-    dangling: np.ndarray  # (N,), of a sentence without the sentence before it
-    opening: np.ndarray  # (N,), additionally, if a dangling sentence is the first of a summary
-    repeated: SentenceOverlap  # of two sentences that tell the same
-
-
-def find_flaws(texts: Sequence[str], stems: Sequence[Sequence[str]]) -> SentenceFlaws:
-    """Count the flaws of all sentences of a document.
-
-    Args:
-        texts: the raw text of each sentence.
-        stems: the stems of each sentence.
-    """
-    own, dangling, opening = [], [], []
-    for number, text in enumerate(texts):
-        sentence = text.lower().replace("``", '"').replace("''", '"').replace("’", "'").strip()
-        words: List[str] = _WORD.findall(sentence) or [""]
-        opens = words[0].partition("'")[0] in _OPENERS
-        dangling.append(number and (1.0 if opens else 0.5 if _PRONOUNS.intersection(words[:5]) else 0.0))
-        opening.append(0.5 if opens and number else 0.0)
-        says_i = number > 0 and not _FIRST_PERSON.isdisjoint(words) and not _SPEAKS.search(sentence)
-        ends = sentence.rstrip(" '\"”)`").endswith((".", "?", "!"))
-        spelled = sentence.replace(" :", ":").replace(" '", "'")
-        has_furniture = spelled.startswith(("by ", "video")) or any(part in spelled for part in _FURNITURE)
-        has_furniture = has_furniture or ("(" in spelled and _PLACE.search(spelled) is not None)
-        own.append(
-            says_i
-            + 1.5 * has_furniture
-            + 1.5 * (not ends or _JOINED.search(text) is not None)
-            + (len(words) < SHORT)
-            + 0.5 * ((sentence.count('"') + (sentence.count("“") != sentence.count("”"))) % 2)
-        )
-    long_stems = [[stem for stem in sentence if len(stem) >= LONG_STEM] for sentence in stems]
-    repeated = SentenceOverlap(
-        long_stems, lambda common, least: REPETITION * np.maximum(common / np.maximum(least, 1) - ALIKE, 0)
-    )
-    return SentenceFlaws(np.array(own), np.array(dangling), np.array(opening), repeated)
-
-
-class Readability(NamedTuple):
-    """Predicts the readability of sets of a document's sentences.
+class Readability:
+    """Predicts the readability of sets of a document's N sentences, given the raw text and the stems of each.
 
     Attributes:
-        flaws: the flaws of the N sentences.
-        lengths: the number of words in each sentence (N,).
+        lengths: the number of stems in each sentence (N,).
+        own, dangling, opening: the flaws (N,) of a sentence, of a sentence without the one before it, and of the first
+            sentence of a summary.
+        repeated: the flaws of two sentences that tell the same.
     """
 
-    flaws: SentenceFlaws
-    lengths: np.ndarray
+    def __init__(self, texts: Sequence[str], stems: Sequence[Sequence[str]]):
+        own, dangling, opening = [], [], []
+        for number, text in enumerate(texts):
+            sentence = text.lower().replace("``", '"').replace("''", '"').replace("’", "'").strip()
+            words: List[str] = _WORD.findall(sentence) or [""]
+            opens = words[0].partition("'")[0] in _OPENERS
+            dangling.append(number and (1.0 if opens else 0.5 if _PRONOUNS.intersection(words[:5]) else 0.0))
+            opening.append(0.5 if opens and number else 0.0)
+            says_i = number > 0 and not _FIRST_PERSON.isdisjoint(words) and not _SPEAKS.search(sentence)
+            ends = sentence.rstrip(" '\"”)`").endswith((".", "?", "!"))
+            spelled = sentence.replace(" :", ":").replace(" '", "'")
+            has_furniture = spelled.startswith(("by ", "video")) or any(part in spelled for part in _FURNITURE)
+            has_furniture = has_furniture or ("(" in spelled and _PLACE.search(spelled) is not None)
+            own.append(
+                says_i
+                + 1.5 * has_furniture
+                + 1.5 * (not ends or _JOINED.search(text) is not None)
+                + (len(words) < SHORT)
+                + 0.5 * ((sentence.count('"') + (sentence.count("“") != sentence.count("”"))) % 2)
+            )
+        long_stems = [[stem for stem in sentence if len(stem) >= LONG_STEM] for sentence in stems]
+        self.repeated = SentenceOverlap(
+            long_stems, lambda common, least: REPETITION * np.maximum(common / np.maximum(least, 1) - ALIKE, 0)
+        )
+        self.own, self.dangling, self.opening = np.array(own), np.array(dangling), np.array(opening)
+        self.lengths = np.array(list(map(len, stems)), dtype=int)
 
     def score_extensions(self, taken: np.ndarray) -> np.ndarray:
-        """Predict the readability of sets to which one sentence is added.
+        """Predict the readability (B, N) of sets of the same size, booleans (B, N), with each of the N sentences.
 
-        Args:
-            taken: the sentences of B sets of the same size, a boolean array (B, N).
-
-        Returns:
-            The readability (B, N) of each set with each sentence: predicted coherence and relevance in their
-            :data:`SHARES`, minus :data:`FLAW` for each flaw. It is meaningless where the set contains the sentence.
+        It is the predicted coherence and relevance in their :data:`SHARES`, minus :data:`FLAW` for each flaw, and
+        meaningless where the set contains the sentence.
         """
-        own, dangling, opening, repeated = self.flaws
         numbers = np.arange(taken.shape[1])
         size = int(taken[0].sum()) + 1 if len(taken) else 1
         short, depth = (self.lengths < SHORT).astype(float), np.log1p(numbers)
@@ -170,8 +149,8 @@ class Readability(NamedTuple):
         without = taken & ~follows
         pairs = np.zeros(taken.shape, dtype=np.float32)
         for row, number in np.argwhere(taken).tolist():
-            pairs[row] += repeated[number]
-        flaws = (taken @ own + without @ dangling + (pairs * taken).sum(1) / 2)[:, None] + own + pairs + opening[first]
-        flaws += np.where(follows, 0, dangling) - np.append(dangling[1:], 0) * precedes
+            pairs[row] += self.repeated[number]
+        flaws = (taken @ self.own + without @ self.dangling + (pairs * taken).sum(1) / 2)[:, None] + self.own + pairs
+        flaws += self.opening[first] + np.where(follows, 0, self.dangling) - np.append(self.dangling[1:], 0) * precedes
         scores: np.ndarray = predicted + SHARES @ CONSTANT - FLAW * flaws
         return scores

@@ -1,8 +1,10 @@
 """Re-rank the hypotheses of a search with a content model (``--content-model``)."""
 
+import itertools
 import math
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
+from ...text import subsequences
 from ...text.marks import SENTENCE_ENDS, SENTENCE_MARK
 from ...text.subsequences import rouge_l, rouge_n
 from ...text.subwords import join_words
@@ -17,14 +19,11 @@ CONSENSUS_WEIGHT = 0.75
 
 def split_sentences(words: Sequence[str]) -> List[List[str]]:
     """Split the words of a document into sentences at sentence marks or, without marks, at final punctuation."""
-    has_marks = SENTENCE_MARK in words
-    found: List[List[str]] = [[]]
-    for word in words:
-        if word != SENTENCE_MARK:
-            found[-1].append(word)
-        if word == SENTENCE_MARK or (not has_marks and word in set(SENTENCE_ENDS)):
-            found.append([])
-    return [sentence for sentence in found if sentence]
+    if SENTENCE_MARK in words:
+        return subsequences.split_sentences(words, SENTENCE_MARK)
+    ends = [number for number, word in enumerate(words, 1) if word in set(SENTENCE_ENDS)]
+    parts = (list(words[start:end]) for start, end in zip([0, *ends], [*ends, len(words)]))
+    return [sentence for sentence in parts if sentence]
 
 
 def make_positional_sentence_probabilities(sentences: int) -> List[float]:
@@ -33,28 +32,19 @@ def make_positional_sentence_probabilities(sentences: int) -> List[float]:
 
 
 def compute_consensus(hypotheses: Sequence[Sequence[str]], counts: Sequence[bool]) -> List[float]:
-    """Compute the mean of ROUGE-1, ROUGE-2 and ROUGE-L (F1) of each hypothesis against the others.
+    """Compute the mean of ROUGE-1, ROUGE-2 and ROUGE-L (F1) of each hypothesis against the others, from their stems.
 
-    Args:
-        hypotheses: the stems of each hypothesis.
-        counts: a boolean for each hypothesis, True if the other hypotheses are compared with it.
-
-    Returns:
-        The consensus of each hypothesis, from 0 to 1, which is 0 for a hypothesis that is not compared with any other.
+    Only the hypotheses that ``counts`` are compared with. Each is treated as one sentence. The consensus, from 0 to 1,
+    is 0 for a hypothesis that is not compared with any other.
     """
     totals = [0.0] * len(hypotheses)
-    for one in range(len(hypotheses)):
-        for other in range(one):
-            if counts[one] or counts[other]:
-                score = compute_similarity(hypotheses[one], hypotheses[other])
-                totals[one] += score * counts[other]
-                totals[other] += score * counts[one]
+    for one, other in itertools.combinations(range(len(hypotheses)), 2):
+        if counts[one] or counts[other]:
+            texts = [hypotheses[one]], [hypotheses[other]]
+            score = (rouge_n(*texts, 1) + rouge_n(*texts, 2) + rouge_l(*texts)) / 3
+            totals[one] += score * counts[other]
+            totals[other] += score * counts[one]
     return [total / max(sum(counts) - counted, 1) for total, counted in zip(totals, counts)]
-
-
-def compute_similarity(one: Sequence[str], other: Sequence[str]) -> float:
-    """Compute the mean of ROUGE-1, ROUGE-2 and ROUGE-L (F1) between two texts. Each text is treated as one sentence."""
-    return (rouge_n([one], [other], 1) + rouge_n([one], [other], 2) + rouge_l([one], [other])) / 3
 
 
 class Reranker(NamedTuple):

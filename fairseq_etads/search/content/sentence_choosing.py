@@ -4,17 +4,15 @@ They are sentences of the document, and sentences that a summariser has generate
 """
 
 import math
-from collections import Counter
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from ...text.counted_words import count_words
-from ...text.subsequences import iterate_ngrams
 from ..lengths import NO_LIMITS, SummaryLimits
 from .features import MOST_COUNTED, Item
 from .model import ContentModel, stem_words
-from .readability import Readability, SentenceOverlap, find_flaws
+from .readability import Readability, SentenceOverlap
 
 BIGRAM_WEIGHT = 2.0
 """Weight of the expected ROUGE-2 relative to ROUGE-1."""
@@ -41,22 +39,10 @@ class ExpectedNgrams(NamedTuple):
         """Return the expected ROUGE-1 F1 of a summary plus :data:`BIGRAM_WEIGHT` times the expected ROUGE-2 F1.
 
         F1 is estimated as 2 × (expected number of common grams) / (number of grams in the summary + expected number of
-        grams in the reference).
-
-        Args:
-            sentences: the stems of each sentence in the summary.
+        grams in the reference). The summary consists of the stems of each sentence.
         """
         words = [word for sentence in sentences for word in sentence]
-        total = 0.0
-        for order, most in MOST_COUNTED.items():
-            common = sum(
-                self.items.get((gram, count), 0.0)
-                for gram, number in Counter(iterate_ngrams(words, order)).items()
-                for count in range(1, min(number, most) + 1)
-            )
-            grams_of_both = max(len(words) - order + 1, 0) + max(self.length - order + 1, 1)
-            total += (BIGRAM_WEIGHT if order == 2 else 1.0) * 2 * common / grams_of_both
-        return total
+        return float(_SetScorer([words], self).score_extensions(np.zeros((1, 1), dtype=bool))[0, 0])
 
 
 class _SetScorer:
@@ -120,16 +106,12 @@ def choose_sentence_set(
         sentences: the stems of each candidate sentence, in the order in which candidates appear in a summary.
         expectation: the expected content of the reference summary.
         most_words: the maximum number of words in a summary. If every candidate is longer, only the best is chosen.
-        readability: the predictor of readability, if the candidates are the document's sentences.
-        weight: the weight of the readability.
+        readability, weight: the predictor of readability, if the candidates are the document's sentences.
         limits: limits that the user sets. With a number of sentences, as many as that are chosen, if there are so many.
         written: the text of each candidate sentence, to which the limits apply.
 
-    Returns:
-        The indices of the chosen sentences in ascending order, none if no candidate contains words.
-
-    Raises:
-        LimitError: no candidate is within the limits.
+    Returns the indices of the chosen sentences in ascending order, none if no candidate contains words. Raises
+    LimitError if no candidate is within the limits.
     """
     scorer = _SetScorer(sentences, expectation)
     sizes = np.array(list(map(count_words, written))) if limits.are_set else scorer.lengths
@@ -172,11 +154,11 @@ def choose_sentence_set(
 
 
 class Candidate(NamedTuple):
-    """A candidate sentence for a summary."""
+    """A candidate sentence for a summary, with its index in the document or among the generated sentences."""
 
     words: List[str]
-    number: Optional[int]  # index of the sentence in the document, or None for a generated sentence
-    written: Optional[int]  # index of the sentence among the generated sentences, or None for one of the document
+    number: Optional[int]  # in the document
+    written: Optional[int]  # among the generated sentences
 
 
 class SentenceChoice(NamedTuple):
@@ -206,18 +188,15 @@ def choose_sentences(
 
     Args:
         model: the content model, which predicts the content of the summary.
-        sentences: the words of each sentence in the document.
+        sentences, texts: the words of each sentence in the document, and its raw text, for readability and limits.
         probabilities: the selection probability of each sentence in the document. Missing probabilities are 0.
-        written: the words of additional candidate sentences, such as the sentences of all hypotheses.
+        written, written_texts: the words and the text of additional candidates, such as sentences of the hypotheses.
         most_words: the maximum number of words in the summary. By default, this is :data:`LONGEST` or, without
             ``written``, :data:`LONGEST_EXTRACT` times the mean length of the training summaries.
-        texts: the raw text of each sentence in the document, for the readability and the limits.
         readability: the weight of the readability, which needs candidates from the document alone.
         limits: limits that the user sets, which replace the default of ``most_words``.
-        written_texts: the text of each additional sentence, for the limits.
 
-    Returns:
-        The chosen sentences and their expected ROUGE. The list is empty if no candidate contains words.
+    Returns the chosen sentences and their expected ROUGE. The list is empty if no candidate contains words.
     """
     document = model.stem_document(sentences)
     if not any(document):
@@ -226,34 +205,34 @@ def choose_sentences(
     expected = ExpectedNgrams(
         model.predict_ngram_probabilities(document, pad_probabilities(probabilities, len(sentences))), length
     )
-    candidates = merge_sentences(sentences, document, written, model.tokens) if written else []
-    words = [stem_words(candidate.words, model.tokens) for candidate in candidates] or document
-    reading = Readability(find_flaws(texts, document), np.array(list(map(len, document)))) if readability else None
+    merged = merge_sentences(sentences, document, written, model.tokens)
+    stems = [each for _, each in merged]
+    reading = Readability(texts, document) if readability else None
     shown = [
         texts[each.number] if each.number is not None else written_texts[each.written or 0]
-        for each in (candidates if limits.are_set else ())
-    ] or texts
+        for each, _ in (merged if limits.are_set else ())
+    ]
     has_length = limits.sentences < math.inf or limits.words < math.inf
     longest = most_words or (math.inf if has_length else (LONGEST if written else LONGEST_EXTRACT) * model.length)
-    chosen = choose_sentence_set(words, expected, longest, reading, readability, limits, shown)
-    score = expected.compute_expected_rouge([words[place] for place in chosen])
-    return SentenceChoice(
-        [candidates[place] if written else Candidate(sentences[place], place, None) for place in chosen], score
-    )
+    chosen = choose_sentence_set(stems, expected, longest, reading, readability, limits, shown)
+    score = expected.compute_expected_rouge([stems[place] for place in chosen])
+    return SentenceChoice([merged[place][0] for place in chosen], score)
 
 
 def merge_sentences(
     sentences: Sequence[List[str]], document: Sequence[List[str]], written: Sequence[List[str]], tokens: str
-) -> List[Candidate]:
+) -> List[Tuple[Candidate, Sequence[str]]]:
     """Merge the sentences of a document with generated sentences, and drop duplicate generated sentences.
 
     Each generated sentence is placed after the document sentence with which it shares the most distinct stems, the
-    first of them if several share the same number. ``document`` contains the stems of ``sentences``.
+    first of them if several share the same number. ``document`` contains the stems of ``sentences``. Returns each
+    candidate with its stems.
     """
     words = [set(sentence) for sentence in document]
     seen = {tuple(sentence) for sentence in document}
-    placed: List[Tuple[int, int, Candidate]] = [
-        (number, 0, Candidate(sentence, number, None)) for number, sentence in enumerate(sentences)
+    placed: List[Tuple[int, int, Candidate, Sequence[str]]] = [
+        (number, 0, Candidate(sentence, number, None), stems)
+        for number, (sentence, stems) in enumerate(zip(sentences, document))
     ]
     for rank, sentence in enumerate(written):
         key = tuple(stem_words(sentence, tokens))
@@ -261,5 +240,5 @@ def merge_sentences(
             seen.add(key)
             common = set(key)
             place = max(range(len(words)), key=lambda number: (len(words[number] & common), -number), default=0)
-            placed.append((place, rank + 1, Candidate(sentence, None, rank)))
-    return [candidate for _, _, candidate in sorted(placed, key=lambda row: row[:2])]
+            placed.append((place, rank + 1, Candidate(sentence, None, rank), key))
+    return [row[2:] for row in sorted(placed, key=lambda row: row[:2])]

@@ -18,7 +18,7 @@ from ...layers.decoder_output import Capabilities
 from ...platform.option_checks import SIZE, Bounds, check_option_values, option
 from ...text.subsequences import rouge_n
 from ...text.words import SENTENCE_MARK
-from ...training.losses import SummarizationNLL, SummarizationNLLConfig, options_of
+from ...training.losses import SummarizationNLL, SummarizationNLLConfig
 from ...vocabulary.dictionary import count_known_words
 from .trained_rewards import TokenEntailmentModel
 
@@ -123,11 +123,6 @@ class SummarizationRAML(SummarizationNLL):
         self._judge: Optional[TokenEntailmentModel] = None
         if self.reward == "entail" and not task.is_loading:
             self._judge = TokenEntailmentModel(str(raml_entailment_model), task, "--raml-entailment-model")
-
-    @classmethod
-    def build_criterion(cls, cfg: Any, task: Any) -> "SummarizationRAML":
-        """Build the criterion from its options."""
-        return cls(task, **options_of(cfg, SummarizationRAMLConfig))
 
     @classmethod
     def check_options(cls, cfg: Any, capabilities: Capabilities) -> None:

@@ -17,13 +17,13 @@ from torch import Tensor
 from ...kernels.device_copy import to_device
 from ...layers.decoder_output import Capabilities, WordRequest, get_decoder_capabilities, unwrap_model
 from ...platform.option_checks import SIZE, Bounds, check_options, format_option, get_given_options, option
-from ...search.encoder_cache import EncodedBatch
+from ...search.ensemble import EncodedBatch
 from ...search.generator import SummaryGenerator, keep_evaluation_mode
 from ...search.inference import InferenceModel
 from ...search.strategies import SamplingWithGreedyHypothesis
 from ...text.subsequences import Text, split_sentences
 from ...text.words import SENTENCE_MARK
-from ...training.losses import SummarizationNLL, SummarizationNLLConfig, options_of
+from ...training.losses import SummarizationNLL, SummarizationNLLConfig
 from .trained_rewards import IDF, RewardFunctions
 
 logger = logging.getLogger(__name__)
@@ -150,11 +150,6 @@ class SummarizationRL(SummarizationNLL):
         self._drawing: Tuple[Any, ...] = ()  # the model, its inference copy, and the generator
 
     @classmethod
-    def build_criterion(cls, cfg: Any, task: Any) -> "SummarizationRL":
-        """Build the criterion from its options."""
-        return cls(task, **options_of(cfg, SummarizationRLConfig))
-
-    @classmethod
     def check_options(cls, cfg: Any, capabilities: Capabilities) -> None:
         """Raise ValueError if an option has no effect, or if the model's ``capabilities`` do not suit the options."""
         given = get_given_options(cfg, SummarizationRLConfig)
@@ -230,7 +225,7 @@ class SummarizationRL(SummarizationNLL):
         # EncodedBatch stores its contents on the CPU. Therefore, use it only if the model is on the CPU.
         if encoder_out is not None and sample["net_input"]["src_tokens"].is_cpu:
             encoded = EncodedBatch()
-            encoded.get_model_cache(0).store_encoder_out(inference.get_current_copy(), encoder_out)
+            encoded.store(0, inference.get_current_copy(), "encoder_out", encoder_out)
         sampled: List[Tensor] = []
         greedy: List[Tensor] = []
         for hypotheses in generator.generate(None, sample, encoded=encoded):

@@ -89,14 +89,14 @@ def test_the_task_compares_a_split_with_all_its_parts_and_watches_it(name, tmp_p
     Checksums(tmp_path).add(name, "trainer.txt")
     (tmp_path / "trainer.txt").write_bytes(b"changed")
     task = make_task()
-    task.data_checks.check_split_checksums(str(tmp_path), "train")
+    task.data_checks.verify(str(tmp_path), r"train\d*\.")
     task.data_checks.check_unchanged()
     (tmp_path / name).write_bytes(b"idt!")
-    task.data_checks.check_split_checksums(str(tmp_path), "valid")
+    task.data_checks.verify(str(tmp_path), r"valid\d*\.")
     with pytest.raises(InputError, match="changed while it was being read"):
         task.train_step(None, torch.nn.Module(), None, None, 0)
     with pytest.raises(InputError, match="is damaged or was changed"):
-        task.data_checks.check_split_checksums(str(tmp_path), "train")
+        task.data_checks.verify(str(tmp_path), r"train\d*\.")
 
 
 def test_the_task_compares_dictionaries_and_the_subword_model(tmp_path):
@@ -112,7 +112,7 @@ def test_the_task_compares_dictionaries_and_the_subword_model(tmp_path):
         make_task().build_bpe(options)
     (tmp_path / "train.source-target.source.bin").write_bytes(b"")
     task = make_task()
-    task.data_checks.check_dictionaries(str(tmp_path))
+    task.data_checks.verify(str(tmp_path), r".*\.(txt|json)$")
     (tmp_path / "dict.factor-tf.txt").write_bytes(b"a 2\n")
     with pytest.raises(InputError, match=r"dict\.factor-tf\.txt is damaged"):
-        make_task().data_checks.check_dictionaries(str(tmp_path))
+        make_task().data_checks.verify(str(tmp_path), r".*\.(txt|json)$")

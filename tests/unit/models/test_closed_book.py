@@ -17,8 +17,6 @@ ARCHS = ("pg_coverage", "pointer_generator_coverage")
 DOCUMENTS = [[5, 6, 7, 45, 9, 10, 46, 5, 45], [30], [4, 47, 5, 8, 8], [21, 22, 50, 23]]
 SUMMARIES = [[5, 45, 7], [8], [9, 10, 11, 12], [50, 14]]
 GAMMA = 0.25
-PLAIN = {"sentence_avg": False, "label_smoothing": 0.0, "switch_loss": 1.0}
-PLAIN.update(coverage_loss=0.0, coverage_loss_start=0, coverage_loss_ramp=0)
 
 
 def model_of(arch="pointer_generator_coverage", **options):
@@ -27,7 +25,7 @@ def model_of(arch="pointer_generator_coverage", **options):
 
 
 def loss_of(weight=GAMMA):
-    return SummarizationNLL(TASK, **{**PLAIN, "closed_book_weight": weight})
+    return SummarizationNLL(TASK, closed_book_weight=weight)
 
 
 def gradients(model, criterion, sample):

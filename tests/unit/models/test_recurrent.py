@@ -22,7 +22,7 @@ def test_the_trick_over_all_words_is_the_full_softmax(pointer):
         model.train()
         sample = {"net_input": {**inputs(model, tokens), "prev_output_tokens": previous}, "target": previous}
         sample["ntokens"] = 9
-        losses.append(SummarizationNLL(task, False, 0.1, 0.0, 0, 0, 1.0)(model, sample)[0])
+        losses.append(SummarizationNLL(task, label_smoothing=0.1)(model, sample)[0])
         losses[-1].backward()
         gradients.append([parameter.grad for parameter in model.parameters()])
     torch.testing.assert_close(losses[1], losses[0])
@@ -45,7 +45,7 @@ def test_words_that_only_other_documents_have_are_unknown_in_validation(arch, sm
             "target": summaries,
             "ntokens": 6,
         }
-        losses.append(SummarizationNLL(task, False, smoothing, 0.0, 0, 0, 1.0)(model, sample)[0])
+        losses.append(SummarizationNLL(task, label_smoothing=smoothing)(model, sample)[0])
     assert losses[0].isfinite()
     torch.testing.assert_close(losses[0], losses[1])
 

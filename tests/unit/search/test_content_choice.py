@@ -21,7 +21,7 @@ from fairseq_etads.search.content.features import (
     make_feature_tables,
 )
 from fairseq_etads.search.content.model import ContentModel
-from fairseq_etads.search.content.readability import Readability, find_flaws
+from fairseq_etads.search.content.readability import Readability
 from fairseq_etads.search.content.sentence_choosing import SAME, ExpectedNgrams, choose_sentence_set
 
 
@@ -78,7 +78,7 @@ def drawn(request):
 
 def test_readability_is_that_of_the_loops(drawn):
     sentences, texts, _ = drawn
-    reading = Readability(find_flaws(texts, sentences), np.array(list(map(len, sentences))))
+    reading = Readability(texts, sentences)
     for size in range(5):
         for before in itertools.combinations(range(5), size):
             found = reading.score_extensions(np.array([[number in before for number in range(5)]]))[0]
@@ -92,7 +92,7 @@ def test_the_chosen_set_is_the_best_of_all(drawn, weight):
     """Five sentences have at most ten sets of each size, and the search keeps all of them."""
     sentences, texts, expectation = drawn
     most = 16
-    reading = Readability(find_flaws(texts, sentences), np.array(list(map(len, sentences)))) if weight else None
+    reading = Readability(texts, sentences) if weight else None
 
     def allowed(numbers):
         pairs = itertools.combinations([set(sentences[number]) for number in numbers], 2)
@@ -122,7 +122,7 @@ def test_the_sentences_of_a_book_fit_into_memory():
     book = [[f"w{number}-{place}" for place in range(4)] for number in range(4000)]
     expected = ExpectedNgrams({(("w7-1",), 1): 1.0, (("w3000-2",), 1): 0.5}, 8.0)
     tracemalloc.start()
-    reading = Readability(find_flaws([" ".join(one) for one in book], book), np.full(len(book), 4))
+    reading = Readability([" ".join(one) for one in book], book)
     chosen = choose_sentence_set(book, expected, 8, reading, 1e-6)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -1,19 +1,22 @@
-"""Active and finished hypotheses and their best extensions, compared with loops over documents and beams."""
+"""Finished hypotheses, best extensions, compared with loops, and the post-processing of results made by hand."""
 
 import math
 
 import pytest
 import torch
+from helpers import EOS, PAD, make_dictionary
 
+from fairseq_etads.search.generator import replace_unknown_words
 from fairseq_etads.search.hypotheses import (
     FinishedHypotheses,
     find_best_extensions,
     find_top_values,
-    group_hypotheses_by_last_words,
     recombine_extensions,
 )
+from fairseq_etads.search.options import DecodingOptions
+from fairseq_etads.search.search_rules import SpecialTokens
 
-CPU, EOS, NONE = torch.device("cpu"), 2, -math.inf
+CPU, NONE = torch.device("cpu"), -math.inf
 
 
 def generator_of(seed):
@@ -64,12 +67,6 @@ def test_the_best_extensions_are_those_of_a_loop(costs, width):
         ]
         for scores in columns[:2]:
             assert scores[len(best) :] == [NONE] * (6 - len(best))
-
-
-def test_hypotheses_are_grouped_by_their_last_words():
-    tokens = torch.tensor([[[2, 5, 6, 7], [2, 6, 6, 7], [3, 5, 6, 7], [2, 5, 7, 7]]])
-    expected = {0: [0, 0, 0, 0], 1: [0, 0, 0, 0], 2: [0, 0, 0, 3], 3: [0, 1, 0, 3], 4: [0, 1, 2, 3], 9: [0, 1, 2, 3]}
-    assert {words: group_hypotheses_by_last_words(tokens, words)[0].tolist() for words in expected} == expected
 
 
 @pytest.mark.parametrize("words", [1, 2, 3])
@@ -125,3 +122,43 @@ def test_impossible_hypotheses_are_results(score, by_score):
     assert done.length.gt(0).all()
     if by_score:
         assert [float(one["score"]) for one in done.collect_results()[0]] == [5.0, 4.0, pytest.approx(-1e30)]
+
+
+UNK = 3
+DICTIONARY = make_dictionary()
+SPECIAL = SpecialTokens.from_dictionary(DICTIONARY, DecodingOptions())
+
+
+def result(tokens, attention):
+    """One hypothesis; ``attention`` has a row for each token of the summary."""
+    return [{"tokens": torch.tensor(tokens), "attention": torch.tensor(attention).t()}]
+
+
+@pytest.mark.parametrize("padding", [0, 2])
+def test_unknown_words_become_the_most_attended_known_one(padding):
+    """The unknown word and the end symbol are never chosen, and positions do not count padding."""
+    source = torch.tensor([[PAD] * padding + [UNK, 7, 8, EOS]])
+    rows = [[0.6, 0.1, 0.2, 0.1], [0.1, 0.2, 0.1, 0.6], [0.2, 0.2, 0.5, 0.1]]
+    results = [result([UNK, 9, EOS], [[0.0] * padding + row for row in rows])]
+    replace_unknown_words(results, source, SPECIAL, DICTIONARY, DICTIONARY)
+    assert results[0][0]["tokens"].tolist() == [8, 9, EOS]
+    assert results[0][0]["alignment"].tolist() == [2, 1, 2]
+
+
+def test_a_source_without_known_words_leaves_the_summary_as_it_is():
+    results = [result([UNK, EOS], [[0.2, 0.8], [0.5, 0.5]])]
+    replace_unknown_words(results, torch.tensor([[UNK, EOS]]), SPECIAL, DICTIONARY, DICTIONARY)
+    assert results[0][0]["tokens"].tolist() == [UNK, EOS]
+    assert results[0][0]["alignment"].tolist() == [0, 0]
+
+
+def test_words_change_their_dictionary_or_are_only_aligned():
+    source_dictionary, target_dictionary = make_dictionary(tail=1), make_dictionary(words=5)
+    source = torch.tensor([[44, 6, EOS]])  # "rare0", and a word that both have
+    attention = [[0.9, 0.1, 0.0], [0.1, 0.9, 0.0], [0.0, 0.0, 1.0]]
+    replaced, aligned = [result([UNK, UNK, EOS], attention)], [result([UNK, UNK, EOS], attention)]
+    replace_unknown_words(replaced, source, SPECIAL, source_dictionary, target_dictionary)
+    assert target_dictionary.string(replaced[0][0]["tokens"]) == "rare0 w2"
+    replace_unknown_words(aligned, source, SPECIAL, None, target_dictionary)
+    assert aligned[0][0]["tokens"].tolist() == [UNK, UNK, EOS]
+    assert aligned[0][0]["alignment"].tolist()[:2] == [0, 1]

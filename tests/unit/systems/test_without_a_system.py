@@ -123,7 +123,7 @@ def registered(registry):
 
 
 def test_the_table_of_systems_has_every_name_that_they_register():
-    terms = {name for name, term in _OPTION_TERMS.items() if term.make.__module__.startswith("fairseq_etads.systems.")}
+    terms = {name for name, each in _OPTION_TERMS.items() if each[1].__module__.startswith("fairseq_etads.systems.")}
     for option, registry in (
         ("--arch", ARCH_MODEL_REGISTRY),
         ("--criterion", CRITERION_REGISTRY),

@@ -53,7 +53,7 @@ def test_losses_are_those_of_a_loop(name, pointer, smoothing, trick, training):
     model = build(name, task, pointer=pointer, **({"large_vocabulary_trick": trick} if trick else {}))
     model.train(training)
     sample = make_sample(DOCUMENTS, SUMMARIES)
-    loss, _, logs = SummarizationNLL(task, False, smoothing, 0.0, 0, 0, 2.0)(model, sample)
+    loss, _, logs = SummarizationNLL(task, label_smoothing=smoothing, switch_loss=2.0)(model, sample)
     with torch.no_grad():
         logits, extra = model(**sample["net_input"])
     head = extra["output"].pointer

@@ -4,39 +4,26 @@ import math
 
 import pytest
 import reference
+import steps
 import torch
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.logging import metrics
-from helpers import EOS, PAD, make_batch, make_model, make_task
+from helpers import PAD, make_model, make_task
 
 from fairseq_etads.layers.attention_probe import FIGURES
 from fairseq_etads.training.losses import SummarizationNLL, compute_closed_book_loss, coverage_loss
 
 DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [70, 71, 70], []]
 SUMMARIES = [[50, 5, 12], [9, 47], [71, 4], [6, 7]]
-DEFAULTS = {
-    "sentence_avg": False,
-    "label_smoothing": 0.0,
-    "coverage_loss": 0.0,
-    "coverage_loss_start": 0,
-    "coverage_loss_ramp": 0,
-    "switch_loss": 1.0,
-}
 
 
 def criterion(task, **options):
-    return SummarizationNLL(task, **{**DEFAULTS, **options})
+    return SummarizationNLL(task, **options)
 
 
 def make_sample(documents=DOCUMENTS, summaries=SUMMARIES, left=False):
-    tokens, target = make_batch(documents, left=left), make_batch(summaries, left=left)
-    previous = torch.full_like(target, PAD)
-    for row, summary in enumerate(summaries):
-        start = target.shape[1] - len(summary) - 1 if left else 0
-        previous[row, start : start + len(summary) + 1] = torch.tensor([EOS, *summary])
-    net_input = {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1), "prev_output_tokens": previous}
-    words = int(target.ne(PAD).sum())
-    return {"id": torch.arange(len(documents)) + 7, "net_input": net_input, "target": target, "ntokens": words}
+    sample = steps.make_sample(None, documents, summaries, left)
+    return {**sample, "id": sample["id"] + 7}
 
 
 def build(pointer, **options):

@@ -42,7 +42,7 @@ def sample_of(texts, summaries, targets):
 
 
 def criterion_of(task, weight, **options):
-    return SummarizationNLL(task, False, 0.0, 0.0, 0, 0, 1.0, selection_loss=weight, **options)
+    return SummarizationNLL(task, selection_loss=weight, **options)
 
 
 @pytest.mark.parametrize("normalised", [False, True])

@@ -9,7 +9,7 @@ import torch
 from helpers import EOS, PAD, make_model, make_task
 from recurrent import MARK, recurrent_task
 from seeds import shifted
-from test_criterions import DEFAULTS, criterion, make_sample
+from test_criterions import criterion, make_sample
 
 from fairseq_etads.platform.option_checks import check_options
 from fairseq_etads.systems.entailment.model import EntailmentScorer, NliConfig
@@ -28,7 +28,7 @@ TASK = {"tail": 30}
 
 
 def raml(task=None, **options):
-    return SummarizationRAML(task or make_task(**TASK), **{**DEFAULTS, **RAML, **options})
+    return SummarizationRAML(task or make_task(**TASK), **{**RAML, **options})
 
 
 def test_the_number_of_edits_is_that_of_all_texts_gone_through():

@@ -7,7 +7,7 @@ import pytest
 import torch
 from helpers import EOS, PAD, make_model, make_task
 from recurrent import recurrent, recurrent_task
-from test_criterions import DEFAULTS, criterion, make_sample
+from test_criterions import criterion, make_sample
 
 from fairseq_etads.systems.rewards.self_critical import SampledSummaries, SummarizationRL
 
@@ -18,9 +18,7 @@ RL |= {"rougesal_saliency": "idf", "entail_model": None, "entail_length_cap": "1
 
 def build(pointer="soft", task=None, model="etads", sizes=(), **options):
     task = task or make_task(tail=30)
-    return make_model(model, task, pointer=pointer, **dict(sizes)), SummarizationRL(
-        task, **{**DEFAULTS, **RL, **options}
-    )
+    return make_model(model, task, pointer=pointer, **dict(sizes)), SummarizationRL(task, **{**RL, **options})
 
 
 def gradients(model, loss):
@@ -126,7 +124,7 @@ def test_drawing_is_without_dropout_and_leaves_the_model_in_training(kind):
     else:
         task = recurrent_task()
         model = recurrent("pg_coverage", task, dropout=0.5)
-        ours = SummarizationRL(task, **{**DEFAULTS, **RL})
+        ours = SummarizationRL(task, **RL)
     model.train()
     model.encoder.eval()  # a frozen encoder stays in evaluation mode
     sample = make_sample()

@@ -7,7 +7,7 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 from helpers import make_task
-from test_criterions import DEFAULTS, make_sample
+from test_criterions import make_sample
 from test_selector import build as build_selector
 from test_selector import units
 from test_self_critical import RL, build
@@ -103,7 +103,7 @@ def test_validation_needs_no_entailment_model():
     """fairseq-validate builds the criterion of a checkpoint after its training."""
     task = make_task()
     task._trained = {}
-    SummarizationRL(task, **{**DEFAULTS, **RL, "rewards": "entail", "entail_model": "gone"})
+    SummarizationRL(task, **{**RL, "rewards": "entail", "entail_model": "gone"})
 
 
 @pytest.mark.parametrize(
@@ -122,5 +122,5 @@ def test_validation_needs_no_entailment_model():
 )
 def test_impossible_options_are_refused(options, words):
     with pytest.raises((ValueError, InputError, FileNotFoundError)) as error:
-        SummarizationRL(make_task(), **{**DEFAULTS, **RL, **options})
+        SummarizationRL(make_task(), **{**RL, **options})
     assert words in str(error.value)
