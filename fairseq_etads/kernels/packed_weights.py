@@ -187,11 +187,8 @@ class BlockedOutputProjection(nn.Module):
             self._weight[words], None if self._bias is None else self._bias[words], self._make
         )
 
-    def forward(self, x: Tensor, rows: None = None) -> Tensor:
-        """Compute the logits (…, V) in float32 from ``x`` (…, in).
-
-        Recurrent decoders pass ``rows``, which must be None, because logits are always computed for all words.
-        """
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the logits (…, V) in float32 from ``x`` (…, in)."""
         x_rows = x.reshape(-1, x.size(-1))
         result = self._memory.result
         if result is None or len(result) < len(x_rows):

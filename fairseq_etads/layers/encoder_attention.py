@@ -43,15 +43,6 @@ def parse_focus_scopes(value: str, heads: int) -> List[int]:
     return [scopes[head % len(scopes)] for head in range(heads)]
 
 
-def compute_initial_centre_offset(head: int) -> int:
-    """Return the initial offset of a head with relative centres: 0, -1, 1, -2, 2, … for successive heads.
-
-    With these offsets, each head is initially centred on the query or on a nearby token.
-    """
-    distance = (head + 1) // 2
-    return -distance if head % 2 else distance
-
-
 class FocalNetwork(nn.Module):
     """Predicts the centres and scopes of the focal bias from the queries (ETADS, section 3.2, equations 5 and 6).
 
@@ -117,9 +108,8 @@ class FocalNetwork(nn.Module):
             self.scope_weight[self.initial_scopes > 0] = 0.0
             if self.center_offset is not None:
                 self.center_weight.zero_()
-                self.center_offset.copy_(
-                    torch.tensor([compute_initial_centre_offset(head) for head in range(self.num_heads)])
-                )
+                heads = torch.arange(self.num_heads)  # centred on the query or on a nearby token: 0, -1, 1, -2, 2, …
+                self.center_offset.copy_((heads + 1) // 2 * torch.where(heads % 2 == 1, -1, 1))
             if self.strength is not None:
                 self.strength.zero_()
 
@@ -155,15 +145,6 @@ class FocalNetwork(nn.Module):
         tokens = self.initial_scopes[:, None]
         ratio = torch.where(tokens > 0, m / tokens.clamp(min=1), 2.0)
         return torch.log(ratio.clamp(min=2.0) - 1)
-
-
-def get_focal_options(cfg: Any) -> Dict[str, str]:
-    """Return the arguments of :class:`FocalNetwork` that SummarizationTransformerConfig contains as options."""
-    return {
-        "center": str(cfg.focus_center),
-        "initial_scope": str(cfg.focus_initial_scope),
-        "strength": str(cfg.focus_strength),
-    }
 
 
 SELF_ATTENTION_INPUTS = ("q_proj", "k_proj", "v_proj")

@@ -18,7 +18,6 @@ from ..vocabulary.dictionary import remove_copy_tail
 from .common import (
     EncoderDecoderMixin,
     SummarizationModel,
-    check_vocabulary_sizes,
     convert_options_to_namespace,
     register_presets,
 )
@@ -33,7 +32,7 @@ from .rnn_encoder import (
 )
 from .rnn_options import PRESETS, RecurrentConfig, check_recurrent_options
 from .selector import SentenceExtractor
-from .source_factors import check_trained_factors, parse_factors
+from .source_factors import parse_factors
 
 INITIAL_STD = 0.25
 """Standard deviation of the initial word embeddings and output weights.
@@ -149,27 +148,17 @@ class RecurrentModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDeco
         return tuple(self.encoder.factors)
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, **kwargs: Any) -> Any:
-        """Load weights.
-
-        Raises:
-            ValueError: the weights were trained with different dictionaries or source factors.
-        """
+        """Load weights. Those of a closed-book decoder are ignored outside training."""
         if self.decoder.closed_book is None:
             state_dict = {key: value for key, value in state_dict.items() if not key.startswith(CLOSED_BOOK)}
-        check_vocabulary_sizes(state_dict, "source", self.encoder)
-        check_vocabulary_sizes(state_dict, "target", self.decoder)
-        check_trained_factors(state_dict, dict(self.encoder.factors.items()))
         return super().load_state_dict(state_dict, strict=strict, **kwargs)
 
 
 def make_embedding_table(dictionary: Dictionary, width: int, tiny: bool = False, bound: float = 0.0) -> nn.Embedding:
-    """Create a word embedding table. The padding vector is 0.
+    """Create a word embedding table. The padding vector is 0, and the others are normally distributed.
 
-    Args:
-        dictionary: the dictionary that contains the words.
-        width: the width of the vectors.
-        tiny: whether to use the small standard deviation of See et al.'s code.
-        bound: if nonzero, the vectors are drawn uniformly from [-bound, bound] and not from a normal distribution.
+    If ``tiny``, their standard deviation is that of See et al.'s code. With a ``bound``, they are uniform in [-bound,
+    bound] instead.
     """
     table = nn.Embedding(len(dictionary), width, dictionary.pad())
     if tiny:
@@ -194,7 +183,7 @@ def initialise_weights(model: nn.Module, config: Any) -> None:
     """Initialise all modules of a new model except word embeddings, which :func:`make_embedding_table` initialises.
 
     If neither ``--paper-init`` nor ``--uniform-init`` is set, all modules keep their default initial values. The
-    pointer's :class:`~fairseq_etads.layers.continuation.CopyContinuationTerms` always keeps these values.
+    pointer's :class:`~fairseq_etads.layers.pointer.CopyContinuationTerms` always keeps these values.
     """
     if config.paper_init:
         _initialise_as_see_et_al(model)

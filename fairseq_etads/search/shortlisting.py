@@ -102,11 +102,8 @@ def _make_output_layer(output: Any, candidates: CandidateWords) -> Callable[[Ten
     words = candidates.words
     if len(words) == candidates.known_words:
         layer: Callable[[Tensor], Tensor] = output
-    elif isinstance(output, BlockedOutputProjection):
+    elif isinstance(output, (BlockedOutputProjection, OutputLayer)):
         layer = output.restrict_to_words(words)
-    elif isinstance(output, OutputLayer):
-        weight, bias = output.select_rows(words)
-        layer = functools.partial(F.linear, weight=weight, bias=bias)
     else:
         chosen = None if output.bias is None else output.bias[words]
         layer = functools.partial(F.linear, weight=output.weight[words], bias=chosen)

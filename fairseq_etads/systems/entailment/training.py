@@ -106,23 +106,6 @@ def _split_words(text: str, tokenizer: TextTokenizer) -> List[str]:
     return [sys.intern(word) for word in tokenizer.encode(text).split()]
 
 
-class EncodedPairs(NamedTuple):
-    """Encoded pairs: the word ids (T,) of each premise and hypothesis, and the labels (N,) of all pairs."""
-
-    premises: List[Tensor]
-    hypotheses: List[Tensor]
-    labels: Tensor
-
-    @classmethod
-    def from_pairs(cls, pairs: TokenisedPairs, dictionary: Dictionary, config: NliConfig) -> "EncodedPairs":
-        """Convert the words in ``pairs`` to dictionary ids."""
-        premises, hypotheses = (
-            [convert_words_to_ids(words, dictionary, config.keep_case) for words in texts]
-            for texts in (pairs.premises, pairs.hypotheses)
-        )
-        return cls(premises, hypotheses, torch.tensor(pairs.labels))
-
-
 def make_dictionary(pairs: TokenisedPairs, settings: EntailmentSettings, tokenizer: TextTokenizer) -> Dictionary:
     """Create a dictionary of the most frequent words in the pairs and of all words in the ``--more-words`` files."""
     dictionary = Dictionary()
@@ -150,9 +133,14 @@ class Trainer:
     """Trains a model with Adam. Word embeddings that do not require a gradient remain unchanged."""
 
     def __init__(
-        self, model: DecomposableAttention, dictionary: Dictionary, pairs: EncodedPairs, settings: EntailmentSettings
+        self, model: DecomposableAttention, dictionary: Dictionary, pairs: TokenisedPairs, settings: EntailmentSettings
     ):
-        self.model, self.dictionary, self.pairs, self.settings = model, dictionary, pairs, settings
+        self.model, self.dictionary, self.settings = model, dictionary, settings
+        self.premises, self.hypotheses = (
+            [convert_words_to_ids(words, dictionary, settings.keep_case) for words in texts]
+            for texts in (pairs.premises, pairs.hypotheses)
+        )
+        self.labels = torch.tensor(pairs.labels)
         self.trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.optimizer = torch.optim.Adam(self.trained.values(), lr=settings.lr)
 
@@ -167,9 +155,9 @@ class Trainer:
         self.model.train()
         batches = self._draw_batches(random.Random(f"{self.settings.seed} {number}"))
         for numbers in tqdm(batches, desc=f"epoch {number}", unit=" batches", disable=None, leave=False):
-            texts = ([side[n] for n in numbers] for side in (self.pairs.premises, self.pairs.hypotheses))
+            texts = ([side[n] for n in numbers] for side in (self.premises, self.hypotheses))
             batch = [collate_texts(side, self.dictionary).to(device) for side in texts]
-            loss = F.cross_entropy(self.model(*batch), self.pairs.labels[numbers].to(device))
+            loss = F.cross_entropy(self.model(*batch), self.labels[numbers].to(device))
             self.optimizer.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(list(self.trained.values()), LARGEST_NORM)
@@ -177,16 +165,16 @@ class Trainer:
             total += loss.item() * len(numbers)
         if not math.isfinite(total):
             raise InputError(f"--lr {self.settings.lr}: the loss of epoch {number} is not finite; choose a lower one")
-        return total / len(self.pairs.labels)
+        return total / len(self.labels)
 
     def _draw_batches(self, generator: random.Random) -> List[List[int]]:
-        numbers = list(range(len(self.pairs.labels)))
+        numbers = list(range(len(self.labels)))
         generator.shuffle(numbers)
         size = self.settings.batch_size
         batches: List[List[int]] = []
         for start in range(0, len(numbers), SORTED_TOGETHER * size):
             group = numbers[start : start + SORTED_TOGETHER * size]
-            group.sort(key=lambda n: (len(self.pairs.premises[n]), len(self.pairs.hypotheses[n])))
+            group.sort(key=lambda n: (len(self.premises[n]), len(self.hypotheses[n])))
             batches += [group[first : first + size] for first in range(0, len(group), size)]
         generator.shuffle(batches)
         return batches
@@ -241,8 +229,7 @@ def train_entailment_model(
     if settings.vectors is not None:
         load_word_vectors(settings.vectors, dictionary, model.table, "--vectors")
         model.table.requires_grad_(False)
-    encoded = EncodedPairs.from_pairs(pairs, dictionary, settings.config)
-    trainer = Trainer(model.to(device), dictionary, encoded, settings)
+    trainer = Trainer(model.to(device), dictionary, pairs, settings)
     about = {"options": settings.to_dict(), "pairs": len(pairs.labels), "fairseq_etads": get_version()}
     about["files"] = _compute_file_checksums(settings)
     # Continue only if all three files exist. Otherwise, the best model might be lost.

@@ -300,11 +300,8 @@ class SummarizationRL(SummarizationNLL):
     def _convert_to_sentences(rows: Sequence[Tensor], dictionary: Any) -> List[Text]:
         """Convert the dictionary ids of summaries or documents to tokenised sentences. The ids may contain padding."""
         skipped = {dictionary.pad(), dictionary.bos(), dictionary.eos()}
-        texts: List[Text] = []
-        for row in rows:
-            words = [dictionary[index] for index in row.tolist() if index not in skipped]
-            texts.append(split_sentences(words, SENTENCE_MARK))
-        return texts
+        words = ([dictionary[index] for index in row.tolist() if index not in skipped] for row in rows)
+        return [split_sentences(text, SENTENCE_MARK) for text in words]
 
     def compute_policy_loss(
         self, model: Any, encoder_out: Any, drawn: SampledSummaries, advantages: Tensor, of: Tensor
