@@ -26,16 +26,10 @@ Capabilities = FrozenSet[str]
 
 
 class TrainingCriterion(NamedTuple):
-    """The criterion that trains a model for selecting words or sentences.
-
-    Attributes:
-        criterion: the name of the criterion.
-        model: a description of the model that the criterion requires, for use in messages, such as "an architecture
-            that selects words or sentences".
-    """
+    """The criterion that trains a model for selecting words or sentences."""
 
     criterion: str
-    model: str
+    model: str  # the model that it requires, for messages, such as "an architecture that selects words or sentences"
 
 
 class DecoderCapabilities(NamedTuple):

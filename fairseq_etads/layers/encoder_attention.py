@@ -66,7 +66,6 @@ class FocalNetwork(nn.Module):
     The initial scope is N, or half of the document's length if the document has fewer than 2 N tokens.
 
     Args:
-        embed_dim: d_m, the width of the encoder states.
         num_heads: H, the number of heads. Each head has a separate slice of u and separate vectors U_c and U_d.
         center: the method for predicting the centres, one of ``CENTERS``.
         initial_scope: the initial scopes of the heads, in the format that ``SCOPES_HELP`` describes.
@@ -163,14 +162,9 @@ def project_self_attention_inputs(module: Any, x: Tensor) -> Tuple[Tensor, Tenso
 
 
 def split_heads(x: Tensor, num_heads: int, documents: Optional[int] = None) -> Tensor:
-    """Split x (T, B * beam, H * D) into heads. The beams of a document become additional queries.
+    """Split x (T, B * beam, H * D) into heads. The beams of B ``documents`` (None: one each) become more queries.
 
     The result has the shape (B, H, beam * T, D) and is a view if beam is 1.
-
-    Args:
-        x: the states (T, B * beam, H * D).
-        num_heads: H, the number of attention heads.
-        documents: B, the number of documents, or None if there is only one beam per document.
     """
     length, rows, width = x.shape
     documents = rows if documents is None else documents
@@ -183,12 +177,7 @@ def split_heads(x: Tensor, num_heads: int, documents: Optional[int] = None) -> T
 
 
 def merge_heads(x: Tensor, rows: Optional[int] = None) -> Tensor:
-    """Merge the heads of x (B, H, beam * T, D) into (T, B * beam, H * D), the inverse of :func:`split_heads`.
-
-    Args:
-        x: the states (B, H, beam * T, D).
-        rows: B * beam, the number of rows, or None if there is only one beam per document.
-    """
+    """Merge the heads of x (B, H, beam * T, D) into (T, ``rows``, H * D), the inverse of :func:`split_heads`."""
     documents, heads, queries, width = x.shape
     rows = documents if rows is None else rows
     beam = rows // documents
@@ -238,17 +227,9 @@ def blockwise_attention(
 ) -> Tensor:
     """Compute softmax(q k^T / sqrt(D)) v with dropout on the attention weights.
 
-    The weights are computed for one block of queries at a time, so memory grows with T + S instead of T × S. The
-    backward pass recomputes the weights with the same dropout mask.
-
-    Args:
-        q: the queries (B, H, T, D).
-        k, v: the keys and values (B, H, S, D).
-        key_padding_mask: the padding mask (B, S), True at padding, or None.
-        dropout_p: the dropout probability of the attention weights.
-
-    Returns:
-        The attention output (B, H, T, D), which has the dtype of ``v``.
+    The weights are computed for one block of queries (B, H, T, D) at a time, so memory grows with T + S instead of
+    T × S. The backward pass recomputes the weights with the same dropout mask. Keys and values are (B, H, S, D), and
+    the padding mask (B, S), if any, is True at padding. The output (B, H, T, D) has the dtype of ``v``.
     """
     pieces = [
         checkpoint(
@@ -318,12 +299,8 @@ def is_plain_attention(module: Optional[nn.Module]) -> bool:
 class FocusAttention(ObservableAttention, MultiheadAttention):
     """Encoder self-attention with the focal bias (ETADS, section 3.2).
 
-    Args:
-        embed_dim: d_m, the width of the encoder states.
-        num_heads: H, the number of attention heads.
-        focal: the keyword arguments for :class:`FocalNetwork`, or None to use the paper's equations.
-        kernel: the implementation to use, one of :data:`fairseq_etads.attention.KERNELS`.
-        kwargs: additional keyword arguments for fairseq's ``MultiheadAttention``.
+    ``focal`` are the keyword arguments for :class:`FocalNetwork` (None: the paper's equations), and ``kernel`` is one
+    of :data:`fairseq_etads.attention.KERNELS`.
     """
 
     def __init__(

@@ -49,13 +49,6 @@ and is truncated at two standard deviations. The weights of recurrent networks a
 """
 
 
-def _map_source_to_target_ids(source: Dictionary, target: Dictionary) -> Optional[Tensor]:
-    """Return each known source word's id in the target dictionary, or 0; None if both share a dictionary."""
-    if source == target:
-        return None
-    return torch.tensor([target.indices.get(word, 0) for word in source.symbols])
-
-
 class RecurrentModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDecoderModel):
     """A recurrent encoder-decoder model. The papers' mechanisms are available as options.
 
@@ -100,9 +93,8 @@ class RecurrentModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDeco
         else:
             encoder = RecurrentEncoder(config, source, embed, factors, mark)
         summary_embed = VocabularyEmbedding(summary_words, target.unk(), len(target))
-        decoder = RecurrentDecoder(
-            config, target, summary_embed, output, _map_source_to_target_ids(source, target), context
-        )
+        ids = None if source == target else torch.tensor([target.indices.get(word, 0) for word in source.symbols])
+        decoder = RecurrentDecoder(config, target, summary_embed, output, ids, context)
         if config.closed_book_decoder and not task.is_loading:
             decoder.closed_book = ClosedBookDecoder(
                 str(config.rnn_cell) == "lstm",
@@ -115,8 +107,12 @@ class RecurrentModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDeco
         model = cls(encoder, decoder)
         for name, part in task.make_auxiliary_modules(config).items():
             model.add_module(name, part)
-        initialise_weights(model, config)
-        # Add the extractor after initialise_weights(), because its weights are usually loaded from a checkpoint.
+        # Word embeddings and the pointer's terms for copy continuation keep their initial values.
+        if config.paper_init:
+            _initialise_as_see_et_al(model)
+        if config.uniform_init:
+            _initialise_uniformly(model, config.uniform_init)
+        # Add the extractor after the initialisation, because its weights are usually loaded from a checkpoint.
         if str(config.sentence_attention) == "extractor":
             model.encoder.extractor = make_extractor(config, task)
         model.mark_lookup_tables()
@@ -177,18 +173,6 @@ def _initialise_with_tiny_values(weight: Tensor) -> None:
 
 OUTPUT_LAYER = "decoder.output_projection"
 """Name of the output layer, which receives its initial weight from :func:`make_embedding_table`."""
-
-
-def initialise_weights(model: nn.Module, config: Any) -> None:
-    """Initialise all modules of a new model except word embeddings, which :func:`make_embedding_table` initialises.
-
-    If neither ``--paper-init`` nor ``--uniform-init`` is set, all modules keep their default initial values. The
-    pointer's :class:`~fairseq_etads.layers.pointer.CopyContinuationTerms` always keeps these values.
-    """
-    if config.paper_init:
-        _initialise_as_see_et_al(model)
-    if config.uniform_init:
-        _initialise_uniformly(model, config.uniform_init)
 
 
 def _initialise_as_see_et_al(model: nn.Module) -> None:

@@ -143,7 +143,7 @@ class DecoderInputs(NamedTuple):
     @classmethod
     def from_encoder_out(cls, encoder_out: Dict[str, Any], rows: int, keys: Type[Keys]) -> "DecoderInputs":
         """Convert the encoder's output for N = ``rows`` hypotheses. The class ``keys`` wraps the attention keys."""
-        beams = rows // count_documents(encoder_out)
+        beams = rows // len(encoder_out["encoder_out"][0])
         documents = cls(
             SharedStates(encoder_out["encoder_out"][0]),
             keys(encoder_out["keys"][0]),
@@ -160,11 +160,6 @@ class DecoderInputs(NamedTuple):
             sentence_padding=encoder_out["sentence_padding_mask"][0].repeat_interleave(beams, dim=0),
             sentence_states=SharedStates(encoder_out["sentence_states"][0]),
         )
-
-
-def count_documents(encoder_out: Dict[str, Any]) -> int:
-    """Return the number of documents in the batch, B."""
-    return len(encoder_out["encoder_out"][0])
 
 
 def select_rows(rows: Tensor, new: Optional[Tensor], old: Optional[Tensor]) -> Optional[Tensor]:
@@ -365,8 +360,8 @@ class RecurrentDecoder(PointingDecoder, FairseqIncrementalDecoder):
             # [h; c (LSTM only); the word embedding, or x with --merge-input; the context]
             parts = (outputs.hidden, outputs.cells, outputs.inputs, outputs.contexts)
             features = torch.cat([part for part in parts if part is not None], dim=2)
-        weights = outputs.log_weights
-        return self.score_words(output, weights, prev_output_tokens, encoder_out, request, features).to_fairseq_output()
+        output = self.score_words(output, outputs.log_weights, prev_output_tokens, encoder_out, request, features)
+        return output.to_fairseq_output()
 
     def _compute_readout(self, *parts: Tensor) -> Tensor:
         """Compute readouts (…, R) from states h (…, H), embeddings of the previous words (…, E) and contexts (…, M)."""
@@ -457,10 +452,9 @@ class RecurrentDecoder(PointingDecoder, FairseqIncrementalDecoder):
         saved = None if incremental_state is None else self.get_incremental_state(incremental_state, "state")
         if saved:
             return DecoderState(**saved)
-        beams = rows // count_documents(encoder_out)
         states = encoder_out["encoder_out"][0]
-        length = states.shape[1]
-        nothing = [states.new_zeros(count_documents(encoder_out), self.hidden_size)]  # --bridge zero
+        beams, length = rows // len(states), states.shape[1]
+        nothing = [states.new_zeros(len(states), self.hidden_size)]  # --bridge zero
         hidden = encoder_out.get("first_state", nothing)[0].repeat_interleave(beams, dim=0)
         cell = None
         if self.has_cell_state:

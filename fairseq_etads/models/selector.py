@@ -74,10 +74,6 @@ class Selector(ContentSelectionModel):
 
     trained_by = TrainingCriterion("selection_nll", "an architecture that selects words or sentences")
 
-    def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> SelectorOutput:
-        """Compute a logit for each word or sentence of the documents (B, S), int64."""
-        raise NotImplementedError
-
     def convert_token_to_unit_values(self, values: Tensor, src_tokens: Tensor) -> Tensor:
         """Convert values of tokens (B, S) to values of units (B, U). Values may be MISSING."""
         raise NotImplementedError

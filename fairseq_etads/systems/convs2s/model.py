@@ -102,18 +102,11 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         "decoder_layers": "[(512, 3)] * 8",
     },
 }
-"""Mapping from the name of each architecture to the defaults that it changes.
-
-The settings for Gigaword are from Gehring et al. 2017, and those for CNN/Daily Mail are from Fan et al. 2017.
-"""
+"""Names of architectures and the changed defaults: of Gehring et al. 2017 for Gigaword, Fan et al. 2017 for CNN/DM."""
 
 
 def parse_attention_layers(text: str, layers: int) -> Union[bool, List[bool]]:
-    """Parse ``--decoder-attention``, which selects the decoder layers that attend to the document.
-
-    Args:
-        text: "True", or a list that contains True or False for each layer.
-        layers: the number of decoder layers.
+    """Parse ``--decoder-attention``: "True", or a list that tells for each of the layers if it attends to the document.
 
     Raises:
         ValueError: the text has a different format, or no layer attends to the document.
@@ -140,7 +133,7 @@ class ConvolutionalEncoder(FConvEncoder):
         super().__init__(
             dictionary,
             embed_dim=cfg.encoder_embed_dim,
-            max_positions=_count_position_embeddings(cfg.max_source_positions, dictionary),
+            max_positions=cfg.max_source_positions + dictionary.pad() + 1,  # the first rows are no positions
             convolutions=parse_convolutions(cfg.encoder_layers, "--encoder-layers"),
             dropout=cfg.dropout,
         )
@@ -177,7 +170,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
             dictionary,
             embed_dim=cfg.decoder_embed_dim,
             out_embed_dim=cfg.decoder_out_embed_dim,
-            max_positions=_count_position_embeddings(cfg.max_target_positions, dictionary),
+            max_positions=cfg.max_target_positions + dictionary.pad() + 1,
             convolutions=layers,
             attention=parse_attention_layers(cfg.decoder_attention, len(layers)),
             dropout=cfg.dropout,
@@ -260,11 +253,6 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         return upgraded
 
 
-def _count_position_embeddings(positions: int, dictionary: Any) -> int:
-    """Return the rows of a position embedding table, whose first ``pad + 1`` do not correspond to positions."""
-    return positions + int(dictionary.pad()) + 1
-
-
 class ConvolutionalModel(SummarizationModel, EncoderDecoderMixin, FConvModel):
     """A convolutional encoder-decoder model, one of :data:`PRESETS`: fairseq's ``fconv`` with an optional pointer."""
 
@@ -277,12 +265,7 @@ class ConvolutionalModel(SummarizationModel, EncoderDecoderMixin, FConvModel):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "ConvolutionalModel":
-        """Build the model from its options.
-
-        Raises:
-            ValueError: an option is incompatible with another option, the dictionaries or the truncation lengths.
-            OSError: a file of word vectors cannot be read.
-        """
+        """Build the model. Raises ValueError if an option is incompatible with another option or with the data."""
         config = convert_options_to_namespace(cfg)
         check_options(config, ConvolutionalConfig, list_data_properties(task))
         check_data_suits_architecture(getattr(config, "_name", "convs2s"), RIGHT_PADDING, task)

@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import torch
 import torch.nn.functional as F
-from fairseq.data import Dictionary
+from fairseq.data import Dictionary, data_utils
 from torch import Tensor
 from tqdm import tqdm
 
@@ -35,7 +35,6 @@ from .model import (
     DecomposableAttention,
     EntailmentScorer,
     NliConfig,
-    collate_texts,
     convert_words_to_ids,
     read_config,
     write_config,
@@ -74,7 +73,6 @@ class EntailmentSettings:
         return NliConfig(self.embed_dim, self.width, self.words, self.keep_case, self.hide_digits)
 
     def to_dict(self) -> Dict[str, Any]:
-        """Return the settings as a dictionary of JSON types."""
         texts = {name: [str(path) for path in getattr(self, name)] for name in ("train", "valid", "more_words")}
         return {**asdict(self), **texts}
 
@@ -156,7 +154,7 @@ class Trainer:
         batches = self._draw_batches(random.Random(f"{self.settings.seed} {number}"))
         for numbers in tqdm(batches, desc=f"epoch {number}", unit=" batches", disable=None, leave=False):
             texts = ([side[n] for n in numbers] for side in (self.premises, self.hypotheses))
-            batch = [collate_texts(side, self.dictionary).to(device) for side in texts]
+            batch = [data_utils.collate_tokens(side, self.dictionary.pad()).to(device) for side in texts]
             loss = F.cross_entropy(self.model(*batch), self.labels[numbers].to(device))
             self.optimizer.zero_grad()
             loss.backward()
@@ -208,10 +206,8 @@ def train_entailment_model(
 ) -> str:
     """Train a model or continue an interrupted run, and return a message about the result.
 
-    Args:
-        out: path of the folder for the model with the highest validation accuracy, and for the training state.
-        epochs: maximum number of epochs.
-        patience: number of epochs without a higher validation accuracy after which training stops.
+    The folder ``out`` receives the model with the highest validation accuracy, and the training state. Training stops
+    after ``patience`` epochs without a higher validation accuracy.
 
     Raises:
         InputError: a file cannot be read, or the folder contains a run with other options or pairs.
@@ -287,7 +283,6 @@ def _compute_file_checksums(settings: EntailmentSettings) -> List[str]:
 
 
 def _count_correct_predictions(scorer: EntailmentScorer, pairs: TokenisedPairs) -> int:
-    """Return the number of pairs that the model classifies correctly."""
     found = scorer.predict_probabilities(pairs.premises, pairs.hypotheses).argmax(dim=1)
     return int((found == torch.tensor(pairs.labels)).sum())
 
@@ -295,11 +290,7 @@ def _count_correct_predictions(scorer: EntailmentScorer, pairs: TokenisedPairs) 
 def load_entailment_predictor(
     folder: str, device: torch.device
 ) -> Callable[[Sequence[str], Sequence[str]], List[float]]:
-    """Return a function that tokenises texts and predicts P(entailment) for each pair of a premise and a hypothesis.
-
-    Raises:
-        InputError: the folder does not contain a model.
-    """
+    """Return a function that tokenises texts and predicts P(entailment) for each pair of a premise and a hypothesis."""
     scorer = EntailmentScorer.load(folder).to(device)
     tokenizer = scorer.config.make_tokenizer()
 
@@ -312,11 +303,7 @@ def load_entailment_predictor(
 
 
 def evaluate_entailment_model(folder: Path, paths: Sequence[Path], out: Optional[Path], device: torch.device) -> str:
-    """Evaluate a model on the pairs in the given files, and write P(entailment) of each pair to a line of ``out``.
-
-    Raises:
-        InputError: the folder does not contain a model, or a file of pairs cannot be read.
-    """
+    """Evaluate a model on the pairs in the given files, and write P(entailment) of each pair to a line of ``out``."""
     scorer = EntailmentScorer.load(folder).to(device)
     counts: Counter = Counter()
     pairs = TokenisedPairs.read(paths, scorer.config.make_tokenizer(), counts)
