@@ -30,10 +30,8 @@ logger = logging.getLogger(__name__)
 def attention_scores(q: Tensor, k: Tensor, own_format: bool = False) -> Tensor:
     """Compute the products q k^T (…, T, S) of queries q (…, T, D) and keys k (…, S, D) in at least float32 precision.
 
-    Args:
-        own_format: whether to multiply in the dtype of q and k. If False, the product is computed in float32 or higher
-            precision, even for half-precision inputs and under autocast. Rounding a score of 30 to bfloat16 can change
-            its attention weight by 6 %.
+    This holds even for half-precision inputs and under autocast, because rounding a score of 30 to bfloat16 can change
+    its attention weight by 6 %. With ``own_format``, only the result is converted, and q and k are multiplied as given.
     """
     if own_format:
         return widen_to_float32(torch.matmul(q, k.mT))
@@ -50,14 +48,9 @@ def attention_weights(
 ) -> Tensor:
     """Compute the attention weights softmax(q k^T / sqrt(D) [+ bias]), shape (B, H, T, S).
 
-    The result has at least float32 precision, regardless of the dtype of the inputs. Weights are 0 at padding.
-
-    Args:
-        q: queries, shape (B, H, T, D).
-        k: keys, shape (B, H, S, D).
-        key_padding_mask: boolean mask of the keys, shape (B, S), True at padding.
-        own_format: whether to compute the scores in the dtype of the inputs; see :func:`attention_scores`.
-        bias: optional bias that is added to the scores before the softmax, broadcastable to (B, H, T, S).
+    The result has at least float32 precision, regardless of the dtype of the queries (B, H, T, D) and the keys
+    (B, H, S, D); for ``own_format``, see :func:`attention_scores`. Weights are 0 where the mask (B, S) is True, at
+    padding. The ``bias`` is broadcastable to (B, H, T, S).
     """
     q = q if own_format else widen_to_float32(q)
     scores = attention_scores(q * q.size(-1) ** -0.5, k, own_format)
@@ -157,17 +150,9 @@ def focus_attention(
             out = _add_focal_bias(*wide, focus, positions, key_padding_mask, dropout_p)
         else:
             rows = max(1, BIAS_ELEMENTS // (len(k) * k.shape[1] * k.shape[2]))
+            rest = positions, key_padding_mask, dropout_p
             pieces = [
-                checkpoint(
-                    _add_focal_bias,
-                    queries,
-                    *wide[1:],
-                    own,
-                    positions,
-                    key_padding_mask,
-                    dropout_p,
-                    use_reentrant=False,
-                )
+                checkpoint(_add_focal_bias, queries, *wide[1:], own, *rest, use_reentrant=False)
                 for queries, own in zip(wide[0].split(rows, dim=2), focus.split_queries(rows))
             ]
             out = torch.cat(pieces, dim=2)
@@ -368,14 +353,11 @@ def compute_log_attention_weights(scores: Tensor, key_padding_mask: Optional[Ten
 def temporal_attention_step(scores: Tensor, spent: Tensor) -> Tuple[Tensor, Tensor]:
     """Compute the attention logits log(exp(e_t) / beta_t) of one decoding step (Nallapati et al., equation 1).
 
-    Args:
-        scores: attention scores e_t before any normalisation, shape (…, S), in at least float32.
-        spent: logarithm of the sum of exp(e_k) over the earlier steps k, shape (…, S). It is minus infinity before the
-            first step.
+    ``scores`` are the attention scores e_t (…, S) before any normalisation, in at least float32. ``spent`` (…, S) is
+    the logarithm of the sum of exp(e_k) over the earlier steps k, and minus infinity before the first step.
 
-    Returns:
-        The attention logits, shape (…, S), and the updated value of ``spent``, shape (…, S), which includes this step.
-        Sums are stored as logarithms, so that large scores do not overflow and small scores do not underflow.
+    Returns the attention logits (…, S), and the value of ``spent`` that includes this step. Sums are stored as
+    logarithms, so that large scores do not overflow and small scores do not underflow.
     """
     log_beta = spent.masked_fill(spent.isneginf(), 0.0)  # beta_1 = 1
     return scores - log_beta, torch.logaddexp(spent, scores)
@@ -433,18 +415,9 @@ def combined_attention_log_weights(
 ) -> Tensor:
     """Compute the logarithm of the combined attention α̂_tj ∝ α_tj β_s(j) (Hsu et al. 2018).
 
-    The attention weight of each word is multiplied by the probability of its sentence.
-
-    Args:
-        log_word: logarithms of the word attention α, shape (B, T, S), as returned by
-            :func:`compute_log_attention_weights`.
-        log_selected: logarithm of β_s(j), the selection probability of the sentence that contains each word, shape (B,
-            S).
-        key_padding_mask: boolean mask of the document tokens, shape (B, S), True at padding.
-
-    Returns:
-        Logarithms of the combined attention weights, shape (B, T, S). At padding, they are so negative that their
-        exponentials are exactly 0.
+    ``log_word`` is log α (B, T, S), as returned by :func:`compute_log_attention_weights`, and ``log_selected`` is
+    log β_s(j) (B, S), where β is the selection probability of the sentence that contains a word. The mask (B, S) is
+    True at padding, where the results (B, T, S) are so negative that their exponentials are exactly 0.
     """
     return compute_log_attention_weights(log_word + log_selected[:, None], key_padding_mask)
 
@@ -453,16 +426,11 @@ def inconsistency_loss(log_word: Tensor, log_selected: Tensor, top: int) -> Tens
     """Compute the inconsistency loss -log((1/K) Σ_k α_tk β_s(k)) (Hsu et al. 2018).
 
     The sum is over the K = ``top`` words with the largest attention weights α_t. The loss is small if the extractor
-    assigns high probabilities to the sentences that contain these words.
+    assigns high probabilities to the sentences that contain these words. ``log_word`` is log α (B, T, S) before it is
+    combined with β, and ``log_selected`` is log β_s(j) (B, S).
 
-    Args:
-        log_word: logarithms of the word attention α before it is combined with β, shape (B, T, S).
-        log_selected: logarithm of β_s(j), the selection probability of the sentence that contains each word, shape (B,
-            S).
-
-    Returns:
-        The loss at each step, shape (B, T), in at least float32. If a document has fewer than K words, the sum is still
-        divided by K.
+    Returns the loss at each step (B, T), in at least float32. If a document has fewer than K words, the sum is still
+    divided by K.
     """
     log_word, log_selected = widen_to_float32(log_word), widen_to_float32(log_selected)
     log_top, places = log_word.topk(min(top, log_word.shape[2]), dim=2)  # (B, T, K)

@@ -16,8 +16,8 @@ from fairseq_etads.models import rnn
 from fairseq_etads.search.options import FOLDER_DEFAULTS
 from fairseq_etads.summarizer.folder.export import export_folder
 from fairseq_etads.summarizer.folder.run_files import RunFiles
-from fairseq_etads.systems.abs import options as nnlm_options
-from fairseq_etads.systems.convs2s import options as convs2s_options
+from fairseq_etads.systems import abs as abs_system
+from fairseq_etads.systems import convs2s
 from fairseq_etads.vocabulary.dictionary import count_known_words
 
 TEXT = {"tokenizer": "etads", "text-words": "spaces"}
@@ -30,7 +30,7 @@ def make_run(path, arch="etads", tail=3, target_words=None, mark=False, settings
     task = task or make_task(60, 20, tail=tail, mark=mark, target_words=target_words)
     if arch in rnn.PRESETS:
         options = {**RECURRENT, **options}
-    if arch not in (*convs2s_options.PRESETS, *nnlm_options.PRESETS):
+    if arch not in (*convs2s.PRESETS, *abs_system.PRESETS):
         options.setdefault("share_all_embeddings", arch == "pg_coverage")
     model = make_model(arch, task, **options)
     if not options.get("share_all_embeddings", True) and arch not in rnn.PRESETS:

@@ -14,8 +14,8 @@ from omegaconf import OmegaConf, open_dict
 from fairseq_etads.data.pairs import SummarizationDataset
 from fairseq_etads.data.selection import SentenceTargets, TokenValues
 from fairseq_etads.models import rnn, selector, transformer_options
-from fairseq_etads.systems.abs import options as nnlm_options
-from fairseq_etads.systems.convs2s import options as convs2s_options
+from fairseq_etads.systems import abs as abs_system
+from fairseq_etads.systems import convs2s
 from fairseq_etads.systems.rewriting import model as rewriting
 
 MARK, TAIL = 43, 9
@@ -34,8 +34,8 @@ TAGGERS = {
 FAMILIES = {
     "transformers": transformer_options.PRESETS,
     "recurrent": rnn.PRESETS,
-    "convolutions": convs2s_options.PRESETS,
-    "language models": nnlm_options.PRESETS,
+    "convolutions": convs2s.PRESETS,
+    "language models": abs_system.PRESETS,
     "selectors": {**selector.PRESETS, **rewriting.PRESETS},
 }
 
@@ -50,9 +50,9 @@ def sizes_of(arch):
         if preset.get("sentence_attention") == "extractor":
             sizes.update(extractor_embed_dim=6, extractor_hidden_size=4, max_sentences=3, max_sentence_words=3)
         return {**sizes, "dropout": 0.0}
-    if arch in convs2s_options.PRESETS:
+    if arch in convs2s.PRESETS:
         return convolutional.SIZES
-    if arch in nnlm_options.PRESETS:
+    if arch in abs_system.PRESETS:
         return language_models.SIZES
     return {**SMALL, "encoder_embed_dim": 16, "attention_dropout": 0.0, "activation_dropout": 0.0}
 

@@ -93,15 +93,8 @@ def int8_linear(x: Tensor, packed: Any, levels: int) -> Tensor:
     """Quantise inputs to multiples of 1 / ``levels``, and multiply them by a packed weight.
 
     In PyTorch's dynamic quantisation (``linear_dynamic``), all rows share one scale, so the result for a row depends on
-    the other rows. This function uses a fixed scale.
-
-    Args:
-        x: the input rows (n, in), float32, with values between -1 and 1.
-        packed: the weight, packed with :func:`pack_int8`.
-        levels: the number of quantisation levels on each side of zero.
-
-    Returns:
-        The matrix product (n, out), float32.
+    the other rows. This function uses a fixed scale. The inputs (n, in), float32, are between -1 and 1; the weight is
+    the result of :func:`pack_int8`, and ``levels`` are those on each side of zero. Returns the product (n, out).
     """
     product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
     # PyTorch's wrapper checks the arguments in Python. For small matrices, these checks take a quarter of the time.

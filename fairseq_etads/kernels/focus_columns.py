@@ -145,13 +145,10 @@ def insert_bias_columns(
 
 
 class KeyColumns(NamedTuple):
-    """The columns for the focal bias of up to ``LARGEST_PART`` consecutive keys.
+    """The columns for the focal bias of up to ``LARGEST_PART`` consecutive keys, which the slice ``tokens`` selects.
 
-    Attributes:
-        tokens: the slice that selects the keys of this part.
-        queries, keys: the value columns for queries (B, H, T, C) and for the S' keys of this part (B, S', C).
-        gradient_queries, gradient_keys: the gradient columns for queries (B, H, T, G) and keys (B, S', G), which add 0
-            to the scores but pass gradients.
+    There are value columns for queries (B, H, T, C) and for the S' keys of this part (B, S', C), and gradient columns
+    (B, H, T, G) and (B, S', G), which add 0 to the scores but pass gradients.
     """
 
     tokens: slice
@@ -166,11 +163,7 @@ def split_keys(
 ) -> "List[KeyColumns]":
     """Split the keys into parts of equal size, and compute the columns of each part as if it were a separate document.
 
-    Args:
-        focus: the centres, scopes and factors of the focal bias.
-        positions: the positions of the tokens (B, S).
-        padding: the padding mask (B, S), True at padding, or None.
-        dtype: the data type of the columns.
+    The keys have the positions (B, S), and the padding mask (B, S), if any, is True at padding.
     """
     length = positions.shape[1]
     size = -(-length // max(1, -(-length // LARGEST_PART)))
@@ -184,21 +177,30 @@ def split_keys(
         own = (own - first).clamp(min=0)
         count = (~hidden_here).sum(1).clamp(min=1).to(own)
         shifted = focus._replace(center=focus.center - first[:, None])  # (B, H, T) - (B, 1, 1)
-        queries, keys = (x.to(dtype) for x in compute_bias_columns(shifted, own, count))
-        if padding is not None:
-            queries, keys = add_padding_column(queries, keys, hidden_here)
-        gradient_queries, gradient_keys = queries[..., :0], keys[..., :0]
-        if torch.is_grad_enabled() and focus.needs_gradient:
-            gradient_queries, gradient_keys = (x.to(dtype) for x in compute_gradient_columns(shifted, own, count))
-            gradient_keys = gradient_keys.masked_fill(hidden_here.unsqueeze(-1), 0.0)
-        found.append(KeyColumns(tokens, queries, keys, gradient_queries, gradient_keys))
+        found.append(
+            KeyColumns(tokens, *compute_columns(shifted, own, count, None if padding is None else hidden_here, dtype))
+        )
     return found
 
 
-def add_padding_column(queries: Tensor, keys: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor]:
-    """Add a value column that hides the positions where the padding mask (B, S) is True."""
-    keys = keys.masked_fill(padding.unsqueeze(-1), 0.0)
-    return F.pad(queries, (0, 1), value=1.0), torch.cat([keys, padding.unsqueeze(-1).to(keys) * PADDING_SCORE], dim=-1)
+def compute_columns(
+    focus: FocusParameters, positions: Tensor, lengths: Tensor, padding: Optional[Tensor], dtype: torch.dtype
+) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Compute the value and gradient columns of queries and keys; without gradients, there are no gradient columns.
+
+    An additional value column hides the positions where the padding mask (B, S) is True.
+    """
+    queries, keys = (x.to(dtype) for x in compute_bias_columns(focus, positions, lengths))
+    if padding is not None:
+        hidden = padding.unsqueeze(-1)
+        queries = F.pad(queries, (0, 1), value=1.0)
+        keys = torch.cat([keys.masked_fill(hidden, 0.0), hidden.to(keys) * PADDING_SCORE], dim=-1)
+    gradient_queries, gradient_keys = queries[..., :0], keys[..., :0]
+    if torch.is_grad_enabled() and focus.needs_gradient:
+        gradient_queries, gradient_keys = (x.to(dtype) for x in compute_gradient_columns(focus, positions, lengths))
+        if padding is not None:  # padding has a weight in documents that consist only of padding
+            gradient_keys = gradient_keys.masked_fill(hidden, 0.0)
+    return queries, keys, gradient_queries, gradient_keys
 
 
 def compute_focus_attention_by_columns(
@@ -213,24 +215,15 @@ def compute_focus_attention_by_columns(
 ) -> Tensor:
     """Compute :func:`~fairseq_etads.attention.focus_attention` in its form "columns"; all tensors have the same dtype.
 
-    Args:
-        positions, lengths: the positions of the tokens (B, S) and the document lengths (B,).
-        padding: the padding mask (B, S), True at padding, or None.
+    The tokens have the positions (B, S), and the documents the lengths (B,).
     """
     if dropout_p == 0 and q.device.type == "cpu" and has_flash_attention(q.dtype):
         parts = split_keys(focus, positions, padding, q.dtype)
         result: Tensor = FlashFocusAttention.apply(q, k, v, *(field for part in parts for field in part))
         return result
-    queries, keys = (x.to(q.dtype) for x in compute_bias_columns(focus, positions, lengths))
-    if padding is not None:
-        queries, keys = add_padding_column(queries, keys, padding)
-    if torch.is_grad_enabled() and focus.needs_gradient:
-        gradient_queries, gradient_keys = (x.to(q.dtype) for x in compute_gradient_columns(focus, positions, lengths))
-        if padding is not None:  # padding has a weight in documents that consist only of padding
-            gradient_keys = gradient_keys.masked_fill(padding.unsqueeze(-1), 0.0)
-        queries = torch.cat([queries, gradient_queries], dim=-1)
-        keys = torch.cat([keys, gradient_keys], dim=-1)
-    wide = insert_bias_columns(q, k, v, *pad_bias_columns(queries, keys, q.shape[3]))
+    queries, keys, *gradient = compute_columns(focus, positions, lengths, padding, q.dtype)
+    both = torch.cat([queries, gradient[0]], dim=-1), torch.cat([keys, gradient[1]], dim=-1)
+    wide = insert_bias_columns(q, k, v, *pad_bias_columns(*both, q.shape[3]))
     return F.scaled_dot_product_attention(*wide, dropout_p=dropout_p, scale=1.0)[..., : q.shape[3]]
 
 

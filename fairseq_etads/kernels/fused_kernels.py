@@ -49,13 +49,9 @@ def find_fused_kernel(
 
 
 def warn_without_fused_kernel(x: Tensor, width: int, dropout_p: float, masked: bool) -> None:
-    """Warn once if PyTorch has no fused kernel for attention with these properties on a GPU.
+    """Warn once if PyTorch has no fused kernel for attention on the GPU and in the dtype of ``x``.
 
-    Args:
-        x: a tensor that has the dtype and device of the attention.
-        width: the width of an attention head.
-        dropout_p: the dropout probability of the attention weights.
-        masked: whether the attention has a mask or a bias.
+    For the other arguments, see :func:`find_fused_kernel`.
     """
     if not x.is_cuda or torch.compiler.is_compiling():
         return

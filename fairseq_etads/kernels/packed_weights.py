@@ -36,14 +36,9 @@ def count_optimizer_steps() -> int:
 class PackedLinear(nn.Linear):
     """A linear layer for CPUs, with a weight that is packed once for the processor's matrix kernels.
 
-    The unpacked weight is kept, because some of fairseq's attention modules read it instead of calling the layer.
-
-    Args:
-        weight: the weight (out, in).
-        bias: the bias (out,), or None.
-        dtype: the data type of the matrix products.
-        out_dtype: the data type of the output, or None to use the data type of the input.
-        relu: whether to apply a ReLU to the output.
+    The unpacked weight (out, in) is kept, because some of fairseq's attention modules read it instead of calling the
+    layer. Products are computed in ``dtype``, and the output, to which ``relu`` applies a ReLU, has the dtype
+    ``out_dtype`` (None: of the input).
     """
 
     def __init__(
@@ -87,11 +82,6 @@ class Int8Linear(nn.Module):
     Products are summed as 32-bit integers, so only quantisation causes errors. Weights are quantised to multiples of
     1/127 of the largest absolute weight in their row. Inputs are quantised to multiples of 1/127 or 1/63 of the largest
     absolute value in the input vector (:func:`cpu.find_exact_int8_levels`).
-
-    Args:
-        weight: the weight (out, in).
-        bias: the bias (out,), or None.
-        relu: whether to apply a ReLU to the output.
     """
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor], relu: bool = False):
@@ -162,13 +152,8 @@ class BlockedOutputProjection(nn.Module):
 
     If each step created a new tensor, the operating system would have to allocate and clear tens of megabytes, which
     can take longer than the matrix product. **Each call overwrites the result of the previous call in the same
-    thread.**
-
-    Args:
-        weight: the weight of the projection (V, in).
-        bias: the bias of the projection (V,), or None.
-        make: a function that creates a :class:`PackedLinear` or :class:`Int8Linear` from the weight and bias of a
-            block.
+    thread.** The function ``make`` creates a :class:`PackedLinear` or :class:`Int8Linear` from the weight and bias of a
+    block.
     """
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor], make: Callable[[Tensor, Optional[Tensor]], nn.Module]):
@@ -187,11 +172,8 @@ class BlockedOutputProjection(nn.Module):
             self._weight[words], None if self._bias is None else self._bias[words], self._make
         )
 
-    def forward(self, x: Tensor, rows: None = None) -> Tensor:
-        """Compute the logits (…, V) in float32 from ``x`` (…, in).
-
-        Recurrent decoders pass ``rows``, which must be None, because logits are always computed for all words.
-        """
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the logits (…, V) in float32 from ``x`` (…, in)."""
         x_rows = x.reshape(-1, x.size(-1))
         result = self._memory.result
         if result is None or len(result) < len(x_rows):

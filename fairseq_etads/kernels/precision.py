@@ -20,16 +20,10 @@ def keeps_float32(layer: nn.Module) -> bool:
 
 
 def apply_in_float32(layer: nn.Module, x: Tensor) -> Tensor:
-    """Compute ``layer(x)`` in float32 or higher precision, even under autocast.
+    """Compute ``layer(x)`` (…, out) for inputs (…, in) in float32 or higher precision, even under autocast.
 
-    The layer and the input may have any floating-point dtypes.
-
-    Args:
-        layer: the linear layer. The hooks of the layer, such as fairseq's quantisation noise, are also run.
-        x: the inputs (…, in).
-
-    Returns:
-        The outputs (…, out), in float32 or higher precision. Gradients have the dtype of the layer's parameters.
+    The layer and the input may have any floating-point dtypes. The hooks of the layer, such as fairseq's quantisation
+    noise, are also run. Gradients have the dtype of the layer's parameters.
     """
     x = widen_to_float32(x)
     with torch.autocast(x.device.type, enabled=False):

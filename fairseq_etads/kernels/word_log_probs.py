@@ -50,12 +50,8 @@ def _find_excluded_columns(columns: Sequence[int], chunk: slice) -> List[int]:
 class _WordLogProbsFunction(torch.autograd.Function):
     """Computes selected columns of log softmax(states table^T + bias), and the sum over all columns.
 
-    The inputs are the states (M, d), the table (at least V rows, d), the bias (V,) or None, the column indices (M, K)
-    below V, the number V, and a list of columns that are excluded from the sum, or None if no sum is needed. The
-    outputs are the selected columns (M, K) and the sum (M,), in float32 or higher precision. If no sum is needed, it is
-    0.
-
-    Only one backward pass is possible, because it overwrites the logits with their gradient.
+    The arguments are those of :func:`compute_word_log_probs`, for M = N T words. Only one backward pass is possible,
+    because it overwrites the logits with their gradient.
     """
 
     @staticmethod
@@ -134,7 +130,9 @@ def compute_word_log_probs(
     size: int,
     without: Optional[Sequence[int]] = None,
 ) -> Tuple[Tensor, Tensor]:
-    """Compute selected entries of log softmax(states table^T + bias), and the sum of all entries.
+    """Compute selected entries (N, T, K) of log softmax(states table^T + bias), and the sum (N, T) of all entries.
+
+    Both have float32 or higher precision. Only one backward pass through them is possible.
 
     Args:
         states: the decoder states (N, T, d).
@@ -143,10 +141,6 @@ def compute_word_log_probs(
         columns: the indices of the selected columns (N, T, K), int64, below V.
         size: V, the number of words.
         without: the columns to exclude from the sum, or None to return 0 instead of the sum.
-
-    Returns:
-        The selected entries (N, T, K) and the sum (N, T), in float32 or higher precision. Only one backward pass
-        through them is possible.
     """
     rows = columns.flatten(0, 1)
     dtype, device = states.dtype, states.device.type

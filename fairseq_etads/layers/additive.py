@@ -45,15 +45,15 @@ class _StepGradients:
 
 
 class SharedStates:
-    """Encoder states that are shared by the attention of all decoding steps.
-
-    Args:
-        states: the encoder states (B, S, M).
-    """
+    """Encoder states (B, S, M), or keys of dot-product attention, that are shared by all decoding steps."""
 
     def __init__(self, states: Tensor):
         self._gradients = _StepGradients()
         self.states = _SharedTensorFunction.apply(states, self._gradients, _sum_state_gradients)
+
+    def compute_scores(self, query: Tensor) -> Tensor:
+        """Compute the scores q_t · k_j (B, T, S) of the queries (B, T, M), in float32 or higher precision."""
+        return _ProductsFunction.apply(query, self.states, self._gradients)
 
     def compute_weighted_sum(self, weights: Tensor) -> Tensor:
         """Return the context vectors (B, T, M), which are sums of the states weighted by ``weights`` (B, T, S)."""
@@ -61,11 +61,7 @@ class SharedStates:
 
 
 class SharedKeys:
-    """Keys of additive attention, which are shared by all decoding steps.
-
-    Args:
-        keys: the attention keys k (B, S, A).
-    """
+    """Keys k (B, S, A) of additive attention, which are shared by all decoding steps."""
 
     def __init__(self, keys: Tensor):
         self._gradients = _StepGradients()
@@ -85,8 +81,7 @@ class SharedKeys:
         Args:
             query: the decoder's queries q (B, T, A), to which the bias has already been added.
             weight: the vector v (A,), which converts each hidden vector to a score.
-            coverage: the coverage c (B, T, S), which is the sum of the attention weights over all earlier steps, or
-                None.
+            coverage: the coverage c (B, T, S), the sum of the attention weights over all earlier steps, or None.
             coverage_weight: the vector w_c (A,), by which the coverage is multiplied, or None.
 
         Returns:
@@ -98,30 +93,14 @@ class SharedKeys:
         return 2 * scores - widen_to_float32(weight).sum()
 
 
-class DotKeys:
-    """Keys of dot-product attention, which are shared by all decoding steps.
-
-    Args:
-        keys: the attention keys k (B, S, A).
-    """
-
-    def __init__(self, keys: Tensor):
-        self._gradients = _StepGradients()
-        self.keys = _SharedTensorFunction.apply(keys, self._gradients, _sum_state_gradients)
-
-    def compute_scores(self, query: Tensor) -> Tensor:
-        """Compute the scores q_t · k_j (B, T, S) of the queries (B, T, A), in float32 or higher precision."""
-        return _ProductsFunction.apply(query, self.keys, self._gradients)
-
-
 class DotAttention(nn.Module):
     """Dot-product attention with scores h · k_j (Chopra et al. 2016). The module has no parameters."""
 
     from_word: Optional[nn.Linear] = None
 
-    def forward(self, hidden: Tensor, word: Optional[Tensor], keys: DotKeys, *_: Any) -> Tensor:
+    def forward(self, hidden: Tensor, word: Optional[Tensor], keys: SharedStates, *_: Any) -> Tensor:
         """Compute the scores (N, S) of one step from the states h (N, A); see :meth:`AdditiveAttention.forward`."""
-        query = hidden.view(len(keys.keys), -1, hidden.shape[1])  # (B, N/B, A)
+        query = hidden.view(len(keys.states), -1, hidden.shape[1])  # (B, N/B, A)
         return keys.compute_scores(query).view(len(hidden), -1)
 
 
@@ -129,12 +108,7 @@ class AdditiveAttention(nn.Module):
     """Additive attention with scores v · tanh(W_h h + W_e E[o] + b + k_j) (Nallapati et al., section 2.3).
 
     The encoder provides the keys k_j = W_c h^d_j. E[o] is the embedding of the previous word. See et al. 2017 (equation
-    1) do not use E[o].
-
-    Args:
-        hidden: the width of the decoder state h.
-        word: the width of the word embedding E[o], or 0 to leave out E[o].
-        width: A, the width of the keys and the length of the vector v.
+    1) do not use E[o], which a width of ``word`` of 0 leaves out. ``width`` is that of the keys and of v.
     """
 
     def __init__(self, hidden: int, word: int, width: int):

@@ -42,15 +42,9 @@ class LayerAggregation(nn.Module):
         )
 
     def forward(self, history: Sequence[Tensor], states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
-        """Aggregate the encoder states.
+        """Aggregate the states h^N (S, B, d_m) with those of the L layers before, from the lowest layer upwards.
 
-        Args:
-            history: the states of the L layers before the last one, from the lowest layer upwards, (S, B, d_m) each.
-            states: the states h^N (S, B, d_m) of the last layer.
-            padding_mask: the padding mask (B, S), True at padding, or None if there is no padding.
-
-        Returns:
-            The aggregated states (S, B, d_m).
+        The padding mask (B, S), if any, is True at padding.
         """
         if self.kind == "add":
             return torch.stack([states, *history]).sum(dim=0)
@@ -88,11 +82,8 @@ class EncoderGate(nn.Module):
 def select_last_real_state(states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
     """Return the state (B, d_m) of the last real token in each document. Padding may be on either side.
 
-    If a document consists only of padding, its first state is returned.
-
-    Args:
-        states: the encoder states (S, B, d_m).
-        padding_mask: the padding mask (B, S), True at padding, or None if there is no padding.
+    If a document consists only of padding, its first state is returned. The states have the shape (S, B, d_m), and the
+    padding mask (B, S), if any, is True at padding.
     """
     if padding_mask is None:
         return states[-1]

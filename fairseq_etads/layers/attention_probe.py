@@ -1,7 +1,7 @@
 """Observe intermediate values of attention modules, to log statistics during training or to explain summaries."""
 
 import contextlib
-from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
+from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Tuple, Union
 
 import torch
 from torch import Tensor, nn
@@ -45,19 +45,7 @@ class GateInputs(NamedTuple):
         return torch.sigmoid(logits) * (1 if self.form == "sigmoid" else 2), weights
 
 
-class AttentionObserver:
-    """Base class for objects that receive values from an attention module during its forward pass."""
-
-    def receive_focus_parameters(
-        self, center: Tensor, scope: Tensor, strength: Optional[Tensor], key_padding_mask: Optional[Tensor]
-    ) -> None:
-        """Receive mu and sigma (B, H, S) of focus-attention in tokens, the strength (H,) and a padding mask (B, S)."""
-
-    def receive_gate_inputs(self, inputs: GateInputs) -> None:
-        """Receive the inputs of the saliency gate."""
-
-
-class AttentionRecord(AttentionObserver):
+class AttentionRecord:
     """The values from the last forward pass of an attention module. Values that the module does not compute are None.
 
     Attributes:
@@ -90,7 +78,7 @@ class AttentionRecord(AttentionObserver):
         self.form = inputs.form
 
 
-class AttentionStatistics(AttentionObserver):
+class AttentionStatistics:
     """Sums and counts from which the statistics in :data:`FIGURES` are computed.
 
     For speed, the gate is computed at only one word of each summary. For focus-attention, only the centres, scopes and
@@ -136,8 +124,15 @@ class AttentionStatistics(AttentionObserver):
         return {**self.totals, **{f"{name}_count": count for name, count in self.counts.items()}}
 
 
+AttentionObserver = Union[AttentionRecord, AttentionStatistics]
+
+
 class ObservableAttention:
-    """A mixin for attention modules. If an observer is set, the module reports its values to the observer."""
+    """A mixin for attention modules. If an observer is set, the module reports its values to the observer.
+
+    These are mu and sigma (B, H, S) of focus-attention in tokens, the strength (H,) and a padding mask (B, S), or the
+    inputs of the saliency gate.
+    """
 
     observer: Optional[AttentionObserver] = None
 

@@ -1,8 +1,7 @@
 """The decoder interface: a decoder's capabilities and output, loss functions' requests, and a mixin for decoders.
 
 Loss functions and the beam search access every model through :func:`get_decoder_capabilities` and
-:class:`DecoderOutput`. In all model families except the recurrent one, :class:`PointingDecoder` computes the output
-from decoder states.
+:class:`DecoderOutput`, which :class:`PointingDecoder` computes from decoder states in all model families.
 """
 
 from dataclasses import dataclass, replace
@@ -16,9 +15,10 @@ from torch import Tensor, nn
 from ..kernels.embedding_lookup import expect_dense_gradient
 from ..kernels.precision import widen_to_float32
 from ..kernels.word_log_probs import compute_word_log_probs
+from ..vocabulary.candidates import CandidateWords
 from ..vocabulary.output import OutputVocabulary
 from .embedding import SharedTableOutput
-from .pointer import LogVocab, Pointer, PointerHead, PointerOutput, WordLogProbs
+from .pointer import LogVocab, PointerHead, PointerOutput, WordLogProbs
 from .sentence_selector import SentenceAttention, SentenceSelection
 
 Capabilities = FrozenSet[str]
@@ -26,16 +26,10 @@ Capabilities = FrozenSet[str]
 
 
 class TrainingCriterion(NamedTuple):
-    """The criterion that trains a model for selecting words or sentences.
-
-    Attributes:
-        criterion: the name of the criterion.
-        model: a description of the model that the criterion requires, for use in messages, such as "an architecture
-            that selects words or sentences".
-    """
+    """The criterion that trains a model for selecting words or sentences."""
 
     criterion: str
-    model: str
+    model: str  # the model that it requires, for messages, such as "an architecture that selects words or sentences"
 
 
 class DecoderCapabilities(NamedTuple):
@@ -221,26 +215,32 @@ class PointingDecoder:
         pointer: the pointer head, or None.
         dictionary: the dictionary of the known words.
         output_projection: the linear layer that computes a logit for each known word.
-        output_layer: the function that computes logits from decoder states (N, T, d).
     """
 
     shares_documents = True
     """Whether the decoder accepts a BeamState, in which encoder tensors have one row per document."""
     takes_requests = True
     """Whether the ``forward`` methods of the decoder and the model accept a :class:`WordRequest` as ``request``."""
-    pointer: Optional[Pointer]
+    pointer: Optional[PointerHead]
     dictionary: Any
+    adaptive_softmax: Any
     output_projection: Any
-    output_layer: Any
+
+    def choose_candidates(self, src_tokens: Tensor) -> Optional[CandidateWords]:
+        """Choose the words over which the softmax for documents (B, S) is computed, or return None for all words."""
+        return None
 
     def make_output_vocabulary(self, src_tokens: Tensor, bounded: bool = False) -> OutputVocabulary:
-        """Return the output vocabulary for source documents (B, S).
+        """Return the words that the decoder can generate or copy for the documents (B, S).
 
         For ``bounded``, see :class:`~fairseq_etads.vocabulary.output.BatchVocab`.
         """
-        return OutputVocabulary.from_source(
-            src_tokens, self.dictionary, pointer=self.pointer is not None, bounded=bounded
-        )
+        candidates = self.choose_candidates(src_tokens)
+        return OutputVocabulary.from_source(src_tokens, self.dictionary, self.pointer is not None, candidates, bounded)
+
+    def output_layer(self, states: Tensor) -> Tensor:
+        """Compute logits from decoder states (N, T, d). An adaptive softmax reads the states themselves."""
+        return states if self.adaptive_softmax is not None else self.output_projection(states)
 
     def score_words(
         self,
@@ -249,31 +249,35 @@ class PointingDecoder:
         tokens: Tensor,
         encoder_out: Dict[str, Any],
         request: Optional[WordRequest] = None,
+        features: Optional[Tensor] = None,
     ) -> DecoderOutput:
         """Replace the decoder states in ``output`` with logits, and set its vocabulary and pointer output.
 
         Args:
             output: the decoder output, in which ``logits`` contains the input (N, T, d) of the output layer.
-            memory: the encoder states (S, B, E), to which the pointer attends.
+            memory: what the pointer reads: the encoder states (S, B, E), or log attention weights (N, T, S).
             tokens: the dictionary ids of the previous words (N, T') with T' ≥ T.
-            encoder_out: the encoder output.
+            encoder_out: the encoder output, in which the words of the softmax and the layer for them are stored.
             request: the request from the loss function, or None. If only some words are requested and the output layer
                 is linear, ``words`` is set and the states are not replaced with logits.
+            features: the vectors (N, T, F) from which p_gen is computed, or None for the decoder states.
         """
         states = output.logits
         if "vocabulary" not in encoder_out:
             bounded = request is not None and not request.whole
-            encoder_out["vocabulary"] = self.make_output_vocabulary(encoder_out["src_tokens"][0], bounded)
+            made = encoder_out["vocabulary"] = self.make_output_vocabulary(encoder_out["src_tokens"][0], bounded)
+            if made.candidates is not None:
+                encoder_out["candidate_output"] = self.output_projection.restrict_to_words(made.candidates.words)
         vocabulary: OutputVocabulary = encoder_out["vocabulary"]
         output.vocabulary = vocabulary
         if self.pointer is not None:
             assert vocabulary.slots is not None
             source, steps = encoder_out["src_tokens"][0], states.shape[1]
             history = self.pointer.compute_copy_history(tokens, source, steps, self.dictionary.unk())
-            output.pointer = self.pointer(states, memory, vocabulary.slots, history)
-        if "candidate_output" in encoder_out:  # only in a search with a shortlist
+            read = states if features is None else features
+            output.pointer = self.pointer(read, memory, vocabulary.slots, history)
+        if vocabulary.candidates is not None:
             logits = encoder_out["candidate_output"](states)  # (N, T, C)
-            assert vocabulary.candidates is not None
             output.logits = vocabulary.candidates.mask_unlisted_words(logits)
             return output
         is_linear = isinstance(self.output_projection, (nn.Linear, SharedTableOutput))
@@ -304,13 +308,17 @@ class PointingDecoder:
     ) -> Tensor:
         """Return probabilities or log-probabilities (N, T, V), or (N, T, V + K) with a pointer.
 
-        The last dimension is indexed by extended id. In a search with a shortlist, it is indexed by column, and the
-        shape is (N, T, C), or (N, T, C + K) with a pointer.
+        The last dimension is indexed by extended id, and words outside the softmax have probability 0. In a search with
+        a shortlist, it is indexed by column, and the shape is (N, T, C), or (N, T, C + K) with a pointer.
         """
         output = DecoderOutput.from_fairseq_output(net_output)
-        if output.pointer is None:
+        if output.pointer is not None:
+            scores = output.pointer.compute_log_probs(output.logits)
+        elif self.adaptive_softmax is not None:
             parent: Any = super()
-            probs: Tensor = parent.get_normalized_probs(net_output, log_probs, sample)
-            return probs
-        scores = output.pointer.compute_log_probs(output.logits)
+            scores = parent.get_normalized_probs(net_output, True, sample)
+        else:
+            scores = F.log_softmax(widen_to_float32(output.logits), dim=-1)
+        if output.vocabulary is not None:
+            scores = output.vocabulary.reindex_by_search_id(scores)
         return scores if log_probs else scores.exp()

@@ -38,10 +38,6 @@ class VocabularyEmbedding(nn.Embedding):
 
     All ids from V upwards, which represent slots or words in the copy tail, have the embedding of the unknown word.
 
-    Attributes:
-        is_output_layer: whether the decoder's output layer uses the same embedding table. The model sets this
-            attribute.
-
     Args:
         weights: the embedding layer that provides the embedding table (V or more rows, D) and the padding index.
         unk: the id of the unknown word.
@@ -49,6 +45,7 @@ class VocabularyEmbedding(nn.Embedding):
     """
 
     is_output_layer = False
+    """Whether the decoder's output layer uses the same embedding table. The model sets this attribute."""
 
     def __init__(self, weights: nn.Embedding, unk: int, known_words: Optional[int] = None):
         # Pass a weight, because otherwise the constructor would initialise one. The meta device would also avoid the
@@ -69,14 +66,9 @@ class VocabularyEmbedding(nn.Embedding):
 
 
 class SharedTableOutput(nn.Module):
-    """An output layer that uses the first V rows of a larger word embedding table as its weight.
+    """An output layer that uses the first V = ``known_words`` rows of a larger word embedding table as its weight.
 
-    Args:
-        weight: the embedding table, with at least V rows and D columns.
-        known_words: V, the number of known words.
-
-    Attributes:
-        bias: the bias (V,), or None for no bias. The initial value is None.
+    The bias (V,) is initially None, for no bias.
     """
 
     bias: Optional[nn.Parameter]

@@ -43,15 +43,6 @@ def parse_focus_scopes(value: str, heads: int) -> List[int]:
     return [scopes[head % len(scopes)] for head in range(heads)]
 
 
-def compute_initial_centre_offset(head: int) -> int:
-    """Return the initial offset of a head with relative centres: 0, -1, 1, -2, 2, … for successive heads.
-
-    With these offsets, each head is initially centred on the query or on a nearby token.
-    """
-    distance = (head + 1) // 2
-    return -distance if head % 2 else distance
-
-
 class FocalNetwork(nn.Module):
     """Predicts the centres and scopes of the focal bias from the queries (ETADS, section 3.2, equations 5 and 6).
 
@@ -75,7 +66,6 @@ class FocalNetwork(nn.Module):
     The initial scope is N, or half of the document's length if the document has fewer than 2 N tokens.
 
     Args:
-        embed_dim: d_m, the width of the encoder states.
         num_heads: H, the number of heads. Each head has a separate slice of u and separate vectors U_c and U_d.
         center: the method for predicting the centres, one of ``CENTERS``.
         initial_scope: the initial scopes of the heads, in the format that ``SCOPES_HELP`` describes.
@@ -117,9 +107,8 @@ class FocalNetwork(nn.Module):
             self.scope_weight[self.initial_scopes > 0] = 0.0
             if self.center_offset is not None:
                 self.center_weight.zero_()
-                self.center_offset.copy_(
-                    torch.tensor([compute_initial_centre_offset(head) for head in range(self.num_heads)])
-                )
+                heads = torch.arange(self.num_heads)  # centred on the query or on a nearby token: 0, -1, 1, -2, 2, …
+                self.center_offset.copy_((heads + 1) // 2 * torch.where(heads % 2 == 1, -1, 1))
             if self.strength is not None:
                 self.strength.zero_()
 
@@ -157,15 +146,6 @@ class FocalNetwork(nn.Module):
         return torch.log(ratio.clamp(min=2.0) - 1)
 
 
-def get_focal_options(cfg: Any) -> Dict[str, str]:
-    """Return the arguments of :class:`FocalNetwork` that SummarizationTransformerConfig contains as options."""
-    return {
-        "center": str(cfg.focus_center),
-        "initial_scope": str(cfg.focus_initial_scope),
-        "strength": str(cfg.focus_strength),
-    }
-
-
 SELF_ATTENTION_INPUTS = ("q_proj", "k_proj", "v_proj")
 
 
@@ -182,14 +162,9 @@ def project_self_attention_inputs(module: Any, x: Tensor) -> Tuple[Tensor, Tenso
 
 
 def split_heads(x: Tensor, num_heads: int, documents: Optional[int] = None) -> Tensor:
-    """Split x (T, B * beam, H * D) into heads. The beams of a document become additional queries.
+    """Split x (T, B * beam, H * D) into heads. The beams of B ``documents`` (None: one each) become more queries.
 
     The result has the shape (B, H, beam * T, D) and is a view if beam is 1.
-
-    Args:
-        x: the states (T, B * beam, H * D).
-        num_heads: H, the number of attention heads.
-        documents: B, the number of documents, or None if there is only one beam per document.
     """
     length, rows, width = x.shape
     documents = rows if documents is None else documents
@@ -202,12 +177,7 @@ def split_heads(x: Tensor, num_heads: int, documents: Optional[int] = None) -> T
 
 
 def merge_heads(x: Tensor, rows: Optional[int] = None) -> Tensor:
-    """Merge the heads of x (B, H, beam * T, D) into (T, B * beam, H * D), the inverse of :func:`split_heads`.
-
-    Args:
-        x: the states (B, H, beam * T, D).
-        rows: B * beam, the number of rows, or None if there is only one beam per document.
-    """
+    """Merge the heads of x (B, H, beam * T, D) into (T, ``rows``, H * D), the inverse of :func:`split_heads`."""
     documents, heads, queries, width = x.shape
     rows = documents if rows is None else rows
     beam = rows // documents
@@ -257,17 +227,9 @@ def blockwise_attention(
 ) -> Tensor:
     """Compute softmax(q k^T / sqrt(D)) v with dropout on the attention weights.
 
-    The weights are computed for one block of queries at a time, so memory grows with T + S instead of T × S. The
-    backward pass recomputes the weights with the same dropout mask.
-
-    Args:
-        q: the queries (B, H, T, D).
-        k, v: the keys and values (B, H, S, D).
-        key_padding_mask: the padding mask (B, S), True at padding, or None.
-        dropout_p: the dropout probability of the attention weights.
-
-    Returns:
-        The attention output (B, H, T, D), which has the dtype of ``v``.
+    The weights are computed for one block of queries (B, H, T, D) at a time, so memory grows with T + S instead of
+    T × S. The backward pass recomputes the weights with the same dropout mask. Keys and values are (B, H, S, D), and
+    the padding mask (B, S), if any, is True at padding. The output (B, H, T, D) has the dtype of ``v``.
     """
     pieces = [
         checkpoint(
@@ -337,12 +299,8 @@ def is_plain_attention(module: Optional[nn.Module]) -> bool:
 class FocusAttention(ObservableAttention, MultiheadAttention):
     """Encoder self-attention with the focal bias (ETADS, section 3.2).
 
-    Args:
-        embed_dim: d_m, the width of the encoder states.
-        num_heads: H, the number of attention heads.
-        focal: the keyword arguments for :class:`FocalNetwork`, or None to use the paper's equations.
-        kernel: the implementation to use, one of :data:`fairseq_etads.attention.KERNELS`.
-        kwargs: additional keyword arguments for fairseq's ``MultiheadAttention``.
+    ``focal`` are the keyword arguments for :class:`FocalNetwork` (None: the paper's equations), and ``kernel`` is one
+    of :data:`fairseq_etads.attention.KERNELS`.
     """
 
     def __init__(

@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from ..kernels.precision import apply_in_float32, mark_as_float32_layer, widen_to_float32
 from ..vocabulary.output import BatchVocab
-from .continuation import CopyContinuationTerms, CopyHistory
 
 KINDS = ("none", "soft", "switch")
+FIRST_VALUES = (1.5, 1.5, 0.0)
+"""The initial values v_1, v_2 and v_3 of the three features in :class:`CopyContinuationTerms`."""
 _IMPOSSIBLE = -1e30
 """Value that represents log 0 when gradients are computed. Minus infinity would cause NaN gradients."""
 _CERTAIN = 1e4
@@ -293,6 +294,76 @@ def _gather_log_probs(log_vocab: LogVocab, target: Tensor) -> Tensor:
     return picked.masked_fill(target >= width, _IMPOSSIBLE)
 
 
+class CopyHistory(NamedTuple):
+    """Boolean tensors (N, T, S) that relate each document position j to the summary before step t.
+
+    With a recurrent encoder, the states contain information about adjacent words, so a pointer quickly learns to
+    continue copying at the next word. Without these features, a Transformer needs two layers to learn this. They depend
+    only on words, so training computes them for all decoding steps at once.
+
+    Attributes:
+        follows_one: True if the word before position j is the last word of the summary so far.
+        follows_two: True if the two words before position j are the last two words of the summary so far.
+        written: True if the word at position j already occurs in the summary so far.
+    """
+
+    follows_one: Tensor
+    follows_two: Tensor
+    written: Tensor
+
+    @classmethod
+    def from_summary(cls, previous: Tensor, source: Tensor, steps: int, unk: int) -> "CopyHistory":
+        """Compute the copy history for the last ``steps`` of T' decoding steps.
+
+        Args:
+            previous: the dictionary ids (N, T'), int64, of the start symbol and the words so far.
+            source: the source documents (B, S) as dictionary ids. N is a multiple of B.
+            steps: T, the number of last steps for which the history is returned.
+            unk: the id of the unknown word. This id represents many different words, so it does not match any word.
+        """
+        source = BatchVocab.expand_rows(source, previous)
+        words = previous.masked_fill(previous == unk, -1)
+        same = (
+            words[:, :, None] == source[:, None]
+        )  # (N, T', S): True if the word at position j is the last word before step t
+        # Mark the words that were produced before each step. The first expression is faster if only one step is needed.
+        written = same.any(1, keepdim=True) if steps == 1 else same.cumsum(1, dtype=torch.int32)[:, -steps:] > 0
+        follows_one = F.pad(same, (1, -1))  # shifted by one position to the right
+        # the previous position must also match the previous word
+        follows_two = follows_one & F.pad(follows_one, (1, -1, 1, -1))
+        return cls(follows_one[:, -steps:], follows_two[:, -steps:], written)
+
+
+class CopyContinuationTerms(nn.Module):
+    """Uses a :class:`CopyHistory` to compute terms that are added to the logits of copy attention and p_gen.
+
+    If the k-th feature is true at position j, the value v_k is added to the logit of position j, for k = 1, 2 and 3.
+    The values v = W h + b depend on the decoder state h, because copying should continue at some steps and stop at
+    others. W is initialised to 0, and b to :data:`FIRST_VALUES`, which slightly favours continuing.
+
+    A learned number, initialised to 0, is added to the logit of p_gen if any position follows the last word. Another
+    such number is added if any position follows the last two words.
+    """
+
+    def __init__(self, features: int):
+        super().__init__()
+        self.values = mark_as_float32_layer(nn.Linear(features, 3))
+        nn.init.zeros_(self.values.weight)
+        with torch.no_grad():
+            self.values.bias.copy_(torch.tensor(FIRST_VALUES))
+        self.gate = nn.Parameter(torch.zeros(2))
+
+    def forward(self, states: Tensor, history: CopyHistory, copyable: Tensor) -> Tuple[Tensor, Tensor]:
+        """Return the terms for the logits of copy attention (N, T, S) and p_gen (N, T), in float32.
+
+        Only positions where the boolean mask ``copyable`` (N, 1, S) is True are considered for p_gen.
+        """
+        values = apply_in_float32(self.values, states)  # (N, T, 3)
+        scores = torch.stack([values[:, :, k, None] * feature for k, feature in enumerate(history)]).sum(0)
+        exists = torch.stack([(feature & copyable).any(dim=2) for feature in history[:2]], dim=2)  # (N, T, 2)
+        return scores, (exists * widen_to_float32(self.gate)).sum(dim=2)
+
+
 class PointerHead(nn.Module):
     """A pointer head, which generates a word with the probability p_gen = sigmoid(w·h + b) and otherwise copies one.
 
@@ -315,9 +386,7 @@ class PointerHead(nn.Module):
         self.continuation = CopyContinuationTerms(features) if continues else None
 
     def initialise_generation_probability(self, probability: float) -> None:
-        """Initialise p_gen to the same probability for all states.
-
-        For this purpose, w is set to 0, and b is set to the logit of the probability.
+        """Initialise p_gen to the same probability for all states: w is set to 0, and b to its logit.
 
         A pretrained decoder can already generate words. With p_gen = 1/2, half of the probability mass would come from
         the untrained copy attention.
@@ -363,11 +432,8 @@ class Pointer(PointerHead):
     and 12). In the paper, W is the identity. With a learned W, the same state can predict both a word to copy and a
     word to generate. As usual in a Transformer, the logits are divided by the square root of the width.
 
-    Args:
-        state_dim: the width of the decoder states.
-        memory_dim: the width of the encoder outputs.
-        kind: the kind of pointer, "soft" or "switch"; see :class:`PointerHead`.
-        continues: whether to use the copy history; see :class:`PointerHead`.
+    ``state_dim`` is the width of the decoder states, and ``memory_dim`` that of the encoder outputs. For ``kind`` and
+    ``continues``, see :class:`PointerHead`.
     """
 
     def __init__(self, state_dim: int, memory_dim: int, kind: str, continues: bool = False):

@@ -132,12 +132,9 @@ class SentenceFeatures(nn.Module):
 
 
 def count_sentences(real: Tensor) -> Tensor:
-    """Return the number of sentences (B,) in each document, up to the last sentence that contains words.
+    """Return the number of sentences (B,) in each document, up to the last one that contains words, but at least 1.
 
-    For documents without words, return 1.
-
-    Args:
-        real: the boolean mask (B, N), True for sentences that contain words.
+    The boolean mask ``real`` (B, N) is True for sentences that contain words.
     """
     numbers = torch.arange(1, real.shape[1] + 1, device=real.device)
     return (real * numbers).amax(dim=1).clamp(min=1)
@@ -148,12 +145,8 @@ class PooledSentenceEncoder(nn.Module):
 
     x_n = tanh(W [mean of word embeddings; their maximum; features; position from start; position from end] + b)
 
-    Args:
-        dictionary: the dictionary of the source documents.
-        embed_dim: the width of the word embeddings.
-        width: the width of the sentence vectors x.
-        place_dim: the width of each of the two position embeddings, or 0 to use no position embeddings.
-        has_features: whether to include the features that :class:`SentenceFeatures` computes.
+    ``width`` is that of the sentence vectors x, and ``place_dim`` that of both position embeddings (0: none). With
+    ``has_features``, the features are those of :class:`SentenceFeatures`.
     """
 
     def __init__(self, dictionary: Any, embed_dim: int, width: int, place_dim: int, has_features: bool):
@@ -167,15 +160,12 @@ class PooledSentenceEncoder(nn.Module):
         self.linear = nn.Linear(inputs, width)
 
     def forward(self, vectors: Tensor, tokens: Tensor, there: Tensor) -> Tensor:
-        """Compute the sentence vectors.
+        """Compute the sentence vectors (B, N, width), which are 0 for sentences without words.
 
         Args:
             vectors: the word embeddings (M, W, E) of the M sentences that contain words, in the order of ``there``.
             tokens: the word ids (B, N, W), grouped by sentence.
             there: the boolean mask (B, N, W), True at words and False at padding.
-
-        Returns:
-            The sentence vectors (B, N, width), which are 0 for sentences without words.
         """
         real = there.any(2)  # (B, N)
         mask = there[real][:, :, None]  # (M, W, 1)
@@ -197,11 +187,8 @@ class SentenceScorer(nn.Module):
 
     d = tanh(W_d mean h + b), logit_n = w·relu(W [h_n; x_n; d] + b) + b
 
-    Args:
-        states: the width of the sentence states h.
-        vectors: the width of the sentence vectors x.
-        width: the width of the document vector d and of the hidden layer.
-        dropout: the module that applies dropout to the input of the hidden layer.
+    ``states`` and ``vectors`` are the widths of h and x, and ``width`` that of d and of the hidden layer, to the input
+    of which the module ``dropout`` is applied.
     """
 
     def __init__(self, states: int, vectors: int, width: int, dropout: nn.Module):

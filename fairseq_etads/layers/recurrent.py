@@ -1,6 +1,7 @@
 """Layers of the recurrent model family: GRUs and LSTMs for words and sentences, and an output layer."""
 
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, TypeVar
+import functools
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple, Type, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -20,28 +21,32 @@ SENTENCE_POSITION_DIM = 32
 class BidirectionalRNN(nn.Module):
     """A bidirectional recurrent network that ignores padding on either side of a sequence.
 
-    This class wraps one of PyTorch's recurrent networks. On a GPU, the network uses cuDNN, and packed sequences
-    skip the padding. On a CPU, the backward pass of a packed sequence takes quadratic time, because it fills a gradient
-    for the whole batch at each step. Therefore, on a CPU, documents are shifted to the first column, each direction is
-    run separately, and states after the end of a document are discarded.
+    On a GPU, PyTorch's network uses cuDNN, and packed sequences skip the padding. On a CPU, the backward pass of a
+    packed sequence takes quadratic time, because it fills a gradient for the whole batch at each step. Therefore, on a
+    CPU, documents are shifted to the first column, each direction is run separately, and states after the end of a
+    document are discarded.
 
     Args:
-        rnn: the PyTorch network, created with ``batch_first=True`` and ``bidirectional=True``.
-        dropout: the dropout probability between the layers of the network.
+        input_dim: the width of the inputs.
+        hidden: the width of the states in each direction.
+        layers: the number of layers.
+        dropout: the dropout probability between layers.
         learnt_start: whether to learn the initial states (Chen and Bansal 2018) instead of setting them to 0.
     """
 
-    states = 1
+    network: Type[nn.RNNBase]
+    states: int
     """Number of tensors in the network's state: 1 (h) for a GRU, or 2 (h and c) for an LSTM."""
 
-    def __init__(self, rnn: nn.RNNBase, dropout: float, learnt_start: bool = False):
+    def __init__(self, input_dim: int, hidden: int, layers: int = 1, dropout: float = 0.0, learnt_start: bool = False):
         super().__init__()
-        self.rnn = rnn
-        self.dropout = FairseqDropout(dropout, module_name=type(self).__name__)
+        between = dropout if layers > 1 else 0.0
+        options = {"batch_first": True, "bidirectional": True, "dropout": between}
+        self.rnn: Any = self.network(input_dim, hidden, layers, **options)  # type: ignore[arg-type]
+        self.dropout = FairseqDropout(between, module_name=type(self).__name__)
         self.start: Optional[nn.Parameter] = None
         if learnt_start:  # each tensor in a state has one row for each layer and direction
-            rows = torch.empty(self.states, 2 * rnn.num_layers, rnn.hidden_size)
-            self.start = nn.Parameter(rows.uniform_(-0.01, 0.01))
+            self.start = nn.Parameter(torch.empty(self.states, 2 * layers, hidden).uniform_(-0.01, 0.01))
 
     def _expand_initial_state(self, x: Tensor, rows: slice) -> List[Tensor]:
         """Return the tensors (L, B, hidden) of the initial state for the L layers and directions in ``rows``."""
@@ -51,16 +56,11 @@ class BidirectionalRNN(nn.Module):
         return [part[rows, None].expand(-1, len(x), -1).contiguous().to(x.dtype) for part in self.start]
 
     def forward(self, x: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
-        """Run the network on a batch of sequences.
+        """Run the network on inputs (B, S, input_dim). The padding mask (B, S) is True at padding.
 
-        Args:
-            x: the inputs (B, S, input_dim).
-            padding: the padding mask (B, S), bool, True at padding.
-
-        Returns:
-            Three values: the states (B, S, 2 * hidden), which are 0 at padding; the final states (B, 2 * hidden), which
-            consist of the forward state at the last real token and the backward state at the first real token; and the
-            memory cells (B, 2 * hidden) at the same positions, or None if the network has no memory cells.
+        Returns three values: the states (B, S, 2 * hidden), which are 0 at padding; the final states (B, 2 * hidden),
+        which consist of the forward state at the last real token and the backward state at the first real token; and
+        the memory cells (B, 2 * hidden) at the same positions, or None if the network has no memory cells.
         """
         order = padding.int().argsort(dim=1, stable=True)  # (B, S): the positions of real tokens in order, then padding
         lengths = (~padding).sum(dim=1).clamp(min=1)
@@ -95,20 +95,16 @@ class BidirectionalRNN(nn.Module):
         reversed_positions = torch.where(ended, positions, lengths[:, None] - 1 - positions)
         forward = backward = x
         cells: List[Optional[Tensor]] = [None, None]
-        weights = self.rnn.all_weights  # one list for each layer and direction: forward, backward, forward, …
+
+        def run(x: Tensor, number: int) -> Tuple[Tensor, Optional[Tensor]]:  # forward, backward, forward, …
+            first = self._expand_initial_state(x, slice(number, number + 1))
+            return self._run_direction(x, self.rnn.all_weights[number], ended, first)
+
         for layer in range(self.rnn.num_layers):
             if layer:
                 x = self.dropout(torch.cat([forward, backward], dim=2))
-            places = [slice(number, number + 1) for number in (2 * layer, 2 * layer + 1)]
-            forward, cells[0] = self._run_direction(
-                x, weights[2 * layer], ended, self._expand_initial_state(x, places[0])
-            )
-            backward, cells[1] = self._run_direction(
-                reorder_positions(x, reversed_positions),
-                weights[2 * layer + 1],
-                ended,
-                self._expand_initial_state(x, places[1]),
-            )
+            forward, cells[0] = run(x, 2 * layer)
+            backward, cells[1] = run(reorder_positions(x, reversed_positions), 2 * layer + 1)
             backward = reorder_positions(backward, reversed_positions)
         last = forward.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, forward.shape[2]))[:, 0]
         both = [ends for ends in cells if ends is not None]
@@ -126,20 +122,9 @@ class BidirectionalRNN(nn.Module):
 
 
 class BidirectionalGRU(BidirectionalRNN):
-    """A bidirectional GRU; see :class:`BidirectionalRNN`.
+    """A bidirectional GRU; see :class:`BidirectionalRNN`."""
 
-    Args:
-        input_dim: the width of the inputs.
-        hidden: the width of the states in each direction.
-        layers: the number of layers.
-        dropout: the dropout probability between layers.
-        learnt_start: whether to learn the initial states instead of setting them to 0.
-    """
-
-    def __init__(self, input_dim: int, hidden: int, layers: int = 1, dropout: float = 0.0, learnt_start: bool = False):
-        between = dropout if layers > 1 else 0.0
-        rnn = nn.GRU(input_dim, hidden, layers, batch_first=True, bidirectional=True, dropout=between)
-        super().__init__(rnn, between, learnt_start)
+    network, states = nn.GRU, 1
 
     def _run_direction(
         self, x: Tensor, weights: Sequence[Tensor], ended: Tensor, first: List[Tensor]
@@ -150,23 +135,14 @@ class BidirectionalGRU(BidirectionalRNN):
 
 
 class BidirectionalLSTM(BidirectionalRNN):
-    """A bidirectional LSTM with only one bias per gate, unlike PyTorch's LSTM; see :class:`BidirectionalRNN`.
+    """A bidirectional LSTM with only one bias per gate, unlike PyTorch's LSTM; see :class:`BidirectionalRNN`."""
 
-    Args:
-        input_dim: the width of the inputs.
-        hidden: the width of the states in each direction.
-        layers: the number of layers.
-        dropout: the dropout probability between layers.
-        learnt_start: whether to learn the initial states instead of setting them to 0.
-    """
-
-    states = 2
+    network, states = nn.LSTM, 2
     hold: Tensor
 
-    def __init__(self, input_dim: int, hidden: int, layers: int = 1, dropout: float = 0.0, learnt_start: bool = False):
-        between = dropout if layers > 1 else 0.0
-        rnn = nn.LSTM(input_dim, hidden, layers, batch_first=True, bidirectional=True, dropout=between)
-        super().__init__(remove_redundant_gate_biases(rnn), between, learnt_start)
+    def __init__(self, input_dim: int, hidden: int, *options: Any, **named: Any):
+        super().__init__(input_dim, hidden, *options, **named)
+        remove_redundant_gate_biases(self.rnn)
         # torch.lstm returns the memory cells only for the last column. After the end of a document, an extra input
         # opens the forget gate and closes the input gate. The cells then stay unchanged, because sigmoid(±1e4) is
         # exactly 1 or 0.
@@ -190,12 +166,7 @@ class BidirectionalLSTM(BidirectionalRNN):
 
 
 class ElmanCell(nn.Module):
-    """A cell of an Elman network (1990), h_t = σ(W x_t + U h_(t-1)), as in Chopra et al. 2016.
-
-    Args:
-        input_dim: the width of the input x.
-        hidden: the width of the state h.
-    """
+    """A cell of an Elman network (1990), h_t = σ(W x_t + U h_(t-1)), as in Chopra et al. 2016."""
 
     def __init__(self, input_dim: int, hidden: int):
         super().__init__()
@@ -245,15 +216,10 @@ def compute_sentence_ids(src_tokens: Tensor, mark: int) -> Tensor:
 
 
 def find_sentence_ends(ids: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-    """Find the positions of the first and last token of each sentence.
+    """Find the positions of the first and last token of each sentence, from :func:`compute_sentence_ids` (B, S).
 
-    Args:
-        ids: the sentence index of each token (B, S), computed with :func:`compute_sentence_ids`.
-        padding: the padding mask (B, S), bool, True at padding.
-
-    Returns:
-        Three tensors (B, N): the first position of each sentence in the document, its last position, and a boolean mask
-        that is True where a document has fewer than N sentences.
+    The padding mask (B, S) is True at padding. Returns three tensors (B, N): the first position of each sentence in the
+    document, its last position, and a boolean mask that is True where a document has fewer than N sentences.
     """
     count = int(ids.masked_fill(padding, 0).max()) + 1
     positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
@@ -270,15 +236,10 @@ def encode_by_sentence(
 ) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
     """Run a network on each sentence separately, so that the states do not depend on other sentences.
 
-    Args:
-        network: the recurrent network that reads the sentences.
-        x: the inputs (B, S, D).
-        padding: the padding mask (B, S), bool, True at padding.
-        ids: the sentence index (B, S) of each token, 0 at padding.
-
-    Returns:
-        The same values as :meth:`BidirectionalRNN.forward`. The final states and memory cells are taken from the end of
-        the last sentence in the forward direction, and from the start of the first sentence in the backward direction.
+    The inputs are x (B, S, D), a padding mask (B, S), True at padding, and the sentence index (B, S) of each token, 0
+    at padding. The results are those of :meth:`BidirectionalRNN.forward`. The final states and memory cells are taken
+    from the end of the last sentence in the forward direction, and from the start of the first sentence in the backward
+    direction.
     """
     first, last, missing = find_sentence_ends(ids, padding)
     batch, count = first.shape
@@ -324,13 +285,8 @@ class SentenceEncoder(nn.Module):
 
     The input for each sentence consists of the forward state at its last word and the backward state at its first word.
 
-    Args:
-        word_dim: the width of the word-level states.
-        hidden: H, the width of the GRU's state in each direction.
-        attention_dim: A, the width of the attention keys.
-        positions: whether the keys also depend on position embeddings of the sentences, as in the paper.
-        gate: whether to multiply each sentence state by a gate sigmoid(W_g [h_i; d] + b_g), the global filter of Li et
-            al. 2018.
+    With ``positions``, the keys also depend on position embeddings of the sentences, as in the paper. With ``gate``,
+    each sentence state is multiplied by sigmoid(W_g [h_i; d] + b_g), the global filter of Li et al. 2018.
     """
 
     def __init__(self, word_dim: int, hidden: int, attention_dim: int, positions: bool = True, gate: bool = False):
@@ -342,12 +298,9 @@ class SentenceEncoder(nn.Module):
         self.keys = nn.Linear(key_input, attention_dim, bias=False)
 
     def forward(self, states: Tensor, ids: Tensor, padding: Tensor) -> EncodedSentences:
-        """Encode the sentences of each document.
+        """Encode sentences from word-level states (B, S, word_dim) and the sentence index (B, S) of each token.
 
-        Args:
-            states: the word-level states (B, S, word_dim).
-            ids: the sentence index (B, S) of each token.
-            padding: the padding mask (B, S), bool, True at padding.
+        The padding mask (B, S) is True at padding.
         """
         first, last, missing = find_sentence_ends(ids, padding)
         forward, backward = states.chunk(2, dim=2)
@@ -372,15 +325,11 @@ def make_readout_layer(kind: str, hidden: int, word: int, context: int, width: i
 
 
 def compute_readout(kind: str, layer: Optional[nn.Module], hidden: Tensor, word: Tensor, context: Tensor) -> Tensor:
-    """Compute the readout (…, R), which is the input of the output layer.
+    """Compute the readout (…, R), which is the input of the output layer, with :func:`make_readout_layer`.
 
-    Args:
-        kind: "tanh" for tanh(W [h; E; c] + b), "linear" for W [h; c] + b, "luong" for tanh(W [h; c]), "mlp" for W_2
-            tanh(W_1 [h; c] + b), or "none" for [h; c].
-        layer: the layer that contains W and b, created with :func:`make_readout_layer`.
-        hidden: the decoder states h (…, H).
-        word: the embeddings E of the previous words (…, E).
-        context: the context vectors c (…, M).
+    From decoder states h (…, H), embeddings of the previous words E (…, E) and context vectors c (…, M), ``kind``
+    "tanh" computes tanh(W [h; E; c] + b), "linear" W [h; c] + b, "luong" tanh(W [h; c]), "mlp" W_2 tanh(W_1 [h; c] +
+    b), and "none" [h; c].
     """
     parts = torch.cat([hidden, word, context] if kind == "tanh" else [hidden, context], dim=-1)
     result = parts if layer is None else layer(parts)
@@ -390,10 +339,7 @@ def compute_readout(kind: str, layer: Optional[nn.Module], hidden: Tensor, word:
 class OutputLayer(nn.Module):
     """The output layer of a recurrent decoder, which computes the logits of all words or only of some words.
 
-    Args:
-        weight: the weight (V, E), or a shared embedding table with this weight in its first V rows.
-        words: V, the number of known words.
-        bias: whether to learn a bias. Otherwise, the bias is 0.
+    The weight (V, E) may be a shared embedding table with this weight in its first V = ``words`` rows.
     """
 
     bias: Tensor
@@ -407,21 +353,15 @@ class OutputLayer(nn.Module):
         else:
             self.register_buffer("bias", column, persistent=False)
 
-    def select_rows(self, words: Tensor) -> Tuple[Tensor, Tensor]:
-        """Return the rows of the weight (C, E) and of the bias (C,) for the given word ids (C,).
+    def restrict_to_words(self, words: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return a function that computes the logits (N, T, C) of only the given words (C,).
 
-        Only these rows receive a gradient.
+        Only their rows of the weight and of the bias receive a gradient.
         """
         sparse = wants_sparse_gradient(self.weight)
-        return F.embedding(words, self.weight, sparse=sparse), F.embedding(words, self.bias, sparse=sparse)[:, 0]
+        weight, bias = (F.embedding(words, table, sparse=sparse) for table in (self.weight, self.bias))
+        return functools.partial(F.linear, weight=weight, bias=bias[:, 0])
 
-    def forward(self, x: Tensor, rows: Optional[Tuple[Tensor, Tensor]] = None) -> Tensor:
-        """Compute the logits (N, T, V) from readouts (N, T, E).
-
-        Args:
-            x: the readouts (N, T, E).
-            rows: the output of :meth:`select_rows` for C words, to compute only their logits (N, T, C), or None for all
-                words.
-        """
-        weight, bias = (self.weight[: len(self.bias)], self.bias[:, 0]) if rows is None else rows
-        return F.linear(x, weight, bias)
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the logits (N, T, V) from readouts (N, T, E)."""
+        return F.linear(x, self.weight[: len(self.bias)], self.bias[:, 0])

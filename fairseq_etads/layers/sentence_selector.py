@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from ..attention import PADDING_SCORE, compute_log_attention_weights, inconsistency_loss
 from ..kernels.precision import widen_to_float32
-from .additive import AdditiveAttention, DotAttention, DotKeys, SharedKeys, SharedStates
+from .additive import AdditiveAttention, DotAttention, SharedKeys, SharedStates
 from .tagging import SelectorOutput
 
 UNREAD = PADDING_SCORE / 2
@@ -31,13 +31,7 @@ class SentenceSelector(nn.Module):
     between encoder and decoder and uses its nonlinearity a. An LSTM has a second equation of this form for the memory
     cell.
 
-    Args:
-        hidden: the width of the decoder state and of the plan q.
-        sentence: the width of the sentence states h'.
-        attention_dim: the width of the attention keys and of the vector v.
-        nonlinearity: the function a, "tanh" or "relu".
-        has_cell: whether the decoder has a memory cell, as an LSTM has.
-        is_dot: whether the attention scores are dot products of q and the keys, without additional weights.
+    The ``nonlinearity`` a is "tanh" or "relu". If ``is_dot``, the attention scores are dot products of q and the keys.
     """
 
     def __init__(self, hidden: int, sentence: int, attention_dim: int, nonlinearity: str, has_cell: bool, is_dot: bool):
@@ -60,7 +54,7 @@ class SentenceSelector(nn.Module):
         written: Tensor,
         selected: Tensor,
         plan: Tensor,
-        keys: Union[SharedKeys, DotKeys],
+        keys: Union[SharedKeys, SharedStates],
         states: SharedStates,
         missing: Tensor,
     ) -> Tuple[Tensor, Tensor, Tensor]:

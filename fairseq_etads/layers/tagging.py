@@ -40,11 +40,8 @@ class SpellingEncoder(nn.Module):
     convolution over the letters is followed by a ReLU and max-pooling (Kim et al. 2016; the released tagger of Gehrmann
     et al. 2018).
 
-    Args:
-        dictionary: the dictionary that maps ids to words, which includes the copy tail.
-        letter: the width of the letter embeddings.
-        filters: the number of filters, which is also the width of the word vectors.
-        width: the kernel size of the convolution, in letters.
+    The ``dictionary`` includes the copy tail. ``letter`` is the width of the letter embeddings, ``filters`` that of the
+    word vectors, and ``width`` the kernel size in letters.
     """
 
     def __init__(self, dictionary: Any, letter: int, filters: int, width: int = 5):
@@ -84,13 +81,7 @@ class TaggerLSTM(nn.Module):
     """A bidirectional LSTM that ignores padding on either side of a sequence.
 
     Sequences are shifted to the first column, and each direction is run separately. The reason is explained in
-    :class:`~fairseq_etads.layers.recurrent.BidirectionalRNN`.
-
-    Args:
-        input_dim: the width of the inputs.
-        hidden: the width of the states in each direction.
-        layers: the number of layers.
-        dropout: the dropout probability between layers.
+    :class:`~fairseq_etads.layers.recurrent.BidirectionalRNN`, which has other weights: one bias per gate.
     """
 
     def __init__(self, input_dim: int, hidden: int, layers: int, dropout: float):
@@ -160,9 +151,7 @@ class NoveltyScorer(nn.Module):
     u_i = tanh(W_u h_i + b), d = tanh(W_d mean h + b), logit_i = w_c·u_i + u_i W_s d - u_i W_r tanh(o_i) + b, where o_i
     is the sum of sigmoid(logit_k) u_k over the sentences k before i.
 
-    Args:
-        input_dim: the width of the sentence states h.
-        features: the width of the sentence vectors u and of the document vector d.
+    ``features`` is the width of the sentence vectors u and of the document vector d.
     """
 
     def __init__(self, input_dim: int, features: int):
@@ -174,11 +163,9 @@ class NoveltyScorer(nn.Module):
         self.novelty = nn.Linear(features, features, bias=False)
 
     def forward(self, states: Tensor, missing: Tensor) -> Tensor:
-        """Compute the logits (B, N). The logits of missing sentences are undefined.
+        """Compute the logits (B, N) from sentence states h (B, N, input_dim). Those of missing sentences are undefined.
 
-        Args:
-            states: the sentence states h (B, N, input_dim).
-            missing: the boolean mask (B, N), True where a document has fewer than N sentences.
+        The boolean mask ``missing`` (B, N) is True where a document has fewer than N sentences.
         """
         there = (~missing).to(states)[:, :, None]
         mean = (states * there).sum(1) / there.sum(1).clamp(min=1)

@@ -17,6 +17,7 @@ from ..platform.option_checks import find_option_conflict, format_option_name, o
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import count_known_words
 from ..vocabulary.output import OutputVocabulary
+from .source_factors import check_trained_factors
 
 AUXILIARY_PARTS = ("auxiliary", "pair_classifier")
 """Names of the submodules that --auxiliary-task adds to a model during training."""
@@ -25,6 +26,7 @@ AUXILIARY_PARTS = ("auxiliary", "pair_classifier")
 class SummarizationModel:
     """A mixin for this project's models. List it before fairseq's model class among the base classes."""
 
+    encoder: Any
     decoder: Any
 
     def __getstate__(self) -> Dict[str, Any]:
@@ -48,8 +50,14 @@ class SummarizationModel:
         """Load weights. If names or shapes differ, the error message explains how to load only the matching weights.
 
         Weights of an auxiliary task are ignored if this model was built without that task.
+
+        Raises:
+            ValueError: the weights were trained with different dictionaries, truncation lengths or source factors.
         """
         parent: Any = super()
+        for side, name in (("source", "encoder"), ("target", "decoder")):
+            if hasattr(self, name):
+                check_trained_sizes(state_dict, side, name, getattr(self, name))
         missing = tuple(f"{name}." for name in AUXILIARY_PARTS if not hasattr(self, name))
         if any(name.startswith(missing) for name in state_dict):
             state_dict = {name: value for name, value in state_dict.items() if not name.startswith(missing)}
@@ -82,58 +90,29 @@ class EncoderDecoderMixin:
         request: Optional[WordRequest] = None,
         **of_documents: Any,
     ) -> NetOutput:
-        """Encode the source documents, and compute the logits of the words in the summaries.
+        """Compute logits (B, T, C) and a dictionary; see :class:`DecoderOutput`.
 
         Args:
-            src_tokens: the source documents (B, S).
-            src_lengths: the lengths of the documents (B,).
+            src_tokens, src_lengths: the source documents (B, S) and their lengths (B,).
             prev_output_tokens: the dictionary ids of the previous words (B, T).
             request: the words for which the loss function needs log-probabilities, or None to compute logits for all
                 words.
             of_documents: additional keyword arguments for the encoder, such as source factors.
-
-        Returns:
-            Logits (B, T, C) and a dictionary; see :class:`DecoderOutput`.
         """
         encoder_out = self.encoder(src_tokens, src_lengths=src_lengths, **of_documents)
         found: NetOutput = self.decoder(prev_output_tokens, encoder_out=encoder_out, request=request)
         return found
 
 
-class PositionEmbeddingModel(SummarizationModel):
-    """A :class:`SummarizationModel` with position embeddings. Their shape is checked when weights are loaded."""
-
-    encoder: Any
-
-    def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
-        """Load weights.
-
-        Raises:
-            ValueError: the weights were trained with a different dictionary or different truncation lengths.
-        """
-        for side, part in (("source", self.encoder), ("target", self.decoder)):
-            check_vocabulary_sizes(state_dict, side, part)
-            check_learned_positions(state_dict, side, part)
-        return super().load_state_dict(state_dict, *args, **kwargs)
-
-
 def convert_options_to_namespace(cfg: Any) -> Any:
-    """Convert a model's options to a plain namespace.
-
-    Enumerations are converted to strings, so that the options can be pickled.
-    """
-    options: Any = (
-        OmegaConf.to_container(cfg, resolve=True, enum_to_str=True) if OmegaConf.is_config(cfg) else vars(cfg)
-    )
-    return Namespace(**options)
+    """Convert a model's options to a plain namespace, and enumerations to strings, so that it can be pickled."""
+    if OmegaConf.is_config(cfg):
+        cfg = Namespace(**OmegaConf.to_container(cfg, resolve=True, enum_to_str=True))  # type: ignore[arg-type]
+    return Namespace(**vars(cfg))
 
 
 def make_preset_config(name: str, config: type, **changes: Any) -> type:
-    """Create a dataclass with the options of ``config``, in which ``changes`` overrides some of the defaults.
-
-    Raises:
-        ValueError: ``changes`` contains a name that is not an option.
-    """
+    """Create a dataclass with the options of ``config``. ``changes`` overrides defaults, or raises ValueError."""
     options = [option for option in fields(config) if option.name != "_name"]
     unknown = sorted(changes.keys() - {option.name for option in options})
     if unknown:
@@ -152,12 +131,10 @@ def register_presets(model: type, presets: Dict[str, Dict[str, Any]], config: ty
 
 
 def select_encoder_output(encoder_out: Dict[str, Any], documents: Tensor) -> Dict[str, Any]:
-    """Select the rows of the encoder's output that belong to the given documents.
+    """Select the rows of the encoder's output for the document indices (N,), which may contain repetitions.
 
-    Args:
-        encoder_out: the encoder output. Each value is a list of tensors with one row per document, or the
-            :class:`OutputVocabulary` of the batch.
-        documents: the indices of the selected documents (N,). An index can occur more than once.
+    Each value is a list of tensors with one row per document, the :class:`OutputVocabulary` of the batch, or an output
+    layer that is shared by the whole batch.
     """
     selected: Dict[str, Any] = {}
     for name, value in encoder_out.items():
@@ -165,7 +142,7 @@ def select_encoder_output(encoder_out: Dict[str, Any], documents: Tensor) -> Dic
             selected[name] = [tensor.index_select(0, documents) for tensor in value]
         elif isinstance(value, OutputVocabulary):
             selected[name] = value.select(documents)
-        else:  # the rows of the output layer are shared by the whole batch
+        else:
             selected[name] = value
     return selected
 
@@ -230,31 +207,32 @@ class PointerOptions(FairseqDataclass):
     )
 
 
-def check_vocabulary_sizes(state_dict: Any, side: str, part: Any) -> None:
-    """Raise ValueError if the weights come from a model with a different vocabulary size.
+def check_trained_sizes(state_dict: Any, side: str, name: str, part: Any) -> None:
+    """Raise ValueError if weights come from a model with other numbers of words, learned positions or source factors.
 
-    Args:
-        state_dict: the weights to load.
-        side: "source" for the encoder or "target" for the decoder.
-        part: the encoder or decoder that will load the weights.
+    ``part`` is the "encoder" (``side`` "source") or "decoder" ("target") that will load them.
     """
-    name = "encoder" if side == "source" else "decoder"
     words, rows = state_dict.get(f"{name}.embed_tokens.weight"), part.embed_tokens.num_embeddings
     if words is not None and len(words) != rows:
         raise ValueError(
             f"the {side} dictionary has {rows} known words, but the checkpoint was trained with {len(words)}: use "
             "the data folder (DATA) that contains the dict.*.txt of its training"
         )
+    positions = state_dict.get(f"{name}.embed_positions.weight")
+    if positions is not None and len(positions) != len(part.embed_positions.weight):
+        limit = len(positions) - part.embed_positions.padding_idx - 1
+        raise ValueError(
+            f"the checkpoint has {limit} learned positions, but this model has {part.max_positions()}: use "
+            f"--truncate-{side} {limit - 1} or --max-{side}-positions {limit}, as in its training"
+        )
+    if hasattr(part, "factors"):
+        check_trained_factors(state_dict, part.factors)
 
 
 def compute_position_limit(limit: Optional[int], task: Any, side: str, learnt: bool = True) -> int:
-    """Return the number of positions that the model needs for the longest documents or summaries.
+    """Return the number of positions that the model needs for the longest documents ("source") or summaries ("target").
 
-    Args:
-        limit: the value of --max-source-positions or --max-target-positions.
-        task: the summarisation task, which provides the truncation lengths.
-        side: "source" for documents or "target" for summaries.
-        learnt: whether the position embeddings are learned.
+    ``limit`` is --max-source-positions or --max-target-positions. ``learnt`` tells whether embeddings are learned.
 
     Raises:
         ValueError: the options or the checkpoint to be loaded allow fewer positions than the model needs.
@@ -272,18 +250,3 @@ def compute_position_limit(limit: Optional[int], task: Any, side: str, learnt: b
             f"leave it out, or choose {needed} or more"
         )
     return max(needed, limit or 0)
-
-
-def check_learned_positions(state_dict: Any, side: str, part: Any) -> None:
-    """Raise ValueError if the weights come from a model with a different number of learned positions.
-
-    The arguments are the same as for :func:`check_vocabulary_sizes`.
-    """
-    name = "encoder" if side == "source" else "decoder"
-    positions = state_dict.get(f"{name}.embed_positions.weight")
-    if positions is not None and len(positions) != len(part.embed_positions.weight):
-        limit = len(positions) - part.embed_positions.padding_idx - 1
-        raise ValueError(
-            f"the checkpoint has {limit} learned positions, but this model has {part.max_positions()}: use "
-            f"--truncate-{side} {limit - 1} or --max-{side}-positions {limit}, as in its training"
-        )

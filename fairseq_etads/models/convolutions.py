@@ -19,10 +19,6 @@ def parse_convolutions(text: str, option: str) -> List[Convolution]:
 
     fairseq evaluates such expressions as Python code. This function accepts only lists, tuples, numbers, * and +.
 
-    Args:
-        text: the expression to parse.
-        option: the option name, for error messages.
-
     Raises:
         ValueError: the text is not such an expression, or it describes no layers, too many layers or an invalid layer.
     """
@@ -45,28 +41,18 @@ def parse_convolutions(text: str, option: str) -> List[Convolution]:
 def _parse_layers(node: ast.AST) -> List[Convolution]:
     """Return the layers that a subexpression describes. Raises ValueError if the subexpression is invalid."""
     if isinstance(node, ast.List):
-        return [_parse_layer(element) for element in node.elts]
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return _check_layer_count(_parse_layers(node.left) + _parse_layers(node.right))
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        layers: List[Convolution] = [ast.literal_eval(element) for element in node.elts]
+        if not all(type(x) is tuple and len(x) in (2, 3) and {*map(type, x)} == {int} for x in layers):
+            raise ValueError
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        layers = _parse_layers(node.left) + _parse_layers(node.right)
+    elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         times, repeated = (node.left, node.right) if isinstance(node.left, ast.Constant) else (node.right, node.left)
-        return _check_layer_count(_parse_layers(repeated) * min(_parse_number(times), MOST_LAYERS + 1))
-    raise ValueError
-
-
-def _check_layer_count(layers: List[Convolution]) -> List[Convolution]:
+        if type(ast.literal_eval(times)) is not int:
+            raise ValueError
+        layers = _parse_layers(repeated) * min(ast.literal_eval(times), MOST_LAYERS + 1)
+    else:
+        raise ValueError
     if len(layers) > MOST_LAYERS:
         raise ValueError
     return layers
-
-
-def _parse_layer(node: ast.AST) -> Convolution:
-    if not isinstance(node, ast.Tuple) or len(node.elts) not in (2, 3):
-        raise ValueError
-    return tuple(_parse_number(element) for element in node.elts)
-
-
-def _parse_number(node: ast.AST) -> int:
-    if not isinstance(node, ast.Constant) or type(node.value) is not int:
-        raise ValueError
-    return int(node.value)

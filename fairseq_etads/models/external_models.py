@@ -103,10 +103,7 @@ def build_external_model(cfg: Any, task: Any, build: Callable[[Any], Any]) -> An
     on each word embedding table replaces these words with the unknown word. :func:`replace_rare_words` replaces them in
     the targets.
 
-    Args:
-        cfg: the model options.
-        task: the summarisation task.
-        build: a function that receives a task, and builds the model from ``cfg`` for this task.
+    ``build`` receives a task, and builds the model from ``cfg`` for this task.
 
     Raises:
         ValueError: the model cannot be trained on text pairs or does not generate text from left to right.
@@ -121,7 +118,8 @@ def build_external_model(cfg: Any, task: Any, build: Callable[[Any], Any]) -> An
     model = build(known)
     for part, dictionary in ((model.encoder, known.src_dict), (model.decoder, known.tgt_dict)):
         for module in part.modules():
-            if isinstance(module, AdaptiveInput) or _is_word_embedding(module, dictionary):
+            is_word_embedding = type(module) is nn.Embedding and module.num_embeddings == len(dictionary)
+            if isinstance(module, AdaptiveInput) or is_word_embedding:
                 module.register_forward_pre_hook(_UnknownWordsHook(dictionary))
     if len(known.tgt_dict) < len(task.tgt_dict):
         model._register_load_state_dict_pre_hook(_CopyTailRemovalHook(model, len(known.tgt_dict), len(task.tgt_dict)))
@@ -139,10 +137,6 @@ def prepare_for_search(models: Iterable[nn.Module], args: Any) -> None:
     fairseq's convolutional models return attention weights only with --print-alignment, but options such as
     --replace-unknown need these weights. When fairseq prepares these models, they also store the beam size. If the
     number of rows per document later differs from it, their matrix products are wrong or raise an error.
-
-    Args:
-        models: the models to configure.
-        args: fairseq's generation options.
     """
     beam = None if getattr(args, "score_reference", False) else getattr(args, "beam", None)
     for model in models:
@@ -163,11 +157,6 @@ def _set_maximum_positions(cfg: Any, task: Any) -> None:
         cfg.max_target_positions = getattr(cfg, "max_target_positions", None) or target
     elif get_model_class(cfg) is RobertaEncDecModel:
         cfg.max_positions = getattr(cfg, "max_positions", None) or max(source, target)
-
-
-def _is_word_embedding(module: nn.Module, dictionary: Dictionary) -> bool:
-    """Return whether a module is exactly nn.Embedding with a row for each word of ``dictionary``."""
-    return type(module) is nn.Embedding and module.num_embeddings == len(dictionary)
 
 
 class _UnknownWordsHook:

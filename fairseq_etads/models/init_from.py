@@ -4,15 +4,20 @@ import logging
 import os
 import re
 from collections import Counter
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import torch
 from fairseq import checkpoint_utils
+from fairseq.data import Dictionary
 from torch import Tensor, nn
 
 from ..fairseq_fixes.training_loop import has_last_checkpoint
-from ..vocabulary.dictionary import check_training_dictionaries, count_known_words
-from .pretrained import CheckpointVocabulary
+from ..vocabulary.dictionary import (
+    check_training_dictionaries,
+    count_known_words,
+    is_padding_word,
+    load_checked_dictionary,
+)
 from .selector import SentenceExtractor
 
 logger = logging.getLogger(__name__)
@@ -23,6 +28,8 @@ _WORD_TABLE = re.compile(r"embed_tokens|output_projection|fc_out|fc3")
 
 EXTRACTOR = "encoder.extractor."
 """Prefix of the extractor's weight names in a summariser's checkpoint."""
+MASK = "<mask>"
+"""The mask symbol, which fairseq's pretraining task adds after the words in the dictionary file."""
 
 
 def get_extractor_to_initialise(model: Any, path: str) -> nn.Module:
@@ -36,12 +43,8 @@ def get_extractor_to_initialise(model: Any, path: str) -> nn.Module:
 def is_training_from_start(cfg: Any, option: str = "--init-from") -> bool:
     """Return whether training starts from the beginning rather than resuming from a checkpoint in --save-dir.
 
-    Args:
-        cfg: the task options.
-        option: the option that specifies the initial weights.
-
     Raises:
-        ValueError: another option also specifies initial weights.
+        ValueError: another option of the task than ``option`` also specifies initial weights.
     """
     for other, is_given in (
         ("--restore-file", cfg.restore_file != _DEFAULT_RESTORE_FILE),
@@ -60,13 +63,11 @@ def load_initial_weights(
     """Load into a model the weights that it has in common with a checkpoint, and log which weights were loaded.
 
     If the checkpoint does not record its dictionary, but its folder contains the dictionary file, word embeddings are
-    matched by word (see :mod:`.pretrained`). A sentence extractor can also be initialised with the extractor in a
-    summariser's checkpoint.
+    matched by word (see :class:`CheckpointVocabulary`). A sentence extractor can also be initialised with the extractor
+    in a summariser's checkpoint.
 
     Args:
-        model: the newly built model.
         path: the path of a checkpoint that fairseq-train wrote.
-        task: the task, which provides the dictionaries.
         option: the option that specifies ``path``, for messages.
         whole: whether the checkpoint must contain exactly the weights that the model has.
 
@@ -74,8 +75,7 @@ def load_initial_weights(
         FileNotFoundError: the file does not exist.
         UnsafeCheckpointError: loading the file could run code.
         ValueError: the file is not a checkpoint, was trained with another dictionary, or contains no weight of this
-            model. ValueError is also raised if two weights that the model shares differ in the checkpoint, or if
-            ``whole`` is True and the weights do not correspond.
+            model; or two weights that the model shares differ in the checkpoint; or not the ``whole`` model is there.
     """
     weights, remembers_words = _read_weights(path, task, option)
     if isinstance(model, SentenceExtractor) and any(name.startswith(EXTRACTOR) for name in weights):
@@ -146,7 +146,7 @@ def _fit_weight_rows(
     parameter: Tensor,
     task: Any,
     report: "_WeightLoadingReport",
-    words: Optional[CheckpointVocabulary],
+    words: Optional["CheckpointVocabulary"],
 ) -> Tensor:
     """Fit the rows of a weight (R, …) to the model, which may lack the copy tail's rows or read longer texts."""
     rows, wanted = (len(x) if x.dim() else 0 for x in (given, parameter))
@@ -178,6 +178,73 @@ def _fit_weight_rows(
 def _count_known_words(task: Any) -> Tuple[int, int]:
     """Return the numbers of known words in the source and target dictionaries."""
     return count_known_words(task.source_dictionary), count_known_words(task.target_dictionary)
+
+
+class CheckpointVocabulary:
+    """The words of the rows of a checkpoint's word embedding tables, if the checkpoint does not record its dictionary.
+
+    fairseq publishes BART as ``model.pt`` with ``dict.txt`` (or ``dict.source.txt`` and ``dict.target.txt``) in the
+    same folder. With these files, word embeddings can be matched by word, even if the data's dictionary lists the words
+    in a different order.
+
+    Attributes:
+        files: a dictionary from "source" and "target" to the paths of the dictionary files. If the checkpoint's folder
+            contains only one such file, both have the same path. If it contains none, ``files`` is empty.
+    """
+
+    def __init__(self, checkpoint: str, task: Any):
+        folder = os.path.dirname(checkpoint)
+        self.checkpoint = checkpoint
+        self.dictionaries = {"source": task.source_dictionary, "target": task.target_dictionary}
+        self.files: Dict[str, str] = {}
+        for side in self.dictionaries:
+            language = getattr(task.cfg, f"{side}_lang", None) or side
+            paths = (os.path.join(folder, name) for name in (f"dict.{language}.txt", f"dict.{side}.txt", "dict.txt"))
+            found = next(filter(os.path.isfile, paths), None)
+            if found is not None:
+                self.files[side] = found
+        self.files = {side: self.files.get(side, path) for path in self.files.values() for side in self.dictionaries}
+        read = {path: load_checked_dictionary(Dictionary.load, path).symbols for path in set(self.files.values())}
+        self._words: Dict[str, List[str]] = {side: read[path] for side, path in self.files.items()}
+
+    def reorder_rows(self, name: str, given: Tensor, parameter: Tensor) -> Tensor:
+        """Reorder the rows of the checkpoint's table ``given`` (R, …) to match the data's dictionary.
+
+        fairseq pads its dictionaries with artificial words. If the checkpoint lacks such a word, its row in the model's
+        ``parameter`` (V, …) is kept.
+
+        Raises:
+            ValueError: R differs from the number of words in the file, or a known word of the data is not in the file.
+        """
+        side = "source" if name.startswith("encoder.") else "target"
+        words = self._get_table_words(side, name, len(given))
+        places = {word: row for row, word in enumerate(words)}
+        # A shared embedding table has one row per word in the source dictionary, which includes the target words.
+        wanted: Sequence[str] = self.dictionaries[side].symbols[: len(parameter)]
+        missing = [word for word in wanted if word not in places and not is_padding_word(word)]
+        if missing:
+            raise ValueError(
+                f"--init-from {self.checkpoint}: {len(missing):,} of the {len(wanted):,} known words of DATA are not "
+                f"in its dictionary {self.files[side]}, for example {missing[0]!r}: prepare the data with that file "
+                "(etads-prepare --tokens gpt2 --dictionary)"
+            )
+        pairs = [(row, places[word]) for row, word in enumerate(wanted) if word in places]
+        here, there = torch.tensor(pairs).unbind(1)
+        fitted = parameter.detach().to(given, copy=True)
+        fitted[here] = given[there]
+        return fitted
+
+    def _get_table_words(self, side: str, name: str, rows: int) -> List[str]:
+        """Return the words of a table's ``rows``. A row beyond the words in the file is the mask symbol."""
+        words = self._words[side]
+        if rows == len(words) + 1 and MASK not in words:
+            return [*words, MASK]
+        if rows != len(words):
+            raise ValueError(
+                f"--init-from {self.checkpoint}: {name} has {rows:,} rows, but its dictionary {self.files[side]} has "
+                f"{len(words):,} words, special symbols included: replace this file with the dictionary of its training"
+            )
+        return words
 
 
 class _WeightLoadingReport:

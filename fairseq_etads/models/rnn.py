@@ -18,7 +18,6 @@ from ..vocabulary.dictionary import remove_copy_tail
 from .common import (
     EncoderDecoderMixin,
     SummarizationModel,
-    check_vocabulary_sizes,
     convert_options_to_namespace,
     register_presets,
 )
@@ -33,7 +32,7 @@ from .rnn_encoder import (
 )
 from .rnn_options import PRESETS, RecurrentConfig, check_recurrent_options
 from .selector import SentenceExtractor
-from .source_factors import check_trained_factors, parse_factors
+from .source_factors import parse_factors
 
 INITIAL_STD = 0.25
 """Standard deviation of the initial word embeddings and output weights.
@@ -48,13 +47,6 @@ Word embeddings and output weights are drawn from a normal distribution that has
 and is truncated at two standard deviations. The weights of recurrent networks are drawn uniformly from
 [-``SEES_RANGE``, ``SEES_RANGE``].
 """
-
-
-def _map_source_to_target_ids(source: Dictionary, target: Dictionary) -> Optional[Tensor]:
-    """Return each known source word's id in the target dictionary, or 0; None if both share a dictionary."""
-    if source == target:
-        return None
-    return torch.tensor([target.indices.get(word, 0) for word in source.symbols])
 
 
 class RecurrentModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDecoderModel):
@@ -101,9 +93,8 @@ class RecurrentModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDeco
         else:
             encoder = RecurrentEncoder(config, source, embed, factors, mark)
         summary_embed = VocabularyEmbedding(summary_words, target.unk(), len(target))
-        decoder = RecurrentDecoder(
-            config, target, summary_embed, output, _map_source_to_target_ids(source, target), context
-        )
+        ids = None if source == target else torch.tensor([target.indices.get(word, 0) for word in source.symbols])
+        decoder = RecurrentDecoder(config, target, summary_embed, output, ids, context)
         if config.closed_book_decoder and not task.is_loading:
             decoder.closed_book = ClosedBookDecoder(
                 str(config.rnn_cell) == "lstm",
@@ -116,8 +107,12 @@ class RecurrentModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDeco
         model = cls(encoder, decoder)
         for name, part in task.make_auxiliary_modules(config).items():
             model.add_module(name, part)
-        initialise_weights(model, config)
-        # Add the extractor after initialise_weights(), because its weights are usually loaded from a checkpoint.
+        # Word embeddings and the pointer's terms for copy continuation keep their initial values.
+        if config.paper_init:
+            _initialise_as_see_et_al(model)
+        if config.uniform_init:
+            _initialise_uniformly(model, config.uniform_init)
+        # Add the extractor after the initialisation, because its weights are usually loaded from a checkpoint.
         if str(config.sentence_attention) == "extractor":
             model.encoder.extractor = make_extractor(config, task)
         model.mark_lookup_tables()
@@ -149,27 +144,17 @@ class RecurrentModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDeco
         return tuple(self.encoder.factors)
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, **kwargs: Any) -> Any:
-        """Load weights.
-
-        Raises:
-            ValueError: the weights were trained with different dictionaries or source factors.
-        """
+        """Load weights. Those of a closed-book decoder are ignored outside training."""
         if self.decoder.closed_book is None:
             state_dict = {key: value for key, value in state_dict.items() if not key.startswith(CLOSED_BOOK)}
-        check_vocabulary_sizes(state_dict, "source", self.encoder)
-        check_vocabulary_sizes(state_dict, "target", self.decoder)
-        check_trained_factors(state_dict, dict(self.encoder.factors.items()))
         return super().load_state_dict(state_dict, strict=strict, **kwargs)
 
 
 def make_embedding_table(dictionary: Dictionary, width: int, tiny: bool = False, bound: float = 0.0) -> nn.Embedding:
-    """Create a word embedding table. The padding vector is 0.
+    """Create a word embedding table. The padding vector is 0, and the others are normally distributed.
 
-    Args:
-        dictionary: the dictionary that contains the words.
-        width: the width of the vectors.
-        tiny: whether to use the small standard deviation of See et al.'s code.
-        bound: if nonzero, the vectors are drawn uniformly from [-bound, bound] and not from a normal distribution.
+    If ``tiny``, their standard deviation is that of See et al.'s code. With a ``bound``, they are uniform in [-bound,
+    bound] instead.
     """
     table = nn.Embedding(len(dictionary), width, dictionary.pad())
     if tiny:
@@ -188,18 +173,6 @@ def _initialise_with_tiny_values(weight: Tensor) -> None:
 
 OUTPUT_LAYER = "decoder.output_projection"
 """Name of the output layer, which receives its initial weight from :func:`make_embedding_table`."""
-
-
-def initialise_weights(model: nn.Module, config: Any) -> None:
-    """Initialise all modules of a new model except word embeddings, which :func:`make_embedding_table` initialises.
-
-    If neither ``--paper-init`` nor ``--uniform-init`` is set, all modules keep their default initial values. The
-    pointer's :class:`~fairseq_etads.layers.continuation.CopyContinuationTerms` always keeps these values.
-    """
-    if config.paper_init:
-        _initialise_as_see_et_al(model)
-    if config.uniform_init:
-        _initialise_uniformly(model, config.uniform_init)
 
 
 def _initialise_as_see_et_al(model: nn.Module) -> None:

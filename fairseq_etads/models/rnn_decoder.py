@@ -15,9 +15,8 @@ from ..attention import (
     temporal_attention_step,
 )
 from ..kernels.precision import widen_to_float32
-from ..layers.additive import AdditiveAttention, DotAttention, DotKeys, SharedKeys, SharedStates
-from ..layers.continuation import CopyHistory
-from ..layers.decoder_output import DecoderOutput, NetOutput, WordRequest
+from ..layers.additive import AdditiveAttention, DotAttention, SharedKeys, SharedStates
+from ..layers.decoder_output import DecoderOutput, NetOutput, PointingDecoder, WordRequest
 from ..layers.pointer import AttentionPointer
 from ..layers.recurrent import (
     ElmanCell,
@@ -31,7 +30,6 @@ from ..layers.recurrent import (
 from ..layers.sentence_selector import SentenceAttention, SentenceSelection, SentenceSelector
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.candidates import CandidateWords
-from ..vocabulary.output import OutputVocabulary
 from .rnn_encoder import MAX_POSITIONS, get_dropout_rates
 
 CLOSED_BOOK = "decoder.closed_book."
@@ -102,19 +100,14 @@ class StepOutputs(NamedTuple):
         return cls(*(None if column[0] is None else torch.stack(column, 1) for column in columns))  # type: ignore[arg-type]
 
 
-Keys = Union[SharedKeys, DotKeys]
+Keys = Union[SharedKeys, SharedStates]
 Attention = Union[AdditiveAttention, DotAttention]
 
 
 def compute_word_queries(attention: Optional[Attention], words: Tensor) -> Sequence[Optional[Tensor]]:
-    """Compute the part of each step's query that depends on the previous word.
+    """Compute the part of each step's query that depends on the previous word, from word embeddings (N, T, E).
 
-    Args:
-        attention: the attention module, or None.
-        words: the embeddings of the previous words (N, T, E).
-
-    Returns:
-        A sequence of T tensors (N, A), or of T None values if the queries do not depend on the previous word.
+    Returns a sequence of T tensors (N, A), or of T None values if the queries do not depend on the previous word.
     """
     if attention is None or attention.from_word is None:
         return [None] * words.shape[1]
@@ -150,7 +143,7 @@ class DecoderInputs(NamedTuple):
     @classmethod
     def from_encoder_out(cls, encoder_out: Dict[str, Any], rows: int, keys: Type[Keys]) -> "DecoderInputs":
         """Convert the encoder's output for N = ``rows`` hypotheses. The class ``keys`` wraps the attention keys."""
-        beams = rows // count_documents(encoder_out)
+        beams = rows // len(encoder_out["encoder_out"][0])
         documents = cls(
             SharedStates(encoder_out["encoder_out"][0]),
             keys(encoder_out["keys"][0]),
@@ -169,11 +162,6 @@ class DecoderInputs(NamedTuple):
         )
 
 
-def count_documents(encoder_out: Dict[str, Any]) -> int:
-    """Return the number of documents in the batch, B."""
-    return len(encoder_out["encoder_out"][0])
-
-
 def select_rows(rows: Tensor, new: Optional[Tensor], old: Optional[Tensor]) -> Optional[Tensor]:
     """Return the rows of ``new`` where ``rows`` (N,) is True, and the rows of ``old`` elsewhere.
 
@@ -187,15 +175,7 @@ class ClosedBookDecoder(nn.Module):
 
     The decoder computes s_t = cell(E y_{t-1}, s_{t-1}) and P_cb = softmax(W s_t + b) over the known words (Jiang and
     Bansal 2018, section 3). It shares the initial state s_0 (the output of the bridge) and the word embedding table E
-    with the main decoder.
-
-    Args:
-        is_lstm: whether the cell is an LSTM instead of a GRU.
-        word: E, the width of the word embeddings.
-        hidden: H, the width of the state.
-        words: V, the number of known words.
-        dropout: the dropout probability of the states.
-        cut: whether to stop the gradient from flowing to the encoder, as in a control experiment of the paper.
+    with the main decoder. With ``cut``, no gradient flows to the encoder, as in a control experiment of the paper.
     """
 
     def __init__(self, is_lstm: bool, word: int, hidden: int, words: int, dropout: float, cut: bool):
@@ -210,13 +190,7 @@ class ClosedBookDecoder(nn.Module):
         self.output_projection = nn.Linear(hidden, words)
 
     def forward(self, words: Tensor, real: Tensor, encoder_out: Dict[str, Any]) -> Tensor:
-        """Compute the logits (N, T, V) of the next words.
-
-        Args:
-            words: the embeddings of the previous words (N, T, E).
-            real: a mask (N, T), bool, False at padding.
-            encoder_out: the encoder output.
-        """
+        """Compute the logits (N, T, V) of the next words from embeddings (N, T, E). ``real`` is False at padding."""
         hidden: Tensor = encoder_out["first_state"][0]
         cell: Optional[Tensor] = encoder_out["first_cell"][0] if self.is_lstm else None
         if self.cut:
@@ -237,7 +211,7 @@ class ClosedBookDecoder(nn.Module):
         return state_dict
 
 
-class RecurrentDecoder(FairseqIncrementalDecoder):
+class RecurrentDecoder(PointingDecoder, FairseqIncrementalDecoder):
     """A GRU or LSTM that attends to the document in each step.
 
     Let E be the embedding of the previous word. By default, the attention query consists of h_{t-1} and E, and
@@ -263,17 +237,12 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
 
     Args:
         cfg: the model options.
-        dictionary: the dictionary of known words.
-        embed_tokens: the embeddings of the known words.
+        dictionary, embed_tokens: the known words and their embeddings.
         output: the weight of the output layer (V, R), or a shared embedding table with this weight in its first V rows.
         source_words: the id in ``dictionary`` of each known source word, with 0 for missing words, or None if documents
             and summaries share a dictionary.
         context: M, the width of the context vectors.
     """
-
-    shares_documents = True
-    """The decoder accepts encoder output with one row per document, and tokens with one row per hypothesis."""
-    takes_requests = True
 
     def __init__(
         self,
@@ -330,20 +299,14 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         self.closed_book: Optional[ClosedBookDecoder] = None
         """The closed-book decoder for --closed-book-decoder. The model sets this attribute only in training."""
 
-    def make_output_vocabulary(self, src_tokens: Tensor, bounded: bool = False) -> OutputVocabulary:
-        """Return the words that the decoder can generate or copy for the documents (B, S).
-
-        For ``bounded``, see :class:`~fairseq_etads.vocabulary.output.BatchVocab`.
-        """
-        candidates = self.choose_candidates(src_tokens) if self.large_vocabulary_trick else None
-        return OutputVocabulary.from_source(src_tokens, self.dictionary, self.pointer is not None, candidates, bounded)
-
-    def choose_candidates(self, src_tokens: Tensor) -> CandidateWords:
-        """Choose the candidate words for the documents (B, S). The softmax is computed over only these words.
+    def choose_candidates(self, src_tokens: Tensor) -> Optional[CandidateWords]:
+        """Choose the candidate words of the large-vocabulary trick for the documents (B, S).
 
         In training, all documents in a batch share one list of candidates. In evaluation, each document has its own
         list, so that its summary does not depend on the other documents.
         """
+        if not self.large_vocabulary_trick:
+            return None
         texts = src_tokens
         if self.source_words is not None:
             known = src_tokens < len(self.source_words)
@@ -360,7 +323,10 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         request: Optional[WordRequest] = None,
         **_: Any,
     ) -> NetOutput:
-        """Compute the logits of the next words.
+        """Compute the logits (N, T, C) of the next words; see :class:`DecoderOutput`.
+
+        C is V or, with the large-vocabulary trick, the number of candidates. The output has ``sentence_attention`` if
+        there is an extractor and no cached state, and ``closed_book_logits`` in training with a closed-book decoder.
 
         Args:
             prev_output_tokens: the dictionary ids of the previous words (N, T). N is a multiple of the number of
@@ -368,13 +334,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             encoder_out: the encoder output.
             incremental_state: the cached state of the previous step. If it is not None, only the last step is computed.
             features_only: whether to return the readouts (N, T, R) instead of logits.
-            request: the request of a loss function, or None. The decoder always returns logits for all words, and uses
-                the request only to find out whether the loss needs the whole distribution.
-
-        Returns:
-            Logits (N, T, C) and a dictionary; see :class:`DecoderOutput`. C is V or, with the large-vocabulary trick,
-            the number of candidates. The :class:`DecoderOutput` has ``sentence_attention`` if there is an extractor and
-            no cached state, and ``closed_book_logits`` in training with a closed-book decoder.
+            request: the request of a loss function, or None. The decoder always computes logits for all words.
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
         steps = prev_output_tokens if incremental_state is None else prev_output_tokens[:, -1:]
@@ -395,14 +355,13 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         output.logits = readouts
         if features_only:
             return output.to_fairseq_output()
-        history = None
+        features = None
         if self.pointer is not None:
-            source = encoder_out["src_tokens"][0]
-            history = self.pointer.compute_copy_history(
-                prev_output_tokens, source, steps.shape[1], self.dictionary.unk()
-            )
-        bounded = request is not None and not request.whole
-        return self._score_words(output, outputs, history, encoder_out, incremental_state, bounded).to_fairseq_output()
+            # [h; c (LSTM only); the word embedding, or x with --merge-input; the context]
+            parts = (outputs.hidden, outputs.cells, outputs.inputs, outputs.contexts)
+            features = torch.cat([part for part in parts if part is not None], dim=2)
+        output = self.score_words(output, outputs.log_weights, prev_output_tokens, encoder_out, request, features)
+        return output.to_fairseq_output()
 
     def _compute_readout(self, *parts: Tensor) -> Tensor:
         """Compute readouts (…, R) from states h (…, H), embeddings of the previous words (…, E) and contexts (…, M)."""
@@ -434,7 +393,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         unasked = words.is_cuda and incremental_state is not None
         # Padding on the right needs no special handling, because outputs after the end of a summary are not used.
         left_padded = unasked or not bool(real[:, 0].all())
-        documents = DecoderInputs.from_encoder_out(encoder_out, rows, DotKeys if self.is_dot else SharedKeys)
+        documents = DecoderInputs.from_encoder_out(encoder_out, rows, SharedStates if self.is_dot else SharedKeys)
         # Split ``words`` into steps in one operation. If each step indexed ``words``, its backward pass would allocate
         # a gradient as large as ``words``.
         steps = words.unbind(1)
@@ -493,10 +452,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         saved = None if incremental_state is None else self.get_incremental_state(incremental_state, "state")
         if saved:
             return DecoderState(**saved)
-        beams = rows // count_documents(encoder_out)
         states = encoder_out["encoder_out"][0]
-        length = states.shape[1]
-        nothing = [states.new_zeros(count_documents(encoder_out), self.hidden_size)]  # --bridge zero
+        beams, length = rows // len(states), states.shape[1]
+        nothing = [states.new_zeros(len(states), self.hidden_size)]  # --bridge zero
         hidden = encoder_out.get("first_state", nothing)[0].repeat_interleave(beams, dim=0)
         cell = None
         if self.has_cell_state:
@@ -557,54 +515,6 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         if state.covered is not None:
             state = state._replace(covered=state.covered + log_weight.exp())
         return log_weight, log_word, state
-
-    def _score_words(
-        self,
-        output: DecoderOutput,
-        outputs: StepOutputs,
-        history: Optional[CopyHistory],
-        encoder_out: Dict[str, Any],
-        incremental_state: Optional[Any],
-        bounded: bool,
-    ) -> DecoderOutput:
-        """Replace the readouts (N, T, R) in ``output`` with logits (N, T, C), and set its vocabulary and pointer."""
-        # In a search, the vocabulary and the corresponding rows of the output layer are cached between steps. In
-        # training, the rows are computed in every call, because gradients flow through them.
-        cache = encoder_out if incremental_state is not None or "vocabulary" in encoder_out else {}
-        if "vocabulary" not in cache:
-            cache["vocabulary"] = self.make_output_vocabulary(encoder_out["src_tokens"][0], bounded)
-            if cache["vocabulary"].candidates is not None:
-                cache["output_rows"] = self.output_projection.select_rows(cache["vocabulary"].candidates.words)
-        vocabulary: OutputVocabulary = cache["vocabulary"]
-        output.vocabulary = vocabulary
-        readouts, layer = output.logits, cache.get("candidate_output")  # set only in a search with a shortlist
-        logits = self.output_projection(readouts, cache.get("output_rows")) if layer is None else layer(readouts)
-        if vocabulary.candidates is not None:
-            logits = vocabulary.candidates.mask_unlisted_words(logits)
-        output.logits = logits
-        if self.pointer is not None:
-            assert vocabulary.slots is not None
-            # [h; c (LSTM only); the word embedding, or x with --merge-input; the context]
-            parts = (outputs.hidden, outputs.cells, outputs.inputs, outputs.contexts)
-            features = torch.cat([part for part in parts if part is not None], dim=2)
-            output.pointer = self.pointer(features, outputs.log_weights, vocabulary.slots, history)
-        return output
-
-    def get_normalized_probs(
-        self, net_output: NetOutput, log_probs: bool, sample: Optional[Dict[str, Any]] = None
-    ) -> Tensor:
-        """Return probabilities or log-probabilities (N, T, V), or (N, T, V + K) with a pointer, indexed by search id.
-
-        Words that are not among the candidates have probability 0.
-        """
-        output = DecoderOutput.from_fairseq_output(net_output)
-        assert output.vocabulary is not None
-        if output.pointer is None:
-            scores = widen_to_float32(output.logits).log_softmax(dim=-1)
-        else:
-            scores = output.pointer.compute_log_probs(output.logits)
-        scores = output.vocabulary.reindex_by_search_id(scores)
-        return scores if log_probs else scores.exp()
 
     def reorder_incremental_state(self, incremental_state: Any, new_order: Tensor) -> None:
         """Reorder the cached state. The new row i is the old row ``new_order[i]``."""

@@ -107,12 +107,7 @@ class RecurrentEncoder(WordEncoder):
     ``--bridge`` selects the function a. An LSTM has a second bridge for its memory cells (See et al. 2017). With a
     sentence selector, the encoder has no bridge.
 
-    Args:
-        cfg: the model options.
-        dictionary: the dictionary of known words.
-        embed_tokens: the embeddings of the known words.
-        factors: a dictionary from factor names to embeddings. The encoder reads the factors in alphabetical order.
-        sentence_mark: the id of the token that ends a sentence, or None if the model does not use sentence indices.
+    ``sentence_mark`` is the id of the token that ends a sentence, or None if the model does not use sentence indices.
     """
 
     def __init__(
@@ -159,19 +154,13 @@ class RecurrentEncoder(WordEncoder):
     def forward(
         self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, factors: Optional[Tensor] = None, **_: Any
     ) -> Dict[str, Any]:
-        """Encode source documents.
+        """Encode source documents (B, S), int64, with the ids of their factor values (B, S, F). Lengths are ignored.
 
-        Args:
-            src_tokens: the source documents (B, S), int64.
-            src_lengths: the lengths of the documents, which are ignored.
-            factors: the ids of the factor values (B, S, F), int64, with one column per factor.
-
-        Returns:
-            A dictionary of lists. Each list contains one tensor with one row per document: "encoder_out" (B, S, M),
-            "keys" (B, S, A), "encoder_padding_mask" (B, S) and "src_tokens". With a bridge, the dictionary also
-            contains "first_state" (B, H_dec) and, for an LSTM, "first_cell" (B, H_dec). With sentences, it contains
-            "sentence_ids" (B, S), "sentence_keys" (B, N, A), "sentence_padding_mask" (B, N), "sentence_states"
-            (B, N, 2H) and "documents" (B, 2H). With an extractor, it contains the results of :func:`run_extractor`.
+        Returns a dictionary of lists. Each list contains one tensor with one row per document: "encoder_out" (B, S, M),
+        "keys" (B, S, A), "encoder_padding_mask" (B, S) and "src_tokens". With a bridge, the dictionary also contains
+        "first_state" (B, H_dec) and, for an LSTM, "first_cell" (B, H_dec). With sentences, it contains "sentence_ids"
+        (B, S), "sentence_keys" (B, N, A), "sentence_padding_mask" (B, N), "sentence_states" (B, N, 2H) and "documents"
+        (B, 2H). With an extractor, it contains the results of :func:`run_extractor`.
         """
         padding = src_tokens.eq(self.padding_idx)
         ids = None
@@ -223,12 +212,6 @@ class ConvolutionalEncoder(WordEncoder):
     The keys are z_i = Σ_k W_k (x_(i+k) + l_(i+k)) + b, where x are word embeddings and l are position embeddings. The
     sum runs over a window around word i, and the vectors outside the document are zero (Chopra et al. 2016). Attention
     compares its query with the keys z and returns a weighted sum of the word embeddings x.
-
-    Args:
-        cfg: the model options.
-        dictionary: the dictionary of known words.
-        embed_tokens: the embeddings of the known words.
-        factors: a dictionary from factor names to embeddings. The encoder reads the factors in alphabetical order.
     """
 
     def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding, factors: Dict[str, nn.Embedding]):
@@ -241,10 +224,7 @@ class ConvolutionalEncoder(WordEncoder):
     def forward(
         self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, factors: Optional[Tensor] = None, **_: Any
     ) -> Dict[str, Any]:
-        """Encode source documents.
-
-        The arguments and results are the same as for a :class:`RecurrentEncoder` without a bridge or sentences.
-        """
+        """Encode source documents; see :class:`RecurrentEncoder`, here without a bridge or sentences."""
         padding = src_tokens.eq(self.padding_idx)
         words = self.dropout(self._embed(src_tokens, factors)).masked_fill(padding[:, :, None], 0.0)  # (B, S, D)
         numbers = (~padding).long().cumsum(dim=1).sub(1).clamp(min=0, max=SOURCE_POSITIONS - 1)
@@ -278,11 +258,10 @@ def make_extractor(config: Any, task: Any) -> SentenceExtractor:
 def run_extractor(extractor: SentenceExtractor, src_tokens: Tensor) -> Dict[str, List[Tensor]]:
     """Run the extractor on documents (B, S), and return its results in the format of an encoder's output.
 
-    Returns:
-        A dictionary of lists of tensors with one row per document. "extraction" contains the extractor's logits (B, U)
-        and a mask that is True at sentences that the extractor reads. "log_selected" contains log β (B, S) in float32
-        or higher precision, where β is the probability of the sentence that contains the token. β is 0 in sentences
-        that the extractor does not read. If the extractor reads no sentence of a document, β is 1 at all tokens.
+    "extraction" contains the extractor's logits (B, U) and a mask that is True at sentences that the extractor reads.
+    "log_selected" contains log β (B, S) in float32 or higher precision, where β is the probability of the sentence that
+    contains the token. β is 0 in sentences that the extractor does not read. If the extractor reads no sentence of a
+    document, β is 1 at all tokens.
     """
     logits, real = extractor(src_tokens)
     log_beta = F.logsigmoid(widen_to_float32(logits).masked_fill(~real, 0.0)).masked_fill(~real, UNREAD)

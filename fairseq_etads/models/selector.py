@@ -74,10 +74,6 @@ class Selector(ContentSelectionModel):
 
     trained_by = TrainingCriterion("selection_nll", "an architecture that selects words or sentences")
 
-    def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> SelectorOutput:
-        """Compute a logit for each word or sentence of the documents (B, S), int64."""
-        raise NotImplementedError
-
     def convert_token_to_unit_values(self, values: Tensor, src_tokens: Tensor) -> Tensor:
         """Convert values of tokens (B, S) to values of units (B, U). Values may be MISSING."""
         raise NotImplementedError
@@ -237,15 +233,11 @@ class SentenceExtractor(Selector):
     def forward(
         self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, held_out: bool = False, **_: Any
     ) -> SelectorOutput:
-        """Compute a logit (B, U) for each sentence of the documents. Sentences beyond the limits are not read.
+        """Compute a logit (B, U) for each sentence of the documents (B, S). Sentences beyond the limits are not read.
 
-        Args:
-            src_tokens: the source documents (B, S), int64.
-            src_lengths: the lengths of the documents, which are ignored.
-            held_out: whether to score training documents as if they were unseen. With ``cross_fit``, each document is
-                then scored by the extractor that was not trained on it. If ``held_out`` is False, the logits are
-                averaged over both extractors or, in training mode, computed with the extractor that is trained on the
-                document.
+        With ``cross_fit`` and ``held_out``, training documents are scored as if they were unseen, each by the extractor
+        that was not trained on it. Without ``held_out``, the logits are averaged over both extractors or, in training
+        mode, computed with the extractor that is trained on the document.
         """
         real = self.find_real_words(src_tokens)
         tokens, there, numbers = group_words_by_sentence(src_tokens, real, self.mark, *self.limits)  # (B, N, W)

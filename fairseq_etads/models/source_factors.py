@@ -15,12 +15,9 @@ _TABLES = "encoder.factors."
 
 
 def parse_factors(value: str, available: Dict[str, Dictionary], default: int = FACTOR_DIM) -> Dict[str, int]:
-    """Parse the value of --source-factors, and return a dictionary from factor names to embedding widths.
+    """Parse --source-factors, such as "none", "all" or "pos:20,tf", to a dictionary from factor names to widths.
 
-    Args:
-        value: "none", "all", or a list such as "pos:20,tf".
-        available: a dictionary that maps the name of each factor in the data to the dictionary of its values.
-        default: the width of factors for which the list does not specify a width.
+    The width of a factor without one is ``default``. ``available`` has the dictionary of each factor in the data.
 
     Raises:
         ValueError: the list is malformed, or the data does not contain a factor.
@@ -53,12 +50,7 @@ def parse_factors(value: str, available: Dict[str, Dictionary], default: int = F
 
 
 def check_factor_count(names: Any, factors: Optional[Tensor]) -> None:
-    """Raise ValueError if the batch does not contain as many factors as the model reads.
-
-    Args:
-        names: the names of the factors that the model reads.
-        factors: the ids of the factor values in the batch (B, S, F), or None if the batch has no factors.
-    """
+    """Raise ValueError if a batch's factors (B, S, F), or None, are not as many as the model reads, ``names``."""
     given = 0 if factors is None else factors.shape[2]
     if given != len(names):
         raise ValueError(
@@ -66,13 +58,8 @@ def check_factor_count(names: Any, factors: Optional[Tensor]) -> None:
         )
 
 
-def check_trained_factors(state_dict: Any, tables: Dict[str, nn.Embedding]) -> None:
-    """Raise ValueError if the weights come from a model with different factors or different numbers of factor values.
-
-    Args:
-        state_dict: the weights to load.
-        tables: a dictionary from factor names to the embeddings in the model that will load the weights.
-    """
+def check_trained_factors(state_dict: Any, tables: Any) -> None:
+    """Raise ValueError if the weights come from a model with other factors or numbers of values than ``tables``."""
     trained = {name.split(".")[2]: len(table) for name, table in state_dict.items() if name.startswith(_TABLES)}
     present = {name: table.num_embeddings for name, table in tables.items()}
     if trained != present:
@@ -87,12 +74,7 @@ def _format_sizes(factors: Dict[str, int]) -> str:
 
 
 def make_factor_tables(widths: Dict[str, int], dictionaries: Dict[str, Dictionary]) -> nn.ModuleDict:
-    """Create an embedding table for each factor, in alphabetical order of names. The padding vector is 0.
-
-    Args:
-        widths: a dictionary from factor names to embedding widths.
-        dictionaries: a dictionary that maps factor names to the dictionaries of their values.
-    """
+    """Create an embedding table for each factor, in alphabetical order of names. The padding vector is 0."""
     tables = nn.ModuleDict()
     for name in sorted(widths):
         values = dictionaries[name]

@@ -39,7 +39,6 @@ from ..layers.encoder_attention import (
     FocusAttention,
     check_unsupported_arguments,
     get_attention_dropout,
-    get_focal_options,
     make_contiguous,
     merge_heads,
     move_beams_to_rows,
@@ -49,8 +48,8 @@ from ..layers.encoder_attention import (
 from ..layers.parameter_sharing import remove_shared_entries, restore_shared_entries, share_sublayers
 from ..layers.pointer import Pointer
 from ..vocabulary.dictionary import count_known_words, remove_copy_tail
-from .common import PositionEmbeddingModel, compute_position_limit, convert_options_to_namespace, register_presets
-from .source_factors import check_factor_count, check_trained_factors, make_factor_tables, parse_factors
+from .common import SummarizationModel, compute_position_limit, convert_options_to_namespace, register_presets
+from .source_factors import check_factor_count, make_factor_tables, parse_factors
 from .transformer_options import (
     PRESETS,
     FlatTransformerConfig,
@@ -107,13 +106,11 @@ class BridgeAttention(ObservableAttention, MultiheadAttention):
         before_softmax: bool = False,
         need_head_weights: bool = False,
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Compute attention from the summary to the source document.
+        """Compute attention from the states of the summary, (T, B, d_m) or (T, B * beam, d_m), to the source document.
 
         Args:
-            query: the states of the summary, (T, B, d_m) or (T, B * beam, d_m). The beams of a document are adjacent
-                and share its keys.
             key: the encoder states (S, B, d_enc), which are also used as values. With a cache, they are read only in
-                the first step.
+                the first step. The beams of a document are adjacent in ``query`` and share its keys.
             key_padding_mask: the padding mask (B, S), True at padding.
             incremental_state: a cache of the document's projected keys, values and gate keys.
             need_weights: whether to return the attention weights averaged over heads, (B * beam, T, S). The weights sum
@@ -323,36 +320,22 @@ def _use_relu_in_place(layer: Any, cfg: Any) -> None:
         layer.activation_fn = torch.relu_
 
 
-class MemoryEfficientEncoderLayer(TransformerEncoderLayerBase):
-    """fairseq's encoder layer with :class:`EncoderAttention`."""
-
-    def build_self_attention(self, embed_dim: int, cfg: Any) -> EncoderAttention:
-        return EncoderAttention(
-            embed_dim,
-            cfg.encoder.attention_heads,
-            dropout=cfg.attention_dropout,
-            self_attention=True,
-            q_noise=self.quant_noise,
-            qn_block_size=self.quant_noise_block_size,
-        )
-
-
 class FocusEncoderLayer(TransformerEncoderLayerBase):
-    """fairseq's encoder layer with focus-attention."""
+    """fairseq's encoder layer with focus-attention or, without ``focus``, with :class:`EncoderAttention`."""
 
-    def __init__(self, cfg: Any):
+    def __init__(self, cfg: Any, focus: bool):
+        self._focus = focus  # used by build_self_attention, which super().__init__ calls
         super().__init__(cfg)
         _use_relu_in_place(self, cfg)
 
-    def build_self_attention(self, embed_dim: int, cfg: Any) -> FocusAttention:
+    def build_self_attention(self, embed_dim: int, cfg: Any) -> MultiheadAttention:
+        sizes = embed_dim, cfg.encoder.attention_heads
+        noise = {"q_noise": self.quant_noise, "qn_block_size": self.quant_noise_block_size}
+        if not self._focus:
+            return EncoderAttention(*sizes, dropout=cfg.attention_dropout, self_attention=True, **noise)
+        focal = {name: str(getattr(cfg, f"focus_{name}")) for name in ("center", "initial_scope", "strength")}
         return FocusAttention(
-            embed_dim,
-            cfg.encoder.attention_heads,
-            focal=get_focal_options(cfg),
-            kernel=str(cfg.attention_kernel),
-            dropout=cfg.attention_dropout,
-            q_noise=self.quant_noise,
-            qn_block_size=self.quant_noise_block_size,
+            *sizes, focal=focal, kernel=str(cfg.attention_kernel), dropout=cfg.attention_dropout, **noise
         )
 
 
@@ -392,16 +375,6 @@ class BridgeDecoderLayer(TransformerDecoderLayerBase):
         )
 
 
-def list_encoder_offsets(count: int) -> Sequence[int]:
-    """Return the offsets of the ``count`` nearest words on each side, nearest first: -1, 1, -2, 2, …"""
-    return [sign * distance for distance in range(1, count + 1) for sign in (-1, 1)]
-
-
-def list_decoder_offsets(count: int) -> Sequence[int]:
-    """Return the offsets of the ``count`` preceding words, nearest first: -1, -2, …"""
-    return [-distance for distance in range(1, count + 1)]
-
-
 class NeighbourProjections(nn.Module):
     """Computes Σ_k W_k e_(t+k) for each word t, a sum of linear projections of the embeddings of neighbouring words.
 
@@ -410,9 +383,7 @@ class NeighbourProjections(nn.Module):
     self-attention must first learn to find the neighbours of a word, which takes a large part of a small model's
     training time. With the maps, the neighbours are available from the first step.
 
-    Args:
-        width: D, the width of the word embeddings.
-        offsets: the offsets k of the neighbours, which are negative for preceding words.
+    The offsets k are negative for preceding words.
     """
 
     def __init__(self, width: int, offsets: Sequence[int]):
@@ -478,7 +449,8 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         self.gate = EncoderGate(width) if cfg.encoder.gate else None
         self.neighbours: Optional[NeighbourProjections] = None
         if cfg.encoder.neighbours:
-            self.neighbours = NeighbourProjections(width, list_encoder_offsets(cfg.encoder.neighbours))
+            distances = range(1, cfg.encoder.neighbours + 1)
+            self.neighbours = NeighbourProjections(width, [sign * k for k in distances for sign in (-1, 1)])
         self.factors, self.factor_maps = nn.ModuleDict(), nn.ModuleDict()
 
     def add_factors(self, tables: nn.ModuleDict) -> None:
@@ -503,10 +475,8 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         return x
 
     def build_encoder_layer(self, cfg: SummarizationTransformerConfig) -> nn.Module:
-        has_focus = next(self._layer_numbers) in self.focus_layers
-        return _wrap_for_checkpointing_and_fsdp(
-            FocusEncoderLayer(cfg) if has_focus else MemoryEfficientEncoderLayer(cfg), cfg
-        )
+        layer = FocusEncoderLayer(cfg, focus=next(self._layer_numbers) in self.focus_layers)
+        return _wrap_for_checkpointing_and_fsdp(layer, cfg)
 
     def forward_embedding(self, src_tokens: Tensor, token_embedding: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
         """Compute fairseq's input embeddings (B, S, D).
@@ -527,19 +497,12 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         token_embeddings: Optional[Tensor] = None,
         factors: Optional[Tensor] = None,
     ) -> Dict[str, Any]:
-        """Encode source documents like fairseq's encoder, but with source factors and additional outputs.
+        """Encode source documents (B, S) like fairseq's encoder, but with the ids of their factor values (B, S, F).
 
-        Args:
-            src_tokens: the source documents (B, S).
-            src_lengths: the lengths of the documents (B,).
-            factors: the ids of the factor values (B, S, F), int64, with one column per factor.
-            return_all_hiddens, token_embeddings: additional arguments of fairseq's encoder.
-
-        Returns:
-            The dictionary that fairseq's encoder returns, with a few additions. "encoder_out" contains the states to
-            which the decoder attends, after the optional aggregation and gate. With aggregation, each of these states
-            represents many words. For the pointer, "last_states" therefore contains the states of the last layer, to
-            which the gate is also applied.
+        Returns the dictionary that fairseq's encoder returns, with a few additions. "encoder_out" contains the states
+        to which the decoder attends, after the optional aggregation and gate. With aggregation, each of these states
+        represents many words. For the pointer, "last_states" therefore contains the states of the last layer, to which
+        the gate is also applied.
         """
         all_hiddens = return_all_hiddens or self.aggregation is not None
         if token_embeddings is None:
@@ -581,7 +544,7 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         super().__init__(cfg, remove_copy_tail(dictionary), embed_tokens)
         self.neighbours: Optional[NeighbourProjections] = None
         if cfg.decoder.neighbours:
-            self.neighbours = NeighbourProjections(self.embed_dim, list_decoder_offsets(cfg.decoder.neighbours))
+            self.neighbours = NeighbourProjections(self.embed_dim, range(-1, -cfg.decoder.neighbours - 1, -1))
             # In fairseq's decoder, only embed_positions receives the whole summary. The decoder adds its output to the
             # word embeddings.
             self.embed_positions.register_forward_hook(self._add_neighbour_projections)
@@ -593,9 +556,8 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
                 self.pointer.initialise_generation_probability(cfg.pointer_initial_generate)
 
     def build_decoder_layer(self, cfg: SummarizationTransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
-        return _wrap_for_checkpointing_and_fsdp(
-            BridgeDecoderLayer(cfg, saliency=next(self._layer_numbers) in self.saliency_layers), cfg
-        )
+        layer = BridgeDecoderLayer(cfg, saliency=next(self._layer_numbers) in self.saliency_layers)
+        return _wrap_for_checkpointing_and_fsdp(layer, cfg)
 
     def _add_neighbour_projections(self, _: nn.Module, inputs: Tuple[Tensor, ...], positions: Tensor) -> Tensor:
         """Add projections of preceding words to position embeddings (N, T, D), or (N, 1, D) for the last word."""
@@ -604,11 +566,6 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         tokens = inputs[0][:, -(steps + self.neighbours.reach) :]
         added = self.neighbours(self.embed_tokens(tokens), tokens.eq(self.padding_idx))
         return positions + self.embed_scale * added[:, -steps:]
-
-    def initialise_output_bias(self, probabilities: Tensor) -> None:
-        """Initialise the bias of the output layer with the logarithms of ``probabilities`` (V,)."""
-        with torch.no_grad():
-            self.output_projection.bias.copy_(probabilities.log())
 
     def build_output_projection(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed: nn.Module) -> None:
         """Build the output layer, which computes logits for the target vocabulary.
@@ -633,15 +590,10 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         request: Optional[WordRequest] = None,
         **kwargs: Any,
     ) -> NetOutput:
-        """Compute logits (N, T, V) and a dictionary; see :class:`DecoderOutput`.
+        """Compute logits (N, T, V) from the previous words (N, T), and a dictionary; see :class:`DecoderOutput`.
 
-        Args:
-            prev_output_tokens: the dictionary ids of the previous words (N, T).
-            encoder_out: the encoder output.
-            features_only: whether to return the input of the output layer instead of logits.
-            request: the words for which the loss function needs log-probabilities, or None to compute logits for all
-                words.
-            args, kwargs: additional arguments of fairseq's decoder.
+        ``features_only`` returns the input of the output layer instead of logits. ``request`` names the words whose
+        log-probabilities the loss needs (None: all). fairseq's decoder receives all other arguments.
         """
         # If this attribute is True, fairseq always uses the padding mask. If it is False, fairseq first checks whether
         # there is padding, and therefore waits for the GPU.
@@ -662,7 +614,7 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         return upgraded
 
 
-class SummarizationTransformer(PositionEmbeddingModel, TransformerModelBase):
+class SummarizationTransformer(SummarizationModel, TransformerModelBase):
     """A Transformer encoder-decoder model. The papers' mechanisms are available as options.
 
     Choose one of :data:`PRESETS` with ``--arch``. See :class:`SummarizationTransformerConfig` for the options.
@@ -733,21 +685,14 @@ class SummarizationTransformer(PositionEmbeddingModel, TransformerModelBase):
         if config.embed_from_text:
             initialise_embeddings_from_text(task, self.encoder.embed_tokens, self.decoder.embed_tokens)
         if str(config.output_bias_init) == "frequencies":
-            self.decoder.initialise_output_bias(compute_word_probabilities(task, self.decoder.pointer is not None))
+            probabilities = compute_word_probabilities(task, self.decoder.pointer is not None)  # (V,)
+            with torch.no_grad():
+                self.decoder.output_projection.bias.copy_(probabilities.log())
 
     @property
     def factors(self) -> Tuple[str, ...]:
         """Return the names of the source factors that the model reads, in the order of the encoder's input."""
         return tuple(self.encoder.factors)
-
-    def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
-        """Load weights.
-
-        Raises:
-            ValueError: the weights were trained with different dictionaries, truncation lengths or source factors.
-        """
-        check_trained_factors(state_dict, dict(self.encoder.factors.items()))
-        return super().load_state_dict(state_dict, *args, **kwargs)
 
     @classmethod
     def build_embedding(cls, cfg: Any, dictionary: Any, embed_dim: int, path: Optional[str] = None) -> nn.Module:

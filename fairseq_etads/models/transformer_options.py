@@ -291,15 +291,10 @@ PRESETS: Dict[str, Dict[str, Any]] = {
 
 
 def parse_layer_numbers(value: str, count: int, option: str) -> FrozenSet[int]:
-    """Parse a list of 1-based layer numbers, and return 0-based layer indices.
-
-    Args:
-        value: "all", "none", or numbers and ranges such as "1,3-4".
-        count: the number of layers.
-        option: the option name, for error messages.
+    """Parse "all", "none", or 1-based layer numbers such as "1,3-4", and return 0-based indices of ``count`` layers.
 
     Raises:
-        ValueError: the list is malformed or contains a layer that does not exist.
+        ValueError: the list is malformed or contains a layer that does not exist. The message names ``option``.
     """
     text = str(value).strip()
     if text in ("all", "none"):
@@ -347,13 +342,10 @@ FlatTransformerConfig = _make_flat_config()
 
 
 def check_transformer_options(config: SummarizationTransformerConfig, task: Any) -> None:
-    """Check that the options are compatible with each other and with the task's data.
+    """Raise ValueError if options are incompatible with each other or with the task's data.
 
     A variant of focus-attention or of the gate that a preset chooses may be without effect, so that users can remove
     the layers without changing the variant.
-
-    Raises:
-        ValueError: options are incompatible. The message lists their names, their values and the valid choices.
     """
     values = SimpleNamespace(**{name: getattr(config, name) for name, _, _ in _iterate_flat_fields()})
     preset = PRESETS.get(str(getattr(config, "_name", "")), {})

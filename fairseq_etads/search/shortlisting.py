@@ -99,11 +99,7 @@ def _make_output_layer(output: Any, candidates: CandidateWords) -> Callable[[Ten
     if len(words) == candidates.known_words:
         layer: Callable[[Tensor], Tensor] = output
         return layer
-    if isinstance(output, BlockedOutputProjection):
+    if isinstance(output, (BlockedOutputProjection, OutputLayer)):
         return output.restrict_to_words(words)
-    if isinstance(output, OutputLayer):
-        weight, bias = output.select_rows(words)  # type: Tensor, Optional[Tensor]
-    else:
-        weight = output.weight[words]
-        bias = None if output.bias is None else output.bias[words]
-    return functools.partial(F.linear, weight=weight, bias=bias)
+    bias = None if output.bias is None else output.bias[words]
+    return functools.partial(F.linear, weight=output.weight[words], bias=bias)

@@ -2,4 +2,4 @@
 
 from . import features as features
 from . import model as model
-from .options import PRESETS as PRESETS
+from .model import PRESETS as PRESETS

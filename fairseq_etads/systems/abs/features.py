@@ -11,7 +11,7 @@ word, the end symbol and padding never match.
 
 import copy
 import math
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple
+from typing import Any, List, Sequence, Set, Tuple
 
 import torch
 import torch.nn.functional as F
@@ -44,7 +44,6 @@ class ExtractiveWeights(tuple):
 
     @classmethod
     def from_numbers(cls, weights: Sequence[float], of_release: bool) -> "ExtractiveWeights":
-        """Create an instance from the values of α for one of the two variants of the features."""
         made = cls(weights)
         made.of_release = of_release
         return made
@@ -105,7 +104,15 @@ class ExtractiveSearchTerm(SearchTerm):
                 )
 
     def begin(self, batch: TermBatch) -> ActiveTerm:
-        return ExtractiveFeatures.from_net_input(batch.net_input, self.weights, batch.vocabulary, batch.dictionary)
+        """Prepare the features for the documents. Raises ValueError if these do not consist of words."""
+        tokens, dictionary = batch.net_input.get("src_tokens"), batch.dictionary
+        if tokens is None or tokens.dim() != 2:
+            raise ValueError("--extractive-weights: the documents do not consist of words")
+        # without a vocabulary, search ids are the ids of the dictionary, which documents and summaries share
+        vocabulary = batch.vocabulary or OutputVocabulary(count_known_words(dictionary), dictionary.unk())
+        words = vocabulary.convert_to_search_ids(tokens)
+        hidden = _hide_special_symbols(tokens, dictionary).eq(NO_WORD) | words.eq(vocabulary.unk)
+        return ExtractiveFeatures(words.masked_fill(hidden, NO_WORD), self.weights)
 
     def finish(self, results: Results, batch: TermBatch) -> None:
         """Add "features" (5,) to each hypothesis: the sums of log p and of the other features over its words."""
@@ -148,29 +155,6 @@ class ExtractiveFeatures(ActiveTerm):
         places = torch.arange(words.shape[1], device=words.device).expand_as(words)
         first = places.new_full((len(words), self.width + 1), words.shape[1])
         self.first = first.scatter_reduce(1, self.numbers, places, "amin")[:, : self.width]  # (B, U)
-
-    @classmethod
-    def from_net_input(
-        cls,
-        net_input: Dict[str, Tensor],
-        weights: Sequence[float],
-        vocabulary: Optional[OutputVocabulary],
-        dictionary: Any,
-    ) -> "ExtractiveFeatures":
-        """Prepare the features for the documents, "src_tokens" (B, S) in ``net_input``.
-
-        Without ``vocabulary``, search ids are the ids of ``dictionary``, which documents and summaries share.
-
-        Raises:
-            ValueError: the documents do not consist of words.
-        """
-        tokens = net_input.get("src_tokens")
-        if tokens is None or tokens.dim() != 2:
-            raise ValueError("--extractive-weights: the documents do not consist of words")
-        vocabulary = vocabulary or OutputVocabulary(count_known_words(dictionary), dictionary.unk())
-        words = vocabulary.convert_to_search_ids(tokens)
-        hidden = _hide_special_symbols(tokens, dictionary).eq(NO_WORD) | words.eq(vocabulary.unk)
-        return cls(words.masked_fill(hidden, NO_WORD), weights)
 
     def add_to(self, lprobs: Tensor, tokens: Tensor) -> None:
         """Multiply the next words' log-probabilities (B, beam, W) by their weight and add the other features, in place.

@@ -9,6 +9,7 @@ step depends only on the document and these C words.
 """
 
 import math
+from dataclasses import dataclass
 from typing import Any, Dict, Optional
 
 import torch
@@ -28,16 +29,60 @@ from ...layers.embedding import VocabularyEmbedding, mark_lookup_table
 from ...layers.pointer import Pointer
 from ...models.common import (
     EncoderDecoderMixin,
+    PointerOptions,
     SummarizationModel,
-    check_vocabulary_sizes,
     convert_options_to_namespace,
     list_data_properties,
     register_presets,
     select_encoder_output,
 )
-from ...platform.option_checks import check_options
+from ...platform.option_checks import NOT_NEGATIVE, SIZE, Bounds, check_options, option
 from ...vocabulary.dictionary import remove_copy_tail
-from .options import PRESETS, NeuralLanguageModelConfig
+
+
+@dataclass
+class NeuralLanguageModelConfig(PointerOptions):
+    """Options of ABS. The letters in the help texts refer to the equations above."""
+
+    encoder_embed_dim: int = option(
+        200, "dimension of the document word embeddings (F in Rush et al. 2015)", bounds=SIZE
+    )
+    encoder_window: int = option(
+        5,
+        "size, in words, of the window over which document word embeddings are averaged (must be odd)",
+        bounds=Bounds(1, odd=True),
+    )
+    source_marks: int = option(
+        3,
+        "number of begin symbols before each document, and of end symbols after it, that can receive "
+        "attention (0: only the usual end symbol)",
+        bounds=NOT_NEGATIVE,
+    )
+    context_size: int = option(
+        5,
+        "number of preceding summary words (C in Rush et al. 2015) from which the next word is predicted",
+        bounds=SIZE,
+    )
+    decoder_embed_dim: int = option(
+        200, "dimension of the summary word embeddings (E in Rush et al. 2015)", bounds=SIZE
+    )
+    decoder_context_dim: int = option(
+        200,
+        "dimension of the embeddings of preceding summary words in the attention query (G in Rush et al. 2015)",
+        bounds=SIZE,
+    )
+    decoder_hidden_size: int = option(
+        400, "dimension of the language model's hidden layer (h in Rush et al. 2015)", bounds=SIZE
+    )
+    max_row_norm: float = option(
+        1.0,
+        "maximum norm of word embeddings; embeddings with a larger norm are scaled down before each epoch (0: off)",
+        bounds=NOT_NEGATIVE,
+    )
+
+
+PRESETS: Dict[str, Dict[str, Any]] = {"abs": {}}
+"""Mapping from the name of each architecture to the defaults that it changes."""
 
 
 def make_word_embedding(dictionary: Any, width: int) -> VocabularyEmbedding:
@@ -167,11 +212,6 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         hidden = padding.repeat_interleave(len(query) // len(keys), dim=0)[:, None]
         return scores.masked_fill(hidden, -math.inf).softmax(dim=2)
 
-    def output_layer(self, states: Tensor) -> Tensor:
-        """Compute logits (N, T, V) from the input of the output layer (N, T, H + D)."""
-        logits: Tensor = self.output_projection(states)
-        return logits
-
 
 class ABSModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDecoderModel):
     """The model of attention-based summarisation (ABS), one of :data:`PRESETS` with ``--arch``.
@@ -190,12 +230,6 @@ class ABSModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDecoderMod
         check_options(config, NeuralLanguageModelConfig, list_data_properties(task))
         encoder = ABSEncoder(config, remove_copy_tail(task.source_dictionary))
         return cls(encoder, ABSDecoder(config, remove_copy_tail(task.target_dictionary)), config.max_row_norm)
-
-    def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
-        """Load weights. Raises ValueError if they were trained with different dictionaries."""
-        check_vocabulary_sizes(state_dict, "source", self.encoder)
-        check_vocabulary_sizes(state_dict, "target", self.decoder)
-        return super().load_state_dict(state_dict, *args, **kwargs)
 
     @torch.no_grad()
     def limit_embedding_norms(self) -> None:

@@ -1,4 +1,4 @@
 """ConvS2S (Gehring et al. 2017; Narayan et al. 2018): ``--arch convs2s``, ``convs2s_gigaword``, ``convs2s_cnndm``."""
 
 from . import model as model
-from .options import PRESETS as PRESETS
+from .model import PRESETS as PRESETS

@@ -5,9 +5,11 @@ unknown word before the embedding lookup, but a pointer can copy them. In a sear
 the encoder's output.
 """
 
+import ast
 import contextlib
 import copy
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from dataclasses import dataclass
+from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
 
 import torch
 from fairseq.models.fconv import FConvDecoder, FConvEncoder, FConvModel
@@ -28,17 +30,100 @@ from ...layers.pointer import Pointer
 from ...models.common import (
     RIGHT_PADDING,
     EncoderDecoderMixin,
-    PositionEmbeddingModel,
+    PointerOptions,
+    SummarizationModel,
     check_data_suits_architecture,
     compute_position_limit,
     convert_options_to_namespace,
     list_data_properties,
     register_presets,
 )
-from ...models.convolutions import parse_convolutions
-from ...platform.option_checks import check_options
+from ...models.convolutions import LAYERS_HELP, parse_convolutions
+from ...platform.option_checks import PROBABILITY, SIZE, check_options, option
 from ...vocabulary.dictionary import remove_copy_tail
-from .options import PRESETS, ConvolutionalConfig, parse_attention_layers
+
+
+@dataclass
+class ConvolutionalConfig(PointerOptions):
+    """Options of the convolutional family: fairseq's ``fconv`` options with the same defaults, and pointer options."""
+
+    dropout: float = option(
+        0.1, "dropout probability for word embeddings, layer inputs and the decoder output", bounds=PROBABILITY
+    )
+    encoder_embed_dim: int = option(512, "dimension of the document word embeddings", bounds=SIZE)
+    encoder_embed_path: Optional[str] = option(
+        None, "path to pretrained document word embeddings in word2vec's text format"
+    )
+    encoder_layers: str = option("[(512, 3)] * 20", f"encoder {LAYERS_HELP}")
+    decoder_embed_dim: int = option(
+        512,
+        "dimension of the summary word embeddings; must be equal to --encoder-embed-dim",
+        bounds=SIZE,
+        equal={("encoder_embed_dim", "decoder_embed_dim"): "equal widths, because of attention's dot products"},
+    )
+    decoder_embed_path: Optional[str] = option(
+        None, "path to pretrained summary word embeddings in word2vec's text format"
+    )
+    decoder_layers: str = option("[(512, 3)] * 20", f"decoder {LAYERS_HELP}")
+    decoder_out_embed_dim: int = option(256, "dimension of the input to the output layer", bounds=SIZE)
+    decoder_attention: str = option(
+        "True",
+        "decoder layers that attend to the document: True (all layers), or a list of one value per "
+        'layer, such as "[True, False]"',
+    )
+    share_input_output_embed: bool = option(
+        False,
+        "tie the weights of the output layer to the summary word embeddings",
+        equal={("decoder_out_embed_dim", "decoder_embed_dim"): "an output layer as wide as word vectors"},
+    )
+    max_source_positions: Optional[int] = option(
+        None,
+        "maximum number of tokens in a document, including the end symbol (default: determined by --truncate-source)",
+    )
+    max_target_positions: Optional[int] = option(
+        None,
+        "maximum number of tokens in a summary, including the end symbol (default: determined by --truncate-target)",
+    )
+
+
+PRESETS: Dict[str, Dict[str, Any]] = {
+    "convs2s": {},  # the defaults of fairseq's fconv, which Narayan et al. 2018 use on XSum
+    "convs2s_gigaword": {
+        "encoder_embed_dim": 256,
+        "encoder_layers": "[(256, 3)] * 6",
+        "decoder_embed_dim": 256,
+        "decoder_layers": "[(256, 3)] * 6",
+    },
+    "convs2s_cnndm": {
+        "dropout": 0.2,
+        "encoder_embed_dim": 340,
+        "encoder_layers": "[(512, 3)] * 8",
+        "decoder_embed_dim": 340,
+        "decoder_layers": "[(512, 3)] * 8",
+    },
+}
+"""Names of architectures and the changed defaults: of Gehring et al. 2017 for Gigaword, Fan et al. 2017 for CNN/DM."""
+
+
+def parse_attention_layers(text: str, layers: int) -> Union[bool, List[bool]]:
+    """Parse ``--decoder-attention``: "True", or a list that tells for each of the layers if it attends to the document.
+
+    Raises:
+        ValueError: the text has a different format, or no layer attends to the document.
+    """
+    try:
+        value = ast.literal_eval(str(text).strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        value = None
+    flags = [value] * layers if isinstance(value, bool) else value
+    if not (isinstance(flags, list) and len(flags) == layers and all(isinstance(flag, bool) for flag in flags)):
+        raise ValueError(
+            f'--decoder-attention "{str(text)[:200]}": choose True, or a list of True and False for each of the '
+            f"{layers} layers of the decoder"
+        )
+    if not any(flags):
+        raise ValueError(f'--decoder-attention "{text}": at least one layer of the decoder must attend to the document')
+    return value if isinstance(value, bool) else flags
 
 
 class ConvolutionalEncoder(FConvEncoder):
@@ -48,7 +133,7 @@ class ConvolutionalEncoder(FConvEncoder):
         super().__init__(
             dictionary,
             embed_dim=cfg.encoder_embed_dim,
-            max_positions=_count_position_embeddings(cfg.max_source_positions, dictionary),
+            max_positions=cfg.max_source_positions + dictionary.pad() + 1,  # the first rows are no positions
             convolutions=parse_convolutions(cfg.encoder_layers, "--encoder-layers"),
             dropout=cfg.dropout,
         )
@@ -85,7 +170,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
             dictionary,
             embed_dim=cfg.decoder_embed_dim,
             out_embed_dim=cfg.decoder_out_embed_dim,
-            max_positions=_count_position_embeddings(cfg.max_target_positions, dictionary),
+            max_positions=cfg.max_target_positions + dictionary.pad() + 1,
             convolutions=layers,
             attention=parse_attention_layers(cfg.decoder_attention, len(layers)),
             dropout=cfg.dropout,
@@ -135,11 +220,6 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
             output = self.score_words(output, memory.transpose(0, 1), prev_output_tokens, encoder_out, request)
         return output.to_fairseq_output()
 
-    def output_layer(self, states: Tensor) -> Tensor:
-        """Compute logits (N, T, V) from the input of the output layer (N, T, R)."""
-        logits: Tensor = self.output_projection(states)
-        return logits
-
     @contextlib.contextmanager
     def _collect_layer_attention(self) -> Iterator[List[Tensor]]:
         """Collect the attention weights (N, T, S) of all layers in training, because fairseq does not return them."""
@@ -173,12 +253,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         return upgraded
 
 
-def _count_position_embeddings(positions: int, dictionary: Any) -> int:
-    """Return the rows of a position embedding table, whose first ``pad + 1`` do not correspond to positions."""
-    return positions + int(dictionary.pad()) + 1
-
-
-class ConvolutionalModel(PositionEmbeddingModel, EncoderDecoderMixin, FConvModel):
+class ConvolutionalModel(SummarizationModel, EncoderDecoderMixin, FConvModel):
     """A convolutional encoder-decoder model, one of :data:`PRESETS`: fairseq's ``fconv`` with an optional pointer."""
 
     def __init__(self, encoder: ConvolutionalEncoder, decoder: ConvolutionalDecoder):
@@ -190,12 +265,7 @@ class ConvolutionalModel(PositionEmbeddingModel, EncoderDecoderMixin, FConvModel
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "ConvolutionalModel":
-        """Build the model from its options.
-
-        Raises:
-            ValueError: an option is incompatible with another option, the dictionaries or the truncation lengths.
-            OSError: a file of word vectors cannot be read.
-        """
+        """Build the model. Raises ValueError if an option is incompatible with another option or with the data."""
         config = convert_options_to_namespace(cfg)
         check_options(config, ConvolutionalConfig, list_data_properties(task))
         check_data_suits_architecture(getattr(config, "_name", "convs2s"), RIGHT_PADDING, task)

@@ -90,17 +90,6 @@ class TextPairBatches:
         return collated
 
 
-def list_training_files(folder: Path) -> List[Path]:
-    """List the files *train*.tsv and *train*.jsonl (perhaps compressed) of a folder. Raises InputError without any."""
-    found = [path for path in sorted(folder.glob("*train*")) if {".tsv", ".jsonl"}.intersection(path.suffixes)]
-    if not found:
-        raise InputError(
-            f"--auxiliary-data {folder}: no such folder, or no file *train*.tsv or *train*.jsonl in it; give the "
-            "folder of SNLI or MultiNLI, or create one with etads-nli synthesise"
-        )
-    return found
-
-
 class EntailmentTask(AuxiliaryTask):
     """An auxiliary task that trains the encoder and a classifier on labelled text pairs (Li, Zhu, Zhang and Zong 2018).
 
@@ -129,31 +118,27 @@ class EntailmentTask(AuxiliaryTask):
         """Return the mean cross-entropy over batch ``number``, its size, and the number of right ones as "accuracy"."""
         device = next(model.parameters()).device
         premises, hypotheses, labels = (tensor.to(device) for tensor in self.pairs.make_batch(number))
-        logits = widen_to_float32(classify_text_pairs(model, premises, hypotheses))  # (N, C)
+        vectors = (model.encoder.compute_document_vectors(texts) for texts in (premises, hypotheses))
+        logits = widen_to_float32(model.pair_classifier(*vectors))  # (N, C)
         right = int((logits.argmax(dim=1) == labels).sum())
         return F.cross_entropy(logits, labels), len(labels), {"accuracy": right}
 
 
-def classify_text_pairs(model: Any, premises: Tensor, hypotheses: Tensor) -> Tensor:
-    """Compute the logits (N, C) of pairs with a model's pair classifier, from ids (N, S) and (N, S')."""
-    vectors = (model.encoder.compute_document_vectors(texts) for texts in (premises, hypotheses))
-    logits: Tensor = model.pair_classifier(*vectors)
-    return logits
-
-
 def read_text_pair_batches(folder: Path, task: Any) -> TextPairBatches:
-    """Read the training pairs in a folder, and convert them to ids with the task's source dictionary.
-
-    Raises:
-        InputError: the folder contains no pairs, or a file is damaged.
-    """
+    """Read the pairs of the training files in a folder, and convert them to ids of the task's source dictionary."""
+    files = [path for path in sorted(folder.glob("*train*")) if {".tsv", ".jsonl"}.intersection(path.suffixes)]
+    if not files:  # the names may have another ending, if the files are compressed
+        raise InputError(
+            f"--auxiliary-data {folder}: no such folder, or no file *train*.tsv or *train*.jsonl in it; give the "
+            "folder of SNLI or MultiNLI, or create one with etads-nli synthesise"
+        )
     cfg, words = task.cfg, task.src_dict
     config = TextTokenizerConfig(text_words=cfg.auxiliary_words, text_keep_case=cfg.auxiliary_keep_case)
     tokenizer = (DigitHidingTokenizer if cfg.auxiliary_hide_digits else TextTokenizer)(config)
     known, total, unknown = count_known_words(words), 0, 0
     pairs: List[Tuple[List[int], List[int], int]] = []
     sample: List[List[str]] = []
-    for path in list_training_files(folder):
+    for path in files:
         for pair in read_pairs(path):
             texts = []
             for text in (pair.premise, pair.hypothesis):

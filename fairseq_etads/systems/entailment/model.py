@@ -7,7 +7,7 @@ import json
 import math
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Dict, List, Sequence, Union
+from typing import Any, Dict, Sequence, Union
 
 import torch
 from fairseq.data import Dictionary, data_utils
@@ -108,12 +108,6 @@ def convert_words_to_ids(words: Sequence[str], dictionary: Dictionary, keep_case
     return torch.tensor([dictionary.bos(), *(number for number in ids if number >= dictionary.nspecial)])
 
 
-def collate_texts(texts: Sequence[Tensor], dictionary: Dictionary) -> Tensor:
-    """Combine the ids of several texts, each (T,), into one tensor (N, T), padded on the right."""
-    padded: Tensor = data_utils.collate_tokens(list(texts), dictionary.pad())
-    return padded
-
-
 class EntailmentScorer:
     """An entailment model for inference, without dropout or gradients, with its configuration and dictionary.
 
@@ -177,7 +171,7 @@ class EntailmentScorer:
         for start in range(0, len(order), AT_ONCE):
             numbers = order[start : start + AT_ONCE]
             columns = zip(*(pairs[number] for number in numbers))
-            batch = [collate_texts(texts, self.dictionary).to(device) for texts in columns]
+            batch = [data_utils.collate_tokens(texts, self.dictionary.pad()).to(device) for texts in columns]
             found[numbers] = self.model(*batch).float().softmax(dim=1).cpu()
         return found
 
@@ -231,11 +225,10 @@ def _read_checked_config(folder: Path) -> Any:
     """Read the :class:`NliConfig` and the dictionary's fingerprint from config.json, or raise InputError."""
     content = read_config(folder)
     given: Any = content.get("model")
-    kinds: List[Any] = [(option.name, type(option.default)) for option in fields(NliConfig)]
+    kinds = {option.name: type(option.default) for option in fields(NliConfig)}
     if isinstance(given, dict):
         given = {"hide_digits": False, **given}
-    right = isinstance(given, dict) and given.keys() == dict(kinds).keys()
-    right = right and all(type(given[name]) is kind for name, kind in kinds)
+    right = isinstance(given, dict) and {name: type(value) for name, value in given.items()} == kinds
     right = right and all(1 <= given[name] <= LARGEST for name in ("embed_dim", "width"))
     if not (right and given["words"] in WORD_KINDS):
         raise InputError(f'{folder / CONFIG} is damaged: "model" differs from the format of etads-nli. {ADVICE}')

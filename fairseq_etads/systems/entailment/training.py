@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import torch
 import torch.nn.functional as F
-from fairseq.data import Dictionary
+from fairseq.data import Dictionary, data_utils
 from torch import Tensor
 from tqdm import tqdm
 
@@ -35,7 +35,6 @@ from .model import (
     DecomposableAttention,
     EntailmentScorer,
     NliConfig,
-    collate_texts,
     convert_words_to_ids,
     read_config,
     write_config,
@@ -74,7 +73,6 @@ class EntailmentSettings:
         return NliConfig(self.embed_dim, self.width, self.words, self.keep_case, self.hide_digits)
 
     def to_dict(self) -> Dict[str, Any]:
-        """Return the settings as a dictionary of JSON types."""
         texts = {name: [str(path) for path in getattr(self, name)] for name in ("train", "valid", "more_words")}
         return {**asdict(self), **texts}
 
@@ -106,23 +104,6 @@ def _split_words(text: str, tokenizer: TextTokenizer) -> List[str]:
     return [sys.intern(word) for word in tokenizer.encode(text).split()]
 
 
-class EncodedPairs(NamedTuple):
-    """Encoded pairs: the word ids (T,) of each premise and hypothesis, and the labels (N,) of all pairs."""
-
-    premises: List[Tensor]
-    hypotheses: List[Tensor]
-    labels: Tensor
-
-    @classmethod
-    def from_pairs(cls, pairs: TokenisedPairs, dictionary: Dictionary, config: NliConfig) -> "EncodedPairs":
-        """Convert the words in ``pairs`` to dictionary ids."""
-        premises, hypotheses = (
-            [convert_words_to_ids(words, dictionary, config.keep_case) for words in texts]
-            for texts in (pairs.premises, pairs.hypotheses)
-        )
-        return cls(premises, hypotheses, torch.tensor(pairs.labels))
-
-
 def make_dictionary(pairs: TokenisedPairs, settings: EntailmentSettings, tokenizer: TextTokenizer) -> Dictionary:
     """Create a dictionary of the most frequent words in the pairs and of all words in the ``--more-words`` files."""
     dictionary = Dictionary()
@@ -150,9 +131,14 @@ class Trainer:
     """Trains a model with Adam. Word embeddings that do not require a gradient remain unchanged."""
 
     def __init__(
-        self, model: DecomposableAttention, dictionary: Dictionary, pairs: EncodedPairs, settings: EntailmentSettings
+        self, model: DecomposableAttention, dictionary: Dictionary, pairs: TokenisedPairs, settings: EntailmentSettings
     ):
-        self.model, self.dictionary, self.pairs, self.settings = model, dictionary, pairs, settings
+        self.model, self.dictionary, self.settings = model, dictionary, settings
+        self.premises, self.hypotheses = (
+            [convert_words_to_ids(words, dictionary, settings.keep_case) for words in texts]
+            for texts in (pairs.premises, pairs.hypotheses)
+        )
+        self.labels = torch.tensor(pairs.labels)
         self.trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.optimizer = torch.optim.Adam(self.trained.values(), lr=settings.lr)
 
@@ -167,9 +153,9 @@ class Trainer:
         self.model.train()
         batches = self._draw_batches(random.Random(f"{self.settings.seed} {number}"))
         for numbers in tqdm(batches, desc=f"epoch {number}", unit=" batches", disable=None, leave=False):
-            texts = ([side[n] for n in numbers] for side in (self.pairs.premises, self.pairs.hypotheses))
-            batch = [collate_texts(side, self.dictionary).to(device) for side in texts]
-            loss = F.cross_entropy(self.model(*batch), self.pairs.labels[numbers].to(device))
+            texts = ([side[n] for n in numbers] for side in (self.premises, self.hypotheses))
+            batch = [data_utils.collate_tokens(side, self.dictionary.pad()).to(device) for side in texts]
+            loss = F.cross_entropy(self.model(*batch), self.labels[numbers].to(device))
             self.optimizer.zero_grad()
             loss.backward()
             torch.nn.utils.clip_grad_norm_(list(self.trained.values()), LARGEST_NORM)
@@ -177,16 +163,16 @@ class Trainer:
             total += loss.item() * len(numbers)
         if not math.isfinite(total):
             raise InputError(f"--lr {self.settings.lr}: the loss of epoch {number} is not finite; choose a lower one")
-        return total / len(self.pairs.labels)
+        return total / len(self.labels)
 
     def _draw_batches(self, generator: random.Random) -> List[List[int]]:
-        numbers = list(range(len(self.pairs.labels)))
+        numbers = list(range(len(self.labels)))
         generator.shuffle(numbers)
         size = self.settings.batch_size
         batches: List[List[int]] = []
         for start in range(0, len(numbers), SORTED_TOGETHER * size):
             group = numbers[start : start + SORTED_TOGETHER * size]
-            group.sort(key=lambda n: (len(self.pairs.premises[n]), len(self.pairs.hypotheses[n])))
+            group.sort(key=lambda n: (len(self.premises[n]), len(self.hypotheses[n])))
             batches += [group[first : first + size] for first in range(0, len(group), size)]
         generator.shuffle(batches)
         return batches
@@ -220,10 +206,8 @@ def train_entailment_model(
 ) -> str:
     """Train a model or continue an interrupted run, and return a message about the result.
 
-    Args:
-        out: path of the folder for the model with the highest validation accuracy, and for the training state.
-        epochs: maximum number of epochs.
-        patience: number of epochs without a higher validation accuracy after which training stops.
+    The folder ``out`` receives the model with the highest validation accuracy, and the training state. Training stops
+    after ``patience`` epochs without a higher validation accuracy.
 
     Raises:
         InputError: a file cannot be read, or the folder contains a run with other options or pairs.
@@ -241,8 +225,7 @@ def train_entailment_model(
     if settings.vectors is not None:
         load_word_vectors(settings.vectors, dictionary, model.table, "--vectors")
         model.table.requires_grad_(False)
-    encoded = EncodedPairs.from_pairs(pairs, dictionary, settings.config)
-    trainer = Trainer(model.to(device), dictionary, encoded, settings)
+    trainer = Trainer(model.to(device), dictionary, pairs, settings)
     about = {"options": settings.to_dict(), "pairs": len(pairs.labels), "fairseq_etads": get_version()}
     about["files"] = _compute_file_checksums(settings)
     # Continue only if all three files exist. Otherwise, the best model might be lost.
@@ -300,7 +283,6 @@ def _compute_file_checksums(settings: EntailmentSettings) -> List[str]:
 
 
 def _count_correct_predictions(scorer: EntailmentScorer, pairs: TokenisedPairs) -> int:
-    """Return the number of pairs that the model classifies correctly."""
     found = scorer.predict_probabilities(pairs.premises, pairs.hypotheses).argmax(dim=1)
     return int((found == torch.tensor(pairs.labels)).sum())
 
@@ -308,11 +290,7 @@ def _count_correct_predictions(scorer: EntailmentScorer, pairs: TokenisedPairs) 
 def load_entailment_predictor(
     folder: str, device: torch.device
 ) -> Callable[[Sequence[str], Sequence[str]], List[float]]:
-    """Return a function that tokenises texts and predicts P(entailment) for each pair of a premise and a hypothesis.
-
-    Raises:
-        InputError: the folder does not contain a model.
-    """
+    """Return a function that tokenises texts and predicts P(entailment) for each pair of a premise and a hypothesis."""
     scorer = EntailmentScorer.load(folder).to(device)
     tokenizer = scorer.config.make_tokenizer()
 
@@ -325,11 +303,7 @@ def load_entailment_predictor(
 
 
 def evaluate_entailment_model(folder: Path, paths: Sequence[Path], out: Optional[Path], device: torch.device) -> str:
-    """Evaluate a model on the pairs in the given files, and write P(entailment) of each pair to a line of ``out``.
-
-    Raises:
-        InputError: the folder does not contain a model, or a file of pairs cannot be read.
-    """
+    """Evaluate a model on the pairs in the given files, and write P(entailment) of each pair to a line of ``out``."""
     scorer = EntailmentScorer.load(folder).to(device)
     counts: Counter = Counter()
     pairs = TokenisedPairs.read(paths, scorer.config.make_tokenizer(), counts)

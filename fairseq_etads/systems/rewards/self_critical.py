@@ -1,6 +1,5 @@
 """The criterion ``summarization_rl``: self-critical training with the rewards of sampled summaries."""
 
-import logging
 import math
 from dataclasses import dataclass, fields
 from types import SimpleNamespace
@@ -26,13 +25,8 @@ from ...text.words import SENTENCE_MARK
 from ...training.losses import SummarizationNLL, SummarizationNLLConfig
 from .trained_rewards import IDF, RewardFunctions
 
-logger = logging.getLogger(__name__)
-
 BASELINES = ("greedy", "others", "none")
 _OF_LIKELIHOOD = tuple(option.name for option in fields(SummarizationNLLConfig) if option.name != "sentence_avg")
-_OF_REWARDS = (
-    *("rewards", "rougesal_saliency", "entail_model", "entail_length_cap", "rl_max_len", "rl_samples", "rl_baseline"),
-)
 
 
 @dataclass
@@ -78,13 +72,10 @@ class SummarizationRLConfig(SummarizationNLLConfig):
 
 
 class SampledSummaries:
-    """The sampled summaries of a batch, converted to decoder inputs and targets.
+    """The sampled summaries of a batch, dictionary ids with the end symbol, converted to decoder inputs and targets.
 
-    Args:
-        summaries: dictionary ids of each summary, with the end symbol.
-        longest: maximum number of tokens before the end symbol. A longer summary was truncated: its end symbol was not
-            generated and must not be scored.
-        dictionary: target dictionary.
+    A summary of more than ``longest`` tokens before the end symbol was truncated: its end symbol was not generated and
+    must not be scored.
 
     Attributes:
         target, previous: ids (B, T) of the scored tokens and of the tokens before them, padded on the right.
@@ -153,12 +144,13 @@ class SummarizationRL(SummarizationNLL):
     def check_options(cls, cfg: Any, capabilities: Capabilities) -> None:
         """Raise ValueError if an option has no effect, or if the model's ``capabilities`` do not suit the options."""
         given = get_given_options(cfg, SummarizationRLConfig)
-        refused = {
-            **dict.fromkeys(
-                _OF_LIKELIHOOD if cfg.rl_weight == 1 else (), "--rl-weight 1, which excludes the likelihood"
-            ),
-            **dict.fromkeys(_OF_REWARDS if cfg.rl_weight == 0 else (), "--rl-weight 0, which excludes rewards"),
-        }
+        refused = {}
+        if cfg.rl_weight == 1:
+            refused = dict.fromkeys(_OF_LIKELIHOOD, "--rl-weight 1, which excludes the likelihood")
+        elif cfg.rl_weight == 0:
+            others = (*_OF_LIKELIHOOD, "sentence_avg", "rl_weight")
+            of_rewards = (option.name for option in fields(SummarizationRLConfig) if option.name not in others)
+            refused = dict.fromkeys(of_rewards, "--rl-weight 0, which excludes rewards")
         for name in ("sentence_avg", "length_normalised"):
             if getattr(cfg, name, False):
                 given[name] = True
@@ -295,21 +287,16 @@ class SummarizationRL(SummarizationNLL):
     def _convert_to_sentences(rows: Sequence[Tensor], dictionary: Any) -> List[Text]:
         """Convert the dictionary ids of summaries or documents to tokenised sentences. The ids may contain padding."""
         skipped = {dictionary.pad(), dictionary.bos(), dictionary.eos()}
-        texts: List[Text] = []
-        for row in rows:
-            words = [dictionary[index] for index in row.tolist() if index not in skipped]
-            texts.append(split_sentences(words, SENTENCE_MARK))
-        return texts
+        words = ([dictionary[index] for index in row.tolist() if index not in skipped] for row in rows)
+        return [split_sentences(text, SENTENCE_MARK) for text in words]
 
     def compute_policy_loss(
         self, model: Any, encoder_out: Any, drawn: SampledSummaries, advantages: Tensor, of: Tensor
     ) -> Tensor:
         """Compute the policy loss, the sum of -advantage times log-probability over all samples.
 
-        Args:
-            drawn: sampled summaries, converted to decoder inputs and targets.
-            advantages: each sample's reward minus its baseline (N,), without gradients.
-            of: index of each sample's document (N,), int64.
+        The ``advantages`` (N,), without gradients, are each sample's reward minus its baseline, and ``of`` (N,) is the
+        index of its document.
         """
         model = unwrap_model(model)
         device = next(model.parameters()).device

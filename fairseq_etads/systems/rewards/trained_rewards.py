@@ -157,16 +157,14 @@ class RewardFunctions:
     def _make_rouge_saliency_reward(self) -> Reward:
         if self._saliency == IDF:
             return RougeSalReward(FrequencySaliency(self._task))
-        tagger = TaggerSaliency(self._saliency, self._task)
-        self._models.append(tagger)
-        return RougeSalReward(tagger)
+        self._models.append(TaggerSaliency(self._saliency, self._task))
+        return RougeSalReward(self._models[-1])
 
     def _make_entailment_reward(self) -> Reward:
         if self._entail_model is None:
             raise ValueError("--rewards entail: --entail-model is missing; etads-nli train creates one")
-        judge = TokenEntailmentModel(self._entail_model, self._task, "--entail-model")
-        self._models.append(judge)
-        return EntailmentReward(judge, self._length_cap)
+        self._models.append(TokenEntailmentModel(self._entail_model, self._task, "--entail-model"))
+        return EntailmentReward(self._models[-1], self._length_cap)
 
 
 def _parse_length_cap(value: str) -> Optional[float]:

@@ -21,13 +21,9 @@ TOKENS = 8000
 class Abstractor:
     """A sentence rewriter that uses a frozen model loaded from a checkpoint.
 
-    Args:
-        checkpoint: path of a checkpoint of any architecture of this project that generates summaries.
-        data: folder of binarised data that contains the dictionary used for training.
-        option: option that specified the checkpoint, for messages.
-        beam: beam size, where 1 means greedy search.
-        diversity: the score of a hypothesis's i-th best continuation, counted from 0, is reduced by i times this value.
-        longest: maximum number of tokens in a rewritten sentence.
+    The checkpoint is of an architecture of this project that generates summaries. ``data`` contains its dictionary, and
+    ``option`` names it in messages. ``longest`` is the maximum number of tokens in a rewritten sentence. The score of a
+    hypothesis's i-th best continuation, counted from 0, is reduced by i times ``diversity``.
 
     Raises:
         InputError: the checkpoint does not contain a suitable model, or was trained with a different dictionary.
@@ -53,10 +49,8 @@ class Abstractor:
             raise InputError(f"{option} {checkpoint}: not a summarisation model of this project")
         task.factors.check_no_factors_needed()
         self.dictionary, self.limit = task.source_dictionary, task.truncate_source
-        self.model = model.to(device).eval()
+        self.model = model.to(device).eval().requires_grad_(False)
         self.device = device
-        for parameter in self.model.parameters():
-            parameter.requires_grad_(False)
         words = task.target_dictionary
         has_mark = words.unk() < words.index(SENTENCE_MARK) < count_known_words(words)
         strategy = DiverseSiblingsSearch(words, diversity) if diversity and beam > 1 else None

@@ -175,11 +175,7 @@ class ExtractorRL(FairseqCriterion):
         def sum_logged_values(name: str) -> float:
             return sum(float(output.get(name, 0)) for output in logging_outputs)
 
-        size, documents, steps = (
-            sum_logged_values("sample_size"),
-            sum_logged_values("nsentences"),
-            sum_logged_values("steps"),
-        )
+        size, documents, steps = map(sum_logged_values, ("sample_size", "nsentences", "steps"))
         metrics.log_scalar("loss", sum_logged_values("loss") / size, size, round=4)
         metrics.log_scalar("rewritten_rouge1", sum_logged_values("rouge1") / documents, documents, round=4)
         metrics.log_scalar("extracted", sum_logged_values("extracted") / documents, documents, round=2)

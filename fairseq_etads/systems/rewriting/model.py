@@ -83,20 +83,16 @@ class SentenceConvolution(nn.Module):
 
 
 class SentenceCandidates(NamedTuple):
-    """Sentences of B documents and, with --learn-to-stop, a stop candidate.
+    """Sentences of B documents and, with --learn-to-stop, a stop candidate."""
 
-    ``states`` h are (B, C, D), and ``missing`` (B, C) is True at candidates that do not exist in the document.
-    """
-
-    states: Tensor
-    missing: Tensor
+    states: Tensor  # h (B, C, D)
+    missing: Tensor  # (B, C), True at candidates that do not exist in the document
 
 
 class PointerMemory(NamedTuple):
     """Tensors that all steps of a :class:`PointerNetwork` read.
 
-    The glimpse's attention keys and values are both k = W_1 h. ``keys`` W_3 h score the candidates. ``missing`` (B, C)
-    is True at candidates that do not exist in the document.
+    The glimpse's attention keys and values are both k = W_1 h. ``keys`` W_3 h score the candidates.
     """
 
     glimpsed: SharedKeys
@@ -156,11 +152,9 @@ class PointerNetwork(nn.Module):
         return self.first_input.expand(documents, 1, -1), (h, c)
 
     def forward(self, inputs: Tensor, state: State, memory: PointerMemory) -> Tuple[Tensor, State]:
-        """Run T steps with the inputs x (B, T, D), from an LSTM state.
+        """Run T steps with the inputs x (B, T, D) from an LSTM state; return the scores u (B, T, C) and the new state.
 
-        Returns:
-            The scores u (B, T, C) in float32 or higher precision, and the state of the LSTM after the steps. Scores of
-            missing candidates are not masked.
+        The scores have float32 or higher precision. Those of missing candidates are not masked.
         """
         steps, state = run_lstm(self.lstm, inputs, state)  # (B, T, H)
         weights = compute_log_attention_weights(
@@ -229,10 +223,7 @@ class PointerExtractor(ContentSelectionModel):
     With ``--learn-to-stop``, there is an additional candidate with the index N and a learned vector. Selecting this
     candidate ends the summary.
 
-    Attributes:
-        stop: the vector (D,) of the candidate that ends the summary, or None without --learn-to-stop.
-        critic: the critic for training with rewards, or None without --learn-to-stop.
-        max_sentences: the maximum number of sentences that are read per document.
+    Without --learn-to-stop, ``stop``, the vector (D,) of that candidate, and the ``critic`` are None.
     """
 
     unit = "sentences"
@@ -318,15 +309,10 @@ class PointerExtractor(ContentSelectionModel):
 
     @torch.no_grad()
     def extract(self, src_tokens: Tensor, most: Optional[int] = None, sample: bool = False) -> Tensor:
-        """Select sentences until the extractor stops. Each sentence is selected at most once.
+        """Select sentences of documents (B, S), each at most once, until the extractor stops or there are ``most``.
 
-        Args:
-            src_tokens: documents (B, S).
-            most: maximum number of sentences, or None for no limit. Without a stop candidate, all are then selected.
-            sample: whether to sample candidates from their probabilities instead of selecting the most probable one.
-
-        Returns:
-            Indices of the selected candidates (B, T) in order, including the stop candidate, padded with -1.
+        With ``sample``, candidates are sampled from their probabilities instead of selecting the most probable one.
+        Returns the indices of the selected candidates (B, T) in order, including the stop candidate, padded with -1.
         """
         candidates = self.append_stop_candidate(self.encode_sentences(src_tokens))
         count = candidates.states.shape[1]

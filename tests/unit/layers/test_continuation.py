@@ -5,7 +5,7 @@ import reference
 import torch
 from helpers import EOS, PAD, RECURRENT, make_batch, make_model, make_task
 
-from fairseq_etads.layers.continuation import CopyHistory
+from fairseq_etads.layers.pointer import CopyHistory
 
 TAIL, UNK = 30, 3
 # known and rare words, repetitions, an unknown word, one word alone, and nothing

@@ -60,18 +60,6 @@ def test_it_is_the_unshared_model_with_equal_weights(arch, documents):
         torch.testing.assert_close(parameter.grad, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "options,others,message",
-    [
-        (SHARE, {}, r"--share-encoder-decoder-layers: .*decoder\.layers\.0.*without sharing"),
-        ({}, SHARE, "trained with --share-encoder-decoder-layers, but this model does not have this option"),
-    ],
-)
-def test_weights_trained_with_another_sharing_are_refused(options, others, message):
-    with pytest.raises(ValueError, match=message):
-        make_model("etads", **options).load_state_dict(make_model("etads", **others).state_dict())
-
-
 def test_copies_stay_shared_and_inference_leaves_the_model_alone(documents):
     model = make_model("gated_es_transformer")
     assert_shared(copy.deepcopy(model))

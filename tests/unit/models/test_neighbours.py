@@ -5,7 +5,7 @@ import reference
 import torch
 from helpers import EOS, PAD, make_batch, make_model
 
-from fairseq_etads.models.transformer import NeighbourProjections, list_decoder_offsets, list_encoder_offsets
+from fairseq_etads.models.transformer import NeighbourProjections
 
 SUMMARIES = [[5, 6, 7], [8], [9, 10, 11, 12], [13, 14], [15]]
 BOTH = {"encoder_neighbours": 2, "decoder_neighbours": 2}
@@ -27,7 +27,7 @@ def run(model, tokens, previous):
         return model(tokens, tokens.ne(PAD).sum(1), previous)[0]
 
 
-@pytest.mark.parametrize("offsets", [list_encoder_offsets(1), list_encoder_offsets(3), list_decoder_offsets(2)])
+@pytest.mark.parametrize("offsets", [(-1, 1), (-1, 1, -2, 2, -3, 3), (-1, -2)])
 def test_inputs_and_gradients_are_those_of_the_loop(offsets):
     layer = NeighbourProjections(6, offsets).double()
     torch.manual_seed(0)

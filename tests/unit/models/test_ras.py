@@ -7,7 +7,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from helpers import EOS, PAD, make_batch, make_task, model_config
 from recurrent import DOCUMENTS, encode, recurrent
 
-from fairseq_etads.layers.additive import DotAttention, DotKeys
+from fairseq_etads.layers.additive import DotAttention, SharedStates
 from fairseq_etads.models.rnn_encoder import SOURCE_POSITIONS
 
 RAS = ["ras_elman", "ras_lstm"]
@@ -74,7 +74,7 @@ def test_dot_attention_has_the_gradient_of_the_plain_product():
     plain = torch.randn(2, 5, 3, requires_grad=True)
     hidden = torch.randn(4, 2, 3, requires_grad=True)  # steps, documents
     for _ in range(2):
-        shared = DotKeys(plain)
+        shared = SharedStates(plain)
         steps = [DotAttention()(step, None, shared).softmax(1) for step in hidden]
         found = torch.autograd.grad(torch.stack(steps).pow(2).sum(), [plain, hidden])
         expected = torch.einsum("tbd,bsd->tbs", hidden, plain).softmax(2)

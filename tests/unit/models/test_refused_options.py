@@ -6,7 +6,7 @@ from dataclasses import fields
 import pytest
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
 from fairseq.models import ARCH_MODEL_REGISTRY
-from helpers import make_task
+from helpers import make_dictionary, make_task
 from recurrent import recurrent
 from small_models import model_options, options_of_criterion
 from steps import steps_task, train_and_decode
@@ -141,6 +141,33 @@ def test_what_is_refused(name, options, message):
         else:
             steps_task().build_model(model_options(name, options))
     assert message in str(error.value)
+
+
+TWICE = {"share_encoder_decoder_layers": True}
+
+
+@pytest.mark.parametrize(
+    "arch, options, trained, of_task, message",
+    [
+        ("etads", {}, {}, {"truncate_source": 30}, r"has 31 learned positions.*--truncate-source 30"),
+        ("etads", {}, {}, {"truncate_target": 30}, r"has 31 learned positions.*--truncate-target 30"),
+        ("etads", {}, {}, {"words": 6}, r"the source dictionary has 44 known words.* 10: .*DATA"),
+        ("gru_seq2seq", {}, {}, {"words": 6}, r"the source dictionary has 44 known words.* 10: .*DATA"),
+        ("abs", {}, {}, {"target_words": 9}, r"the target dictionary has 44 known words.* 9: "),
+        ("gru_seq2seq", {}, {"source_factors": "tf"}, {}, r"source factors tf \(10 values\) but DATA has \(none\)"),
+        ("etads", TWICE, {}, {}, r"--share-encoder-decoder-layers: .*decoder\.layers\.0.*without sharing"),
+        ("etads", {}, TWICE, {}, "trained with --share-encoder-decoder-layers, but this model does not"),
+    ],
+    ids=str,
+)
+def test_weights_of_a_model_of_other_sizes_or_data_are_refused_in_words(arch, options, trained, of_task, message):
+    def build(options, **of_task):
+        task = make_task(**of_task)
+        task.factor_dictionaries = {"tf": make_dictionary(words=6)}
+        return task.build_model(model_options(arch, options))
+
+    with pytest.raises(ValueError, match=message):
+        build(options).load_state_dict(build(trained, **of_task).state_dict())
 
 
 def test_all_noise_and_what_only_saves_memory_go_together():

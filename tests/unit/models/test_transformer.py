@@ -1,13 +1,11 @@
 """The composable Transformer: equivalence with fairseq's, mechanisms in layers, options."""
 
-import copy
-
 import pytest
 import reference
 import torch
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from helpers import PAD, SMALL, make_batch, make_model, make_task
+from helpers import PAD, make_batch, make_model
 
 from fairseq_etads.layers.encoder_attention import FocusAttention
 from fairseq_etads.models.common import make_preset_config
@@ -92,22 +90,6 @@ def test_switches_can_be_given_either_way_whatever_the_preset_has(arch, flags, s
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), command))
     assert cfg.model.share_all_embeddings is shared
     assert cfg.model.encoder_learned_pos is (arch == "etads")
-
-
-@pytest.mark.parametrize("side", ["source", "target"])
-def test_weights_of_other_lengths_name_the_option(side):
-    """Training may resume without its original --truncate-source."""
-    trained = make_model("etads", make_task(**{f"truncate_{side}": 30}))
-    with pytest.raises(ValueError, match=rf"has 31 learned positions.*--truncate-{side} 30"):
-        make_model("etads").load_state_dict(trained.state_dict())
-
-
-def test_weights_of_another_dictionary_are_refused_in_words():
-    model = make_model("etads")
-    state = copy.deepcopy(model.state_dict())
-    state["encoder.embed_tokens.weight"] = torch.zeros(10, SMALL["encoder_embed_dim"])
-    with pytest.raises(ValueError, match=r"the source dictionary has 44 known words.*10.*DATA"):
-        model.load_state_dict(state)
 
 
 def test_the_gate_begins_with_small_weights():

@@ -40,7 +40,7 @@ def test_it_is_the_papers_equations():
             last = ([BOS] * 4 + written[: step + 1])[-5:]
             marked = [BOS] * 3 + known + [EOS] * 3
             expected, weights = reference.next_word(papers_weights(model), marked, last)
-            torch.testing.assert_close(found[0, step], torch.tensor(expected), **CLOSE)
+            torch.testing.assert_close(found[0, step], torch.tensor(expected).double(), **CLOSE)
             of_words = weights[3 : 3 + len(document) + 1]
             torch.testing.assert_close(extra["attn"][0][0, step], torch.tensor(of_words).double())
 
