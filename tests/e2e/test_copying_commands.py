@@ -48,11 +48,7 @@ def riddles(tmp_path_factory):
         cwd=directory,
     )
     splits = [f"--{split}pref={split}" for split in ("train", "valid", "test")]
-    run_command(
-        ["fairseq-preprocess", "-s", "source", "-t", "target", "--joined-dictionary", "--destdir", "bin", *splits]
-        + ["--srcdict", "dict.txt"],
-        cwd=directory,
-    )
+    run_command([*toy.PREPROCESS, "bin", *splits, "--srcdict", "dict.txt"], cwd=directory)
     return directory
 
 
@@ -104,7 +100,16 @@ def test_a_language_model_is_fused(riddles, tmp_path):
     assert known.count("\n") == 12
     (tmp_path / "known.txt").write_text(known)
     run_command(
-        ["fairseq-preprocess", "--only-source", "--srcdict", str(tmp_path / "known.txt"), "--destdir", f"{tmp_path}/lm"]
+        [
+            "fairseq-preprocess",
+            "--user-dir",
+            "fairseq_etads",
+            "--only-source",
+            "--srcdict",
+            str(tmp_path / "known.txt"),
+            "--destdir",
+            f"{tmp_path}/lm",
+        ]
         + ["--trainpref", "train.target"],
         cwd=riddles,
     )

@@ -15,7 +15,8 @@ SMALL_MODEL = [
     *("--encoder-attention-heads", "4", "--decoder-attention-heads", "4", "--max-tokens", "400"),
     *("--optimizer", "adam", "--clip-norm", "2", *COMMON),
 ]
-PREPROCESS = ["fairseq-preprocess", "-s", "source", "-t", "target", "--joined-dictionary", "--destdir"]
+PREPROCESS = ["fairseq-preprocess", "-s", "source", "-t", "target", "--joined-dictionary"]
+PREPROCESS += ["--user-dir", "fairseq_etads", "--destdir"]  # for the command server
 PLUGIN = ["--user-dir", "fairseq_etads", "--task", "summarization"]
 
 

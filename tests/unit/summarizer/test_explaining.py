@@ -230,7 +230,10 @@ def test_wrong_arguments_are_refused_in_words(summarizer, arguments, error, word
         summarizer.explain(**{"text": TEXT, **arguments})
 
 
-def test_a_summary_explains_itself_and_a_copy_of_it_does_not(tmp_path):
+def test_a_summary_explains_itself_and_neither_a_copy_nor_a_failed_one(summarizer, tmp_path):
+    (failed,) = summarizer.stream([3], errors="keep")
+    with pytest.raises(ValueError, match="there is no summary to explain: text number 0"):
+        failed.explain()
     summary = Summarizer.load(make_folder(tmp_path, pointer="soft")[0], "cpu").summarize(TEXT)
     gc.collect()
     assert isinstance(summary.explain(), Explanation), "although nobody else keeps the summarizer"
@@ -238,12 +241,6 @@ def test_a_summary_explains_itself_and_a_copy_of_it_does_not(tmp_path):
         assert other == summary and "_make_explanation" not in vars(other)
         with pytest.raises(ValueError, match=r"summarizer\.explain\(document, summary=summary\.text\)"):
             other.explain()
-
-
-def test_a_failed_summary_has_nothing_to_explain(summarizer):
-    (summary,) = summarizer.stream([3], errors="keep")
-    with pytest.raises(ValueError, match="there is no summary to explain: text number 0"):
-        summary.explain()
 
 
 def test_the_model_itself_is_left_alone(summarizer):
