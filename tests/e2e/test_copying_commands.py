@@ -99,20 +99,8 @@ def test_a_language_model_is_fused(riddles, tmp_path):
     known = subprocess.check_output(["grep", "-E", "^madeupword| [1-9][0-9]*$", "dict.txt"], cwd=riddles, text=True)
     assert known.count("\n") == 12
     (tmp_path / "known.txt").write_text(known)
-    run_command(
-        [
-            "fairseq-preprocess",
-            "--user-dir",
-            "fairseq_etads",
-            "--only-source",
-            "--srcdict",
-            str(tmp_path / "known.txt"),
-            "--destdir",
-            f"{tmp_path}/lm",
-        ]
-        + ["--trainpref", "train.target"],
-        cwd=riddles,
-    )
+    command = f"fairseq-preprocess --user-dir fairseq_etads --only-source --srcdict {tmp_path / 'known.txt'}"
+    run_command([*command.split(), "--destdir", f"{tmp_path}/lm", "--trainpref", "train.target"], cwd=riddles)
     command = f"fairseq-train {tmp_path / 'lm'} --user-dir fairseq_etads --task language_modeling --cpu"
     command += " --arch transformer_lm --decoder-layers 1 --decoder-embed-dim 16 --decoder-ffn-embed-dim 16"
     command += " --decoder-attention-heads 2 --num-workers 0 --optimizer adam --lr 1e-3 --max-tokens 400 --max-update 2"
