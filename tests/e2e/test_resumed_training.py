@@ -3,7 +3,6 @@
 import re
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
@@ -160,6 +159,7 @@ INTERRUPTED = """
 import os, signal, sys
 import fairseq_cli.train as command
 from fairseq.trainer import Trainer
+from fairseq_etads.fairseq_fixes import extend_commands
 name = sys.argv.pop(1)
 owner = command if name == "validate" else Trainer
 plain = getattr(owner, name)
@@ -167,6 +167,7 @@ def interrupted(*arguments):
     os.kill(os.getpid(), signal.SIGTERM)
     return plain(*arguments)
 setattr(owner, name, interrupted)
+extend_commands()  # --user-dir does it only once, in the command server
 command.cli_main()
 """
 """fairseq-train that receives SIGTERM during its first validation or update."""
@@ -179,7 +180,7 @@ command.cli_main()
 def test_an_interrupted_validation_is_run_when_training_is_resumed(corpus, tmp_path, name, options):
     """Otherwise the last model would never be validated, and there would be no best checkpoint."""
     command = train_command(corpus / "bin", tmp_path, *options)
-    first = run_command([sys.executable, "-c", INTERRUPTED, name, *command[1:]], cwd=tmp_path, check=False)
+    first = run_command(["python", "-", name, *command[1:]], cwd=tmp_path, check=False, input=INTERRUPTED)
     assert first.returncode == 128 + signal.SIGTERM and validated(first.stdout) == [], first.stdout[-2000:]
     assert not (tmp_path / "checkpoint_best.pt").exists()
     position, updates = checkpoint(tmp_path)["extra_state"]["train_iterator"], updates_of(tmp_path)
