@@ -4,7 +4,6 @@ import copy
 import itertools
 import pickle
 import shutil
-import subprocess
 import sys
 import threading
 import unicodedata
@@ -24,6 +23,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search import inference
 from fairseq_etads.summarizer.documents import Document, make_batches
 from fairseq_etads.summarizer.folder.model_card import set_decoding_defaults
+from fairseq_etads.summarizer.records import RecordSummarizer
 from fairseq_etads.training.options import SummarizationConfig
 from fairseq_etads.training.task import SummarizationTask
 
@@ -394,13 +394,6 @@ def test_a_device_that_is_not_there_is_refused(folder):
             Summarizer.load(folder, name)
 
 
-def test_importing_the_package_does_not_import_the_summarizer():
-    """The option --user-dir imports the package, and training does not need the summariser."""
-    code = "import fairseq_etads, sys; print('fairseq_etads.summarizer' in sys.modules, hasattr(fairseq_etads, 'x'))"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.split() == ["False", "False"]
-
-
 def test_pieces_of_sentencepiece_are_found_in_the_text(tmp_path):
     import sentencepiece
 
@@ -423,3 +416,22 @@ def test_pieces_of_sentencepiece_are_found_in_the_text(tmp_path):
     assert summarizer._texts.join(document.tokens) == "frobnication of library files"
     other = pickle.loads(pickle.dumps(summarizer))
     assert other._texts.tokenize_document(0, raw).tokens == document.tokens
+
+
+def test_records_keep_their_fields_and_get_what_the_summarizer_says(folder, summarizer):
+    """Engines pass batches of records to a worker; a record without a text does not stop the others."""
+    batch = {"id": np.array([7, 8, 9]), "article": np.array(TEXTS[:3], dtype=object)}
+    found = RecordSummarizer(str(folder), "article", "cpu", beam=2, max_len=5)(batch)
+    expected = summarizer.summarize(TEXTS[:3], beam=2, max_len=5)
+    assert list(found) == ["id", "article", "summary", "score", "problem"]
+    assert found["id"] is batch["id"] and list(found["article"]) == TEXTS[:3]
+    assert list(found["summary"]) == [summary.text for summary in expected] and found["summary"][0]
+    assert found["score"] == pytest.approx([summary.score for summary in expected])
+    assert list(found["problem"]) == ["", "", ""]
+    found = RecordSummarizer(str(folder), device="cpu")({"text": [TEXTS[0], None, TEXTS[2]]})
+    assert [bool(summary) for summary in found["summary"]] == [True, False, True]
+    assert found["problem"][1] == "text number 1 (from 0) is of type NoneType, not str"
+    with pytest.raises(InputError, match="beam"):
+        RecordSummarizer(str(folder), beam=0)
+    with pytest.raises(KeyError, match="no column 'text' with texts; choose from: 'article', 'id'"):
+        RecordSummarizer(str(folder))({"article": ["w1"], "id": [1]})
