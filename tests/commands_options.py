@@ -1,6 +1,7 @@
 """Entries of tests/unit/commands/test_every_option.py: a cheap run for each option of each command."""
 
 import json
+import re
 from typing import Dict, NamedTuple, Optional, Sequence, Union
 
 
@@ -24,19 +25,21 @@ ENTRIES: Dict[str, Dict[str, Entry]] = {}
 """Command -> option -> entry."""
 
 
-def entries(base: str, make: Sequence[str] = (), **runs: str) -> Dict[str, Entry]:
+def entries(base: str, table: str, make: Sequence[str] = ()) -> Dict[str, Entry]:
     """Entries of a command.
 
     Args:
-        runs: option, with underscores -> words to add to the base; "NEEDS :: WORDS" if the base needs more; "WORDS !!
-            MESSAGE" if they are refused.
+        table: words to add to the base, which begin with the option, separated by " | " or line ends. "NEEDS :: WORDS"
+            if the base needs more, "=BASE :: WORDS" for another base; "WORDS !! MESSAGE" if they are refused;
+            "OPTION: WORDS" if they begin with another option. Later ones replace earlier ones.
     """
     found = {}
-    for name, words in runs.items():
+    for cell in filter(None, map(str.strip, re.split(r" \| |\n", table))):
+        option, _, words = cell.rpartition(": ") if re.match("--[a-z-]+: ", cell) else ("", "", cell)
         words, _, refused = words.partition(" !! ")
         needs, several, words = words.rpartition(" :: ")
-        option = f"--{name.strip('_').replace('_', '-')}"
         whole = needs[1:] if needs.startswith("=") else f"{base} {needs}"
+        option = option or words.split()[0]
         found[option] = Entry(whole if several else base, words, refused or None, make)
     return found
 
@@ -66,204 +69,130 @@ INPUTS: Dict[str, Union[str, bytes]] = {
     "printed.jsonl": json.dumps({"text": "A long-\nish text.\nIt ends.", "summary": "A text."}) + "\n",
     "invisible": DOCUMENTS.replace("cat", "c\u200dat"),
 }
-SCORING = {
-    "metrics": "--metrics 3",
-    "no_stem": "--no-stem",
-    "irregular": "--irregular yes",
-    "sentence_mark": "--sentence-mark ' . '",
-    "no_sentence_split": "--no-sentence-split",
-    "backend": "--backend perl",
-    "rouge_home": "--rouge-home in !! --rouge-home in has no effect",
-    "bytes": "--bytes 6",
-    "tokens": "--tokens characters",
-    "jobs": "--jobs 0 !! --jobs 0",
-}
-FURTHER = {
-    "also": "--saliency-documents in/documents !! --saliency-documents",
-    "wordnet": "--wordnet in !! --wordnet",
-    "bertscore_model": "--bertscore-model in !! --bertscore-model",
-    "bertscore_layer": "--bertscore-layer 3 !! --bertscore-layer",
-    "saliency_documents": "--saliency-documents in/documents !! --saliency-documents",
-    "entail_model": "--entail-model in !! --entail-model",
-}
+SCORING = """
+    --metrics 3 | --no-stem | --irregular yes | --sentence-mark ' . ' | --no-sentence-split | --backend perl
+    --rouge-home in !! --rouge-home in has no effect | --bytes 6 | --tokens characters | --jobs 0 !! --jobs 0
+    """
+FURTHER = """
+    --also: --saliency-documents in/documents !! --saliency-documents | --wordnet in !! --wordnet
+    --bertscore-model in !! --bertscore-model | --bertscore-layer 3 !! --bertscore-layer
+    --saliency-documents in/documents !! --saliency-documents | --entail-model in !! --entail-model
+    """
 ENTRIES["etads-rouge"] = entries(
     "in/system in/reference",
-    source_column="=in/pair in/pair --show 1 --documents in/table.csv :: --source-column other",
-    target_column="=in/table.csv in/table.csv --bootstrap 20 :: --target-column document",
-    system="=in/reference in/reference2 --bootstrap 20 :: --system a=in/system --system b=in/system2",
-    duc75="--duc75",
-    **SCORING,
-    multi="in/reference2 :: --multi average",
-    bootstrap="--bootstrap 0",
-    seed="--bootstrap 20 :: --seed 7",
-    json="--json out.json",
-    quiet="=in/leftovers in/reference :: --quiet",
-    **{**FURTHER, "also": "--also rougesal --saliency-documents in/documents"},
-    per_example="--per-example out.tsv",
-    format="--format json",
-    documents="--show 1 :: --documents in/documents",
-    lead_words="--documents in/documents :: --lead-words 2",
-    show="--show 1",
+    f"""{SCORING}{FURTHER}
+    =in/pair in/pair --show 1 --documents in/table.csv :: --source-column other
+    =in/table.csv in/table.csv --bootstrap 20 :: --target-column document
+    =in/reference in/reference2 --bootstrap 20 :: --system a=in/system --system b=in/system2 | --duc75
+    in/reference2 :: --multi average | --bootstrap 0 | --bootstrap 20 :: --seed 7 | --json out.json
+    =in/leftovers in/reference :: --quiet | --per-example out.tsv | --format json
+    --show 1 :: --documents in/documents | --documents in/documents :: --lead-words 2 | --show 1
+    --also rougesal --saliency-documents in/documents
+    """,
 )
-ENTRIES["etads-compare"] = {
-    **entries(
-        "in/system in/system2 in/reference --bootstrap 50",
-        a="=in/reference --b in/system2 --bootstrap 50 --a in/system in/system2 :: --a in/system in/reference",
-        b="=in/reference --a in/system in/system2 --bootstrap 50 --b in/system2 :: --b in/system2 in/system",
-        target_column="=in/table.csv in/table.csv in/pair.csv --bootstrap 20 :: --target-column document",
-        figure="--figure recall",
-        families="--families in/families",
-        likelihood="--likelihood !! --likelihood",
-        subset="--subset valid !! --subset",
-        checkpoint="--checkpoint last !! --checkpoint",
-        prepared="--prepared in !! --prepared",
-        **SCORING,
-        multi="in/reference2 :: --multi average",
-        bootstrap="--bootstrap 60",
-        seed="--seed 7",
-        json="--json out.json",
-        quiet="=in/leftovers in/system2 in/reference --bootstrap 20 :: --quiet",
-        **FURTHER,
-    )
-}
+ENTRIES["etads-compare"] = entries(
+    "in/system in/system2 in/reference --bootstrap 50",
+    f"""{SCORING}{FURTHER}
+    =in/reference --b in/system2 --bootstrap 50 --a in/system in/system2 :: --a in/system in/reference
+    =in/reference --a in/system in/system2 --bootstrap 50 --b in/system2 :: --b in/system2 in/system
+    =in/table.csv in/table.csv in/pair.csv --bootstrap 20 :: --target-column document | --figure recall
+    --families in/families | --likelihood !! --likelihood | --subset valid !! --subset
+    --checkpoint last !! --checkpoint | --prepared in !! --prepared | in/reference2 :: --multi average
+    --bootstrap 60 | --seed 7 | --json out.json | =in/leftovers in/system2 in/reference --bootstrap 20 :: --quiet
+    """,
+)
 ENTRIES["etads-analyse"] = entries(
     "--source in/documents --reference in/reference --system a=in/system",
-    source_column="=--source in/table.csv --reference in/pair --system a=in/pair :: --source-column other",
-    target_column="=--source in/pair --reference in/table.csv --system a=in/pair.csv :: --target-column document",
-    source="--source in/documents3",
-    reference="--reference in/reference2",
-    system="--system b=in/system2",
-    lead="--lead 1",
-    lead_words="--lead-words 3",
-    oracle="--oracle 1",
-    words="--words characters",
-    format="--format latex",
-    plot="--plot out.svg",
-    **SCORING,
-    multi="=--source in/documents --system a=in/system --reference in/reference in/reference2 :: --multi average",
-    bootstrap="--bootstrap 30",
-    seed="--bootstrap 30 :: --seed 7",
-    json="--json out.json",
-    quiet="--system b=in/leftovers :: --quiet",
+    f"""{SCORING}
+    =--source in/table.csv --reference in/pair --system a=in/pair :: --source-column other
+    =--source in/pair --reference in/table.csv --system a=in/pair.csv :: --target-column document
+    --source in/documents3 | --reference in/reference2 | --system b=in/system2 | --lead 1 | --lead-words 3
+    --oracle 1 | --words characters | --format latex | --plot out.svg
+    =--source in/documents --system a=in/system --reference in/reference in/reference2 :: --multi average
+    --bootstrap 30 | --bootstrap 30 :: --seed 7 | --json out.json | --system b=in/leftovers :: --quiet
+    """,
 )
 ENTRIES["etads-correlate"] = entries(
     "in/rated.jsonl --bootstrap 5",
-    ratings="--ratings other !! other",
-    target_column="--target-column other !! --target-column other",
-    figure="--figure recall",
-    **{**SCORING, "metrics": "--metrics 1"},
-    multi="--multi average",
-    bootstrap="=in/rated.jsonl :: --bootstrap 7",
-    seed="--seed 7",
-    json="--json out.json",
-    quiet="--quiet",
+    f"""{SCORING}
+    --ratings other !! other | --target-column other !! --target-column other | --figure recall | --multi average
+    =in/rated.jsonl :: --bootstrap 7 | --seed 7 | --json out.json | --quiet | --metrics 1
+    """,
 )
 ENTRIES["etads-evidence"] = entries(
     "--source in/documents --system a=in/system",
-    source_column="=--source in/table.csv --system a=in/pair :: --source-column other",
-    source="--source in/documents3",
-    system="--system b=in/system2",
-    sentence_mark="--sentence-mark run",
-    output="--output out.jsonl",
-    page="--page out.html",
-    page_documents="--page out.html :: --page-documents 1",
+    """
+    =--source in/table.csv --system a=in/pair :: --source-column other | --source in/documents3
+    --system b=in/system2 | --sentence-mark run | --output out.jsonl | --page out.html
+    --page out.html :: --page-documents 1
+    """,
 )
 ENTRIES["etads-human make"] = entries(
     "--source in/documents --system a=in/system --system b=in/system2 --out sheets --key key.json --items 3",
-    source="--source in/documents3",
-    system="--system c=in/reference",
-    sentence_mark="--sentence-mark ' . '",
-    quiet="--system c=in/leftovers :: --quiet",
-    items="--items 2",
-    annotators="--annotators 2",
-    each="--each 1",
-    seed="--seed 7",
-    out="--out others",
-    key="--key other.json",
+    """
+    --source in/documents3 | --system c=in/reference | --sentence-mark ' . ' | --system c=in/leftovers :: --quiet
+    --items 2 | --annotators 2 | --each 1 | --seed 7 | --out others | --key other.json
+    """,
 )
 ENTRIES["etads-human score"] = entries(
     "in/sheet.csv --key in/key.json",
-    key="--key in/key2.json",
-    skip_malformed="=in/sheet2.csv --key in/key.json :: --skip-malformed",
-    bootstrap="--bootstrap 20",
-    seed="--seed 7",
-    json="--json out.json",
+    """
+    --key in/key2.json | =in/sheet2.csv --key in/key.json :: --skip-malformed | --bootstrap 20 | --seed 7
+    --json out.json
+    """,
 )
 BAD = "--train in/bad in/reference --valid in/documents2 in/reference2 --out text"
 INVISIBLE = "--train in/invisible in/reference --valid in/documents2 in/reference2 --out text"
 SEVERAL = "--train in/documents in/reference in/reference2 --valid in/documents2 in/reference2 --out text"
-CORPUS = {
-    "out": "--out other",
-    "fallback_encoding": f"={BAD} :: --fallback-encoding cp1252",
-    "skip_bad": f"={BAD} :: --skip-bad",
-    "keep_empty": "--keep-empty",
-    "sentences": "--sentences",
-    "full_stops": "--full-stops",
-    "language": "=--train in/german in/german --sentences --out text :: --language de",
-    "sentence_mark": "--sentence-mark mat",
-    "join_tokens": "--join-tokens",
-    "strip_html": "--strip-html",
-    "strip_invisible": f"={INVISIBLE} :: --strip-invisible",
-    "source_sentences": "--sentences :: --source-sentences 1",
-    "short_lead": "--sentences --source-sentences 1 :: --short-lead 40",
-    "source_words": "--source-words 3",
-    "train_references": f"={SEVERAL} :: --train-references all",
-    "near_duplicates": "--near-duplicates",
-    "jobs": "--jobs 0 !! --jobs 0",
-}
+CORPUS = f"""
+    --out other | ={BAD} :: --fallback-encoding cp1252 | ={BAD} :: --skip-bad | --keep-empty | --sentences
+    --full-stops | =--train in/german in/german --sentences --out text :: --language de | --sentence-mark mat
+    --join-tokens | --strip-html | ={INVISIBLE} :: --strip-invisible | --sentences :: --source-sentences 1
+    --sentences --source-sentences 1 :: --short-lead 40 | --source-words 3 | ={SEVERAL} :: --train-references all
+    --near-duplicates | --jobs 0 !! --jobs 0
+    """
 TEXTS = "--train in/documents in/reference --valid in/documents2 in/reference2"
 PARALLEL = "etads-corpus parallel"
 ENTRIES[PARALLEL] = entries(
     f"{TEXTS} --out text",
-    train="=--valid in/documents2 in/reference2 --out text :: --train in/documents in/reference",
-    valid="=--train in/documents in/reference --out text :: --valid in/documents2 in/reference2",
-    test="--test in/documents3 in/reference",
-    input="=--out text :: --input in/many in/many-references",
-    split="=--input in/many in/many-references --out text :: --split 50/25/25",
-    split_seed="=--input in/many in/many-references --out text :: --split-seed 7",
-    marked="--marked",
-    **CORPUS,
+    f"""{CORPUS}
+    =--valid in/documents2 in/reference2 --out text :: --train in/documents in/reference
+    =--train in/documents in/reference --out text :: --valid in/documents2 in/reference2
+    --test in/documents3 in/reference | =--out text :: --input in/many in/many-references
+    =--input in/many in/many-references --out text :: --split 50/25/25
+    =--input in/many in/many-references --out text :: --split-seed 7 | --marked
+    """,
 )
 ENTRIES[PARALLEL]["--force"] = Entry(
     f"{TEXTS} --out text", "--force", make=[f"etads-corpus parallel {TEXTS} --out text --source-words 2"]
 )
 ENTRIES["etads-corpus table"] = entries(
     "--train in/table.csv --out text",
-    train="=--valid in/table.csv --out text :: --train in/table2.csv",
-    valid="--valid in/table2.csv",
-    test="--test in/table2.csv",
-    input="=--out text :: --input in/many.csv",
-    split="=--input in/many.csv --out text :: --split 50/25/25",
-    split_seed="=--input in/many.csv --out text :: --split-seed 7",
-    format="--format tsv",
-    source_column="--source-column other",
-    target_column="--target-column other",
-    delimiter="--delimiter tab !! tab",
-    no_quotes="--skip-bad :: --no-quotes",
-    join_lines="=--train in/printed.jsonl --out text :: --join-lines",
-    sentences="--no-sentences",
-    target_list="=--train in/lists.jsonl --out text :: --target-list references",
+    """
+    =--valid in/table.csv --out text :: --train in/table2.csv | --valid in/table2.csv | --test in/table2.csv
+    =--out text :: --input in/many.csv | =--input in/many.csv --out text :: --split 50/25/25
+    =--input in/many.csv --out text :: --split-seed 7 | --format tsv | --source-column other | --target-column other
+    --delimiter tab !! tab | --skip-bad :: --no-quotes | =--train in/printed.jsonl --out text :: --join-lines
+    --sentences: --no-sentences | =--train in/lists.jsonl --out text :: --target-list references
+    """,
 )
 ENTRIES["etads-control"] = entries(
     "in/text made --length-bins 2",
-    length_bins="=in/text other --by-origin :: --length-bins 0",
-    by_origin="=in/text other --length-bins 2 :: --by-origin",
-    like="=in/text made2 :: --like made",
-    subset="--subset train",
-    length="=in/text made2 --like made --subset valid :: --length 1",
-    origin="--origin cnn !! --origin",
+    """
+    =in/text other --by-origin :: --length-bins 0 | =in/text other --length-bins 2 :: --by-origin
+    =in/text made2 :: --like made | --subset train | =in/text made2 --like made --subset valid :: --length 1
+    --origin cnn !! --origin
+    """,
     make=("etads-control in/text made --length-bins 2",),
 )
 TARGET = "--size 6 --target-size 3 --summaries in/reference --target-dictionary dict2.txt"
 ENTRIES["etads-dictionary"] = entries(
     "dict.txt --train in/documents",
-    train="=dict.txt --train in/documents :: --train in/documents2",
-    documents="--documents in/documents3",
-    size="--size 3",
-    target_size=f"{TARGET} :: --target-size 2",
-    summaries=f"{TARGET} :: --summaries in/system",
-    target_dictionary=f"{TARGET} :: --target-dictionary dict3.txt",
-    jobs="--jobs 0 !! --jobs 0",
+    f"""
+    =dict.txt --train in/documents :: --train in/documents2 | --documents in/documents3 | --size 3
+    {TARGET} :: --target-size 2 | {TARGET} :: --summaries in/system | {TARGET} :: --target-dictionary dict3.txt
+    --jobs 0 !! --jobs 0
+    """,
 )
 INPUTS["text/train.source"] = INPUTS["documents"]
 INPUTS["text/train.target"] = INPUTS["reference"]
@@ -304,21 +233,15 @@ INPUTS["bad"] = b"the caf\xe9 was wet\na dog barked\nrain fell\n"
 
 ENTRIES["etads-debian"] = entries(
     "--translation in/Translation-en --packages in/Packages --valid-size 2 --test-size 2 --out text",
-    out="--out other",
-    sample="=--out text :: --sample",
-    force="=--translation in/Translation-en --packages in/Packages --valid-size 2 --test-size 2 --out text :: --force",
-    lists="=--valid-size 2 --test-size 2 --out text --lists in :: --lists in/lists",
-    translation="=--valid-size 2 --test-size 2 --out text :: --translation in/Translation-en",
-    packages="=--translation in/Translation-en --valid-size 2 --test-size 2 --out text :: --packages in/Packages",
-    train_size="--train-size 3",
-    valid_size="--valid-size 3",
-    test_size="--test-size 3",
-    seed="--seed 7",
-    max_per_group="--max-per-group 1",
-    min_source_words="--min-source-words 9",
-    max_source_words="--max-source-words 8",
-    min_target_words="--min-target-words 4",
-    max_target_words="--max-target-words 6",
+    """
+    --out other | =--out text :: --sample
+    =--translation in/Translation-en --packages in/Packages --valid-size 2 --test-size 2 --out text :: --force
+    =--valid-size 2 --test-size 2 --out text --lists in :: --lists in/lists
+    =--valid-size 2 --test-size 2 --out text :: --translation in/Translation-en
+    =--translation in/Translation-en --valid-size 2 --test-size 2 --out text :: --packages in/Packages
+    --train-size 3 | --valid-size 3 | --test-size 3 | --seed 7 | --max-per-group 1 | --min-source-words 9
+    --max-source-words 8 | --min-target-words 4 | --max-target-words 6
+    """,
 )
 ENTRIES["etads-debian"]["--force"] = ENTRIES["etads-debian"]["--force"]._replace(
     make=["etads-debian --sample --out text"]
@@ -335,115 +258,75 @@ INPUTS["lists/x_i18n_Translation-en"] = "\n".join(_STANZAS[2:])
 INPUTS["Packages"] = "\n".join(f"Package: {n}\nSource: all\n" for n, *_ in _PROGRAMS[:12])
 ENTRIES["etads-models"] = entries(
     "etads",
-    vocabulary="--vocabulary 100 !! --vocabulary 100",
-    target_vocabulary="--target-vocabulary 100 !! --target-vocabulary 100",
-    configs="= :: --configs made",
+    """
+    --vocabulary 100 !! --vocabulary 100 | --target-vocabulary 100 !! --target-vocabulary 100 | = :: --configs made
+    """,
 )
 ENTRIES["etads-prepare"] = entries(
     "in/text made --tokens word",
-    tokens="--tokens sentencepiece --size 40",
-    words="--words ptb",
-    size="--size 8",
-    model="=in/text made --tokens bpe :: --model in/codes.bpe",
-    gpt2_encoder_json="--gpt2-encoder-json in/none !! --gpt2-encoder-json",
-    gpt2_vocab_bpe="--gpt2-vocab-bpe in/none !! --gpt2-vocab-bpe",
-    dictionary="--dictionary in/none !! --dictionary",
-    keep_case="--keep-case",
-    language="--language de",
-    source_sentence_marks="--source-sentence-marks",
-    no_target_sentence_marks="--no-target-sentence-marks",
-    separate_dictionaries="--separate-dictionaries",
-    source_size="--separate-dictionaries :: --source-size 5",
-    target_size="--target-size 5",
-    factors="--factors tf",
-    tf_bins="--factors tf :: --tf-bins 2",
-    idf_bins="--factors idf :: --idf-bins 2",
-    spacy_model="--spacy-model x !! --spacy-model",
-    like="=in/text made2 --tokens word :: --like made",
-    corpus="=in/text made :: --corpus gigaword",
-    shard="--shard 1/2",
-    jobs="--jobs 0 !! --jobs 0",
+    """
+    --tokens sentencepiece --size 40 | --words ptb | --size 8 | =in/text made --tokens bpe :: --model in/codes.bpe
+    --gpt2-encoder-json in/none !! --gpt2-encoder-json | --gpt2-vocab-bpe in/none !! --gpt2-vocab-bpe
+    --dictionary in/none !! --dictionary | --keep-case | --language de | --source-sentence-marks
+    --no-target-sentence-marks | --separate-dictionaries | --separate-dictionaries :: --source-size 5
+    --target-size 5 | --factors tf | --factors tf :: --tf-bins 2 | --factors idf :: --idf-bins 2
+    --spacy-model x !! --spacy-model | =in/text made2 --tokens word :: --like made
+    =in/text made :: --corpus gigaword | --shard 1/2 | --jobs 0 !! --jobs 0
+    """,
 )
 ENTRIES["etads-prepare"]["--like"] = Entry("in/text made2", "--like made", make=["etads-prepare in/text made --size 9"])
 INPUTS["codes.bpe"] = "#version: 0.2\nt h\nth e</w>\n"
-DECODING = {
-    "beam": "--choose none --beam 5 :: --beam 1",
-    "min_len": "--min-len 12",
-    "max_len": "--max-len 3",
-    "max_len_a": "--max-len 3 :: --max-len-a 0.2",
-    "exact_length": "--exact-length 3",
-    "min_sentences": "--min-sentences 2 !! --min-sentences 2: this model does not write sentence marks",
-    "lenpen": "--lenpen 3",
-    "length_penalty_type": "--length-penalty-type wu",
-    "length_penalty_beta": "--length-penalty-type wu --lenpen 2 :: --length-penalty-beta 1",
-    "unnormalized": "--unnormalized",
-    "coverage_penalty": "--coverage-penalty 9",
-    "coverage_penalty_type": "--coverage-penalty 9 :: --coverage-penalty-type wu",
-    "stepwise_coverage_penalty": "--coverage-penalty 9 :: --stepwise-coverage-penalty",
-    "no_repeat_ngram_size": "--min-len 12 --no-repeat-ngram-size 0 :: --no-repeat-ngram-size 1",
-    "ngram_ignore_tokens": "--max-len 30 --min-len 20 --no-repeat-ngram-size 2 :: --ngram-ignore-tokens 'for the of a'",
-    "extractive_weights": "--extractive-weights 1,1,1,1,1",
-    "recombine": "--recombine 1",
-    "early_stopping": "--lenpen 3 --early-stopping admissible :: --early-stopping fairseq",
-    "temperature": "--temperature 3",
-    "allow_unk": "--allow-unk --unkpen -30",
-    "replace_unknown": "--allow-unk --unkpen -30 :: --replace-unknown",
-    "unkpen": "--unkpen 5 !! --unkpen",
-    "infer_dtype": "--infer-dtype int8",  # x86 processors without AVX-512 have no bfloat16
-    "shortlist": "--shortlist !! shortlist",
-    "choose": "--choose none",
-    "choose_words": "--choose-words 5 !! --choose-words 5 has no effect without --choose content",
-    "words": "--words 4 !! choose more than --words 4",
-    "readability": "--readability 1 !! --readability",
-    "percent": "--percent 20 !! choose more than --percent 20, 3 of 17 words",
-    "must_include": "--must-include nowhere !! --must-include",
-    "content_weight": "--content-weight 50",
-}
+DECODING = """
+    --choose none --beam 5 :: --beam 1 | --min-len 12 | --max-len 3 | --max-len 3 :: --max-len-a 0.2
+    --exact-length 3 | --min-sentences 2 !! --min-sentences 2: this model does not write sentence marks | --lenpen 3
+    --length-penalty-type wu | --length-penalty-type wu --lenpen 2 :: --length-penalty-beta 1 | --unnormalized
+    --coverage-penalty 9 | --coverage-penalty 9 :: --coverage-penalty-type wu
+    --coverage-penalty 9 :: --stepwise-coverage-penalty
+    --min-len 12 --no-repeat-ngram-size 0 :: --no-repeat-ngram-size 1
+    --max-len 30 --min-len 20 --no-repeat-ngram-size 2 :: --ngram-ignore-tokens 'for the of a'
+    --extractive-weights 1,1,1,1,1 | --recombine 1
+    --lenpen 3 --early-stopping admissible :: --early-stopping fairseq | --temperature 3 | --allow-unk --unkpen -30
+    --allow-unk --unkpen -30 :: --replace-unknown | --unkpen 5 !! --unkpen | --infer-dtype int8
+    --shortlist !! shortlist | --choose none
+    --choose-words 5 !! --choose-words 5 has no effect without --choose content
+    --words 4 !! choose more than --words 4 | --readability 1 !! --readability
+    --percent 20 !! choose more than --percent 20, 3 of 17 words | --must-include nowhere !! --must-include
+    --content-weight 50
+    """
 PACKAGES = "=debian in/packages --lines --device cpu --quiet"
 ENTRIES["etads-summarize"] = entries(
     "debian in/packages --lines --device cpu --output-format jsonl --quiet",
-    input_format="=debian in/packages --device cpu --quiet :: --input-format lines",
-    lines="=debian in/packages --device cpu --quiet :: --lines",
-    source_column="=debian in/table2.csv --device cpu --quiet :: --source-column other",
-    no_quotes="=debian in/quotes.tsv --source-column text --device cpu --quiet :: --no-quotes",
-    join_lines="=lead in/printed.jsonl --quiet :: --join-lines",
-    output="--output out.txt",
-    output_format="=debian in/packages --lines --device cpu --quiet :: --output-format jsonl",
-    evidence="--evidence",
-    device="--device cuda:0 !! cuda",
-    max_tokens="--max-tokens 0 !! --max-tokens 0",
-    read_ahead="--read-ahead 0 !! --read-ahead 0",
-    quiet="=debian in/packages --lines --device cpu :: --quiet",
-    split="--split test !! --split test: FOLDER",
-    checkpoint="--checkpoint last !! --checkpoint last: FOLDER",
-    prepared="--prepared in !! --prepared in: FOLDER",
-    content="--content in !! --content in: FOLDER",
-    extractor="--extractor in !! --extractor in: FOLDER",
-    shortlist_file="--shortlist-file in/none !! --shortlist-file in/none: FOLDER",
-    selection="--selection in !! --selection in needs --split",
-    shard="--output out.txt :: --shard 1/2",
-    **DECODING,
+    f"""{DECODING}
+    =debian in/packages --device cpu --quiet :: --input-format lines
+    =debian in/packages --device cpu --quiet :: --lines
+    =debian in/table2.csv --device cpu --quiet :: --source-column other
+    =debian in/quotes.tsv --source-column text --device cpu --quiet :: --no-quotes
+    =lead in/printed.jsonl --quiet :: --join-lines | --output out.txt
+    =debian in/packages --lines --device cpu --quiet :: --output-format jsonl | --evidence | --device cuda:0 !! cuda
+    --max-tokens 0 !! --max-tokens 0 | --read-ahead 0 !! --read-ahead 0
+    =debian in/packages --lines --device cpu :: --quiet | --split test !! --split test: FOLDER
+    --checkpoint last !! --checkpoint last: FOLDER | --prepared in !! --prepared in: FOLDER
+    --content in !! --content in: FOLDER | --extractor in !! --extractor in: FOLDER
+    --shortlist-file in/none !! --shortlist-file in/none: FOLDER | --selection in !! --selection in needs --split
+    --output out.txt :: --shard 1/2
+    """,
 )
 INPUTS["packages"] = """\
 Vim is an almost compatible version of the UNIX editor Vi. Many new features have been added.
 This package contains the documentation of the library for reading and writing pictures in many formats.
 A game of chess for two players, on a board in the terminal. It can also play against you.
 """
-ENTRIES["etads-explain"] = {
-    **entries(
-        "debian in/packages --lines --document 1 --device cpu --quiet --output page.html",
-        output="--output other.html",
-        json="--json page.json",
-        document="--document 2",
-        summary="--summary 'a game for two'",
-        input_format="=debian in/packages --device cpu --quiet --output page.html :: --input-format lines --document 2",
-        lines="=debian in/packages --device cpu --quiet --output page.html :: --lines --document 2",
-        device="--device cuda:0 !! cuda",
-        quiet="=debian in/packages --lines --document 1 --device cpu --output page.html :: --quiet",
-        source_column="=debian in/table2.csv --device cpu --quiet --output page.html :: --source-column other",
-        no_quotes="=debian in/quotes.tsv --device cpu --quiet --output page.html :: --no-quotes",
-    )
-}
+ENTRIES["etads-explain"] = entries(
+    "debian in/packages --lines --document 1 --device cpu --quiet --output page.html",
+    """
+    --output other.html | --json page.json | --document 2 | --summary 'a game for two'
+    =debian in/packages --device cpu --quiet --output page.html :: --input-format lines --document 2
+    =debian in/packages --device cpu --quiet --output page.html :: --lines --document 2 | --device cuda:0 !! cuda
+    =debian in/packages --lines --document 1 --device cpu --output page.html :: --quiet
+    =debian in/table2.csv --device cpu --quiet --output page.html :: --source-column other
+    =debian in/quotes.tsv --device cpu --quiet --output page.html :: --no-quotes
+    """,
+)
 _PAIRS = [
     "a dog ran\ta dog\tentailment",
     "a cat sat\tno cat\tcontradiction",
@@ -452,47 +335,49 @@ _PAIRS = [
 INPUTS["pairs.tsv"] = "\n".join(_PAIRS * 8) + "\n"
 INPUTS["pairs2.tsv"] = "\n".join(_PAIRS[:2] * 8) + "\n"
 INPUTS["vectors"] = "a 1 0 2 1\ndog 0 1 1 1\ncat 1 1 0 1\nhome 2 1 1 0\n"
-ENTRIES["etads-nli synthesise"] = entries("in/news pairs", documents="--documents 12", seed="--seed 7")
+ENTRIES["etads-nli synthesise"] = entries(
+    "in/news pairs",
+    """
+    --documents 12 | --seed 7
+    """,
+)
 _NEWS = "".join(f"the old {n * 'x'} town of the north had rain on day {n} and more\n" for n in range(24))
 INPUTS["news/train.target"] = _NEWS
 INPUTS["news/valid.target"] = _NEWS.replace("rain", "snow")
 ENTRIES["etads-nli train"] = entries(
     "model --train in/pairs.tsv --valid in/pairs.tsv --embed-dim 4 --width 5 --epochs 2 --batch-size 8 --device cpu",
-    train="--train in/pairs2.tsv",
-    valid="--valid in/pairs2.tsv",
-    vectors="--vectors in/vectors",
-    more_words="--vectors in/vectors :: --more-words in/documents",
-    size="--size 3",
-    embed_dim="--embed-dim 6",
-    width="--width 6",
-    dropout="--dropout 0.5",
-    lr="--lr 0.1",
-    batch_size="--batch-size 4",
-    epochs="--epochs 3",
-    patience="--epochs 9 --lr 0.000001 :: --patience 1",
-    seed="--seed 7",
-    words="--words spaces",
-    keep_case="--keep-case",
-    hide_digits="--hide-digits",
-    device="--device cuda:0 !! cuda",
+    """
+    --train in/pairs2.tsv | --valid in/pairs2.tsv | --vectors in/vectors
+    --vectors in/vectors :: --more-words in/documents | --size 3 | --embed-dim 6 | --width 6 | --dropout 0.5
+    --lr 0.1 | --batch-size 4 | --epochs 3 | --epochs 9 --lr 0.000001 :: --patience 1 | --seed 7 | --words spaces
+    --keep-case | --hide-digits | --device cuda:0 !! cuda
+    """,
 )
 ENTRIES["etads-nli score"] = entries(
     "model in/pairs.tsv --device cpu",
-    out="--out scores.txt",
-    device="--device cuda:0 !! cuda",
+    """
+    --out scores.txt | --device cuda:0 !! cuda
+    """,
     make=[f"etads-nli train {ENTRIES['etads-nli train']['--train'].base}"],
 )
 
-ENTRIES["etads-content"] = {
-    **entries(
-        "in",
-        documents="--documents 0 !! --documents 0: choose",
-        prepared="--prepared in/none !! DATA in/none: no such folder",
-    )
-}
-ENTRIES["etads-select"] = entries("in", max_tokens="--max-tokens 0 !! --max-tokens 0: choose")
+ENTRIES["etads-content"] = entries(
+    "in",
+    """
+    --documents 0 !! --documents 0: choose | --prepared in/none !! DATA in/none: no such folder
+    """,
+)
+ENTRIES["etads-select"] = entries(
+    "in",
+    """
+    --max-tokens 0 !! --max-tokens 0: choose
+    """,
+)
 ENTRIES["etads-tune"] = entries(
-    "debian in/documents in/reference", starting_points="--starting-points 3 !! no effect without --mert"
+    "debian in/documents in/reference",
+    """
+    --starting-points 3 !! no effect without --mert
+    """,
 )
 NEEDED = {
     *(("etads-debian", option) for option in ("--sample", "--force", "--lists", "--translation")),

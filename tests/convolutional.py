@@ -3,6 +3,7 @@
 import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
 from helpers import PAD, make_task, model_config
+from recurrent import DOCUMENTS, SUMMARIES, TAIL, log_probs  # noqa: F401  # for the tests
 
 from fairseq_etads.vocabulary.dictionary import limit_known_words
 
@@ -24,9 +25,7 @@ KINDS = {
     "bounded": {"pointer": "soft", "share_input_output_embed": True, "decoder_out_embed_dim": 12},
 }
 """Models for the tests: options of each. Summaries of "bounded" know 20 of the documents' 44 words."""
-V, TAIL, BOUND = 44, 9, 20
-SUMMARIES = [[5, 6, 7], [8], [9, 10, 11, 12], [13, 14], [15]]
-DOCUMENTS = [[5, 6, 43, 7, 45, 9, 10, 43, 46, 5, 45], [30], [4, 47, 5, 43, 8, 8, 43], [], [21, 22, 50, 23]]
+BOUND = 20
 
 
 def conv_task(**options):
@@ -52,15 +51,3 @@ def conv(kind="plain", task=None, sharp=True, **options):
 
 def inputs(tokens):
     return {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}
-
-
-def encode(model, tokens):
-    with torch.no_grad():
-        return model.encoder(**inputs(tokens))
-
-
-def log_probs(model, tokens, previous):
-    """Log-probabilities by extended id, and the extras."""
-    with torch.no_grad():
-        output = model(**inputs(tokens), prev_output_tokens=previous)
-        return model.get_normalized_probs(output, log_probs=True), output[1]

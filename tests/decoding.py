@@ -1,9 +1,7 @@
 """Shared parts of the tests of decoding: confident models, batches, and comparisons with fairseq."""
 
 import itertools
-import math
 from argparse import Namespace
-from dataclasses import dataclass
 
 import torch
 from helpers import EOS, PAD, make_batch, make_model, make_task
@@ -56,11 +54,3 @@ def assert_same(got, want, rtol=1e-4, atol=1e-4):
         assert mine["tokens"].tolist() == other["tokens"].tolist()
         for name in ("score", "positional_scores", "attention"):
             torch.testing.assert_close(mine[name], other[name], rtol=rtol, atol=atol)
-
-
-@dataclass(frozen=True)
-class Boundless(HypothesisScorer):
-    """A score with which no document is decided before the maximum length."""
-
-    def compute_upper_bound(self, log_probs, *args):
-        return torch.full_like(log_probs, math.inf)

@@ -2,7 +2,8 @@
 
 import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
-from helpers import PAD, make_task, model_config
+from helpers import make_task, model_config
+from recurrent import DOCUMENTS, TAIL, V, log_probs  # noqa: F401  # for the tests
 
 SIZES = {"encoder_embed_dim": 12, "decoder_embed_dim": 10, "decoder_context_dim": 8, "decoder_hidden_size": 14}
 KINDS = {
@@ -12,8 +13,6 @@ KINDS = {
     "switch": {"pointer": "switch", "pointer_continue": True},
 }
 """Models for the tests: options of each."""
-V, TAIL = 44, 9
-DOCUMENTS = [[5, 6, 43, 7, 45, 9, 10, 43, 46, 5, 45], [30], [4, 47, 5, 43, 8, 8, 43], [], [21, 22, 50, 23]]
 
 
 def abs_task(**options):
@@ -31,14 +30,3 @@ def abs_model(kind="plain", task=None, sharp=True, **options):
             if sharp and not name.startswith("decoder.pointer"):
                 parameter.mul_(3)
     return model.eval()
-
-
-def inputs(tokens):
-    return {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}
-
-
-def log_probs(model, tokens, previous):
-    """Log-probabilities by extended id, and the extras."""
-    with torch.no_grad():
-        output = model(**inputs(tokens), prev_output_tokens=previous)
-        return model.get_normalized_probs(output, log_probs=True), output[1]

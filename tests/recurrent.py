@@ -1,4 +1,4 @@
-"""Small models of the recurrent family, and their inputs."""
+"""Small models of the recurrent family; inputs and outputs of all families."""
 
 import torch
 from helpers import PAD, RECURRENT, make_dictionary, make_model, make_task
@@ -75,7 +75,7 @@ def recurrent(arch, task=None, **options):
 def inputs(model, tokens):
     """A batch's net_input without the summaries; the factors' values are derived from the words."""
     net_input = {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}
-    if model.factors:
+    if getattr(model, "factors", ()):
         values = torch.stack([(tokens * (5 + k)) % 6 + 4 for k in range(len(model.factors))], dim=2)
         net_input["factors"] = values.masked_fill(tokens.eq(PAD)[:, :, None], PAD)
     return net_input

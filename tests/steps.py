@@ -50,8 +50,8 @@ def make_criterion(task, name="summarization_nll", **options):
 plain_config = functools.cache(lambda: OmegaConf.structured(FairseqConfig))
 
 
-def make_trainer(task, model, criterion):
-    """fairseq's trainer with plain gradient descent."""
+def make_trainer(task, model, criterion, change=lambda cfg: None):
+    """fairseq's trainer with plain gradient descent, unless ``change`` sets other options."""
     cfg = copy.deepcopy(plain_config())
     with open_dict(cfg):
         cfg.common.cpu, cfg.distributed_training.distributed_world_size = True, 1
@@ -59,6 +59,7 @@ def make_trainer(task, model, criterion):
         cfg.optimizer = OmegaConf.create({"_name": "sgd", "lr": [1.0], "momentum": 0.0, "weight_decay": 0.0})
         scheduler = {"_name": "fixed", "lr": [1.0], "warmup_updates": 0, "force_anneal": None, "lr_shrink": 0.1}
         cfg.lr_scheduler = OmegaConf.create(scheduler)
+        change(cfg)
     return Trainer(cfg, task, model, criterion)
 
 

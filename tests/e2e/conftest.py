@@ -7,7 +7,7 @@ import os
 import pytest
 from command_server import CommandServer
 from helpers import PROGRAMS, run_command
-from toy import PLUGIN, PREPROCESS, SMALL_MODEL, write_pairs
+from toy import PREPROCESS, train_command, write_pairs
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -54,9 +54,10 @@ def make_corpus(directory):
 @pytest.fixture(scope="session")
 def trained(corpus, tmp_path_factory):
     """Checkpoint folder of an etads model that has learned the task."""
-    command = ["fairseq-train", str(corpus / "bin"), *PLUGIN, "--arch", "etads", *SMALL_MODEL, "--dropout", "0.0"]
-    command += ["--truncate-source", "8", "--truncate-target", "5", "--lr", "2e-3", "--max-update", "300"]
-    command += ["--no-epoch-checkpoints", "--save-dir"]
+    options = ["--dropout", "0.0", "--truncate-source", "8", "--truncate-target", "5", "--lr", "2e-3"]
+    options += ["--max-update", "300", "--log-interval", "100"]
     return made_once(
-        tmp_path_factory, "trained", lambda folder: run_command([*command, str(folder)], cwd=folder, anew=True)
+        tmp_path_factory,
+        "trained",
+        lambda folder: run_command(train_command(corpus / "bin", folder, *options), cwd=folder, anew=True),
     )

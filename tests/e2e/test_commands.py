@@ -1,4 +1,4 @@
-"""fairseq's own commands on the plugin: learn, generate, interactive, validate, Hydra, resume, refuse.
+"""fairseq's own commands on the plugin: learn, generate, interactive, validate, Hydra, shards, refusals.
 
 Each command is started at least once as users start it; command_server.py runs the others.
 """
@@ -11,24 +11,38 @@ from pathlib import Path
 import pytest
 import torch
 from helpers import run_command
-from toy import PLUGIN, PREPROCESS, WORDS, summaries, write_pairs
+from toy import PLUGIN, PREPROCESS, SMALL_MODEL, WORDS, generate, hypotheses, summaries, write_pairs
+
+CONFIGS = str(Path(__file__).parents[2] / "configs")
+PAPER = ["--coverage-penalty", "1", "--length-penalty-type", "wu", "--lenpen", "0.9", "--no-repeat-ngram-size", "3"]
+PAPER += ["--ngram-ignore-tokens", f"{WORDS[0]} {WORDS[1]}"]
 
 
-def generate(data, checkpoint, *options, check=True, command="fairseq-generate", **kwargs):
-    return run_command(
-        [command, str(data), *PLUGIN, "--path", str(checkpoint), "--beam", "3", "--max-len-b", "8", "--cpu", *options],
-        cwd=Path(checkpoint).parent,
-        check=check,
-        **kwargs,
-    )
-
-
-def test_it_learns_and_every_document_is_summarised(corpus, trained):
-    found = summaries(generate(corpus / "bin", trained / "checkpoint_best.pt", anew=True).stdout)
-    expected = (corpus / "text" / "test.target").read_text().splitlines()
+@pytest.mark.parametrize(
+    "options, share",
+    [
+        ([], 0.9),
+        (PAPER, 0.85),
+        (["--infer-dtype", "int8", "--print-alignment", "hard"], 0.85),
+        (["--shortlist", "list.safetensors", "--infer-dtype", "int8"], 0.85),
+    ],
+    ids=["plain", "paper", "int8", "shortlist"],
+)
+def test_a_learnt_task_is_solved_and_every_document_is_summarised(options, share, corpus, trained, tmp_path):
+    """All words that a summary needs are in its document; a shortlist has few others."""
+    if "--shortlist" in options:
+        options = [str(tmp_path / word) if "." in word else word for word in options]
+        command = ["etads-shortlist", str(corpus / "bin"), "--frequent", "1", "--per-word", "1", "--out", options[1]]
+        said = run_command(command, cwd=tmp_path).stdout
+        length, words = map(int, re.search(r"validation: (\d+) of (\d+) words are on the list", said).groups())
+        assert length < words - 5 and "100.00% of the known words" in said
+    found = summaries(generate(corpus / "bin", trained / "checkpoint_best.pt", *options, anew=not options))
+    documents, expected = ((corpus / "text" / f"test.{side}").read_text().splitlines() for side in ("source", "target"))
     assert sorted(found) == list(range(len(expected))), "documents were skipped"
     right = sum(found[number] == target for number, target in enumerate(expected))
-    assert right >= 0.9 * len(expected), f"{right} of {len(expected)}"
+    assert right >= share * len(expected), f"{right} of {len(expected)}"
+    foreign = sum(bool({*found[number].split()} - {*words.split()}) for number, words in enumerate(documents))
+    assert foreign <= (1 - share) * len(documents)
 
 
 def test_interactive_truncates_keeps_the_order_and_answers_empty_lines(trained, corpus):
@@ -40,7 +54,7 @@ def test_interactive_truncates_keeps_the_order_and_answers_empty_lines(trained, 
     options = ("--buffer-size", "50", "--batch-size", "4")
     given = {"input": "".join(" ".join(document) + "\n" for document in documents), "anew": True}
     checkpoint = trained / "checkpoint_best.pt"
-    output = generate(corpus / "bin", checkpoint, *options, command="fairseq-interactive", **given).stdout
+    output = generate(corpus / "bin", checkpoint, *options, command="fairseq-interactive", **given)
     found = summaries(output)
     assert list(found) == list(range(41)), "not in the order of the input"
     assert found[7] == ""
@@ -51,48 +65,97 @@ def test_interactive_truncates_keeps_the_order_and_answers_empty_lines(trained, 
 
 def test_validate_loads_the_checkpoint(trained, corpus):
     """With an untrained model the loss is over 4 bits."""
-    output = run_command(
-        ["fairseq-validate", str(corpus / "bin"), *PLUGIN, "--path", str(trained / "checkpoint_best.pt"), "--cpu"]
-        + ["--max-tokens", "400"],
-        cwd=trained,
-        anew=True,
-    ).stdout
+    command = ["fairseq-validate", str(corpus / "bin"), *PLUGIN, "--path", str(trained / "checkpoint_best.pt"), "--cpu"]
+    output = run_command([*command, "--max-tokens", "400"], cwd=trained, anew=True).stdout
     assert float(re.search(r"\| loss ([\d.]+) \|", output)[1]) < 1
 
 
-@pytest.mark.parametrize(
-    "options,words",
-    [
-        (["--arch", "etads", "--encoder-layers", "4", "--focus-layers", "5-9"], ["--focus-layers", "5-9", "1-4"]),
-        (["--arch", "etads", "--train-subset", "trian"], ["trian", "it has: test, train, valid"]),
-        (["--arch", "etadz"], ["etadz", "etads_basic"]),
-    ],
-)
-def test_bad_options_are_refused_in_words(corpus, tmp_path, options, words):
-    result = run_command(
-        ["fairseq-train", str(corpus / "bin"), *PLUGIN, "--max-tokens", "400", "--cpu", *options],
-        cwd=tmp_path,
-        check=False,
-    )
-    assert result.returncode != 0
-    last = result.stdout.strip().splitlines()[-1]
-    for word in words:
-        assert word in last, last
+def test_hydra_trains_from_a_configuration_and_the_log_has_samples_and_curves(corpus, tmp_path):
+    """An epoch has two updates, and there are two more of the next."""
+    sizes = {"encoder_layers": 1, "decoder_layers": 1, "encoder_embed_dim": 32, "encoder_ffn_embed_dim": 32}
+    sizes |= {"encoder_attention_heads": 2, "pointer": "soft"}
+    options = [f"task.data={corpus / 'bin'}", *(f"model.{name}={value}" for name, value in sizes.items())]
+    options += ["optimization.max_update=4", "dataset.max_tokens=2700", "common.log_interval=1"]
+    options += ["task.truncate_source=8", "++task.validation_samples=2", "++model.decoder_attention_heads=2"]
+    options += ["++model.focus_layers=none", "++dataset.num_workers=0", "++common.cpu=true"]
+    command = ["fairseq-hydra-train", "--config-dir", CONFIGS, "--config-name", "etads", *options]
+    run_command([*command, f"hydra.run.dir={tmp_path / 'run'}"], cwd=tmp_path, anew=True)
+    (log,) = (tmp_path / "run").glob("*train.log")
+    text = log.read_text()
+    validations = text.count("valid on 'valid' subset")
+    assert validations >= 2, "only one epoch: nothing was set up again"
+    assert len(re.findall(r"validation sample [01] summary: +\S", text)) == 2 * validations
+    assert "gate_q_proj" in text and "FocusEncoderLayer(" not in text
+    (checkpoint,) = (tmp_path / "run").rglob("checkpoint_last.pt")
+    assert len(summaries(generate(corpus / "bin", checkpoint))) == 37
+    pytest.importorskip("matplotlib")
+    said = run_command(["etads-plot", str(tmp_path / "run")], cwd=tmp_path).stdout
+    assert f"run: 4 updates; {validations} validations on valid, lowest loss" in said
+    assert (tmp_path / "run" / "curves.png").stat().st_size > 20_000
+
+
+def test_processes_share_the_documents_of_fairseq_generate(corpus, trained, tmp_path, monkeypatch):
+    """By --num-shards and under torchrun, even with more processes than batches; none is lost or repeated."""
+
+    def share(*options):
+        options = ["--max-tokens", "100", "--beam", "2", "--max-len-b", "6", *options]
+        return generate(corpus / "bin", trained / "checkpoint_last.pt", *options)
+
+    whole, *shares = map(hypotheses, (share(), *(share("--num-shards", "2", "--shard-id", n) for n in "01")))
+    assert all(shares) and {**shares[0], **shares[1]} == whole and len(shares[0]) + len(shares[1]) == len(whole)
+    idle = share("--num-shards", "100", "--shard-id", "99")
+    assert not hypotheses(idle) and "ZeroDivisionError" not in idle
+    launched = {"MASTER_ADDR": "localhost", "MASTER_PORT": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "RANK": "1"}
+    for name, value in launched.items():
+        monkeypatch.setenv(name, value)
+    share("--results-path", str(tmp_path / "results"))
+    assert os.listdir(tmp_path / "results") == ["2-of-2"]
+    assert hypotheses((tmp_path / "results" / "2-of-2" / "generate-test.txt").read_text()) == shares[1]
+
+
+TRAIN = ["fairseq-train", "{data}", *PLUGIN, *SMALL_MODEL, "--lr", "1e-3", "--arch"]
+GENERATE = ["fairseq-generate", "nowhere", *PLUGIN, "--path", "x.pt", "--cpu"]
+SHARDED = ["--distributed-world-size", "2", "--ddp-backend", "fully_sharded", "--update-freq", "2"]
+REFUSED = [
+    ([*TRAIN, "etads", "--encoder-layers", "4", "--focus-layers", "5-9"], "--focus-layers.*5-9.*1-4"),
+    ([*TRAIN, "etads", "--train-subset", "trian"], "trian.*it has: test, train, valid"),
+    ([*TRAIN, "etadz"], "etadz.*etads_basic"),
+    (
+        [*TRAIN, "etads", *SHARDED],
+        "--update-freq 2 with --ddp-backend fully_sharded: gradients would be wrong at the end of an epoch",
+    ),
+    # fairseq ended with a KeyError after the first validation, when an epoch was lost
+    (
+        [*TRAIN, "etads", "--eval-rouge", "--best-checkpoint-metric", "rouge_l", "--max-update", "2"],
+        "--best-checkpoint-metric rouge_l: not reported by validation; choose from loss, ppl, rouge1, rouge2, rougeL",
+    ),
+    ([*GENERATE, "--sampling", "--sampling-topk", "5"], "^fairseq-generate: error: --sampling: give --nbest 5 or"),
+    ([*GENERATE, "--results-path", "/dev/null"], "^fairseq-generate: error: --results-path /dev/null: is not a folder"),
+    (
+        [*GENERATE, "--num-shards", "2", "--shard-id", "2"],
+        "--shard-id 2 of --num-shards 2: choose a number from 0 to 1",
+    ),
+    (GENERATE, r'data folder \(DATA\) "nowhere" does not exist; create it with etads-prepare or fairseq-preprocess$'),
+]
+
+
+@pytest.mark.parametrize("command, words", REFUSED, ids=lambda value: "" if isinstance(value, list) else value[:40])
+def test_bad_options_are_refused_in_a_line(command, words, corpus, tmp_path):
+    command = [word.format(data=corpus / "bin") for word in command]
+    result = run_command(command, cwd=tmp_path, check=False)
+    assert result.returncode != 0 and re.search(words, result.stdout.strip().splitlines()[-1]), result.stdout
+    assert "begin validation" not in result.stdout
+    assert "Traceback" not in result.stdout or command[0] == "fairseq-train"
 
 
 @pytest.mark.parametrize("words", [WORDS[:-9], [*WORDS[:-1], "changed"]])
 def test_another_dictionary_than_the_checkpoints_is_refused_in_words(trained, tmp_path, words):
     write_pairs(tmp_path, "test", 20, seed=5, words=words)
-    run_command(
-        [*PREPROCESS, str(tmp_path / "bin")] + [f"--trainpref={tmp_path / 'test'}", f"--testpref={tmp_path / 'test'}"],
-        cwd=tmp_path,
-    )
-    result = generate(tmp_path / "bin", trained / "checkpoint_best.pt", check=False)
-    assert result.returncode != 0
-    assert (
-        "the source dictionary in DATA" in result.stdout
-        and "is not the one the checkpoint was trained with" in result.stdout
-    )
+    texts = [f"--{split}pref={tmp_path / 'test'}" for split in ("train", "test")]
+    run_command([*PREPROCESS, str(tmp_path / "bin"), *texts], cwd=tmp_path)
+    said = generate(tmp_path / "bin", trained / "checkpoint_best.pt", check=False)
+    assert re.search("the source dictionary in DATA .*is not the one the checkpoint was trained with", said)
+    assert not summaries(said)
 
 
 def test_a_hostile_checkpoint_is_refused_by_the_command(corpus, tmp_path):
@@ -101,6 +164,5 @@ def test_a_hostile_checkpoint_is_refused_by_the_command(corpus, tmp_path):
             return (os.mkdir, (str(tmp_path / "victim"),))
 
     torch.save({"model": RunsCode(), "args": None, "cfg": None}, tmp_path / "hostile.pt")
-    result = generate(corpus / "bin", tmp_path / "hostile.pt", check=False)
-    assert result.returncode != 0 and "hostile.pt: refused" in result.stdout
+    assert "hostile.pt: refused" in generate(corpus / "bin", tmp_path / "hostile.pt", check=False)
     assert not (tmp_path / "victim").exists()

@@ -9,8 +9,9 @@ import string
 import subprocess
 
 import pytest
+import toy
 from helpers import run_command
-from toy import PLUGIN, SMALL_MODEL, hypotheses, summaries
+from toy import hypotheses, summaries
 
 BEST = ["--best-checkpoint-metric", "rouge1", "--maximize-best-checkpoint-metric"]
 FILLERS = ["the", "package", "of", "holds", "tools", "for", "and", "with", "a", "to"]
@@ -47,31 +48,19 @@ def riddles(tmp_path_factory):
         cwd=directory,
     )
     splits = [f"--{split}pref={split}" for split in ("train", "valid", "test")]
-    run_command(
-        ["fairseq-preprocess", "-s", "source", "-t", "target", "--joined-dictionary", "--destdir", "bin", *splits]
-        + ["--srcdict", "dict.txt"],
-        cwd=directory,
-    )
+    run_command([*toy.PREPROCESS, "bin", *splits, "--srcdict", "dict.txt"], cwd=directory)
     return directory
 
 
-def train(riddles, pointer, *options, check=True):
-    return run_command(
-        ["fairseq-train", str(riddles / "bin"), *PLUGIN, "--arch", "etads", *SMALL_MODEL, "--dropout", "0"]
-        + ["--pointer", pointer, "--criterion", "summarization_nll", "--lr", "2e-3", "--max-update", "350"]
-        + ["--save-dir", str(riddles / pointer), "--no-epoch-checkpoints", "--validate-interval", "99", *options],
-        cwd=riddles,
-        check=check,
-    ).stdout
+def train(riddles, pointer, *options):
+    usual = ["--dropout", "0", "--pointer", pointer, "--criterion", "summarization_nll", "--lr", "2e-3"]
+    usual += ["--max-update", "350", "--validate-interval", "99"]
+    return toy.train(riddles / "bin", riddles / pointer, *usual, *options)
 
 
-def generate(riddles, pointer, *options, command="fairseq-generate", data="bin", **kwargs):
-    model = str(riddles / pointer / "checkpoint_last.pt")
-    return run_command(
-        [command, str(riddles / data), *PLUGIN, "--path", model, "--beam", "3", "--max-len-b", "5", "--cpu", *options],
-        cwd=riddles,
-        **kwargs,
-    ).stdout
+def generate(riddles, pointer, *options, data="bin", **more):
+    model = riddles / pointer / "checkpoint_last.pt"
+    return toy.generate(riddles / data, model, "--max-len-b", "5", *options, **more)
 
 
 def answered(output, riddles):
@@ -110,20 +99,13 @@ def test_a_language_model_is_fused(riddles, tmp_path):
     known = subprocess.check_output(["grep", "-E", "^madeupword| [1-9][0-9]*$", "dict.txt"], cwd=riddles, text=True)
     assert known.count("\n") == 12
     (tmp_path / "known.txt").write_text(known)
-    run_command(
-        ["fairseq-preprocess", "--only-source", "--srcdict", str(tmp_path / "known.txt"), "--destdir", f"{tmp_path}/lm"]
-        + ["--trainpref", "train.target"],
-        cwd=riddles,
-    )
-    run_command(
-        ["fairseq-train", str(tmp_path / "lm"), "--user-dir", "fairseq_etads", "--task", "language_modeling", "--cpu"]
-        + ["--arch", "transformer_lm"]
-        + ["--decoder-layers", "1", "--decoder-embed-dim", "16", "--decoder-ffn-embed-dim", "16", "--num-workers", "0"]
-        + ["--decoder-attention-heads", "2", "--optimizer", "adam", "--lr", "1e-3", "--max-tokens", "400"]
-        + ["--tokens-per-sample", "16", "--sample-break-mode", "complete", "--max-update", "2", "--disable-validation"]
-        + ["--save-dir", str(tmp_path), "--no-epoch-checkpoints"],
-        cwd=tmp_path,
-    )
+    command = f"fairseq-preprocess --user-dir fairseq_etads --only-source --srcdict {tmp_path / 'known.txt'}"
+    run_command([*command.split(), "--destdir", f"{tmp_path}/lm", "--trainpref", "train.target"], cwd=riddles)
+    command = f"fairseq-train {tmp_path / 'lm'} --user-dir fairseq_etads --task language_modeling --cpu"
+    command += " --arch transformer_lm --decoder-layers 1 --decoder-embed-dim 16 --decoder-ffn-embed-dim 16"
+    command += " --decoder-attention-heads 2 --num-workers 0 --optimizer adam --lr 1e-3 --max-tokens 400 --max-update 2"
+    command += " --tokens-per-sample 16 --sample-break-mode complete --disable-validation --no-epoch-checkpoints"
+    run_command([*command.split(), "--save-dir", str(tmp_path)], cwd=tmp_path)
     data = tmp_path / "data"
     shutil.copytree(riddles / "bin", data)
     shutil.copyfile(tmp_path / "lm" / "dict.txt", data / "dict.txt")

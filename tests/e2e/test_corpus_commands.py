@@ -49,12 +49,8 @@ def test_a_table_is_prepared_once_and_wrong_options_are_refused_before_it_is_rea
     ):
         refused = prepare("table", out, *options, *more, check=False)
         assert refused.returncode == 2 and words in refused.stdout and not out.exists()
-    refused = run_command(
-        ["etads-corpus", "table", "--out", "out", "--train", str(files[0]), "--", "--size", "9"],
-        cwd=tmp_path,
-        check=False,
-    )
-    assert refused.returncode == 2 and "--size after --: is for etads-prepare" in refused.stdout
+    command = ["etads-corpus", "table", "--out", "out", "--train", str(files[0]), "--", "--size", "9"]
+    assert "--size after --: is for etads-prepare" in run_command(command, cwd=tmp_path, check=False).stdout
     options += ["--", "--tokens", "sentencepiece-bpe", "--size", "60"]
     first = prepare("table", out, *options).stdout
     assert "train: 9 documents" in first and "train.source: 9 lines" in first
@@ -64,9 +60,8 @@ def test_a_table_is_prepared_once_and_wrong_options_are_refused_before_it_is_rea
 
 
 def test_scripts_of_earlier_versions_run_this_command(tmp_path):
-    path = corpora.table(
-        tmp_path / "mine.jsonl", [{"Document": r["article"], "SUMMARY": "x"} for r in corpora.rows(60)]
-    )
+    rows = [{"Document": row["article"], "SUMMARY": "x"} for row in corpora.rows(60)]
+    path = corpora.table(tmp_path / "mine.jsonl", rows)
     script, out = SCRIPTS / "prepare_custom.sh", tmp_path / "out"
     command = f"{script} --input - --split 60/20/20 --out {out} --jobs 1 -- --tokens word --size 20 < {path}"
     said = run_command(["bash", "-c", command], cwd=tmp_path).stdout

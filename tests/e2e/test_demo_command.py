@@ -74,6 +74,17 @@ def finished(browser):
     return until(lambda: browser.find("#state").text.startswith("score"))
 
 
+def show(browser, page, **options):
+    browser.open(page, **options)
+    until(lambda: browser.find("#about").text)
+
+
+def summarize(browser):
+    until(lambda: browser.find("#summarize").is_enabled())
+    browser.find("#summarize").click()
+    finished(browser)
+
+
 def paste(browser, text):
     """Paste a text like the clipboard: Chromium's driver cannot type characters such as emoji."""
     browser.run(
@@ -114,8 +125,7 @@ def test_mistakes_are_answered_in_a_line(page, folder, tmp_path):
 
 
 def test_a_document_is_summarised_while_one_looks_on(page, browser, summarizer):
-    browser.open(page)
-    until(lambda: browser.find("#about").text)
+    show(browser, page)
     browser.run(WATCH)
     paste(browser, TEXT)
     browser.press("Tab")  # Tab moves to the buttons; Ctrl+Enter works everywhere
@@ -136,11 +146,9 @@ def test_a_document_is_summarised_while_one_looks_on(page, browser, summarizer):
 
 
 def test_the_result_is_explained_and_its_steps_can_be_replayed(page, browser, summarizer):
-    browser.open(page)
-    until(lambda: browser.find("#about").text)
+    show(browser, page)
     paste(browser, TEXT)
-    browser.find("#summarize").click()
-    finished(browser)
+    summarize(browser)
     explanation = summarizer.explain(TEXT)
     browser.driver.switch_to.frame(browser.find("#explanation"))
     try:
@@ -167,14 +175,12 @@ def test_the_result_is_explained_and_its_steps_can_be_replayed(page, browser, su
 
 
 def test_wrong_options_are_said_and_a_search_can_be_stopped(page, browser):
-    browser.open(page)
-    until(lambda: browser.find("#about").text)
+    show(browser, page)
     assert not browser.find("#summarize").is_enabled()
     browser.find("#example").click()
     until(lambda: browser.find("#summarize").is_enabled())
-    browser.run(
-        "document.querySelector('details').open = true; document.querySelector('#option-temperature').value = 0"
-    )
+    browser.run("document.querySelector('details').open = true")
+    browser.run("document.querySelector('#option-temperature').value = 0")
     browser.find("#summarize").click()
     problem = until(lambda: browser.find("#problem").text)
     assert problem == "--temperature 0: choose more than 0"
@@ -185,21 +191,16 @@ def test_wrong_options_are_said_and_a_search_can_be_stopped(page, browser):
     assert browser.run("return document.querySelector('#option-beam').value") == "3"
     browser.run("document.querySelector('#form').requestSubmit(); document.querySelector('#stop').click()")
     until(lambda: browser.find("#state").text == "stopped")
-    until(lambda: browser.find("#summarize").is_enabled())
-    browser.find("#summarize").click()
-    finished(browser)
+    summarize(browser)
     refused = [line for line in browser.console() if "400 (Bad Request)" not in line]
     assert refused == []
 
 
 @pytest.mark.parametrize("width,dark", [(1200, False), (320, True)])
 def test_it_fits_the_screen_and_its_colours(page, browser, width, dark):
-    browser.open(page, width=width, dark=dark)
-    until(lambda: browser.find("#about").text)
+    show(browser, page, width=width, dark=dark)
     browser.find("#example").click()
-    until(lambda: browser.find("#summarize").is_enabled())
-    browser.find("#summarize").click()
-    finished(browser)
+    summarize(browser)
     assert browser.run("return document.documentElement.scrollWidth") <= width
     ground = browser.run("return getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", ground)[:3])) < 200) is dark

@@ -1,40 +1,56 @@
-"""Trainings that are interrupted, saved and resumed, and their times of validation."""
+"""Trainings that are interrupted, saved and resumed, also with other data or options; their times of validation."""
 
 import re
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
 import torch
 from helpers import environment, run_command
-from toy import PLUGIN, SMALL_MODEL, summaries
+from toy import (
+    COMMON,
+    PLUGIN,
+    PREPROCESS,
+    checkpoint,
+    summaries,
+    train,
+    train_command,
+    updates_of,
+    write_labelled_pairs,
+    write_pairs,
+)
 
 UPDATES = 30
-
-
-def train_command(corpus, save, *options):
-    return [
-        *("fairseq-train", str(corpus / "bin"), *PLUGIN, "--arch", "etads", *SMALL_MODEL, "--dropout", "0.3"),
-        *("--lr", "1e-3", "--save-dir", str(save), "--no-epoch-checkpoints", "--log-interval", "1", *options),
-    ]
-
-
-def checkpoint(save):
-    return torch.load(save / "checkpoint_last.pt", weights_only=True)
-
-
-def updates_of(save):
-    return checkpoint(save)["optimizer_history"][-1]["num_updates"]
+RATE = r"train_inner .*\blr=([\d.e-]+)"
+RECURRENT = ["--encoder-embed-dim", "16", "--encoder-hidden-size", "12", "--readout-dim", "12", *COMMON]
 
 
 @pytest.fixture(scope="module")
-def whole(corpus, tmp_path_factory):
-    """A training without interruption."""
-    folder = tmp_path_factory.mktemp("whole")
-    run_command(train_command(corpus, folder, "--max-update", str(UPDATES), "--disable-validation"), cwd=folder)
-    return folder
+def permuted(corpus, tmp_path_factory):
+    """The corpus with a dictionary of the same words in another order."""
+    folder = tmp_path_factory.mktemp("permuted")
+    lines = (corpus / "bin" / "dict.source.txt").read_text().splitlines()
+    (folder / "dict.txt").write_text("\n".join([*lines[1:8], lines[0], *lines[8:]]) + "\n")
+    texts = [f"--{split}pref={corpus / 'text' / split}" for split in ("train", "valid")]
+    run_command([*PREPROCESS, str(folder / "bin"), *texts, "--srcdict", str(folder / "dict.txt")], cwd=folder)
+    return folder / "bin"
+
+
+@pytest.fixture(scope="module")
+def begun(corpus, tmp_path_factory):
+    """A training of four updates."""
+    save = tmp_path_factory.mktemp("begun") / "save"
+    train(corpus / "bin", save, "--max-update", "4", "--disable-validation")
+    return save
+
+
+@pytest.fixture
+def save(begun, tmp_path):
+    """Folder with a training of four updates that can be resumed."""
+    (tmp_path / "save").mkdir()
+    (tmp_path / "save" / "checkpoint_last.pt").write_bytes((begun / "checkpoint_last.pt").read_bytes())
+    return tmp_path / "save"
 
 
 def wait_for(path, text):
@@ -44,47 +60,106 @@ def wait_for(path, text):
         time.sleep(0.01)
 
 
-def test_a_training_interrupted_before_its_first_checkpoint_is_saved(corpus, whole, tmp_path):
+def validated(output):
+    return [int(number) for number in re.findall(r"valid on 'valid' subset .*num_updates (\d+)", output)]
+
+
+def learns_from_rewards(whole, resumed):
+    for figure in ("reward_rouge1", "reward_rougeL", "sampled_words", "unfinished", "nll_loss"):
+        assert re.search(rf"\b{figure}=[\d.]+", whole), figure
+    rewards = [float(value) for value in re.findall(r"greedy_rougeL=([\d.]+)", whole)]
+    assert min(rewards) > 0.3, "the model that it began with had learnt the task"
+
+
+def learns_from_pairs(whole, resumed):
+    """The tenth update ends an epoch; three updates on pairs follow every fourth one, and are not counted."""
+    assert "50 pairs" in whole and "@ 7 updates" in resumed
+    logged = [line for line in whole.splitlines() if "train_inner" in line]
+    assert len(logged) == 13 and re.search(r"auxiliary_accuracy=[\d.]+", logged[3]) and "auxiliary" not in logged[2]
+
+
+def falls_after_epochs(whole, resumed):
+    """fairseq saves before the scheduler learns the result of an epoch, and does not save how many were worse."""
+    assert re.findall(RATE, whole) == ["1e-06"] * 9 + ["5e-07"] * 3 and re.findall(RATE, resumed) == ["5e-07"] * 3
+
+
+REWARDS = "--truncate-source 8 --truncate-target 5 --finetune-from-model {trained}/checkpoint_best.pt --rl-max-len 6"
+REWARDS += " --criterion summarization_rl --rewards rouge1,rougeL --rl-weight 0.9"
+PAIRS = "--arch entail_s2s --optimizer adam --lr 1e-2 --clip-norm 5 --batch-size 60 --sentence-avg --truncate-source 9"
+PAIRS += " --truncate-target 5 --auxiliary-task entailment --auxiliary-data {pairs} --auxiliary-every 4:3"
+PAIRS += " --auxiliary-words spaces --auxiliary-batch-size 16"
+PLATEAU = "--lr 1e-6 --lr-scheduler reduce_lr_on_plateau --lr-shrink 0.5 --lr-threshold 0.5 --lr-patience 1"
+CONTINUED = {
+    # fairseq counted the updates of --ema-update-freq from 0 again
+    "average": ("--store-ema --ema-decay 0.9 --ema-start-update 2 --ema-update-freq 3 --max-update", "49", None),
+    "rewards": (f"{REWARDS} --max-update", ("5", "12"), learns_from_rewards),
+    "pairs of texts": (f"{PAIRS} --max-update", ("7", "13"), learns_from_pairs),
+    "plateau": (f"{PLATEAU} --batch-size 300 --max-tokens 9999 --max-epoch", "34", falls_after_epochs),
+}
+"""Options, when the training is interrupted and ends, and a check of the outputs of the whole and the resumed one."""
+
+
+@pytest.mark.parametrize("name", CONTINUED)
+def test_a_training_goes_on_as_if_uninterrupted(name, corpus, trained, tmp_path):
+    options, (first, last), check = CONTINUED[name]
+    write_labelled_pairs(tmp_path)
+    options = options.format(trained=trained, pairs=tmp_path).split()
+    if name != "plateau":
+        options.insert(0, "--disable-validation")
+    model = {"model": RECURRENT} if name == "pairs of texts" else {}
+
+    def run(save, updates):
+        return train(corpus / "bin", tmp_path / save, "--dropout", "0.2", *options, updates, **model)
+
+    whole, _, resumed = run("whole", last), run("parts", first), run("parts", last)
+    one, other = (checkpoint(tmp_path / save) for save in ("whole", "parts"))
+    pairs = [(one["model"], other["model"])]
+    if name == "average":
+        pairs.append((one["extra_state"]["ema"], other["extra_state"]["ema"]))
+    assert all(torch.equal(value, again[key]) for values, again in pairs for key, value in values.items())
+    assert any(key.startswith("pair_classifier.") for key in one["model"]) == (name == "pairs of texts")
+    if check:
+        check(whole, resumed)
+
+
+def test_a_training_interrupted_before_its_first_checkpoint_is_saved(corpus, tmp_path):
     """Otherwise the whole training would be lost, although the script says that the same command continues it."""
-    options = ("--max-epoch", "100000", "--disable-validation", "--data-buffer-size", "1")
-    command, log = train_command(corpus, tmp_path, *options), tmp_path / "said"
+    options = ("--dropout", "0.3", "--disable-validation")
+    log, limit = tmp_path / "said", ("--max-update", str(UPDATES))
+    command = train_command(
+        corpus / "bin", tmp_path / "save", *options, "--max-epoch", "100000", "--data-buffer-size", "1"
+    )
     with open(log, "w") as said:
         process = subprocess.Popen(command, cwd=tmp_path, env=environment(anew=True), stdout=said, stderr=said)
         wait_for(log, "num_updates=3,")
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == 128 + signal.SIGINT, log.read_text()[-2000:]
-    reached = updates_of(tmp_path)
+    reached = updates_of(tmp_path / "save")
     assert 3 <= reached < UPDATES, f"interrupted too late to show anything: {reached} updates"
     assert f"Interrupted by SIGINT after {reached} updates" in log.read_text()
-
-    run_command(train_command(corpus, tmp_path, "--max-update", str(UPDATES), "--disable-validation"), cwd=tmp_path)
-    resumed = checkpoint(tmp_path)["model"]
-    for name, value in checkpoint(whole)["model"].items():
-        assert torch.equal(value, resumed[name]), f"{name} differs after resuming"
-
-
-def validated(output):
-    return [int(number) for number in re.findall(r"valid on 'valid' subset .*num_updates (\d+)", output)]
+    for save in ("save", "whole"):
+        train(corpus / "bin", tmp_path / save, *options, *limit)
+    resumed, whole = (checkpoint(tmp_path / save)["model"] for save in ("save", "whole"))
+    assert all(torch.equal(value, resumed[name]) for name, value in whole.items())
 
 
 def test_patience_counts_validations_and_not_saves_and_counts_on_after_a_restart(corpus, tmp_path):
     """With a learning rate of 0, no validation is better than the first one."""
     options = ["--lr", "0", "--save-interval-updates", "1", "--validate-interval-updates", "4", "--patience", "3"]
-    options += ["--validate-interval", "99"]
-    first = run_command(train_command(corpus, tmp_path, *options, "--max-update", "8"), cwd=tmp_path).stdout
+    options += ["--validate-interval", "99", "--max-update"]
+    first, second, third = (train(corpus / "bin", tmp_path / "save", *options, n) for n in ("8", "99", "99"))
     assert validated(first) == [4, 8]
     assert "training plan: patience: training ends after 3 validations without a better loss, at most 12" in first
-    second = run_command(train_command(corpus, tmp_path, *options, "--max-update", "99"), cwd=tmp_path).stdout
     assert validated(second) == [12, 16] and "early stop" in second
-    third = run_command(train_command(corpus, tmp_path, *options, "--max-update", "99"), cwd=tmp_path).stdout
     assert "--patience 3: training is complete after 16 updates" in third and validated(third) == []
-    assert updates_of(tmp_path) == 16
+    assert updates_of(tmp_path / "save") == 16
 
 
 INTERRUPTED = """
 import os, signal, sys
 import fairseq_cli.train as command
 from fairseq.trainer import Trainer
+from fairseq_etads.fairseq_fixes import extend_commands
 name = sys.argv.pop(1)
 owner = command if name == "validate" else Trainer
 plain = getattr(owner, name)
@@ -92,6 +167,7 @@ def interrupted(*arguments):
     os.kill(os.getpid(), signal.SIGTERM)
     return plain(*arguments)
 setattr(owner, name, interrupted)
+extend_commands()  # --user-dir does it only once, in the command server
 command.cli_main()
 """
 """fairseq-train that receives SIGTERM during its first validation or update."""
@@ -103,15 +179,14 @@ command.cli_main()
 )
 def test_an_interrupted_validation_is_run_when_training_is_resumed(corpus, tmp_path, name, options):
     """Otherwise the last model would never be validated, and there would be no best checkpoint."""
-    command = train_command(corpus, tmp_path, *options)
-    first = run_command([sys.executable, "-c", INTERRUPTED, name, *command[1:]], cwd=tmp_path, check=False)
+    command = train_command(corpus / "bin", tmp_path, *options)
+    first = run_command(["python", "-", name, *command[1:]], cwd=tmp_path, check=False, input=INTERRUPTED)
     assert first.returncode == 128 + signal.SIGTERM and validated(first.stdout) == [], first.stdout[-2000:]
     assert not (tmp_path / "checkpoint_best.pt").exists()
     position, updates = checkpoint(tmp_path)["extra_state"]["train_iterator"], updates_of(tmp_path)
     assert (position["iterations_in_epoch"] == 0) == (name == "train_step")
     assert validated(run_command(command, cwd=tmp_path).stdout) == [updates]
-    best = torch.load(tmp_path / "checkpoint_best.pt", weights_only=True)["extra_state"]
-    last = checkpoint(tmp_path)["extra_state"]
+    best, last = (checkpoint(tmp_path, which)["extra_state"] for which in ("best", "last"))
     assert best["val_loss"] == best["best"] == last["val_loss"]
     assert {name: last["train_iterator"][name] for name in position} == position
     assert validated(run_command(command, cwd=tmp_path).stdout) == []
@@ -119,51 +194,33 @@ def test_an_interrupted_validation_is_run_when_training_is_resumed(corpus, tmp_p
 
 def test_training_saves_every_few_minutes_without_validating(corpus, tmp_path):
     options = ["--max-update", "4", "--save-interval-minutes", "1e-9", "--validate-interval", "99"]
-    output = run_command(train_command(corpus, tmp_path, *options), cwd=tmp_path).stdout
+    output = train(corpus / "bin", tmp_path / "save", *options)
     assert len(re.findall(r"Saved checkpoint .*checkpoint_last.pt", output)) == 3
     assert validated(output) == [4]
 
 
 def test_a_rate_falls_after_validations_without_a_better_loss(corpus, tmp_path):
-    """The rate falls before the first epoch ends; fairseq's reduce_lr_on_plateau only uses losses at the ends of
-    epochs.
-    """
+    """The rate falls before the first epoch ends; reduce_lr_on_plateau only uses losses at the ends of epochs."""
     options = ["--max-update", "12", "--validate-interval-updates", "3", "--validate-interval", "99", "--lr", "1e-6"]
     options += ["--lr-scheduler", "reduce_lr_on_validation", "--lr-shrink", "0.5", "--lr-threshold", "0.5"]
-    output = run_command(train_command(corpus, tmp_path, *options, "--max-tokens", "40"), cwd=tmp_path).stdout
-    rates = [float(rate) for rate in re.findall(r"train_inner .*\blr=([\d.e-]+)", output)]
-    assert rates == [1e-6] * 6 + [5e-7] * 3 + [2.5e-7] * 3
-
-
-def test_the_rate_falls_after_epochs_as_without_interruption(corpus, tmp_path):
-    """fairseq saves before the scheduler learns the result of an epoch, and does not save how many were worse."""
-    options = ["--lr", "1e-6", "--lr-scheduler", "reduce_lr_on_plateau", "--lr-shrink", "0.5", "--lr-threshold", "0.5"]
-    options += ["--lr-patience", "1", "--batch-size", "300", "--max-tokens", "9999", "--max-epoch"]
-    whole = run_command(train_command(corpus, tmp_path / "whole", *options, "4"), cwd=tmp_path).stdout
-    parts = [run_command(train_command(corpus, tmp_path / "save", *options, n), cwd=tmp_path).stdout for n in "34"]
-    rates = [re.findall(r"train_inner .*\blr=([\d.e-]+)", output) for output in (whole, "".join(parts))]
-    assert rates[0] == rates[1] == ["1e-06"] * 9 + ["5e-07"] * 3
-    resumed = checkpoint(tmp_path / "save")["model"]
-    assert all(torch.equal(value, resumed[name]) for name, value in checkpoint(tmp_path / "whole")["model"].items())
+    output = train(corpus / "bin", tmp_path / "save", *options, "--max-tokens", "40")
+    assert [float(rate) for rate in re.findall(RATE, output)] == [1e-6] * 6 + [5e-7] * 3 + [2.5e-7] * 3
 
 
 def test_stages_go_on_as_if_unbroken(corpus, tmp_path):
     """Weights and Adagrad's sums of two stages are those of one training (See et al. 2017)."""
+    options = "--arch pointer_generator --no-paper-init --attention-dim 10 --criterion summarization_nll"
+    options += " --length-normalised --no-end-if-cut --optimizer lazy_adagrad --lr 0.15 --initial-accumulator 0.1"
+    options += " --clip-norm 2 --truncate-source 5 --truncate-target 2 --batch-size 8 --sort-within 10"
 
-    def train(name, updates, *options):
-        command = ["fairseq-train", str(corpus / "bin"), *PLUGIN, "--arch", "pointer_generator", "--no-paper-init"]
-        command += ["--encoder-embed-dim", "16", "--encoder-hidden-size", "12", "--attention-dim", "10", "--cpu"]
-        command += ["--readout-dim", "12", "--criterion", "summarization_nll", "--length-normalised", "--no-end-if-cut"]
-        command += ["--optimizer", "lazy_adagrad", "--lr", "0.15", "--initial-accumulator", "0.1", "--clip-norm", "2"]
-        command += ["--truncate-source", "5", "--truncate-target", "2", "--batch-size", "8", "--sort-within", "10"]
-        command += ["--disable-validation", "--no-epoch-checkpoints", "--num-workers", "0", "--max-update", updates]
-        log = run_command([*command, "--save-dir", str(tmp_path / name), *options], cwd=tmp_path).stdout
-        state = checkpoint(tmp_path / name)
+    def stage(name, updates, *more):
+        words = [*options.split(), "--disable-validation", "--max-update", updates, *more]
+        log, state = train(corpus / "bin", tmp_path / name, *words, model=RECURRENT), checkpoint(tmp_path / name)
         return log, [state["model"], [value["sum"] for value in state["last_optimizer_state"]["state"].values()]]
 
-    _, whole = train("whole", "4")
-    train("first", "2")
-    log, resumed = train("second", "4", "--continue-once", str(tmp_path / "first" / "checkpoint_last.pt"))
+    _, whole = stage("whole", "4")
+    stage("first", "2")
+    log, resumed = stage("second", "4", "--continue-once", str(tmp_path / "first" / "checkpoint_last.pt"))
     assert "@ 2 updates" in log and checkpoint(tmp_path / "second")["task_state"]["no_end_if_cut"]
     torch.testing.assert_close(resumed, whole, rtol=1e-4, atol=1e-6)
 
@@ -172,13 +229,58 @@ def test_shared_layers_survive_half_precision_resuming_and_averaging(corpus, tmp
     """Half precision as on a GPU, by the optimiser that also works without one."""
     options = ["--arch", "gated_es_transformer", "--memory-efficient-fp16", "--fp16-init-scale", "4"]
     options += ["--save-interval-updates", "2", "--disable-validation", "--max-update"]
-    run_command(train_command(corpus, tmp_path, *options, "2"), cwd=tmp_path)
-    assert "@ 2 updates" in run_command(train_command(corpus, tmp_path, *options, "6"), cwd=tmp_path).stdout
-    saved = sorted(map(str, tmp_path.glob("checkpoint_*_*.pt")))
+    train(corpus / "bin", tmp_path / "save", *options, "2")
+    assert "@ 2 updates" in train(corpus / "bin", tmp_path / "save", *options, "6")
+    saved = sorted(map(str, tmp_path.glob("save/checkpoint_*_*.pt")))
     assert len(saved) >= 2
     run_command(["etads-average", "mean.pt", *saved], cwd=tmp_path)
-    found = run_command(
-        ["fairseq-generate", str(corpus / "bin"), *PLUGIN, "--path", "mean.pt", "--cpu", "--max-len-b", "6"],
-        cwd=tmp_path,
-    )
-    assert len(summaries(found.stdout)) == 37
+    command = ["fairseq-generate", str(corpus / "bin"), *PLUGIN, "--path", "mean.pt", "--cpu", "--max-len-b", "6"]
+    assert len(summaries(run_command(command, cwd=tmp_path).stdout)) == 37
+
+
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_dictionary_with_the_same_words_in_another_order_is_refused(is_new, save, permuted, tmp_path):
+    """Such a dictionary used to be accepted; after the next checkpoint, the right data was refused."""
+    before = (save / "checkpoint_last.pt").read_bytes()
+    place = tmp_path / "new" if is_new else save
+    options = ["--finetune-from-model", str(save / "checkpoint_last.pt")] if is_new else []
+    last = train(permuted, place, *options, "--max-update", "8", check=False).strip().splitlines()[-1]
+    assert "training cannot continue from" in last and "checkpoint_last.pt with" in last
+    assert "the source dictionary in DATA" in last
+    assert (save / "checkpoint_last.pt").read_bytes() == before and not list(tmp_path.glob("new/*.pt"))
+
+
+def test_another_scheduler_and_an_average_begin_where_the_training_is(save, begun, corpus):
+    """Some schedulers used to fail with KeyError: 'best'."""
+    options = ["--max-update", "5", "--disable-validation", "--lr-scheduler", "reduce_lr_on_plateau"]
+    options += ["--warmup-updates", "16", "--store-ema", "--ema-decay", "0.5"]
+    assert re.findall(RATE, train(corpus / "bin", save, *options)) == ["0.0003125"]
+    state, start = checkpoint(save), checkpoint(begun)["model"]
+    for name in (name for name in start if ".layers." in name):  # fairseq averages a shared table several times
+        average = (start[name] + state["model"][name]) / 2
+        torch.testing.assert_close(state["extra_state"]["ema"][name], average)
+
+
+def test_the_best_value_of_another_metric_is_forgotten(corpus, tmp_path):
+    train(corpus / "bin", tmp_path / "save", "--max-update", "2", "--patience", "3")
+    train(corpus / "bin", tmp_path / "save", "--max-update", "3", "--best-checkpoint-metric", "ppl", "--lr", "0")
+    state = checkpoint(tmp_path / "save")["extra_state"]
+    assert state["best"] == state["val_loss"]
+
+
+def test_half_precision_trains_on_a_cpu_through_overflows(corpus, tmp_path):
+    """fairseq asked for CUDA when the first update overflowed."""
+    options = ["--fp16", "--fp16-no-flatten-grads", "--fp16-init-scale", str(2**24), "--max-update", "2"]
+    log = train(corpus / "bin", tmp_path / "save", *options, "--disable-validation")
+    assert "gradient overflow detected" in log and updates_of(tmp_path / "save") == 2
+
+
+def test_an_empty_split_of_several_folders_is_named_before_training(corpus, tmp_path):
+    folder = tmp_path / "b"
+    folder.mkdir()
+    write_pairs(folder, "train", 0, seed=3)
+    dictionary = ["--srcdict", str(corpus / "bin" / "dict.source.txt")]
+    run_command([*PREPROCESS, str(folder), f"--trainpref={folder / 'train'}", *dictionary], cwd=tmp_path)
+    output = train(f"{corpus / 'bin'}:{folder}", tmp_path / "save", "--max-epoch", "2", check=False)
+    assert f'the split "train" in "{folder}" has no pairs' in output.strip().splitlines()[-1]
+    assert not (tmp_path / "save" / "checkpoint_last.pt").exists()

@@ -4,16 +4,19 @@ import random
 import socket
 from concurrent.futures import ThreadPoolExecutor
 
+import torch
+from helpers import run_command
 from seeds import shifted
 
 WORDS = [f"word{number}" for number in range(24)]
+COMMON = ["--num-workers", "0", "--no-progress-bar", "--cpu", "--log-format", "simple", "--seed", str(shifted(7))]
 SMALL_MODEL = [
     *("--encoder-layers", "1", "--decoder-layers", "1", "--encoder-embed-dim", "64", "--encoder-ffn-embed-dim", "128"),
-    *("--encoder-attention-heads", "4", "--decoder-attention-heads", "4", "--max-tokens", "400", "--num-workers", "0"),
-    *("--optimizer", "adam", "--clip-norm", "2", "--no-progress-bar", "--cpu", "--log-format", "simple"),
-    *("--seed", str(shifted(7))),
+    *("--encoder-attention-heads", "4", "--decoder-attention-heads", "4", "--max-tokens", "400"),
+    *("--optimizer", "adam", "--clip-norm", "2", *COMMON),
 ]
-PREPROCESS = ["fairseq-preprocess", "-s", "source", "-t", "target", "--joined-dictionary", "--destdir"]
+PREPROCESS = ["fairseq-preprocess", "-s", "source", "-t", "target", "--joined-dictionary"]
+PREPROCESS += ["--user-dir", "fairseq_etads", "--destdir"]  # for the command server
 PLUGIN = ["--user-dir", "fairseq_etads", "--task", "summarization"]
 
 
@@ -34,6 +37,31 @@ def write_labelled_pairs(folder, count=50):
             words = generator.sample(WORDS, 5)
             label = generator.choice(["entailment", "neutral"])
             lines.write(f"{' '.join(words[:4])}\t{words[0] if label == 'entailment' else words[4]}\t{label}\n")
+
+
+def train_command(data, save, *options, model=SMALL_MODEL):
+    """A command that trains ETADS, unless another --arch is given, and logs every update."""
+    usual = ["--arch", "etads", *model, "--lr", "1e-3", "--no-epoch-checkpoints", "--log-interval", "1"]
+    return ["fairseq-train", str(data), *PLUGIN, *usual, "--save-dir", str(save), *options]
+
+
+def train(data, save, *options, check=True, **more):
+    """Train, and return the output."""
+    return run_command(train_command(data, save, *options, **more), cwd=save.parent, check=check).stdout
+
+
+def checkpoint(save, name="last"):
+    return torch.load(save / f"checkpoint_{name}.pt", weights_only=True)
+
+
+def updates_of(save):
+    return checkpoint(save)["optimizer_history"][-1]["num_updates"]
+
+
+def generate(data, model, *options, command="fairseq-generate", **more):
+    """Output of fairseq-generate or another command on the test split."""
+    usual = ["--path", str(model), "--beam", "3", "--max-len-b", "8", "--cpu"]
+    return run_command([command, str(data), *PLUGIN, *usual, *options], cwd=model.parent, **more).stdout
 
 
 def by_two_workers(train, *arguments, backend="legacy_ddp"):

@@ -3,22 +3,19 @@
 import argparse
 import collections
 import contextlib
-import copy
-import functools
 import re
 import sys
 import warnings
 from dataclasses import fields
 from types import SimpleNamespace
 
+import steps
 import torch
-from fairseq.dataclass.configs import FairseqConfig
 from fairseq.logging import metrics
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.optim import OPTIMIZER_REGISTRY
-from fairseq.trainer import Trainer
 from helpers import SMALL, model_config
-from omegaconf import OmegaConf, open_dict
+from omegaconf import OmegaConf
 from small_models import FAMILIES, options_of_criterion, sizes_of, training_task
 from steps import DOCUMENTS, SUMMARIES, make_sample
 from torch.utils._python_dispatch import _disable_current_modes
@@ -83,11 +80,6 @@ def distinct_presets():
     return list(found.values())
 
 
-@functools.cache
-def _plain_config():
-    return OmegaConf.structured(FairseqConfig)
-
-
 def _defaults(name):
     """The options of an optimiser, with their defaults."""
     optimiser = OPTIMIZER_REGISTRY[name]
@@ -110,32 +102,28 @@ def make_trainer(arch, device, number_format="fp32", optimizer="sgd", criterion=
     """
     task = training_task()
     task.cfg.data = "/nowhere"
-    cfg = copy.deepcopy(_plain_config())
-    with open_dict(cfg):
+    name, more = criterion or ("summarization_nll", {})
+
+    def change(cfg):
         cfg.common.cpu = device == "cpu"
         cfg.common.fp16_init_scale, cfg.common.fp16_no_flatten_grads = 8, True
-        cfg.distributed_training.distributed_world_size = 1
         if number_format != "fp32":
-            name = number_format.replace("-", "_")
-            cfg.common[name] = True
-            if name.startswith("memory_efficient"):
-                cfg.common[name.rpartition("_")[2]] = True
+            option = number_format.replace("-", "_")
+            cfg.common[option] = True
+            if option.startswith("memory_efficient"):
+                cfg.common[option.rpartition("_")[2]] = True
         cfg.optimization.lr, cfg.optimization.clip_norm = [0.01], 1.0
         cfg.optimizer = OmegaConf.create({**_defaults(optimizer), **dict(optimization)})
-        cfg.lr_scheduler = OmegaConf.create(
-            {"_name": "fixed", "lr": [0.01], "warmup_updates": 0, "force_anneal": None, "lr_shrink": 0.1}
-        )
+        cfg.lr_scheduler.lr = [0.01]
+        cfg.model, cfg.criterion, cfg.task = ({"_name": part} for part in (arch, name, "summarization"))  # checkpoints
+
     torch.manual_seed(1)
     with on_the_cpu():
         if arch == "transformer":
             model = ARCH_MODEL_REGISTRY[arch].build_model(model_config(arch, **{**SMALL, **options}), task)
         else:
             model = task.build_model(model_config(arch, **{**sizes_of(arch), **options}))
-    name, more = criterion or ("summarization_nll", {})
-    loss = task.build_criterion(options_of_criterion(name, **more))
-    with open_dict(cfg):  # for checkpoints
-        cfg.model, cfg.criterion, cfg.task = ({"_name": part} for part in (arch, name, "summarization"))
-    trainer = Trainer(cfg, task, model, loss)
+    trainer = steps.make_trainer(task, model, task.build_criterion(options_of_criterion(name, **more)), change)
     sample = sample_for(arch, model)
     return trainer, sample if device == "cpu" else pin_memory(sample)  # like the iterators of fairseq
 

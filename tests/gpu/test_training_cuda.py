@@ -6,6 +6,7 @@ import pytest
 import torch
 from device_steps import FORMATS, PRETENDED, distinct_presets, make_trainer, on_the_cpu, run_steps, tolerance
 from fairseq.logging import metrics
+from helpers import PAD, RECURRENT, make_batch, make_model, make_task
 
 from fairseq_etads.training.losses import NonFiniteLossError
 
@@ -197,3 +198,53 @@ def test_a_checkpoint_continues_on_the_other_device(arch, tmp_path):
         other, sample = make_trainer(arch, then, "fp32", "adam")
         other.load_checkpoint(path)
         assert run_steps(other, sample) == pytest.approx(run_steps(one, sample), rel=1e-4)
+
+
+DOCUMENTS = make_batch([[5, 50, 6, 43, 5, 61, 7], [9, 9, 9], [70, 43, 70], []])
+SUMMARIES = make_batch([[50, 5, 12], [9, 47], [71, 4], [6, 7]])
+NALLAPATI = {
+    **{"pointer": "soft", "coverage": True, "temporal_attention": True, "hierarchical_attention": True},
+    **{"large_vocabulary_trick": 25, **RECURRENT},
+}
+SEE = {
+    **{"rnn_cell": "lstm", "bridge": "relu", "merge_input": True, "attention_query": "after", "readout": "linear"},
+    **{"share_input_embeddings": True, "encoder_layers": 2},
+}
+"""Options for the decoder of See et al. 2017; the encoder's LSTMs are cuDNN's, with one of the two biases."""
+
+
+def outputs(model, device):
+    """Output of a model, and its log-probabilities."""
+    tokens = DOCUMENTS.to(device)
+    net_output = model(tokens, tokens.ne(PAD).sum(1), SUMMARIES.roll(1, 1).to(device))
+    return net_output, model.get_normalized_probs(net_output, log_probs=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("logit", [-6e4, 0.0, 6e4])
+def test_losses_and_gradients_of_pointers_are_finite_in_half_precision(dtype, logit):
+    model = make_model("etads", make_task(tail=30), pointer="soft").train()
+    with torch.no_grad():
+        model.decoder.pointer.gate.bias.fill_(logit)
+    model = model.to("cuda", dtype)
+    (logits, extra), scores = outputs(model, "cuda")
+    torch.testing.assert_close(scores.exp().sum(-1), torch.ones_like(scores[:, :, 0]))
+    target = extra["output"].pointer.vocab.encode(SUMMARIES.cuda())
+    chosen, _ = extra["output"].pointer.compute_target_log_probs(logits.float().log_softmax(-1), target)
+    assert chosen.isfinite().all()
+    chosen.sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is None or parameter.grad.isfinite().all(), name
+
+
+@pytest.mark.parametrize("more", [{}, SEE], ids=["nallapati", "see"])
+def test_recurrent_models_have_gradients_in_evaluation_mode(more):
+    """cuDNN's networks have a backward pass only in training mode; rewards need one in evaluation mode."""
+    model = make_model("gru_seq2seq", make_task(tail=30, mark=True), dropout=0.5, **{**NALLAPATI, **more}).eval()
+    gradients = []
+    for device in ("cpu", "cuda"):
+        model.to(device).zero_grad()
+        _, scores = outputs(model, device)
+        scores.gather(2, SUMMARIES.clamp(max=43).to(device)[:, :, None]).sum().backward()
+        gradients.append(model.encoder.keys.weight.grad.cpu().clone())
+    torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-4)

@@ -1,15 +1,20 @@
 """Recipes: their options have the values that real parsers see, and differ from the paper only with a reason."""
 
+import functools
 import math
 import os
 import re
 from pathlib import Path
+from unittest import mock
 
 import pytest
-from documented import complaint, parser_of, project_commands
-from effective import DECIDING, MECHANISMS, plain_search, plain_training, read_values
+import yaml
+from documented import ROOT, complaint, parser_of, project_commands
+from fairseq import options as fairseq_options
+from fairseq import utils
 
 from fairseq_etads.commands import reproduce
+from fairseq_etads.pipeline.architectures import make_architecture_config
 from fairseq_etads.pipeline.recipe_tables import format_values, list_values
 from fairseq_etads.pipeline.recipes import list_recipes, load_recipe
 
@@ -25,7 +30,111 @@ CASES = [
     for options in [[], *VARIANTS.get(name, [])]
 ]
 NAMES = {"max_len": "max_len_b"}
-"""Options of a recipe -> names under which effective.py has their values."""
+"""Options of a recipe -> names of fairseq's options."""
+MODEL = (
+    *("encoder_embed_dim", "encoder_hidden_size", "decoder_hidden_size", "encoder_ffn_embed_dim", "encoder_layers"),
+    *("decoder_layers", "encoder_attention_heads", "dropout", "attention_dropout", "uniform_init", "max_row_norm"),
+    *("output_bias", "focus_layers", "saliency_layers", "aggregation", "aggregation_layers", "rnn_cell", "pointer"),
+    *("share_encoder_decoder_layers", "encoder_gate", "large_vocabulary_trick", "temporal_attention", "coverage"),
+    *("hierarchical_attention", "source_factors", "pointer_continue", "closed_book_decoder"),
+)
+"""Model options that papers specify; the architecture's preset has most of them."""
+MECHANISMS = yaml.safe_load((ROOT / "tests" / "mechanisms.yaml").read_text(encoding="utf-8"))
+"""Recipe -> training -> options, see the file."""
+DECIDING = {
+    "training": (
+        *("optimizer", "initial_accumulator", "momentum", "weight_decay", "lr", "lr_scheduler", "warmup_updates"),
+        *("total_num_update", "stop_min_lr", "clip_norm", "max_tokens", "batch_size", "update_freq", "max_update"),
+        *("max_epoch", "sentence_avg", "length_normalised", "label_smoothing", "truncate_source", "truncate_target"),
+        *("patience_updates", "patience_epochs", "coverage_loss", "coverage_loss_start", "extraction_loss"),
+        *("inconsistency_loss", "selection_loss", "closed_book_weight", "rewards", "rl_weight", "raml_reward"),
+    ),
+    "search": (
+        *("beam", "min_len", "max_len_b", "lenpen", "length_penalty_type", "unnormalized", "coverage_penalty"),
+        *("stepwise_coverage_penalty", "no_repeat_ngram_size", "ngram_ignore_tokens", "unkpen", "min_sentences"),
+        *("exact_length", "recombine", "extractive_weights", "replace_unknown", "rerank", "sentences"),
+    ),
+}
+"""Options that must be in the table of the papers' numbers if a recipe changes them."""
+REWRITING = ("beam", "diversity", "rerank", "rerank_length", "sentences")
+"""Options of etads-rewrite that papers specify."""
+
+
+def _plain(value):
+    """Value of an option as in YAML."""
+    if isinstance(value, (list, tuple)):
+        return _plain(value[0]) if len(value) == 1 else f"({', '.join(str(_plain(one)) for one in value)})"
+    if isinstance(value, (bool, int)) or value is None:
+        return value
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return str(value)
+    return int(number) if number.is_integer() and abs(number) < 1e9 else number
+
+
+def _values(args):
+    return {name: _plain(value) for name, value in vars(args).items() if value is not None}
+
+
+def _parsed(parser, words):
+    with mock.patch.object(utils, "import_user_module", lambda args: None):
+        return fairseq_options.parse_args_and_arch(parser, input_args=list(words))
+
+
+@functools.cache
+def _training(words):
+    args = _parsed(fairseq_options.get_training_parser(), words)
+    found = _values(args)
+    given = {name: getattr(args, name) for name in MODEL if getattr(args, name, None) is not None}
+    model = make_architecture_config(args.arch)
+    found.update({name: _plain(given.get(name, model[name])) for name in MODEL if name in model})
+    if args.patience > 0:
+        every = args.validate_interval_updates
+        found["patience_updates" if every > 0 else "patience_epochs"] = args.patience * max(every, 1)
+    return found
+
+
+@functools.cache
+def _search(words):
+    return _values(_parsed(fairseq_options.get_generation_parser(), words))
+
+
+def plain_values(kind):
+    """Values of fairseq-train ("training") or fairseq-generate ("search") without options."""
+    if kind == "search":
+        return _search(("data", "--task", "summarization", "--path", "checkpoint.pt", "--max-len-b", "100"))
+    return _training(("data", "--task", "summarization", "--arch", "etads", "--criterion", "summarization_nll"))
+
+
+def _after(words, option):
+    return words[words.index(option) + 1]
+
+
+def _name(path, end):
+    """Name of a run without ``out/``, the end of the path and the seed."""
+    return re.sub(r"-1(?=/|$)", "", path.partition("out/")[2].partition(end)[0])
+
+
+def read_values(calls):
+    """Values of the trainings and of the searches among the calls of commands, by the name of the run in ``out``."""
+    found = {"training": {}, "search": {}}
+    for name, *arguments in calls:
+        if name == "fairseq-train":
+            run = _name(_after(arguments, "--save-dir"), "/checkpoints")
+            found["training"].setdefault(run, _training(tuple(arguments)))
+        elif name in ("etads-summarize", "etads-rewrite"):
+            values = _values(parser_of(project_commands()[name]).parse_args(arguments))
+            if name == "etads-summarize":  # the last call is scored
+                duc = (
+                    " (DUC)" if "--prepared" in arguments and _after(arguments, "--prepared").startswith("duc") else ""
+                )
+                values = {NAMES.get(option, option): value for option, value in values.items()}
+                found["search"][f"{_name(arguments[0], ' ')}{duc}"] = {**plain_values("search"), **values}
+            else:
+                values = {option: value for option, value in values.items() if option in REWRITING}
+                found["search"].setdefault(_name(arguments[1], "/summaries"), values)
+    return found
 
 
 def are_equal(one, other):
@@ -67,7 +176,7 @@ def test_values_are_effective_and_differ_from_the_paper_with_a_reason(name, opti
             if value.paper is not None and not are_equal(value.ours, value.paper)
             if not value.why
         ]
-        for kind, plain in (("training", plain_training()), ("search", plain_search())):
+        for kind, plain in ((kind, plain_values(kind)) for kind in DECIDING):
             found = effective[kind].get(run)
             if found is None:
                 continue

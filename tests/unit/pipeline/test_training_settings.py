@@ -128,10 +128,12 @@ def test_what_does_not_go_with_a_given_option_is_left_out(given, gone):
     assert {*gone} <= {*usual} and not {*gone} & {*without}
 
 
-def test_two_dictionaries_have_no_pointer():
+def test_two_dictionaries_have_no_pointer_and_other_architectures_no_recipe():
     words = small(data=replace(HEADLINES, one_dictionary=False)).train
     assert value_of(words, "--pointer") == "none" and "--pointer-continue" not in words
     assert "--no-share-all-embeddings" in words
+    with pytest.raises(InputError, match=r"--recipe small: .*choose --recipe paper for pg_coverage"):
+        make_settings("small", HEADLINES, CORE, "pg_coverage")
 
 
 def test_given_options_change_what_depends_on_them():
@@ -178,11 +180,6 @@ def test_half_precision_keeps_the_matrices_apart(given):
     assert ("--fp16-no-flatten-grads" in words) == (len(given) == 1)
 
 
-def test_another_architecture_is_refused():
-    with pytest.raises(InputError, match=r"--recipe small: .*choose --recipe paper for pg_coverage"):
-        make_settings("small", HEADLINES, CORE, "pg_coverage")
-
-
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """The parts of prepared data of 400 pairs that the choice depends on, and a machine with two cores."""
@@ -220,22 +217,18 @@ def test_a_run_keeps_its_recipe_on_whatever_machine(folder, capsys, monkeypatch)
     status, first, said = run(capsys, "train", "--given", "--seed", "2")
     assert status == 0 and "recipe small, chosen for 400 pairs" in said
     assert json.loads((folder / "run" / "recipe.json").read_text())["percentiles of tokens"]["summaries"]["50"] == 6
+    assert read_recipe(folder / "run")["decoding"] == {"min_len": 5, "max_len": 10, "no_repeat_ngram_size": 2}
     monkeypatch.setattr(training_settings, "detect_training_hardware", lambda cpu, processes=1: GPU)
     assert run(capsys, "train", "--given", "--seed", "2")[1] == first
     other = run(capsys, "train", "--given", "--max-update", "7")[1]
     assert value_of(other, "--max-update") == "7" != value_of(first, "--max-update")
-
-
-def test_a_run_that_has_a_recipe_continues_with_it_if_none_is_named(folder, capsys):
-    first = run(capsys, "train", "--recipe", "base", "--minutes", "1", "--given")[1]
-    assert run(capsys, "train", "--given")[1] == first
+    named = run(capsys, "train", "--recipe", "base", "--minutes", "1", "--given")[1]
+    assert run(capsys, "train", "--given")[1] == named != first, "the last one that was named"
     assert "recipe base" in run(capsys, "train", "--given", "--max-update", "3")[2]
     assert value_of(run(capsys, "train", "--recipe", "small", "--given")[1], "--encoder-embed-dim") == "128"
-
-
-def test_the_lengths_of_a_run_are_those_of_its_data(folder, capsys):
-    run(capsys, "train", "--recipe", "base", "--given")
-    assert read_recipe(folder / "run")["decoding"] == {"min_len": 5, "max_len": 10, "no_repeat_ngram_size": 2}
+    for content in ("", "[]", '{"recipe": "small"}', '{"decoding": []}'):
+        (folder / "run" / "recipe.json").write_text(content)
+        assert read_recipe(folder / "run") is None, "damaged"
 
 
 def test_a_content_model_needs_pieces_that_can_be_joined(folder):
@@ -243,12 +236,6 @@ def test_a_content_model_needs_pieces_that_can_be_joined(folder):
         settings = {"tokens": tokens, "lowercase": False, "target_marks": False}
         (folder / "prepared" / "prepare.json").write_text(json.dumps({"settings": settings}))
         assert training_settings.can_have_content_model(folder / "prepared") == is_possible
-
-
-def test_a_damaged_record_is_as_none(tmp_path):
-    for content in ("", "[]", '{"recipe": "small"}', '{"decoding": []}'):
-        (tmp_path / "recipe.json").write_text(content)
-        assert read_recipe(tmp_path) is None
 
 
 @pytest.mark.parametrize("name", ["training.json", "started.txt", "finished.txt"])
@@ -320,29 +307,22 @@ def test_the_machine_is_what_a_training_may_use(monkeypatch):
 # ---- documents longer than a model reads (etads-train --long)
 
 
-@pytest.fixture
-def text(tmp_path):
-    """A folder with 100 pairs for training, of documents with 7 words and a mark."""
+def test_a_missing_file_too_few_pairs_and_documents_without_marks_are_refused(tmp_path):
+    """There are as few pairs as possible; the documents have seven words and a mark, which is none."""
     for split, lines in (("train", FEWEST_PAIRS), ("valid", 3)):
         (tmp_path / f"{split}.source").write_text("One two three . <q> Four five .\n" * lines)
         (tmp_path / f"{split}.target").write_text("One five .\n" * lines)
-    return tmp_path
-
-
-def test_marks_are_no_words(text):
-    assert measure_training_text_lengths(text).documents.get_percentile(50) == 7
-
-
-def test_a_missing_file_too_few_pairs_and_documents_without_marks_are_refused(text):
-    arguments = (text, "etads", 200, text / "extractor", True)
+    assert measure_training_text_lengths(tmp_path).documents.get_percentile(50) == 7
+    arguments = (tmp_path, "etads", 200, tmp_path / "extractor", True)
     assert plan_shortening(*arguments) == 200
-    (text / "train.source").write_text("One . Two .\n" * FEWEST_PAIRS)
-    with pytest.raises(InputError, match=r'no document in .* has "<q>" between its sentences'):
-        plan_shortening(*arguments)
-    (text / "train.source").write_text("One .\n" * (FEWEST_PAIRS - 1))
-    with pytest.raises(InputError, match=f"has {FEWEST_PAIRS - 1} training pairs"):
-        plan_shortening(*arguments)
-    (text / "valid.source").unlink()
+    for text, words in (
+        ("One . Two .\n" * FEWEST_PAIRS, r'no document in .* has "<q>" between its sentences'),
+        ("One .\n" * (FEWEST_PAIRS - 1), f"has {FEWEST_PAIRS - 1} training pairs"),
+    ):
+        (tmp_path / "train.source").write_text(text)
+        with pytest.raises(InputError, match=words):
+            plan_shortening(*arguments)
+    (tmp_path / "valid.source").unlink()
     with pytest.raises(InputError, match=r"no valid.source in it"):
         plan_shortening(*arguments)
 

@@ -126,11 +126,6 @@ def test_turned_off_it_is_a_plain_search(made, summarizer):
         plain.summarize(LONG, choose="content")
 
 
-@pytest.mark.parametrize("beam", [1, 2, 5, 9, 12])
-def test_every_beam_can_be_searched_in_groups(summarizer, beam):
-    assert summarizer.summarize(TEXTS[4], beam=beam).chosen
-
-
 def test_the_batch_changes_nothing(summarizer):
     together = summarizer.summarize(TEXTS)
     assert together == [summarizer.summarize(text) for text in TEXTS]
@@ -140,12 +135,9 @@ def test_the_batch_changes_nothing(summarizer):
     assert again.summarize(TEXTS[4]) == together[4]
     encoded = EncodedDocuments(summarizer, TEXTS)
     assert [one.chosen for one in encoded.summarize()] == [one.chosen for one in together]
-
-
-def test_steps_show_the_search_and_the_summary_comes_after_them(summarizer):
     steps = []
-    summary = summarizer.summarize(TEXTS[4], on_step=steps.append)
-    assert steps and summary == summarizer.summarize(TEXTS[4])
+    assert summarizer.summarize(TEXTS[4], on_step=steps.append) == together[4] and steps
+    assert all(summarizer.summarize(TEXTS[4], beam=beam).chosen for beam in (1, 2, 5, 9)), "in groups of any size"
 
 
 def test_an_error_costs_one_document(summarizer, monkeypatch):
@@ -256,56 +248,51 @@ def test_readability_avoids_what_readers_stumble_over(extractor_alone):
     assert not any("But" in one for one in alone.summarize(text, choose_words=7, readability=9.0).sentences)
 
 
-def settings_of(path):
-    settings = {"tokens": "word", "size": 40, "lowercase": True, "words": "spaces", "source_marks": True}
-    (path / "prepared" / "prepare.json").write_text(json.dumps({"settings": settings}))
-    (path / "prepared" / "bin" / "complete").touch()
-
-
 def test_export_takes_the_content_model_of_the_extractor(tmp_path, capsys):
     make_folders(tmp_path)
-    run, extractor = tmp_path / "run", tmp_path / "extractor"
-    settings_of(extractor)
-    command = [str(run), str(tmp_path / "a"), "--extractor", str(extractor)]
-    assert export_command([*command, "--choose-words", "20"]) == 0
-    said = capsys.readouterr().out
+    run, extractor, elsewhere = (tmp_path / name for name in ("run", "extractor", "elsewhere"))
+    settings = {"tokens": "word", "size": 40, "lowercase": True, "words": "spaces", "source_marks": True}
+    (extractor / "prepared" / "prepare.json").write_text(json.dumps({"settings": settings}))
+    (extractor / "prepared" / "bin" / "complete").touch()
+
+    def export(name, *options, refused=None):
+        options = options if "--extractor" in options else ("--extractor", str(extractor), *options)
+        status = export_command([str(run), str(tmp_path / name), *options])
+        said = capsys.readouterr()
+        assert status == (2 if refused else 0) and (refused or "") in said.err, said.err
+        return None if refused else (said.out, (tmp_path / name / "README.md").read_text())
+
+    def load(name):
+        return Summarizer.load(tmp_path / name, "cpu")
+
+    said, card = export("a", "--choose-words", "20")
     assert f"with the content model {extractor / FILE}, which chooses the sentences of summaries; --choose none" in said
-    summarizer = Summarizer.load(tmp_path / "a", "cpu")
-    assert summarizer.config.decoding["choose_words"] == 20 and summarizer.summarize(LONG).chosen
-    card = (tmp_path / "a" / "README.md").read_text()
+    assert load("a").config.decoding["choose_words"] == 20 and load("a").summarize(LONG).chosen
     assert "A content model can choose the sentences" in card and "--choose content" in card
-    command[1] = str(tmp_path / "b")
-    assert export_command([*command, "--choose", "none"]) == 0
-    summarizer = Summarizer.load(tmp_path / "b", "cpu")
+    export("b", "--choose", "none")
+    summarizer = load("b")
     assert (summarizer.config.decoding["choose"], summarizer.config.decoding["beam"]) == ("none", 5)
     assert summarizer.summarize(LONG).chosen is None and summarizer.summarize(LONG, choose="content").chosen
-    command[1] = str(tmp_path / "c")
-    assert export_command([*command, "--content", "none"]) == 0
+    assert "content model" not in export("c", "--content", "none")[1]
     assert not (tmp_path / "c" / "extractor" / FILE).exists()
-    assert "content model" not in (tmp_path / "c" / "README.md").read_text()
-    command[1] = str(tmp_path / "d")
-    for options, words in (
-        (["--content", "none", "--choose", "content"], "--choose content: needs a content model"),
-        (["--content", "none", "--choose-words", "9"], "--choose-words 9 has no effect without --choose content"),
-        (["--content", str(run)], f"--content {run}: it has no content.npz; create it with etads-content"),
-    ):
-        assert export_command([*command, *options]) == 2
-        assert words in capsys.readouterr().err
-    assert export_command([*command[:2], "--extractor", "none", "--content", str(extractor)]) == 2
-    assert f"{extractor / FILE}: this content model needs the extractor" in capsys.readouterr().err
+    none = ("--content", "none")
+    export("d", *none, "--choose", "content", refused="--choose content: needs a content model")
+    words = "--choose-words 9 has no effect without --choose content"
+    export("d", *none, "--choose-words", "9", refused=words)
+    words = f"--content {run}: it has no content.npz; create it with etads-content"
+    export("d", "--content", str(run), refused=words)
+    words = f"{extractor / FILE}: this content model needs the extractor"
+    export("d", "--extractor", "none", "--content", str(extractor), refused=words)
     shutil.copy(extractor / FILE, run / FILE)
-    assert export_command([*command[:2], "--extractor", "none"]) == 2
-    said = capsys.readouterr().err
-    assert f"{run / FILE}: this content model needs" in said and "--extractor, or leave the content model out" in said
+    words = f"{run / FILE}: this content model needs"
+    export("d", "--extractor", "none", refused=words)
     (run / FILE).unlink()
-    elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (extractor / FILE).rename(elsewhere / FILE)
-    assert export_command([*command, "--content", str(elsewhere)]) == 0
-    assert Summarizer.load(tmp_path / "d", "cpu").supported_choose_values != ["none"]
+    export("d", "--content", str(elsewhere))
+    assert load("d").supported_choose_values != ["none"]
     (elsewhere / FILE).write_bytes(b"PK")
-    assert export_command([*command[:1], str(tmp_path / "e"), *command[2:], "--content", str(elsewhere)]) == 2
-    assert "content.npz is damaged" in capsys.readouterr().err
+    export("e", "--content", str(elsewhere), refused="content.npz is damaged")
 
 
 def archive_of(path, **changes):

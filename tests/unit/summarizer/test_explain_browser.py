@@ -87,9 +87,7 @@ def test_a_word_of_the_summary_shows_where_it_looked_and_what_it_copied(shown, e
         shares = [(1 - token.p_gen) * weight for weight in explanation.copying[number]]
         lines = [1 + 3 * share if share >= 0.02 else 0 for share in shares]
         assert underlines(browser) == pytest.approx(lines, abs=0.06)
-        source = browser.run(
-            "return [...document.querySelectorAll('.t')].findIndex(e => e.classList.contains('source'))"
-        )
+        source = browser.run("return [...document.querySelectorAll('.t')].findIndex(e => e.matches('.source'))")
         assert source == (-1 if token.copied_from is None else token.copied_from)
         said = detail(browser)
         assert f"{token.probability:.2f}" in said and f"{token.p_gen:.2f}:" in said

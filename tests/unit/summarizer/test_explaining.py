@@ -5,8 +5,6 @@ import gc
 import json
 import math
 import pickle
-import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -17,21 +15,31 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer import SummaryToken
 
 TEXT = "W5 w6 w7 Zebra yak w20 w21 w22 w23 w5 w6 w7"
+BOTH = ("sigmoid", [1, 2], [1, 2], [False, False])
 RUNS = [
-    {"pointer": "soft"},
-    {"pointer": "switch", "target_words": 30, "pointer_continue": True},
-    {"arch": "etads_basic"},
-    {"arch": "etads_focus", "focus_center": "relative", "focus_strength": "learned", "focus_layers": "2"},
-    {"arch": "etads_saliency", "saliency_gate": "open", "saliency_layers": "2"},
-    {"arch": "gated_es_transformer", "pointer": "soft"},
-    {"arch": "aggregation_transformer"},
-    {"arch": "etads_bart_base"},
-    {"arch": "pg_coverage"},
-    {"arch": "gru_seq2seq", "large_vocabulary_trick": 25, "pointer": "soft", "share_all_embeddings": True},
-    {"arch": "words_lvt2k_hieratt", "mark": True},
-    {"arch": "unified_summarizer", "paper_init": False, "mark": True},
-    {"arch": "words_lvt2k_temp_att"},
+    ({"pointer": "soft"}, ("etads", "soft", *BOTH)),
+    ({"pointer": "switch", "target_words": 30, "pointer_continue": True}, ("etads", "switch", *BOTH)),
+    ({"arch": "etads_basic"}, ("etads_basic", "none", None, [], [], [])),
+    (
+        {"arch": "etads_focus", "focus_center": "relative", "focus_strength": "learned", "focus_layers": "2"},
+        ("etads_focus", "none", None, [], [2], [True]),
+    ),
+    (
+        {"arch": "etads_saliency", "saliency_gate": "open", "saliency_layers": "2"},
+        ("etads_saliency", "none", "open", [2], [], []),
+    ),
+    ({"arch": "gated_es_transformer", "pointer": "soft"}, None),
+    ({"arch": "aggregation_transformer"}, None),
+    ({"arch": "etads_bart_base"}, None),
+    ({"arch": "pg_coverage"}, ("pg_coverage", "soft", None, [], [], [])),
+    ({"arch": "gru_seq2seq", "large_vocabulary_trick": 25, "pointer": "soft", "share_all_embeddings": True}, None),
+    ({"arch": "words_lvt2k_hieratt", "mark": True}, None),
+    ({"arch": "unified_summarizer", "paper_init": False, "mark": True}, None),
+    ({"arch": "words_lvt2k_temp_att"}, None),
 ]
+"""Options of a run, and what its explanations have: architecture, pointer, gate, layers with saliency and with focus,
+and whether these have learned strengths.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +53,8 @@ def copied_word(explanation, token):
     return explanation.document[found.start : found.end]
 
 
-@pytest.mark.parametrize("run", RUNS, ids=lambda run: "-".join(map(str, run.values())))
-def test_the_pass_gives_the_search_s_own_scores(run, tmp_path):
+@pytest.mark.parametrize("run, has", RUNS, ids=["-".join(map(str, run.values())) for run, _ in RUNS])
+def test_the_pass_gives_the_search_s_own_scores(run, has, tmp_path):
     """The sum of the tokens' log-probabilities is the hypothesis's score before it is divided by its length."""
     summarizer = Summarizer.load(make_folder(tmp_path, **run)[0], "cpu")
     for text in (TEXT, "w9", "only unknown words", " ".join(f"w{n % 40} x{n}" for n in range(50))):
@@ -57,11 +65,8 @@ def test_the_pass_gives_the_search_s_own_scores(run, tmp_path):
         written = [token for token in found.tokens if token.text not in ("<s>", "</s>")]
         assert found.log_probability == pytest.approx(summary.score * len(found.tokens), rel=1e-4, abs=1e-3)
         assert tuple(token.text for token in written) == summary.tokens
-        assert (found.summary, found.score, found.left_out) == (
-            " ".join(summary.sentences),
-            summary.score,
-            summary.truncation.left_out,
-        )
+        assert found.summary == " ".join(summary.sentences) and found.score == summary.score
+        assert found.left_out == summary.truncation.left_out
         assert len(found.source) == summary.truncation.read + 1
         copies = {place: word for word in summary.copied for place in range(word.first, word.last + 1)}
         for place, token in enumerate(written):
@@ -69,6 +74,10 @@ def test_the_pass_gives_the_search_s_own_scores(run, tmp_path):
             if place in copies:
                 assert copied_word(found, token) == text[copies[place].start : copies[place].end]
         check_sums(found)
+    if has:
+        layers = [layer.layer for layer in found.saliency_layers], [layer.layer for layer in found.focus_layers]
+        strengths = [layer.strengths is not None for layer in found.focus_layers]
+        assert (found.architecture, found.pointer, found.saliency_gate, *layers, strengths) == has
 
 
 def check_sums(found):
@@ -91,25 +100,6 @@ def check_sums(found):
     assert (found.saliency_gate is None) == (found.saliency is None) == (found.saliency_of_source is None)
     for layer in found.focus_layers:
         assert {*map(len, [*layer.centers, *layer.scopes])} == {length} and len(layer.centers) == 4
-
-
-@pytest.mark.parametrize(
-    "run, expected",
-    [
-        (RUNS[0], ("etads", "soft", "sigmoid", [1, 2], [1, 2], [False, False])),
-        (RUNS[1], ("etads", "switch", "sigmoid", [1, 2], [1, 2], [False, False])),
-        (RUNS[2], ("etads_basic", "none", None, [], [], [])),
-        (RUNS[3], ("etads_focus", "none", None, [], [2], [True])),
-        (RUNS[4], ("etads_saliency", "none", "open", [2], [], [])),
-        (RUNS[8], ("pg_coverage", "soft", None, [], [], [])),
-    ],
-)
-def test_what_each_model_has_is_there_and_nothing_else(run, expected, tmp_path):
-    found = Summarizer.load(make_folder(tmp_path, **run)[0], "cpu").explain(TEXT)
-    saliency, focus = found.saliency_layers, found.focus_layers
-    layers = [layer.layer for layer in saliency], [layer.layer for layer in focus]
-    strengths = [layer.strengths is not None for layer in focus]
-    assert (found.architecture, found.pointer, found.saliency_gate, *layers, strengths) == expected
 
 
 @pytest.mark.parametrize("form", ["sigmoid", "open", "normalised"])
@@ -215,21 +205,6 @@ def test_subwords_are_aligned_with_the_raw_text(tmp_path):
     assert found.tokens[0].copied_from == 1 and found.tokens[2].replaces_unknown, '"b" is another token than "b@@"'
 
 
-def test_replaced_unknown_words_say_what_the_model_wrote(tmp_path):
-    summarizer = Summarizer.load(make_folder(tmp_path, arch="etads_basic")[0], "cpu")
-    options = {"beam": 2, "max_len": 5, "unkpen": -30.0, "no_repeat_ngram_size": 0, "replace_unknown": True}
-    summary = summarizer.summarize(TEXT, **options)
-    found = summary.explain()
-    assert tuple(token.text for token in found.tokens[:-1]) == summary.tokens
-    replaced = [place for place, token in enumerate(found.tokens) if token.replaces_unknown]
-    assert replaced == [word.first for word in summary.copied] and replaced
-    for place in replaced:
-        assert copied_word(found, found.tokens[place]).lower() == found.tokens[place].text
-    plain = summarizer.summarize(TEXT, **{**options, "replace_unknown": False}).explain()
-    assert plain.log_probability == found.log_probability
-    assert not any(token.replaces_unknown for token in plain.tokens), "there it says <unk> itself"
-
-
 def test_documents_without_words(summarizer):
     for text in ("", " \t\n\0 ", "<q>"):
         found = summarizer.explain(text)
@@ -255,7 +230,10 @@ def test_wrong_arguments_are_refused_in_words(summarizer, arguments, error, word
         summarizer.explain(**{"text": TEXT, **arguments})
 
 
-def test_a_summary_explains_itself_and_a_copy_of_it_does_not(tmp_path):
+def test_a_summary_explains_itself_and_neither_a_copy_nor_a_failed_one(summarizer, tmp_path):
+    (failed,) = summarizer.stream([3], errors="keep")
+    with pytest.raises(ValueError, match="there is no summary to explain: text number 0"):
+        failed.explain()
     summary = Summarizer.load(make_folder(tmp_path, pointer="soft")[0], "cpu").summarize(TEXT)
     gc.collect()
     assert isinstance(summary.explain(), Explanation), "although nobody else keeps the summarizer"
@@ -263,24 +241,6 @@ def test_a_summary_explains_itself_and_a_copy_of_it_does_not(tmp_path):
         assert other == summary and "_make_explanation" not in vars(other)
         with pytest.raises(ValueError, match=r"summarizer\.explain\(document, summary=summary\.text\)"):
             other.explain()
-
-
-def test_a_failed_summary_has_nothing_to_explain(summarizer):
-    (summary,) = summarizer.stream([3], errors="keep")
-    with pytest.raises(ValueError, match="there is no summary to explain: text number 0"):
-        summary.explain()
-
-
-def test_threads_explain_while_others_summarise(summarizer):
-    texts = [f"w{a} New{a} w{a + 3} other" for a in range(8)]
-    alone = [summarizer.explain(text) for text in texts]
-    started = threading.Barrier(4)
-    with ThreadPoolExecutor(4, initializer=started.wait) as pool:
-        found = list(
-            pool.map(lambda n: (summarizer.explain(texts[n % 8]), summarizer.summarize(texts[n % 8])), range(24))
-        )
-    assert [e for e, _ in found] == alone * 3
-    assert [e.summary for e, _ in found] == [" ".join(s.sentences) for _, s in found]
 
 
 def test_the_model_itself_is_left_alone(summarizer):

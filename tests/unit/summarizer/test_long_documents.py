@@ -18,7 +18,6 @@ from fairseq_etads.summarizer.folder.config import ADVICE
 from fairseq_etads.summarizer.folder.export import export_folder
 from fairseq_etads.summarizer.folder.model_card import set_decoding_defaults
 from fairseq_etads.summarizer.folder.run_files import RunFiles
-from fairseq_etads.summarizer.summarizer import READ_AHEAD  # noqa: F401  # the module imports without a folder
 from fairseq_etads.text.cleaning import join_to_one_line
 from fairseq_etads.text.picking import SentencePickingSettings, pick_sentences
 from fairseq_etads.text.words import split_sentences
@@ -168,15 +167,11 @@ def test_records_and_explanations_show_what_was_picked(summarizer):
     assert explanation.to_dict()["picked"] == record["picked"]
 
 
-def test_a_summariser_without_factors_reads_picked_sentences_too(tmp_path):
-    summarizer = Summarizer.load(make_long_folder(tmp_path, factors=False, budget=20), "cpu")
-    summary = summarizer.summarize(LONG)
-    assert summary.picked.total > 400 and summary.truncation.read <= 20 and summarizer.picks_sentences
-
-
-def test_the_command_reports_truncated_selections_as_such(tmp_path, capsys):
+def test_without_factors_picked_sentences_are_read_too_and_the_command_says_if_they_are_cut(tmp_path, capsys):
+    folder = make_long_folder(tmp_path, factors=False, budget=100)
+    assert Summarizer.load(folder, "cpu").summarize(LONG).truncation.read == 60
     (tmp_path / "long.txt").write_text(LONG)
-    summarize_command([str(make_long_folder(tmp_path, budget=100)), str(tmp_path / "long.txt"), "--device", "cpu"])
+    summarize_command([str(folder), str(tmp_path / "long.txt"), "--device", "cpu"])
     said = capsys.readouterr().err
     assert "selections of the extractor truncated to their first 60 tokens: 1" in said
     assert "documents truncated" not in said and "--long" not in said

@@ -3,7 +3,7 @@
 import copy
 import itertools
 import pickle
-import subprocess
+import shutil
 import sys
 import threading
 import unicodedata
@@ -22,6 +22,8 @@ from fairseq_etads import CopiedWord, Summarizer, Summary, Truncation
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search import inference
 from fairseq_etads.summarizer.documents import Document, make_batches
+from fairseq_etads.summarizer.folder.model_card import set_decoding_defaults
+from fairseq_etads.summarizer.records import RecordSummarizer
 from fairseq_etads.training.options import SummarizationConfig
 from fairseq_etads.training.task import SummarizationTask
 
@@ -44,12 +46,6 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def summarizer(folder):
     return Summarizer.load(folder, device="cpu")
-
-
-@pytest.fixture(scope="module")
-def made_with_min_len(tmp_path_factory):
-    decoding = {**DECODING, "min_len": 4}
-    return Summarizer.load(make_folder(tmp_path_factory.mktemp("long"), decoding=decoding, pointer="soft")[0], "cpu")
 
 
 def tokens(summaries):
@@ -162,29 +158,26 @@ def test_texts_before_an_error_of_the_input_are_summarised(summarizer, errors):
         next(stream)
 
 
-def test_a_shorter_summary_needs_no_other_least_length(made_with_min_len):
-    summary = made_with_min_len.summarize("w1 w2 w3", max_len=2)
-    assert 1 <= len(summary.tokens) <= 2
+def test_a_shorter_summary_needs_no_other_least_length(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "folder")
+    set_decoding_defaults(tmp_path / "folder", {**DECODING, "min_len": 4}, "")
+    longer = Summarizer.load(tmp_path / "folder", "cpu")
+    assert 1 <= len(longer.summarize("w1 w2 w3", max_len=2).tokens) <= 2
     with pytest.raises(InputError, match="--min-len 4: choose at most --max-len, which is 2"):
-        made_with_min_len.summarize("w1 w2 w3", min_len=4, max_len=2)
+        longer.summarize("w1 w2 w3", min_len=4, max_len=2)
 
 
 def test_how_much_was_read_is_said(summarizer):
-    summary = summarizer.summarize(TEXTS[6])
-    assert summary.truncation == Truncation(read=60, left_out=40)
-    assert summarizer.summarize(TEXTS[0]).truncation == Truncation(7, 0)
+    texts = [TEXTS[6], TEXTS[0], "w1 " * 100_000]
+    found = [summary.truncation for summary in summarizer.summarize(texts, beam=1, max_len=3)]
+    assert found == [Truncation(read=60, left_out=40), Truncation(7, 0), Truncation(60, 99_940)]
 
 
-def test_a_document_of_100_000_words(summarizer):
-    summary = summarizer.summarize("w1 " * 100_000, beam=1, max_len=3)
-    assert summary.tokens and summary.truncation == Truncation(60, 99_940)
-
-
-@pytest.mark.parametrize("text, most", [("w1", 1), ("w1 w2", 2), ("w1 w2 w3", 3)])
-def test_a_summary_is_not_longer_than_its_document(summarizer, text, most):
-    alone = summarizer.summarize(text, min_len=5, max_len=9)
-    assert 0 < len(alone.tokens) <= most
-    assert summarizer.summarize([text, TEXTS[0]], min_len=5, max_len=9)[0].tokens == alone.tokens
+def test_a_summary_is_not_longer_than_its_document(summarizer):
+    for text in ("w1", "w1 w2", "w1 w2 w3"):
+        alone = summarizer.summarize(text, min_len=5, max_len=9)
+        assert 0 < len(alone.tokens) <= len(text.split())
+        assert summarizer.summarize([text, TEXTS[0]], min_len=5, max_len=9)[0].tokens == alone.tokens
 
 
 def test_copied_words_have_their_place_in_the_raw_text(summarizer):
@@ -196,33 +189,6 @@ def test_copied_words_have_their_place_in_the_raw_text(summarizer):
         assert unicodedata.normalize("NFC", text[copied.start : copied.end]).lower() == copied.word
     unknown = [place for place, token in enumerate(summary.tokens) if not token.startswith("w")]
     assert set(unknown) <= {copied.first for copied in summary.copied}, "they cannot have been generated"
-
-
-def test_the_place_is_that_of_the_most_copy_attention(summarizer, monkeypatch):
-    """A word that occurs twice is located where the model has pointed, not where it occurs first."""
-    seen = []
-    plain = inference.InferenceModel.get_current_copy
-
-    def watched(self):
-        model = plain(self)
-        seen.append(model)
-        return model
-
-    monkeypatch.setattr(inference.InferenceModel, "get_current_copy", watched)
-    text = "yak w1 w2 yak w3 yak"
-    summary = summarizer.summarize(text, min_len=3, max_len=6)
-    model, words = seen[0], text.split()
-    new = {word: 44 + place for place, word in enumerate(dict.fromkeys(w for w in words if w == "yak"))}
-    index = summarizer._texts.source.indices
-    source = torch.tensor([[*(index.get(word, new.get(word)) for word in words), 2]])
-    written = [index.get(token, new.get(token)) for token in summary.tokens]
-    _, extra = model(source, torch.tensor([len(words) + 1]), torch.tensor([[2, *written]]))
-    copy = extra["output"].pointer.log_copy[0].exp()
-    for copied in summary.copied:
-        places = [place for place, word in enumerate(words) if word == copied.word]
-        best = max(places, key=lambda place: float(copy[copied.first, place]))
-        assert len(" ".join(words[:best])) + (best > 0) == copied.start
-    assert any(copied.word == "yak" for copied in summary.copied)
 
 
 def test_subwords_that_were_copied_together_are_one_word(tmp_path):
@@ -255,6 +221,15 @@ def test_unknown_words_can_be_replaced(tmp_path):
     assert "<unk>" not in replaced.tokens and set(replaced.tokens) <= {*TEXTS[0].lower().split(), *plain.tokens}
     assert [copied.first for copied in replaced.copied] == [n for n, t in enumerate(plain.tokens) if t == "<unk>"]
     assert all(TEXTS[0][c.start : c.end].lower() == c.word for c in replaced.copied)
+    explained, of_plain = replaced.explain(), plain.explain()
+    assert tuple(token.text for token in explained.tokens[:-1]) == replaced.tokens
+    places = [place for place, token in enumerate(explained.tokens) if token.replaces_unknown]
+    assert places == [copied.first for copied in replaced.copied]
+    assert [explained.source[explained.tokens[p].copied_from].start for p in places] == [
+        c.start for c in replaced.copied
+    ]
+    assert of_plain.log_probability == explained.log_probability
+    assert not any(token.replaces_unknown for token in of_plain.tokens), "there it says <unk> itself"
 
 
 def test_left_padding_does_not_shift_the_places(tmp_path):
@@ -373,20 +348,22 @@ def test_weights_are_packed_once_for_all_calls(folder, monkeypatch):
 
 
 def test_threads_share_a_summarizer(folder):
-    summarizer = Summarizer.load(folder)
-    texts = [f"w{a} New{a} w{a + 3} other w{a * 7 % 40}" for a in range(24)]
-    alone = [summarizer.summarize(text, beam=1 + n % 3) for n, text in enumerate(texts)]
-    fresh = Summarizer.load(folder)
+    summarizer, fresh = Summarizer.load(folder, "cpu"), Summarizer.load(folder, "cpu")
+    texts = [f"w{a} New{a} w{a + 3} other w{a * 7 % 40}" for a in range(16)]
+
+    def summarise(n, shared=summarizer):
+        return shared.summarize(texts[n], beam=1 + n % 3), shared.explain(texts[n]) if n % 4 == 0 else None
+
+    alone = list(map(summarise, range(16)))
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     try:
         started = threading.Barrier(8)
         with ThreadPoolExecutor(8, initializer=started.wait) as pool:
-            found = list(pool.map(lambda n: fresh.summarize(texts[n], beam=1 + n % 3), range(24)))
+            found = list(pool.map(lambda n: summarise(n, fresh), range(16)))
     finally:
         sys.setswitchinterval(interval)
-    assert [summary.tokens for summary in found] == [summary.tokens for summary in alone]
-    assert [summary.copied for summary in found] == [summary.copied for summary in alone]
+    assert found == alone
 
 
 def test_it_can_be_pickled_and_copied(summarizer):
@@ -417,13 +394,6 @@ def test_a_device_that_is_not_there_is_refused(folder):
             Summarizer.load(folder, name)
 
 
-def test_importing_the_package_does_not_import_the_summarizer():
-    """The option --user-dir imports the package, and training does not need the summariser."""
-    code = "import fairseq_etads, sys; print('fairseq_etads.summarizer' in sys.modules, hasattr(fairseq_etads, 'x'))"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.split() == ["False", "False"]
-
-
 def test_pieces_of_sentencepiece_are_found_in_the_text(tmp_path):
     import sentencepiece
 
@@ -446,3 +416,22 @@ def test_pieces_of_sentencepiece_are_found_in_the_text(tmp_path):
     assert summarizer._texts.join(document.tokens) == "frobnication of library files"
     other = pickle.loads(pickle.dumps(summarizer))
     assert other._texts.tokenize_document(0, raw).tokens == document.tokens
+
+
+def test_records_keep_their_fields_and_get_what_the_summarizer_says(folder, summarizer):
+    """Engines pass batches of records to a worker; a record without a text does not stop the others."""
+    batch = {"id": np.array([7, 8, 9]), "article": np.array(TEXTS[:3], dtype=object)}
+    found = RecordSummarizer(str(folder), "article", "cpu", beam=2, max_len=5)(batch)
+    expected = summarizer.summarize(TEXTS[:3], beam=2, max_len=5)
+    assert list(found) == ["id", "article", "summary", "score", "problem"]
+    assert found["id"] is batch["id"] and list(found["article"]) == TEXTS[:3]
+    assert list(found["summary"]) == [summary.text for summary in expected] and found["summary"][0]
+    assert found["score"] == pytest.approx([summary.score for summary in expected])
+    assert list(found["problem"]) == ["", "", ""]
+    found = RecordSummarizer(str(folder), device="cpu")({"text": [TEXTS[0], None, TEXTS[2]]})
+    assert [bool(summary) for summary in found["summary"]] == [True, False, True]
+    assert found["problem"][1] == "text number 1 (from 0) is of type NoneType, not str"
+    with pytest.raises(InputError, match="beam"):
+        RecordSummarizer(str(folder), beam=0)
+    with pytest.raises(KeyError, match="no column 'text' with texts; choose from: 'article', 'id'"):
+        RecordSummarizer(str(folder))({"article": ["w1"], "id": [1]})

@@ -37,10 +37,7 @@ def test_surprisal_is_the_mean_over_tokens_and_unknown_words_are_one():
     assert bits == pytest.approx(by_hand) and unknown == pytest.approx(0.1)
     total = sum(2 ** -WordFrequencies(COUNTS).measure_surprisal([word] * FEWEST)[0] for word in (*COUNTS, "unknown"))
     assert total == pytest.approx(1), "the probabilities of all words and the unknown one"
-
-
-def test_a_few_words_say_nothing():
-    assert WordFrequencies(COUNTS).measure_surprisal(["the"] * (FEWEST - 1) + ["<q>"]) is None
+    assert WordFrequencies(COUNTS).measure_surprisal(["the"] * (FEWEST - 1) + ["<q>"]) is None, "too few words"
 
 
 def test_percentiles_are_of_the_part_that_is_read_and_of_a_sample(tmp_path):
@@ -91,13 +88,10 @@ def test_summaries_and_explanations_have_it(folder):
     assert strange.to_dict()["surprisal"]["percentile"] == 100 and "surprisal" not in short.to_dict()
     explanation = strange.explain()
     assert explanation.surprisal == strange.surprisal
+    without = Summarizer.load(folder / "model", "cpu").summarize(STRANGE)
+    assert without.surprisal is None and without.explain().surprisal is None
+    assert "surprisal" not in without.to_dict() and "surprisal" not in without.explain().to_dict()
     assert '"unusual":true' in explanation.to_html() and '"unusual":false' in usual.explain().to_html()
-
-
-def test_a_folder_without_it_has_none(folder):
-    summary = Summarizer.load(folder / "model", "cpu").summarize(STRANGE)
-    assert summary.surprisal is None and summary.explain().surprisal is None
-    assert "surprisal" not in summary.to_dict() and "surprisal" not in summary.explain().to_dict()
 
 
 def test_documents_of_which_sentences_are_chosen_are_compared_with_those_that_the_extractor_read(folder, tmp_path):

@@ -152,12 +152,6 @@ def test_an_interrupted_split_is_continued(run, tmp_path, monkeypatch, capsys):
     assert summarize([*command, str(tmp_path / "out")]) == 2
     monkeypatch.undo()
     capsys.readouterr()
-    assert summarize([*command, str(tmp_path / "out"), "--beam", "2"]) == 2
-    assert "was started with another --beam" in capsys.readouterr().err
-    shutil.copyfile(tmp_path / "out.partial", tmp_path / "other.partial")
-    shutil.copyfile(tmp_path / "out.resume", tmp_path / "other.resume")
-    assert summarize([*command, str(tmp_path / "other"), "--max-len", "4", "--restart"]) == 0
-    assert "documents are finished" not in capsys.readouterr().err
     assert summarize([*command, str(tmp_path / "out")]) == 0
     assert "2 documents are finished" in capsys.readouterr().err
     assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
