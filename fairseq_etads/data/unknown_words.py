@@ -1,12 +1,9 @@
 """Count, in a sample of the training data, the words that a model can neither generate nor copy."""
 
-import json
 import logging
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from fairseq import utils
 from fairseq.data import Dictionary
 
 from ..vocabulary.dictionary import count_known_words
@@ -18,8 +15,6 @@ SAMPLE = 2000
 
 UNKNOWN_ALLOWED = 0.002
 """Maximum fraction of unknown words in the training documents of a model with a pointer, which is met by subwords."""
-FEWEST_WORDS = 0.9
-"""Ratio of the actual to the requested number of known words below which a warning is logged."""
 
 
 class SummaryWordCounts(NamedTuple):
@@ -57,7 +52,6 @@ def check_unknown_words_in_split(split: str, pairs: Any, pointer: str, task: Any
     training = split == task.cfg.train_subset
     check_unknown_document_words(split, pairs.src.dataset, pointer, task.source_dictionary, training)
     if training and not task.is_loading and split not in task.datasets:
-        warn_about_small_vocabulary(Path(utils.split_paths(task.cfg.data)[0]))
         check_unknown_summary_words(split, pairs, pointer, task.target_dictionary)
 
 
@@ -84,21 +78,6 @@ def check_unknown_summary_words(split: str, pairs: Any, pointer: str, dictionary
         raise ValueError(f"--pointer soft: {found}, and no known word is in the documents, so there is nothing to copy")
     if pointer == "soft" and counts.unknown and not counts.copyable:
         logger.warning(f"--pointer soft will only copy words that the model can also generate: {found}")
-
-
-def warn_about_small_vocabulary(data: Path) -> None:
-    """Log a warning if etads-prepare found far fewer words than requested when it created the data folder."""
-    try:
-        report = json.loads((data.parent / "report.json").read_text(encoding="utf-8"))["vocabulary"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return  # the data was created without etads-prepare, or with an older version of it
-    for side, asked in report["asked"].items():
-        known = report["known"][side]
-        if known < FEWEST_WORDS * asked:
-            logger.warning(
-                f"the {side} dictionary in DATA has {known:,} known words instead of {asked:,}, because the training "
-                "text contains no more (etads-corpus gigaword --rare may have replaced rare words)"
-            )
 
 
 def check_unknown_document_words(

@@ -1,6 +1,5 @@
-"""Messages about data when training starts: unknown words, pointers without a word to copy, small vocabularies."""
+"""Messages about data when training starts: unknown words, and pointers without a word to copy."""
 
-import json
 import logging
 
 import pytest
@@ -108,19 +107,3 @@ def test_only_training_is_refused_and_only_once(tmp_path):
     task = load(tmp_path, "train")
     write_split(tmp_path, "train", [[5, 30]], [[5, 6]])
     task.load_dataset("train", epoch=2)  # the data of another directory, in the middle of training
-
-
-def test_training_tells_of_a_vocabulary_far_below_the_one_asked_for(tmp_path, caplog):
-    data, report = tmp_path / "bin", tmp_path / "report.json"
-    data.mkdir()
-    write_split(data, "train", [[5, 30]], [[30]])
-    sizes = {"known": {"source": 1195, "target": 190}, "asked": {"source": 4000, "target": 200}}
-    report.write_text(json.dumps({"vocabulary": sizes}))
-    load(data, "train")
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "the source dictionary in DATA has 1,195 known words instead of 4,000" in caplog.text
-    caplog.clear()
-    for content in ("", "{}", "[]", '{"vocabulary": {"asked": {}}}'):  # of an earlier version or another program
-        report.write_text(content)
-        unknown_words.warn_about_small_vocabulary(data)
-    assert not caplog.text
