@@ -4,28 +4,126 @@ The lines are in README.md, docs/, the headers of scripts, the examples of --hel
 messages. Scripts run to the end with commands that only record their arguments; these are parsed, too.
 """
 
+import ast
+import itertools
 import re
 import shlex
 import shutil
 import subprocess
 from pathlib import Path
+from typing import NamedTuple
 
-import documented
 import pytest
-from documented import (
-    ROOT,
-    complaint,
-    in_modules,
-    in_pages,
-    in_scripts,
-    is_incomplete,
-    parser_of,
-    project_commands,
-    spans,
-    variants,
-)
+from documented import PAGES, ROOT, complaint, parser_of, project_commands
 from fairseq import options, utils
 from hydra._internal.utils import get_args_parser
+
+SCRIPTS = sorted(ROOT.glob("scripts/**/*.sh"))
+MODULES = sorted([*ROOT.glob("fairseq_etads/**/*.py"), *ROOT.glob("preprocess/**/*.py"), *ROOT.glob("benchmarks/*.py")])
+_FENCED = re.compile(r"^```.*?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_INDENTED = re.compile(r"(?<=\n\n)(?:^ {4}.*\n)+", re.MULTILINE)
+_SPAN = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
+_COMMAND = re.compile(r"(?:scripts/|etads-|fairseq-|pip |git )")
+_OURS = re.compile(r"(?:scripts/[\w/]+\.(?:sh|py)|etads-[a-z]+|fairseq-[a-z]+(?:-[a-z]+)*)(?= |$)")
+
+
+def blocks(text):
+    """Code blocks of a page, with continued lines joined."""
+    found = [*_FENCED.findall(text), *_INDENTED.findall(_FENCED.sub("", text))]
+    return [re.sub(r"\\\n\s*", " ", block) for block in found]
+
+
+def spans(text):
+    """Code between backticks, outside of code blocks."""
+    return [" ".join(code.split()) for _, code in _SPAN.findall(_FENCED.sub("", text))]
+
+
+def commands_of(text):
+    """Commands of a page: lines of its shell blocks, and code spans that call a command of the project."""
+    shell = [block for block in blocks(text) if re.search(rf"^\s*{_COMMAND.pattern}", block, re.MULTILINE)]
+    lines = [re.sub(r"(^|\s)#.*", "", line).strip() for block in shell for line in block.splitlines()]
+    lines += [code for code in spans(text) if re.match(r"(?:etads-|scripts/)\S+ ", code)]
+    return [part for line in lines if line for part in re.split(r" && | \| ", line)]
+
+
+def header(script):
+    """The comment at the head of a script, with continued lines joined."""
+    lines = itertools.takewhile(lambda line: line.startswith("#"), script.read_text(encoding="utf-8").splitlines()[1:])
+    return re.sub(r"\\\n\s*", " ", "\n".join(line[2:] for line in lines))
+
+
+class Documented(NamedTuple):
+    """A command line, and its file."""
+
+    where: str
+    line: str
+
+
+def _without_remark(line):
+    """Drop a remark far to the right of a command, but keep further arguments."""
+    return re.split(r"\s{3,}(?!--|\[|\d)", line)[0]
+
+
+def in_pages():
+    """Commands in README.md, docs/, CONTRIBUTING.md and the sample corpus's page."""
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "preprocess" / "sample" / "README.md"]:
+        for command in commands_of(page.read_text(encoding="utf-8")):
+            yield Documented(str(page.relative_to(ROOT)), _without_remark(command))
+
+
+def in_lines(where, text):
+    """Commands in lines of plain text: a command with arguments begins the line or follows a colon."""
+    for line in re.sub(r"\\\n\s*", " ", text).splitlines():
+        match = re.search(rf"(?:^\s+|:\s\s)({_OURS.pattern}(?: +[a-z]+)?(?: +(?:-|\[|\S*[/.]).*)?)$", line)
+        if match:
+            yield Documented(where, _without_remark(match[1]))
+
+
+def in_scripts():
+    """Commands in the headers of scripts, which serve as their help."""
+    for script in SCRIPTS:
+        yield from in_lines(str(script.relative_to(ROOT)), header(script))
+
+
+def texts_of(module):
+    """Texts in a module's code; computed parts are replaced by {}."""
+    inside = set()
+    for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.JoinedStr):
+            inside.update(map(id, node.values))
+            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in inside:
+            yield node.value
+
+
+def in_modules():
+    """Commands on separate lines in the texts of Python modules: examples of --help, docstrings."""
+    for module in MODULES:
+        for text in texts_of(module):
+            yield from in_lines(str(module.relative_to(ROOT)), text)
+
+
+def variants(line):
+    """A documented line as words to parse: without the parts in [brackets], and with them.
+
+    ``[options]`` and similar placeholders are left out; ``soft|switch`` becomes the first choice.
+    """
+    optional = re.compile(r"\[([^][]*)\]")
+    named = re.compile(r"^(?:\.\.\.|…|(?:-- )?options.*)$")
+    without, with_all = line, line
+    while optional.search(with_all):
+        without = optional.sub("", without)
+        with_all = optional.sub(lambda match: "" if named.match(match[1].strip()) else match[1], with_all)
+    for text in dict.fromkeys((without, with_all)):
+        words = [re.sub(r"^([\w-]+)(\|[\w-]+)+$", r"\1", word) for word in shlex.split(text)]
+        # dots after an option stand for its value, others for more arguments
+        yield [w for before, w in zip(["", *words], words) if w not in ("...", "…") or before.startswith("--")]
+
+
+def is_incomplete(line):
+    """Tell whether a documented line omits arguments that the command needs."""
+    return re.search(r"(?<![\w\[])(?:\.\.\.|…)(?!\w)", line) is not None
+
 
 LINES = [*in_pages(), *in_scripts(), *in_modules()]
 INSTALLING = ("install", "quickstart", "release", "test", "docs")
@@ -161,8 +259,8 @@ def advice():
     """Commands with options in the texts of the code: "make the data with etads-prepare --factors"."""
     of_fairseq = r"fairseq-(?!etads|fixed)[a-z]+(?:-[a-z]+)*"
     command = re.compile(rf"\b(etads-[a-z]+|{of_fairseq}|scripts/[\w/*]+\.sh)((?: --[a-z][a-z-]*)*)")
-    for module in documented.MODULES:
-        for text in documented.texts_of(module):
+    for module in MODULES:
+        for text in texts_of(module):
             for name, given in command.findall(" ".join(text.split())):
                 yield pytest.param(name, tuple(given.split()), id=f"{module.relative_to(ROOT)}: {name}{given}")
 

@@ -151,7 +151,11 @@ def test_an_interrupted_split_is_continued(run, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Summarizer, "stream", interrupted)
     assert summarize([*command, str(tmp_path / "out")]) == 2
     monkeypatch.undo()
+    for end in ("partial", "resume"):
+        shutil.copyfile(tmp_path / f"out.{end}", tmp_path / f"other.{end}")
     capsys.readouterr()
+    assert summarize([*command, str(tmp_path / "other"), "--max-len", "4", "--restart"]) == 0
+    assert "documents are finished" not in capsys.readouterr().err
     assert summarize([*command, str(tmp_path / "out")]) == 0
     assert "2 documents are finished" in capsys.readouterr().err
     assert (tmp_path / "out").read_bytes() == (tmp_path / "whole").read_bytes()
