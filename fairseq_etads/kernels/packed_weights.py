@@ -37,8 +37,8 @@ class PackedLinear(nn.Linear):
     """A linear layer for CPUs, with a weight that is packed once for the processor's matrix kernels.
 
     The unpacked weight (out, in) is kept, because some of fairseq's attention modules read it instead of calling the
-    layer. Products are computed in ``dtype``, and the output, to which ``relu`` applies a ReLU, has the dtype
-    ``out_dtype`` (None: of the input).
+    layer. Products are computed in ``dtype``. The output, after a ReLU with ``relu``, has the dtype ``out_dtype`` or,
+    if it is None, that of the input.
     """
 
     def __init__(

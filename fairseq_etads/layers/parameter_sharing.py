@@ -79,7 +79,6 @@ def restore_shared_entries(model: nn.Module, state_dict: Dict[str, Tensor], pref
     sublayer = "decoder.layers.0.fc1.weight"
     if not shared and f"{prefix}encoder.layers.0.fc1.weight" in state_dict and prefix + sublayer not in state_dict:
         raise ValueError(
-            f"the checkpoint has no {sublayer}: it was trained with --share-encoder-decoder-layers, but "
-            "this model does "
-            "not have this option"
+            f"the checkpoint has no {sublayer}: it was trained with --share-encoder-decoder-layers, but this model "
+            "does not have this option"
         )

@@ -187,8 +187,8 @@ class SentenceScorer(nn.Module):
 
     d = tanh(W_d mean h + b), logit_n = w·relu(W [h_n; x_n; d] + b) + b
 
-    ``states`` and ``vectors`` are the widths of h and x, and ``width`` that of d and of the hidden layer, to the input
-    of which the module ``dropout`` is applied.
+    ``states`` and ``vectors`` are the widths of h and x, and ``width`` that of d and of the hidden layer. The module
+    ``dropout`` is applied to the input of the hidden layer.
     """
 
     def __init__(self, states: int, vectors: int, width: int, dropout: nn.Module):

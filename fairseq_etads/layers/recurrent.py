@@ -95,10 +95,11 @@ class BidirectionalRNN(nn.Module):
         reversed_positions = torch.where(ended, positions, lengths[:, None] - 1 - positions)
         forward = backward = x
         cells: List[Optional[Tensor]] = [None, None]
+        weights = self.rnn.all_weights  # one list for each layer and direction: forward, backward, forward, …
 
-        def run(x: Tensor, number: int) -> Tuple[Tensor, Optional[Tensor]]:  # forward, backward, forward, …
+        def run(x: Tensor, number: int) -> Tuple[Tensor, Optional[Tensor]]:
             first = self._expand_initial_state(x, slice(number, number + 1))
-            return self._run_direction(x, self.rnn.all_weights[number], ended, first)
+            return self._run_direction(x, weights[number], ended, first)
 
         for layer in range(self.rnn.num_layers):
             if layer:

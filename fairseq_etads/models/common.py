@@ -112,7 +112,7 @@ def convert_options_to_namespace(cfg: Any) -> Any:
 
 
 def make_preset_config(name: str, config: type, **changes: Any) -> type:
-    """Create a dataclass with the options of ``config``. ``changes`` overrides defaults, or raises ValueError."""
+    """Create a dataclass with the options of ``config`` and changed defaults. Raises ValueError for other names."""
     options = [option for option in fields(config) if option.name != "_name"]
     unknown = sorted(changes.keys() - {option.name for option in options})
     if unknown:

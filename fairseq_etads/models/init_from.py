@@ -75,7 +75,7 @@ def load_initial_weights(
         FileNotFoundError: the file does not exist.
         UnsafeCheckpointError: loading the file could run code.
         ValueError: the file is not a checkpoint, was trained with another dictionary, or contains no weight of this
-            model; or two weights that the model shares differ in the checkpoint; or not the ``whole`` model is there.
+            model; or two weights that the model shares differ in it; or, with ``whole``, the weights do not correspond.
     """
     weights, remembers_words = _read_weights(path, task, option)
     if isinstance(model, SentenceExtractor) and any(name.startswith(EXTRACTOR) for name in weights):

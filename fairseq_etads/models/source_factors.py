@@ -50,7 +50,7 @@ def parse_factors(value: str, available: Dict[str, Dictionary], default: int = F
 
 
 def check_factor_count(names: Any, factors: Optional[Tensor]) -> None:
-    """Raise ValueError if a batch's factors (B, S, F), or None, are not as many as the model reads, ``names``."""
+    """Raise ValueError unless a batch has as many factors (B, S, F), or None, as the model reads (``names``)."""
     given = 0 if factors is None else factors.shape[2]
     if given != len(names):
         raise ValueError(

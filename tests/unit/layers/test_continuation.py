@@ -36,11 +36,6 @@ def run(model, tokens, summaries, left=False):
     return model(tokens, tokens.ne(PAD).sum(1), previous_of(summaries, left))
 
 
-def log_probs(model, tokens, summaries, left=False):
-    with torch.no_grad():
-        return model.get_normalized_probs(run(model, tokens, summaries, left), log_probs=True)
-
-
 @pytest.mark.parametrize("left", [False, True])
 @pytest.mark.parametrize("steps", [1, 3, 5])
 def test_the_features_are_those_of_the_loop(steps, left):
