@@ -1,11 +1,15 @@
 """Call commands in this process so that they end like their programs; run code in fresh interpreters that are cheap."""
 
 import functools
+import io
 import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import List, NamedTuple, Sequence, Tuple
+
+from fairseq_etads.files import inputs
 
 _PARENT = """
 import importlib, json, os, sys, traceback
@@ -62,3 +66,14 @@ def as_program(main):
             raise SystemExit(status)
 
     return call
+
+
+def run_on_input(main, arguments, stdin, capsysbinary, monkeypatch):
+    """Run a command on the CPU with bytes as standard input. Returns its status, standard output, and messages."""
+    stream = SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(stdin)), isatty=lambda: False)
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdin", stream)
+        patch.setattr(inputs, "_read_input", None)
+        status = main([*map(str, arguments), "--device", "cpu"])
+    said = capsysbinary.readouterr()
+    return status, said.out.decode(), said.err.decode()

@@ -94,9 +94,8 @@ def analyse_files(args: AnalyseOptions) -> Dict[str, Any]:
             for document, *several in tqdm([*zip(sources, *references)], name, unit=" documents", disable=None)
         ]
         outputs[name] = [scoring_options.join_extract(sentences, settings) for sentences in extracts]
-    scores = {
-        name: scoring_options.score_summaries(args, lines, references, settings)[1] for name, lines in outputs.items()
-    }
+    score = scoring_options.score_summaries
+    scores = {name: score(args, lines, references, settings)[1] for name, lines in outputs.items()}
     progress = tqdm(sources, desc="n-grams", unit=" documents", disable=None)
     analyses = analyse_systems(progress, systems, WORD_SPLITTERS[args.words], mark)
     report = {
@@ -146,11 +145,8 @@ example:
 )
 def main(args: AnalyseOptions) -> None:
     """Run the command ``etads-analyse``."""
-    inputs = {
-        "--source": args.source,
-        "--reference": args.reference,
-        "--system": scoring_options.parse_named_files(args.system).values(),
-    }
+    systems = scoring_options.parse_named_files(args.system).values()
+    inputs = {"--source": args.source, "--reference": args.reference, "--system": systems}
     check_output_paths({"--json": args.json, "--plot": args.plot}, inputs)
     if args.plot:
         check_matplotlib("--plot")

@@ -74,9 +74,8 @@ def average_checkpoints(paths: List[str]) -> Dict[str, Any]:
             values = f"{format_option_name(name)} was {other.get(name)} in {path} and {identity.get(name)}"
             raise ValueError(f"{values} in {paths[0]}: their models were trained on different text")
         weights = checkpoint["model"]
-        different += [
-            name for name in model if not different and name not in sums and not torch.equal(weights[name], model[name])
-        ]
+        others = [] if different else [name for name in model if name not in sums]
+        different += [name for name in others if not torch.equal(weights[name], model[name])]
         if different:
             raise ValueError(f"{path} contains a different model from {paths[0]}: they differ in {different[0]}")
         for name in sums:

@@ -91,12 +91,9 @@ class StemmedSplit:
             # Sentences that the extractor did not read have no probability.
             known = [value or 0.0 for value in self._file.read_probabilities(number, tokens)]
             probabilities = pad_probabilities(known, len(document))
-        summary = (
-            list_summary_sentences(self.pairs.read_summary(number), self._subwords) if self.pairs.has_summaries else []
-        )
-        return StemmedPair(
-            [stem_words(words) for words in document], probabilities, [stem_words(words) for words in summary]
-        )
+        summary = self.pairs.read_summary(number) if self.pairs.has_summaries else []
+        sentences = list_summary_sentences(summary, self._subwords)
+        return StemmedPair([*map(stem_words, document)], probabilities, [*map(stem_words, sentences)])
 
 
 def read_document_limit(run: Path) -> Optional[int]:

@@ -196,9 +196,7 @@ def write_synthetic_pairs(text: Path, out: Path, documents: int, seed: int) -> I
     """
     splits = [split for split in ("train", "valid", "test") if (text / f"{split}.target").is_file()]
     if not splits:
-        raise InputError(
-            f"TEXT {text}: it has no train.target, valid.target or test.target; create them with etads-corpus"
-        )
+        raise InputError(f"TEXT {text}: it has no train.target, valid.target or test.target; etads-corpus makes them")
     for split in splits:
         references = read_references(text / f"{split}.target")
         kept = references[:: -(-len(references) // documents)] if references else []
@@ -211,9 +209,7 @@ def write_synthetic_pairs(text: Path, out: Path, documents: int, seed: int) -> I
                     file.write(format_tab_separated_pair(pair))
                     counts[pair.label] += 1
             if not counts:
-                raise InputError(
-                    f"{text / split}.target: no sentence has {SHORTEST} or more words, so no pairs can be created"
-                )
+                raise InputError(f"{text / split}.target: no sentence has {SHORTEST} or more words to make pairs of")
         what = ", ".join(f"{count:,} {label}" for label, count in counts.items())
         yield f"{path}: {sum(counts.values()):,} pairs from {len(synthesis):,} summaries ({what})"
 

@@ -157,10 +157,8 @@ def write_rewritten_summaries(folder: Path, args: RewriteOptions) -> str:
             first = output.progress.documents
             tokens = [pairs.dataset.src[first + place] for place in range(len(batch))]
             for document, sentences in zip(batch, summarise_by_rewriting(tokens, extractor, abstractor, args, device)):
-                texts = [
-                    WordText.from_tokens([task.tgt_dict[token] for token in words], pairs.subwords).words
-                    for words in sentences
-                ]
+                tokens_of = ([task.tgt_dict[token] for token in words] for words in sentences)
+                texts = [WordText.from_tokens(words, pairs.subwords).words for words in tokens_of]
                 line = tokenizer.decode(f" {SENTENCE_MARK} ".join(" ".join(words) for words in texts))
                 output.write(document, line, failed=False)
             output.record_progress()

@@ -87,11 +87,8 @@ def score_systems(
     scoring_options.print_text_warnings("etads-rouge", args, settings, names, texts, len(files))
     outputs, wanted = texts[: len(files)], texts[len(files) :]
     scores, reports = zip(*(scoring_options.score_summaries(args, lines, wanted, settings) for lines in outputs))
-    tests = [
-        compare_pairs(each[:, :, 0], scores[0][:, :, 0], args.bootstrap, args.seed)
-        for each in scores[1:]
-        if args.bootstrap
-    ]
+    f1 = [each[:, :, 0] for each in scores]
+    tests = [compare_pairs(each, f1[0], args.bootstrap, args.seed) for each in f1[1:] if args.bootstrap]
     found = np.array([test["p_randomisation"] for test in tests])  # (systems - 1, metrics)
     p_values = correct_p_values(found.reshape(-1).tolist()).reshape(found.shape).tolist() if tests else []
     return {

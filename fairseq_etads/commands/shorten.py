@@ -167,7 +167,7 @@ def main(args: ShortenOptions) -> None:
         raise InputError(f"TEXT {args.text}: there is no such folder")
     if args.out.resolve() == args.text.resolve():
         raise InputError(
-            f"OUT {args.out}: is the same folder as TEXT, where its documents would be overwritten; name another folder"
+            f"OUT {args.out}: is the same folder as TEXT, whose documents it would overwrite; name another"
         )
     for said in write_shortened_splits(args):
         print(said)

@@ -377,9 +377,7 @@ def _write_summaries(
             share = itertools.islice(wanted, shard.number - 1, None, shard.shares)
             wanted = itertools.chain([InputDocument("", "")], share)
         if output.progress.documents and not output.is_complete:
-            report.print_message(
-                f"{path}: {output.progress.documents:,} documents are finished; continuing with the next"
-            )
+            report.print_message(f"{path}: {output.progress.documents:,} documents are finished; continuing")
         wanted = output.skip_processed(wanted)
         if output.is_complete:
             if next(wanted, None) is not None:

@@ -275,9 +275,7 @@ def main(args: TrainOptions) -> None:
         text = _shorten(args, text)
     if text is None:
         if not (prepared / "bin" / "complete").is_file():
-            raise InputError(
-                f"--prepared {prepared}: no prepared data there; make it with etads-prepare, or give --text"
-            )
+            raise InputError(f"--prepared {prepared}: no prepared data there; run etads-prepare, or give --text")
     else:
         args.text = text
         _prepare(args)

@@ -143,13 +143,10 @@ def main(args: TuneOptions) -> None:
     """Run the command ``etads-tune``."""
     bundled = find_folder(args.folder)
     if bundled != args.folder:
-        raise InputError(
-            f"FOLDER {args.folder} comes with the package; tune a copy instead: cp -r {bundled} my-{args.folder}"
-        )
+        copy = f"cp -r {bundled} my-{args.folder}"
+        raise InputError(f"FOLDER {args.folder} comes with the package; tune a copy instead: {copy}")
     if args.target is None and guess_input_format([args.source], text="lines") == "lines":
-        raise InputError(
-            f"REFERENCES are missing: {args.source} has plain lines without fields for documents and references"
-        )
+        raise InputError(f"REFERENCES are missing: {args.source} has plain lines, without fields for both texts")
     from ..evaluation.summaries import read_lines
     from ..summarizer.folder.model_card import check_writable, set_decoding_defaults
 

@@ -5,6 +5,7 @@ training on these lists then determines the weights for the next round.
 """
 
 import datetime
+import functools
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,11 +122,18 @@ def tune_weights(
     summarizer = work.summarizer
     present = parse_extractive_weights(summarizer.config.decoding.get(OPTION, "")) or (1.0, 0.0, 0.0, 0.0, 0.0)
     weights = format_weights(_normalise_weights(present))
-    scorer = _CachedScorer(work.metric)
+    name, recall = work.metric.partition(_RECALL)[0], work.metric.endswith(_RECALL)
+    rouge = RougeSettings(metrics=ROUGE_METRICS if name == "mean" else (name,), byte_limit=BYTES if recall else None)
+
+    @functools.cache
+    def score(text: str, reference: str) -> float:
+        """Score a text, whose score is the same in later rounds."""
+        return round(float(score_pairs([text], [[reference]], rouge)[0, :, 2 if recall else 0].mean()), 6)
+
     with work.open(MERT_FILE) as study:
         found, defaults = work.read_trials(TuningRound, {**summarizer.config.decoding, "beam": nbest, OPTION: weights})
         work.encoded.check_decoding_options(**defaults)
-        work.check_settings(defaults, {"--starting-points": points, "way of scoring": scorer.settings.signature(1)})
+        work.check_settings(defaults, {"--starting-points": points, "way of scoring": rouge.signature(1)})
 
         def propose() -> Optional[Tuple[Any, List[float]]]:
             if not found:
@@ -140,12 +148,12 @@ def tune_weights(
             for hypotheses, (_, reference) in zip(work.encoded.search_n_best(on_batch, **decoding), work.pairs):
                 texts = [" ".join(hypothesis.text.split()) for hypothesis in hypotheses]
                 features = [get_features(hypothesis, weights[1:]) for hypothesis in hypotheses]
-                lists.append(list(zip(texts, features, scorer(texts, reference))))
+                lists.append(list(zip(texts, features, (score(text, reference) for text in texts))))
             mean = float(np.mean([nbest[0][2] if nbest else 0.0 for nbest in lists]))
             return TuningRound(number, weights, decoding, lists, mean, round(time.monotonic() - started, 3))
 
         work.run_trials(found, rounds, propose, run)
-    signature = f"ROUGE|{scorer.settings.signature(1)}|n:{len(work.pairs)}|v:{get_version()}"
+    signature = f"ROUGE|{rouge.signature(1)}|n:{len(work.pairs)}|v:{get_version()}"
     return WeightTuningResults(found, work.metric, len(work.pairs), nbest, signature)
 
 
@@ -164,23 +172,3 @@ def _optimise_weights(rounds: Sequence[TuningRound], points: int, seed: int) -> 
     if not lists:
         raise InputError("no document has a summary of positive probability")
     return _normalise_weights(find_best_weights(lists, find_best(rounds, "").weights, points, seed)[0])
-
-
-class _CachedScorer:
-    """Score texts with one of :data:`MERT_METRICS`. Each distinct text is scored only once per document."""
-
-    def __init__(self, metric: str):
-        name = metric[: -len(_RECALL)] if metric.endswith(_RECALL) else metric
-        recall = name != metric
-        self.settings = RougeSettings(
-            metrics=ROUGE_METRICS if name == "mean" else (name,), byte_limit=BYTES if recall else None
-        )
-        self._figure = 2 if recall else 0
-        self._known: Dict[Tuple[str, str], float] = {}
-
-    def __call__(self, texts: Sequence[str], reference: str) -> List[float]:
-        new = [text for text in dict.fromkeys(texts) if (text, reference) not in self._known]
-        if new:
-            scores = score_pairs(new, [[reference] * len(new)], self.settings)[:, :, self._figure].mean(axis=1)
-            self._known.update(((text, reference), round(score, 6)) for text, score in zip(new, scores.tolist()))
-        return [self._known[text, reference] for text in texts]

@@ -59,10 +59,8 @@ def _find_option(name: str, option: str) -> str:
     if known not in CALL:
         raise InputError(format_unknown_option(known, CALL))
     if not DECLARED[known].metadata.get("tunable", True):
-        raise InputError(
-            f"{option} {name}: {format_option_name(known)} cannot be searched; "
-            "set it in etads-export or etads-summarize"
-        )
+        shown = format_option_name(known)
+        raise InputError(f"{option} {name}: {shown} cannot be searched; set it in etads-export or etads-summarize")
     return known
 
 
@@ -136,9 +134,8 @@ def _choose_default_values(name: str, present: Any, lengths: Sequence[int]) -> T
     elif "tuned" in metadata:
         values = metadata["tuned"]
     else:
-        raise InputError(
-            f"--search {name.replace('_', '-')}: its range is missing; give --range {name.replace('_', '-')}=LOW:HIGH"
-        )
+        option = name.replace("_", "-")
+        raise InputError(f"--search {option}: its range is missing; give --range {option}=LOW:HIGH")
     return tuple(sorted({*values, present}))
 
 

@@ -89,9 +89,8 @@ class TuningStudy:
 
     def _choose_pairs(self, documents: Sequence[str], references: Sequence[str], most: int) -> List[Tuple[str, str]]:
         if len(documents) != len(references):
-            raise InputError(
-                f"{len(documents):,} documents and {len(references):,} references: every document needs one reference"
-            )
+            counts = f"{len(documents):,} documents and {len(references):,} references"
+            raise InputError(f"{counts}: every document needs one reference")
         pairs = [(d, r) for d, r in zip(documents, references) if d.strip() and r.strip()]
         if not pairs:
             raise InputError("no document and its reference both have words")
@@ -162,9 +161,7 @@ class TuningStudy:
         settings = json.loads(json.dumps(settings))
         what = " and ".join(find_differing_settings(self.study.user_attrs.get(_SETTINGS, settings), settings))
         if what:
-            raise InputError(
-                f"{self.path}: its trials used another {what}; name another folder, or delete it to start again"
-            )
+            raise InputError(f"{self.path}: its trials used another {what}; name another folder, or delete it")
         self.study.set_user_attr(_SETTINGS, settings)
 
     def run_trials(

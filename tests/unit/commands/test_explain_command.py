@@ -1,16 +1,13 @@
 """``etads-explain``: kinds of input, choice of the document, given summaries, pages and JSON, incompatible options."""
 
-import io
 import json
-import sys
-from types import SimpleNamespace
 
 import pytest
 from folders import make_folder
+from programs import run_on_input
 
 from fairseq_etads import Summarizer
 from fairseq_etads.commands.explain import main
-from fairseq_etads.files import inputs
 
 TEXTS = ["w1 w2 Zebra w3", "", "yak W5 w6 w7 w8", "w20 <b>w21</b>"]
 
@@ -35,13 +32,7 @@ def explain(folder, capsysbinary, tmp_path, monkeypatch):
     (tmp_path / "work" / "a.txt").write_text("\n".join(TEXTS) + "\n")
 
     def run(*arguments, stdin=b""):
-        monkeypatch.setattr(
-            sys, "stdin", SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(stdin)), isatty=lambda: False)
-        )
-        inputs._read_input = None
-        status = main([str(folder), *map(str, arguments), "--device", "cpu"])
-        said = capsysbinary.readouterr()
-        return status, said.out.decode(), said.err.decode()
+        return run_on_input(main, [folder, *arguments], stdin, capsysbinary, monkeypatch)
 
     run.path = tmp_path / "work"
     return run

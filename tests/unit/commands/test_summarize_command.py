@@ -1,19 +1,16 @@
 """``etads-summarize``: kinds of input and output, continuing, documents that fail, options."""
 
-import io
 import json
 import os
-import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from folders import make_folder
+from programs import run_on_input
 
 from fairseq_etads import Summarizer
 from fairseq_etads.commands import summarize as summarize_command
 from fairseq_etads.commands.summarize import main
-from fairseq_etads.files import inputs
 from fairseq_etads.summarizer.documents import DocumentTokenizer
 from fairseq_etads.summarizer.surprisal import Surprisal
 
@@ -33,21 +30,12 @@ def wanted(folder):
 
 
 @pytest.fixture
-def summarize(folder, capsysbinary):
+def summarize(folder, capsysbinary, monkeypatch):
     """Run the command; returns its status, the lines on standard output, and messages."""
 
-    def run(*arguments, stdin=b"", model=folder):
-        before, sys.stdin = (
-            sys.stdin,
-            SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(stdin)), isatty=lambda: False),
-        )
-        inputs._read_input = None
-        try:
-            status = main([str(model), *map(str, arguments), "--device", "cpu"])
-        finally:
-            sys.stdin = before
-        said = capsysbinary.readouterr()
-        return status, said.out.decode().split("\n")[:-1], said.err.decode()
+    def run(*arguments, stdin=b""):
+        status, out, said = run_on_input(main, [folder, *arguments], stdin, capsysbinary, monkeypatch)
+        return status, out.split("\n")[:-1], said
 
     return run
 

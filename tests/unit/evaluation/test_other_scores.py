@@ -12,6 +12,7 @@ import pytest
 import torch
 from fairseq.data import Dictionary
 from seeds import shifted
+from test_rouge_command import write
 
 from fairseq_etads.commands.compare import main as compare_main
 from fairseq_etads.commands.rouge import main
@@ -21,11 +22,6 @@ from fairseq_etads.systems.entailment.model import EntailmentScorer, NliConfig, 
 
 HYPOTHESES = ["the auto runs . <q> it stops .", "", "a cat", "dogs sleep"]
 REFERENCES = ["the car runs . <q> it stops .", "a dog", "a cat", "the cat is here"]
-
-
-def write(path, lines):
-    path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
-    return str(path)
 
 
 def lines_of(path, name):
