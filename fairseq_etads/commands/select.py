@@ -6,7 +6,6 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from ..data.labels.label_files import NOTHING, compute_source_hash, make_label_file_name, write_label_rows
 from ..data.labels.selector_scores import (
-    compute_f1,
     compute_roc_auc,
     find_best_f1_threshold,
     find_histogram_bin,
@@ -17,6 +16,7 @@ from ..files.outputs import check_output_paths, write_json
 from ..platform.command_options import option, options_command
 from ..platform.errors import InputError
 from ..platform.option_checks import SIZE
+from ..text.subsequences import compute_f1
 from .run_options import RunOptions, find_checkpoint_and_data, list_data_files
 
 
