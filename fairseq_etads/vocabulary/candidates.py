@@ -34,11 +34,10 @@ class CandidateWords:
         unk: the id of the unknown word.
         shared: whether all texts share one list of candidates, as in the paper. Otherwise, each text has its own list,
             and the distribution for a text does not depend on the batch.
-
-    Attributes:
-        words: the ids of the C words on all lists (C,), in ascending order.
-        allowed: the boolean mask (B, C), True for words on the list of each text, or None if all texts share one list.
     """
+
+    words: Tensor  # ids of the C words on all lists (C,), in ascending order
+    allowed: Optional[Tensor] = None  # mask (B, C), True for words on the list of each text, if the lists differ
 
     def __init__(self, texts: Tensor, limit: int, known_words: int, specials: int, unk: int, shared: bool):
         self.known_words, self.unk = known_words, unk
@@ -50,7 +49,6 @@ class CandidateWords:
         # The ids below the maximum of ``frequent``, and those of the texts. The CPU waits for a GPU only once.
         listed = torch.arange(known_words, device=ids.device) < frequent.max()
         self.words = listed.index_fill(0, ids.flatten(), True).nonzero().flatten()
-        self.allowed: Optional[Tensor] = None
         if len(ids) > 1:
             # the list of a text contains its own number of frequent words and the words of the text
             self.allowed = (self.words < frequent[:, None]).scatter(1, torch.searchsorted(self.words, ids), True)
