@@ -5,8 +5,16 @@ from pathlib import Path
 from typing import Iterator, Sequence
 
 from ..text.counted_words import has_uncounted_letters
-from ..text.documents import HTML_ENTITIES, HTML_TAGS, count_suspicious_content
-from ..text.marks import ADVICE, SENTENCE_MARKS, SPECIAL_SYMBOLS, SUBWORD_MARKS, count_marks
+from ..text.documents import (
+    ADVICE,
+    HTML_ENTITIES,
+    HTML_TAGS,
+    SENTENCE_MARKS,
+    SPECIAL_SYMBOLS,
+    SUBWORD_MARKS,
+    count_marks,
+    count_suspicious_content,
+)
 from .summaries import SENTENCE_MARK, SentenceMark, unify_sentence_marks
 
 _GLUED = re.compile(r"(?<=\s)[.!?](?=[^\W\d_])|(?<=[^\W\d_A-Z])[.!?](?=[A-Z])")
