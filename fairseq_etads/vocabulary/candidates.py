@@ -7,20 +7,11 @@ columns of special symbols are equal to their ids.
 
 import copy
 import math
-from typing import Callable, Optional, TypeVar, Union
+from typing import Optional, Union
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-Holder = TypeVar("Holder")
-
-
-def change_tensors(holder: Holder, change: Callable[[Tensor], Tensor]) -> Holder:
-    """Return a copy of an object in which each attribute that is a tensor is replaced with the result of ``change``."""
-    changed = copy.copy(holder)
-    vars(changed).update({name: change(value) for name, value in vars(holder).items() if isinstance(value, Tensor)})
-    return changed
 
 
 class CandidateWords:
@@ -114,7 +105,9 @@ class CandidateWords:
 
     def to(self, device: Union[str, torch.device]) -> "CandidateWords":
         """Return a copy of the candidates with all tensors moved to ``device``."""
-        return change_tensors(self, lambda table: table.to(device))
+        moved = copy.copy(self)
+        moved.words, moved.allowed = self.words.to(device), None if self.allowed is None else self.allowed.to(device)
+        return moved
 
     def select(self, texts: Tensor) -> "CandidateWords":
         """Return the candidates for the texts with the given indices (N,). The columns do not change."""

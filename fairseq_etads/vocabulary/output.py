@@ -13,12 +13,13 @@ The search uses extended ids. With a shortlist (see ``shortlist.py``), it uses c
 tensors is as large as the vocabulary. The ids or columns that the search uses are called *search ids*.
 """
 
+import copy
 from typing import Any, Callable, NamedTuple, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
 
-from .candidates import CandidateWords, change_tensors
+from .candidates import CandidateWords
 
 
 def hide_unknown_words(tokens: Tensor, known_words: int, unk: int) -> Tensor:
@@ -114,11 +115,16 @@ class BatchVocab:
 
         The number of columns does not change, so scores keep their shape when documents are removed from a batch.
         """
-        return change_tensors(self, lambda table: table.index_select(0, documents))
+        return self._change_tensors(lambda table: table.index_select(0, documents))
 
     def to(self, device: Union[str, torch.device]) -> "BatchVocab":
         """Return a copy of the vocabulary with all tensors moved to ``device``."""
-        return change_tensors(self, lambda table: table.to(device))
+        return self._change_tensors(lambda table: table.to(device))
+
+    def _change_tensors(self, change: Callable[[Tensor], Tensor]) -> "BatchVocab":
+        changed = copy.copy(self)
+        vars(changed).update({name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor)})
+        return changed
 
     def encode(self, tokens: Tensor) -> Tensor:
         """Convert dictionary ids (N, T), int64, to extended ids.
