@@ -61,6 +61,8 @@ def test_what_is_not_in_the_text_is_left_out_and_what_follows_is_found():
     # The token is not in its place, and occurs in two other places.
     assert align_tokens("a b c b d", ["x", "b"]) == [None, None]
     assert align_tokens("a b c d", ["x", "b"]) == [None, (2, 3)]
+    # The tokens after it tell which of two places is its own.
+    assert align_tokens("a b c b delta epsilon", ["x", "b", "delta", "epsilon"])[:2] == [None, (6, 7)]
     assert align_tokens("", ["a"]) == [None]
     assert align_tokens("a", []) == []
     far = "x " * (2 * WINDOW) + "the very last words"
