@@ -12,6 +12,7 @@ from ..files.outputs import check_output_paths, write_json
 from ..platform.command_options import option, options_command
 from ..platform.errors import InputError
 from ..platform.option_checks import SIZE
+from ..text.subsequences import compute_f1
 from .run_options import RunOptions, find_checkpoint_and_data, list_data_files
 
 
@@ -130,7 +131,7 @@ def _evaluate_probabilities(
     total = sum(map(sum, counts))
     return {
         "auc": selector_scores.compute_roc_auc(counts),
-        "f1": selector_scores.compute_f1(true, chosen, positive),
+        "f1": compute_f1(true, chosen, positive),
         "threshold": threshold,
         "best_f1": best,
         "best_threshold": where,

@@ -4,9 +4,8 @@ import re
 from pathlib import Path
 from typing import Iterator, Sequence
 
+from ..text import documents
 from ..text.counted_words import has_uncounted_letters
-from ..text.documents import HTML_ENTITIES, HTML_TAGS, count_suspicious_content
-from ..text.marks import ADVICE, SENTENCE_MARKS, SPECIAL_SYMBOLS, SUBWORD_MARKS, count_marks
 from .summaries import SENTENCE_MARK, SentenceMark, unify_sentence_marks
 
 _GLUED = re.compile(r"(?<=\s)[.!?](?=[^\W\d_])|(?<=[^\W\d_A-Z])[.!?](?=[A-Z])")
@@ -30,10 +29,10 @@ def find_text_warnings(
         tokens: kind of words that ROUGE counts, a key of :data:`~fairseq_etads.text.counted_words.TOKENS`.
     """
     texts = [unify_sentence_marks(line, sentence_mark) for line in lines]
-    counts = [count_suspicious_content(text) for text in texts]
-    for kind in (*ADVICE, HTML_TAGS, HTML_ENTITIES):
+    counts = [documents.count_suspicious_content(text) for text in texts]
+    for kind in (*documents.ADVICE, documents.HTML_TAGS, documents.HTML_ENTITIES):
         found = [number for number, marks in enumerate(counts, 1) if marks[kind]]
-        advice = "; --sentence-mark MARK splits the text there" if kind == SENTENCE_MARKS else ""
+        advice = "; --sentence-mark MARK splits the text there" if kind == documents.SENTENCE_MARKS else ""
         if found:
             where = f"{len(found):,} of {len(lines):,} lines contain {kind}, the first is line {found[0]}"
             yield f"{name}: {where}{advice}"
@@ -62,8 +61,9 @@ def find_swapped_hypotheses_and_references(
     like_system = _SYSTEM_NAME.search(names[0]) or _PERHAPS_SYSTEM_NAME.search(names[0])
     by_name = _REFERENCE_NAME.search(names[0]) and not like_system
     by_name = by_name or any(_SYSTEM_NAME.search(name) and not _REFERENCE_NAME.search(name) for name in names[1:])
-    counts = [[count_marks(line) for line in lines] for lines in texts]
-    ours, *others = (any(marks[SUBWORD_MARKS] or marks[SPECIAL_SYMBOLS] for marks in lines) for lines in counts)
+    counts = [[documents.count_marks(line) for line in lines] for lines in texts]
+    pieces = documents.SUBWORD_MARKS, documents.SPECIAL_SYMBOLS
+    ours, *others = (any(marks[kind] for marks in lines for kind in pieces) for lines in counts)
     if by_name:
         yield (
             f"judging by their names, {hypothesis} and {', '.join(references)} may be swapped: the system's output "

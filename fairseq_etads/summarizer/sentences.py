@@ -10,7 +10,7 @@ from ..search.lengths import NO_LIMITS, SummaryLimits
 from ..search.options import DecodingOptions
 from ..text.alignment import align_tokens
 from ..text.cleaning import split_raw_document
-from ..text.marks import CLOSERS, SENTENCE_ENDS, SENTENCE_MARK
+from ..text.words import CLOSERS, SENTENCE_ENDS, SENTENCE_MARK
 from .explanation import ChosenSentence, PickedSentence, Selection
 from .folder.loading import LoadedExtractor
 

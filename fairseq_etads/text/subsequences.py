@@ -107,15 +107,24 @@ def rouge_l(hypothesis: Text, reference: Text) -> float:
     return compute_f1(sum(1 for _ in iterate_matches(hypothesis, reference)), *sizes)
 
 
-def iterate_matches(hypothesis: Text, reference: Text) -> Iterator[Tuple[int, int]]:
-    """Yield the sentence index and the word index of each reference word that :func:`rouge_l` matches."""
+def find_lcs_positions(words: Words, reference: Text) -> List[Set[int]]:
+    """Return the positions of an LCS with ``words`` in each sentence of the reference."""
+    positions = map_words_to_bitsets(words)
+    return [set(iterate_lcs_positions(sentence, words, positions)) for sentence in reference]
+
+
+def iterate_matches(
+    hypothesis: Text, reference: Text, common: Optional[Sequence[List[Set[int]]]] = None
+) -> Iterator[Tuple[int, int]]:
+    """Yield the sentence index and the word index of each reference word that :func:`rouge_l` matches.
+
+    ``common`` contains the result of :func:`find_lcs_positions` for each sentence of the hypothesis, if it is known.
+    """
     left = Counter(word for sentence in hypothesis for word in sentence)
-    positions = [map_words_to_bitsets(sentence) for sentence in hypothesis]
+    found = [find_lcs_positions(words, reference) for words in hypothesis] if common is None else common
     for number, sentence in enumerate(reference):
         union: Set[int] = set()
-        for words, other in zip(positions, hypothesis):
-            union.update(iterate_lcs_positions(sentence, other, words))
-        for index in sorted(union):
+        for index in sorted(union.union(*(positions[number] for positions in found))):
             if left[sentence[index]]:
                 left[sentence[index]] -= 1
                 yield number, index

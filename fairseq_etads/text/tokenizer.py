@@ -17,9 +17,8 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from ..platform.errors import InputError
 from ..platform.option_checks import option
-from .marks import ENDS_ANYWHERE
 from .subwords import HuggingFaceSubwordEncoder
-from .words import LANGUAGES, SENTENCE_MARK, WORD_KINDS, make_word_tokenizer, split_sentences
+from .words import ENDS_ANYWHERE, LANGUAGES, SENTENCE_MARK, WORD_KINDS, make_word_tokenizer, split_sentences
 
 MARKS = ("drop", "keep", "insert")
 _MARK = re.compile(rf"\s*{re.escape(SENTENCE_MARK)}\s*")

@@ -11,8 +11,16 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tupl
 import regex
 
 from ..platform.deferred_imports import defer_statistics
-from .marks import CLOSERS, ENDS_ANYWHERE, GREEK_QUESTION, SENTENCE_ENDS, SPEAKING_VERBS
-from .marks import SENTENCE_MARK as SENTENCE_MARK  # modules that need only words import it from here
+
+SENTENCE_MARK = "<q>"
+"""Mark between two sentences on a line, which is used in raw text, tokenised text and summaries."""
+ENDS_ANYWHERE = "。！？｡‼⁇⁈⁉।॥۔؟։።፧፨။។៕"
+"""Characters of Chinese, Indic, Arabic and other scripts that end a sentence even if no space follows."""
+SENTENCE_ENDS = ".!?" + ENDS_ANYWHERE
+GREEK_QUESTION = ";"  # Unicode's form NFC makes a semicolon of it
+CLOSERS = "'`\")’”»›」』）】》〉"
+"""Characters that can follow the end of a sentence and belong to it."""
+SPEAKING_VERBS = frozenset(re.findall(r"\w+", "said says say adds added told asked asks wrote replied tweeted"))
 
 CACHED_CHUNKS = 500_000
 """Maximum number of chunks in the cache of PennTreebankTokenizer (about 100 MB). A full cache is cleared."""

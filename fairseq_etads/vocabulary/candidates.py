@@ -7,20 +7,11 @@ columns of special symbols are equal to their ids.
 
 import copy
 import math
-from typing import Callable, Optional, TypeVar, Union
+from typing import Optional, Union
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-Holder = TypeVar("Holder")
-
-
-def change_tensors(holder: Holder, change: Callable[[Tensor], Tensor]) -> Holder:
-    """Return a copy of an object in which each attribute that is a tensor is replaced with the result of ``change``."""
-    changed = copy.copy(holder)
-    vars(changed).update({name: change(value) for name, value in vars(holder).items() if isinstance(value, Tensor)})
-    return changed
 
 
 class CandidateWords:
@@ -34,11 +25,10 @@ class CandidateWords:
         unk: the id of the unknown word.
         shared: whether all texts share one list of candidates, as in the paper. Otherwise, each text has its own list,
             and the distribution for a text does not depend on the batch.
-
-    Attributes:
-        words: the ids of the C words on all lists (C,), in ascending order.
-        allowed: the boolean mask (B, C), True for words on the list of each text, or None if all texts share one list.
     """
+
+    words: Tensor  # ids of the C words on all lists (C,), in ascending order
+    allowed: Optional[Tensor] = None  # mask (B, C), True for words on the list of each text, if the lists differ
 
     def __init__(self, texts: Tensor, limit: int, known_words: int, specials: int, unk: int, shared: bool):
         self.known_words, self.unk = known_words, unk
@@ -50,7 +40,6 @@ class CandidateWords:
         # The ids below the maximum of ``frequent``, and those of the texts. The CPU waits for a GPU only once.
         listed = torch.arange(known_words, device=ids.device) < frequent.max()
         self.words = listed.index_fill(0, ids.flatten(), True).nonzero().flatten()
-        self.allowed: Optional[Tensor] = None
         if len(ids) > 1:
             # the list of a text contains its own number of frequent words and the words of the text
             self.allowed = (self.words < frequent[:, None]).scatter(1, torch.searchsorted(self.words, ids), True)
@@ -116,7 +105,9 @@ class CandidateWords:
 
     def to(self, device: Union[str, torch.device]) -> "CandidateWords":
         """Return a copy of the candidates with all tensors moved to ``device``."""
-        return change_tensors(self, lambda table: table.to(device))
+        moved = copy.copy(self)
+        moved.words, moved.allowed = self.words.to(device), None if self.allowed is None else self.allowed.to(device)
+        return moved
 
     def select(self, texts: Tensor) -> "CandidateWords":
         """Return the candidates for the texts with the given indices (N,). The columns do not change."""

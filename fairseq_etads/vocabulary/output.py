@@ -13,12 +13,13 @@ The search uses extended ids. With a shortlist (see ``shortlist.py``), it uses c
 tensors is as large as the vocabulary. The ids or columns that the search uses are called *search ids*.
 """
 
+import copy
 from typing import Any, Callable, NamedTuple, Optional, Tuple, Union
 
 import torch
 from torch import Tensor
 
-from .candidates import CandidateWords, change_tensors
+from .candidates import CandidateWords
 
 
 def hide_unknown_words(tokens: Tensor, known_words: int, unk: int) -> Tensor:
@@ -56,25 +57,20 @@ class BatchVocab:
         pad, bos, eos, unk: the ids of the special symbols. The first three symbols are never copied.
         candidates: the words over which the softmax is computed, which include all words of the documents, or None for
             all V words.
-        bounded: whether to replace K and U with S, their upper bound, on a GPU, so that the CPU does not wait for their
-            actual values. The results are the same, but the distributions have more columns.
-
-    Attributes:
-        known_words: V, the number of known words.
-        softmax_width: the number of columns in the softmax, which is V or the number of candidates.
-        output_width: the total number of columns, ``softmax_width`` + K. K is the largest number of slots that a
-            document uses.
-        slots_used: the number of slots that each document uses (B,).
-        slot_words: the dictionary ids of the words in the slots (B, K). Unused slots contain the id of the unknown
-            word.
-        copyable: the boolean mask (B, S), True for words and False for padding, start symbols and end symbols.
-        source_columns: the column of the word at each document position (B, S).
-        word_columns: the columns of the distinct words in each document (B, U), in the order of their first occurrence.
-            Rows with fewer than U words are padded with 0, the column of the start symbol, which is never copied.
-        is_word: the boolean mask (B, U), True for words and False for padding in ``word_columns``.
-        word_numbers: the index of the word at each document position among the document's distinct words (B, S), and 0
-            at positions that are not copyable.
+        bounded: whether K and U are S, their upper bound, on a GPU, so that the CPU does not wait for their values. The
+            results are the same, but the distributions have more columns.
     """
+
+    known_words: int  # V, the number of known words
+    softmax_width: int  # number of columns in the softmax, which is V or the number of candidates
+    output_width: int  # number of all columns: softmax_width + K, the largest number of slots that a document uses
+    slots_used: Tensor  # number of slots that each document uses (B,)
+    slot_words: Tensor  # dictionary ids of the words in the slots (B, K), or of the unknown word in unused slots
+    copyable: Tensor  # mask (B, S), True for words and False for padding, start symbols and end symbols
+    source_columns: Tensor  # column of the word at each document position (B, S)
+    word_columns: Tensor  # columns of the distinct words in each document by first occurrence (B, U), padded with 0
+    is_word: Tensor  # mask (B, U), True for words and False for padding in word_columns
+    word_numbers: Tensor  # index in word_columns of each document position (B, S), 0 where nothing can be copied
 
     def __init__(
         self,
@@ -119,11 +115,16 @@ class BatchVocab:
 
         The number of columns does not change, so scores keep their shape when documents are removed from a batch.
         """
-        return change_tensors(self, lambda table: table.index_select(0, documents))
+        return self._change_tensors(lambda table: table.index_select(0, documents))
 
     def to(self, device: Union[str, torch.device]) -> "BatchVocab":
         """Return a copy of the vocabulary with all tensors moved to ``device``."""
-        return change_tensors(self, lambda table: table.to(device))
+        return self._change_tensors(lambda table: table.to(device))
+
+    def _change_tensors(self, change: Callable[[Tensor], Tensor]) -> "BatchVocab":
+        changed = copy.copy(self)
+        vars(changed).update({name: change(value) for name, value in vars(self).items() if isinstance(value, Tensor)})
+        return changed
 
     def encode(self, tokens: Tensor) -> Tensor:
         """Convert dictionary ids (N, T), int64, to extended ids.

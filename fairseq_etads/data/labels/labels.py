@@ -10,7 +10,7 @@ import operator
 from collections import Counter
 from typing import Dict, Iterable, List, Mapping, Sequence, Set, Tuple
 
-from ...text.subsequences import WordRuns, Words, compute_lcs_length, iterate_lcs_positions
+from ...text.subsequences import WordRuns, Words, compute_lcs_length, find_lcs_positions, iterate_matches
 
 _STOP_WORDS = """\
 a about after all also an and any are as at be because been before being between both but by can could did do
@@ -68,30 +68,15 @@ class SummaryRecall:
     """
 
     def __init__(self, document: Sequence[Words], summary: Sequence[Words]):
-        self.summary = summary
+        self.document, self.summary = document, summary
         self.size = sum(map(len, summary))
-        self._counts = [Counter(sentence) for sentence in document]
-        self._reference_counts = Counter(word for sentence in summary for word in sentence)
-        self._matched: List[Tuple[Set[int], ...]] = [
-            tuple(set(iterate_lcs_positions(sentence, words)) for sentence in summary) for words in document
-        ]
+        self._common = [find_lcs_positions(words, summary) for words in document]
 
     def __call__(self, chosen: Iterable[int]) -> float:
         """Compute the recall of the sentences with these indices, in any order. It is 0 if the summary is empty."""
-        chosen = list(chosen)
-        available: Counter = Counter()
-        for number in chosen:
-            available.update(self._counts[number])
-        wanted, hits = self._reference_counts.copy(), 0
-        for place, sentence in enumerate(self.summary):
-            union: Set[int] = set().union(*(self._matched[number][place] for number in chosen))
-            for position in union:
-                word = sentence[position]
-                if available[word] > 0 and wanted[word] > 0:  # each occurrence of a word is counted at most once
-                    available[word] -= 1
-                    wanted[word] -= 1
-                    hits += 1
-        return hits / self.size if self.size else 0.0
+        taken = [(self.document[number], self._common[number]) for number in chosen]
+        hits = iterate_matches([words for words, _ in taken], self.summary, [common for _, common in taken])
+        return sum(1 for _ in hits) / self.size if self.size else 0.0
 
 
 def select_by_greedy_recall(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:

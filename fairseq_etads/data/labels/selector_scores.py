@@ -3,7 +3,7 @@
 import math
 from typing import Any, List, Tuple
 
-from ...text.subsequences import compute_f1
+import numpy as np
 
 EDGES: List[float] = [number / 20 for number in range(-240, 241)]
 """Logits at the edges of the histogram bins: probabilities from 0.000006 to 0.999994 in steps of at most 0.0125."""
@@ -24,13 +24,9 @@ def compute_roc_auc(counts: Any) -> float:
     pair of a positive and a negative example in the same bin contributes one half. ``counts`` contains the numbers of
     negative and positive words or sentences in each bin, shape (2, bins).
     """
-    negative, positive = (list(map(float, row)) for row in counts)
-    below = area = 0.0
-    for without, having in zip(negative, positive):
-        area += having * (below + without / 2)
-        below += without
-    pairs = sum(negative) * sum(positive)
-    return area / pairs if pairs else 0.5
+    negative, positive = np.asarray(counts, dtype=float)
+    pairs = negative.sum() * positive.sum()
+    return float((positive * (negative.cumsum() - negative / 2)).sum() / pairs) if pairs else 0.5
 
 
 def find_best_f1_threshold(counts: Any) -> Tuple[float, float]:
@@ -39,16 +35,11 @@ def find_best_f1_threshold(counts: Any) -> Tuple[float, float]:
     A word or sentence is selected if its probability exceeds the threshold. ``counts`` is as in
     :func:`compute_roc_auc`.
     """
-    negative, positive = (list(map(float, row)) for row in counts)
-    total, best = sum(positive), (0.0, 0.5)
-    true = chosen = 0.0
-    for number in range(len(EDGES) - 1, -1, -1):
-        true += positive[number + 1]
-        chosen += positive[number + 1] + negative[number + 1]
-        found = compute_f1(true, chosen, total)
-        if found > best[0]:
-            best = found, 1 / (1 + math.exp(-EDGES[number]))
-    return best
+    negative, positive = np.asarray(counts, dtype=float)
+    true, chosen = (row[:0:-1].cumsum() for row in (positive, positive + negative))  # from the highest edge
+    f1 = 2 * true / np.maximum(chosen + positive.sum(), 1)
+    best = int(f1.argmax())
+    return (float(f1[best]), 1 / (1 + math.exp(-EDGES[-1 - best]))) if f1[best] else (0.0, 0.5)
 
 
 def make_empty_histogram() -> List[List[float]]:

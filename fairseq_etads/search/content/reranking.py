@@ -5,9 +5,9 @@ import math
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from ...text import subsequences
-from ...text.marks import SENTENCE_ENDS, SENTENCE_MARK
 from ...text.subsequences import rouge_l, rouge_n
 from ...text.subwords import join_words
+from ...text.words import SENTENCE_ENDS, SENTENCE_MARK
 from ..hypotheses import Results
 from ..terms import ActiveTerm, SearchTerm, TermBatch
 from .model import ContentModel, stem_words

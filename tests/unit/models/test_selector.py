@@ -12,7 +12,6 @@ from selection_data import names_of_scores
 
 from fairseq_etads.data.labels.selector_scores import (
     EDGES,
-    compute_f1,
     compute_roc_auc,
     find_best_f1_threshold,
     find_histogram_bin,
@@ -20,6 +19,7 @@ from fairseq_etads.data.labels.selector_scores import (
 )
 from fairseq_etads.layers.tagging import NoveltyScorer, SpellingEncoder, TaggerLSTM, group_words_by_sentence
 from fairseq_etads.summarizer.folder.model_options import list_architectures
+from fairseq_etads.text.subsequences import compute_f1
 from fairseq_etads.training.selection import count_labels_in_bins
 
 MARK = 43

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fairseq_etads.text.alignment import WINDOW, align_tokens, fold_for_alignment, guess_token_spelling
 from fairseq_etads.text.cleaning import join_to_one_line
 from fairseq_etads.text.tokenizer import TextTokenizer, TextTokenizerConfig
-from fairseq_etads.text.words import SENTENCE_MARK, WORD_KINDS
+from fairseq_etads.text.words import WORD_KINDS
 
 TOKENIZERS = {kind: TextTokenizer(TextTokenizerConfig(text_words=kind)) for kind in WORD_KINDS}
 
@@ -61,17 +61,14 @@ def test_what_is_not_in_the_text_is_left_out_and_what_follows_is_found():
     # The token is not in its place, and occurs in two other places.
     assert align_tokens("a b c b d", ["x", "b"]) == [None, None]
     assert align_tokens("a b c d", ["x", "b"]) == [None, (2, 3)]
+    # The tokens after it tell which of two places is its own.
+    assert align_tokens("a b c b delta epsilon", ["x", "b", "delta", "epsilon"])[:2] == [None, (6, 7)]
     assert align_tokens("", ["a"]) == [None]
     assert align_tokens("a", []) == []
     far = "x " * (2 * WINDOW) + "the very last words"
     assert align_tokens(far, ["the", "very", "last", "words"]) == [None] * 4
-
-
-def test_a_marked_text_does_not_have_the_mark():
-    text = "One bee. Two dogs."
-    tokens = ["one", "bee", ".", SENTENCE_MARK, "two"]
-    spelled = ["" if token == SENTENCE_MARK else token for token in tokens]
-    assert align_tokens(text, spelled) == [(0, 3), (4, 7), (7, 8), None, (9, 12)]
+    # A mark between sentences has no spelling.
+    assert align_tokens("One bee. Two dogs.", ["one", "bee", ".", "", "two"]) == [(0, 3), (4, 7), (7, 8), None, (9, 12)]
 
 
 @pytest.mark.parametrize("kind", WORD_KINDS)

@@ -7,7 +7,7 @@ from etads_preprocess.corpus import main as corpus
 
 from fairseq_etads.commands.rouge import main as rouge
 from fairseq_etads.evaluation import split_summary_into_sentences
-from fairseq_etads.text.marks import SENTENCE_MARKS, SPECIAL_SYMBOLS, SUBWORD_MARKS, UNKNOWN_WORDS, count_marks
+from fairseq_etads.text.documents import SENTENCE_MARKS, SPECIAL_SYMBOLS, SUBWORD_MARKS, UNKNOWN_WORDS, count_marks
 
 LINES = {
     SENTENCE_MARKS: [

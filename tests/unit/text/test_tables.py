@@ -87,9 +87,11 @@ def test_what_has_no_document_is_counted_once(tmp_path):
         (["--input", "all.csv", "--split", "1/0.000001/0.00000001"], "none falls into valid by --split"),
         (["--input", "all.csv", "--train", "x.csv"], "--input all.csv does not go with --train x.csv"),
         (["--train", "all.csv", "--split", "90/5/5"], "--split 90/5/5: has no effect without --input"),
+        (["--train", "all.csv", "--delimiter", ";;"], '--delimiter ";;": choose one character'),
+        (["--train", "all.csv", "--delimiter", '"'], '--delimiter """: choose one character'),
     ],
 )
-def test_impossible_splits_are_refused(tmp_path, monkeypatch, capsys, more, words):
+def test_impossible_options_are_refused(tmp_path, monkeypatch, capsys, more, words):
     monkeypatch.chdir(tmp_path)
     corpora.table(tmp_path / "all.csv", records(range(9)))
     assert words in refused(tmp_path, capsys, "table", *more)
