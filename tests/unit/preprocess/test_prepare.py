@@ -2,16 +2,19 @@
 messages.
 """
 
+import json
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import corpora
 import pytest
 from etads_preprocess import encode, subwords
-from etads_preprocess.prepare import build_parser, main, make_settings
+from etads_preprocess.prepare import build_parser, main, make_settings, make_vocabulary_report
 from etads_preprocess.prepare import prepare_data as prepare_with
 from etads_preprocess.processes import map_in_order
 from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import make_dataset
 from preparation import lines, make_refused, make_text, prepare  # noqa: F401  # fixtures among them
 from programs import as_program
 
@@ -50,10 +53,7 @@ def test_a_text_without_a_test_split_is_prepared(text, tmp_path):
     for path in text.glob("test.*"):
         path.unlink()
     prepare(text, tmp_path / "out", "word", 30, lowercase=True, jobs=1)
-    assert sorted(path.name for path in (tmp_path / "out" / "tokens").glob("*.source")) == [
-        "train.source",
-        "valid.source",
-    ]
+    assert {path.name for path in (tmp_path / "out" / "tokens").glob("*.source")} == {"train.source", "valid.source"}
 
 
 @pytest.mark.parametrize("tokens,size", [("bpe", 40), ("sentencepiece", 60)])
@@ -163,7 +163,7 @@ def test_a_second_run_does_only_what_is_missing(text, tmp_path, monkeypatch):
         assert path == missing or path.stat().st_mtime_ns == time, f"{path} was made again"
 
 
-def test_an_interruption_leaves_no_half_file(text, tmp_path, monkeypatch):
+def test_an_interruption_leaves_no_half_file_and_binarisation_is_done_again(text, tmp_path, monkeypatch):
     out = tmp_path / "out"
     real = encode.build_encoder
 
@@ -185,11 +185,6 @@ def test_an_interruption_leaves_no_half_file(text, tmp_path, monkeypatch):
     monkeypatch.undo()
     prepare(text, out, "word", 30, lowercase=True, jobs=1)
     assert len(lines(out / "tokens" / "train.source")) == 60
-
-
-def test_an_interrupted_binarisation_is_done_again(text, tmp_path):
-    out = tmp_path / "out"
-    prepare(text, out, "word", 30, lowercase=True, jobs=1)
     (out / "bin" / "complete").unlink()
     (out / "bin" / "test.source-target.source.bin").write_bytes(b"half")
     prepare(text, out, "word", 30, lowercase=True, jobs=1)
@@ -214,11 +209,6 @@ def test_other_options_or_another_text_are_not_mixed_in(text, tmp_path):
     (text / "test.source").write_text("".join(f"other {i}\n" for i in range(5)), encoding="utf-8")
     with pytest.raises(InputError, match="prepared with other text"):
         prepare(text, out, "word", 30, lowercase=True, jobs=1)
-
-
-def test_a_folder_that_fairseq_would_split_is_refused_before_any_work(text, refused, tmp_path):
-    assert "OUT " in (said := refused(text, tmp_path / "a:b")) and "a:b: contains a colon" in said
-    assert not (tmp_path / "a:b").exists()
 
 
 def test_after_a_size_that_is_refused_another_can_be_chosen(text, tmp_path):
@@ -276,6 +266,7 @@ def test_folders_that_cannot_be_used_are_named(text, refused, tmp_path):
     words = ["--tokens", "word", "--jobs", "1"]
     assert "file" in refused(text, corpora.write(tmp_path / "file", "x"), *words)
     assert "OUT has a line break in its path" in refused(text, tmp_path / "a\nb", *words)
+    assert "a:b: contains a colon" in refused(text, tmp_path / "a:b", *words) and not (tmp_path / "a:b").exists()
     assert "not a completed output folder" in refused(text, tmp_path / "out", "--like", tmp_path / "none")
     prepare(text, tmp_path / "out", "word", 8000, True, 1)
     for name in ("report.json", "prepare.json"):
@@ -373,3 +364,65 @@ def test_another_directory_to_be_like_is_not_mixed_in(text, tmp_path):
 def test_the_settings_of_a_corpus_replace_only_defaults(given, tokens, words, size):
     settings = make_settings(build_parser().parse_args(["text", "out", "--corpus", "gigaword", *given]))
     assert (settings.tokens, settings.words, settings.size) == (tokens, words, size)
+
+
+def bounded(text, out):
+    """Prepare with a shared dictionary and fewer known words for summaries; returns the sides' dictionaries."""
+    prepare_with(PreparationSettings("word", 30, True, target_size=9), text, out, 1)
+    return [SummarizationDictionary.load(str(out / "bin" / f"dict.{side}.txt")) for side in ("source", "target")]
+
+
+def test_summaries_may_know_fewer_words_of_the_one_dictionary(text, tmp_path):
+    out = tmp_path / "out"
+    source, target = bounded(text, out)
+    assert source.symbols == target.symbols and (source.known_words, target.known_words) == (40, 16)
+    counts = Counter(word for line in lines(out / "tokens" / "train.target") for word in line.split())
+    least = min(counts[word] for word in target.symbols[4:13])
+    assert all(counts[word] <= least for word in target.symbols[16:]), "the most frequent of summaries"
+    targets = make_dataset(str(out / "bin" / "test.source-target.target"), "mmap")
+    for ids, line in zip(targets, lines(out / "tokens" / "test.target")):
+        known = [word if word in source else "<unk>" for word in line.split()]
+        assert [source[number] for number in ids[:-1].tolist()] == known
+
+
+def test_a_test_set_like_that_of_a_bounded_dictionary_keeps_both_bounds(text, tmp_path):
+    trained = bounded(text, tmp_path / "model")
+    new = tmp_path / "new"
+    new.mkdir()
+    (new / "test.source").write_text("The audio library plays übung.\n")
+    (new / "test.target").write_text("audio\n")
+    out = tmp_path / "out"
+    main([str(new), str(out), "--like", str(tmp_path / "model"), "--jobs", "1"])
+    found = [SummarizationDictionary.load(str(out / "bin" / f"dict.{side}.txt")) for side in ("source", "target")]
+    assert found[0].symbols == found[1].symbols and "übung" in found[0] and "übung" not in trained[0]
+    assert [d.known_words for d in found] == [d.known_words for d in trained]
+    assert [*map(compute_fingerprint, found)] == [*map(compute_fingerprint, trained)], "a checkpoint would refuse it"
+
+
+def test_the_report_says_how_many_words_are_unknown_and_can_be_copied(text, tmp_path):
+    out, path = tmp_path / "out", text / "test.target"
+    path.write_text(path.read_text().replace("\n", " unheard\n"))
+    target = bounded(text, out)[1]
+    report = json.loads((out / "report.json").read_text())["vocabulary"]
+    assert report["known"] == {"source": 30, "target": 9} and report["asked"] == {"source": 30, "target": 9}
+    known = set(target.symbols[4:13])
+    for split in ("train", "valid", "test"):
+        words = unknown = copyable = 0
+        for document, summary in zip(*(lines(out / "tokens" / f"{split}.{side}") for side in ("source", "target"))):
+            for word in summary.split():
+                words += 1
+                unknown += word not in known
+                copyable += word not in known and word in document.split()
+        assert report["summaries"][split] == {"words": words, "unknown": unknown, "copyable": copyable}
+    assert 0 < copyable < unknown < words
+
+
+def test_the_unknown_word_itself_cannot_be_copied(tmp_path):
+    for name, content in (
+        *(("tokens/test.source", "a <unk> b\n"), ("tokens/test.target", "<unk> b a\n")),
+        *(("bin/dict.source.txt", "a 3\nb 2\n"), ("bin/dict.target.txt", "a 3\nb 0\n")),
+    ):
+        corpora.write(tmp_path / name, content)
+    report = make_vocabulary_report(tmp_path, ["test"], {"source": 2})
+    assert report["known"] == {"source": 2, "target": 1} and report["asked"] == {"source": 2}
+    assert report["summaries"]["test"] == {"words": 3, "unknown": 2, "copyable": 1}
