@@ -1,13 +1,14 @@
-"""etads-prepare: pairs stay aligned, tokens equal fairseq-interactive's, interrupted runs continue, errors have
-messages.
-"""
+"""etads-prepare: pairs stay aligned, tokens equal fairseq-interactive's, and damage and interruptions do no harm."""
 
 import json
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
 import corpora
+import hypothesis.strategies as st
 import pytest
 from etads_preprocess import encode, subwords
 from etads_preprocess.prepare import build_parser, main, make_settings, make_vocabulary_report
@@ -15,10 +16,14 @@ from etads_preprocess.prepare import prepare_data as prepare_with
 from etads_preprocess.processes import map_in_order
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import make_dataset
+from hypothesis import HealthCheck, given, settings
 from preparation import lines, make_refused, make_text, prepare  # noqa: F401  # fixtures among them
 from programs import as_program
 
 from fairseq_etads.data.preparation import PreparationSettings, format_command_line
+from fairseq_etads.files.checksums import Checksums
+from fairseq_etads.files.inputs import read_lines
+from fairseq_etads.files.shards import Shard
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, compute_fingerprint, count_known_words
 
@@ -426,3 +431,189 @@ def test_the_unknown_word_itself_cannot_be_copied(tmp_path):
     report = make_vocabulary_report(tmp_path, ["test"], {"source": 2})
     assert report["known"] == {"source": 2, "target": 1} and report["asked"] == {"source": 2}
     assert report["summaries"]["test"] == {"words": 3, "unknown": 2, "copyable": 1}
+
+
+@pytest.mark.parametrize(
+    "tokens,name,content",
+    [
+        ("bpe", "codes.bpe", b"#version: 0.2\na b c\n"),
+        ("bpe", "codes.bpe", b"#version: 0.2\na \xff\n"),
+        ("sentencepiece", "sentencepiece.model", b"garbage"),
+    ],
+)
+def test_a_damaged_subword_model_is_named(text, tmp_path, capsys, tokens, name, content):
+    out = tmp_path / "out"
+    for path in (out / name, out / "sentencepiece.vocab"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=rf"{name} is damaged \(.+\)\. Give another OUT or delete it"):
+        prepare(text, out, tokens, 40, lowercase=True, jobs=1)
+    assert capsys.readouterr().err == ""
+
+
+def test_every_file_is_compared_when_it_is_used_again(text, tmp_path):
+    out = tmp_path / "out"
+    prepare(text, out, "bpe", 40, lowercase=True, jobs=1, factors=["tf", "idf"])
+    listed = [folder / name for folder in (out, out / "bin") for name in Checksums(folder).listed]
+    made = {path for path in out.rglob("*") if path.is_file() and path.stat().st_size}
+    logs = {out / "preprocess.txt", out / "bin/preprocess.log", out / "SHA256SUMS", out / "bin/SHA256SUMS"}
+    assert made - logs == set(listed)
+    for path in listed:
+        content = path.read_bytes()
+        path.write_bytes(content[:-2] + b"#\n")
+        with pytest.raises(InputError, match=rf"{path.name} is damaged or was changed: .* (delete|Delete) {out}"):
+            prepare(text, out, "bpe", 40, lowercase=True, jobs=1, factors=["tf", "idf"])
+        path.write_bytes(content)
+
+
+def test_an_edited_dictionary_is_taken_once_the_list_is_deleted(text, tmp_path):
+    out = tmp_path / "out"
+    prepare(text, out, "word", 30, lowercase=True, jobs=1)
+    dictionary = out / "bin" / "dict.source.txt"
+    dictionary.write_text(dictionary.read_text().replace("the ", "teh "))
+    with pytest.raises(InputError, match=rf"if you changed it on purpose, delete {out}/bin/SHA256SUMS"):
+        prepare(text, out, "word", 30, lowercase=True, jobs=1)
+    (out / "bin" / "SHA256SUMS").unlink()
+    prepare(text, out, "word", 30, lowercase=True, jobs=1)
+    assert "teh " in dictionary.read_text()
+
+
+def test_text_that_changes_while_it_is_read_leaves_nothing_behind(text, tmp_path, monkeypatch):
+    """If any output remained, the next run would use it for the original text."""
+    whole, path = encode.encode_file, text / "valid.source"
+    content = path.read_bytes()
+
+    def encode_file(source, destination, *arguments):
+        if destination.name == path.name:
+            path.write_bytes(content.replace(b"audio", b"radio"))
+        whole(source, destination, *arguments)
+
+    monkeypatch.setattr(encode, "encode_file", encode_file)
+    with pytest.raises(InputError, match=r"valid\.source changed while it was being read; run the command again"):
+        prepare(text, tmp_path / "out", "word", 30, lowercase=True, jobs=1)
+    monkeypatch.undo()
+    path.write_bytes(content)
+    prepare(text, tmp_path / "out", "word", 30, lowercase=True, jobs=1)
+    assert "radio" not in (tmp_path / "out/tokens/valid.source").read_text()
+
+
+def test_text_is_compared_with_its_list(text, tmp_path):
+    Checksums(text).add("train.source")
+    (text / "train.source").write_bytes((text / "train.source").read_bytes().replace(b"audio", b"radio"))
+    with pytest.raises(InputError, match=r"train\.source is damaged .*delete .*text/SHA256SUMS"):
+        prepare(text, tmp_path / "out", "word", 30, lowercase=True, jobs=1)
+
+
+@pytest.mark.parametrize(
+    "tokens,size,name", [("sentencepiece", 60, "sentencepiece.model"), ("bpe", 40, "prepare.json")]
+)
+def test_files_that_were_not_listed_when_the_command_ended_are_listed_by_the_next(text, tmp_path, tokens, size, name):
+    out = tmp_path / "out"
+    prepare(text, out, tokens, size, lowercase=True, jobs=1)
+    whole = (out / "SHA256SUMS").read_bytes()
+    Checksums(out).forget(name, "report.json")
+    prepare(text, out, tokens, size, lowercase=True, jobs=1)
+    assert (out / "SHA256SUMS").read_bytes() == whole
+
+
+def test_a_sentencepiece_model_that_finds_no_room_is_not_left_behind(text, tmp_path):
+    code = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (99, 99)); from pathlib import Path; "
+    code += "from etads_preprocess.subwords import learn_sentencepiece as learn; "
+    code += "learn([Path(sys.argv[1])], 50, Path(sys.argv[2]))"
+    model = tmp_path / "sentencepiece.model"
+    command = [sys.executable, "-c", code, str(text / "train.source"), str(model)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode and "File too large" in result.stderr and not model.exists()
+
+
+WORDS = PreparationSettings("word", 20)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.text(alphabet="aé\n\r \ufeff", max_size=40), shares=st.integers(1, 9))
+def test_shares_of_a_file_are_its_lines(content, shares, tmp_path):
+    """There are more shares than lines, long lines, a missing last line end, and multi-byte characters."""
+    path = tmp_path / "file"
+    path.write_bytes(content.encode())
+    found = [line for shard in Shard(1, shares).list_all_shards() for line in shard.iterate_lines(path)]
+    assert found == list(read_lines(path))
+
+
+def test_a_share_names_the_place_of_bad_bytes(tmp_path):
+    (tmp_path / "file").write_bytes(b"good\n" * 4 + b"not \xff good\n")
+    with pytest.raises(InputError, match="file, byte 24: not UTF-8"):
+        list(Shard(2, 2).iterate_lines(tmp_path / "file"))
+
+
+@pytest.mark.parametrize("value", ["0/2", "3/2", "2", "1/0", "a/b"])
+def test_impossible_shares_are_refused(value):
+    with pytest.raises(InputError, match=f"--shard {value}: choose I/N"):
+        Shard.parse(value)
+
+
+def files(folder):
+    """Collect all files of a preparation, except shares and messages."""
+    names = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+    said = ("preprocess.txt", "preprocess.log")
+    return {str(n): (folder / n).read_bytes() for n in names if n.parts[0] != "shards" and n.name not in said}
+
+
+def share(text, out, value, how=WORDS):
+    prepare_with(how, text, out, 1, shard=Shard.parse(value))
+
+
+def test_joined_shares_are_what_one_process_makes(text, tmp_path):
+    prepare_with(WORDS, text, tmp_path / "whole", 1)
+    out = tmp_path / "out"
+    for value in ("2/3", "3/3"):
+        share(text, out, value)
+        assert [path.name for path in out.iterdir()] == ["shards"], "shares keep out of one another's way"
+    with pytest.raises(InputError, match="of 3 shards, 1 are not complete; run the same command with --shard 1/3"):
+        prepare_with(WORDS, text, out, 1)
+    share(text, out, "1/3")
+    parts = [list(read_lines(path)) for path in sorted(out.glob("shards/*/tokens/train.source"))]
+    assert len(parts) == 3 and sum(map(bool, parts)) > 1, "one share has all lines: the test shows little"
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("tokens/*")}
+    share(text, out, "2/3")
+    assert before == {path: path.stat().st_mtime_ns for path in out.rglob("tokens/*")}, "a share was made again"
+    prepare_with(WORDS, text, out, 1)
+    assert files(out) == files(tmp_path / "whole")
+    shutil.rmtree(out / "shards")
+    prepare_with(WORDS, text, out, 1)  # the shards are not needed any more
+
+
+def test_shares_that_do_not_fit_are_refused(text, tmp_path):
+    out = tmp_path / "out"
+    share(text, out, "1/2")
+    share(text, out, "2/2", PreparationSettings("word", 21))
+    with pytest.raises(InputError, match="2-of-2 was made with another settings: delete it and make it again"):
+        prepare_with(WORDS, text, out, 1)
+    with pytest.raises(InputError, match="was prepared with other settings"):
+        share(text, out, "2/2")
+    shutil.rmtree(out / "shards" / "2-of-2")
+    share(text, out, "2/2")
+    damaged = out / "shards" / "2-of-2" / "tokens" / "train.source"
+    damaged.write_bytes(damaged.read_bytes().swapcase() + b"x")
+    with pytest.raises(InputError, match=r"2-of-2.tokens.train.source is damaged"):
+        prepare_with(WORDS, text, out, 1)
+    assert not (out / "tokens" / "train.source").exists()
+    shutil.rmtree(out / "shards" / "2-of-2")
+    share(text, out, "1/3")
+    with pytest.raises(InputError, match="has shards of 2 and of 3"):
+        prepare_with(WORDS, text, out, 1)
+
+
+def test_sentencepiece_learns_from_a_part_of_a_large_text(tmp_path, monkeypatch, capsys):
+    """SentencePiece would keep all of it in memory, at twenty times its size."""
+    texts = [tmp_path / name for name in ("a", "b")]
+    for path, word in zip(texts, ("walking", "jumper")):
+        path.write_text("".join(f"{word}{n % 7} ends number {n}\n" for n in range(101)))
+    whole = "".join(path.read_text() for path in texts).splitlines(keepends=True)
+    (tmp_path / "third").write_text("".join(whole[::3]))
+    subwords.learn_sentencepiece([tmp_path / "third"], 40, tmp_path / "expected.model")
+    assert not capsys.readouterr().err
+    monkeypatch.setattr(subwords, "SENTENCEPIECE_BYTES", len("".join(whole)) // 3 + 1)
+    subwords.learn_sentencepiece(texts, 40, tmp_path / "found.model")
+    assert "one in 3 lines" in capsys.readouterr().err
+    found, expected = ((tmp_path / f"{name}.vocab").read_text() for name in ("found", "expected"))
+    assert found == expected and "walking" in found
