@@ -181,8 +181,8 @@ class SplitWriter:
     def write(self, made: DocumentLines, where: str) -> None:
         """Write a document, or count it as dropped. ``where`` is the location of the document in the input."""
         self.counts.update(made.counts)
-        for name, number in (+made.warnings).items():
-            self.warnings.setdefault(name, {"count": 0, "first": where})["count"] += number
+        for name in filter(made.warnings.get, made.warnings):
+            self.warnings.setdefault(name, {"count": 0, "first": where})["count"] += made.warnings[name]
         if made.dropped:
             self.dropped[made.dropped] += 1
             if len(self.named_dropped) < NAMED_DROPPED:
@@ -199,7 +199,7 @@ class SplitWriter:
         """Write one line to each file in the split."""
         lines = {"source": made.source, **{f"source.{name}": getattr(made, name) for name in self.optional}}
         lines.update({f"target.{number}" if number else "target": target for number, target in enumerate(targets)})
-        for end in lines.keys() - self.files.keys():
+        for end in itertools.filterfalse(self.files.__contains__, lines):
             self.files[end] = self.stack.enter_context(open_output(self.args.out / f"{self.split}.{end}"))
             self.files[end].writelines("\n" for _ in range(self.lines))
         for end, file in self.files.items():
