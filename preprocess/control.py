@@ -174,9 +174,7 @@ class ControlOptions:
     text: Path = argument("TEXT", "folder containing {train,valid,test}.{source,target}")
     out: Path = argument("OUT", "output folder for the same files with control words, and for control.json")
     length_bins: Optional[int] = option(
-        None,
-        f"maximum number of length bins; 0 disables the control words for lengths (default: {BINS})",
-        bounds=NOT_NEGATIVE,
+        None, f"maximum number of length bins; 0: no words for lengths (default: {BINS})", bounds=NOT_NEGATIVE
     )
     by_origin: bool = option(False, "also insert a control word for the origin of each document")
     like: Optional[Path] = option(

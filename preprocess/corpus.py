@@ -90,19 +90,14 @@ class CorpusOptions(JobsOption):
 
     fallback_encoding: str = option(
         "",
-        'encoding of lines that are not valid UTF-8, such as cp1252, or "replace" to substitute U+FFFD for invalid '
-        "bytes; the number of such lines is reported (default: stop and report the line)",
+        'encoding of lines that are not valid UTF-8, such as cp1252, or "replace" for U+FFFD (default: stop)',
         metavar="NAME",
     )
     skip_bad: bool = option(False, "drop and count records that are unreadable or not valid UTF-8 (default: stop)")
     keep_empty: bool = option(False, "keep pairs with an empty document or summary instead of dropping them")
     split: bool = option(None, "split paragraphs into sentences by rules (default: %(default)s)", flag="--sentences")
     full_stops: bool = option(None, "add a full stop to lines without final punctuation (default: %(default)s)")
-    join_tokens: bool = option(
-        None,
-        "join the tokens of tokenised text as people write them, such as don't instead of do n't (default: "
-        "%(default)s)",
-    )
+    join_tokens: bool = option(None, "join tokens as people write them: don't, not do n't (default: %(default)s)")
     language: str = option("en", "language, whose abbreviations and ordinals do not end sentences", choices=LANGUAGES)
     sentence_marks: List[str] = option(
         [],
@@ -125,8 +120,7 @@ class CorpusOptions(JobsOption):
     source_words: int = option(0, "keep only the first N words of each document (default: all)", bounds=NOT_NEGATIVE)
     train_references: str = option(
         "first",
-        "references to use for training documents with several references. first: only the first reference; all: "
-        "write one pair per reference",
+        "references of a training document with several. first: only the first; all: a pair for each reference",
         choices=("first", "all"),
     )
     near_duplicates: Optional[float] = option(
@@ -187,8 +181,8 @@ class SplitWriter:
     def write(self, made: DocumentLines, where: str) -> None:
         """Write a document, or count it as dropped. ``where`` is the location of the document in the input."""
         self.counts.update(made.counts)
-        for name, number in (+made.warnings).items():
-            self.warnings.setdefault(name, {"count": 0, "first": where})["count"] += number
+        for name in filter(made.warnings.get, made.warnings):
+            self.warnings.setdefault(name, {"count": 0, "first": where})["count"] += made.warnings[name]
         if made.dropped:
             self.dropped[made.dropped] += 1
             if len(self.named_dropped) < NAMED_DROPPED:
@@ -205,7 +199,7 @@ class SplitWriter:
         """Write one line to each file in the split."""
         lines = {"source": made.source, **{f"source.{name}": getattr(made, name) for name in self.optional}}
         lines.update({f"target.{number}" if number else "target": target for number, target in enumerate(targets)})
-        for end in lines.keys() - self.files.keys():
+        for end in itertools.filterfalse(self.files.__contains__, lines):
             self.files[end] = self.stack.enter_context(open_output(self.args.out / f"{self.split}.{end}"))
             self.files[end].writelines("\n" for _ in range(self.lines))
         for end, file in self.files.items():
@@ -324,10 +318,7 @@ def _read_finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def build_corpus(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
-    """Write all splits that are missing or outdated and the report, and return it. The caller locks the folder.
-
-    Raises InputError if the input or an earlier output is invalid.
-    """
+    """Write the splits that are missing or outdated, and return the report. The caller locks the folder."""
     out: Path = args.out
     paths = [path for files in reader.files.values() for path in files]
     if args.force:
@@ -364,56 +355,46 @@ def build_corpus(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
         report["splits"][split] = write_split(reader, split, args)
         inputs.verify_unchanged()
         write_json(out / "report.json", report)
-    report["overlap"] = near_duplicates.count_repeated_documents(
-        out, reader.list_splits(), args.train_references == "all"
-    )
-    if args.near_duplicates is None:
+    splits, least = reader.list_splits(), args.near_duplicates
+    report["overlap"] = near_duplicates.count_repeated_documents(out, splits, args.train_references == "all")
+    if least is None:
         (out / LIST).unlink(missing_ok=True)
     else:
-        report["near-duplicates"] = near_duplicates.find_near_duplicates(
-            out, reader.list_splits(), args.near_duplicates, args.jobs
-        )
+        report["near-duplicates"] = near_duplicates.find_near_duplicates(out, splits, least, args.jobs)
     write_json(out / "report.json", report)
     Checksums(out).add("report.json", *(name for about in report["splits"].values() for name in about["files"]))
     reader.check_split_sizes({split: about["documents"] for split, about in report["splits"].items()})
     return report
 
 
-def summarise_report(report: Dict[str, Any]) -> List[str]:
+def summarise_report(report: Dict[str, Any]) -> Iterator[str]:
     """Summarise the report in a few lines of text for the terminal."""
-    lines = list(report["notes"])
+    yield from report["notes"]
     for split, about in report["splits"].items():
         text = f"{split}: {about['documents']:,} documents"
         for side in SIDES:
             words, sentences, longest = about[side].values()
             text += f"; {side} {words:.1f} words in {sentences:.1f} sentences (longest {longest:,})"
-        lines.append(text)
+        yield text
         if about["references"] > 1:
-            lines.append(f"  up to {about['references']} references each")
+            yield f"  up to {about['references']} references each"
         for what in ("dropped", "changed"):
-            lines += [f"  {what}: {number:,} {reason}" for reason, number in about[what].items()]
+            yield from (f"  {what}: {number:,} {reason}" for reason, number in about[what].items())
         for name, found in about.get("warnings", {}).items():
             place = f"the first at {found['first']}"
-            lines.append(f"  warning: {found['count']:,} {name}, {place}; left as they are, {WARNINGS.get(name, '')}")
+            yield f"  warning: {found['count']:,} {name}, {place}; left as they are, {WARNINGS.get(name, '')}"
         shared = report["overlap"].get(split, {})
-        lines += [f"  the same documents: {number:,} {where}" for where, number in shared.items() if number]
-    return [
-        *lines,
-        *(near_duplicates.summarise_near_duplicates(report["near-duplicates"]) if "near-duplicates" in report else ()),
-    ]
+        yield from (f"  the same documents: {number:,} {where}" for where, number in shared.items() if number)
+    if "near-duplicates" in report:
+        yield from near_duplicates.summarise_near_duplicates(report["near-duplicates"])
 
 
 def add_output_options(parser: argparse.ArgumentParser, shows: bool = False) -> None:
     """Add --out, --prepare and (with ``shows``) --show to a parser, one of which is required."""
     add = parser.add_mutually_exclusive_group(required=True).add_argument
     add("--out", metavar="TEXT", type=Path, help="output folder for the text and report.json")
-    add(
-        "--prepare",
-        metavar="OUT",
-        type=Path,
-        help="write the text to OUT/text, and then binarise it with etads-prepare, whose options follow after --, in "
-        "OUT/prepared",
-    )
+    then = "write the text to OUT/text, and then prepare it in OUT/prepared with the options of etads-prepare after --"
+    add("--prepare", metavar="OUT", type=Path, help=then)
     if shows:
         add("--show", metavar="N", type=int, help="print the first N documents of each file, and write nothing")
 
@@ -429,10 +410,9 @@ def check_options(args: argparse.Namespace) -> None:
     except (LookupError, UnicodeError):
         fits = False
     if not fits:
-        raise InputError(
-            f"--fallback-encoding {args.fallback_encoding}: not an encoding of text that can be read line by line, "
-            "such as cp1252, latin-1 or gb18030; convert the file first (iconv -t UTF-8), or choose replace"
-        )
+        reason = "not an encoding of text that can be read line by line, such as cp1252, latin-1 or gb18030"
+        advice = "convert the file first (iconv -t UTF-8), or choose replace"
+        raise InputError(f"--fallback-encoding {args.fallback_encoding}: {reason}; {advice}")
     if args.near_duplicates is not None:
         near_duplicates.check_datasketch()
     if args.show is not None and not SIZE.contains(args.show):
@@ -512,7 +492,7 @@ def main(args: argparse.Namespace) -> None:
                 raise InputError("--like is missing: without training pairs, --prepare needs --like PREPARED")
             else:
                 with lock_output(args.out, "--out", folder=True):
-                    said = iter([*summarise_report(build_corpus(reader, args)), f"text: {args.out}"])
+                    said = itertools.chain(summarise_report(build_corpus(reader, args)), [f"text: {args.out}"])
             for line in said:
                 print(escape_unprintable(line))
     if options:

@@ -40,8 +40,8 @@ def append_copy_tail(dictionary: Dictionary, words: Iterable[str]) -> None:
 def build_dictionary(train: List[Path], documents: List[Path], size: int, jobs: int, tail: bool = True) -> Dictionary:
     """Build a dictionary of the words to learn, in order of decreasing frequency, followed by the copy tail.
 
-    The model learns the ``size`` most frequent words of the ``train`` files, not counting special symbols, or all words
-    if it is -1. The copy tail, if wanted, also contains the words of the ``documents``.
+    These are the ``size`` most frequent words of the ``train`` files besides special symbols (-1: all). The copy tail,
+    if wanted, also contains the words of the ``documents``.
     """
     dictionary = count_words(train, jobs)
     seen = {*dictionary.symbols, *count_words(documents, jobs).symbols}
@@ -53,8 +53,8 @@ def build_dictionary(train: List[Path], documents: List[Path], size: int, jobs: 
 def extend_dictionary(path: Path, texts: List[Path], jobs: int) -> Dictionary:
     """Read a pretrained model's dictionary, and append a copy tail that contains all other words in the texts.
 
-    The model learns all words in the given dictionary, and their order does not change. A count of 0, which would mark
-    a word as part of the copy tail, becomes 1. Raises InputError if the file at ``path`` is not a dictionary.
+    The given words keep their order, and the model learns all of them: a count of 0, which would mark the copy tail,
+    becomes 1. Raises InputError if the file at ``path`` is not a dictionary.
     """
     try:
         given = load_checked_dictionary(Dictionary.load, str(path))
@@ -104,10 +104,9 @@ def write_dictionary(dictionary: Dictionary, path: Path) -> None:
 
 
 def make_dictionaries(work: Preparation, like: Optional[Path], given: Optional[Path]) -> List[str]:
-    """Write the joined dictionary, or those of both sides, for the text in tokens/ to the current folder.
+    """Write the joined dictionary for tokens/, or those of both sides, to the current folder, and return their names.
 
     They are built from the training text, extend those of prepared data ``like``, or extend the dictionary ``given``.
-    Returns the names of the files.
     """
     settings, jobs = work.settings, work.jobs
     size = settings.size if settings.tokens == "word" else -1

@@ -64,7 +64,6 @@ def _check_options(args: DictionaryOptions) -> None:
 
 @options_command("etads-dictionary", DictionaryOptions, description=DESCRIPTION)
 def main(args: DictionaryOptions) -> None:
-    """Run the command ``etads-dictionary``."""
     _check_options(args)
     from fairseq_etads.vocabulary.dictionary import count_known_words
 

@@ -71,8 +71,7 @@ def _build_subword_encoder(settings: PreparationSettings, out: Path) -> Any:
 def build_encoder(settings: PreparationSettings, out: Path, stage: str, side: str) -> Callable[[str], str]:
     """Return a function that encodes a line of text as words or as subwords, depending on the stage."""
     encoder = build_tokenizer(settings, out, side) if stage == TO_WORDS else _build_subword_encoder(settings, out)
-    encode: Callable[[str], str] = encoder.encode
-    return encode
+    return encoder.encode
 
 
 def encode_file(
@@ -105,10 +104,7 @@ def get_shard_folder(out: Path, shard: Shard) -> Path:
 
 
 def join_shards(work: Preparation, made: Checksums, words: str, record: Dict[str, Any]) -> None:
-    """Create the missing files in OUT/``words`` by joining shards, if any, and add their checksums to ``made``.
-
-    Raises InputError if a shard is missing, damaged, or was created with another ``record`` (prepare.json).
-    """
+    """Join shards, if any, to the missing files in OUT/``words``. Raises InputError if they lack one or do not fit."""
     out, advice = work.out, "make the shard again"
     names = [f"{words}/{name}" for name in work.names if not (out / words / name).exists()]
     shards = [re.fullmatch(r"\d+-of-(\d+)", path.name) for path in (out / "shards").glob("*-of-*")]
@@ -121,10 +117,9 @@ def join_shards(work: Preparation, made: Checksums, words: str, record: Dict[str
     folders = {shard: get_shard_folder(out, shard) for shard in Shard(1, counts[0]).list_all_shards()}
     missing = [str(shard.number) for shard, folder in folders.items() if not all((folder / n).is_file() for n in names)]
     if missing:
-        raise InputError(
-            f"{out / 'shards'}: of {counts[0]} shards, {', '.join(missing)} are not complete; run the same command "
-            f"with --shard {missing[0]}/{counts[0]}, or delete {out / 'shards'} to continue without shards"
-        )
+        advice = f"with --shard {missing[0]}/{counts[0]}, or delete {out / 'shards'} to continue without shards"
+        reason = f"of {counts[0]} shards, {', '.join(missing)} are not complete; run the same command {advice}"
+        raise InputError(f"{out / 'shards'}: {reason}")
     listed = {folder: Checksums(folder, f"Delete {folder} and {advice}") for folder in folders.values()}
     for folder, checksums in listed.items():
         checksums.verify(["prepare.json"])

@@ -33,10 +33,8 @@ PERMUTATIONS = 128
 LIST = "near-duplicates.tsv"
 FOUND_SHARE = 0.99
 """Minimum probability of comparing two documents if their similarity equals the value of --near-duplicates."""
-EXAMPLES = 5
-"""Number of pairs that report.json quotes, starting with the most similar pair."""
-QUOTED = 120
-"""Number of characters that are quoted from each document."""
+EXAMPLES, QUOTED = 5, 120
+"""Number of the most similar pairs that report.json quotes, and of characters that are quoted from each document."""
 
 
 def _hash_line(line: str) -> int:
@@ -138,9 +136,8 @@ def _iterate_distinct_documents(text: Path, splits: Sequence[str]) -> Iterator[T
 def find_near_duplicates(text: Path, splits: Sequence[str], similarity: float, jobs: int) -> Dict[str, Any]:
     """Compare all documents in the files TEXT/SPLIT.source, and write a list of near-duplicates to TEXT/LIST.
 
-    Of identical documents, only the first one is compared. Returns the section of report.json: settings, examples and,
-    for each split, how many documents are near-duplicates of an earlier document in the same split ("within") or of a
-    document in an earlier split ("also in train").
+    Of identical documents, only the first one is compared. Returns the section of report.json: settings, examples and
+    the numbers of near-duplicates of earlier documents in the same split ("within") or another ("also in train").
     """
     index = _DuplicateIndex(similarity)
     counts = {split: {"within": 0} for split in splits}

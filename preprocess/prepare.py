@@ -134,11 +134,10 @@ def prepare_data(
         out = out.absolute()
     folder = get_shard_folder(out, shard) if shard else out
     with lock_output(folder, "OUT", folder=True):
-        required: Sequence[str] = ("train", "valid")
-        if like:
-            settings, required = read_preparation_settings(like, "--like"), ()
-        there = {split for split in SPLITS if any((text / f"{split}.{side}").is_file() for side in SIDES)}
-        splits = [split for split in SPLITS if split in there.union(required)] or SPLITS
+        settings = read_preparation_settings(like, "--like") if like else settings
+        wanted = {split for split in SPLITS if any((text / f"{split}.{side}").is_file() for side in SIDES)}
+        wanted |= set() if like else {"train", "valid"}
+        splits = [split for split in SPLITS if split in wanted] or SPLITS
         settings.check()
         if not like:
             check_given_files(given, settings)
@@ -208,9 +207,8 @@ def _read_reused_checksums(like: Path, settings: PreparationSettings) -> Dict[st
 def _binarise_text(work: Preparation, made: Checksums, given: Optional[Path]) -> None:
     """Write dictionaries, binarised text and factors to OUT, which contains tokens/.
 
-    The dictionary also contains words (or subwords) that occur in the documents but not in the model's vocabulary, so
-    that a pointer model can copy them. Raises InputError if fairseq-preprocess fails, factors cannot be computed, or an
-    input file has changed.
+    The dictionary also contains words of the documents that the model's vocabulary lacks, so that a pointer can copy
+    them. Raises InputError if fairseq-preprocess fails, factors cannot be computed, or an input file has changed.
     """
     out = work.out
     shutil.rmtree(out / "bin", ignore_errors=True)  # fairseq-preprocess rejects an incomplete folder
@@ -269,11 +267,7 @@ def _write_report(work: Preparation) -> None:
 
 
 def make_vocabulary_report(out: Path, splits: Sequence[str], wanted: Dict[str, int]) -> Dict[str, Any]:
-    """Return the numbers of "known" words (or subwords) of each side, without special symbols, and those "asked" for.
-
-    For the "summaries" of each split, these are the numbers of "words", of "unknown" words and of "copyable" words,
-    which are unknown but occur in the untruncated document.
-    """
+    """Count the "known" words of each side, and those of "summaries": all, "unknown" and (in documents) "copyable"."""
     from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, is_padding_word
 
     known = {}
@@ -332,45 +326,32 @@ class PreparationOptions(JobsOption):
     size: Optional[int] = option(None, "number of merges or pieces to learn, or of words to keep (default: 8000)")
     model: Optional[Path] = option(
         None,
-        "existing subword model: BPE merges learned by subword-nmt (with --tokens bpe), a SentencePiece model (with "
-        "--tokens sentencepiece), or a tokenizer.json file written by a Hugging Face library (with --tokens "
-        "huggingface) (default: learn a model from the training text)",
+        "existing subword model: merges of subword-nmt (--tokens bpe), a SentencePiece model (--tokens sentencepiece), "
+        "or tokenizer.json of a Hugging Face library (--tokens huggingface) (default: learn one from the text)",
     )
     gpt2_encoder_json: Optional[Path] = option(None, "GPT-2 encoder.json file, which contains the pieces and their ids")
     gpt2_vocab_bpe: Optional[Path] = option(None, "GPT-2 vocab.bpe file, which contains the BPE merges")
     dictionary: Optional[Path] = option(
-        None,
-        "BART's dict.txt, which determines the vocabulary of the model and its order; only with --tokens gpt2 "
-        "(default: the pieces in the training text, ordered by frequency)",
+        None, "BART's dict.txt, whose pieces the model has in this order (default: the text's pieces, by frequency)"
     )
     language: Optional[str] = option(
-        None,
-        "language of the text, for abbreviations and the rules of Moses (default: the --language of etads-corpus, or "
-        "en)",
-        choices=LANGUAGES,
+        None, "language, for abbreviations and Moses's rules (default: that of etads-corpus, or en)", choices=LANGUAGES
     )
     keep_case: bool = option(False, "preserve case (default: convert the text to lower case, as CNN/DM systems do)")
     source_sentence_marks: bool = option(
-        False,
-        f"keep the sentence mark {SENTENCE_MARK} in documents, for hierarchical models. Documents without marks are "
-        "split into sentences by rules",
+        False, f"keep {SENTENCE_MARK} in documents, for hierarchical models; those without are split by rules"
     )
     no_target_sentence_marks: bool = option(False, f"remove the sentence mark {SENTENCE_MARK} from summaries")
     separate_dictionaries: bool = option(
-        False,
-        "build separate dictionaries for documents and summaries, for models that neither copy words nor share "
-        "embeddings",
+        False, "a dictionary for each side, for models that neither copy words nor share embeddings"
     )
     source_size: Optional[int] = option(
-        None,
-        "number of words to keep in the source dictionary; only with --separate-dictionaries (default: --size for "
-        "words, all for subwords)",
+        None, "with --separate-dictionaries, words to keep in that of documents (default: --size, or all subwords)"
     )
     target_size: Optional[int] = option(
         None,
-        "number of words to keep in the target dictionary, with --separate-dictionaries (default: --source-size). With "
-        "a single dictionary, number of most frequent summary words that the model can generate; all other words can "
-        "only be copied by a pointer (default: all)",
+        "with --separate-dictionaries, words to keep in that of summaries (default: --source-size). With a single "
+        "dictionary, most frequent summary words that the model can generate; others can only be copied (default: all)",
     )
     factors: Optional[List[str]] = option(
         None,
@@ -398,9 +379,8 @@ class PreparationOptions(JobsOption):
     )
     shard: Optional[str] = option(
         None,
-        "tokenise only the I-th of N shards of the text (2/4 is the second of four) and write it to OUT/shards, so "
-        "that several processes or machines with access to OUT can share the work. To join the shards and continue, "
-        "run the same command without --shard",
+        "tokenise only the I-th of N shards of the text and write it to OUT/shards, so that several processes or "
+        "machines can share the work. To join the shards and continue, run the same command without --shard",
         metavar="I/N",
     )
 
@@ -428,9 +408,8 @@ def make_settings(args: argparse.Namespace) -> PreparationSettings:
     report = args.text / "report.json"
     if not args.language and report.is_file():
         given["language"] = read_json(report, "make the text again").get("options", {}).get("language", "en")
-    same_names = [field.name for field in fields(PreparationSettings) if field.name in given]
     return PreparationSettings(
-        **{name: given[name] for name in same_names},
+        **{field.name: given[field.name] for field in fields(PreparationSettings) if field.name in given},
         lowercase=not (args.keep_case or is_opaque),
         source_marks=args.source_sentence_marks,
         target_marks=not (args.no_target_sentence_marks or is_opaque),
@@ -452,9 +431,8 @@ def prepare_text(args: argparse.Namespace) -> None:
     for name, about in report["lengths"].items():
         longest = f"{about['mean tokens']:.1f} tokens on average, {about['max tokens']:,} at most"
         print(f"{name}: {about['lines']:,} lines, {longest}")
-    for line in _summarise_vocabulary(report["vocabulary"]) if "vocabulary" in report else ():
-        print(line)
-    for line in encode.measure_round_trip(read_preparation_settings(args.out, "OUT"), args.text, args.out):
+    said = [*(_summarise_vocabulary(report["vocabulary"]) if "vocabulary" in report else ())]
+    for line in [*said, *encode.measure_round_trip(read_preparation_settings(args.out, "OUT"), args.text, args.out)]:
         print(line)
     flags = shlex.join(format_command_line(options))
     print(f"binarised data: {args.out / 'bin'}\nfor new text, give fairseq-interactive: {flags}")

@@ -27,9 +27,8 @@ ENCODER, MERGES = "--gpt2-encoder-json", "--gpt2-vocab-bpe"
 GIVEN = {"encoder.json": ENCODER, "vocab.bpe": MERGES, "dict.txt": "--dictionary", "model": "--model"}
 """Files that the user can provide, named as in fairseq's archives, and the options for their paths.
 
-encoder.json maps GPT-2's pieces to ids, vocab.bpe has the merges of GPT-2's BPE, and the entries of dict.txt, the
-dictionary of a pretrained model, are these ids. The model consists of subword-nmt's merges, or is a SentencePiece model
-or Hugging Face's tokenizer.json.
+encoder.json maps GPT-2's pieces to ids, which are the entries of dict.txt, and vocab.bpe has the merges of GPT-2's BPE.
+The model consists of subword-nmt's merges, or is a SentencePiece model or Hugging Face's tokenizer.json.
 """
 _NEEDED = {
     "gpt2": (["encoder.json", "vocab.bpe"], f"{ENCODER} and {MERGES} (etads docs bart)"),
@@ -77,8 +76,7 @@ def read_merges(path: Path, option: str = "--model") -> List[str]:
 def write_merges(lines: List[str], codes: Path) -> None:
     """Write the lines of a merges file to ``codes``, preceded by merges that assemble the words in WHOLE.
 
-    These merges have the highest priority. They do not affect other words, unless the words contain a "<". They replace
-    subword-nmt's glossaries, which fairseq's ``--bpe subword_nmt`` does not support.
+    They come first, affect only words with a "<", and replace subword-nmt's glossaries, which fairseq does not support.
     """
     version = lines[:1] if lines[0].startswith("#version:") else []  # subword-nmt 0.1 wrote none
     end_is_apart = not version or version[0].split() == ["#version:", "0.1"]
@@ -92,9 +90,8 @@ def write_merges(lines: List[str], codes: Path) -> None:
 def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "unigram") -> None:
     """Learn ``size`` pieces from all files with SentencePiece, and write the model and a readable ``.vocab`` file.
 
-    The ``kind`` is "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016). If the text is larger than
-    SENTENCEPIECE_BYTES, only every n-th line is used, to limit the required memory. Raises InputError if the text is
-    too short to learn this number of pieces.
+    The ``kind`` is "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016). Of a text larger than SENTENCEPIECE_BYTES,
+    only every n-th line is used. Raises InputError if the text is too short to learn this number of pieces.
     """
     import sentencepiece
 
@@ -176,11 +173,10 @@ def check_given_files(given: Mapping[str, Path], settings: PreparationSettings) 
         except ValueError as error:
             raise InputError(f"--model {error}") from None
         if lost:
-            print(
-                f"--model {model}: has no piece for unknown characters, which disappear from the text without "
-                f"being counted as unknown words (for example {' '.join(lost)})",
-                file=sys.stderr,
+            reason = (
+                "has no piece for unknown characters, which disappear from the text without being counted as unknown "
             )
+            print(f"--model {model}: {reason}words (for example {' '.join(lost)})", file=sys.stderr)
 
 
 def check_sentencepiece_model(model: Path, settings: PreparationSettings, text: Path) -> None:
@@ -236,7 +232,5 @@ def check_gpt2_files(encoder_json: Path, vocab_bpe: Path) -> None:
     pieces = [*bytes_to_unicode().values(), *(merge.replace(" ", "") for merge in merges)]
     missing = [piece for piece in pieces if piece not in numbers]
     if missing:
-        raise InputError(
-            f"{ENCODER} {encoder_json} and {MERGES} {vocab_bpe} do not belong together: the first has no id for "
-            f"{len(missing):,} pieces of the second, for example {missing[0]!r}"
-        )
+        reason = f"the first has no id for {len(missing):,} pieces of the second, for example {missing[0]!r}"
+        raise InputError(f"{ENCODER} {encoder_json} and {MERGES} {vocab_bpe} do not belong together: {reason}")

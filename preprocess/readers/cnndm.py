@@ -54,12 +54,8 @@ contain lower-case tokens. Tokens of such files and of tokenised stories are joi
     class Options:
         stories: List[Path] = option([], "one or more folders containing the .story files", metavar="DIR", nargs="+")
         urls: Optional[Path] = option(None, "folder containing the lists of URLs", metavar="DIR")
-        chunks: Optional[Path] = option(
-            None,
-            "folder of See et al.'s train_*.bin, val_*.bin, test_*.bin",
-            metavar="DIR",
-            excludes=dict.fromkeys(("--stories", "--urls", "--keep-origin"), ""),
-        )
+        others: ClassVar = dict.fromkeys(("--stories", "--urls", "--keep-origin"), "")
+        chunks: Optional[Path] = option(None, "folder of See et al.'s *.bin files", metavar="DIR", excludes=others)
         expect: str = option(
             "published",
             "expected numbers of documents in the splits. published: 287,226 (287,113 if stories without text are "
@@ -187,9 +183,8 @@ def _find_newspaper(url: str, folder: Path) -> str:
 def read_records(path: Path) -> Iterator[bytes]:
     """Yield the serialised tf.train.Example records of a file. Raises InputError if it has others or ends in one.
 
-    A record is the length in bytes, as an int64 of the machine, and a message of Protocol Buffers: ``Example {Features
-    features = 1}``, ``Features {map<string, Feature> feature = 1}``, ``Feature {BytesList bytes_list = 1}`` and
-    ``BytesList {repeated bytes value = 1}``.
+    A record is its length in bytes, an int64, and a message of Protocol Buffers: Example {Features features = 1},
+    Features {map<string, Feature> feature = 1}, Feature {BytesList bytes_list = 1}, BytesList {bytes value = 1}.
     """
     with open_binary(path) as file:
         for number in itertools.count(1):

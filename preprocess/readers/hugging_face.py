@@ -85,10 +85,9 @@ def _load_dataset(data: str, config: Optional[str]) -> Any:
     path = Path(data)
     saved = path.is_dir()
     if saved and not any((path / name).is_file() for name in ("dataset_dict.json", "state.json")):
-        raise InputError(
-            f"--data {data}: not a folder of save_to_disk (no dataset_dict.json or state.json in it); files of JSON "
-            "lines, CSV or Parquet are read by: etads-corpus table"
-        )
+        reason = "not a folder of save_to_disk (no dataset_dict.json or state.json in it)"
+        advice = "files of JSON lines, CSV or Parquet are read by: etads-corpus table"
+        raise InputError(f"--data {data}: {reason}; {advice}")
     if saved and config:
         raise InputError(f"--config {config}: applies only to a name; {data} is a folder")
     # The module may have been imported before the environment variables were set.
@@ -102,8 +101,6 @@ def _load_dataset(data: str, config: Optional[str]) -> Any:
     if saved:
         raise InputError(f"--data {data}: cannot be read ({reason})")
     call = f"load_dataset({data!r}{f', {config!r}' if config else ''})"
-    raise InputError(
-        f"--data {data}: no such folder, and no data set of this name in this machine's cache ({reason}). "
-        "Nothing is downloaded here: on "
-        f"a machine with network access, call {call}.save_to_disk(FOLDER), and give that folder"
-    )
+    reason = f"no such folder, and no data set of this name in this machine's cache ({reason})"
+    advice = f"on a machine with network access, call {call}.save_to_disk(FOLDER), and give that folder"
+    raise InputError(f"--data {data}: {reason}. Nothing is downloaded here: {advice}")

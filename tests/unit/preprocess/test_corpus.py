@@ -61,14 +61,9 @@ def test_other_encodings_are_read_if_asked_and_counted(tmp_path, capsys):
     assert report["splits"]["train"]["changed"] == {"lines not UTF-8, read as cp1252": 1}
     out, _ = run(tmp_path / "r", "table", "--train", path, "--fallback-encoding", "replace")
     assert lines(out / "train.source")[0] == "caf\ufffd \ufffd"
-    for name, words in (
-        ("ebcdic9", "not an encoding"),
-        ("rot13", "rot13"),
-        ("utf-16", "line by line"),
-        ("cp037", "line by"),
-    ):
+    for name in ("ebcdic9", "rot13", "utf-16", "cp037"):
         error = refused(tmp_path / "n", capsys, "table", "--train", path, "--fallback-encoding", name)
-        assert f"--fallback-encoding {name}: " in error and words in error
+        assert f"--fallback-encoding {name}: not an encoding of text that can be read line by line" in error
 
 
 def test_bytes_that_are_no_text_are_cleaned_and_counted(tmp_path):
@@ -196,8 +191,8 @@ def test_leads_and_full_stops():
     done = make_lines(document, CorpusOptions(split=True, full_stops=True, source_sentences=2, source_words=3))
     assert done.source == "One two. <q> Three" and done.targets == ["a."]
     assert done.counts["documents cut by --source-sentences"] == done.counts["documents cut by --source-words"] == 1
-    assert (
-        make_lines(document, CorpusOptions(split=True, source_sentences=1, short_lead=9)).source
-        == "One two. <q> Three four."
-    )
-    assert make_lines(document, CorpusOptions(split=False)).source == "One two. Three four. <q> Five"
+    for options, expected in (
+        (CorpusOptions(split=True, source_sentences=1, short_lead=9), "One two. <q> Three four."),
+        (CorpusOptions(split=False), "One two. Three four. <q> Five"),
+    ):
+        assert make_lines(document, options).source == expected

@@ -80,8 +80,8 @@ def corpus(n=40):
 @pytest.fixture
 def indexes(tmp_path):
     """Options naming the indexes of ``corpus()``, as plain files."""
-    (tmp_path / "Translation-en").write_text(corpus()[0], encoding="utf-8")
-    (tmp_path / "Packages").write_text(corpus()[1], encoding="utf-8")
+    for name, content in zip(("Translation-en", "Packages"), corpus()):
+        (tmp_path / name).write_text(content, encoding="utf-8")
     inputs = ["--translation", str(tmp_path / "Translation-en"), "--packages", str(tmp_path / "Packages")]
     return [*inputs, "--valid-size", "20", "--test-size", "20"]
 
@@ -98,9 +98,7 @@ def read(out):
     """Split -> pairs, from the files; a document is one paragraph."""
     splits = {}
     for split in debian.SPLITS:
-        sides = [
-            (out / f"{split}.{r}").read_text(encoding="utf-8").split("\n") for r in ("source", "target", "package")
-        ]
+        sides = [(out / f"{split}.{end}").read_text(encoding="utf-8").split("\n") for end in debian.ENDS]
         assert len(sides[0]) == len(sides[1]) == len(sides[2])
         assert [side.pop() for side in sides] == ["", "", ""]
         splits[split] = [DescriptionPair(*p.split("\t"), (s,), t) for s, t, p in zip(*sides)]
@@ -117,12 +115,9 @@ def pairs_of(data):
 
 
 def test_paragraphs_and_lists_become_one_readable_line():
-    synopsis, paragraphs = pairs_of(TRANSLATION)["alpha"]
-    assert synopsis == "editor for alpha files"
-    assert paragraphs == (
-        "Alpha edits files that are wrapped over lines.",
-        "It can: open files, even those of other programs; save them. Everything is undone with one key.",
-    )
+    first = "Alpha edits files that are wrapped over lines."
+    second = "It can: open files, even those of other programs; save them. Everything is undone with one key."
+    assert pairs_of(TRANSLATION)["alpha"] == ("editor for alpha files", (first, second))
 
 
 @pytest.mark.parametrize(
@@ -156,9 +151,6 @@ def test_names_of_source_packages():
     assert all(map(stem_package_name, ("2048", "-dev", "lib", "r-"))), "an empty stem would join packages"
 
 
-# Selecting
-
-
 def test_drops_are_counted_by_reason():
     found = {name: pair for name, pair in pairs_of(TRANSLATION).items() if name != "unread"}
     _, paragraphs = found["alpha"]
@@ -166,13 +158,8 @@ def test_drops_are_counted_by_reason():
     pairs = [DescriptionPair(name, name, paragraphs, synopsis) for name, (synopsis, paragraphs) in found.items()]
     kept, dropped = select_pairs(pairs, DebianOptions())
     assert [p.package for p in kept] == ["alpha", "latin"]
-    assert dropped == {
-        "duplicate pair": 1,
-        "duplicate document": 1,
-        "transitional or dummy package": 2,
-        "empty description": 1,
-        "empty synopsis": 1,
-    }
+    expected = dict.fromkeys(("duplicate pair", "duplicate document", "empty description", "empty synopsis"), 1)
+    assert dropped == {**expected, "transitional or dummy package": 2}
 
 
 def test_report_accounts_for_every_stanza(tmp_path, indexes):
@@ -186,9 +173,6 @@ def test_report_accounts_for_every_stanza(tmp_path, indexes):
     assert report["splits"]["train"]["pairs"] == 50
     written = {name: (tmp_path / "out" / name).read_bytes() for name in debian.OUTPUTS}
     assert {name: debian.compute_sha256(content) for name, content in written.items()} == report["outputs"]
-
-
-# Splitting
 
 
 def test_a_source_package_and_its_versions_are_in_one_split(tmp_path, indexes):
@@ -245,9 +229,6 @@ def test_same_input_same_bytes_whatever_its_order(tmp_path, indexes):
     assert one == two != three
 
 
-# The command
-
-
 def test_a_second_run_is_skipped_and_another_corpus_is_kept(tmp_path, indexes, capsys):
     out = tmp_path / "out"
     assert run(out, *indexes) == 0
@@ -270,12 +251,12 @@ def test_an_interrupted_write_leaves_the_old_files(tmp_path, indexes, monkeypatc
 
     @contextlib.contextmanager
     def write_half(path):
-        with open_binary_output(path) as file:
-            yield SimpleNamespace(write=lambda data: half(file, data))
+        def half(data):
+            file.write(data[: len(data) // 2])
+            raise OSError(28, "No space left on device")
 
-    def half(file, data):
-        file.write(data[: len(data) // 2])
-        raise OSError(28, "No space left on device")
+        with open_binary_output(path) as file:
+            yield SimpleNamespace(write=half)
 
     monkeypatch.setattr("etads_preprocess.debian.open_binary_output", write_half)
     assert run(out, *indexes, "--seed", "2", "--force") == 2
@@ -305,9 +286,6 @@ def test_errors_are_one_line(tmp_path, capsys, monkeypatch, arguments, words):
     assert len(lines) == 1 and lines[0].startswith("etads-debian: ")
     assert all(word in lines[0] for word in words), lines
     assert not (tmp_path / "out").exists()
-
-
-# The sample that comes with the project
 
 
 def test_sample_has_aligned_lines_and_no_text_in_two_splits(tmp_path):

@@ -176,19 +176,13 @@ def test_masked_digits_are_tagged_as_they_were_before(tmp_path, monkeypatch):
     from etads_preprocess.corpus import main
 
     folder = corpora.gigaword(tmp_path / "raw")
-    corpora.write(
-        folder / "Giga" / "input.txt", "Obama of the Network maker said 1,5 .\nThe UNK maker <q> \0 closes .\n"
-    )
+    given = "Obama of the Network maker said 1,5 .\nThe UNK maker <q> \0 closes .\n"
+    corpora.write(folder / "Giga" / "input.txt", given)
     main(["gigaword", "--data", str(folder), "--out", str(tmp_path / "text"), "--keep-original", "--source-words", "8"])
     text = tmp_path / "text"
-    assert lines(text / "test.source") == [
-        "<unk> of the network maker said <unk> .",
-        "the <unk> maker <unk> <unk> <unk> .",
-    ]
-    assert lines(text / "test.source.original") == [
-        "Obama of the Network maker said 1,5 .",
-        "the <unk> maker <unk> <unk> <unk> .",
-    ]
+    second = "the <unk> maker <unk> <unk> <unk> ."
+    assert lines(text / "test.source") == ["<unk> of the network maker said <unk> .", second]
+    assert lines(text / "test.source.original") == ["Obama of the Network maker said 1,5 .", second]
     tagger = Tagger()
     monkeypatch.setattr("etads_preprocess.factors.SpacyTagger", lambda model: tagger)
     more = {"words": "spaces", "factors": ["pos"], "spacy_model": "x"}

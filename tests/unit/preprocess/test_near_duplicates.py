@@ -49,9 +49,8 @@ def test_what_is_found_is_what_comparing_all_pairs_finds(tmp_path):
     test += [edited(test[-1], [3]), train[4], f"{train[5].upper()} ."]
     write(tmp_path, train=[*train, train[7], "", edited(train[8], [1, 2])], test=[*test, ""])
     found = find_near_duplicates(tmp_path, ["train", "test"], 0.7, jobs=1)
-    assert found["splits"] == {"train": {"within": 1}, "test": {"within": 1, "also in train": 3}}, (
-        "equal ones are no news"
-    )
+    # Equal ones are no news.
+    assert found["splits"] == {"train": {"within": 1}, "test": {"within": 1, "also in train": 3}}
     rows = [line.split("\t") for line in (tmp_path / module.LIST).read_text().splitlines()[1:]]
     assert {" ".join(row[:4]) for row in rows} == {
         *("train 33 train 9", "test 13 test 12", "test 1 train 1", "test 2 train 2", "test 15 train 6")

@@ -1,21 +1,29 @@
-"""etads-prepare: pairs stay aligned, tokens equal fairseq-interactive's, interrupted runs continue, errors have
-messages.
-"""
+"""etads-prepare: pairs stay aligned, tokens equal fairseq-interactive's, and damage and interruptions do no harm."""
 
+import json
 import shutil
+import subprocess
+import sys
+from collections import Counter
 from pathlib import Path
 
 import corpora
+import hypothesis.strategies as st
 import pytest
 from etads_preprocess import encode, subwords
-from etads_preprocess.prepare import build_parser, main, make_settings
+from etads_preprocess.prepare import build_parser, main, make_settings, make_vocabulary_report
 from etads_preprocess.prepare import prepare_data as prepare_with
 from etads_preprocess.processes import map_in_order
 from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import make_dataset
+from hypothesis import HealthCheck, given, settings
 from preparation import lines, make_refused, make_text, prepare  # noqa: F401  # fixtures among them
 from programs import as_program
 
 from fairseq_etads.data.preparation import PreparationSettings, format_command_line
+from fairseq_etads.files.checksums import Checksums
+from fairseq_etads.files.inputs import read_lines
+from fairseq_etads.files.shards import Shard
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, compute_fingerprint, count_known_words
 
@@ -50,10 +58,7 @@ def test_a_text_without_a_test_split_is_prepared(text, tmp_path):
     for path in text.glob("test.*"):
         path.unlink()
     prepare(text, tmp_path / "out", "word", 30, lowercase=True, jobs=1)
-    assert sorted(path.name for path in (tmp_path / "out" / "tokens").glob("*.source")) == [
-        "train.source",
-        "valid.source",
-    ]
+    assert {path.name for path in (tmp_path / "out" / "tokens").glob("*.source")} == {"train.source", "valid.source"}
 
 
 @pytest.mark.parametrize("tokens,size", [("bpe", 40), ("sentencepiece", 60)])
@@ -163,7 +168,7 @@ def test_a_second_run_does_only_what_is_missing(text, tmp_path, monkeypatch):
         assert path == missing or path.stat().st_mtime_ns == time, f"{path} was made again"
 
 
-def test_an_interruption_leaves_no_half_file(text, tmp_path, monkeypatch):
+def test_an_interruption_leaves_no_half_file_and_binarisation_is_done_again(text, tmp_path, monkeypatch):
     out = tmp_path / "out"
     real = encode.build_encoder
 
@@ -185,11 +190,6 @@ def test_an_interruption_leaves_no_half_file(text, tmp_path, monkeypatch):
     monkeypatch.undo()
     prepare(text, out, "word", 30, lowercase=True, jobs=1)
     assert len(lines(out / "tokens" / "train.source")) == 60
-
-
-def test_an_interrupted_binarisation_is_done_again(text, tmp_path):
-    out = tmp_path / "out"
-    prepare(text, out, "word", 30, lowercase=True, jobs=1)
     (out / "bin" / "complete").unlink()
     (out / "bin" / "test.source-target.source.bin").write_bytes(b"half")
     prepare(text, out, "word", 30, lowercase=True, jobs=1)
@@ -214,11 +214,6 @@ def test_other_options_or_another_text_are_not_mixed_in(text, tmp_path):
     (text / "test.source").write_text("".join(f"other {i}\n" for i in range(5)), encoding="utf-8")
     with pytest.raises(InputError, match="prepared with other text"):
         prepare(text, out, "word", 30, lowercase=True, jobs=1)
-
-
-def test_a_folder_that_fairseq_would_split_is_refused_before_any_work(text, refused, tmp_path):
-    assert "OUT " in (said := refused(text, tmp_path / "a:b")) and "a:b: contains a colon" in said
-    assert not (tmp_path / "a:b").exists()
 
 
 def test_after_a_size_that_is_refused_another_can_be_chosen(text, tmp_path):
@@ -276,6 +271,7 @@ def test_folders_that_cannot_be_used_are_named(text, refused, tmp_path):
     words = ["--tokens", "word", "--jobs", "1"]
     assert "file" in refused(text, corpora.write(tmp_path / "file", "x"), *words)
     assert "OUT has a line break in its path" in refused(text, tmp_path / "a\nb", *words)
+    assert "a:b: contains a colon" in refused(text, tmp_path / "a:b", *words) and not (tmp_path / "a:b").exists()
     assert "not a completed output folder" in refused(text, tmp_path / "out", "--like", tmp_path / "none")
     prepare(text, tmp_path / "out", "word", 8000, True, 1)
     for name in ("report.json", "prepare.json"):
@@ -373,3 +369,251 @@ def test_another_directory_to_be_like_is_not_mixed_in(text, tmp_path):
 def test_the_settings_of_a_corpus_replace_only_defaults(given, tokens, words, size):
     settings = make_settings(build_parser().parse_args(["text", "out", "--corpus", "gigaword", *given]))
     assert (settings.tokens, settings.words, settings.size) == (tokens, words, size)
+
+
+def bounded(text, out):
+    """Prepare with a shared dictionary and fewer known words for summaries; returns the sides' dictionaries."""
+    prepare_with(PreparationSettings("word", 30, True, target_size=9), text, out, 1)
+    return [SummarizationDictionary.load(str(out / "bin" / f"dict.{side}.txt")) for side in ("source", "target")]
+
+
+def test_summaries_may_know_fewer_words_of_the_one_dictionary(text, tmp_path):
+    out = tmp_path / "out"
+    source, target = bounded(text, out)
+    assert source.symbols == target.symbols and (source.known_words, target.known_words) == (40, 16)
+    counts = Counter(word for line in lines(out / "tokens" / "train.target") for word in line.split())
+    least = min(counts[word] for word in target.symbols[4:13])
+    assert all(counts[word] <= least for word in target.symbols[16:]), "the most frequent of summaries"
+    targets = make_dataset(str(out / "bin" / "test.source-target.target"), "mmap")
+    for ids, line in zip(targets, lines(out / "tokens" / "test.target")):
+        known = [word if word in source else "<unk>" for word in line.split()]
+        assert [source[number] for number in ids[:-1].tolist()] == known
+
+
+def test_a_test_set_like_that_of_a_bounded_dictionary_keeps_both_bounds(text, tmp_path):
+    trained = bounded(text, tmp_path / "model")
+    new = tmp_path / "new"
+    new.mkdir()
+    (new / "test.source").write_text("The audio library plays übung.\n")
+    (new / "test.target").write_text("audio\n")
+    out = tmp_path / "out"
+    main([str(new), str(out), "--like", str(tmp_path / "model"), "--jobs", "1"])
+    found = [SummarizationDictionary.load(str(out / "bin" / f"dict.{side}.txt")) for side in ("source", "target")]
+    assert found[0].symbols == found[1].symbols and "übung" in found[0] and "übung" not in trained[0]
+    assert [d.known_words for d in found] == [d.known_words for d in trained]
+    assert [*map(compute_fingerprint, found)] == [*map(compute_fingerprint, trained)], "a checkpoint would refuse it"
+
+
+def test_the_report_says_how_many_words_are_unknown_and_can_be_copied(text, tmp_path):
+    out, path = tmp_path / "out", text / "test.target"
+    path.write_text(path.read_text().replace("\n", " unheard\n"))
+    target = bounded(text, out)[1]
+    report = json.loads((out / "report.json").read_text())["vocabulary"]
+    assert report["known"] == {"source": 30, "target": 9} and report["asked"] == {"source": 30, "target": 9}
+    known = set(target.symbols[4:13])
+    for split in ("train", "valid", "test"):
+        words = unknown = copyable = 0
+        for document, summary in zip(*(lines(out / "tokens" / f"{split}.{side}") for side in ("source", "target"))):
+            for word in summary.split():
+                words += 1
+                unknown += word not in known
+                copyable += word not in known and word in document.split()
+        assert report["summaries"][split] == {"words": words, "unknown": unknown, "copyable": copyable}
+    assert 0 < copyable < unknown < words
+
+
+def test_the_unknown_word_itself_cannot_be_copied(tmp_path):
+    for name, content in (
+        *(("tokens/test.source", "a <unk> b\n"), ("tokens/test.target", "<unk> b a\n")),
+        *(("bin/dict.source.txt", "a 3\nb 2\n"), ("bin/dict.target.txt", "a 3\nb 0\n")),
+    ):
+        corpora.write(tmp_path / name, content)
+    report = make_vocabulary_report(tmp_path, ["test"], {"source": 2})
+    assert report["known"] == {"source": 2, "target": 1} and report["asked"] == {"source": 2}
+    assert report["summaries"]["test"] == {"words": 3, "unknown": 2, "copyable": 1}
+
+
+@pytest.mark.parametrize(
+    "tokens,name,content",
+    [
+        ("bpe", "codes.bpe", b"#version: 0.2\na b c\n"),
+        ("bpe", "codes.bpe", b"#version: 0.2\na \xff\n"),
+        ("sentencepiece", "sentencepiece.model", b"garbage"),
+    ],
+)
+def test_a_damaged_subword_model_is_named(text, tmp_path, capsys, tokens, name, content):
+    out = tmp_path / "out"
+    for path in (out / name, out / "sentencepiece.vocab"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=rf"{name} is damaged \(.+\)\. Give another OUT or delete it"):
+        prepare(text, out, tokens, 40, lowercase=True, jobs=1)
+    assert capsys.readouterr().err == ""
+
+
+def test_every_file_is_compared_when_it_is_used_again(text, tmp_path):
+    out = tmp_path / "out"
+    prepare(text, out, "bpe", 40, lowercase=True, jobs=1, factors=["tf", "idf"])
+    listed = [folder / name for folder in (out, out / "bin") for name in Checksums(folder).listed]
+    made = {path for path in out.rglob("*") if path.is_file() and path.stat().st_size}
+    logs = {out / "preprocess.txt", out / "bin/preprocess.log", out / "SHA256SUMS", out / "bin/SHA256SUMS"}
+    assert made - logs == set(listed)
+    for path in listed:
+        content = path.read_bytes()
+        path.write_bytes(content[:-2] + b"#\n")
+        with pytest.raises(InputError, match=rf"{path.name} is damaged or was changed: .* (delete|Delete) {out}"):
+            prepare(text, out, "bpe", 40, lowercase=True, jobs=1, factors=["tf", "idf"])
+        path.write_bytes(content)
+
+
+def test_an_edited_dictionary_is_taken_once_the_list_is_deleted(text, tmp_path):
+    out = tmp_path / "out"
+    prepare(text, out, "word", 30, lowercase=True, jobs=1)
+    dictionary = out / "bin" / "dict.source.txt"
+    dictionary.write_text(dictionary.read_text().replace("the ", "teh "))
+    with pytest.raises(InputError, match=rf"if you changed it on purpose, delete {out}/bin/SHA256SUMS"):
+        prepare(text, out, "word", 30, lowercase=True, jobs=1)
+    (out / "bin" / "SHA256SUMS").unlink()
+    prepare(text, out, "word", 30, lowercase=True, jobs=1)
+    assert "teh " in dictionary.read_text()
+
+
+def test_text_that_changes_while_it_is_read_leaves_nothing_behind(text, tmp_path, monkeypatch):
+    """If any output remained, the next run would use it for the original text."""
+    whole, path = encode.encode_file, text / "valid.source"
+    content = path.read_bytes()
+
+    def encode_file(source, destination, *arguments):
+        if destination.name == path.name:
+            path.write_bytes(content.replace(b"audio", b"radio"))
+        whole(source, destination, *arguments)
+
+    monkeypatch.setattr(encode, "encode_file", encode_file)
+    with pytest.raises(InputError, match=r"valid\.source changed while it was being read; run the command again"):
+        prepare(text, tmp_path / "out", "word", 30, lowercase=True, jobs=1)
+    monkeypatch.undo()
+    path.write_bytes(content)
+    prepare(text, tmp_path / "out", "word", 30, lowercase=True, jobs=1)
+    assert "radio" not in (tmp_path / "out/tokens/valid.source").read_text()
+
+
+def test_text_is_compared_with_its_list(text, tmp_path):
+    Checksums(text).add("train.source")
+    (text / "train.source").write_bytes((text / "train.source").read_bytes().replace(b"audio", b"radio"))
+    with pytest.raises(InputError, match=r"train\.source is damaged .*delete .*text/SHA256SUMS"):
+        prepare(text, tmp_path / "out", "word", 30, lowercase=True, jobs=1)
+
+
+@pytest.mark.parametrize(
+    "tokens,size,name", [("sentencepiece", 60, "sentencepiece.model"), ("bpe", 40, "prepare.json")]
+)
+def test_files_that_were_not_listed_when_the_command_ended_are_listed_by_the_next(text, tmp_path, tokens, size, name):
+    out = tmp_path / "out"
+    prepare(text, out, tokens, size, lowercase=True, jobs=1)
+    whole = (out / "SHA256SUMS").read_bytes()
+    Checksums(out).forget(name, "report.json")
+    prepare(text, out, tokens, size, lowercase=True, jobs=1)
+    assert (out / "SHA256SUMS").read_bytes() == whole
+
+
+def test_a_sentencepiece_model_that_finds_no_room_is_not_left_behind(text, tmp_path):
+    code = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (99, 99)); from pathlib import Path; "
+    code += "from etads_preprocess.subwords import learn_sentencepiece as learn; "
+    code += "learn([Path(sys.argv[1])], 50, Path(sys.argv[2]))"
+    model = tmp_path / "sentencepiece.model"
+    command = [sys.executable, "-c", code, str(text / "train.source"), str(model)]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode and "File too large" in result.stderr and not model.exists()
+
+
+WORDS = PreparationSettings("word", 20)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.text(alphabet="aé\n\r \ufeff", max_size=40), shares=st.integers(1, 9))
+def test_shares_of_a_file_are_its_lines(content, shares, tmp_path):
+    """There are more shares than lines, long lines, a missing last line end, and multi-byte characters."""
+    path = tmp_path / "file"
+    path.write_bytes(content.encode())
+    found = [line for shard in Shard(1, shares).list_all_shards() for line in shard.iterate_lines(path)]
+    assert found == list(read_lines(path))
+
+
+def test_a_share_names_the_place_of_bad_bytes(tmp_path):
+    (tmp_path / "file").write_bytes(b"good\n" * 4 + b"not \xff good\n")
+    with pytest.raises(InputError, match="file, byte 24: not UTF-8"):
+        list(Shard(2, 2).iterate_lines(tmp_path / "file"))
+
+
+@pytest.mark.parametrize("value", ["0/2", "3/2", "2", "1/0", "a/b"])
+def test_impossible_shares_are_refused(value):
+    with pytest.raises(InputError, match=f"--shard {value}: choose I/N"):
+        Shard.parse(value)
+
+
+def files(folder):
+    """Collect all files of a preparation, except shares and messages."""
+    names = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+    said = ("preprocess.txt", "preprocess.log")
+    return {str(n): (folder / n).read_bytes() for n in names if n.parts[0] != "shards" and n.name not in said}
+
+
+def share(text, out, value, how=WORDS):
+    prepare_with(how, text, out, 1, shard=Shard.parse(value))
+
+
+def test_joined_shares_are_what_one_process_makes(text, tmp_path):
+    prepare_with(WORDS, text, tmp_path / "whole", 1)
+    out = tmp_path / "out"
+    for value in ("2/3", "3/3"):
+        share(text, out, value)
+        assert [path.name for path in out.iterdir()] == ["shards"], "shares keep out of one another's way"
+    with pytest.raises(InputError, match="of 3 shards, 1 are not complete; run the same command with --shard 1/3"):
+        prepare_with(WORDS, text, out, 1)
+    share(text, out, "1/3")
+    parts = [list(read_lines(path)) for path in sorted(out.glob("shards/*/tokens/train.source"))]
+    assert len(parts) == 3 and sum(map(bool, parts)) > 1, "one share has all lines: the test shows little"
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("tokens/*")}
+    share(text, out, "2/3")
+    assert before == {path: path.stat().st_mtime_ns for path in out.rglob("tokens/*")}, "a share was made again"
+    prepare_with(WORDS, text, out, 1)
+    assert files(out) == files(tmp_path / "whole")
+    shutil.rmtree(out / "shards")
+    prepare_with(WORDS, text, out, 1)  # the shards are not needed any more
+
+
+def test_shares_that_do_not_fit_are_refused(text, tmp_path):
+    out = tmp_path / "out"
+    share(text, out, "1/2")
+    share(text, out, "2/2", PreparationSettings("word", 21))
+    with pytest.raises(InputError, match="2-of-2 was made with another settings: delete it and make it again"):
+        prepare_with(WORDS, text, out, 1)
+    with pytest.raises(InputError, match="was prepared with other settings"):
+        share(text, out, "2/2")
+    shutil.rmtree(out / "shards" / "2-of-2")
+    share(text, out, "2/2")
+    damaged = out / "shards" / "2-of-2" / "tokens" / "train.source"
+    damaged.write_bytes(damaged.read_bytes().swapcase() + b"x")
+    with pytest.raises(InputError, match=r"2-of-2.tokens.train.source is damaged"):
+        prepare_with(WORDS, text, out, 1)
+    assert not (out / "tokens" / "train.source").exists()
+    shutil.rmtree(out / "shards" / "2-of-2")
+    share(text, out, "1/3")
+    with pytest.raises(InputError, match="has shards of 2 and of 3"):
+        prepare_with(WORDS, text, out, 1)
+
+
+def test_sentencepiece_learns_from_a_part_of_a_large_text(tmp_path, monkeypatch, capsys):
+    """SentencePiece would keep all of it in memory, at twenty times its size."""
+    texts = [tmp_path / name for name in ("a", "b")]
+    for path, word in zip(texts, ("walking", "jumper")):
+        path.write_text("".join(f"{word}{n % 7} ends number {n}\n" for n in range(101)))
+    whole = "".join(path.read_text() for path in texts).splitlines(keepends=True)
+    (tmp_path / "third").write_text("".join(whole[::3]))
+    subwords.learn_sentencepiece([tmp_path / "third"], 40, tmp_path / "expected.model")
+    assert not capsys.readouterr().err
+    monkeypatch.setattr(subwords, "SENTENCEPIECE_BYTES", len("".join(whole)) // 3 + 1)
+    subwords.learn_sentencepiece(texts, 40, tmp_path / "found.model")
+    assert "one in 3 lines" in capsys.readouterr().err
+    found, expected = ((tmp_path / f"{name}.vocab").read_text() for name in ("found", "expected"))
+    assert found == expected and "walking" in found

@@ -142,15 +142,11 @@ def simple_csv(content, delimiter):
         rows = [*csv.reader(io.StringIO(without_lone_cr(text).replace("\0", " ")), delimiter=delimiter, strict=True)]
     except csv.Error:
         return None
-    rows = [row for row in rows if row]
-    if not rows or any(len(row) != len(rows[0]) for row in rows):
+    header, *rows = [row for row in rows if row] or [[]]
+    names = [name.strip().lower() for name in header]
+    if any(len(row) != len(header) for row in rows) or [names.count(name) for name in ("source", "target")] != [1, 1]:
         return None
-    places = [
-        [i for i, name in enumerate(rows[0]) if name.strip().lower() == wanted] for wanted in ("source", "target")
-    ]
-    if [len(found) for found in places] != [1, 1]:
-        return None
-    return [tuple(row[found[0]] for found in places) for row in rows[1:] if row != rows[0]]
+    return [tuple(row[names.index(name)] for name in ("source", "target")) for row in rows if row != header]
 
 
 def simple_json(lines):
@@ -169,18 +165,14 @@ def simple_json(lines):
 
         try:
             record = json.loads(line, object_pairs_hook=unique)
-        except (ValueError, RecursionError):
+            values = [record["source"], record["target"]]
+        except (ValueError, RecursionError, KeyError, TypeError):
             return None
-        if not isinstance(record, dict) or any(repeated) or not {"source", "target"} <= set(record):
+        lists = [isinstance(value, list) and all(isinstance(piece, str) for piece in value) for value in values]
+        values = ["\n".join(" ".join(p.split()) for p in v) if is_list else v for v, is_list in zip(values, lists)]
+        if any(repeated) or not all(isinstance(value, (str, type(None))) for value in values):
             return None
-        pair = []
-        for value in (record["source"], record["target"]):
-            if isinstance(value, list) and all(isinstance(piece, str) for piece in value):
-                value = "\n".join(" ".join(piece.split()) for piece in value)
-            if not isinstance(value, (str, type(None))):
-                return None
-            pair.append(value or "")
-        records.append(tuple(pair))
+        records.append(tuple(value or "" for value in values))
     return records
 
 
@@ -203,9 +195,7 @@ def csv_files(draw):
     records = draw(PAIRS)
     suffix = draw(st.sampled_from(["csv", "tsv"]))
     delimiter = draw(st.sampled_from([",", ";", "\t", "|"]))
-    names = draw(
-        st.sampled_from([["id", "Article", "HIGHLIGHTS"], ["id", "document", " Summary "], ["id", "src", "tgt"]])
-    )
+    names = ["id", *draw(st.sampled_from([["Article", "HIGHLIGHTS"], ["document", " Summary "], ["src", "tgt"]]))]
     end = draw(st.sampled_from(["\n", "\r\n"]))
     quoting = draw(st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]))
     form = {"delimiter": delimiter, "quoting": quoting, "lineterminator": end}
@@ -274,9 +264,8 @@ def test_broken_records_are_dropped_and_counted_and_the_others_kept(tmp_path, da
     lines = []
     for source, target in values:
         line = json.dumps({"source": source, "target": target}).encode()
-        lines.append(
-            data.draw(st.sampled_from([line, line, b"\xff" + line, line + b"\xc3", line[:-1], b'{"source": 1}']))
-        )
+        damaged_line = st.sampled_from([line, line, b"\xff" + line, line + b"\xc3", line[:-1], b'{"source": 1}'])
+        lines.append(data.draw(damaged_line))
     lines.insert(0, b'{"source": "first", "target": "pair"}')
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"\n".join(lines))
@@ -293,8 +282,7 @@ def test_broken_records_are_dropped_and_counted_and_the_others_kept(tmp_path, da
 def test_parquet(tmp_path, data, values):
     pyarrow = pytest.importorskip("pyarrow")
     pytest.importorskip("pyarrow.parquet")
-    kinds = [pyarrow.string(), pyarrow.large_string()]
-    kind = data.draw(st.sampled_from(kinds))
+    kind = data.draw(st.sampled_from([pyarrow.string(), pyarrow.large_string()]))
     sources, targets = ([value[side] for value in values] for side in (0, 1))
     lists = data.draw(st.booleans())
     summaries = pyarrow.array([[target, "x"] for target in targets]) if lists else pyarrow.array(targets, kind)

@@ -9,6 +9,7 @@ import corpora
 import pytest
 from etads_preprocess.corpus import main
 from etads_preprocess.readers import READERS
+from etads_preprocess.readers.questions import find_answer_sentences
 from programs import as_program
 
 main = as_program(main)
@@ -220,10 +221,8 @@ def test_sumpubmed_and_scitldr_as_json_lines(tmp_path):
     assert lines(out / "valid.target.1") == ["", "Another reference."]
     assert report["splits"]["train"]["changed"] == {"references not used (--train-references)": 3}
     out, report = run(tmp_path / "t", "scitldr", "--data", tmp_path / "scitldr", "--train-references", "all")
-    assert (
-        report["splits"]["train"]["documents"] == 7
-        and lines(out / "train.source")[1:3] == ["We study video . <q> It works."] * 2
-    )
+    assert len(lines(out / "train.source")) == report["splits"]["train"]["documents"] == 7
+    assert lines(out / "train.source")[1:3] == ["We study video . <q> It works."] * 2
 
 
 AESLC = "Please  read this.\n@home we wait.\n\n@subject\nRe: the plan\n"
@@ -326,3 +325,129 @@ def test_parallel_text(tmp_path, capsys):
     error = refused(tmp_path / "n", capsys, "parallel", "--test", tmp_path / "u", targets[0])
     assert f"u has 1 lines, fewer than {targets[0]}" in error, "not fewer than itself"
     assert not (tmp_path / "n" / "text" / "test.source").exists(), "half a split was left"
+
+
+CONTEXT = 'In 1066 the Normans, led by William of "Rouen", won. Rouen is in France! They\u00a0stayed.'
+
+
+def paragraph(*answers, context=CONTEXT):
+    spans = [{"text": text, "answer_start": context.index(text)} for text in answers]
+    return {"context": context, "qas": [{"id": str(n), "question": "?", "answers": [s]} for n, s in enumerate(spans)]}
+
+
+@pytest.mark.parametrize("version", ["1.1", "2.0"])
+def test_sentences_with_answers_become_pairs(version, tmp_path):
+    out, report = run(tmp_path, "squad", "--data", corpora.squad(tmp_path / "raw", version))
+    assert lines(out / "train.source")[:2] == ["The audio was made by Dr. Ada Zeno in 1800.", "It weighs 2 tons."]
+    assert lines(out / "train.target")[:2] == ["1800 <q> Ada Zeno", "2 tons"]
+    assert {split: about["documents"] for split, about in report["splits"].items()} == {"train": 12, "valid": 4}
+
+
+def found(*answers):
+    """The sentences of the paragraph, and the answers in each."""
+    items = list(find_answer_sentences(paragraph(*answers), "here"))
+    assert {where for where, _ in items} == {"here"}
+    return {document.source[0]: document.targets[0] for _, document in items}
+
+
+def test_answers_go_to_their_own_sentence():
+    first, second = found("Normans", "Rouen is", "the Normans", "William").items()
+    assert first[1] == ["Normans", "William", "the Normans"] and second == ("Rouen is in France!", ["Rouen is"])
+
+
+def test_an_answer_across_two_sentences_is_cut_where_they_meet():
+    assert [*found("won. Rouen").values()] == [["won."], ["Rouen"]]
+
+
+@pytest.mark.parametrize(
+    "change,reason",
+    [
+        (lambda p: p["qas"][0]["answers"][0].update(answer_start=3), "not where answer_start says"),
+        (lambda p: p["qas"][0]["answers"][0].update(answer_start=-1), "damaged answers"),
+        (lambda p: p["qas"][0]["answers"][0].update(text=None), "damaged answers"),
+        (lambda p: p["qas"][0].pop("answers"), "damaged answers"),
+        (lambda p: p.pop("context"), "without context"),
+        (lambda p: p.update(context=7), "without context"),
+    ],
+)
+def test_a_damaged_paragraph_is_named_or_counted(change, reason, tmp_path, capsys):
+    folder = corpora.squad(tmp_path / "raw")
+    content = json.loads((folder / "train-v1.1.json").read_text(encoding="utf-8"))
+    change(content["data"][1]["paragraphs"][0])
+    corpora.write(folder / "train-v1.1.json", json.dumps(content))
+    error = refused(tmp_path, capsys, "squad", "--data", folder)
+    assert "train-v1.1.json, article 2, paragraph 1" in error and reason in error
+    _, report = run(tmp_path, "squad", "--data", folder, "--skip-bad")
+    assert report["splits"]["train"]["documents"] == 10 and sum(report["splits"]["train"]["dropped"].values()) == 1
+
+
+@pytest.mark.parametrize("content", [None, "", "[]", '{"data": 1}', '{"data": [{"title": "x"}]}', "[" * 100_000])
+def test_what_is_no_squad_is_refused(content, tmp_path, capsys):
+    folder = corpora.squad(tmp_path / "raw", "1.1" if content is not None else "2.0")
+    if content is not None:
+        corpora.write(folder / "train-v1.1.json", content)
+    error = refused(tmp_path, capsys, "squad", "--data", folder, "--squad-version", "1.1")
+    assert ("no train-v1.1.json" if content is None else "train-v1.1.json: not SQuAD's JSON") in error
+
+
+PAIR = '{"source": ["A document."], "target": ["One."]}\n'
+
+
+REFERENCES = "input.txt task1_ref0.txt"
+
+
+@pytest.mark.parametrize(
+    "kinds,names,said",
+    [
+        ("gigaword", f"train.article.txt train.titel.txt {REFERENCES}", "article.txt exists, but train.title.txt does"),
+        (
+            "gigaword duc",
+            f"{REFERENCES} task1_ref1.txt task1_ref3.txt",
+            "ref3.txt exists, but task1_ref2.txt does not",
+        ),
+        ("sumpubmed scitldr", "train.jsonl dev.jsonl valid.jsonl", "dev.jsonl and valid.jsonl are both valid: remove"),
+        ("sumpubmed", "line_text/text_3.txt line_text/text_003.txt abstract/abstract_3.txt", "have the same number"),
+        ("sumpubmed duc scitldr aeslc qmsum squad gigaword", "other.txt", ": n"),
+    ],
+)
+def test_files_that_would_be_left_out_are_named(tmp_path, capsys, kinds, names, said):
+    for name in names.split():
+        corpora.write(tmp_path / "raw" / name, PAIR)
+    for kind in kinds.split():
+        assert said in refused(tmp_path, capsys, kind, "--data", tmp_path / "raw")
+
+
+def test_a_missing_list_of_urls_is_not_as_published(tmp_path, capsys):
+    raw = corpora.cnndm(tmp_path / "raw")
+    (raw / "url_lists" / "all_val.txt").unlink()
+    stories = ["--stories", raw / "cnn" / "stories", raw / "dailymail" / "stories", "--urls", raw / "url_lists"]
+    assert "--expect: there is no valid" in refused(tmp_path, capsys, "cnndm", *stories, "--expect", "5,2,2")
+    assert set(run(tmp_path, "cnndm", *stories, "--expect", "any")[1]["splits"]) == {"train", "test"}
+
+
+def test_another_seed_of_the_split_is_not_the_old_split(tmp_path, capsys):
+    rows = "".join(f"Document {n}.,s{n}\n" for n in range(60))
+    table = corpora.write(tmp_path / "all.csv", "document,summary\n" + rows)
+    split = ["table", "--input", table, "--split", "60/20/20"]
+    run(tmp_path, *split, "--split-seed", "0")
+    for other in (["--split-seed", "1"], []):
+        assert "was made with other options" in refused(tmp_path, capsys, *split, *other)
+
+
+@pytest.mark.parametrize(
+    "words,said",
+    [
+        (["table"], "at least one of --train"),
+        (["table", "--train", "x", "--source-words", "-1"], "--source-words -1: choose 0"),
+        (["duc", "--data", "{}", "--as-gigaword"], "give --docs and --models"),
+        (["sumpubmed", "--data", "{}", "--seed", "1"], "--seed 1 has no effect on JSON lines"),
+        (["sumpubmed", "--data", "{}", "--test-size", "5"], "--test-size 5 has no effect on JSON lines"),
+        (["table", "--train", "{}/train.jsonl", "--no-quotes"], "--no-quotes: applies only to CSV and TSV"),
+        (["table", "--train", "{}/train.jsonl", "--delimiter", ";"], "--delimiter ;: applies only to CSV and TSV"),
+        (["table", "--train", "{}/train.jsonl", "--delimiter", "::"], '--delimiter "::": choose one character'),
+        (["table", "--train", "{}/train.jsonl", "--short-lead", "9"], "--short-lead 9 has no effect without"),
+    ],
+)
+def test_options_without_effect_and_impossible_ones_are_refused(tmp_path, capsys, words, said):
+    corpora.write(tmp_path / "raw" / "train.jsonl", PAIR)
+    assert said in refused(tmp_path, capsys, *(word.format(tmp_path / "raw") for word in words))
