@@ -152,15 +152,29 @@ class RequiredWordsSearch(fairseq_search.LexicallyConstrainedBeamSearch):
         super().update_constraints(active_hypos.cpu())
 
     def step(self, step: int, lprobs: Tensor, scores: Optional[Tensor], *words_and_ids: Any) -> Tuple[Tensor, ...]:
-        """Run fairseq's step on the CPU. In the first, also forbid the end symbol for documents with required words.
+        """Run fairseq's step on the CPU, with one copy to the CPU and one copy back."""
+        if lprobs.is_cpu:
+            return self._step_on_cpu(step, lprobs, scores)
+        before = lprobs[:, :, :1] * 0 if scores is None or step == 0 else scores[:, :, step - 1 :]
+        width = lprobs.size(2)
+        both = torch.cat([lprobs, before], dim=2).cpu()
+        sums = both.new_zeros(*both.shape[:2], step + 1)
+        sums[:, :, max(step - 1, 0)] = both[:, :, width]
+        found = self._step_on_cpu(step, both[:, :, :width].contiguous(), sums)
+        # float64 is exact for ids, which are below 2^53
+        together = torch.cat([part.double() for part in found], dim=1).to(lprobs.device)
+        values, words, parents = together.chunk(3, dim=1)
+        return values.to(lprobs.dtype), words.long(), parents.long()
+
+    def _step_on_cpu(self, step: int, lprobs: Tensor, scores: Optional[Tensor]) -> Tuple[Tensor, ...]:
+        """Run fairseq's step. In the first step, also forbid the end symbol for documents with required words.
 
         fairseq's class forbids it only in later steps. An empty summary remains possible if nothing else is allowed.
         """
-        device, lprobs, scores = lprobs.device, lprobs.cpu(), None if scores is None else scores.cpu()
         for row, states in zip(lprobs, self.constraint_states if step == 0 else []):
             if not states[0].finished and row[0].gt(-math.inf).sum() > 1:
                 row[:, self.eos] = -math.inf
-        return tuple(part.to(device) for part in super().step(step, lprobs, scores))
+        return super().step(step, lprobs, scores)
 
     def step_sentence(self, *args: Any) -> Tuple[Tensor, Tensor, Tensor, List[Any]]:
         """Rank the extensions for one document, and return the best scores, words, parents and states.

@@ -14,9 +14,9 @@ from ..platform.option_checks import (
     iterate_defaults,
     list_enabled_options,
 )
-from ..search.options import DECLARED, check_decoding_options
+from ..search.options import check_decoding_options
 from .losses import SummarizationNLLConfig
-from .options import LABELS_ARE_READ, WRITES_SUMMARIES, SummarizationConfig
+from .options import LABELS_ARE_READ, TASK_DECODING, WRITES_SUMMARIES, SummarizationConfig
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,6 @@ _OF_FAIRSEQ: Dict[str, Dict[str, Any]] = {
 }
 """Rules for decoding options that only fairseq's searches read; see :mod:`fairseq_etads.platform.option_checks`."""
 _DEPRECATED = ("no_early_stop", "no_beamable_mm")
-_DECODING = tuple(name for name, option in DECLARED.items() if option.metadata["of"] == "task")
 
 
 def check_training(
@@ -125,9 +124,9 @@ def check_task_options(task_cfg: Any, has: Collection[str] = ()) -> None:
     For decoding options, the function logs a warning instead, because a later command may use these options. ``has``
     contains mechanisms of the model and options of the criterion.
     """
-    check_options(task_cfg, SummarizationConfig, has, skip=_DECODING)
+    check_options(task_cfg, SummarizationConfig, has, skip=TASK_DECODING)
     given = get_given_options(task_cfg, SummarizationConfig)
-    ignored = [format_option(option, given[option]) for option in _DECODING if option in given]
+    ignored = [format_option(option, given[option]) for option in TASK_DECODING if option in given]
     if ignored and not (task_cfg.eval_rouge or task_cfg.validation_samples):
         logger.warning(
             f"{', '.join(ignored)}: a decoding option has no effect in training without --eval-rouge or "

@@ -23,21 +23,20 @@ TRUNCATE_TARGET = 100
 
 LABELS_ARE_READ, WRITES_SUMMARIES = "--criterion selection_nll", "an architecture that writes summaries"
 """Properties of a training run that options can need. Other criterions can also read labels."""
+TASK_DECODING = tuple(name for name, each in DECLARED.items() if each.metadata["of"] == "task")
+"""The decoding options that neither fairseq declares nor only model folders have."""
 _IN_VALIDATION = ("--eval-rouge", "--validation-samples")
 _FOR_SUMMARISERS = {"needs": (WRITES_SUMMARIES,), "without": "on an architecture that does not write summaries"}
 
 
 def _add_decoding_options(config: Type[Any]) -> Type[Any]:
-    """Add the fields of :class:`DecodingOptions` that neither fairseq declares nor only model folders have.
-
-    Options with choices become enumerations, so that fairseq's parser lists their choices.
-    """
-    for name, each in DECLARED.items():
-        if each.metadata["of"] == "task":
-            choices = each.metadata.get("choices")
-            kind = ChoiceEnum(choices) if choices else each.type
-            config.__annotations__[name] = Optional[kind] if choices and each.default is None else kind
-            setattr(config, name, option(each.default, **each.metadata))
+    """Add :data:`TASK_DECODING` as fields. Options with choices become enumerations, which fairseq's parser lists."""
+    for name in TASK_DECODING:
+        each = DECLARED[name]
+        choices = each.metadata.get("choices")
+        kind = ChoiceEnum(choices) if choices else each.type
+        config.__annotations__[name] = Optional[kind] if choices and each.default is None else kind
+        setattr(config, name, option(each.default, **each.metadata))
     return config
 
 
@@ -207,7 +206,6 @@ class SummarizationConfig(FairseqDataclass):
 
 _FROM_CALLS = ("max_len", "tokens_to_suppress", "replace_unk", *OWN_OPTIONS)
 """Arguments of SummaryGenerator that fairseq's tasks do not pass to generators."""
-_TASK_OPTIONS = tuple(name for name, option in DECLARED.items() if option.metadata["of"] == "task")
 
 
 def collect_search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any]:
@@ -221,7 +219,7 @@ def collect_search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[
     Raises:
         ValueError: ``args`` is a configuration object that contains an option unknown to both fairseq and this project.
     """
-    known = {*_FROM_CALLS, *_TASK_OPTIONS, *(option.name for option in fields(GenerationConfig))}
+    known = {*_FROM_CALLS, *TASK_DECODING, *(option.name for option in fields(GenerationConfig))}
     # Argparse namespaces also contain other kinds of options.
     for name in args if isinstance(args, DictConfig) else ():
         if name not in known:
