@@ -25,7 +25,7 @@ from fairseq_etads.commands.run_options import make_detokenizer, open_split
 from fairseq_etads.data.preparation import read_inference_preprocessing_options
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.rewards.trained_rewards import TokenEntailmentModel
-from fairseq_etads.text.hugging_face import HuggingFaceSubwordEncoder
+from fairseq_etads.text.subwords import HuggingFaceSubwordEncoder
 from fairseq_etads.training.task import SummarizationTask
 from fairseq_etads.training.validation import ValidationSummarizer
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, compute_fingerprint
