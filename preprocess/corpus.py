@@ -108,7 +108,7 @@ class CorpusOptions(JobsOption):
     )
     strip_html: bool = option(False, "remove HTML tags, comments and scripts, and decode entities (default: warn)")
     strip_invisible: bool = option(False, "remove zero-width and bidirectional control characters (default: warn)")
-    source_sentences: int = option(0, "keep only the first N sentences of a document (0: all)", bounds=NOT_NEGATIVE)
+    source_sentences: int = option(0, "keep only the first N sentences (default: 0, all)", bounds=NOT_NEGATIVE)
     short_lead: int = option(
         0,
         "keep one more sentence if the sentences kept by --source-sentences contain fewer than CHARS characters "
@@ -120,7 +120,7 @@ class CorpusOptions(JobsOption):
     source_words: int = option(0, "keep only the first N words of each document (default: all)", bounds=NOT_NEGATIVE)
     train_references: str = option(
         "first",
-        "references of a training document with several. first: only the first; all: a pair for each reference",
+        "of several references of a training document, use the first, or make a pair with each (all)",
         choices=("first", "all"),
     )
     near_duplicates: Optional[float] = option(

@@ -427,7 +427,7 @@ class DebianNumbers:
     valid_size: int = option(2000, "number of validation pairs", bounds=NOT_NEGATIVE)
     test_size: int = option(2000, "number of test pairs", bounds=NOT_NEGATIVE)
     seed: int = option(1, "seed of the hash that assigns groups of packages to splits")
-    max_per_group: int = option(0, "maximum number of pairs of packages that share texts (0: all)", bounds=NOT_NEGATIVE)
+    max_per_group: int = option(0, "most pairs of packages that share texts (default: 0, all)", bounds=NOT_NEGATIVE)
     min_source_words: int = option(1, "drop descriptions with fewer than N words", bounds=NOT_NEGATIVE)
     max_source_words: int = option(10000, "drop descriptions with more than N words", bounds=NOT_NEGATIVE)
     min_target_words: int = option(1, "drop synopses with fewer than N words", bounds=NOT_NEGATIVE)

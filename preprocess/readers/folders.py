@@ -128,7 +128,7 @@ unchanged."""
 
     @dataclass
     class Options:
-        data: Path = option(None, "folder containing the folders or the files", metavar="DIR", required=True)
+        data: Path = option(None, "folder of line_text/, abstract/ or .jsonl files", metavar="DIR", required=True)
         valid_size: Optional[int] = option(
             None, "number of valid articles (default: 3%% of all in folders)", bounds=SIZE
         )

@@ -29,7 +29,7 @@ set without splits is divided according to --split."""
 
     @dataclass
     class Options(ColumnOptions, SharesOptions):
-        data: str = option(None, "the folder, or the name in the cache", metavar="FOLDER|NAME", required=True)
+        data: str = option(None, "folder of save_to_disk, or name in the cache", metavar="FOLDER|NAME", required=True)
         config: Optional[str] = option(None, "configuration of the data set, such as 3.0.0", metavar="NAME")
 
     def __init__(self, args: argparse.Namespace):

@@ -99,11 +99,9 @@ each line is a sentence."""
 
     def _open(self, key: str) -> records.Records:
         """Open a file. Its columns, based on the header or first record, are those of the documents and summaries."""
-        path, args = self.paths[key], self.args
-        delimiter, strict = self.delimiters.get(key, self.delimiter), self.fallback == ESCAPE_INVALID
-        options = records.ReadingOptions(
-            self.fallback, delimiter, not args.no_quotes, args.skip_bad, checks_rows=strict
-        )
+        path, delimiter, quotes = self.paths[key], self.delimiters.get(key, self.delimiter), not self.args.no_quotes
+        strict = self.fallback == ESCAPE_INVALID
+        options = records.ReadingOptions(self.fallback, delimiter, quotes, self.args.skip_bad, checks_rows=strict)
         choose = functools.partial(self._choose_columns, path)
         return records.Table(path, self.formats[key], choose, options, self.counts, self._note).open()
 
