@@ -6,7 +6,7 @@ The files contain names, shapes and numbers, but no executable code.
 import math
 import os
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -19,8 +19,8 @@ FLOATS = {"fp32": torch.float32, "fp16": torch.float16}
 """Floating-point dtypes that a weights file may contain, keyed by name."""
 _RANDOM = ("normal_", "uniform_", "kaiming_uniform_")
 """Methods of tensors and functions of ``torch.nn.init`` that fill tensors with random numbers, also for the others."""
-_CREATING = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn, torch.arange)
-"""Functions that create tensors."""
+_CREATING = (torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn)
+"""Functions that create tensors, except for ``torch.arange``. Their first argument can be the size."""
 
 
 def write_weights(path: Path, tensors: Dict[str, Tensor]) -> None:
@@ -48,8 +48,8 @@ class _ModelBuilding(TorchFunctionMode):
         self, func: Any, types: Any, args: Tuple[Any, ...] = (), kwargs: Optional[Mapping[str, Any]] = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func in _CREATING:
-            self._count(func(*args, **{**kwargs, "device": "meta"}).numel())  # without memory for the numbers
+        if func in _CREATING or func is torch.arange:
+            self._count(_count_numbers(func, args, kwargs))
         elif getattr(func, "__name__", "") in _RANDOM:
             self._count(0)  # torch repeats random fills until no number is outside the bounds of trunc_normal_
             with torch.no_grad():
@@ -61,6 +61,16 @@ class _ModelBuilding(TorchFunctionMode):
         self.tensors_left -= 1
         if self.numbers_left < 0 or self.tensors_left < 0:
             raise ValueError("they describe a model that is much larger than the weights file")
+
+
+def _count_numbers(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+    """Return the size of the tensor that a function will create. The device "meta" would import torch's compiler."""
+    if func is torch.arange:
+        names = ("end",) if len(args) == 1 and "end" not in kwargs else ("start", "end", "step")
+        bounds = {**dict(zip(names, args)), **kwargs}
+        return math.ceil((bounds["end"] - bounds.get("start", 0)) / bounds.get("step", 1))
+    size = kwargs.get("size", args[:1] if func is torch.full else args)
+    return math.prod(size[0] if len(size) == 1 and isinstance(size[0], Sequence) else size)
 
 
 class WeightsFile:

@@ -320,7 +320,7 @@ def _use_relu_in_place(layer: Any, cfg: Any) -> None:
         layer.activation_fn = torch.relu_
 
 
-class FocusEncoderLayer(TransformerEncoderLayerBase):
+class SummarizationEncoderLayer(TransformerEncoderLayerBase):
     """fairseq's encoder layer with focus-attention or, without ``focus``, with :class:`EncoderAttention`."""
 
     def __init__(self, cfg: Any, focus: bool):
@@ -475,7 +475,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         return x
 
     def build_encoder_layer(self, cfg: SummarizationTransformerConfig) -> nn.Module:
-        layer = FocusEncoderLayer(cfg, focus=next(self._layer_numbers) in self.focus_layers)
+        layer = SummarizationEncoderLayer(cfg, focus=next(self._layer_numbers) in self.focus_layers)
         return _wrap_for_checkpointing_and_fsdp(layer, cfg)
 
     def forward_embedding(self, src_tokens: Tensor, token_embedding: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:

@@ -114,9 +114,9 @@ class DocumentSpelling:
     """The spelling of the words in a raw text. Restored sentences begin with a capital letter if ``capitalises``."""
 
     def __init__(self, text: str, capitalises: bool):
-        self._text, self._capitalises = text, capitalises
+        self._text, self._capitalises = SURROGATE.sub("\ufffd", text), capitalises
         self._keeps_spaces = not is_tokenised(text)
-        self._tokens = list(_TOKEN.finditer(text))
+        self._tokens = list(_TOKEN.finditer(self._text))
         self._runs = WordRuns([fold_for_alignment(found.group()) for found in self._tokens], _MOST_PLACES)
 
     def restore(self, sentence: str) -> str:

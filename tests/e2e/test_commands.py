@@ -85,7 +85,7 @@ def test_hydra_trains_from_a_configuration_and_the_log_has_samples_and_curves(co
     validations = text.count("valid on 'valid' subset")
     assert validations >= 2, "only one epoch: nothing was set up again"
     assert len(re.findall(r"validation sample [01] summary: +\S", text)) == 2 * validations
-    assert "gate_q_proj" in text and "FocusEncoderLayer(" not in text
+    assert "gate_q_proj" in text and "FocusAttention(" not in text
     (checkpoint,) = (tmp_path / "run").rglob("checkpoint_last.pt")
     assert len(summaries(generate(corpus / "bin", checkpoint))) == 37
     pytest.importorskip("matplotlib")

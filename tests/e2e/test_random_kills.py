@@ -95,7 +95,7 @@ def test_a_killed_command_that_is_run_again_makes_the_same(tmp_path):
     print(f"ETADS_TEST_SEED={OFFSET}")
     draw, folder, before = random.Random(1), tmp_path / "work", tmp_path / "before"
     (folder / "text").mkdir(parents=True)
-    for seed, (split, count) in enumerate((("train", 160), ("valid", 12), ("test", 28))):
+    for seed, (split, count) in enumerate((("train", 160), ("valid", 12), ("test", 64))):
         write_pairs(folder / "text", split, count, seed, words=[*WORDS, "doesn't", "well-known", "Zürich"])
     for command, sign in COMMANDS.items():
         shutil.copytree(folder, before)
