@@ -8,8 +8,8 @@ from typing import Any, Dict, List, Optional
 
 from tqdm import tqdm
 
-from ..evaluation.evidence import NOTICE, EvidenceFinder
-from ..evaluation.summaries import SENTENCE_MARK, split_summary_into_sentences
+from ..evaluation.evidence import NOTICE, EvidenceFinder, split_into_sentences
+from ..evaluation.summaries import SENTENCE_MARK
 from ..files.outputs import check_output_paths, open_output, write_text
 from ..platform.command_options import option, options_command
 from ..platform.option_checks import SIZE
@@ -60,7 +60,7 @@ def main(args: EvidenceOptions) -> None:
         for number, (document, *summaries) in enumerate(zip(progress, *outputs), 1):
             finder = EvidenceFinder(document, mark)
             systems = {
-                name: [finder.find(sentence).to_dict() for sentence in split_summary_into_sentences(summary, mark)]
+                name: [finder.find(sentence).to_dict() for sentence in split_into_sentences(summary, mark)]
                 for name, summary in zip(files, summaries)
             }
             file.write(json.dumps({"line": number, "systems": systems}) + "\n")

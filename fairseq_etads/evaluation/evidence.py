@@ -145,6 +145,13 @@ def _find_words(text: str) -> List[_Word]:
     return words
 
 
+def split_into_sentences(text: str, sentence_mark: SentenceMark = SENTENCE_MARK) -> List[str]:
+    """Split a document or summary at its sentence marks or, without any, by the rules for documents in English."""
+    text = unify_sentence_marks(text, sentence_mark)
+    parts = text.split(SENTENCE_MARK) if SENTENCE_MARK in text else split_sentences(text)
+    return [" ".join(part.split()) for part in parts if part.strip()]
+
+
 class EvidenceFinder:
     """A document in which the evidence for sentences is searched.
 
@@ -154,18 +161,15 @@ class EvidenceFinder:
     """
 
     def __init__(self, document: str, sentence_mark: SentenceMark = SENTENCE_MARK):
-        text = unify_sentence_marks(document, sentence_mark)
         self._spans: List[Tuple[int, int]] = []
         places: Dict[str, List[int]] = {}
         ids: List[int] = []
         end = start_of_gap = 0
         number_before = ""
-        for number, sentence in enumerate(
-            text.split(SENTENCE_MARK) if SENTENCE_MARK in text else split_sentences(text)
-        ):
+        for number, sentence in enumerate(split_into_sentences(document, sentence_mark)):
             # Splitting can change the white space in a sentence, but not its words.
             parts = sentence.split()
-            start = document.index(parts[0], end) if parts else end
+            start = document.index(parts[0], end)
             for part in parts:
                 end = document.index(part, end) + len(part)
             self._spans.append((start, end))
