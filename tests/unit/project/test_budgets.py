@@ -15,13 +15,13 @@ BUDGETS = {
     "fairseq_etads/systems": 2_989,
     "fairseq_etads/commands fairseq_etads/tuning": 6_870,
     "fairseq_etads/pipeline fairseq_etads/recipes": 4_239,
-    "fairseq_etads/summarizer fairseq_etads/demo": 5_602,
+    "fairseq_etads/summarizer fairseq_etads/demo": 5_601,
     "fairseq_etads/text fairseq_etads/files": 3_229,
-    "fairseq_etads/evaluation": 2_270,
+    "fairseq_etads/evaluation": 2_274,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_764,
     "preprocess": 4_300,
     "scripts benchmarks": 1_583,
-    "tests": 37_966,
+    "tests": 37_968,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
