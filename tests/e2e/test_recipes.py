@@ -110,6 +110,14 @@ def gigaword(shop, recipe, row):
     return shop.folder / out
 
 
+def scitldr(shop, recipe, row):
+    """SciTLDR as text; its documents have up to three references. An extractor needs 100 documents."""
+    options = documented(recipe, "scitldr")
+    corpora.scitldr(shop.folder / options[options.index("--data") + 1], (104, 3, 3))
+    shop.run(["etads-corpus", "scitldr", *options, "--jobs", "1"])
+    return shop.folder / options[options.index("--out") + 1]
+
+
 def debian(shop, recipe, row):
     """Debian synopses as text, without prepared data; most names are too rare to be known."""
     names = [topic + end for end in ("", "ix", "ado") for topic in corpora.TOPICS]
@@ -173,6 +181,18 @@ class Run:
         return tuple("" if value is None else "on" if value.startswith("--") else value for value in found)
 
 
+def sentences(line):
+    return [" ".join(part.split()) for part in line.split("<q>")]
+
+
+def etads(run):
+    names = "\n".join(run.parameters)
+    for mechanism in ("encoder.layers.{}.self_attn.focal.", "decoder.layers.{}.encoder_attn.gate_q_proj"):
+        assert [n for n in range(9) if mechanism.format(n) in names] == [0, 1, 2, 3]
+    assert run.parameters["decoder.output_projection.bias"].abs().max() > 0, "it was not trained"
+    assert min(run.figures("focus_scope")) > 0 and min(run.figures("gate")) > 0
+
+
 def begins_with_bart(run):
     """A start from BART's weights and words; both mechanisms learn, and the pointer begins with generating."""
     assert "embed_tokens.weight: the rows of the 272 known words of 273" in run.log
@@ -212,8 +232,9 @@ def reads_factors(run):
 
 def grows_in_stages(run):
     """The sums of Adagrad go on from the stage before; coverage begins with the model and anew with the sums."""
-    assert run.new_parameters() == ["decoder.coverage_weight"]
-    assert all(0 < loss < 100 for loss in run.figures("coverage_loss"))
+    assert run.new_parameters() == ["decoder.coverage_weight"] and all(
+        0 < x < 100 for x in run.figures("coverage_loss")
+    )
     whole, first = (Run(run.out / f"pointer_generator-1{part}", run.prepared) for part in ("", "/stages/1"))
     commands = [(part.folder / "finished.txt").read_text(encoding="utf-8") for part in (whole, first)]
     assert "--truncate-source 60 --" in commands[0] and "--truncate-source 50 --" in commands[1]
@@ -221,16 +242,19 @@ def grows_in_stages(run):
     assert all((now >= then).all() for now, then in zip(whole.sums_of_squares, first.sums_of_squares))
 
 
-def sentences(line):
-    return [" ".join(part.split()) for part in line.split("<q>")]
+def selects_for_each_sentence(run):
+    assert all(0 < loss < 20 for loss in run.figures("selection_loss"))
+    rows = run.lines("labels/labels.sentences.train", run.out)[1:]
+    assert sum(":" in row.split("\t")[1] for row in rows) > len(rows) / 2, "hardly a target"
 
 
 def reads_what_is_extracted(run):
     """The abstractor learned from labelled sentences, and summarises those with a probability above 0.5, at least 5."""
     rows = run.lines("labels/labels.sentences.train", run.out)[1:]
     kept = [*map(sentences, run.lines("labelled/prepared/tokens/train.source", run.out))]
-    data = run.out.parents[1] / "inconsistency_cnndm/data/prepared"
-    whole = [*map(sentences, run.lines("tokens/train.source", data))]
+    whole = [
+        *map(sentences, run.lines("tokens/train.source", run.out.parents[1] / "inconsistency_cnndm/data/prepared"))
+    ]
     assert [*map(len, kept)] == [len(row.split("\t")[1].split()) for row in rows]
     assert all({*some} <= {*all_} for some, all_ in zip(kept, whole)) and kept != whole
     rows = run.lines("extractor-1/probabilities.sentences.test", run.out)[1:]
@@ -295,7 +319,18 @@ def alternates_rewards(run):
     assert set(also) == {"ROUGESal", "entailment"} and all(0 <= score["mean"] <= 100 for score in also.values())
 
 
+def picks_sentences(run):
+    """The model read the sentences and levels of an extractor, and a content model chose sentences; all references
+    count.
+    """
+    assert "|refs:3,best|" in run.data("rouge.json")["signature"] and run.has("decoder.pointer.continuation")
+    assert run.data("shortened/text/train.source.made.json")["command"][-2:] == ["--words", "200"]
+    assert (run.folder / "shortened/extractor/content.npz").is_file() and run.has("encoder.factors.salience")
+    assert run.decoding("content")[0].endswith("shortened/extractor")
+
+
 ROWS = {
+    ("etads_cnndm", "etads"): (cnndm, etads, f"--steps {STEPS} --cpu -- {TRANSFORMER}"),
     ("bart_cnndm", "etads-pointer"): (
         cnndm,
         begins_with_bart,
@@ -318,6 +353,11 @@ ROWS = {
         cnndm,
         grows_in_stages,
         f"--cpu --stages '50/8 60/30' {STAGES} -- {RECURRENT}",
+    ),
+    ("explicit_selection_cnndm", "explicit_selection"): (
+        cnndm,
+        selects_for_each_sentence,
+        f"--cpu --stages 60/30 {STAGES} -- {RECURRENT}",
     ),
     ("inconsistency_cnndm", "two-stage"): (
         cnndm,
@@ -347,8 +387,11 @@ ROWS = {
         alternates_rewards,
         f"--steps {STEPS} --seeds 1 --size 12 --rl-steps 4",
     ),
+    ("scitldr", "long"): (scitldr, picks_sentences, f"--steps {STEPS} --cpu -- {TRANSFORMER}"),
 }
 """Recipe and row -> its data, the check of its run, and options that make it small, after -- those of fairseq-train."""
+PLACES = {debian: "--text", scitldr: "--text"}
+"""Options that take the data, if not --data."""
 
 
 @pytest.fixture(scope="module")
@@ -360,7 +403,7 @@ def make_run(shop, recipe, row):
     """Run a row, once; returns its command, too."""
     make_data, _, options = ROWS[recipe, row]
     data = shop.once((recipe, make_data), lambda: make_data(shop, recipe, row))
-    place = "--text" if make_data is debian else "--data"
+    place = PLACES.get(make_data, "--data")
     option = "--row" if recipe == "nallapati_gigaword" else "--rows"
     words = [f"{data}-duc" if word == "DUC" else word for word in shlex.split(options)]
     if "--" in words:
