@@ -104,7 +104,7 @@ def write_dictionary(dictionary: Dictionary, path: Path) -> None:
 
 
 def make_dictionaries(work: Preparation, like: Optional[Path], given: Optional[Path]) -> List[str]:
-    """Write the joined dictionary for tokens/, or those of both sides, to the current folder, and return their names.
+    """Write the joined dictionary for tokens/, or one for each side, to the current folder, and return their names.
 
     They are built from the training text, extend those of prepared data ``like``, or extend the dictionary ``given``.
     """

@@ -47,7 +47,7 @@ CORPORA: Dict[str, Dict[str, Any]] = {
 }
 """Mapping from each value of --corpus to the settings that its recipes use instead of the command's defaults."""
 LISTED, BESIDE = (".bin", ".idx", ".txt", ".json"), ("dict.", "factors/")
-"""Suffixes of the files that OUT/bin/SHA256SUMS lists, and prefixes of those that are written beside OUT/bin."""
+"""Suffixes of the files that OUT/bin/SHA256SUMS lists, and prefixes of files that are written next to OUT/bin."""
 FEWEST = 0.9
 """Minimum ratio of the number of known words to the requested number. A lower ratio causes a warning."""
 DESCRIPTION = f"""\

@@ -25,7 +25,8 @@ class ContentOptions:
     """Options of ``etads-content``."""
 
     run: Path = argument(
-        "RUN", "run folder created by etads-train, or that of an extractor, such as OUT/extractor of etads-train --long"
+        "RUN",
+        "run folder created by etads-train, or an extractor's run folder, such as OUT/extractor of etads-train --long",
     )
     prepared: Optional[Path] = prepared_option("the data used for training, or RUN/prepared")
     documents: int = option(

@@ -8,11 +8,12 @@ from typing import Any, Dict, List, Optional
 
 from tqdm import tqdm
 
-from ..evaluation.evidence import NOTICE, EvidenceFinder, split_into_sentences
-from ..evaluation.summaries import SENTENCE_MARK
+from ..evaluation.evidence import NOTICE, EvidenceFinder
+from ..evaluation.summaries import SENTENCE_MARK, unify_sentence_marks
 from ..files.outputs import check_output_paths, open_output, write_text
 from ..platform.command_options import option, options_command
 from ..platform.option_checks import SIZE
+from ..text.words import split_marked_sentences
 from .scoring_options import SystemsOptions, parse_file_name, parse_named_files, read_summaries
 
 
@@ -60,8 +61,8 @@ def main(args: EvidenceOptions) -> None:
         for number, (document, *summaries) in enumerate(zip(progress, *outputs), 1):
             finder = EvidenceFinder(document, mark)
             systems = {
-                name: [finder.find(sentence).to_dict() for sentence in split_into_sentences(summary, mark)]
-                for name, summary in zip(files, summaries)
+                name: [finder.find(sentence).to_dict() for sentence in split_marked_sentences(text)]
+                for name, text in zip(files, (unify_sentence_marks(summary, mark) for summary in summaries))
             }
             file.write(json.dumps({"line": number, "systems": systems}) + "\n")
             if len(shown) < args.page_documents:

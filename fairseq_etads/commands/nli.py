@@ -21,7 +21,7 @@ from ..files.outputs import check_output_paths, open_output
 from ..platform.command_options import DeviceOption, argument, option, options_command
 from ..platform.errors import InputError
 from ..platform.option_checks import PROBABILITY, SIZE, Bounds
-from ..text.words import SENTENCE_MARK, WORD_KINDS, make_word_tokenizer, split_sentences
+from ..text.words import WORD_KINDS, make_word_tokenizer, split_marked_sentences
 
 SHORTEST = 3
 """Minimum number of words in a hypothesis, which is a sentence or part of a sentence."""
@@ -99,8 +99,7 @@ def read_references(path: Path) -> List[Reference]:
     cut = make_word_tokenizer("ptb")
     found = []
     for line in read_lines(path):
-        parts = line.split(SENTENCE_MARK) if SENTENCE_MARK in line else split_sentences(line)
-        sentences = (" ".join(cut.encode(part, keep_case=True)).split() for part in parts)
+        sentences = (" ".join(cut.encode(part, keep_case=True)).split() for part in split_marked_sentences(line))
         found.append([words for words in sentences if len(words) >= SHORTEST])
     return found
 

@@ -24,7 +24,7 @@ class WordText(NamedTuple):
 
     @classmethod
     def from_tokens(cls, tokens: Sequence[str], subwords: str, limit: Optional[int] = None) -> "WordText":
-        """Join the first ``limit`` tokens, of a kind of subwords, into words, of which the last is completed."""
+        """Join the first ``limit`` tokens into words by their kind of ``subwords``. The last word is completed."""
         words, numbers = join_words(tokens, subwords)
         numbers = numbers[:limit]
         return cls(words[: numbers[-1] + 1] if numbers else [], numbers)

@@ -18,7 +18,7 @@ import numpy as np
 import regex
 
 from ..text.counted_words import WORD
-from ..text.words import split_sentences
+from ..text.words import split_marked_sentences
 from .rouge import RougeSettings
 from .summaries import SENTENCE_MARK, SentenceMark, unify_sentence_marks
 
@@ -145,13 +145,6 @@ def _find_words(text: str) -> List[_Word]:
     return words
 
 
-def split_into_sentences(text: str, sentence_mark: SentenceMark = SENTENCE_MARK) -> List[str]:
-    """Split a document or summary at its sentence marks or, without any, by the rules for documents in English."""
-    text = unify_sentence_marks(text, sentence_mark)
-    parts = text.split(SENTENCE_MARK) if SENTENCE_MARK in text else split_sentences(text)
-    return [" ".join(part.split()) for part in parts if part.strip()]
-
-
 class EvidenceFinder:
     """A document in which the evidence for sentences is searched.
 
@@ -166,7 +159,7 @@ class EvidenceFinder:
         ids: List[int] = []
         end = start_of_gap = 0
         number_before = ""
-        for number, sentence in enumerate(split_into_sentences(document, sentence_mark)):
+        for number, sentence in enumerate(split_marked_sentences(unify_sentence_marks(document, sentence_mark))):
             # Splitting can change the white space in a sentence, but not its words.
             parts = sentence.split()
             start = document.index(parts[0], end)

@@ -38,7 +38,7 @@ class PackedLinear(nn.Linear):
 
     The unpacked weight (out, in) is kept, because some of fairseq's attention modules read it instead of calling the
     layer. Products are computed in ``dtype``. The output, after a ReLU with ``relu``, has the dtype ``out_dtype`` or,
-    if it is None, that of the input.
+    if it is None, the input's.
     """
 
     def __init__(

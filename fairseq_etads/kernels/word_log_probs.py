@@ -50,7 +50,7 @@ def _find_excluded_columns(columns: Sequence[int], chunk: slice) -> List[int]:
 class _WordLogProbsFunction(torch.autograd.Function):
     """Computes selected columns of log softmax(states table^T + bias), and the sum over all columns.
 
-    The arguments are those of :func:`compute_word_log_probs`, for M = N T words. Only one backward pass is possible,
+    Takes the arguments of :func:`compute_word_log_probs`, for M = N T words. Only one backward pass is possible,
     because it overwrites the logits with their gradient.
     """
 

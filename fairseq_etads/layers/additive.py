@@ -108,7 +108,7 @@ class AdditiveAttention(nn.Module):
     """Additive attention with scores v · tanh(W_h h + W_e E[o] + b + k_j) (Nallapati et al., section 2.3).
 
     The encoder provides the keys k_j = W_c h^d_j. E[o] is the embedding of the previous word. See et al. 2017 (equation
-    1) do not use E[o]; the width ``word`` is then 0. ``width`` is that of the keys and of v.
+    1) do not use E[o]; the width ``word`` is then 0. The keys and v have the width ``width``.
     """
 
     def __init__(self, hidden: int, word: int, width: int):

@@ -42,7 +42,7 @@ class LayerAggregation(nn.Module):
         )
 
     def forward(self, history: Sequence[Tensor], states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
-        """Aggregate the states h^N (S, B, d_m) with those of the L layers before, from the lowest layer upwards.
+        """Aggregate the states h^N (S, B, d_m) with the states of the L layers below, from the lowest upwards.
 
         The padding mask (B, S), if any, is True at padding.
         """

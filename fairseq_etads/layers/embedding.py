@@ -45,7 +45,7 @@ class VocabularyEmbedding(nn.Embedding):
     """
 
     is_output_layer = False
-    """Whether the decoder's output layer uses the same embedding table. The model sets this attribute."""
+    """True if the decoder's output layer uses the same embedding table. The model sets this attribute."""
 
     def __init__(self, weights: nn.Embedding, unk: int, known_words: Optional[int] = None):
         # Pass a weight, because otherwise the constructor would initialise one. The meta device would also avoid the

@@ -432,7 +432,7 @@ class Pointer(PointerHead):
     and 12). In the paper, W is the identity. With a learned W, the same state can predict both a word to copy and a
     word to generate. As usual in a Transformer, the logits are divided by the square root of the width.
 
-    ``state_dim`` is the width of the decoder states, and ``memory_dim`` that of the encoder outputs. For ``kind`` and
+    ``state_dim`` and ``memory_dim`` are the widths of the decoder states and the encoder outputs. For ``kind`` and
     ``continues``, see :class:`PointerHead`.
     """
 

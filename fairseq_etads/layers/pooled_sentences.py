@@ -145,8 +145,8 @@ class PooledSentenceEncoder(nn.Module):
 
     x_n = tanh(W [mean of word embeddings; their maximum; features; position from start; position from end] + b)
 
-    ``width`` is that of the sentence vectors x, and ``place_dim`` that of both position embeddings (0: none). With
-    ``has_features``, the features are those of :class:`SentenceFeatures`.
+    ``width`` and ``place_dim`` are the widths of the sentence vectors x and of position embeddings (0: none). With
+    ``has_features``, it uses :class:`SentenceFeatures`.
     """
 
     def __init__(self, dictionary: Any, embed_dim: int, width: int, place_dim: int, has_features: bool):
@@ -187,7 +187,7 @@ class SentenceScorer(nn.Module):
 
     d = tanh(W_d mean h + b), logit_n = w·relu(W [h_n; x_n; d] + b) + b
 
-    ``states`` and ``vectors`` are the widths of h and x, and ``width`` that of d and of the hidden layer. The module
+    ``states`` and ``vectors`` are the widths of h and x, and ``width`` the width of d and the hidden layer. The module
     ``dropout`` is applied to the input of the hidden layer.
     """
 

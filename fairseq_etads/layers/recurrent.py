@@ -238,7 +238,7 @@ def encode_by_sentence(
     """Run a network on each sentence separately, so that the states do not depend on other sentences.
 
     The inputs are x (B, S, D), a padding mask (B, S), True at padding, and the sentence index (B, S) of each token, 0
-    at padding. The results are those of :meth:`BidirectionalRNN.forward`. The final states and memory cells are taken
+    at padding. The results equal :meth:`BidirectionalRNN.forward`'s. The final states and memory cells are taken
     from the end of the last sentence in the forward direction, and from the start of the first sentence in the backward
     direction.
     """

@@ -153,7 +153,7 @@ class RecurrentModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDeco
 def make_embedding_table(dictionary: Dictionary, width: int, tiny: bool = False, bound: float = 0.0) -> nn.Embedding:
     """Create a word embedding table. The padding vector is 0, and the others are normally distributed.
 
-    If ``tiny``, their standard deviation is that of See et al.'s code. With a ``bound``, they are uniform in [-bound,
+    If ``tiny``, they have the standard deviation in See et al.'s code. With a ``bound``, they are uniform in [-bound,
     bound] instead.
     """
     table = nn.Embedding(len(dictionary), width, dictionary.pad())

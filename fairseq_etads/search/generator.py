@@ -217,7 +217,7 @@ class SummaryGenerator:
             encoded: a cache for the models' outputs, which further calls with the same batch can reuse, or None.
             on_step: a function that is called after each step with the best hypotheses so far, or None. It can stop the
                 search by raising an exception.
-            keep: a function that returns those of the finished hypotheses that are needed, or None for all. Without
+            keep: a function that returns the finished hypotheses that are needed, or None for all. Without
                 ``replace_unk``, only these are read again for ``copied_positions``.
 
         Returns:

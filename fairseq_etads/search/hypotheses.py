@@ -428,7 +428,7 @@ def find_best_hypotheses(
 ) -> List[BestHypothesis]:
     """Find the best hypothesis of each of the B remaining documents after a step.
 
-    ``scores`` (B, beam) are those of the active hypotheses as if they ended now, and -inf in slots of finished
+    ``scores`` (B, beam) are the scores of active hypotheses if they ended now, and -inf in slots of finished
     hypotheses; ``parents`` (B, beam) are the beams that they continue. ``read`` are the attention weights and the copy
     distribution (B, beam or 1, S) of this step, before reordering, or None if the models do not return them.
     """

@@ -36,7 +36,8 @@ def rank_sentences(sentences: Sequence[str]) -> List[int]:
     words = [found if len(found) > 1 else [] for found in words]  # the logarithm of 1 is 0
     numbers: Dict[str, int] = {}
     columns = [numbers.setdefault(word, len(numbers)) for found in words for word in found]
-    rows = np.repeat(np.arange(len(words)), list(map(len, words)))
+    sizes = list(map(len, words))
+    rows = np.repeat(np.arange(len(words)), sizes)
     shape = len(words), len(numbers)
     if not columns:
         return list(range(len(words)))
@@ -47,7 +48,7 @@ def rank_sentences(sentences: Sequence[str]) -> List[int]:
         from scipy.sparse import csr_matrix  # imported here, because this takes a second
 
         has = csr_matrix((np.ones(len(columns)), (rows, columns)), shape)
-    lengths, kinds = np.unique(list(map(len, words)), return_inverse=True)
+    lengths, kinds = np.unique(sizes, return_inverse=True)
     logs = np.log(np.maximum(lengths, 1))
     sums, own = logs[kinds][:, None] + logs, (np.arange(len(words)), kinds)
 

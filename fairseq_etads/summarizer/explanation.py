@@ -229,11 +229,12 @@ class Explanation:
     def evidence(self) -> "List[Evidence]":
         """Return the evidence in the document for each sentence of the summary."""
         # imported here because the help of commands does not need numpy
-        from ..evaluation.evidence import find_evidence, split_into_sentences
+        from ..evaluation.evidence import find_evidence
+        from ..text.words import split_marked_sentences
 
         if self.chosen is not None:
             return find_evidence(self.document, [sentence.text for sentence in self.chosen])
-        return find_evidence(self.document, split_into_sentences(self.summary))
+        return find_evidence(self.document, split_marked_sentences(self.summary))
 
     @property
     def log_probability(self) -> float:

@@ -5,7 +5,7 @@ import unicodedata
 from collections import Counter
 from typing import List
 
-from .words import SENTENCE_MARK, split_sentences
+from .words import SENTENCE_MARK, split_marked_sentences, split_sentences
 
 REPLACED_CONTROLS = "control characters replaced by spaces"
 """Key under which a counter stores the number of replaced control characters."""
@@ -87,6 +87,4 @@ def join_to_one_line(text: str, language: str = "en") -> str:
 
 def split_raw_document(text: str, language: str = "en") -> List[str]:
     """Split a raw document into its sentences, at paragraphs and marks as :func:`join_to_one_line` does."""
-    line = join_to_one_line(text, language)
-    parts = line.split(SENTENCE_MARK) if SENTENCE_MARK in line else split_sentences(line, language)
-    return [" ".join(sentence.split()) for sentence in parts]
+    return split_marked_sentences(join_to_one_line(text, language), language)

@@ -120,17 +120,28 @@ def split_sentences(text: str, language: str = "en") -> List[str]:
     if is_tokenised(text):
         return split_tokenised_sentences(text)
     parts = _ANYWHERE.split(text) if not text.isascii() else [text]
-    out: List[str] = []
-    is_mixed = not text.islower()
+    found: List[List[str]] = []  # the pieces of each sentence, which are joined once: a text can be one sentence
+    is_mixed, tail = not text.islower(), ""
     punkt = _make_punkt(language if language in LANGUAGES else "en")
-    for sentence in (found.strip() for part in parts for found in split_sentences_in_blocks(punkt, part)):
-        between = f"{out[-1][-6:]}\n{sentence[:10]}" if out else ""
-        continues = is_mixed and sentence[:2].islower() and _CONTINUES_IN_LOWER_CASE.search(between)
+    for piece in (one.strip() for part in parts for one in split_sentences_in_blocks(punkt, part)):
+        if not piece:
+            continue
+        between = f"{tail}\n{piece[:10]}"
+        continues = is_mixed and piece[:2].islower() and _CONTINUES_IN_LOWER_CASE.search(between)
         if continues or _CONTINUES.search(between):
-            out[-1] += ("" if between.replace("\n", "") in text else " ") + sentence
-        elif sentence:
-            out.append(sentence)
-    return out
+            gap = " " if piece[0].isalnum() or tail + piece[:10] not in text else ""  # "B.B.C.'s" has none
+            found[-1] += [gap, piece]
+            tail = f"{tail}{gap}{piece}"[-6:]
+        else:
+            found.append([piece])
+            tail = piece[-6:]
+    return list(map("".join, found))
+
+
+def split_marked_sentences(text: str, language: str = "en") -> List[str]:
+    """Split a text at its sentence marks or, without any, by rules. White space in the sentences becomes one space."""
+    parts = text.split(SENTENCE_MARK) if SENTENCE_MARK in text else split_sentences(text, language)
+    return [" ".join(part.split()) for part in parts if part.strip()]
 
 
 def split_sentences_in_blocks(punkt: Any, text: str) -> Iterator[str]:

@@ -63,7 +63,7 @@ class Shortlist:
         """Choose the candidates for the summaries of documents, given their ids in the source dictionary (B, S).
 
         Each list has ``least`` words, if there are enough. Additional words are ``always`` for all summaries and
-        ``extra`` (B, n) for each, of which ids in the copy tail are ignored.
+        ``extra`` (B, n) for each; ids in the copy tail are ignored.
         """
         tokens = src_tokens.cpu()
         # The last column collects words that are not known words of the target dictionary.

@@ -10,7 +10,7 @@ EDGES: List[float] = [number / 20 for number in range(-240, 241)]
 
 
 def find_histogram_bin(probability: float) -> int:
-    """Return the index b of the bin of a probability, the logit of which is above EDGES[b - 1] and up to EDGES[b]."""
+    """Return the index b of a probability's bin: its logit is above EDGES[b - 1] and at most EDGES[b]."""
     if not 0 < probability < 1:
         return 0 if probability <= 0 else len(EDGES)
     logit = math.log(probability / (1 - probability))

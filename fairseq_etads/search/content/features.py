@@ -39,7 +39,7 @@ class NgramPriorProbabilities(NamedTuple):
     training data.
     """
 
-    counts: Dict[Item, Tuple[int, int]]  # of training documents with an item, and of those whose summary also has it
+    counts: Dict[Item, Tuple[int, int]]  # training documents with an item, and those with it in the summary, too
     base: Dict[Tuple[int, int], float]  # proportions over all items, by number of words and count
 
     @classmethod

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_etads.commands.evidence import main
-from fairseq_etads.evaluation.evidence import NOTICE, EvidenceFinder, find_evidence, split_into_sentences
+from fairseq_etads.evaluation.evidence import NOTICE, EvidenceFinder, find_evidence
+from fairseq_etads.text.words import split_marked_sentences
 
 QAGS = Path(os.environ.get("ETADS_CORPORA", "no folder")) / "qags"
 CONTENT, FUNCTION, NUMBERS = ("red", "fox", "moon"), ("the", "of"), ("7", "9")
@@ -82,8 +83,8 @@ def test_words_of_scripts_without_spaces_are_characters():
 
 def test_nothing_is_nothing():
     assert find_evidence("", ["a fox"])[0].sources == () and find_evidence("a fox", []) == []
-    assert split_into_sentences("Dr. Fox came. <q> ") == ["Dr. Fox came."]
-    assert split_into_sentences("Dr. Fox came. She left.") == ["Dr. Fox came.", "She left."]
+    assert split_marked_sentences("Dr. Fox came. <q> ") == ["Dr. Fox came."]
+    assert split_marked_sentences("Dr. Fox came. She left.") == ["Dr. Fox came.", "She left."]
 
 
 @pytest.mark.skipif(not QAGS.is_dir(), reason="ETADS_CORPORA names no folder with qags/ (Wang et al. 2020)")

@@ -13,15 +13,15 @@ BUDGETS = {
     "fairseq_etads/training": 2_654,
     "fairseq_etads/search": 4_581,
     "fairseq_etads/systems": 2_989,
-    "fairseq_etads/commands fairseq_etads/tuning": 6_870,
+    "fairseq_etads/commands fairseq_etads/tuning": 6_871,
     "fairseq_etads/pipeline fairseq_etads/recipes": 4_239,
-    "fairseq_etads/summarizer fairseq_etads/demo": 5_601,
-    "fairseq_etads/text fairseq_etads/files": 3_229,
-    "fairseq_etads/evaluation": 2_274,
+    "fairseq_etads/summarizer fairseq_etads/demo": 5_603,
+    "fairseq_etads/text fairseq_etads/files": 3_238,
+    "fairseq_etads/evaluation": 2_267,
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_764,
     "preprocess": 4_300,
     "scripts benchmarks": 1_583,
-    "tests": 38_039,
+    "tests": 38_040,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
