@@ -106,7 +106,7 @@ def write_dictionary(dictionary: Dictionary, path: Path) -> None:
 def make_dictionaries(work: Preparation, like: Optional[Path], given: Optional[Path]) -> List[str]:
     """Write the joined dictionary for tokens/, or one for each side, to the current folder, and return their names.
 
-    They are built from the training text, extend those of prepared data ``like``, or extend the dictionary ``given``.
+    They are built from the training text, or extend the dictionaries of prepared data ``like`` or the ``given`` one.
     """
     settings, jobs = work.settings, work.jobs
     size = settings.size if settings.tokens == "word" else -1

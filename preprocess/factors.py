@@ -130,7 +130,7 @@ class FactorComputer:
         return join_words(pieces.split(), self.settings.subwords)[0]
 
     def _assign_values_to_words(self, where: str, raw: str, given: List[str], expected: int, what: str) -> List[str]:
-        """Return the value of each tokenised word, given those of the raw line's "words" or "sentences" (``what``)."""
+        """Return the value of each tokenised word, given values of the raw "words" or "sentences" (``what``)."""
         sentences = self.tokenizer.tokenize_sentences(raw)
         parts = [[" ".join(sentence)] if what == "sentences" else sentence for sentence in sentences]
         given = [value for value in given if value != SENTENCE_MARK]

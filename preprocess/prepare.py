@@ -267,7 +267,7 @@ def _write_report(work: Preparation) -> None:
 
 
 def make_vocabulary_report(out: Path, splits: Sequence[str], wanted: Dict[str, int]) -> Dict[str, Any]:
-    """Count the "known" words of each side, and those of "summaries": all, "unknown" and (in documents) "copyable"."""
+    """Count the "known" words of each side, and the words of "summaries": all, "unknown" and, of these, "copyable"."""
     from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, is_padding_word
 
     known = {}
@@ -307,7 +307,7 @@ def _summarise_vocabulary(report: Dict[str, Any]) -> Iterator[str]:
 class PreparationOptions(JobsOption):
     """Options of ``etads-prepare``. Those that are not set are None or False, so that they can be told from others."""
 
-    text: Path = argument("TEXT", "folder containing {train,valid}.{source,target} and, optionally, those of test")
+    text: Path = argument("TEXT", "folder containing {train,valid}.{source,target} and perhaps test.{source,target}")
     out: Path = argument("OUT", "output folder for the prepared data")
     tokens: Optional[str] = option(
         None,
@@ -335,7 +335,7 @@ class PreparationOptions(JobsOption):
         None, "BART's dict.txt, whose pieces the model has in this order (default: the text's pieces, by frequency)"
     )
     language: Optional[str] = option(
-        None, "language, for abbreviations and Moses's rules (default: that of etads-corpus, or en)", choices=LANGUAGES
+        None, "language, for abbreviations and Moses's rules (default: as in etads-corpus, or en)", choices=LANGUAGES
     )
     keep_case: bool = option(False, "preserve case (default: convert the text to lower case, as CNN/DM systems do)")
     source_sentence_marks: bool = option(
@@ -346,11 +346,11 @@ class PreparationOptions(JobsOption):
         False, "a dictionary for each side, for models that neither copy words nor share embeddings"
     )
     source_size: Optional[int] = option(
-        None, "with --separate-dictionaries, words to keep in that of documents (default: --size, or all subwords)"
+        None, "with --separate-dictionaries, words to keep for documents (default: --size, or all subwords)"
     )
     target_size: Optional[int] = option(
         None,
-        "with --separate-dictionaries, words to keep in that of summaries (default: --source-size). With a single "
+        "with --separate-dictionaries, words to keep for summaries (default: --source-size). With a single "
         "dictionary, most frequent summary words that the model can generate; others can only be copied (default: all)",
     )
     factors: Optional[List[str]] = option(
@@ -431,7 +431,7 @@ def prepare_text(args: argparse.Namespace) -> None:
     for name, about in report["lengths"].items():
         longest = f"{about['mean tokens']:.1f} tokens on average, {about['max tokens']:,} at most"
         print(f"{name}: {about['lines']:,} lines, {longest}")
-    said = [*(_summarise_vocabulary(report["vocabulary"]) if "vocabulary" in report else ())]
+    said = _summarise_vocabulary(report["vocabulary"]) if "vocabulary" in report else ()
     for line in [*said, *encode.measure_round_trip(read_preparation_settings(args.out, "OUT"), args.text, args.out)]:
         print(line)
     flags = shlex.join(format_command_line(options))

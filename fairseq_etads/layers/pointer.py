@@ -323,9 +323,8 @@ class CopyHistory(NamedTuple):
         """
         source = BatchVocab.expand_rows(source, previous)
         words = previous.masked_fill(previous == unk, -1)
-        same = (
-            words[:, :, None] == source[:, None]
-        )  # (N, T', S): True if the word at position j is the last word before step t
+        # (N, T', S): True if the word at position j is the last word before step t
+        same = words[:, :, None] == source[:, None]
         # Mark the words that were produced before each step. The first expression is faster if only one step is needed.
         written = same.any(1, keepdim=True) if steps == 1 else same.cumsum(1, dtype=torch.int32)[:, -steps:] > 0
         follows_one = F.pad(same, (1, -1))  # shifted by one position to the right

@@ -40,8 +40,8 @@ class SpellingEncoder(nn.Module):
     convolution over the letters is followed by a ReLU and max-pooling (Kim et al. 2016; the released tagger of Gehrmann
     et al. 2018).
 
-    The ``dictionary`` includes the copy tail. ``letter`` is the width of the letter embeddings, ``filters`` that of the
-    word vectors, and ``width`` the kernel size in letters.
+    The ``dictionary`` includes the copy tail. ``letter`` and ``filters`` are the widths of the letter embeddings and
+    the word vectors, and ``width`` is the kernel size in letters.
     """
 
     def __init__(self, dictionary: Any, letter: int, filters: int, width: int = 5):

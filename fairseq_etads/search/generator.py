@@ -364,9 +364,8 @@ def add_copied_positions(
     assert pointer is not None and output.vocabulary is not None, "a model with a pointer"
     if selection is not None:
         pointer = pointer.restrict_to_selection(selection._replace(probabilities=selection.probabilities[documents]))
-    positions = pointer.find_copied_positions(
-        output.logits, output.vocabulary.convert_to_target_columns(tokens)
-    )  # (n, T)
+    columns = output.vocabulary.convert_to_target_columns(tokens)
+    positions = pointer.find_copied_positions(output.logits, columns)  # (n, T)
     for (_, hypothesis), copied_from in zip(hypotheses, positions):
         hypothesis["copied_from"] = copied_from[: len(hypothesis["tokens"])]
 

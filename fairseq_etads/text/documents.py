@@ -147,7 +147,7 @@ class DocumentLines:
 
 
 def count_marks(text: str) -> Counter:
-    """Count the marks of each kind in a text. The keys of the result are those of ``ADVICE``."""
+    """Count the marks of each kind in a text. The keys of the result are in ADVICE."""
     return Counter({kind: len(pattern.findall(text)) for kind, pattern in _PATTERNS.items()})
 
 

@@ -70,7 +70,7 @@ def compute_lcs_length(reference: Words, other: Words) -> int:
 def iterate_lcs_positions(reference: Words, other: Words, positions: Optional[Dict[str, int]] = None) -> Iterator[int]:
     """Yield the positions of an LCS in ``reference``, in descending order: of several, the one of rouge-score.
 
-    ``positions``, from :func:`map_words_to_bitsets`, are those of ``other``, if they are known.
+    ``positions`` is the result of :func:`map_words_to_bitsets` for ``other``, if it is known.
     """
     rows = _compute_lcs_rows(reference, other, positions)
     i, j = len(reference), len(other)

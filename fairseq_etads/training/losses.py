@@ -139,8 +139,8 @@ class LossChecker:
     def compute_loss_factor(self, loss: Tensor, sample: Dict[str, Any], model: nn.Module, skip_overflow: bool) -> Any:
         """Return a factor for the total of a batch's losses (N, T): NaN if a loss is not finite, and 1 otherwise.
 
-        ``model`` has no distributed wrappers; the other arguments are those of :func:`check_losses_are_finite`, whose
-        error may be raised by a later call on a GPU.
+        ``model`` has no distributed wrappers. For the other arguments, see :func:`check_losses_are_finite`. On a GPU,
+        a later call may raise its error.
         """
         loss = loss.detach()
         hooks = (getattr(hook, "__self__", None) for hook in model._forward_hooks.values())

@@ -75,8 +75,7 @@ _SUBWORD_MODELS = ("bpe_codes", "sentencepiece_model", "huggingface_tokenizer")
 class DataChecks:
     """Check that data files match DATA/SHA256SUMS, if this file exists.
 
-    fairseq maps the data files into memory. If a file is changed while it is in use, the data in memory changes as
-    well.
+    fairseq maps the data files into memory. If a file is changed while it is in use, the data in memory changes, too.
 
     Attributes:
         checked: mapping from the path of each verified data folder to the checksums of its files.
@@ -87,7 +86,8 @@ class DataChecks:
 
     def verify(self, directory: str, pattern: str) -> None:
         """Verify the checksums of the files whose names match a pattern. Raises InputError if a file has changed."""
-        checksums = self.checked.setdefault(directory, Checksums(Path(directory), "Create the data again"))
+        checksums = self.checked.get(directory) or Checksums(Path(directory), "Create the data again")
+        self.checked[directory] = checksums
         checksums.verify(name for name in checksums.listed if re.match(pattern, name))
 
     def check_unchanged(self) -> None:

@@ -61,8 +61,8 @@ class LoadedExtractor(NamedTuple):
 def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
     """Load a model folder that was created with etads-export. No code from the folder is run.
 
-    ``is_extractor`` marks the folder of an extractor, which lies inside that of a summariser. Raises InputError if the
-    folder is not a model folder, is damaged or incomplete, or was created by a later version.
+    ``is_extractor`` marks the folder of an extractor, which lies inside the folder of a summariser. Raises InputError
+    if the folder is not a model folder, is damaged or incomplete, or was created by a later version.
     """
     config = read_config(folder)
     _verify_file_checksums(folder, config)
