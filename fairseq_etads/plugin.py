@@ -7,7 +7,7 @@ from . import systems
 from .fairseq_fixes import checkpoints, distributed, extend_commands, generation, resuming, training_step
 from .models import rnn, selector, transformer
 from .platform.interrupts import hide_expected_tracebacks
-from .training import lazy_optimisers, losses, muon, schedulers, selection, task
+from .training import losses, optimisers, selection, task
 
 hide_expected_tracebacks()
 extend_commands()
@@ -18,12 +18,10 @@ __all__ = [
     "checkpoints",
     "distributed",
     "generation",
-    "lazy_optimisers",
     "losses",
-    "muon",
+    "optimisers",
     "resuming",
     "rnn",
-    "schedulers",
     "selection",
     "selector",
     "systems",

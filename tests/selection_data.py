@@ -4,8 +4,7 @@ import numpy as np
 import torch
 from fairseq.data import Dictionary, indexed_dataset
 
-from fairseq_etads.search.content.features import WIDTHS
-from fairseq_etads.search.content.model import FeatureNetwork
+from fairseq_etads.search.content_model import WIDTHS, FeatureNetwork
 
 
 def dictionary_of(texts, tail=()):

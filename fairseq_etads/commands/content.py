@@ -7,15 +7,22 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 from tqdm import tqdm
 
-from ..data.labels.label_files import SelectionFile, make_label_file_name
+from ..data.labels import SelectionFile, make_label_file_name
 from ..data.prepared_pairs import WordText, list_summary_sentences
 from ..data.run_record import find_prepared_folder, list_checkpoints
 from ..platform.command_options import argument, option, options_command
 from ..platform.errors import InputError
 from ..platform.option_checks import SIZE
-from ..search.content import FILE
-from ..search.content.features import DOCUMENTS, MOST_COUNTED, WIDTHS, NgramPriorProbabilities, make_feature_tables
-from ..search.content.model import ContentModel, FeatureNetwork
+from ..search.content_model import (
+    DOCUMENTS,
+    FILE,
+    MOST_COUNTED,
+    WIDTHS,
+    ContentModel,
+    FeatureNetwork,
+    NgramPriorProbabilities,
+    make_feature_tables,
+)
 from ..text.subwords import OPAQUE
 from .run_options import get_binarised_folder, open_split, prepared_option
 
@@ -79,8 +86,8 @@ class StemmedSplit:
         return len(self.pairs) if self._file is None else min(len(self.pairs), len(self._file))
 
     def __getitem__(self, number: int) -> StemmedPair:
-        from ..search.content.reranking import make_positional_sentence_probabilities, split_sentences
-        from ..search.content.sentence_choosing import pad_probabilities, stem_words
+        from ..search.reranking import make_positional_sentence_probabilities, split_sentences
+        from ..search.sentence_choosing import pad_probabilities, stem_words
 
         tokens = self.pairs.read_document(number)
         text = WordText.from_tokens(tokens, self._subwords, self._limit)

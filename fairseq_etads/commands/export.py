@@ -9,7 +9,7 @@ from ..data.run_record import RunRecord
 from ..files.inputs import read_json
 from ..platform.command_options import UserDirOption, argument, option, options_command
 from ..platform.option_checks import format_option_name
-from ..search.content import FILE as CONTENT
+from ..search.content_model import FILE as CONTENT
 from ..search.options import FOLDER_DEFAULTS, combine_options, decoding_options
 from ..summarizer.folder.config import DTYPES, SHORTLIST
 from ..summarizer.folder.model_card import ModelCardMetadata, check_language_or_licence_code, read_scores

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, List, Optional, Tuple
 
 from tqdm import tqdm
 
-from ..data.labels.label_files import NOTHING, SelectionFile, make_label_file_name
-from ..data.labels.labels import select_by_greedy_recall
+from ..data.labels import NOTHING, SelectionFile, make_label_file_name, select_by_greedy_recall
 from ..data.prepared_pairs import PreparedPairs, WordText, list_summary_sentences
 from ..files.outputs import check_output_paths, open_output
 from ..platform.command_options import argument, option, options_command
@@ -18,7 +17,7 @@ from ..text.words import SENTENCE_MARK
 from .run_options import get_binarised_folder, list_data_files, make_detokenizer, open_split
 
 if TYPE_CHECKING:
-    from ..search.content.model import ContentModel
+    from ..search.content_model import ContentModel
 
 WAYS = ("lead", "oracle", "labels", "selector", "content", "tagger", "phrases")
 """Valid values of the option ``--by``."""
@@ -124,8 +123,7 @@ class _Extractor:
             name = make_label_file_name("probabilities", BY_PROBABILITIES[args.by], args.subset)
             self.file = SelectionFile(args.selection / name, "--selection", len(pairs))
         if args.by == "content":
-            from ..search.content import FILE
-            from ..search.content.model import ContentModel
+            from ..search.content_model import FILE, ContentModel
 
             self.model = ContentModel.load(args.selection / FILE, f"create it with etads-content {args.selection}")
 
@@ -144,7 +142,7 @@ class _Extractor:
             return [sentences[place] for place in sorted(map(int, labelled)) if place < len(sentences)]
         scores = self.file.read_probabilities(number, tokens)
         if args.by == "content":
-            from ..search.content.sentence_choosing import choose_sentences
+            from ..search.sentence_choosing import choose_sentences
 
             likely = [score or 0.0 for score in scores]
             chosen = choose_sentences(self.model, sentences, likely, most_words=args.words)

@@ -22,8 +22,7 @@ from tabulate import tabulate
 
 from ..evaluation.resampling import bootstrap_intervals
 from ..evaluation.rouge import RESAMPLES, SEED, format_interval
-from ..evaluation.summaries import SENTENCE_MARK, split_summary_into_sentences
-from ..evaluation.text_warnings import find_text_warnings
+from ..evaluation.summaries import SENTENCE_MARK, find_text_warnings, split_summary_into_sentences
 from ..files.outputs import check_output_paths, make_output_folder, open_output, write_json
 from ..platform.command_options import argument, option, options_command
 from ..platform.option_checks import NOT_NEGATIVE, SIZE

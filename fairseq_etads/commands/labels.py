@@ -8,14 +8,17 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from tqdm import tqdm
 
-from ..data.labels.label_files import NOTHING, compute_source_hash, make_label_file_name, write_label_rows
-from ..data.labels.labels import (
+from ..data.labels import (
+    NOTHING,
     compute_idf,
     compute_selection_targets,
+    compute_source_hash,
     label_copied_words,
+    make_label_file_name,
     match_sentences,
     select_by_greedy_f1,
     select_by_greedy_recall,
+    write_label_rows,
 )
 from ..data.prepared_pairs import PreparedPairs, WordText, list_summary_sentences
 from ..files.outputs import open_output

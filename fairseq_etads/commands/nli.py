@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence
 
 from tqdm import tqdm
 
-from ..data.labels.labels import STOP_WORDS
+from ..data.labels import STOP_WORDS
 from ..data.nli_pairs import NliPair, format_tab_separated_pair
 from ..files.inputs import read_lines
 from ..files.outputs import check_output_paths, open_output
@@ -247,12 +247,12 @@ def main(args: Any) -> None:
         in_model = list(args.model.iterdir()) if args.model.is_dir() else [args.model]
         check_output_paths({"--out": args.out}, {"MODEL": in_model, "PAIRS": args.pairs})
     from ..summarizer.summarizer import choose_device
-    from ..systems.entailment import training
+    from ..systems.entailment import model
 
     device = choose_device(args.device)
     if isinstance(args, ScoreOptions):
-        print(training.evaluate_entailment_model(args.model, args.pairs, args.out, device))
+        print(model.evaluate_entailment_model(args.model, args.pairs, args.out, device))
         return
-    names = training.EntailmentSettings.__dataclass_fields__
-    settings = training.EntailmentSettings(**{name: getattr(args, name) for name in names if hasattr(args, name)})
-    print(training.train_entailment_model(args.out, settings, args.epochs, args.patience, device))
+    names = model.EntailmentSettings.__dataclass_fields__
+    settings = model.EntailmentSettings(**{name: getattr(args, name) for name in names if hasattr(args, name)})
+    print(model.train_entailment_model(args.out, settings, args.epochs, args.patience, device))

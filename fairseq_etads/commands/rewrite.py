@@ -24,8 +24,8 @@ from .run_options import get_binarised_folder, list_data_files, make_detokenizer
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from ..systems.rewriting.abstractor import Abstractor
     from ..systems.rewriting.model import PointerExtractor
+    from ..systems.rewriting.training import Abstractor
 
 SENTENCES = 5
 """Number of sentences to select if the extractor cannot decide when to stop, or if it selects no sentences."""
@@ -133,7 +133,7 @@ def choose_least_repetitive_candidates(
 def write_rewritten_summaries(folder: Path, args: RewriteOptions) -> str:
     """Write summaries of the documents in a split, and return a message about them."""
     from ..summarizer.summarizer import choose_device  # imported here, because it imports torch
-    from ..systems.rewriting.abstractor import Abstractor
+    from ..systems.rewriting.training import Abstractor
 
     device = choose_device(args.device)
     extractor, task = load_extractor(args, folder)

@@ -100,7 +100,7 @@ def load_summarizer(folder: Path, device: Optional[str], quiet: bool = False, **
 def make_detokenizer(pairs: "PreparedPairs", folder: Path) -> Any:
     """Return a TextTokenizer that joins subwords into words and words into text, but keeps sentence marks."""
     from ..text.tokenizer import TextTokenizer  # imported here, because it imports fairseq
-    from ..vocabulary.token_kinds import detect_word_type
+    from ..vocabulary.dictionary import detect_word_type
 
     if pairs.subwords in OPAQUE:
         kind = OPAQUE[pairs.subwords]

@@ -20,8 +20,13 @@ from ..evaluation.rouge import (
     make_report,
     score_pairs,
 )
-from ..evaluation.summaries import SENTENCE_MARK, check_line_counts, read_lines
-from ..evaluation.text_warnings import find_swapped_hypotheses_and_references, find_text_warnings
+from ..evaluation.summaries import (
+    SENTENCE_MARK,
+    check_line_counts,
+    find_swapped_hypotheses_and_references,
+    find_text_warnings,
+    read_lines,
+)
 from ..platform.command_options import option
 from ..platform.console import escape_unprintable
 from ..platform.option_checks import NOT_NEGATIVE, SIZE, join_choices
@@ -208,7 +213,7 @@ def load_scorers(args: other_scores.ScoreOptions) -> Dict[str, other_scores.Scor
 
     def load_entailment(folder: str) -> other_scores.Predictor:
         from ..summarizer.summarizer import choose_device  # imported here, because it imports torch
-        from ..systems.entailment.training import load_entailment_predictor
+        from ..systems.entailment.model import load_entailment_predictor
 
         return load_entailment_predictor(folder, choose_device(None))
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence
 
-from ..data.labels import selector_scores
-from ..data.labels.label_files import NOTHING, compute_source_hash, make_label_file_name, write_label_rows
+from ..data import labels as selection
+from ..data.labels import NOTHING, compute_source_hash, make_label_file_name, write_label_rows
 from ..data.prepared_pairs import PreparedPairs, WordText
 from ..files.outputs import check_output_paths, write_json
 from ..platform.command_options import option, options_command
@@ -113,7 +113,7 @@ def _evaluate_probabilities(
     source = task.dataset(split).src
     documents = source.dataset, source.full_sizes, task.src_dict, task.truncate_source
     predicted, right = (TokenValues(file, unit, *documents, option="--labels") for file in (path, labels))
-    counts, true, chosen, positive = selector_scores.make_empty_histogram(), 0, 0, 0
+    counts, true, chosen, positive = selection.make_empty_histogram(), 0, 0, 0
     for number in range(len(predicted)):
         if unit == "words":
             pairs = zip(predicted[number].tolist(), right[number].tolist())  # -1: no value
@@ -123,14 +123,14 @@ def _evaluate_probabilities(
             fields = enumerate(predicted.file.read_row(number))
             found = [(float(field), int(place in right_places)) for place, field in fields if field != NOTHING]
         for probability, label in found:
-            counts[int(label)][selector_scores.find_histogram_bin(probability)] += 1
+            counts[int(label)][selection.find_histogram_bin(probability)] += 1
             chosen += probability > threshold
             positive += label
             true += probability > threshold and label
-    best, where = selector_scores.find_best_f1_threshold(counts)
+    best, where = selection.find_best_f1_threshold(counts)
     total = sum(map(sum, counts))
     return {
-        "auc": selector_scores.compute_roc_auc(counts),
+        "auc": selection.compute_roc_auc(counts),
         "f1": compute_f1(true, chosen, positive),
         "threshold": threshold,
         "best_f1": best,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Iterator, List, Optional
 
 from tqdm import tqdm
 
-from ..data.labels.label_files import SelectionFile, make_label_file_name
+from ..data.labels import SelectionFile, make_label_file_name
 from ..data.preparation import read_preparation_settings
 from ..data.prepared_pairs import PreparedPairs, WordText
 from ..files.inputs import read_lines

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..platform.errors import InputError
 from ..text.words import SENTENCE_MARK
-from .labels.label_files import NOTHING, UNITS, SelectionFile, make_label_file_name
+from .labels import NOTHING, UNITS, SelectionFile, make_label_file_name
 from .prepared_pairs import convert_ids_to_tokens
 
 MISSING = -1.0

@@ -14,19 +14,26 @@ An event is a JSON object with a "kind":
 - ``problem``: ``words`` explains why there is no summary.
 
 Positions are counted in code points, as in Python strings.
+
+The server listens on the loopback interface, so other computers cannot reach it. However, other web pages in the user's
+browser can reach it. Such a page can send requests to any address (cross-site request forgery), and it can resolve its
+own host name to 127.0.0.1 (DNS rebinding). The headers Host and Origin reveal such requests, because the browser sets
+them and the page cannot change them.
 """
 
 import asyncio
 import contextlib
 import json
 import math
+import re
 import secrets
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, AsyncIterator, Dict, List, Optional, Sequence, Tuple
+from typing import Any, AsyncIterator, Dict, List, MutableMapping, Optional, Sequence, Tuple
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
@@ -35,10 +42,132 @@ from starlette.routing import Route
 
 from ..platform.console import escape_unprintable, format_error
 from ..platform.errors import InputError
+from ..platform.option_checks import format_option_name
+from ..search.options import CALL, DECLARED, check_call, get_bounds, get_type, get_value
 from ..summarizer import Explanation, PartialSummary, Summary
 from ..summarizer.explanation import to_sparse_row
-from . import form
-from .local_access import LocalOnlyMiddleware
+
+MAIN = ("sentences", "words", "percent", "must_include", "beam", "lenpen")
+"""Options that are always shown on the page. All other options are shown after a click."""
+
+MOST = {"beam": 50, "min_len": 1000, "max_len": 1000, "max_len_a": 10, "exact_length": 1000, "min_sentences": 100}
+"""Maximum values, unless a folder's defaults are larger, so that a typing error does not exhaust the memory."""
+
+
+def get_default_options(decoding: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the defaults in a model folder by the names of options, or None if they depend on the model."""
+    values = {name: get_value(name, decoding) for name in CALL}
+    return {name: " ".join(value) if isinstance(value, tuple) else value for name, value in values.items()}
+
+
+def describe_fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """Return descriptions of the options for the page, in the order in which they are shown."""
+    values = get_default_options(decoding)
+    names = [*MAIN, *(name for name in CALL if name not in MAIN)]
+    without_effect = {"shortlist"} - decoding.keys()
+    if "choose" not in decoding:  # without a content model
+        without_effect |= {"choose", "choose_words"}
+    elif decoding["choose"] == "content":  # lengths of hypotheses, not of the sentences that are chosen
+        without_effect |= {name for name in names if DECLARED[name].metadata.get("of_hypotheses")}
+    elif decoding["choose"] == "extract":  # options of the search, because nothing is written
+        without_effect |= {*names} - {*MAIN[:4], "choose", "choose_words", "readability"}
+    found = []
+    for name in [name for name in names if name not in without_effect]:
+        metadata, bounds, type_ = DECLARED[name].metadata, get_bounds(name), get_type(name)
+        kind = "choice" if "choices" in metadata else "str" if type_ == List[str] else type_.__name__
+        found.append(
+            {
+                "name": name,
+                "label": name.replace("_", " "),
+                "kind": kind,
+                "help": metadata.get("call_help", metadata["help"]),
+                "choices": metadata.get("choices", ()),
+                "least": None if bounds is None else bounds.at_least,
+                "most": max(MOST[name], values[name] or 0) if name in MOST else None,
+                "default": values[name],
+                "main": name in MAIN,
+            }
+        )
+    return found
+
+
+def check_options(options: Dict[str, Any], decoding: Dict[str, Any]) -> None:
+    """Raise InputError if an option does not exist, or its value is invalid or too large for the page."""
+    check_call(decoding, options)
+    values = get_default_options(decoding)
+    for name in sorted(options.keys() & MOST.keys()):
+        most = max(MOST[name], values[name] or 0)
+        if options[name] > most:
+            given = f"{format_option_name(name)} {options[name]}"
+            raise InputError(f"{given}: choose at most {most} on this page; etads-summarize accepts more")
+
+
+NAMES = ("127.0.0.1", "localhost")
+"""Host names that are accepted in the Host header."""
+
+HEADERS = {
+    # The page may load files only from this server. Even if the script of the page contains a mistake, text cannot be
+    # executed as a script or interpreted as markup.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_HOST = re.compile(rf"({'|'.join(map(re.escape, NAMES))})(:[0-9]{{1,5}})?", re.IGNORECASE)
+
+
+class LocalOnlyMiddleware:
+    """ASGI middleware that rejects requests from pages of other servers and adds :data:`HEADERS` to responses.
+
+    Headers that a response already contains are not replaced.
+    """
+
+    def __init__(self, app: Any):
+        self.app = app
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
+        """Pass a request to the application, or reject it."""
+        if scope["type"] != "http":  # start-up and shut-down events of the server
+            await self.app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(raw=list(message.get("headers", ())))
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+                message = {**message, "headers": headers.raw}
+            await send(message)
+
+        refusal = find_request_rejection(scope["method"], scope["headers"])
+        app = self.app if refusal is None else PlainTextResponse(refusal[1], refusal[0])
+        await app(scope, receive, send_with_headers)
+
+
+def find_request_rejection(method: str, headers: List[Tuple[bytes, bytes]]) -> Optional[Tuple[int, str]]:
+    """Return an HTTP status and a message if the request must be rejected, or None if it is accepted."""
+    list_values = Headers(raw=headers).getlist
+    hosts, origins, sites, kinds = map(list_values, ("host", "origin", "sec-fetch-site", "content-type"))
+    if len(hosts) != 1 or not _HOST.fullmatch(hosts[0]):
+        return 403, f"This server answers to {' and '.join(NAMES)} only, not to {_format_header_values(hosts)}."
+    if method in ("GET", "HEAD"):
+        return None
+    if any(origin.lower() != f"http://{hosts[0]}".lower() for origin in origins):
+        return 403, f"This server answers to its own page only, not to {_format_header_values(origins)}."
+    if any(site != "same-origin" for site in sites):
+        return 403, "This server answers to its own page only, not to another site."
+    if len(kinds) != 1 or kinds[0].split(";")[0].strip().lower() != "application/json":
+        return 415, f"Send JSON (Content-Type: application/json), not {_format_header_values(kinds)}."
+    return None
+
+
+def _format_header_values(values: List[str]) -> str:
+    return escape_unprintable(", ".join(values))[:100] or "a request without that header"
+
 
 PAGE = Path(__file__).with_name("page")
 FILES = {
@@ -175,7 +304,7 @@ class DemoServer:
                 "title": self.title,
                 "about": about,
                 "max_bytes": MAX_BYTES,
-                "options": form.describe_fields(config.decoding),
+                "options": describe_fields(config.decoding),
             }
         )
 
@@ -192,7 +321,7 @@ class DemoServer:
         """Summarise a document. The response is a stream of events."""
         try:
             text, options = _parse_request(await _read_body(request))
-            form.check_options(options, self.summarizer.config.decoding)
+            check_options(options, self.summarizer.config.decoding)
             # This call raises an error if the model does not support the options. It runs in a separate thread, because
             # converting the weights takes a long time when a new --infer-dtype is used for the first time.
             await run_in_threadpool(self.summarizer.stream, [], **options)

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ..data.labels.labels import compute_idf
+from ..data.labels import compute_idf
 from ..files.checksums import compute_sha256
 from ..platform.command_options import option
 from ..text.counted_words import LATIN, find_words

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..kernels.embedding_lookup import get_backward_pass_id
 from ..kernels.precision import widen_to_float32
+from .embedding import get_backward_pass_id
 
 _CACHED = 2**19
 """Number of float32 values that fit in a CPU cache of 2 MiB, so that repeated passes over them are fast."""

@@ -12,12 +12,11 @@ import torch.nn.functional as F
 from fairseq.models import FairseqIncrementalDecoder
 from torch import Tensor, nn
 
-from ..kernels.embedding_lookup import expect_dense_gradient
 from ..kernels.precision import widen_to_float32
 from ..kernels.word_log_probs import compute_word_log_probs
 from ..vocabulary.candidates import CandidateWords
 from ..vocabulary.output import OutputVocabulary
-from .embedding import SharedTableOutput
+from .embedding import SharedTableOutput, expect_dense_gradient
 from .pointer import LogVocab, PointerHead, PointerOutput, WordLogProbs
 from .sentence_selector import SentenceAttention, SentenceSelection
 

@@ -22,7 +22,13 @@ from ..layers.decoder_output import TrainingCriterion
 from ..layers.embedding import VocabularyEmbedding
 from ..layers.pooled_sentences import PooledSentenceEncoder, SentenceScorer
 from ..layers.recurrent import BidirectionalGRU, compute_sentence_ids
-from ..layers.tagging import NoveltyScorer, SelectorOutput, SpellingEncoder, TaggerLSTM, group_words_by_sentence
+from ..layers.sentence_selector import (
+    NoveltyScorer,
+    SelectorOutput,
+    SpellingEncoder,
+    TaggerLSTM,
+    group_words_by_sentence,
+)
 from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, check_options, option
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import remove_copy_tail

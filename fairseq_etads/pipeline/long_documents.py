@@ -24,7 +24,7 @@ from ..platform.command_options import argument, option, options_command
 from ..platform.console import print_message
 from ..platform.errors import InputError
 from ..platform.option_checks import SIZE
-from ..search.content.features import DOCUMENTS
+from ..search.content_model import DOCUMENTS
 from ..text.picking import FACTOR, FILE, WORDS, SentencePickingSettings, check_word_budget
 from ..text.words import SENTENCE_MARK
 from .steps import Step, run_command

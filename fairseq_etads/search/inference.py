@@ -20,13 +20,15 @@ from fairseq.modules import LinearizedConvolution, MultiheadAttention
 from torch import Tensor, nn
 
 from ..kernels import cpu as kernels
-from ..kernels.linear import is_plain_linear, iterate_normalised_weights, remove_weight_normalisation
-from ..kernels.packed_weights import (
+from ..kernels.linear import (
     BlockedOutputProjection,
     Int8Linear,
     PackedLinear,
     count_optimizer_steps,
     divide_into_blocks,
+    is_plain_linear,
+    iterate_normalised_weights,
+    remove_weight_normalisation,
 )
 from ..kernels.precision import keeps_float32
 from ..layers.embedding import SharedTableOutput

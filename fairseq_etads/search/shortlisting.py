@@ -14,8 +14,7 @@ import torch.nn.functional as F
 from fairseq import search as fairseq_search
 from torch import Tensor
 
-from ..kernels.linear import is_plain_linear
-from ..kernels.packed_weights import BlockedOutputProjection
+from ..kernels.linear import BlockedOutputProjection, is_plain_linear
 from ..layers.decoder_output import get_decoder_capabilities
 from ..layers.embedding import SharedTableOutput
 from ..layers.recurrent import OutputLayer

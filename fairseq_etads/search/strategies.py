@@ -134,6 +134,24 @@ class AdaptedSampling(fairseq_search.Sampling):
         return sums + scores[:, :, step - 1], chosen, parents
 
 
+class AllowedWordsSearch(fairseq_search.PrefixConstrainedBeamSearch):
+    """A version of fairseq's class for ``prefix_allowed_tokens_fn`` that waits for a GPU once per step, not per row."""
+
+    def apply_mask(self, x: Tensor, prev_output_tokens: Tensor, original_batch_idxs: Tensor) -> Tensor:
+        """Return a mask (rows, 1, V) that is 0 for allowed words and minus infinity for all other words."""
+        numbers = original_batch_idxs.repeat_interleave(len(x) // len(original_batch_idxs))
+        told = torch.cat([numbers[:, None], prev_output_tokens], dim=1).cpu()  # (rows, 1 + t)
+        rows, words = [], []
+        for row, so_far in enumerate(told):
+            allowed = torch.as_tensor(self.prefix_allowed_tokens_fn(int(so_far[0]), so_far[1:]), dtype=torch.long)
+            words.append(allowed.cpu().flatten())
+            rows.append(torch.full_like(words[-1], row))
+        places = torch.stack([torch.cat(rows), torch.cat(words)]).to(x.device)
+        mask = torch.full_like(x[:, 0], -math.inf)
+        mask[places[0], places[1]] = 0
+        return mask[:, None]
+
+
 class RequiredWordsSearch(fairseq_search.LexicallyConstrainedBeamSearch):
     """A version of fairseq's class for ``--constraints`` that runs on the CPU, because it reads individual elements.
 
@@ -215,6 +233,8 @@ def copy_strategy_for_search(strategy: Any, vocabulary: Optional[OutputVocabular
     strategy = copy.copy(strategy)
     if type(strategy) is fairseq_search.LexicallyConstrainedBeamSearch:
         strategy.__class__ = RequiredWordsSearch
+    if type(strategy) is fairseq_search.PrefixConstrainedBeamSearch:
+        strategy.__class__ = AllowedWordsSearch
     if type(strategy) is fairseq_search.Sampling:
         strategy.__class__ = AdaptedSampling
     if isinstance(strategy, fairseq_search.PrefixConstrainedBeamSearch):
@@ -232,7 +252,6 @@ def _adapt_allowed_words(function: Any, vocabulary: Optional[OutputVocabulary], 
     """Wrap ``prefix_allowed_tokens_fn``, so that it takes rows and search ids instead of numbers and dictionary ids."""
 
     def list_allowed_words(row: int, words: Tensor) -> List[int]:
-        words = words.cpu()
         if vocabulary is None:
             return list(function(ids[row], words))
         allowed = function(ids[row], vocabulary.convert_to_dictionary_ids(words, row))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
 
-from ..data.labels.label_files import SelectionFile, make_label_file_name
+from ..data.labels import SelectionFile, make_label_file_name
 from ..data.prepared_pairs import PreparedPairs, WordText, convert_ids_to_tokens
 from ..data.selection import TokenValues, add_token_values_to_batch, open_selection
 from ..platform.errors import InputError

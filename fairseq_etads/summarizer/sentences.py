@@ -5,9 +5,9 @@ from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tu
 import torch
 from fairseq.data.data_utils import collate_tokens
 
-from ..search.content.sentence_choosing import SentenceChoice, choose_sentences, pad_probabilities
 from ..search.lengths import NO_LIMITS, SummaryLimits
 from ..search.options import DecodingOptions
+from ..search.sentence_choosing import SentenceChoice, choose_sentences, pad_probabilities
 from ..text.alignment import align_tokens
 from ..text.cleaning import split_raw_document
 from ..text.words import CLOSERS, SENTENCE_ENDS, SENTENCE_MARK

@@ -18,13 +18,13 @@ from ..models.selector import SentenceExtractor
 from ..platform.command_options import MAX_TOKENS
 from ..platform.errors import InputError
 from ..platform.option_checks import format_option_name
-from ..search.content.reranking import Reranker
 from ..search.ensemble import EncodedBatch
 from ..search.generator import SummaryGenerator
 from ..search.hypotheses import BestHypothesis, Results
 from ..search.inference import InferenceModel
 from ..search.lengths import LimitError, SummaryLimits
 from ..search.options import DecodingOptions, check_call, combine_options
+from ..search.reranking import Reranker
 from ..text.alignment import Span
 from ..text.picking import FACTOR
 from .documents import Batch, Document, DocumentTokenizer, make_batches, split_into_chunks

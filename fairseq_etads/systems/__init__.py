@@ -1,6 +1,6 @@
-"""Systems with which the papers compare their models, one folder per system.
+"""Systems with which the papers compare their models, one folder or module per system.
 
-The rest of the package never imports these folders. The ``__init__`` module of each folder imports what registers
+The rest of the package never imports them. The module, or the ``__init__`` module of the folder, imports what registers
 itself; docs/overview.md lists the system's command, recipes, page and tests.
 """
 
@@ -14,7 +14,7 @@ from ..platform.optional_parts import BROUGHT, explain_missing_system, is_system
 
 def import_installed_systems() -> List[ModuleType]:
     """Import all installed systems in alphabetical order, and return their modules. Import errors are propagated."""
-    names = sorted(found.name for found in pkgutil.iter_modules(__path__) if found.ispkg)
+    names = sorted(found.name for found in pkgutil.iter_modules(__path__))
     return [importlib.import_module(f"{__name__}.{name}") for name in names]
 
 

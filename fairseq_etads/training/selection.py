@@ -17,7 +17,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from torch import Tensor
 
-from ..data.labels.selector_scores import EDGES, compute_roc_auc, find_best_f1_threshold
+from ..data.labels import EDGES, compute_roc_auc, find_best_f1_threshold
 from ..layers.decoder_output import unwrap_model
 from .losses import compute_binary_label_losses, compute_mean_label_loss
 

@@ -40,20 +40,20 @@ from ..models.external_models import (
 )
 from ..models.init_from import get_extractor_to_initialise, is_training_from_start, load_initial_weights
 from ..platform.option_checks import check_option_values
-from ..search.content.model import ContentModel
-from ..search.content.reranking import ContentTerm, Reranker
+from ..search.content_model import ContentModel
 from ..search.ensemble import score_references
 from ..search.generator import SummaryGenerator
 from ..search.lengths import TextLengths
+from ..search.reranking import ContentTerm, Reranker
 from ..vocabulary.dictionary import (
     SummarizationDictionary,
     check_dictionaries_share_ids,
     check_training_dictionaries,
     compute_fingerprint,
+    detect_subword_type,
     limit_known_words,
 )
 from ..vocabulary.shortlist import read_shortlist
-from ..vocabulary.token_kinds import detect_subword_type
 from .checks import (
     check_criterion_and_model,
     check_decoding,
@@ -662,7 +662,7 @@ class SummarizationTask(FairseqTask):
 
     @property
     def subwords(self) -> str:
-        """The kind of subwords in the data; see :func:`~fairseq_etads.vocabulary.token_kinds.detect_subword_type`."""
+        """The kind of subwords in the data; see :func:`~fairseq_etads.vocabulary.dictionary.detect_subword_type`."""
         return detect_subword_type(self.src_dict, self.cfg.data)
 
     @property

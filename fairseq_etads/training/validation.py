@@ -25,7 +25,7 @@ from ..search.options import check_values
 from ..text import tokenizer  # noqa: F401  # registers --tokenizer etads
 from ..text.counted_words import LATIN, has_uncounted_letters
 from ..text.subwords import OPAQUE, SUBWORDS
-from ..vocabulary.token_kinds import detect_subword_type, detect_word_type, make_fairseq_subword_encoder
+from ..vocabulary.dictionary import detect_subword_type, detect_word_type, make_fairseq_subword_encoder
 
 logger = logging.getLogger(__name__)
 sample_logger = logging.getLogger(f"{__name__}.samples")

@@ -24,7 +24,7 @@ from ...text.picking import FACTOR
 from ...version import get_version
 from ...vocabulary.dictionary import count_known_words
 from ...vocabulary.shortlist import read_shortlist
-from . import model_options
+from . import loading
 from .config import CARD, CONFIG, DICTIONARIES, EXTRACTOR, SHORTLIST, WEIGHTS, FolderConfig
 from .loading import (
     TrainedModel,
@@ -104,7 +104,7 @@ def _write_files(
     """Write all files except the model card; ``inside`` lists what a subfolder contains. Returns the configuration."""
     model, cfg, task, _ = trained
     try:
-        options = model_options.to_plain_options(config.architecture, cfg.model, extracts)
+        options = loading.to_plain_options(config.architecture, cfg.model, extracts)
     except InputError as error:
         raise InputError(f"--checkpoint {source.checkpoint}: cannot be exported: {error}") from None
     tensors, shared = convert_weights_for_storage(model.state_dict(), dtype)

@@ -1,24 +1,32 @@
 """Load the model of a model folder, whose files are checked before use, or of a training run.
 
 A run is loaded as it would be loaded from the model folder that ``etads-export`` creates of it.
+
+Model options are stored as JSON: only plain values of the declared types are allowed.
 """
 
 import os
+import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import torch
 from fairseq import checkpoint_utils
+from fairseq.models import ARCH_MODEL_REGISTRY
 from omegaconf import OmegaConf
 
 from ... import plugin  # noqa: F401  # registers the architectures, and makes loading checkpoints safe
 from ...data.weights_file import WeightsFile
 from ...files.checksums import NAME as CHECKSUMS
 from ...files.checksums import Checksums
-from ...models.selector import SentenceExtractor
+from ...models.common import SummarizationModel, convert_options_to_namespace
+from ...models.convolutions import parse_convolutions
+from ...models.selector import ContentSelectionModel, SentenceExtractor
 from ...platform.errors import InputError
-from ...search.content import FILE as CONTENT
-from ...search.content.model import ContentModel
+from ...platform.optional_parts import explain_missing_system, find_required_system, is_system_installed
+from ...search.content_model import FILE as CONTENT
+from ...search.content_model import ContentModel
 from ...search.lengths import choose_length_bounds
 from ...search.options import BEAMS, FOLDER_DEFAULTS, LARGEST
 from ...text.picking import FILE as PICKING
@@ -30,9 +38,99 @@ from ...training.task import SummarizationTask
 from ...vocabulary.dictionary import get_known_word_counts
 from ...vocabulary.shortlist import Shortlist, read_shortlist
 from ..surprisal import WordFrequencies, compute_surprisal_percentiles
-from . import model_options
 from .config import ADVICE, CONFIG, DICTIONARIES, EXTRACTOR, SHORTLIST, WEIGHTS, FolderConfig, read_config
 from .run_files import RunFiles
+
+_WORD = re.compile(r"(?!.*\d{7})[A-Za-z0-9_.,:+-]{0,200}")
+"""Pattern that all string values of options must match.
+
+fairseq evaluates some options as Python code, but a string that matches this pattern cannot call a function. The
+pattern also excludes ``${…}``, which OmegaConf would interpolate.
+"""
+_WIDTH = re.compile(r"(?<!block)_(dim|size)$")
+_COUNT = re.compile(r"(layers|heads|neighbours)$")
+_FLAGS = re.compile(r"True|\[(True|False)(, ?(True|False)){0,999}\]")
+_MOST_LAYERS, _MOST = 1_000, 1_000_000_000
+_OUTSIDE = re.compile(r"_path$")
+"""Pattern for names of options that refer to files outside the folder. These files are needed only for training."""
+
+
+def list_architectures(extract: bool = False) -> List[str]:
+    """Return the names of this project's summarisers, or of its extractors, that can be saved in a model folder."""
+    ours = {name: model for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, SummarizationModel)}
+    if extract:
+        return [name for name, model in ours.items() if issubclass(model, SentenceExtractor)]
+    return [name for name, model in ours.items() if not issubclass(model, ContentSelectionModel)]
+
+
+def _list_declared_options(architecture: str, extracts: bool) -> Dict[str, Any]:
+    """Return the names and default values of an architecture's options, or raise InputError if it is not ours."""
+    system = find_required_system(f"--arch {architecture}")
+    if system is not None and not is_system_installed(system):
+        raise InputError(explain_missing_system(f"--arch {architecture}", system))
+    if architecture not in list_architectures(extracts):
+        kind = "extractor architecture" if extracts else "architecture"
+        raise InputError(
+            f'"{architecture[:60]}" is not an {kind} of this version; choose from '
+            f"{', '.join(list_architectures(extracts))}, or load the package that registers it (--user-dir)"
+        )
+    preset: Any = getattr(ARCH_MODEL_REGISTRY[architecture], "__dataclass")()
+    return {option.name: getattr(preset, option.name) for option in fields(preset) if option.name != "_name"}
+
+
+def to_plain_options(architecture: str, cfg: Any, extracts: bool = False) -> Dict[str, Any]:
+    """Convert the model options in a checkpoint to plain values, without paths of files for training alone.
+
+    ``extracts`` says whether the model is a sentence extractor. Raises InputError if the architecture is not part of
+    this project, or an option does not have a plain value.
+    """
+    given = vars(convert_options_to_namespace(cfg))
+    options = {name: None if _OUTSIDE.search(name) else value for name, value in given.items() if name != "_name"}
+    check_model_options(architecture, options, _MOST, extracts)
+    return options
+
+
+def check_model_options(architecture: str, options: Dict[str, Any], largest: int, extracts: bool = False) -> None:
+    """Check model options that come from an untrusted source.
+
+    ``largest`` is the largest dimension of any weight in the model, which no layer size can exceed. Raises InputError
+    if an option does not exist or has an invalid value.
+    """
+    declared = _list_declared_options(architecture, extracts)
+    for name, value in options.items():
+        if name not in declared:
+            raise InputError(f"{architecture} has no option {name[:60]!r} in this version of fairseq-etads")
+        if not _is_valid_value(name, value, declared[name], largest):
+            raise InputError(f"the option {name} of {architecture} cannot be {str(value)[:60]!r}")
+
+
+def _is_valid_value(name: str, value: Any, default: Any, largest: int) -> bool:
+    if _OUTSIDE.search(name) or value is None:
+        return value is None
+    if name.startswith("extractor_") and value == default:
+        return True  # the weights have these sizes only if the model has an extractor
+    if isinstance(default, str) and name in ("encoder_layers", "decoder_layers"):
+        return isinstance(value, str) and _are_valid_convolutions(value, largest)
+    if name == "decoder_attention":
+        return isinstance(value, str) and _FLAGS.fullmatch(value) is not None
+    if isinstance(value, bool) or isinstance(default, bool):
+        return isinstance(value, bool) and isinstance(default, bool)
+    if isinstance(value, (int, float)):
+        is_width, is_count = bool(_WIDTH.search(name)), bool(_COUNT.search(name))
+        most = largest if is_width else _MOST_LAYERS if is_count else _MOST
+        return abs(value) <= most and (isinstance(value, int) or not (is_width or is_count))
+    if isinstance(value, list):
+        return len(value) <= 100 and all(type(number) is int and 0 <= number <= _MOST for number in value)
+    return isinstance(value, str) and _WORD.fullmatch(value) is not None
+
+
+def _are_valid_convolutions(text: str, largest: int) -> bool:
+    """Return whether a string, such as "[(512, 3)] * 20", describes convolutions with valid sizes."""
+    try:
+        return all(max(layer) <= largest for layer in parse_convolutions(text, ""))
+    except ValueError:
+        return False
+
 
 _OF_EXTRACTOR = "name a run that etads-shorten has used to shorten the documents"
 
@@ -69,8 +167,8 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
     weights = WeightsFile(folder / WEIGHTS, config.weights["shared"], ADVICE)
     largest = max((size for shape in weights.shapes.values() for size in shape), default=0)
     try:
-        extracts = is_extractor or config.architecture in model_options.list_architectures(extract=True)
-        model_options.check_model_options(config.architecture, config.model, largest, extracts)
+        extracts = is_extractor or config.architecture in list_architectures(extract=True)
+        check_model_options(config.architecture, config.model, largest, extracts)
     except InputError as error:
         raise InputError(f"{folder / CONFIG}: {error}. {ADVICE}") from None
     task = make_task(folder, config)

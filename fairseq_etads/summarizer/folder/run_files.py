@@ -12,7 +12,7 @@ from ...data.preparation import read_inference_preprocessing_options
 from ...data.run_record import OptionalPath, find_checkpoint, find_prepared_folder, read_recipe
 from ...files.checksums import compute_sha256
 from ...platform.errors import InputError
-from ...search.content import FILE as CONTENT
+from ...search.content_model import FILE as CONTENT
 from ...text.picking import FILE as PICKING
 from .config import CONFIG
 
@@ -110,7 +110,7 @@ def find_run_files(
         )
     content_model = _find_content_model(run, extractor_run, content)
     if content_model is not None:
-        from ...search.content.model import ContentModel  # imports numpy, which --help does not need
+        from ...search.content_model import ContentModel  # imports numpy, which --help does not need
 
         advice = f"create it with etads-content {content_model.parent}"
         if not ContentModel.load(content_model, advice).of_extractor:

@@ -12,12 +12,12 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 
-from ...data.labels.labels import compute_idf
+from ...data.labels import compute_idf
 from ...evaluation.rewards import EntailmentReward, Reward, RougeSalReward, Text, Weights, create_reward
 from ...models.selector import WordTagger
 from ...platform.optional_parts import explain_missing_system, is_system_installed
 from ...text.subwords import OPAQUE, join_words
-from ...vocabulary.token_kinds import detect_subword_type, detect_word_type
+from ...vocabulary.dictionary import detect_subword_type, detect_word_type
 
 logger = logging.getLogger(__name__)
 

@@ -1,9 +1,8 @@
 """Sentence rewriting: Chen and Bansal 2018, "Fast abstractive summarization with … sentence rewriting".
 
-``model``       ``--arch pointer_extractor``: selects sentences one by one
-``criterion``   ``--criterion extractor_rl``: trains the extractor with rewards for rewritten sentences
-``abstractor``  the model that rewrites each selected sentence
+``model``     ``--arch pointer_extractor``: selects sentences one by one
+``training``  ``--criterion extractor_rl``: rewards for sentences that the abstractor rewrites
 """
 
-from . import criterion as criterion
 from . import model as model
+from . import training as training

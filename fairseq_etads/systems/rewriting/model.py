@@ -16,7 +16,7 @@ from ...kernels.precision import widen_to_float32
 from ...layers.additive import SharedKeys, SharedStates
 from ...layers.decoder_output import TrainingCriterion
 from ...layers.recurrent import BidirectionalLSTM, run_lstm
-from ...layers.tagging import group_words_by_sentence
+from ...layers.sentence_selector import group_words_by_sentence
 from ...models.common import (
     SENTENCE_MARKS,
     check_data_suits_architecture,

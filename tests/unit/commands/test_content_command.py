@@ -10,7 +10,7 @@ from selection_data import write_data
 
 from fairseq_etads.commands.content import fit_feature_network, main
 from fairseq_etads.commands.extract import main as extract
-from fairseq_etads.data.labels.label_files import compute_source_hash, write_label_rows
+from fairseq_etads.data.labels import compute_source_hash, write_label_rows
 
 SPLITS = {"train": 120, "valid": 12, "test": 8}
 

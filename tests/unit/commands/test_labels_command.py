@@ -7,8 +7,13 @@ import pytest
 from selection_data import write_data
 
 from fairseq_etads.commands.labels import main
-from fairseq_etads.data.labels.label_files import SelectionFile, compute_source_hash, write_label_rows
-from fairseq_etads.data.labels.labels import match_sentences, select_by_greedy_recall
+from fairseq_etads.data.labels import (
+    SelectionFile,
+    compute_source_hash,
+    match_sentences,
+    select_by_greedy_recall,
+    write_label_rows,
+)
 from fairseq_etads.platform.errors import InputError
 
 TRAIN = [

@@ -10,7 +10,7 @@ from test_likelihood import write_subset
 from test_selector import DOCUMENTS, MARK, SIZES, units
 
 from fairseq_etads.commands.select import main
-from fairseq_etads.data.labels.label_files import compute_source_hash, write_label_rows
+from fairseq_etads.data.labels import compute_source_hash, write_label_rows
 
 
 @pytest.fixture(params=SIZES)

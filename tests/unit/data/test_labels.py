@@ -6,8 +6,8 @@ import pytest
 import reference
 from rouge_score.rouge_scorer import _summary_level_lcs
 
-from fairseq_etads.data.labels import labels
-from fairseq_etads.data.labels.labels import SummaryRecall, is_content_word, label_copied_words
+from fairseq_etads.data import labels
+from fairseq_etads.data.labels import SummaryRecall, is_content_word, label_copied_words
 from fairseq_etads.data.prepared_pairs import WordText, list_summary_sentences
 
 

@@ -19,7 +19,7 @@ from folders import DECODING, make_folder
 from starlette.testclient import TestClient
 
 from fairseq_etads.commands import demo as command
-from fairseq_etads.demo import form, server
+from fairseq_etads.demo import server
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.options import CALL
 
@@ -100,9 +100,9 @@ def test_what_would_take_all_the_memory_is_refused_unless_it_is_the_folders_own(
     for name, value, most in (("beam", 51, 50), ("max_len", 1001, 1000), ("max_len_a", 11.0, 10)):
         answer = ask(client, **{name: value})
         assert answer.status_code == 400 and f"{value}: choose at most {most}" in answer.text
-    form.check_options({"beam": 80}, {**DECODING, "beam": 80})
+    server.check_options({"beam": 80}, {**DECODING, "beam": 80})
     with pytest.raises(InputError, match="--beam 81: choose at most 80"):
-        form.check_options({"beam": 81}, {**DECODING, "beam": 80})
+        server.check_options({"beam": 81}, {**DECODING, "beam": 80})
 
 
 def test_the_form_has_every_option(client):
@@ -112,15 +112,15 @@ def test_the_form_has_every_option(client):
     assert len(about["options"]) == len(fields)
     assert {name: fields[name]["default"] for name in DECODING} == DECODING
     assert [fields[name]["kind"] for name in ("lenpen", "allow_unk", "infer_dtype")] == ["float", "bool", "choice"]
-    assert "shortlist" in {field["name"] for field in form.describe_fields({**DECODING, "shortlist": True})}
-    extracts = [field["name"] for field in form.describe_fields({"choose": "extract"})]
+    assert "shortlist" in {field["name"] for field in server.describe_fields({**DECODING, "shortlist": True})}
+    extracts = [field["name"] for field in server.describe_fields({"choose": "extract"})]
     assert "words" in extracts and "beam" not in extracts
     assert about["title"] == "a <b>model</b>"
 
 
 def test_the_defaults_of_the_form_change_nothing(summarizer):
-    defaults = form.get_default_options(summarizer.config.decoding)
-    form.check_options(defaults, summarizer.config.decoding)
+    defaults = server.get_default_options(summarizer.config.decoding)
+    server.check_options(defaults, summarizer.config.decoding)
     assert summarizer.summarize(TEXT, **defaults) == summarizer.summarize(TEXT)
 
 

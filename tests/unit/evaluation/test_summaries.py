@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from test_rouge import ANY_TEXT
 
 from fairseq_etads.evaluation import read_lines, split_summary_into_sentences
-from fairseq_etads.evaluation.summaries import truncate_sentences
-from fairseq_etads.evaluation.text_warnings import find_swapped_hypotheses_and_references
+from fairseq_etads.evaluation.summaries import find_swapped_hypotheses_and_references, truncate_sentences
 
 
 def test_only_line_feeds_end_lines(tmp_path):

@@ -10,9 +10,9 @@ from fairseq_etads import attention
 from fairseq_etads.attention import saliency_attention
 from fairseq_etads.kernels import cpu as kernels
 from fairseq_etads.kernels import dropout as dropouts
-from fairseq_etads.kernels import embedding_lookup, focus_columns, linear, word_log_probs
+from fairseq_etads.kernels import focus_columns, linear, word_log_probs
 from fairseq_etads.layers.decoder_output import PointingDecoder
-from fairseq_etads.layers.embedding import VocabularyEmbedding
+from fairseq_etads.layers.embedding import VocabularyEmbedding, expect_dense_gradient
 
 
 def use(monkeypatch, plain):
@@ -29,7 +29,7 @@ def use(monkeypatch, plain):
     if plain:
         monkeypatch.setattr(focus_columns, "has_flash_attention", lambda dtype: False)
         monkeypatch.setattr(PointingDecoder, "takes_requests", False)
-        monkeypatch.setattr(embedding_lookup, "get_backward_pass_id", lambda: None)
+        monkeypatch.setattr("fairseq_etads.layers.embedding.get_backward_pass_id", lambda: None)
         monkeypatch.setattr("fairseq_etads.models.transformer._use_relu_in_place", lambda *_: None)
 
 
@@ -154,7 +154,7 @@ def test_a_lookup_adds_its_rows_to_the_gradient_of_the_output_layer():
         vectors.grad_fn.register_hook(lambda found, _: sparse.append(found[0].is_sparse))
         logits = vectors.tanh() @ table.t()
         if announced:
-            embedding_lookup.expect_dense_gradient(logits, table)
+            expect_dense_gradient(logits, table)
         (found,) = torch.autograd.grad(logits.sin().sum(), table)
         assert not found.is_sparse
         torch.testing.assert_close(found, expected)
@@ -164,7 +164,7 @@ def test_a_lookup_adds_its_rows_to_the_gradient_of_the_output_layer():
 def test_a_lookup_has_a_dense_gradient_where_no_output_layer_is_trained():
     embedding, ids, rows = lookups()
     logits = embedding(ids) @ embedding.weight.t()
-    embedding_lookup.expect_dense_gradient(logits, embedding.weight)
+    expect_dense_gradient(logits, embedding.weight)
     logits.sum().backward()
     embedding.weight.grad = None
     embedding(ids).sin().sum().backward()  # such as a loss of the encoder alone

@@ -11,7 +11,7 @@ from fairseq.models.ema import build_ema
 from helpers import EOS, PAD, make_batch, make_dictionary, make_task, model_config
 
 from fairseq_etads.layers.pooled_sentences import CONTENT_WEIGHT, PLACES, REFERENCE_LENGTH, SentenceFeatures
-from fairseq_etads.layers.tagging import group_words_by_sentence
+from fairseq_etads.layers.sentence_selector import group_words_by_sentence
 from fairseq_etads.models import selector
 from fairseq_etads.models.selector import FOLD_WORDS, SentenceExtractor
 

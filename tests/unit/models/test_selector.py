@@ -10,15 +10,15 @@ from helpers import EOS, PAD, make_batch, make_dictionary, make_task, model_conf
 from reference import novel_sentences
 from selection_data import names_of_scores
 
-from fairseq_etads.data.labels.selector_scores import (
+from fairseq_etads.data.labels import (
     EDGES,
     compute_roc_auc,
     find_best_f1_threshold,
     find_histogram_bin,
     make_empty_histogram,
 )
-from fairseq_etads.layers.tagging import NoveltyScorer, SpellingEncoder, TaggerLSTM, group_words_by_sentence
-from fairseq_etads.summarizer.folder.model_options import list_architectures
+from fairseq_etads.layers.sentence_selector import NoveltyScorer, SpellingEncoder, TaggerLSTM, group_words_by_sentence
+from fairseq_etads.summarizer.folder.loading import list_architectures
 from fairseq_etads.text.subsequences import compute_f1
 from fairseq_etads.training.selection import count_labels_in_bins
 

@@ -41,7 +41,7 @@ def test_imports_are_light_in_every_program(program):
     modules = [
         *("fairseq_etads", "fairseq_etads.version", "fairseq_etads.evaluation", "fairseq_etads.evaluation.rouge"),
         *("fairseq_etads.commands.rouge", "fairseq_etads.commands.summarize", "fairseq_etads.commands.export"),
-        *("fairseq_etads.summarizer", "fairseq_etads.text.words", "fairseq_etads.data.labels.labels"),
+        *("fairseq_etads.summarizer", "fairseq_etads.text.words", "fairseq_etads.data.labels"),
         *("etads_preprocess.corpus", "etads_preprocess.prepare", "etads_preprocess.processes"),
     ]
     run(

@@ -28,8 +28,12 @@ from fairseq_etads.systems.rewards.trained_rewards import TokenEntailmentModel
 from fairseq_etads.text.subwords import HuggingFaceSubwordEncoder
 from fairseq_etads.training.task import SummarizationTask
 from fairseq_etads.training.validation import ValidationSummarizer
-from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, compute_fingerprint
-from fairseq_etads.vocabulary.token_kinds import detect_subword_type, detect_word_type
+from fairseq_etads.vocabulary.dictionary import (
+    SummarizationDictionary,
+    compute_fingerprint,
+    detect_subword_type,
+    detect_word_type,
+)
 
 main = as_program(main)
 

@@ -12,17 +12,16 @@ from rouge_score import rouge_scorer
 from selection_data import random_networks
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.search.content import FILE
-from fairseq_etads.search.content.features import (
+from fairseq_etads.search.content_model import (
+    FILE,
     PRIOR_WEIGHT,
     WIDTHS,
+    ContentModel,
     NgramPriorProbabilities,
     count_summary_ngrams,
     make_feature_tables,
 )
-from fairseq_etads.search.content.model import ContentModel
-from fairseq_etads.search.content.readability import Readability
-from fairseq_etads.search.content.sentence_choosing import SAME, ExpectedNgrams, choose_sentence_set
+from fairseq_etads.search.sentence_choosing import SAME, ExpectedNgrams, Readability, choose_sentence_set
 
 
 def text(r, sentences, kinds=9):

@@ -16,16 +16,15 @@ from test_long_documents import LONG
 from fairseq_etads import Summarizer
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.search.content import FILE
-from fairseq_etads.search.content.model import ContentModel
-from fairseq_etads.search.content.reranking import (
+from fairseq_etads.search.content_model import FILE, ContentModel
+from fairseq_etads.search.reranking import (
     CONSENSUS_WEIGHT,
     ContentTerm,
     Reranker,
     compute_consensus,
     split_sentences,
 )
-from fairseq_etads.search.content.sentence_choosing import ExpectedNgrams
+from fairseq_etads.search.sentence_choosing import ExpectedNgrams
 
 DOCUMENTS = [[5, 6, 7, 8, 9, 10, 11], [9, 12, 9], [8, 4, 13, 14, 5, 6]]
 OPTIONS = {"beam_size": 6, "max_len_b": 6, "min_len": 2}

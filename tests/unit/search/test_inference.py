@@ -80,7 +80,7 @@ def test_copies_score_a_prefix_as_the_model_does(name, infer_dtype, error, monke
     """Also after a step of fairseq's Adam, which no version counter of torch notices, and with computed weights that
     have a gradient history. The output layer is in several blocks of words.
     """
-    monkeypatch.setattr("fairseq_etads.kernels.packed_weights.OUTPUT_BLOCK", 16)
+    monkeypatch.setattr("fairseq_etads.kernels.linear.OUTPUT_BLOCK", 16)
     model, task = family(name)
     prefix = torch.tensor([[5, 6, 9, 10], [16, 4, 5, 16]])
     sample = make_sample([[5, 6, 43, 7, 16, 9], [16]])

@@ -7,7 +7,7 @@ import torch
 from decoding import sharpened
 
 from fairseq_etads.kernels import cpu as kernels
-from fairseq_etads.kernels.packed_weights import BlockedOutputProjection, Int8Linear
+from fairseq_etads.kernels.linear import BlockedOutputProjection, Int8Linear
 from fairseq_etads.search import inference
 
 
@@ -42,7 +42,7 @@ def as_rounded(x, weight, levels):
 def test_sums_are_exact_even_of_the_largest_numbers(layer, levels, monkeypatch):
     """The sum of two 8-bit products exceeds the 16 bits in which processors without VNNI add them."""
     use(monkeypatch, levels)
-    monkeypatch.setattr("fairseq_etads.kernels.packed_weights.OUTPUT_BLOCK", 16)
+    monkeypatch.setattr("fairseq_etads.kernels.linear.OUTPUT_BLOCK", 16)
     generator = torch.Generator().manual_seed(0)
     for x, weight in (
         (torch.randn(9, 64, generator=generator), torch.randn(40, 64, generator=generator)),

@@ -20,7 +20,7 @@ from scripted import scripted_language_model, scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.search.terms import ActiveTerm, SearchTerm
-from fairseq_etads.systems.abs.features import NO_WORD, count_extractive_features
+from fairseq_etads.systems.abs import NO_WORD, count_extractive_features
 
 DICTIONARY = make_dictionary(60)
 UNK = DICTIONARY.unk()

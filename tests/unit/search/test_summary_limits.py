@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_etads.search.content.sentence_choosing import ExpectedNgrams, choose_sentence_set
 from fairseq_etads.search.lengths import LimitError, SummaryLimits, TextLengths, are_percentiles, choose_length_bounds
+from fairseq_etads.search.sentence_choosing import ExpectedNgrams, choose_sentence_set
 
 SENTENCES = st.lists(st.lists(st.sampled_from("abcdefg"), min_size=1, max_size=6).map(" ".join), min_size=1, max_size=7)
 OPTIONS = st.builds(

@@ -15,7 +15,7 @@ from test_random_options import Bonus
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.search import terms
 from fairseq_etads.search.terms import LanguageModelTerm, TermBatch, compute_largest_gain
-from fairseq_etads.systems.abs.features import ExtractiveFeatures
+from fairseq_etads.systems.abs import ExtractiveFeatures
 
 DICTIONARY = make_dictionary(40)
 

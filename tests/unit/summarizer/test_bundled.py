@@ -7,7 +7,7 @@ import pytest
 
 from fairseq_etads import Summarizer
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.search.content.model import ContentModel
+from fairseq_etads.search.content_model import ContentModel
 from fairseq_etads.summarizer.documents import find_fitting_model
 from fairseq_etads.summarizer.folder import config
 from fairseq_etads.summarizer.folder.config import find_folder

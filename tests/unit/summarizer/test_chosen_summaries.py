@@ -21,10 +21,8 @@ from test_long_documents import EXTRACTOR_TEXT, LONG, make_long_folder, source_o
 from fairseq_etads import Summarizer
 from fairseq_etads.commands.export import main as export_command
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.search.content import FILE
-from fairseq_etads.search.content import model as content_module
-from fairseq_etads.search.content.features import NgramPriorProbabilities
-from fairseq_etads.search.content.model import ContentModel
+from fairseq_etads.search import content_model as content_module
+from fairseq_etads.search.content_model import FILE, ContentModel, NgramPriorProbabilities
 from fairseq_etads.summarizer.encoded_documents import EncodedDocuments
 from fairseq_etads.summarizer.folder.export import export_folder
 
@@ -163,7 +161,7 @@ def test_a_document_without_words_to_compare_has_the_best_hypothesis(summarizer,
     assert summary.problem == "" and summary.truncation.read > 0
     if summary.chosen is not None:
         assert all(sentence.source == "model" for sentence in summary.chosen)
-    monkeypatch.setattr("fairseq_etads.search.content.model.stem_words", lambda words, tokens: [])
+    monkeypatch.setattr("fairseq_etads.search.content_model.stem_words", lambda words, tokens: [])
     assert summarizer.summarize(LONG).chosen is None and summarizer.summarize(LONG).tokens
 
 

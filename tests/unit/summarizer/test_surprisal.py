@@ -10,7 +10,7 @@ from test_long_documents import EXTRACTOR_TEXT, make_long_folder, source_of
 
 from fairseq_etads import Summarizer
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.search.content import FILE
+from fairseq_etads.search.content_model import FILE
 from fairseq_etads.search.lengths import are_percentiles
 from fairseq_etads.summarizer.folder.config import read_config
 from fairseq_etads.summarizer.folder.export import export_folder

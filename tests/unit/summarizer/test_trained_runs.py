@@ -14,7 +14,7 @@ from test_likelihood import DOCUMENTS, write_subset
 from fairseq_etads import Summarizer
 from fairseq_etads.commands.export import main as export
 from fairseq_etads.commands.summarize import main as summarize
-from fairseq_etads.data.labels.label_files import compute_source_hash, write_label_rows
+from fairseq_etads.data.labels import compute_source_hash, write_label_rows
 from fairseq_etads.files.outputs import write_text
 from fairseq_etads.files.shards import find_launched_shard
 from fairseq_etads.platform.errors import InputError

@@ -88,7 +88,8 @@ def without(tmp_path_factory):
 
 def copy_package(folder, name):
     shutil.copytree(PACKAGE, folder / "fairseq_etads", ignore=shutil.ignore_patterns("__pycache__", "bundled"))
-    shutil.rmtree(folder / "fairseq_etads" / "systems" / name)
+    system = folder / "fairseq_etads" / "systems" / name
+    shutil.rmtree(system) if system.is_dir() else system.with_suffix(".py").unlink()
 
 
 @pytest.mark.parametrize("name", sorted(BROUGHT))

@@ -13,9 +13,8 @@ from fairseq_etads.commands.compare import main as compare
 from fairseq_etads.commands.rouge import main as rouge_command
 from fairseq_etads.evaluation import rouge
 from fairseq_etads.evaluation.analysis import WORD_SPLITTERS
-from fairseq_etads.search.content.features import NgramPriorProbabilities
-from fairseq_etads.search.content.model import ContentModel
-from fairseq_etads.search.content.sentence_choosing import choose_sentences
+from fairseq_etads.search.content_model import ContentModel, NgramPriorProbabilities
+from fairseq_etads.search.sentence_choosing import choose_sentences
 from fairseq_etads.text.counted_words import TOKENS, choose_tokens, find_words, has_uncounted_letters
 from fairseq_etads.training.validation import ValidationSummarizer
 
@@ -100,7 +99,7 @@ def test_a_limit_of_words_holds_in_every_script(tmp_path):
 
 @pytest.mark.parametrize("tokens, words", [("a-z0-9", "counts only words of a-z0-9"), ("words", "knows no word")])
 def test_a_content_model_of_another_script_says_so(tokens, words, caplog, monkeypatch):
-    monkeypatch.setattr("fairseq_etads.search.content.model._warn", logging.getLogger("content").warning)
+    monkeypatch.setattr("fairseq_etads.search.content_model._warn", logging.getLogger("content").warning)
     model = make_content_model(tokens, [([["some", "words"]], [["words"]])])
     chosen = choose_sentences(model, DOCUMENT, [0.5] * 8, [DOCUMENT[0][2:]])
     assert words in caplog.text and bool(chosen.sentences) == (tokens == "words")

@@ -9,8 +9,8 @@ from reference import muon, nearest_orthogonal, polynomial_orthogonal
 from torch import nn
 
 from fairseq_etads.kernels.linear import is_matrix, mark_linear_weight_matrices
-from fairseq_etads.training import muon as module
-from fairseq_etads.training.muon import Muon, orthogonalise
+from fairseq_etads.training import optimisers as module
+from fairseq_etads.training.optimisers import Muon, orthogonalise
 
 OPTIONS = Namespace(lr=[0.01], adam_betas="(0.9, 0.98)", adam_eps=1e-8, weight_decay=0.1, muon_momentum=0.9)
 

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from fairseq_etads.layers.embedding import mark_lookup_table, set_sparse_gradient, wants_sparse_gradient
-from fairseq_etads.training.lazy_optimisers import LazyAdadelta, LazyAdagrad, LazyAdam
+from fairseq_etads.training.optimisers import LazyAdadelta, LazyAdagrad, LazyAdam
 
 OPTIONS = Namespace(
     lr=[0.1],

@@ -8,7 +8,7 @@ from recurrent import DOCUMENTS, MARK, log_probs, recurrent, recurrent_task, sha
 from steps import make_sample
 from torch.nn.functional import one_hot
 
-from fairseq_etads.data.labels.label_files import compute_source_hash, write_label_rows
+from fairseq_etads.data.labels import compute_source_hash, write_label_rows
 from fairseq_etads.data.selection import SentenceTargets
 from fairseq_etads.layers.sentence_selector import SentenceSelection
 from fairseq_etads.platform.errors import InputError

@@ -17,7 +17,7 @@ from helpers import make_model, make_task
 from fairseq_etads.data.pairs import SummarizationDataset
 from fairseq_etads.evaluation.rouge import METRICS
 from fairseq_etads.training.validation import ValidationSummarizer
-from fairseq_etads.vocabulary.token_kinds import detect_subword_type, detect_word_type
+from fairseq_etads.vocabulary.dictionary import detect_subword_type, detect_word_type
 
 
 def rouge_task(**options):

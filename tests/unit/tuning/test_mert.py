@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from fairseq_etads.tuning.mert import (
+from fairseq_etads.tuning.extractive_weights import (
     NBestList,
     compute_mean_score,
     find_best_weight_value,

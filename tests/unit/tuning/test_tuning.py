@@ -12,8 +12,16 @@ from fairseq_etads import Summarizer
 from fairseq_etads.evaluation import rouge
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.encoded_documents import EncodedDocuments
-from fairseq_etads.tuning.search_space import Parameter, make_decoding_options, make_search_space, parse_values
-from fairseq_etads.tuning.tune import STUDY_FILE, Trial, _propose_settings, tune
+from fairseq_etads.tuning.tune import (
+    STUDY_FILE,
+    Parameter,
+    Trial,
+    _propose_settings,
+    make_decoding_options,
+    make_search_space,
+    parse_values,
+    tune,
+)
 
 DOCUMENTS = [
     " ".join(f"w{(7 * number + step * (number % 3 + 1)) % 40}" for step in range(8 + number)) for number in range(12)

@@ -11,12 +11,7 @@ from helpers import EOS, PAD, make_batch, make_dictionary, make_model, make_task
 from shortlists import make_shortlist
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.systems.abs.features import (
-    NO_WORD,
-    ExtractiveFeatures,
-    count_extractive_features,
-    parse_extractive_weights,
-)
+from fairseq_etads.systems.abs import NO_WORD, ExtractiveFeatures, count_extractive_features, parse_extractive_weights
 
 V, UNK = 44, 3
 TASK = make_task(tail=30)

@@ -12,7 +12,7 @@ from helpers import EOS, PAD, make_batch, model_config
 from omegaconf import OmegaConf
 
 from fairseq_etads.models.convolutions import parse_convolutions
-from fairseq_etads.systems.convs2s.model import parse_attention_layers
+from fairseq_etads.systems.convs2s import parse_attention_layers
 
 
 def fconv(task, **options):

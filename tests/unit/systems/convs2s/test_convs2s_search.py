@@ -9,10 +9,10 @@ from helpers import make_batch
 from omegaconf import OmegaConf
 
 from fairseq_etads.kernels.cpu import can_pack_weights
-from fairseq_etads.kernels.packed_weights import BlockedOutputProjection
+from fairseq_etads.kernels.linear import BlockedOutputProjection
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.inference import InferenceModel
-from fairseq_etads.summarizer.folder.model_options import check_model_options
+from fairseq_etads.summarizer.folder.loading import check_model_options
 
 TEXTS = [document for document in DOCUMENTS if document]
 

@@ -18,7 +18,7 @@ from fairseq_etads.commands.nli import (
     read_references,
 )
 from fairseq_etads.data.nli_pairs import NliPair, format_tab_separated_pair, read_pairs
-from fairseq_etads.systems.entailment import training
+from fairseq_etads.systems.entailment import model
 from fairseq_etads.systems.entailment.model import EntailmentScorer
 
 SMALL = ["--embed-dim", "48", "--width", "128", "--dropout", "0", "--batch-size", "16", "--device", "cpu"]
@@ -73,14 +73,14 @@ def test_a_training_that_is_killed_goes_on_to_the_same_weights(pairs, tmp_path, 
     """The kill comes while the model of the second epoch is stored. Dropout depends only on the epoch."""
     options = (*TINY, "--dropout", "0.3", "--epochs", "3")
     assert train(tmp_path / "whole", pairs, *options) == 0
-    stored = training.write_model
+    stored = model.write_model
 
     def killed(folder, weights, name="model.safetensors"):
         if int(weights.get("progress", [0])[0]) == 2:
             raise KeyboardInterrupt
         stored(folder, weights, name)
 
-    monkeypatch.setattr(training, "write_model", killed)
+    monkeypatch.setattr(model, "write_model", killed)
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "parts", pairs, *options)
     monkeypatch.undo()
@@ -97,7 +97,7 @@ def test_a_training_that_is_killed_goes_on_to_the_same_weights(pairs, tmp_path, 
 def test_the_best_epoch_is_kept_and_a_finished_training_stays(trained, pairs, capsys, monkeypatch):
     about = json.loads((trained / "config.json").read_text())["training"]
     assert about["accuracy"] > 0.9 and about["options"]["train"] == [pairs[0]] and about["pairs"] == 2000
-    monkeypatch.setattr(training.Trainer, "train_epoch", lambda *_: pytest.fail("it was trained again"))
+    monkeypatch.setattr(model.Trainer, "train_epoch", lambda *_: pytest.fail("it was trained again"))
     assert train(trained, pairs, "--epochs", "5") == 0
     assert f"accuracy {about['accuracy']:.4f} of 300 pairs, epoch {about['epoch']} of" in capsys.readouterr().out
 
@@ -119,7 +119,7 @@ def test_a_training_does_not_continue_on_other_pairs(pairs, tmp_path, capsys):
 
 def test_it_stops_without_progress_and_never_keeps_a_worse_model(pairs, tmp_path, monkeypatch, capsys):
     rights = iter([200, 250, 240, 250, 299])
-    monkeypatch.setattr(training, "_count_correct_predictions", lambda *_: next(rights))
+    monkeypatch.setattr(model, "_count_correct_predictions", lambda *_: next(rights))
     assert train(tmp_path / "model", pairs, *TINY, "--patience", "2") == 0
     assert "accuracy 0.8333 of 300 pairs, epoch 2 of 4" in capsys.readouterr().out
     assert json.loads((tmp_path / "model" / "config.json").read_text())["training"]["epoch"] == 2

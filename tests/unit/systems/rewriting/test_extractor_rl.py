@@ -9,9 +9,9 @@ from helpers import make_task
 from test_pointer_extractor import MARK, build, make_sample
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.systems.rewriting import criterion as criterion_module
-from fairseq_etads.systems.rewriting.abstractor import Abstractor
-from fairseq_etads.systems.rewriting.criterion import (
+from fairseq_etads.systems.rewriting import training as criterion_module
+from fairseq_etads.systems.rewriting.training import (
+    Abstractor,
     ExtractorRL,
     compute_discounted_returns,
     compute_step_rewards,

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from reference import lstm_both_ways, pointer_scores, sentence_vector
 from selection_data import write_data
 
-from fairseq_etads.data.labels.label_files import compute_source_hash, write_label_rows
+from fairseq_etads.data.labels import compute_source_hash, write_label_rows
 from fairseq_etads.data.selection import SentenceOrderDataset
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.rewriting.model import mask_earlier_selections

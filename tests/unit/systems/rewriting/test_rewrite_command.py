@@ -13,8 +13,8 @@ from test_pointer_extractor import SIZES, sharpen
 from fairseq_etads.commands import rewrite as rewriting
 from fairseq_etads.commands.labels import main as make_labels
 from fairseq_etads.commands.rewrite import RewriteCandidate, choose_least_repetitive_candidates, main
-from fairseq_etads.systems.rewriting.abstractor import Abstractor
 from fairseq_etads.systems.rewriting.model import PointerExtractor
+from fairseq_etads.systems.rewriting.training import Abstractor
 
 MARK = 43
 DOCUMENTS = [[5, 6, MARK, 7, 45, 9, MARK, 10, 5, MARK, 12], [30, 31], [MARK, MARK, 4, 47, MARK, 8], [], [9] * 3]

@@ -15,19 +15,19 @@ import torch
 from fairseq.models.fconv import FConvDecoder, FConvEncoder, FConvModel
 from torch import Tensor, nn
 
-from ...data.initial_values import load_word_vectors
-from ...kernels.beam_state import BeamState
-from ...kernels.linear import iterate_normalised_weights, recompute_weight
-from ...layers.decoder_output import (
+from ..data.initial_values import load_word_vectors
+from ..kernels.beam_state import BeamState
+from ..kernels.linear import iterate_normalised_weights, recompute_weight
+from ..layers.decoder_output import (
     DecoderOutput,
     NetOutput,
     PointingDecoder,
     WordRequest,
     multiply_by_document_matrices,
 )
-from ...layers.embedding import VocabularyEmbedding
-from ...layers.pointer import Pointer
-from ...models.common import (
+from ..layers.embedding import VocabularyEmbedding
+from ..layers.pointer import Pointer
+from ..models.common import (
     RIGHT_PADDING,
     EncoderDecoderMixin,
     PointerOptions,
@@ -38,9 +38,9 @@ from ...models.common import (
     list_data_properties,
     register_presets,
 )
-from ...models.convolutions import LAYERS_HELP, parse_convolutions
-from ...platform.option_checks import PROBABILITY, SIZE, check_options, option
-from ...vocabulary.dictionary import remove_copy_tail
+from ..models.convolutions import LAYERS_HELP, parse_convolutions
+from ..platform.option_checks import PROBABILITY, SIZE, check_options, option
+from ..vocabulary.dictionary import remove_copy_tail
 
 
 @dataclass

@@ -4,14 +4,14 @@ import itertools
 import math
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
-from ...text import subsequences
-from ...text.subsequences import rouge_l, rouge_n
-from ...text.subwords import join_words
-from ...text.words import SENTENCE_ENDS, SENTENCE_MARK
-from ..hypotheses import Results
-from ..terms import ActiveTerm, SearchTerm, TermBatch
-from .model import ContentModel, stem_words
+from ..text import subsequences
+from ..text.subsequences import rouge_l, rouge_n
+from ..text.subwords import join_words
+from ..text.words import SENTENCE_ENDS, SENTENCE_MARK
+from .content_model import ContentModel, stem_words
+from .hypotheses import Results
 from .sentence_choosing import ExpectedNgrams
+from .terms import ActiveTerm, SearchTerm, TermBatch
 
 CONSENSUS_WEIGHT = 0.75
 """Weight of the consensus relative to the expected ROUGE."""
