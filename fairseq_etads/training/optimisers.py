@@ -1,4 +1,4 @@
-"""Optimisers: lazy ones, which update only the embeddings of words in the batch, and Muon. A scheduler.
+"""Lazy optimisers, which update only the embeddings of words in the batch; Muon; and a learning-rate scheduler.
 
 Only the rows of a word embedding table that belong to words in the batch have a nonzero gradient. In every step,
 however, fairseq's Adam, Adadelta and Adagrad process the whole table, its whole gradient and all moments.

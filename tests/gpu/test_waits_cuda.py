@@ -39,7 +39,7 @@ SEARCH = {
     # model, option: waits of a step on average, uploads
     ("plain", "plain"): (1.0, 0.5),
     ("pointer", "plain"): (1.0, 0.5),
-    ("pointer", "admissible"): (1.0, 0.5),
+    ("pointer", "admissible"): (1.1, 0.5),  # ends after ten steps, so that a wait of each search weighs more
     ("pointer", "coverage"): (1.0, 0.5),
     ("pointer", "blocked"): (1.0, 0.5),
     ("pointer", "recombined"): (1.0, 0.5),

@@ -21,7 +21,7 @@ BUDGETS = {
     "fairseq_etads/fairseq_fixes fairseq_etads/platform": 1_764,
     "preprocess": 4_300,
     "scripts benchmarks": 1_583,
-    "tests": 38_046,
+    "tests": 38_060,
 }
 """Folders and files with the most lines that they may have, docstrings and comments included.
 
