@@ -18,8 +18,7 @@ from tqdm import tqdm
 from fairseq_etads.files.inputs import read_lines
 from fairseq_etads.files.outputs import open_output
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.counted_words import find_words
-from fairseq_etads.text.words import SENTENCE_MARK
+from fairseq_etads.text.words import SENTENCE_MARK, find_words
 
 from .processes import map_in_order
 

@@ -30,9 +30,9 @@ from ..evaluation.summaries import (
 from ..platform.command_options import option
 from ..platform.console import escape_unprintable
 from ..platform.option_checks import NOT_NEGATIVE, SIZE, join_choices
-from ..text.counted_words import LATIN, TOKENS
 from ..text.input_records import find_files_by_id
 from ..text.records import SOURCE
+from ..text.words import LATIN, TOKENS
 
 
 def parse_metrics(text: str) -> List[str]:

@@ -11,8 +11,8 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 
 import numpy as np
 
-from ..text.counted_words import find_words
 from ..text.subsequences import iterate_ngrams
+from ..text.words import find_words
 from .evidence import EvidenceFinder
 from .rouge import RougeSettings
 from .summaries import SENTENCE_MARK, SentenceMark, split_summary_into_sentences

@@ -17,8 +17,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 import regex
 
-from ..text.counted_words import WORD
-from ..text.words import split_marked_sentences
+from ..text.words import WORD, split_marked_sentences
 from .rouge import RougeSettings
 from .summaries import SENTENCE_MARK, SentenceMark, unify_sentence_marks
 

@@ -19,9 +19,8 @@ import numpy as np
 from ..data.labels import compute_idf
 from ..files.checksums import compute_sha256
 from ..platform.command_options import option
-from ..text.counted_words import LATIN, find_words
 from ..text.records import SOURCE
-from ..text.words import SENTENCE_MARK
+from ..text.words import LATIN, SENTENCE_MARK, find_words
 from ..version import get_version
 from .resampling import bootstrap_intervals
 from .rewards import EntailmentReward, Reward, RougeSalReward, Text
@@ -256,7 +255,7 @@ def make_rougesal_scorer(documents: str, tokens: str = LATIN) -> Scorer:
 
     Args:
         documents: file with one document per line, from which the inverse document frequencies are computed.
-        tokens: kind of words, a key of :data:`~fairseq_etads.text.counted_words.TOKENS`.
+        tokens: kind of words, a key of :data:`~fairseq_etads.text.words.TOKENS`.
 
     Raises:
         ValueError: the file cannot be read or contains no words.

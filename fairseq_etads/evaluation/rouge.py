@@ -25,7 +25,7 @@ from tabulate import tabulate
 from tqdm import tqdm
 
 from ..platform.processes import map_in_processes
-from ..text.counted_words import LATIN, TOKENS, find_words
+from ..text.words import LATIN, TOKENS, find_words
 from ..version import get_version
 from .perl_rouge import find_perl_rouge, find_rouge_home, make_signature, read_irregular_forms, score_with_perl
 from .resampling import bootstrap_intervals
@@ -118,7 +118,7 @@ class RougeSettings:
             (``-f A``).
         byte_limit: maximum number of bytes in each hypothesis and reference (75 in DUC-2004). Longer texts are
             truncated.
-        tokens: kind of words that are counted, a key of :data:`~fairseq_etads.text.counted_words.TOKENS`. Stems replace
+        tokens: kind of words that are counted, a key of :data:`~fairseq_etads.text.words.TOKENS`. Stems replace
             only words in ASCII.
         rouge_home: path of the folder with ROUGE-1.5.5.pl and its data. If None, :mod:`.perl_rouge` searches for the
             folder.

@@ -10,10 +10,9 @@ from typing import Any, Iterator, List, Optional, Sequence, Union
 
 from ..platform.deferred_imports import defer_statistics
 from ..text import documents
-from ..text.counted_words import has_uncounted_letters
 from ..text.input_records import read_texts
 from ..text.records import TARGET
-from ..text.words import SENTENCE_MARK, replace_sentence_marks, split_sentences_in_blocks
+from ..text.words import SENTENCE_MARK, has_uncounted_letters, replace_sentence_marks, split_sentences_in_blocks
 
 SentenceMark = Union[str, Sequence[str]]
 """A mark between two sentences, or several marks. :data:`SENTENCE_MARK` is also one, unless this is an empty string."""
@@ -119,7 +118,7 @@ def find_text_warnings(
     Args:
         name: name of the text for the warning, such as the name of its file.
         sentence_mark: mark or marks between two sentences, which are not reported.
-        tokens: kind of words that ROUGE counts, a key of :data:`~fairseq_etads.text.counted_words.TOKENS`.
+        tokens: kind of words that ROUGE counts, a key of :data:`~fairseq_etads.text.words.TOKENS`.
     """
     texts = [unify_sentence_marks(line, sentence_mark) for line in lines]
     counts = [documents.count_suspicious_content(text) for text in texts]

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from ..kernels.precision import widen_to_float32
 from ..kernels.word_log_probs import compute_word_log_probs
-from ..vocabulary.candidates import CandidateWords
-from ..vocabulary.output import OutputVocabulary
+from ..vocabulary.output import CandidateWords, OutputVocabulary
 from .embedding import SharedTableOutput, expect_dense_gradient
 from .pointer import LogVocab, PointerHead, PointerOutput, WordLogProbs
 from .sentence_selector import SentenceAttention, SentenceSelection

@@ -19,6 +19,7 @@ from .common import (
     EncoderDecoderMixin,
     SummarizationModel,
     convert_options_to_namespace,
+    parse_factors,
     register_presets,
 )
 from .rnn_decoder import CLOSED_BOOK, ClosedBookDecoder, RecurrentDecoder
@@ -32,7 +33,6 @@ from .rnn_encoder import (
 )
 from .rnn_options import PRESETS, RecurrentConfig, check_recurrent_options
 from .selector import SentenceExtractor
-from .source_factors import parse_factors
 
 INITIAL_STD = 0.25
 """Standard deviation of the initial word embeddings and output weights.

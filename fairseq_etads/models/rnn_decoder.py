@@ -29,7 +29,7 @@ from ..layers.recurrent import (
 )
 from ..layers.sentence_selector import SentenceAttention, SentenceSelection, SentenceSelector
 from ..text.words import SENTENCE_MARK
-from ..vocabulary.candidates import CandidateWords
+from ..vocabulary.output import CandidateWords
 from .rnn_encoder import MAX_POSITIONS, get_dropout_rates
 
 CLOSED_BOOK = "decoder.closed_book."

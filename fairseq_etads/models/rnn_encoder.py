@@ -22,9 +22,8 @@ from ..layers.recurrent import (
     encode_by_sentence,
 )
 from ..layers.sentence_selector import UNREAD
-from .common import select_encoder_output
+from .common import check_factor_count, select_encoder_output
 from .selector import ExtractorConfig, SentenceExtractor
-from .source_factors import check_factor_count
 
 MAX_POSITIONS = 100_000
 """Maximum length reported to fairseq. Recurrent networks have no limit, but fairseq requires a number."""

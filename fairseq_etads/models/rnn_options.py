@@ -11,9 +11,8 @@ from omegaconf import II
 
 from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, Bounds, check_options, format_option_name, option
 from ..text.words import SENTENCE_MARK
-from .common import ONE_DICTIONARY, SENTENCE_MARKS, SUMMARY_MARKS, PointerOptions, list_data_properties
-from .source_factors import FACTOR_DIM
-from .source_factors import HELP as FACTORS_HELP
+from .common import FACTOR_DIM, ONE_DICTIONARY, SENTENCE_MARKS, SUMMARY_MARKS, PointerOptions, list_data_properties
+from .common import HELP as FACTORS_HELP
 
 ENCODERS = ("rnn", "conv")
 CELLS = ("gru", "lstm", "elman")

@@ -48,8 +48,15 @@ from ..layers.encoder_attention import (
 from ..layers.parameter_sharing import remove_shared_entries, restore_shared_entries, share_sublayers
 from ..layers.pointer import Pointer
 from ..vocabulary.dictionary import count_known_words, remove_copy_tail
-from .common import SummarizationModel, compute_position_limit, convert_options_to_namespace, register_presets
-from .source_factors import check_factor_count, make_factor_tables, parse_factors
+from .common import (
+    SummarizationModel,
+    check_factor_count,
+    compute_position_limit,
+    convert_options_to_namespace,
+    make_factor_tables,
+    parse_factors,
+    register_presets,
+)
 from .transformer_options import (
     PRESETS,
     FlatTransformerConfig,

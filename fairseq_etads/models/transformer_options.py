@@ -18,8 +18,8 @@ from ..attention import GATES, KERNELS
 from ..layers.aggregation import AGGREGATIONS
 from ..layers.encoder_attention import CENTERS, SCOPES_HELP, STRENGTHS, parse_focus_scopes
 from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, check_options, format_option, option
+from .common import HELP as FACTORS_HELP
 from .common import PointerOptions, list_data_properties
-from .source_factors import HELP as FACTORS_HELP
 
 _WITHOUT_FOCUS = {"--focus-layers none": ""}
 BIAS_INITS = ("zeros", "frequencies")

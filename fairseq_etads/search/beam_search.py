@@ -13,7 +13,7 @@ from fairseq import search as fairseq_search
 from torch import Tensor, nn
 
 from ..layers.pointer import Selection
-from ..vocabulary.candidates import CandidateWords
+from ..vocabulary.output import CandidateWords
 from .ensemble import EncodedBatch, Ensemble
 from .hypotheses import (
     ActiveHypotheses,

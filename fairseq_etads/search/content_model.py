@@ -20,8 +20,8 @@ from numpy.lib import format as npy
 from ..evaluation.rouge import RougeSettings
 from ..files.inputs import report_damage
 from ..files.outputs import open_binary_output
-from ..text.counted_words import LATIN, TOKENS, find_words
 from ..text.subsequences import iterate_ngrams
+from ..text.words import LATIN, TOKENS, find_words
 
 Gram = Tuple[str, ...]
 Item = Tuple[Gram, int]
@@ -235,7 +235,7 @@ class ContentModel(NamedTuple):
         priors: the prior probabilities of items, learned from the training pairs.
         networks: a dictionary from the number of words in a gram to the network for such grams.
         length: the mean number of words in a training summary.
-        tokens: the kind of words that the model counts, a key of :data:`~fairseq_etads.text.counted_words.TOKENS`.
+        tokens: the kind of words that the model counts, a key of :data:`~fairseq_etads.text.words.TOKENS`.
         of_extractor: whether an extractor predicts the probabilities of sentences. Otherwise, they depend on the
             positions of the sentences (:func:`~.reranking.make_positional_sentence_probabilities`).
     """

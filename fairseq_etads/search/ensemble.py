@@ -15,8 +15,7 @@ from ..kernels.beam_state import BeamState
 from ..kernels.precision import widen_to_float32
 from ..layers.decoder_output import DecoderOutput, get_decoder_capabilities
 from ..layers.pointer import PointerOutput, Selection
-from ..vocabulary.candidates import CandidateWords
-from ..vocabulary.output import OutputVocabulary
+from ..vocabulary.output import CandidateWords, OutputVocabulary
 from .hypotheses import Results
 from .shortlisting import restrict_softmax
 

@@ -8,7 +8,7 @@ import re
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..platform.errors import InputError
-from ..text.counted_words import count_words
+from ..text.words import count_words
 
 REMEMBERED = (1, 5, 10, 25, 50, 75, 90, 95, 99)
 """Percentiles of length that are stored in checkpoints, model folders and recipe records."""

@@ -12,7 +12,7 @@ from typing import Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 import numpy as np
 
-from ..text.counted_words import count_words
+from ..text.words import count_words
 from .content_model import MOST_COUNTED, ContentModel, Item, stem_words
 from .lengths import NO_LIMITS, SummaryLimits
 

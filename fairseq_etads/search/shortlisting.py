@@ -18,8 +18,7 @@ from ..kernels.linear import BlockedOutputProjection, is_plain_linear
 from ..layers.decoder_output import get_decoder_capabilities
 from ..layers.embedding import SharedTableOutput
 from ..layers.recurrent import OutputLayer
-from ..vocabulary.candidates import CandidateWords
-from ..vocabulary.output import OutputVocabulary
+from ..vocabulary.output import CandidateWords, OutputVocabulary
 from ..vocabulary.shortlist import Shortlist
 from .search_rules import SpecialTokens
 

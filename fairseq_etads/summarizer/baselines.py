@@ -13,8 +13,7 @@ from ..platform.option_checks import format_option_name
 from ..search.lengths import LimitError, SummaryLimits
 from ..search.options import DECLARED, combine_options
 from ..text.cleaning import split_raw_document
-from ..text.counted_words import find_words
-from ..text.words import SENTENCE_MARK
+from ..text.words import SENTENCE_MARK, find_words
 from .explanation import ChosenSentence
 from .summary import Summary, Truncation
 

@@ -12,9 +12,8 @@ from collections import Counter
 from typing import Iterator, List, Optional, Sequence, Tuple
 
 from .cleaning import SURROGATE
-from .counted_words import count_words
 from .subsequences import WordRuns
-from .words import SENTENCE_ENDS, is_tokenised
+from .words import SENTENCE_ENDS, count_words, is_tokenised
 
 Span = Tuple[int, int]
 """Span of characters: the index of its first character, and the index after its last character."""

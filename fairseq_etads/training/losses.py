@@ -27,8 +27,7 @@ from ..layers.decoder_output import DecoderOutput, WordRequest, get_decoder_capa
 from ..layers.pointer import LogVocab, PointerOutput, WordLogProbs
 from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, Bounds, check_option_values, option
 from ..text.words import SENTENCE_MARK
-from ..vocabulary.candidates import CandidateWords
-from ..vocabulary.output import OutputVocabulary
+from ..vocabulary.output import CandidateWords, OutputVocabulary
 
 LARGEST_LOSS = 1e20
 """Largest valid loss. A larger loss means that the probability of the target word is 0."""

@@ -22,9 +22,8 @@ from fairseq.tasks.translation import load_langpair_dataset
 from torch import Tensor
 
 from ..data.factors import SourceFactors
-from ..data.pairs import SummarizationDataset, detect_language_pair
+from ..data.pairs import SummarizationDataset, check_unknown_words_in_split, detect_language_pair
 from ..data.selection import DocumentLabels
-from ..data.unknown_words import check_unknown_words_in_split
 from ..evaluation.rouge import METRICS
 from ..fairseq_fixes import extend_commands
 from ..fairseq_fixes.training_step import skips_overflowing_updates

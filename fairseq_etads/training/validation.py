@@ -23,8 +23,8 @@ from ..layers.decoder_output import unwrap_model
 from ..platform.errors import InputError
 from ..search.options import check_values
 from ..text import tokenizer  # noqa: F401  # registers --tokenizer etads
-from ..text.counted_words import LATIN, has_uncounted_letters
 from ..text.subwords import OPAQUE, SUBWORDS
+from ..text.words import LATIN, has_uncounted_letters
 from ..vocabulary.dictionary import detect_subword_type, detect_word_type, make_fairseq_subword_encoder
 
 logger = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ from ..platform.option_checks import format_option_name
 from ..search.options import CALL, DECLARED, LARGEST, check_values, format_unknown_option, get_type, get_value
 from ..summarizer import Summarizer
 from ..summarizer.folder.model_card import format_command_line_options
-from ..text.counted_words import choose_tokens
+from ..text.words import choose_tokens
 from ..version import get_version
 from . import METRIC_NAMES, METRICS, TRIALS
 from .study import TuningStudy, find_best, remove_markdown

@@ -24,8 +24,8 @@ from ..files.checksums import Checksums
 from ..files.inputs import report_damage
 from ..files.outputs import open_binary_output
 from ..platform.errors import InputError
-from .candidates import CandidateWords
 from .dictionary import compute_fingerprint, count_known_words
+from .output import CandidateWords
 
 FORMAT = "fairseq-etads shortlist 1"
 """Name of the file format. It changes whenever older versions can no longer read new files correctly."""

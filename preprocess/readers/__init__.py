@@ -2,12 +2,10 @@
 
 from .base import Reader
 from .cnndm import CnnDailyMailReader
-from .folders import AeslcReader, SciTldrReader, SumPubMedReader
+from .folders import AeslcReader, ParallelReader, SciTldrReader, SumPubMedReader
 from .gigaword import DucReader, GigawordReader
-from .hugging_face import HuggingFaceReader
-from .parallel import ParallelReader
 from .questions import QmsumReader, SquadReader
-from .tables import TableReader
+from .tables import HuggingFaceReader, TableReader
 
 READERS = (
     CnnDailyMailReader,

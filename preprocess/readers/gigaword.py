@@ -16,7 +16,7 @@ from fairseq_etads.text.documents import BadDocumentError, Document, ExcludedDoc
 from fairseq_etads.text.words import split_sentences
 
 from .base import KeepOriginalOption, check_path_exists, find_first_existing
-from .parallel import Item, LineReader
+from .folders import Item, LineReader
 
 FILE_NAMES = {
     "train": [("train.article.txt", "train.title.txt"), ("train.src.txt", "train.tgt.txt")],

@@ -7,9 +7,7 @@ import torch
 from fairseq.data import indexed_dataset
 from helpers import EOS, RECURRENT, make_dictionary, make_task, model_config
 
-from fairseq_etads.data import unknown_words
-from fairseq_etads.data.pairs import SummarizationDataset
-from fairseq_etads.data.unknown_words import check_unknown_summary_words, count_summary_words
+from fairseq_etads.data.pairs import SummarizationDataset, check_unknown_summary_words, count_summary_words
 from fairseq_etads.vocabulary.dictionary import limit_known_words
 
 KNOWN, GENERATED = 44, 20
@@ -40,7 +38,7 @@ def test_words_are_counted_as_a_loop_counts_them(monkeypatch):
                 copyable += word >= known and word in document[:9]
                 in_document += word != 3 and word in document[:9]
         assert count_summary_words(pairs, dictionary(known)) == (4, words, unknown, copyable, in_document)
-    monkeypatch.setattr(unknown_words, "SAMPLE", 4)  # spread over the whole split
+    monkeypatch.setattr("fairseq_etads.data.pairs.SAMPLE", 4)  # spread over the whole split
     pairs = make_pairs([[5]] * 10, [[46 if number in (1, 9) else 5] for number in range(10)])
     found = count_summary_words(pairs, dictionary())  # of pairs 0, 3, 6 and 9
     assert (found.pairs, found.unknown) == (4, 1)

@@ -15,7 +15,7 @@ from fairseq_etads.evaluation import rouge
 from fairseq_etads.evaluation.analysis import WORD_SPLITTERS
 from fairseq_etads.search.content_model import ContentModel, NgramPriorProbabilities
 from fairseq_etads.search.sentence_choosing import choose_sentences
-from fairseq_etads.text.counted_words import TOKENS, choose_tokens, find_words, has_uncounted_letters
+from fairseq_etads.text.words import TOKENS, choose_tokens, find_words, has_uncounted_letters
 from fairseq_etads.training.validation import ValidationSummarizer
 
 WORDS = {

@@ -8,8 +8,7 @@ import torch
 from fairseq.data import indexed_dataset
 from helpers import EOS, PAD, SMALL, make_batch, make_dictionary, make_model, make_task, model_config
 
-from fairseq_etads.data.pairs import SummarizationDataset, truncate_tokens
-from fairseq_etads.data.unknown_words import check_unknown_document_words
+from fairseq_etads.data.pairs import SummarizationDataset, check_unknown_document_words, truncate_tokens
 from fairseq_etads.training.options import SummarizationConfig
 from fairseq_etads.training.task import SummarizationTask
 

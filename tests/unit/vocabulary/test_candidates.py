@@ -5,7 +5,7 @@ import reference
 import torch
 from helpers import NotOnCpu
 
-from fairseq_etads.vocabulary.candidates import CandidateWords
+from fairseq_etads.vocabulary.output import CandidateWords
 
 SIZE, UNK, SPECIALS = 60, 3, 4
 

@@ -4,9 +4,8 @@ import pytest
 import torch
 from helpers import make_batch, make_dictionary
 
-from fairseq_etads.vocabulary.candidates import CandidateWords
 from fairseq_etads.vocabulary.dictionary import remove_copy_tail
-from fairseq_etads.vocabulary.output import OutputVocabulary
+from fairseq_etads.vocabulary.output import CandidateWords, OutputVocabulary
 
 KNOWN, UNK = 44, 3
 DOCUMENTS = [[5, 46, 7, 45, 46], [30], [47, 44, 47]]
