@@ -48,7 +48,7 @@ class ResumableWriter:
     """
 
     progress: Progress  # progress of the run, which includes the lines of an interrupted run
-    is_complete: bool  # whether OUT is complete, and only OUT.resume remains to be deleted
+    is_complete: bool  # True if OUT is complete and only OUT.resume must still be deleted
 
     def __init__(self, path: Path, settings: Dict[str, Any], restarts: bool = False, option: str = "--output"):
         self._restarts, self._option = restarts, option

@@ -169,7 +169,7 @@ class NoveltyScorer(nn.Module):
         self.novelty = nn.Linear(features, features, bias=False)
 
     def forward(self, states: Tensor, missing: Tensor) -> Tensor:
-        """Compute the logits (B, N) from sentence states h (B, N, input_dim). Those of missing sentences are undefined.
+        """Compute the logits (B, N) from sentence states h (B, N, input_dim). Missing sentences have undefined logits.
 
         The boolean mask ``missing`` (B, N) is True where a document has fewer than N sentences.
         """

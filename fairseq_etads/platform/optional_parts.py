@@ -26,7 +26,7 @@ BROUGHT: Dict[str, List[str]] = {
     "rewards": ["--criterion summarization_rl", "--criterion summarization_raml"],
     "rewriting": ["--arch pointer_extractor", "--criterion extractor_rl"],
 }
-"""Mapping from the folder name of each system to the options and modules that require the system."""
+"""Mapping from the name of each system to the options and modules that require the system."""
 
 
 def describe_extra(extra: str) -> str:
@@ -47,13 +47,13 @@ def list_option_values(option: str) -> List[str]:
 
 
 def find_required_system(what: str) -> Optional[str]:
-    """Return the folder name of the system that an option or module requires, or None if it does not require one."""
+    """Return the name of the system that an option or module requires, or None if it does not require one."""
     name = what[len("fairseq_etads.systems.") :].partition(".")[0] if what.startswith("fairseq_etads.systems.") else ""
     return name or next((system for system, brought in BROUGHT.items() if what in brought), None)
 
 
 def is_system_installed(system: str) -> bool:
-    """Return whether this installation contains the folder of a system."""
+    """Return whether this installation contains a system."""
     return importlib.util.find_spec(f"fairseq_etads.systems.{system}") is not None
 
 

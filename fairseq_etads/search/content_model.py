@@ -100,7 +100,7 @@ class FeatureTable(NamedTuple):
 
     items: List[Item]
     features: np.ndarray  # of shape (N, WIDTHS[order])
-    labels: List[bool]  # whether each item is in the reference summary; empty if there is none
+    labels: List[bool]  # True for items in the reference summary; empty without a reference
 
 
 def make_feature_tables(

@@ -33,7 +33,7 @@ SHARES = np.array([0.75, 0.25])
 CONSTANT = (0.719, 0.491)
 """Constant terms, with the share of copied words and of sentences in the document's order, which is 1 here."""
 FLAW = 1.5
-"""What a flaw costs, relative to a point of predicted coherence and relevance."""
+"""Cost of a flaw, in points of predicted coherence and relevance."""
 SHORT = 6
 ALIKE, REPETITION = 0.35, 3.0
 """Share of the shorter sentence's words that two sentences may have in common, and flaws for each share above it."""

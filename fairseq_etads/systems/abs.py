@@ -453,7 +453,7 @@ class ABSModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDecoderMod
         """Scale down each row of E, F and G that has a norm above ``max_row_norm``, before each epoch.
 
         Raises:
-            ValueError: the weights have half precision, of which the optimiser has a separate copy.
+            ValueError: the weights have half precision, so the optimiser updates a separate copy.
         """
         if not self.max_row_norm:
             return

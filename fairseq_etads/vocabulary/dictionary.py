@@ -4,7 +4,7 @@ Documents and summaries may share a dictionary but have different numbers of kno
 The decoder then generates only the first V words, whereas the encoder has embeddings for more words. Each word has the
 same id in the encoder and the decoder.
 
-:func:`detect_token_kind` tells whether a dictionary contains words, characters or subwords.
+:func:`detect_subword_type` and :func:`detect_word_type` tell which words or subwords a dictionary contains.
 """
 
 import copy

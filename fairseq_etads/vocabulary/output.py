@@ -50,7 +50,7 @@ class CandidateWords:
             ids = ids.view(1, -1)
         ids = ids.sort(dim=1).values
         frequent = self._count_frequent_candidates(ids, min(limit, known_words), min(specials, known_words))
-        # The ids below the maximum of ``frequent``, and those of the texts. The CPU waits for a GPU only once.
+        # Lists all ids below the maximum of ``frequent``, and all ids in the texts. The CPU waits for a GPU only once.
         listed = torch.arange(known_words, device=ids.device) < frequent.max()
         self.words = listed.index_fill(0, ids.flatten(), True).nonzero().flatten()
         if len(ids) > 1:
