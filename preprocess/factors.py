@@ -26,12 +26,12 @@ from typing import Callable, Dict, List, Optional, Tuple
 
 from tqdm import tqdm
 
+from fairseq_etads.data.labels import SALIENCE
 from fairseq_etads.data.preparation import PreparationSettings
 from fairseq_etads.files import ORIGINAL
 from fairseq_etads.files.inputs import read_lines, zip_lines
 from fairseq_etads.files.outputs import copy_file, open_output, write_text
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.picking import FACTOR as SALIENCE
 from fairseq_etads.text.subwords import join_words
 from fairseq_etads.text.words import SENTENCE_MARK
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Optional
 
+from ..data.labels import PICKING, SentencePickingSettings
 from ..data.run_record import RunRecord
 from ..files.inputs import read_json
 from ..platform.command_options import UserDirOption, argument, option, options_command
@@ -14,8 +15,6 @@ from ..search.options import FOLDER_DEFAULTS, combine_options, decoding_options
 from ..summarizer.folder.config import DTYPES, SHORTLIST
 from ..summarizer.folder.model_card import ModelCardMetadata, check_language_or_licence_code, read_scores
 from ..summarizer.folder.run_files import RunFiles, find_run_files
-from ..text.picking import FILE as PICKING
-from ..text.picking import SentencePickingSettings
 from .run_options import prepared_option
 
 EXAMPLES = """\

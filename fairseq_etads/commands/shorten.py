@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING, Iterator, List, Optional
 
 from tqdm import tqdm
 
-from ..data.labels import SelectionFile, make_label_file_name
+from ..data.labels import (
+    DEFAULT_WORDS,
+    PICKING,
+    SALIENCE,
+    SelectionFile,
+    SentencePickingSettings,
+    check_word_budget,
+    compute_probability_level_bounds,
+    make_label_file_name,
+)
 from ..data.preparation import read_preparation_settings
 from ..data.prepared_pairs import PreparedPairs, WordText
 from ..files.inputs import read_lines
 from ..files.outputs import copy_file, open_output, write_text
 from ..platform.command_options import argument, option, options_command
 from ..platform.errors import InputError
-from ..text.picking import (
-    FACTOR,
-    FILE,
-    WORDS,
-    SentencePickingSettings,
-    check_word_budget,
-    compute_probability_level_bounds,
-)
 from ..text.words import SENTENCE_MARK
 from .run_options import list_splits
 
@@ -46,7 +47,7 @@ class ShortenOptions:
     words: Optional[int] = option(
         None,
         "maximum total number of words in the picked sentences of a document (default: the number with which RUN "
-        f"has shortened the split train, or {WORDS})",
+        f"has shortened the split train, or {DEFAULT_WORDS})",
     )
     subset: Optional[List[str]] = option(
         None, "splits to shorten (default: train, valid and test, if present)", metavar="NAME", nargs="+"
@@ -70,12 +71,12 @@ def write_shortened_splits(args: ShortenOptions) -> Iterator[str]:
     )
     task = SummarizationTask.of_folder(folder)
     splits = args.subset or list_splits(folder)
-    path = args.run / FILE
+    path = args.run / PICKING
     if "train" in splits:
         file = SelectionFile(args.run / make_label_file_name("probabilities", "sentences", "train"), "RUN")
         rows = map(file.read_probabilities, range(len(file)))
         edges = compute_probability_level_bounds([value for row in rows for value in row if value is not None])
-        picking = SentencePickingSettings(args.words or WORDS, edges)
+        picking = SentencePickingSettings(args.words or DEFAULT_WORDS, edges)
     else:
         picking = SentencePickingSettings.read(path, _ADVICE)
         if args.words not in (None, picking.words):
@@ -101,7 +102,7 @@ def _shorten_split(
     words = taken = before = number = 0
     out = args.out / source.name
     lines = tqdm(read_lines(source), f"shortening {split}", len(pairs), unit=" documents", disable=None)
-    with open_output(out) as texts, open_output(out.with_name(f"{out.name}.{FACTOR}")) as levels:
+    with open_output(out) as texts, open_output(out.with_name(f"{out.name}.{SALIENCE}")) as levels:
         for number, line in enumerate(lines, 1):
             if number > len(pairs):
                 raise InputError(f"TEXT: {source} has more lines than --prepared has documents ({len(pairs):,})")
@@ -144,7 +145,7 @@ def _shorten_split(
     epilog=f"""\
 Files in OUT for each split of the data:
   SPLIT.source              the picked sentences of each document on one line, with <q> between them
-  SPLIT.source.{FACTOR:<12} the probability of each picked sentence, as a level from 1 to 8
+  SPLIT.source.{SALIENCE:<12} the probability of each picked sentence, as a level from 1 to 8
   SPLIT.target              the summaries of TEXT
 File in RUN, which etads-export --extractor RUN reads:
   picking.json              the number of words to pick and the boundaries of the levels
@@ -155,7 +156,7 @@ examples:
   fairseq-train full/bin --arch pooled_extractor …
   etads-select runs/extractor --prepared full --subset train valid test
   etads-shorten runs/mine/text short --run runs/extractor --prepared full --words 200
-  etads-prepare short prepared --factors {FACTOR}
+  etads-prepare short prepared --factors {SALIENCE}
 
   The option --long of etads-train does all of this. See etads docs long for the commands.""",
 )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import List, Optional
 
+from ..data.labels import SALIENCE, check_word_budget
 from ..files.inputs import is_read_once
 from ..files.outputs import check_no_colon
 from ..pipeline import training_settings
@@ -20,7 +21,6 @@ from ..platform.command_options import option, options_command
 from ..platform.console import ForwardingParser, print_message
 from ..platform.errors import InputError
 from ..platform.option_checks import SIZE, format_option_name
-from ..text.picking import FACTOR, check_word_budget
 from ..text.records import NO_QUOTES_HELP
 
 DESCRIPTION = """\
@@ -186,7 +186,9 @@ def _list_table_options(args: TrainOptions) -> List[str]:
 
 def _list_given_options(args: TrainOptions, *names: str) -> List[str]:
     """Return the options of fairseq-train that the user has given: those in ``names``, and those after ``--``."""
-    given = _list_words(args, *names) + (["--source-factors", FACTOR] if args.long else [])  # the user's own come later
+    given = _list_words(args, *names) + (
+        ["--source-factors", SALIENCE] if args.long else []
+    )  # the user's own come later
     given += ["--distributed-world-size", str(args.processes)] if args.processes else []
     return [*given, *(["--cpu"] if args.cpu and "--cpu" not in args.forwarded else []), *args.forwarded]
 
@@ -225,7 +227,7 @@ def _prepare(args: TrainOptions) -> None:
             *("--size", str(args.size or 8000), *chosen),
             *(["--words", args.text_words] if args.text_words else []),
             *(["--keep-case"] if args.keep_case else []),
-            *(["--factors", FACTOR] if args.long else []),
+            *(["--factors", SALIENCE] if args.long else []),
         ]
     )
 

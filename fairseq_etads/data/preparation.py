@@ -10,9 +10,9 @@ from typing import Any, Dict, List
 
 from ..files.checksums import Checksums
 from ..platform.errors import InputError
-from ..text.picking import FACTOR as SALIENCE
 from ..text.subwords import OPAQUE, SUBWORDS
 from ..text.words import LANGUAGES, SENTENCE_MARK, WORD_KINDS
+from .labels import SALIENCE
 
 TOKENS = ("bpe", "sentencepiece", "sentencepiece-bpe", "word", "gpt2", "huggingface")
 FACTORS = ("pos", "ner", "tf", "idf", SALIENCE)

@@ -19,13 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import List, Optional, Sequence
 
+from ..data.labels import DEFAULT_WORDS, PICKING, SALIENCE, SentencePickingSettings, check_word_budget
 from ..files import SPLITS
 from ..platform.command_options import argument, option, options_command
 from ..platform.console import print_message
 from ..platform.errors import InputError
 from ..platform.option_checks import SIZE
 from ..search.content_model import DOCUMENTS
-from ..text.picking import FACTOR, FILE, WORDS, SentencePickingSettings, check_word_budget
 from ..text.words import SENTENCE_MARK
 from .steps import Step, run_command
 from .training import train
@@ -89,9 +89,9 @@ def choose_word_budget(asked: Optional[int], extractor: Path) -> int:
     default. Raises InputError if the requested number differs from the number in the extractor's settings, or the
     settings are damaged.
     """
-    if not (extractor / FILE).is_file():
-        return asked or WORDS
-    words = SentencePickingSettings.read(extractor / FILE, "delete its folder to train the extractor again").words
+    if not (extractor / PICKING).is_file():
+        return asked or DEFAULT_WORDS
+    words = SentencePickingSettings.read(extractor / PICKING, "delete its folder to train the extractor again").words
     if asked and asked != words:
         raise InputError(
             f"--words {asked}: the documents in {extractor.parent} were shortened to {words} words; name another "
@@ -141,7 +141,7 @@ def plan_shortening(text: Path, arch: str, asked: Optional[int], extractor: Path
 def shorten_documents(
     text: Path,
     out: Path,
-    words: int = WORDS,
+    words: int = DEFAULT_WORDS,
     size: int = 20000,
     text_words: str = "ptb",
     jobs: Optional[int] = None,
@@ -184,11 +184,11 @@ def shorten_documents(
     select = ["etads-select", str(run), "--subset", *splits, "--report", str(report), "--max-tokens", "32000"]
     Step(select, [report, *probabilities], [run / "checkpoints" / "checkpoint_best.pt", data]).run()
     sources = [out / "text" / f"{split}.source" for split in splits]
-    levels = [path.with_name(f"{path.name}.{FACTOR}") for path in sources]
+    levels = [path.with_name(f"{path.name}.{SALIENCE}") for path in sources]
     targets = [out / "text" / path.name for split in splits for path in sorted(text.glob(f"{split}.target*"))]
     shorten = ["etads-shorten", str(text), str(out / "text"), "--run", str(run), "--words", str(words)]
     reads = [text, *probabilities, run / "prepared" / "prepare.json"]
-    Step(shorten, [*sources, *levels, run / FILE, *targets], reads).run()
+    Step(shorten, [*sources, *levels, run / PICKING, *targets], reads).run()
 
 
 @dataclass
@@ -197,7 +197,7 @@ class ShorteningOptions:
 
     text: Path = option(None, "folder written by etads-corpus", metavar="DIR", required=True)
     out: Path = option(None, "output folder for text/ and extractor/", metavar="DIR", required=True)
-    words: int = option(WORDS, "maximum number of words in a shortened document")
+    words: int = option(DEFAULT_WORDS, "maximum number of words in a shortened document")
     size: int = option(20000, "vocabulary size of the extractor", bounds=SIZE)
     text_words: str = option("ptb", "word tokenisation for the extractor", metavar="KIND")
     jobs: Optional[int] = option(None, "number of processes for data preparation (default: one per core)", bounds=SIZE)

@@ -22,6 +22,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+from ..data.labels import SALIENCE
 from ..data.preparation import read_preparation_settings
 from ..data.run_record import RECIPE, RECORD, read_recipe
 from ..files.inputs import read_json
@@ -29,7 +30,6 @@ from ..files.outputs import write_json
 from ..platform.console import print_message
 from ..platform.errors import InputError
 from ..search.lengths import TextLengths, choose_length_bounds
-from ..text.picking import FACTOR
 from ..text.subwords import OPAQUE
 from ..text.words import SENTENCE_MARK
 
@@ -290,7 +290,7 @@ class _UserOptions(Dict[str, str]):
     def reads_picked_sentences(self) -> bool:
         """Return whether the model reads sentences selected by an extractor, together with their salience levels."""
         factors = self.get("--source-factors", "none").split(",")
-        return any(name.partition(":")[0].strip() == FACTOR for name in factors)
+        return any(name.partition(":")[0].strip() == SALIENCE for name in factors)
 
     def get_number(self, name: str, default: int) -> int:
         value = self.get(name, "")

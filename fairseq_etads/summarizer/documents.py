@@ -14,9 +14,8 @@ from fairseq.data.data_utils import collate_tokens
 from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 
-from ..text.alignment import DocumentSpelling, Span, align_tokens, guess_token_spelling
+from ..data.labels import SALIENCE
 from ..text.cleaning import join_to_one_line
-from ..text.picking import FACTOR
 from ..text.subwords import OPAQUE, find_word_ends
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import get_known_word_counts
@@ -25,7 +24,7 @@ from .folder.config import BUNDLED, list_bundled_models
 from .folder.loading import LoadedFolder, load_tokenisation
 from .prepared_split import PreparedDocument, WordSelection
 from .sentences import DocumentSentence, SentencePicker, number_tokens
-from .summary import Truncation
+from .summary import DocumentSpelling, Span, Truncation, align_tokens, guess_token_spelling
 from .surprisal import Surprisal, TrainingSurprisals, WordFrequencies
 
 _CHARACTERS_AHEAD = 4_000_000
@@ -84,7 +83,7 @@ class DocumentTokenizer:
         # selects sentences for the model to read; without it, the model reads the first tokens of each document
         self.picker = None if loaded.extractor is None else SentencePicker(loaded.extractor)
         has_factors = bool(getattr(loaded.model, "factors", ()))
-        self._levels = task.factor_dictionaries.get(FACTOR) if has_factors else None
+        self._levels = task.factor_dictionaries.get(SALIENCE) if has_factors else None
         self.source, self.target = task.source_dictionary, task.target_dictionary
         # The temporary ids are larger than all ids in both dictionaries, because summaries contain target ids as well.
         self.first_new_id = max(len(self.source), len(self.target))

@@ -8,11 +8,11 @@ from fairseq.data.data_utils import collate_tokens
 from ..search.lengths import NO_LIMITS, SummaryLimits
 from ..search.options import DecodingOptions
 from ..search.sentence_choosing import SentenceChoice, choose_sentences, pad_probabilities
-from ..text.alignment import align_tokens
 from ..text.cleaning import split_raw_document
 from ..text.words import CLOSERS, SENTENCE_ENDS, SENTENCE_MARK
 from .explanation import ChosenSentence, PickedSentence, Selection
 from .folder.loading import LoadedExtractor
+from .summary import align_tokens
 
 _ENDS = tuple(SENTENCE_ENDS + CLOSERS)
 GROUPS, STRENGTH = 4, 0.5

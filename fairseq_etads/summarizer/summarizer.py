@@ -11,6 +11,7 @@ import torch
 from fairseq import search as fairseq_search
 from fairseq import utils
 
+from ..data.labels import SALIENCE
 from ..data.run_record import OptionalPath
 from ..layers.decoder_output import get_decoder_capabilities, get_pointer
 from ..models.external_models import prepare_for_search
@@ -25,8 +26,6 @@ from ..search.inference import InferenceModel
 from ..search.lengths import LimitError, SummaryLimits
 from ..search.options import DecodingOptions, check_call, combine_options
 from ..search.reranking import Reranker
-from ..text.alignment import Span
-from ..text.picking import FACTOR
 from .documents import Batch, Document, DocumentTokenizer, make_batches, split_into_chunks
 from .explaining import Explainer
 from .explanation import Explanation
@@ -43,7 +42,7 @@ from .sentences import (
     choose_summary_sentences,
     choose_within_limits,
 )
-from .summary import CopiedWord, OnPartialSummary, PartialSummary, Summary, Truncation
+from .summary import CopiedWord, OnPartialSummary, PartialSummary, Span, Summary, Truncation
 
 READ_AHEAD = 256
 """Default number of documents to read ahead, so that batches can contain documents of similar length."""
@@ -95,9 +94,9 @@ class Summarizer:
         self._model = loaded.model.to(self.device)
         factors = tuple(getattr(self._model, "factors", ()))
         self._why_only_prepared = ""
-        if factors and (factors != (FACTOR,) or loaded.extractor is None):
+        if factors and (factors != (SALIENCE,) or loaded.extractor is None):
             how = "prepare them with etads-prepare --factors, and summarise a split of a training run (--split)"
-            how = "export the model with etads-export --extractor RUN" if factors == (FACTOR,) else how
+            how = "export the model with etads-export --extractor RUN" if factors == (SALIENCE,) else how
             self._why_only_prepared = (
                 f"{folder}: the model reads source factors ({', '.join(factors)}), which raw text does not have: {how}"
             )

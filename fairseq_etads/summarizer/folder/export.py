@@ -12,6 +12,7 @@ from fairseq.data import Dictionary
 from torch import Tensor
 
 from ...data.factors import FILE as FACTORS
+from ...data.labels import SALIENCE
 from ...data.weights_file import FLOATS, write_weights
 from ...files import SIDES
 from ...files.checksums import NAME as CHECKSUMS
@@ -20,7 +21,6 @@ from ...files.outputs import make_output_folder
 from ...layers.decoder_output import get_pointer
 from ...platform.errors import InputError
 from ...search.options import FOLDER_DEFAULTS, combine_options, get_value
-from ...text.picking import FACTOR
 from ...version import get_version
 from ...vocabulary.dictionary import count_known_words
 from ...vocabulary.shortlist import read_shortlist
@@ -65,9 +65,9 @@ def export_folder(
     model, _, task, config = trained
     if source.extracts and source.extractor is not None:
         source = source._replace(extra_files=source.extractor.extra_files)
-    if source.extractor is None and FACTOR in getattr(model, "factors", ()):
+    if source.extractor is None and SALIENCE in getattr(model, "factors", ()):
         raise InputError(
-            f"--checkpoint {source.checkpoint}: the model reads the source factor {FACTOR}, which an extractor "
+            f"--checkpoint {source.checkpoint}: the model reads the source factor {SALIENCE}, which an extractor "
             "computes from raw text: name its run with --extractor"
         )
     decoding = choose_decoding_defaults(source, task, decoding)

@@ -17,6 +17,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from omegaconf import OmegaConf
 
 from ... import plugin  # noqa: F401  # registers the architectures, and makes loading checkpoints safe
+from ...data.labels import PICKING, SentencePickingSettings
 from ...data.weights_file import WeightsFile
 from ...files.checksums import NAME as CHECKSUMS
 from ...files.checksums import Checksums
@@ -29,8 +30,6 @@ from ...search.content_model import FILE as CONTENT
 from ...search.content_model import ContentModel
 from ...search.lengths import choose_length_bounds
 from ...search.options import BEAMS, FOLDER_DEFAULTS, LARGEST
-from ...text.picking import FILE as PICKING
-from ...text.picking import SentencePickingSettings
 from ...text.subwords import SUBWORDS
 from ...text.tokenizer import TextTokenizer, TextTokenizerConfig, build_subword_encoder
 from ...training.options import SummarizationConfig

@@ -8,12 +8,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
+from ...data.labels import PICKING
 from ...data.preparation import read_inference_preprocessing_options
 from ...data.run_record import OptionalPath, find_checkpoint, find_prepared_folder, read_recipe
 from ...files.checksums import compute_sha256
 from ...platform.errors import InputError
 from ...search.content_model import FILE as CONTENT
-from ...text.picking import FILE as PICKING
 from .config import CONFIG
 
 NONE = "none"

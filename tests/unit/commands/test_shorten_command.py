@@ -8,8 +8,7 @@ import pytest
 from preparation import lines, prepare
 
 from fairseq_etads.commands.shorten import main
-from fairseq_etads.data.labels import compute_source_hash, write_label_rows
-from fairseq_etads.text.picking import SentencePickingSettings
+from fairseq_etads.data.labels import SentencePickingSettings, compute_source_hash, write_label_rows
 
 SPLITS = {"train": 24, "valid": 5, "test": 3}
 MOST = 20

@@ -9,6 +9,7 @@ import pytest
 from fairseq import options
 
 from fairseq_etads.commands import train
+from fairseq_etads.data.labels import DEFAULT_WORDS, PICKING, SentencePickingSettings
 from fairseq_etads.data.run_record import read_recipe
 from fairseq_etads.pipeline import training_settings
 from fairseq_etads.pipeline.long_documents import (
@@ -32,7 +33,6 @@ from fairseq_etads.pipeline.training_settings import (
 )
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.lengths import TextLengths
-from fairseq_etads.text.picking import FILE, WORDS, SentencePickingSettings
 
 HEADLINES = TrainingDataSize(12_000, TextLengths([28, 41, 58, 85, 121, 178]), TextLengths([4, 6, 7, 9, 11]))
 ABSTRACTS = TrainingDataSize(26_000, TextLengths([200] * 9), TextLengths([50, 66, 85, 108, 128]))
@@ -343,11 +343,11 @@ def test_picked_sentences_are_read_to_the_end(name):
 
 
 def test_the_number_of_words_is_the_one_of_an_extractor_that_is_there(tmp_path):
-    assert choose_word_budget(None, tmp_path) == WORDS and choose_word_budget(90, tmp_path) == 90
-    (tmp_path / FILE).write_text(SentencePickingSettings(60, (0.1, 0.5)).to_json())
+    assert choose_word_budget(None, tmp_path) == DEFAULT_WORDS and choose_word_budget(90, tmp_path) == 90
+    (tmp_path / PICKING).write_text(SentencePickingSettings(60, (0.1, 0.5)).to_json())
     assert choose_word_budget(None, tmp_path) == choose_word_budget(60, tmp_path) == 60
     with pytest.raises(InputError, match=r"--words 90: .* were shortened to 60 words"):
         choose_word_budget(90, tmp_path)
-    (tmp_path / FILE).write_text("{")
+    (tmp_path / PICKING).write_text("{")
     with pytest.raises(InputError, match="is damaged"):
         choose_word_budget(None, tmp_path)

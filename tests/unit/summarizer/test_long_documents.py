@@ -12,6 +12,7 @@ from helpers import make_dictionary, make_task, model_config
 from fairseq_etads import Summarizer
 from fairseq_etads.commands.export import main as export_command
 from fairseq_etads.commands.summarize import main as summarize_command
+from fairseq_etads.data.labels import SentencePickingSettings, pick_sentences
 from fairseq_etads.files.checksums import Checksums
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder.config import ADVICE
@@ -19,7 +20,6 @@ from fairseq_etads.summarizer.folder.export import export_folder
 from fairseq_etads.summarizer.folder.model_card import set_decoding_defaults
 from fairseq_etads.summarizer.folder.run_files import RunFiles
 from fairseq_etads.text.cleaning import join_to_one_line
-from fairseq_etads.text.picking import SentencePickingSettings, pick_sentences
 from fairseq_etads.text.words import split_sentences
 
 EXTRACTOR_TEXT = {**TEXT, "text-sentence-marks": "insert"}

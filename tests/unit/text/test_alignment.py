@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_etads.text.alignment import WINDOW, align_tokens, fold_for_alignment, guess_token_spelling
+from fairseq_etads.summarizer.summary import WINDOW, align_tokens, fold_for_alignment, guess_token_spelling
 from fairseq_etads.text.cleaning import join_to_one_line
 from fairseq_etads.text.tokenizer import TextTokenizer, TextTokenizerConfig
 from fairseq_etads.text.words import WORD_KINDS
@@ -86,10 +86,10 @@ def test_any_text_is_aligned_in_order_and_inside(kind, text):
 
 
 def test_a_long_text_is_only_folded_as_far_as_its_tokens_go(monkeypatch):
-    from fairseq_etads.text import alignment
+    from fairseq_etads.summarizer import summary
 
     folded = []
-    plain = alignment.fold_for_alignment
-    monkeypatch.setattr(alignment, "fold_for_alignment", lambda text: folded.append(text) or plain(text))
+    plain = summary.fold_for_alignment
+    monkeypatch.setattr(summary, "fold_for_alignment", lambda text: folded.append(text) or plain(text))
     assert align_tokens("word " * 100_000, ["word"] * 10)[-1] == (45, 49)
     assert sum(map(len, folded)) < 50_000

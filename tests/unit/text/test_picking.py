@@ -5,9 +5,9 @@ import random
 
 import pytest
 
+from fairseq_etads.data import labels as module
+from fairseq_etads.data.labels import FULL, SHORTEST, SentencePickingSettings, pick_sentences
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text import picking as module
-from fairseq_etads.text.picking import FULL, SHORTEST, SentencePickingSettings, pick_sentences
 
 
 def test_the_likeliest_that_fit_are_picked_in_the_documents_order():
