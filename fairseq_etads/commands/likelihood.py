@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import numpy as np
 
 from ..files.checksums import compute_sha256
+from ..files.inputs import check_format, name_format
 from ..files.outputs import write_text
 from ..platform.command_options import option, options_command
 from ..platform.errors import InputError
@@ -49,8 +50,10 @@ class Likelihoods:
 def read_likelihoods(path: Path) -> Optional[Likelihoods]:
     """Read a likelihood file, or return None if there is none or it is damaged."""
     try:
-        return Likelihoods(**json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        record = json.loads(path.read_text(encoding="utf-8"))
+        check_format(record, "likelihoods", path, "", may_lack=True)
+        return Likelihoods(**{name: value for name, value in record.items() if name != "format"})
+    except (OSError, ValueError, TypeError, AttributeError):
         return None
 
 
@@ -86,7 +89,7 @@ def compute_split_likelihoods(args: LikelihoodOptions) -> Tuple[Likelihoods, Pat
         return stored, path, False
     scores = _score_summaries(model, task, args.subset, args.max_tokens, choose_device(args.device))
     found = Likelihoods(**identity, **scores)
-    write_text(path, json.dumps(asdict(found)) + "\n")
+    write_text(path, json.dumps({"format": name_format("likelihoods"), **asdict(found)}) + "\n")
     return found, path, True
 
 

@@ -34,7 +34,7 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Seq
 
 import numpy as np
 
-from ..files.inputs import read_json, report_damage
+from ..files.inputs import check_format, name_format, read_json, report_damage
 from ..files.outputs import open_output
 from ..platform.errors import InputError
 from ..text.subsequences import WordRuns, Words, compute_lcs_length, find_lcs_positions, iterate_matches
@@ -233,7 +233,7 @@ def make_label_file_name(what: str, unit: str, split: str) -> str:
 def write_label_rows(path: Path, header: Dict[str, Any], rows: Iterable[Tuple[str, Sequence[str]]]) -> None:
     """Write labels or probabilities: ``header`` as JSON in the first line, then each document's hash and fields."""
     with open_output(path) as file:
-        file.write(f"# {json.dumps(header)}\n")
+        file.write(f"# {json.dumps({'format': name_format(path.name.partition('.')[0]), **header})}\n")
         for digest, fields in rows:
             file.write(f"{digest}\t{' '.join(fields)}\n")
 
@@ -247,12 +247,14 @@ class SelectionFile:
     def __init__(self, path: Path, option: str, documents: Optional[int] = None):
         self.path = path
         self._map: Optional[mmap.mmap] = None
-        with report_damage(path, f"{_name_creating_command(path.name)} creates it", f"{option}: "):
+        advice = f"{_name_creating_command(path.name)} creates it"
+        with report_damage(path, advice, f"{option}: "):
             with open(path, "rb") as file:
                 first = file.readline()
                 if not first.startswith(b"# "):
                     raise ValueError("its first line is not a comment")
                 self.header: Dict[str, Any] = json.loads(first[2:])  # the JSON object in the first line
+                check_format(self.header, path.name.partition(".")[0], path, advice, may_lack=True)
                 starts = [len(first)]
                 for line in file:
                     starts.append(starts[-1] + len(line))
@@ -403,13 +405,15 @@ class SentencePickingSettings:
 
     def to_json(self) -> str:
         """Format the settings as the content of :data:`PICKING`."""
-        return json.dumps(asdict(self)) + "\n"
+        return json.dumps({"format": name_format("picking"), **asdict(self)}) + "\n"
 
     @classmethod
     def read(cls, path: Path, advice: str) -> "SentencePickingSettings":
         """Read the settings from a file. Raises InputError, which ends in ``advice``, if it is missing or damaged."""
         with report_damage(path, advice):
-            found = cls(**read_json(path, advice))
+            record = read_json(path, advice)
+            check_format(record, "picking", path, advice, may_lack=True)
+            found = cls(**{name: value for name, value in record.items() if name != "format"})
             if type(found.words) is not int or not 1 <= found.words <= _MOST_WORDS:
                 raise ValueError(f'"words" is {str(found.words)[:40]}, not a number of words')
             edges: Any = found.edges

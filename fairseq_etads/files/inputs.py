@@ -288,8 +288,40 @@ def report_damage(path: Path, advice: str, prefix: str = "") -> Iterator[None]:
     except Exception as error:  # json, zipfile, zlib, numpy and safetensors have various exceptions
         reason = "nested too deeply" if isinstance(error, RecursionError) else " ".join(str(error).split())
         reason = f"{type(error).__name__}: {reason}" if isinstance(error, KeyError) or not reason else reason
-        end = f". {advice}" if advice[:1].isupper() else f"; {advice}"
-        raise InputError(f"{prefix}{path} is damaged ({reason}){end}") from None
+        raise InputError(f"{prefix}{path} is damaged ({reason}){_make_end(advice)}") from None
+
+
+def _make_end(advice: str) -> str:
+    return f". {advice}" if advice[:1].isupper() else f"; {advice}"
+
+
+def name_format(kind: str, version: int = 1) -> str:
+    """Return the entry "format" in the header of files of a kind, such as "fairseq-etads shortlist 1"."""
+    return f"fairseq-etads {kind} {version}"
+
+
+def check_format(header: Any, kind: str, path: Any, advice: str, newest: int = 1, may_lack: bool = False) -> None:
+    """Raise InputError, with ``advice``, if the header of a file is not of this kind, or is of a later version.
+
+    The header is a dictionary with the entry "format" (:func:`name_format`), in which an entry "schema_version" may
+    replace the version. If ``may_lack``, it may have none, as in files of earlier versions of this package.
+    """
+    header = header if isinstance(header, dict) else {}
+    if may_lack and "format" not in header:
+        return
+    name, _, version = str(header.get("format")).rpartition(" ")
+    if "schema_version" in header:
+        name, version = header.get("format"), json.dumps(header["schema_version"])
+    if name != f"fairseq-etads {kind}":
+        shown = json.dumps(header.get("format"))[:60]
+        raise InputError(f'{path}: not a file of the kind "{kind}" (its "format" is {shown}){_make_end(advice)}')
+    if not re.fullmatch("[1-9][0-9]{0,8}", version):
+        raise InputError(f'{path}: "{version[:60]}" is not a version of its format{_make_end(advice)}')
+    if int(version) > newest:
+        raise InputError(
+            f"{path}: written by a later version of fairseq-etads (format {version}; this one reads up to {newest}): "
+            "update with pip install --upgrade fairseq-etads"
+        )
 
 
 def read_json(path: Path, advice: str) -> Dict[str, Any]:

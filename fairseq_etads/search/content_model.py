@@ -18,7 +18,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from ..evaluation.rouge import RougeSettings
-from ..files.inputs import report_damage
+from ..files.inputs import check_format, name_format, report_damage
 from ..files.outputs import open_binary_output
 from ..text.subsequences import iterate_ngrams
 from ..text.words import LATIN, TOKENS, find_words
@@ -289,14 +289,13 @@ class ContentModel(NamedTuple):
     def save(self, path: Path) -> None:
         """Save the model to a file."""
         stored: Dict[str, Any] = {"length": np.float64(self.length), "of_extractor": np.bool_(self.of_extractor)}
-        stored["tokens"] = np.frombuffer(self.tokens.encode(), dtype=np.uint8)
+        stored |= {"format": _encode(name_format("content model")), "tokens": _encode(self.tokens)}
         for order, network in self.networks.items():
             stored[f"mean.{order}"], stored[f"deviation.{order}"] = network.mean, network.deviation
             for number, (weight, bias) in enumerate(network.layers):
                 stored[f"weight.{order}.{number}"], stored[f"bias.{order}.{number}"] = weight, bias
         kept = sorted(self.get_stored_counts().items())
-        text = "\n".join(" ".join(gram) for (gram, _), _ in kept).encode()
-        stored["grams"] = np.frombuffer(text, dtype=np.uint8)
+        stored["grams"] = _encode("\n".join(" ".join(gram) for (gram, _), _ in kept))
         stored["counts"] = np.array([(count, *row) for (_, count), row in kept], dtype=np.uint32).reshape(-1, 3)
         base = sorted(self.priors.base.items())
         stored["base"] = np.array([(*key, value) for key, value in base])
@@ -307,14 +306,16 @@ class ContentModel(NamedTuple):
     def load(cls, path: Path, advice: str) -> "ContentModel":
         """Load a model from a file. Raises InputError, with ``advice`` for the user, if it is missing or damaged."""
         with report_damage(path, advice):
-            model = cls._from_arrays(_read_arrays(path))
-        return model
+            stored = _read_arrays(path)
+            header = {name: _decode(stored[name]) for name in ("format",) if name in stored}
+            check_format(header, "content model", path, advice, may_lack=True)
+            return cls._from_arrays(stored)
 
     @classmethod
     def _from_arrays(cls, stored: Dict[str, np.ndarray]) -> "ContentModel":
         """Create a model from the arrays in a file. Raises ValueError or KeyError if the arrays are inconsistent."""
         networks = {order: _make_network(stored, order) for order in MOST_COUNTED}
-        text = stored["grams"].astype(np.uint8, casting="no").tobytes().decode()
+        text = _decode(stored["grams"])
         grams = [tuple(gram.split(" ")) for gram in text.split("\n")] if text else []
         count, documents, summaries = stored["counts"].astype(np.uint32, casting="no").reshape(-1, 3).T
         if len(grams) != len(count) or len(count) > MOST_STORED:
@@ -328,10 +329,18 @@ class ContentModel(NamedTuple):
         if not 0 <= length <= _MOST_WORDS or not all(0 <= value <= 1 for value in base.values()):
             raise ValueError("a number is impossible")
         of_extractor = bool(stored.get("of_extractor", True))  # older files contain neither this entry nor the next
-        tokens = stored["tokens"].astype(np.uint8, casting="no").tobytes().decode() if "tokens" in stored else LATIN
+        tokens = _decode(stored["tokens"]) if "tokens" in stored else LATIN
         if tokens not in TOKENS:
             raise ValueError(f"words of the kind {tokens[:20]!r} are unknown")
         return cls(NgramPriorProbabilities(counts, base), networks, length, of_extractor, tokens)
+
+
+def _encode(text: str) -> np.ndarray:
+    return np.frombuffer(text.encode(), dtype=np.uint8)
+
+
+def _decode(array: np.ndarray) -> str:
+    return array.astype(np.uint8, casting="no").tobytes().decode()
 
 
 def _make_network(stored: Mapping[str, np.ndarray], order: int) -> FeatureNetwork:

@@ -21,14 +21,14 @@ import torch
 from torch import Tensor
 
 from ..files.checksums import Checksums
-from ..files.inputs import report_damage
+from ..files.inputs import check_format, name_format, report_damage
 from ..files.outputs import open_binary_output
 from ..platform.errors import InputError
 from .dictionary import compute_fingerprint, count_known_words
 from .output import CandidateWords
 
-FORMAT = "fairseq-etads shortlist 1"
-"""Name of the file format. It changes whenever older versions can no longer read new files correctly."""
+KIND, VERSION = "shortlist", 1
+"""Kind of files, and version of their format, which changes whenever older versions cannot read new files."""
 ADVICE = "Create it again with etads-shortlist"
 
 
@@ -112,7 +112,7 @@ def write_shortlist(
     from safetensors.numpy import save
 
     about = {
-        "format": FORMAT,
+        "format": name_format(KIND, VERSION),
         "source_dictionary": compute_fingerprint(source),
         "target_dictionary": compute_fingerprint(target),
         "made_from": json.dumps(made_from),
@@ -140,8 +140,7 @@ def read_shortlist(path: Path, source: Any, target: Any, option: str = "--shortl
     with report_damage(path, ADVICE, f"{option} "), safe_open(str(path), framework="numpy") as file:
         about = file.metadata() or {}
         arrays = {name: file.get_tensor(name) for name in {*file.keys()} & {"frequent", "together"}}
-    if about.get("format") != FORMAT:
-        raise InputError(f'{where} is not a shortlist of this version ("format": {about.get("format")!r}). {ADVICE}')
+    check_format(about, KIND, where, ADVICE, VERSION)
     for side, dictionary in (("source", source), ("target", target)):
         made, found = about.get(f"{side}_dictionary"), compute_fingerprint(dictionary)
         if made != found:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, List, NoReturn, Tuple, Union
 
-from ...files.inputs import report_damage
+from ...files.inputs import check_format, report_damage
 from ...platform.command_options import argument
 from ...platform.errors import InputError
 from ...search.lengths import are_percentiles
@@ -29,7 +29,7 @@ DEFAULT = "news"
 """Bundled model that commands use if no model is named."""
 BASELINES = ("lead", "textrank")
 """Names that stand for a choice of sentences without a model; see :mod:`fairseq_etads.summarizer.baselines`."""
-FORMAT = "fairseq-etads model folder"
+KIND = "model folder"
 SCHEMA_VERSION = 1
 """Version of the folder format. It is increased whenever older versions of this package cannot read new folders."""
 
@@ -64,7 +64,7 @@ class FolderConfig:
 
     def to_json(self) -> str:
         """Convert the configuration to the text of config.json."""
-        content = {"format": FORMAT, "schema_version": SCHEMA_VERSION, **asdict(self)}
+        content = {"format": f"fairseq-etads {KIND}", "schema_version": SCHEMA_VERSION, **asdict(self)}
         return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     @property
@@ -122,6 +122,7 @@ def read_config(folder: Path) -> FolderConfig:
         raise InputError(f"{path}: {path.stat().st_size:,} bytes are not the settings of a model. {ADVICE}")
     with report_damage(path, ADVICE):
         content = json.loads(path.read_bytes().decode("utf-8"), parse_constant=_reject_json_constant)
+    check_format(content, KIND, path, "create one with etads-export", SCHEMA_VERSION)
     try:
         return _check_config(content)
     except InputError as problem:
@@ -132,20 +133,8 @@ def _reject_json_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is not a number")
 
 
-def _check_config(content: Any) -> FolderConfig:
+def _check_config(content: Dict[str, Any]) -> FolderConfig:
     """Return the configuration, or raise InputError, to which the caller adds the path."""
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise InputError(
-            f'not from a model folder of fairseq-etads (no "format": "{FORMAT}"); create one with etads-export'
-        )
-    version = content.get("schema_version")
-    if type(version) is not int or version < 1:
-        raise InputError(f'"schema_version" is {_shorten_value(version)}, not a version number. {ADVICE}')
-    if version > SCHEMA_VERSION:
-        raise InputError(
-            f"written by a later version of fairseq-etads (schema {_shorten_value(version)}; this one reads up to "
-            f"{SCHEMA_VERSION}): update with pip install --upgrade fairseq-etads"
-        )
     sections = {name: value for name, value in content.items() if name not in ("format", "schema_version")}
     names = set(FolderConfig.__dataclass_fields__)
     for name in sorted(names ^ set(sections)):

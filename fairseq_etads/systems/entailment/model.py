@@ -25,7 +25,7 @@ from ...data.initial_values import load_word_vectors
 from ...data.nli_pairs import LABELS, SKIPPED, find_tokenisation_problem, hide_digits, read_pairs
 from ...data.weights_file import WeightsFile, write_weights
 from ...files.checksums import compute_sha256
-from ...files.inputs import read_json, read_lines
+from ...files.inputs import check_format, read_json, read_lines
 from ...files.outputs import make_temporary_output, write_text
 from ...platform.errors import InputError
 from ...text.tokenizer import TextTokenizer, TextTokenizerConfig
@@ -34,7 +34,7 @@ from ...version import get_version
 from ...vocabulary.dictionary import compute_fingerprint, load_checked_dictionary
 
 CONFIG, WORDS, WEIGHTS = "config.json", "dict.txt", "model.safetensors"
-FORMAT = "fairseq-etads entailment model"
+KIND = "entailment model"
 SCHEMA_VERSION = 1
 """Version of the folder format. It is increased when older versions of this package cannot read new folders."""
 ADVICE = "Create it again with etads-nli train, in a new folder"
@@ -199,7 +199,7 @@ def write_config(folder: Path, config: NliConfig, dictionary: Dictionary, about:
     # Omit the option if it is off, so that earlier versions without this option can read the folder.
     if not config.hide_digits:
         del model["hide_digits"]
-    content = {"format": FORMAT, "schema_version": SCHEMA_VERSION, "model": model}
+    content = {"format": f"fairseq-etads {KIND}", "schema_version": SCHEMA_VERSION, "model": model}
     content |= {"dictionary": compute_fingerprint(dictionary), "training": about}
     write_text(folder / CONFIG, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
@@ -220,13 +220,7 @@ def read_config(folder: Path) -> Dict[str, Any]:
     if not path.is_file():
         raise InputError(f"{folder}: not an entailment model, because it has no {CONFIG}; etads-nli train creates one")
     content = read_json(path, ADVICE)
-    if content.get("format") != FORMAT:
-        raise InputError(f'{path}: not an entailment model (no "format": "{FORMAT}"); etads-nli train creates one')
-    if content.get("schema_version") != SCHEMA_VERSION:
-        raise InputError(
-            f"{path}: has schema {content.get('schema_version')}, but this version of fairseq-etads reads schema "
-            f"{SCHEMA_VERSION}: update with pip install --upgrade fairseq-etads"
-        )
+    check_format(content, KIND, path, "etads-nli train creates one", SCHEMA_VERSION)
     if not isinstance(content.get("training"), dict) or not isinstance(content.get("dictionary"), str):
         raise InputError(f'{path} is damaged: it lacks "training" or "dictionary". {ADVICE}')
     return content

@@ -39,6 +39,7 @@ def fields(path):
 def test_labels_of_words_are_spread_over_subwords(data, capsys):
     assert main([str(data.parent), "--jobs", "1"]) == 0
     header, hashes, rows = fields(data / "labels.words.train")
+    assert header.pop("format") == "fairseq-etads labels 1"
     assert header == {"made_by": "etads-labels", "kind": "words", "documents": 3, "truncate_source": 400}
     assert hashes == tuple(compute_source_hash(document.split()) for document, _ in TRAIN)
     assert rows[0] == ["1", "1", "1", "0", "-", "0", "0", "0", "-", "1", "1", "1"]

@@ -197,8 +197,8 @@ def test_what_is_no_folder_or_no_config_is_refused(folder, tmp_path):
         (b'{"a":' * 50_000, "is damaged (nested too deeply)"),
         (b'{"format": ' + b"9" * 100_000 + b"}", "is damaged ("),
         (b'{"format": NaN}', "is damaged (NaN is not a number)"),
-        (b"[]", "not from a model folder of fairseq-etads"),
-        (b'{"model_type": "bart", "architectures": ["Bart"]}', "not from a model folder of fairseq-etads"),
+        (b"[]", 'not a file of the kind "model folder"'),
+        (b'{"model_type": "bart", "architectures": ["Bart"]}', 'not a file of the kind "model folder"'),
         (b" " * (folder_config._LARGEST_FILE + 1), "bytes are not the settings of a model"),
     ):
         path.write_bytes(content)
@@ -211,9 +211,9 @@ def test_what_is_no_folder_or_no_config_is_refused(folder, tmp_path):
         (
             None,
             {"schema_version": SCHEMA_VERSION + 1},
-            f"(schema {SCHEMA_VERSION + 1}; this one reads up to {SCHEMA_VERSION}): update with pip",
+            f"(format {SCHEMA_VERSION + 1}; this one reads up to {SCHEMA_VERSION}): update with pip",
         ),
-        *((None, {"schema_version": wrong}, "not a version number") for wrong in (0, -1, "1", 1.0, None, True)),
+        *((None, {"schema_version": wrong}, "is not a version") for wrong in (0, -1, "1", 1.0, None, True)),
         (None, {"architecture": 3}, '"architecture" is 3'),
         (None, {"architecture": "transformer"}, '"transformer" is not an architecture of this version; choose from '),
         (None, {"architecture": "../etads"}, '"../etads" is not an architecture'),

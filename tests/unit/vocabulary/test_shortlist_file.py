@@ -17,11 +17,12 @@ from fairseq_etads.commands import shortlist as shortlist_learning
 from fairseq_etads.commands.export import main as export
 from fairseq_etads.commands.shortlist import main
 from fairseq_etads.files.checksums import NAME, Checksums
+from fairseq_etads.files.inputs import name_format
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder.config import SHORTLIST, read_config
 from fairseq_etads.training.task import SummarizationTask
 from fairseq_etads.vocabulary.dictionary import compute_fingerprint, limit_known_words
-from fairseq_etads.vocabulary.shortlist import FORMAT, read_shortlist, write_shortlist
+from fairseq_etads.vocabulary.shortlist import KIND, read_shortlist, write_shortlist
 
 WORDS = [f"w{number}" for number in range(30)]
 
@@ -169,11 +170,14 @@ def test_damage_is_noticed_and_nothing_is_run(written, tmp_path):
 def test_numbers_that_are_no_words_are_refused(written, change, message):
     path, words = written
     arrays = {"frequent": np.array([4], dtype=np.int32), "together": np.full((44, 2), -1, dtype=np.int32), **change}
-    about = {"format": FORMAT, **dict.fromkeys(("source_dictionary", "target_dictionary"), compute_fingerprint(words))}
+    about = {
+        "format": name_format(KIND),
+        **dict.fromkeys(("source_dictionary", "target_dictionary"), compute_fingerprint(words)),
+    }
     save_file({name: array for name, array in arrays.items() if array is not None}, str(path), metadata=about)
     assert message in refusal(path, words)
     save_file(arrays if arrays["together"] is not None else {"a": np.zeros(1)}, str(path), metadata={"format": "x"})
-    assert "is not a shortlist of this version" in refusal(path, words)
+    assert 'not a file of the kind "shortlist" (its "format" is "x")' in refusal(path, words)
 
 
 def test_the_list_of_checksums_has_it_if_there_is_one(tmp_path):

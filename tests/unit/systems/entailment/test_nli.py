@@ -112,7 +112,11 @@ def width(value):
     [
         ("config.json", None, "has no config.json; etads-nli train creates one"),
         ("config.json", lambda text: text[:-9], "config.json is damaged"),
-        ("config.json", lambda text: text.replace("entailment model", "x"), "not an entailment model"),
+        (
+            "config.json",
+            lambda text: text.replace("entailment model", "x"),
+            'not a file of the kind "entailment model"',
+        ),
         ("config.json", lambda text: text.replace('"schema_version": 1', '"schema_version": 2'), "update with pip"),
         ("config.json", width('"6"'), '"model" differs from the format'),
         ("config.json", width(10**15), '"model" differs from the format'),
