@@ -52,7 +52,7 @@ class _RegisterWithFairseq(importlib.abc.MetaPathFinder):
             self.unfinished += 1
             try:
                 if quietly:
-                    from .platform.deferred_imports import defer_statistics
+                    from .platform.optional_parts import defer_statistics
 
                     with defer_statistics():
                         execute(module)

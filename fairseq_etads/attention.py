@@ -21,8 +21,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from .kernels.focus_columns import PADDING_SCORE, SCOPE_FLOOR, FocusParameters, compute_focus_attention_by_columns
-from .kernels.fused_kernels import warn_without_fused_kernel
-from .kernels.precision import widen_to_float32
+from .kernels.linear import widen_to_float32
+from .kernels.operators import warn_without_fused_kernel
 
 logger = logging.getLogger(__name__)
 

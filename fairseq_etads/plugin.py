@@ -4,10 +4,10 @@
 """
 
 from . import systems
-from .fairseq_fixes import checkpoints, distributed, extend_commands, generation, resuming, training_step
+from .fairseq_fixes import checkpoints, distributed, extend_commands, generation, trainer
 from .models import rnn, selector, transformer
-from .platform.interrupts import hide_expected_tracebacks
-from .training import losses, optimisers, selection, task
+from .platform.processes import hide_expected_tracebacks
+from .training import losses, optimisers, task
 
 hide_expected_tracebacks()
 extend_commands()
@@ -20,12 +20,10 @@ __all__ = [
     "generation",
     "losses",
     "optimisers",
-    "resuming",
     "rnn",
-    "selection",
     "selector",
     "systems",
     "task",
-    "training_step",
+    "trainer",
     "transformer",
 ]

@@ -1,5 +1,5 @@
 """Data preparation for fairseq_etads. The package is installed under the name ``etads_preprocess``."""
 
-from fairseq_etads.platform.interrupts import hide_expected_tracebacks
+from fairseq_etads.platform.processes import hide_expected_tracebacks
 
 hide_expected_tracebacks()

@@ -15,10 +15,9 @@ from fairseq_etads.files import ORIGIN, SIDES, SPLITS
 from fairseq_etads.files.checksums import Checksums
 from fairseq_etads.files.inputs import read_json, read_lines, report_damage, zip_lines
 from fairseq_etads.files.outputs import copy_file, lock_output, open_output, write_json
-from fairseq_etads.platform.command_options import argument, option, options_command
+from fairseq_etads.platform.command_options import NOT_NEGATIVE, argument, option, options_command
 from fairseq_etads.platform.console import escape_unprintable
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.option_checks import NOT_NEGATIVE
 from fairseq_etads.text.words import SENTENCE_MARK
 
 RECORD = "control.json"

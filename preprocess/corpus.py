@@ -26,11 +26,18 @@ from fairseq_etads.files import ORIGIN, ORIGINAL, SIDES, SPLITS
 from fairseq_etads.files.checksums import NAME, Checksums, compute_sha256
 from fairseq_etads.files.inputs import STANDARD_INPUT, is_read_once, open_binary, read_json
 from fairseq_etads.files.outputs import check_no_colon, check_output_paths, lock_output, open_output, write_json
-from fairseq_etads.platform import option_checks
-from fairseq_etads.platform.command_options import JobsOption, add_options, make_options, option
+from fairseq_etads.platform import command_options
+from fairseq_etads.platform.command_options import (
+    NOT_NEGATIVE,
+    SIZE,
+    Bounds,
+    JobsOption,
+    add_options,
+    make_options,
+    option,
+)
 from fairseq_etads.platform.console import ForwardingParser, command, escape_unprintable, print_message
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.option_checks import NOT_NEGATIVE, SIZE, Bounds
 from fairseq_etads.text.documents import (
     SPLITTER_MODULES,
     WARNINGS,
@@ -43,8 +50,8 @@ from fairseq_etads.text.documents import (
 from fairseq_etads.text.words import LANGUAGES, SENTENCE_MARK
 
 from . import debian, near_duplicates, prepare
+from .encode import map_in_order
 from .near_duplicates import DEFAULT_SIMILARITY, LIST, SHINGLE
-from .processes import map_in_order
 from .readers import READERS, Reader
 
 DESCRIPTION = f"""\
@@ -402,7 +409,7 @@ def add_output_options(parser: argparse.ArgumentParser, shows: bool = False) -> 
 def check_options(args: argparse.Namespace) -> None:
     """Raise InputError if a shared option has an invalid value or cannot be combined with another option."""
     for config in (CorpusOptions, args.reader.Options):
-        option_checks.check_options(args, config)
+        command_options.check_options(args, config)
     check_no_colon("--prepare", args.prepare)
     try:
         # Text is split into lines before it is decoded, so a line feed must be encoded as a single byte.

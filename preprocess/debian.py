@@ -30,11 +30,15 @@ from fairseq_etads.files import SIDES, SPLITS
 from fairseq_etads.files.checksums import NAME, Checksums, format_checksum_list
 from fairseq_etads.files.inputs import open_binary
 from fairseq_etads.files.outputs import lock_output, open_binary_output
-from fairseq_etads.platform.command_options import option, options_command
+from fairseq_etads.platform.command_options import (
+    NOT_NEGATIVE,
+    check_options,
+    get_given_options,
+    option,
+    options_command,
+)
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.option_checks import NOT_NEGATIVE, check_options, get_given_options
-from fairseq_etads.text.cleaning import clean_text
-from fairseq_etads.text.documents import WARNINGS, count_suspicious_content
+from fairseq_etads.text.documents import WARNINGS, clean_text, count_suspicious_content
 
 ENDS = (*SIDES, "package")
 OUTPUTS = [f"{split}.{end}" for split in SPLITS for end in ENDS]

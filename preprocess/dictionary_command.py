@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import List
 
 from fairseq_etads.files.outputs import check_output_paths
-from fairseq_etads.platform.command_options import JobsOption, argument, option, options_command
+from fairseq_etads.platform.command_options import JobsOption, argument, format_option_name, option, options_command
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.option_checks import format_option_name
 
 DESCRIPTION = """\
 Build one dictionary for documents and summaries, so that pointer models can copy rare words (--pointer).

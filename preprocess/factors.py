@@ -35,8 +35,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.subwords import join_words
 from fairseq_etads.text.words import SENTENCE_MARK
 
-from .encode import TO_SUBWORDS, Preparation, build_encoder, build_tokenizer
-from .processes import TOKENIZER_MODULES, map_in_order, run_in_separate_process
+from . import encode
 
 TAGS = ("pos", "ner")
 """Factors that consist of word tags, which are read from a file or predicted by spaCy."""
@@ -83,12 +82,12 @@ class FactorComputer:
         self.tagger = SpacyTagger(settings.spacy_model) if settings.spacy_model else None
         # The tagger requires words in their original case.
         cased = dataclasses.replace(settings, lowercase=False) if self.tagger else settings
-        self.tokenizer = build_tokenizer(cased, out, "source")
+        self.tokenizer = encode.build_tokenizer(cased, out, "source")
         self.encode_subwords: Optional[Callable[[str], str]] = None
         if {*TAGS, SALIENCE}.intersection(settings.factors) and (
             settings.is_sentencepiece or (self.tagger and settings.tokens == "bpe")
         ):
-            self.encode_subwords = build_encoder(settings, out, TO_SUBWORDS, "source")
+            self.encode_subwords = encode.build_encoder(settings, out, encode.TO_SUBWORDS, "source")
 
     def __call__(self, item: Item) -> List[str]:
         """Return a line of one value per token for each factor. Raises InputError if tags do not match the words."""
@@ -147,7 +146,7 @@ class FactorComputer:
         return values
 
 
-def find_tag_files(work: Preparation, split: str) -> Dict[str, Path]:
+def find_tag_files(work: encode.Preparation, split: str) -> Dict[str, Path]:
     """Return the paths of the factors read from files, and ORIGINAL for spaCy. Raises InputError if one is missing."""
     tagger, files = work.settings.spacy_model, {}
     for name in work.settings.factors:
@@ -161,7 +160,7 @@ def find_tag_files(work: Preparation, split: str) -> Dict[str, Path]:
     return {**files, ORIGINAL: original} if tagger and original.is_file() else files
 
 
-def write_factors(work: Preparation) -> None:
+def write_factors(work: encode.Preparation) -> None:
     """Write the files that the module docstring lists. Raises InputError if tags do not fit, or spaCy is missing."""
     names, out = work.settings.factors, work.out
     arguments = (work.settings, out, _write_idf_bins(work) if "idf" in names else {})
@@ -172,15 +171,15 @@ def write_factors(work: Preparation) -> None:
         items = ((f"{split}.source, line {n}", *row[:2], dict(zip(files, row[2:]))) for n, row in rows)
         with contextlib.ExitStack() as stack:
             opened = [stack.enter_context(open_output(out / "factors" / f"{split}.{name}")) for name in names]
-            for lines in map_in_order(FactorComputer, arguments, items, work.jobs, TOKENIZER_MODULES):
+            for lines in encode.map_in_order(FactorComputer, arguments, items, work.jobs, encode.TOKENIZER_MODULES):
                 for file, line in zip(opened, lines):
                     file.write(line + "\n")
     for name in names:
-        run_in_separate_process(_binarise_factor, work, name)
+        encode.run_in_separate_process(_binarise_factor, work, name)
     write_text(out / "bin" / "factors.json", json.dumps({"factors": list(names)}) + "\n")
 
 
-def _write_idf_bins(work: Preparation) -> Dict[str, str]:
+def _write_idf_bins(work: encode.Preparation) -> Dict[str, str]:
     """Write the idf bin of each word in the training documents to OUT/factors/idf.txt, and return the bins."""
     path = work.out / "factors" / "idf.txt"
     if work.like:
@@ -198,7 +197,7 @@ def _write_idf_bins(work: Preparation) -> Dict[str, str]:
     return dict(line.rsplit(" ", 1) for line in read_lines(path))
 
 
-def _binarise_factor(work: Preparation, name: str) -> None:
+def _binarise_factor(work: encode.Preparation, name: str) -> None:
     """Write the dictionary of a factor, and the ids of the factor values."""
     multiprocessing.set_start_method("fork", force=True)  # as explained in prepare.py
     from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer

@@ -20,7 +20,7 @@ from fairseq_etads.files.outputs import open_output
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.words import SENTENCE_MARK, find_words
 
-from .processes import map_in_order
+from .encode import map_in_order
 
 DEFAULT_SIMILARITY = 0.8
 SHINGLE = 5

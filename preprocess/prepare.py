@@ -27,18 +27,22 @@ from fairseq_etads.files.checksums import Checksums, compute_checksum_and_line_c
 from fairseq_etads.files.inputs import read_json, read_lines
 from fairseq_etads.files.outputs import check_no_colon, copy_file, lock_output, write_json
 from fairseq_etads.files.shards import Shard
-from fairseq_etads.platform.command_options import JobsOption, add_options, argument, option
+from fairseq_etads.platform.command_options import (
+    JobsOption,
+    add_options,
+    argument,
+    check_options,
+    format_option_name,
+    get_given_options,
+    option,
+)
 from fairseq_etads.platform.console import Parser, command
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.option_checks import check_options, format_option_name, get_given_options
 from fairseq_etads.text.subwords import OPAQUE
 from fairseq_etads.text.words import LANGUAGES, SENTENCE_MARK, WORD_KINDS
 
 from . import encode
-from .encode import TO_SUBWORDS, TO_WORDS, Preparation, encode_all_files, get_shard_folder
 from .factors import find_tag_files, write_factors
-from .processes import run_in_separate_process
-from .subwords import GIVEN, check_given_files, check_sentencepiece_model, copy_subword_model, learn_subwords
 
 CORPORA: Dict[str, Dict[str, Any]] = {
     "cnndm": {"tokens": "word", "words": "ptb", "size": 50_000},
@@ -118,7 +122,7 @@ def prepare_data(
     """Create all missing files in ``out``, and return the options for new text (see :func:`make_inference_options`).
 
     A folder of prepared data ``like`` provides the settings, the subword model and the dictionaries; ``text`` need not
-    contain all splits then. The user may have ``given`` files of :data:`etads_preprocess.subwords.GIVEN`. With a
+    contain all splits then. The user may have ``given`` files of :data:`etads_preprocess.encode.GIVEN`. With a
     ``shard``, only this part of the text is tokenised. Raises InputError if the text, an option or an earlier output is
     invalid.
     """
@@ -132,7 +136,7 @@ def prepare_data(
         raise InputError(f"OUT {out} {reason}: name another folder")
     if str(out).startswith("-"):  # commands that read the options would mistake such a path for an option
         out = out.absolute()
-    folder = get_shard_folder(out, shard) if shard else out
+    folder = encode.get_shard_folder(out, shard) if shard else out
     with lock_output(folder, "OUT", folder=True):
         settings = read_preparation_settings(like, "--like") if like else settings
         wanted = {split for split in SPLITS if any((text / f"{split}.{side}").is_file() for side in SIDES)}
@@ -140,7 +144,7 @@ def prepare_data(
         splits = [split for split in SPLITS if split in wanted] or SPLITS
         settings.check()
         if not like:
-            check_given_files(given, settings)
+            encode.check_given_files(given, settings)
         Checksums(folder, f"Delete {folder} or give another OUT").verify(["prepare.json"])
         made = Checksums(folder, "Delete it to have it made again")
         made.verify(made.listed, may_be_missing=True)
@@ -153,10 +157,10 @@ def prepare_data(
             record["like"] = _read_reused_checksums(like, settings)
         if given:
             if "model" in given and settings.tokens == "sentencepiece" and not has_subwords:
-                check_sentencepiece_model(given["model"], settings, text)
+                encode.check_sentencepiece_model(given["model"], settings, text)
             made.watch(*given.values())
             record["given"] = {name: compute_sha256(path) for name, path in given.items()}
-        work = Preparation(settings, text, out, splits, jobs, like)
+        work = encode.Preparation(settings, text, out, splits, jobs, like)
         for split in splits:
             tags = find_tag_files(work, split)
             made.watch(*tags.values())
@@ -165,7 +169,7 @@ def prepare_data(
         words = "tokens" if settings.tokens == "word" else "words"
         if not shard:
             encode.join_shards(work, made, words, record)
-        encode_all_files(work, made, text, words, TO_WORDS, shard)
+        encode.encode_all_files(work, made, text, words, encode.TO_WORDS, shard)
         if shard:
             return make_inference_options(settings, out)
         if settings.tokens != "word":
@@ -175,12 +179,12 @@ def prepare_data(
                         for name in settings.subword_files:
                             copy_file(like / name, out / name)
                     elif given:
-                        copy_subword_model(given, out, settings)
+                        encode.copy_subword_model(given, out, settings)
                     else:
                         train = [out / words / f"train.{side}" for side in SIDES]
-                        learn_subwords(train, settings.tokens, settings.size, out / settings.subword_files[0])
+                        encode.learn_subwords(train, settings.tokens, settings.size, out / settings.subword_files[0])
             made.add(*settings.subword_files)
-            encode_all_files(work, made, out / words, "tokens", TO_SUBWORDS)
+            encode.encode_all_files(work, made, out / words, "tokens", encode.TO_SUBWORDS)
         if not (out / "bin" / "complete").exists():
             _binarise_text(work, made, given.get("dict.txt"))
         if not (out / "report.json").exists():
@@ -204,7 +208,7 @@ def _read_reused_checksums(like: Path, settings: PreparationSettings) -> Dict[st
     return {path.name: compute_sha256(path) for path in paths}
 
 
-def _binarise_text(work: Preparation, made: Checksums, given: Optional[Path]) -> None:
+def _binarise_text(work: encode.Preparation, made: Checksums, given: Optional[Path]) -> None:
     """Write dictionaries, binarised text and factors to OUT, which contains tokens/.
 
     The dictionary also contains words of the documents that the model's vocabulary lacks, so that a pointer can copy
@@ -214,7 +218,7 @@ def _binarise_text(work: Preparation, made: Checksums, given: Optional[Path]) ->
     shutil.rmtree(out / "bin", ignore_errors=True)  # fairseq-preprocess rejects an incomplete folder
     made.forget(*(name for name in made.listed if name.startswith(BESIDE)))
     try:
-        run_in_separate_process(_run_fairseq_preprocess, work, given)
+        encode.run_in_separate_process(_run_fairseq_preprocess, work, given)
     except InputError:
         raise
     except (Exception, SystemExit) as error:
@@ -229,7 +233,7 @@ def _binarise_text(work: Preparation, made: Checksums, given: Optional[Path]) ->
     (out / "bin" / "complete").touch()
 
 
-def _run_fairseq_preprocess(work: Preparation, given: Optional[Path]) -> None:
+def _run_fairseq_preprocess(work: encode.Preparation, given: Optional[Path]) -> None:
     """Write the dictionaries, and run fairseq-preprocess with its output redirected to OUT/preprocess.txt."""
     # Otherwise, the worker processes of fairseq would be started with the method forkserver.
     multiprocessing.set_start_method("fork", force=True)
@@ -251,7 +255,7 @@ def _run_fairseq_preprocess(work: Preparation, given: Optional[Path]) -> None:
     cli_main()
 
 
-def _write_report(work: Preparation) -> None:
+def _write_report(work: encode.Preparation) -> None:
     """Write statistics about the prepared data to OUT/report.json."""
     out, settings = work.out, work.settings
     binary = sorted(path for path in (out / "bin").iterdir() if path.suffix in (".bin", ".idx", ".txt"))
@@ -260,7 +264,7 @@ def _write_report(work: Preparation) -> None:
     wanted = {side: words for side, words in sizes.items() if words}  # as far as they are known
     report = {
         "lengths": {name: encode.measure_tokens_per_line(out / "tokens" / name) for name in work.names},
-        "vocabulary": run_in_separate_process(make_vocabulary_report, out, work.splits, wanted),
+        "vocabulary": encode.run_in_separate_process(make_vocabulary_report, out, work.splits, wanted),
         "sha256": {path.name: listed.get(path.name) or compute_sha256(path) for path in binary},
     }
     write_json(out / "report.json", report)
@@ -420,12 +424,13 @@ def make_settings(args: argparse.Namespace) -> PreparationSettings:
 def prepare_text(args: argparse.Namespace) -> None:
     """Prepare the text as the parsed options of ``etads-prepare`` say, and report lengths and unknown words."""
     paths = (args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.dictionary, args.model)
-    given = {name: path for name, path in zip(GIVEN, paths) if path is not None}
+    given = {name: path for name, path in zip(encode.GIVEN, paths) if path is not None}
     shard = None if args.shard is None else Shard.parse(args.shard)
     check_options(args, PreparationOptions)
     options = prepare_data(make_settings(args), args.text, args.out, args.jobs, args.like, given, shard)
     if shard:
-        print(f"shard {args.shard}: {get_shard_folder(args.out, shard)}; the command without --shard joins all shards")
+        place = encode.get_shard_folder(args.out, shard)
+        print(f"shard {args.shard}: {place}; the command without --shard joins all shards")
         return
     report = read_json(args.out / "report.json", "delete it to have it made again")
     for name, about in report["lengths"].items():

@@ -125,13 +125,13 @@ def _import_all(commands: Dict[str, str]) -> None:
         import_module(name)
     for name in [name for name in sys.modules if name.startswith("fairseq_cli.")]:
         del sys.modules[name]  # the fork imports it again, because importing it sets up logging
-    from etads_preprocess import processes
+    from etads_preprocess import encode
     from fairseq import utils
 
     import fairseq_etads
 
     utils.import_user_module.memo = _Installed([os.path.realpath(os.path.dirname(fairseq_etads.__file__))])
-    processes._get_process_context = lambda preload: multiprocessing.get_context("fork")
+    encode._get_process_context = lambda preload: multiprocessing.get_context("fork")
     for finalizer in list(weakref.finalize._registry):
         if finalizer.peek()[1].__name__ == "_del_library":  # it takes 0.1 s at the end of every command
             finalizer.atexit = False

@@ -25,7 +25,7 @@ settings.load_profile("repeatable")
 
 def _preload_for_all(modules, preload=forkserver.set_forkserver_preload):
     """Preload the modules of commands in the server that all tests share."""
-    from etads_preprocess.processes import TOKENIZER_MODULES
+    from etads_preprocess.encode import TOKENIZER_MODULES
 
     preload([*TOKENIZER_MODULES])
 

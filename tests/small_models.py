@@ -11,8 +11,7 @@ from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
 from helpers import RECURRENT, SMALL, make_dictionary, make_task, model_config
 from omegaconf import OmegaConf, open_dict
 
-from fairseq_etads.data.pairs import SummarizationDataset
-from fairseq_etads.data.selection import SentenceTargets, TokenValues
+from fairseq_etads.data.pairs import SentenceTargets, SummarizationDataset, TokenValues
 from fairseq_etads.models import rnn, selector, transformer_options
 from fairseq_etads.systems import abs as abs_system
 from fairseq_etads.systems import convs2s

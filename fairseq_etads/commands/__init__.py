@@ -3,6 +3,6 @@
 The work of a command stands in its module, or in the package of its subject if others use it too.
 """
 
-from ..platform.interrupts import hide_expected_tracebacks
+from ..platform.processes import hide_expected_tracebacks
 
 hide_expected_tracebacks()

@@ -7,15 +7,22 @@ from typing import Any, Dict, List, Optional, Tuple
 from tabulate import tabulate
 from tqdm import tqdm
 
-from ..evaluation.analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, analyse_systems, make_baseline_extract
-from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib, draw_summary_analysis
+from ..evaluation.analysis import (
+    NGRAM_ORDERS,
+    PLOT_SUFFIXES,
+    TENTHS,
+    WORD_SPLITTERS,
+    analyse_systems,
+    check_matplotlib,
+    draw_summary_analysis,
+    make_baseline_extract,
+)
 from ..evaluation.summaries import split_summary_into_sentences
 from ..files.outputs import check_output_paths, write_json
-from ..platform.command_options import option, options_command
-from ..platform.option_checks import SIZE
+from ..platform.command_options import SIZE, option, options_command
 from ..version import get_version
-from . import scoring_options
-from .scoring_options import ScoringOptions, SystemsOptions
+from . import shared_options
+from .shared_options import ScoringOptions, SystemsOptions
 
 TABULATE_FORMATS = {"markdown": "pipe", "latex": "latex_booktabs"}
 REFERENCE = "reference"
@@ -65,18 +72,18 @@ class AnalyseOptions(ScoringOptions, SystemsOptions):
         None,
         "output file for the plots; the file name must end in " + " or ".join(PLOT_SUFFIXES),
         metavar="FILE",
-        parse=scoring_options.parse_file_name(*PLOT_SUFFIXES),
+        parse=shared_options.parse_file_name(*PLOT_SUFFIXES),
     )
 
 
 def analyse_files(args: AnalyseOptions) -> Dict[str, Any]:
     """Analyse the summaries of all systems, and return the report as a dictionary of JSON types."""
-    settings = scoring_options.make_rouge_settings(args)
-    files = scoring_options.parse_named_files(args.system, REFERENCE)
+    settings = shared_options.make_rouge_settings(args)
+    files = shared_options.parse_named_files(args.system, REFERENCE)
     names = [*args.reference, *files.values()]
-    *texts, sources = scoring_options.read_summaries(names, args.target_column, args.source, args.source_column)
+    *texts, sources = shared_options.read_summaries(names, args.target_column, args.source, args.source_column)
     references, outputs = texts[: len(args.reference)], dict(zip(files, texts[len(args.reference) :]))
-    scoring_options.print_text_warnings("etads-analyse", args, settings, names, texts)
+    shared_options.print_text_warnings("etads-analyse", args, settings, names, texts)
     mark = settings.sentence_mark
     systems = {
         name: [split_summary_into_sentences(line, mark, settings.split_sentences) for line in lines]
@@ -93,8 +100,8 @@ def analyse_files(args: AnalyseOptions) -> Dict[str, Any]:
             make_baseline_extract(kind, limit, document, several, settings)
             for document, *several in tqdm([*zip(sources, *references)], name, unit=" documents", disable=None)
         ]
-        outputs[name] = [scoring_options.join_extract(sentences, settings) for sentences in extracts]
-    score = scoring_options.score_summaries
+        outputs[name] = [shared_options.join_extract(sentences, settings) for sentences in extracts]
+    score = shared_options.score_summaries
     scores = {name: score(args, lines, references, settings)[1] for name, lines in outputs.items()}
     progress = tqdm(sources, desc="n-grams", unit=" documents", disable=None)
     analyses = analyse_systems(progress, systems, WORD_SPLITTERS[args.words], mark)
@@ -145,7 +152,7 @@ example:
 )
 def main(args: AnalyseOptions) -> None:
     """Run the command ``etads-analyse``."""
-    systems = scoring_options.parse_named_files(args.system).values()
+    systems = shared_options.parse_named_files(args.system).values()
     inputs = {"--source": args.source, "--reference": args.reference, "--system": systems}
     check_output_paths({"--json": args.json, "--plot": args.plot}, inputs)
     if args.plot:

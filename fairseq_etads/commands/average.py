@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 from ..files.outputs import make_temporary_output
-from ..platform.command_options import argument, options_command
+from ..platform.command_options import argument, format_option_name, options_command
 from ..platform.errors import InputError
-from ..platform.option_checks import format_option_name
 
 
 @dataclass

@@ -20,14 +20,12 @@ from ..evaluation.resampling import (
 from ..evaluation.rouge import FIGURES, align_columns, format_interval, score_pairs
 from ..files.inputs import STANDARD_INPUT, read_lines
 from ..files.outputs import check_output_paths, write_json
-from ..platform.command_options import argument, option, options_command
+from ..platform.command_options import SIZE, argument, option, options_command
 from ..platform.errors import InputError
-from ..platform.option_checks import SIZE
 from ..version import get_version
-from . import scoring_options
+from . import shared_options
 from .likelihood import LikelihoodOptions, check_comparable, compute_split_likelihoods
-from .run_options import prepared_option
-from .scoring_options import ScoringOptions
+from .shared_options import ScoringOptions, prepared_option
 
 RESAMPLES = 10_000
 LIKELIHOOD = "log-likelihood"
@@ -112,7 +110,7 @@ def _make_score_rows(
     if units < FEW and not args.quiet:
         what = f"families in {args.families}" if args.families else "documents"
         doubt = "the intervals are too narrow, and the bootstrap's p-values are too small"
-        scoring_options.print_warnings("etads-compare", [f"fewer than {FEW} {what}: {doubt}"])
+        shared_options.print_warnings("etads-compare", [f"fewer than {FEW} {what}: {doubt}"])
     tests = (
         compare_systems_over_runs(first, second, args.bootstrap, args.seed, families)
         if several
@@ -135,13 +133,13 @@ def _make_score_rows(
 
 def _score_summaries(args: CompareOptions) -> Scores:
     """Score the summaries of both systems with ROUGE and other metrics."""
-    settings = scoring_options.make_rouge_settings(args)
+    settings = shared_options.make_rouge_settings(args)
     other_scores.check_score_options(args)
     names = [*args.a, *args.b, *args.files]
-    texts = scoring_options.read_summaries(names, args.target_column)
+    texts = shared_options.read_summaries(names, args.target_column)
     systems = len(args.a) + len(args.b)
-    scoring_options.print_text_warnings("etads-compare", args, settings, names, texts, systems)
-    figure, others = list(FIGURES).index(args.figure), scoring_options.load_scorers(args)
+    shared_options.print_text_warnings("etads-compare", args, settings, names, texts, systems)
+    figure, others = list(FIGURES).index(args.figure), shared_options.load_scorers(args)
     outputs, references = texts[:systems], texts[systems:]
     rouge = [score_pairs(text, references, settings, args.jobs, progress=True)[:, :, figure] for text in outputs]
     # All systems are scored in one call, so that a scorer that needs a model loads it only once.

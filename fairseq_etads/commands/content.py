@@ -8,11 +8,10 @@ import numpy as np
 from tqdm import tqdm
 
 from ..data.labels import SelectionFile, make_label_file_name
-from ..data.prepared_pairs import WordText, list_summary_sentences
+from ..data.preparation import WordText, list_summary_sentences
 from ..data.run_record import find_prepared_folder, list_checkpoints
-from ..platform.command_options import argument, option, options_command
+from ..platform.command_options import SIZE, argument, option, options_command
 from ..platform.errors import InputError
-from ..platform.option_checks import SIZE
 from ..search.content_model import (
     DOCUMENTS,
     FILE,
@@ -24,7 +23,7 @@ from ..search.content_model import (
     make_feature_tables,
 )
 from ..text.subwords import OPAQUE
-from .run_options import get_binarised_folder, open_split, prepared_option
+from .shared_options import get_binarised_folder, open_split, prepared_option
 
 
 @dataclass
@@ -86,8 +85,12 @@ class StemmedSplit:
         return len(self.pairs) if self._file is None else min(len(self.pairs), len(self._file))
 
     def __getitem__(self, number: int) -> StemmedPair:
-        from ..search.reranking import make_positional_sentence_probabilities, split_sentences
-        from ..search.sentence_choosing import pad_probabilities, stem_words
+        from ..search.sentence_choosing import (
+            make_positional_sentence_probabilities,
+            pad_probabilities,
+            split_sentences,
+            stem_words,
+        )
 
         tokens = self.pairs.read_document(number)
         text = WordText.from_tokens(tokens, self._subwords, self._limit)

@@ -13,7 +13,7 @@ from ..files import inputs
 from ..files.outputs import check_output_paths, write_json
 from ..platform.command_options import argument, option, options_command
 from ..version import get_version
-from .scoring_options import ScoringOptions, make_rouge_settings, print_text_warnings
+from .shared_options import ScoringOptions, make_rouge_settings, print_text_warnings
 
 
 @dataclass

@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Optional
 
-from ..platform.command_options import DeviceOption, option, options_command
+from ..platform.command_options import Bounds, DeviceOption, option, options_command
 from ..platform.errors import InputError
-from ..platform.option_checks import Bounds
 from ..platform.optional_parts import format_install_command
 from ..summarizer.folder.config import DEFAULT, find_default_folder, folder_argument, read_config
 from ..summarizer.folder.run_files import is_run
-from .run_options import load_summarizer
+from .shared_options import load_summarizer
 
 LOOPBACK = "127.0.0.1"
 PORT = 8000

@@ -40,7 +40,7 @@ def _list_machine_properties() -> Iterator[Tuple[str, str]]:
     """Yield the names and values of the machine properties that torch reports."""
     import torch
 
-    from ..kernels.cpu import can_pack_weights, find_exact_int8_levels, has_fast_bfloat16
+    from ..kernels.operators import can_pack_weights, find_exact_int8_levels, has_fast_bfloat16
 
     yield "system", platform.platform()
     features = [f"torch uses {torch.backends.cpu.get_cpu_capability()}"]

@@ -11,10 +11,9 @@ from tqdm import tqdm
 from ..evaluation.evidence import NOTICE, EvidenceFinder
 from ..evaluation.summaries import SENTENCE_MARK, unify_sentence_marks
 from ..files.outputs import check_output_paths, open_output, write_text
-from ..platform.command_options import option, options_command
-from ..platform.option_checks import SIZE
+from ..platform.command_options import SIZE, option, options_command
 from ..text.words import split_marked_sentences
-from .scoring_options import SystemsOptions, parse_file_name, parse_named_files, read_summaries
+from .shared_options import SystemsOptions, parse_file_name, parse_named_files, read_summaries
 
 
 @dataclass

@@ -16,9 +16,9 @@ from ..platform.errors import InputError
 from ..search.options import check_call, decoding_options
 from ..summarizer.folder.config import DEFAULT, find_default_folder, folder_argument, read_config
 from ..summarizer.folder.run_files import find_run_files, is_run
-from ..text import input_records
-from ..text.input_records import InputDocument, InputFormatOptions
-from .run_options import list_model_files, load_summarizer
+from ..text import records
+from ..text.records import InputDocument, InputFormatOptions
+from .shared_options import list_model_files, load_summarizer
 
 EXAMPLES = """\
 examples:
@@ -112,7 +112,7 @@ def _select_document(documents: Iterator[InputDocument], wanted: Optional[str], 
     if wanted is None and next(documents, None) is not None:
         hint = "; --input-format file reads the whole file as one" if kind == "lines" else ""
         say(
-            f"every {input_records.get_document_unit_name(kind)} is a document; this is the first ({found.name}); "
+            f"every {records.get_document_unit_name(kind)} is a document; this is the first ({found.name}); "
             f"--document chooses another{hint}"
         )
     return found
@@ -181,14 +181,12 @@ def main(args: ExplainOptions) -> None:
     _check_options(args)
     if not is_run(args.folder):  # the options of a run are checked when it is loaded
         check_call(read_config(args.folder).decoding, args.decoding)
-    kind = input_records.choose_input_format([args.file], args.format)
-    options = input_records.ReadingOptions(
-        column=args.source_column, quotes=not args.no_quotes, join_lines=args.join_lines
-    )
-    documents = input_records.read_documents([Path(args.file)], kind, options)
+    kind = records.choose_input_format([args.file], args.format)
+    options = records.ReadingOptions(column=args.source_column, quotes=not args.no_quotes, join_lines=args.join_lines)
+    documents = records.read_documents([Path(args.file)], kind, options)
     print_warning = functools.partial(print_message, quiet=args.quiet)
     if kind == "file":
-        taken = input_records.describe_document_unit(kind, [args.file], args.format)
+        taken = records.describe_document_unit(kind, [args.file], args.format)
         if taken.startswith(args.file):  # the user may have meant each line of this file to be a separate document
             print_warning(taken)
     if args.document == "all":

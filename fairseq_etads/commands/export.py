@@ -8,14 +8,13 @@ from typing import Any, Dict, Optional
 from ..data.labels import PICKING, SentencePickingSettings
 from ..data.run_record import RunRecord
 from ..files.inputs import read_json
-from ..platform.command_options import UserDirOption, argument, option, options_command
-from ..platform.option_checks import format_option_name
+from ..platform.command_options import UserDirOption, argument, format_option_name, option, options_command
 from ..search.content_model import FILE as CONTENT
 from ..search.options import FOLDER_DEFAULTS, combine_options, decoding_options
 from ..summarizer.folder.config import DTYPES, SHORTLIST
 from ..summarizer.folder.model_card import ModelCardMetadata, check_language_or_licence_code, read_scores
 from ..summarizer.folder.run_files import RunFiles, find_run_files
-from .run_options import prepared_option
+from .shared_options import prepared_option
 
 EXAMPLES = """\
 examples:

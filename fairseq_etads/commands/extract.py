@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, List, Optional, Tuple
 from tqdm import tqdm
 
 from ..data.labels import NOTHING, SelectionFile, make_label_file_name, pick_sentences, select_by_greedy_recall
-from ..data.prepared_pairs import PreparedPairs, WordText, list_summary_sentences
+from ..data.preparation import PreparedPairs, WordText, list_summary_sentences
 from ..files.outputs import check_output_paths, open_output
-from ..platform.command_options import argument, option, options_command
+from ..platform.command_options import SIZE, Bounds, argument, option, options_command
 from ..platform.errors import InputError
-from ..platform.option_checks import SIZE, Bounds
 from ..text.words import SENTENCE_MARK
-from .run_options import get_binarised_folder, list_data_files, make_detokenizer, open_split
+from .shared_options import get_binarised_folder, list_data_files, make_detokenizer, open_split
 
 if TYPE_CHECKING:
     from ..search.content_model import ContentModel

@@ -24,10 +24,9 @@ from ..evaluation.resampling import bootstrap_intervals
 from ..evaluation.rouge import RESAMPLES, SEED, format_interval
 from ..evaluation.summaries import SENTENCE_MARK, find_text_warnings, split_summary_into_sentences
 from ..files.outputs import check_output_paths, make_output_folder, open_output, write_json
-from ..platform.command_options import argument, option, options_command
-from ..platform.option_checks import NOT_NEGATIVE, SIZE
+from ..platform.command_options import NOT_NEGATIVE, SIZE, argument, option, options_command
 from ..version import get_version
-from .scoring_options import SystemsOptions, parse_named_files, print_warnings, read_summaries
+from .shared_options import SystemsOptions, parse_named_files, print_warnings, read_summaries
 
 CRITERIA = {
     "salience": "does it contain the important points of the document?",

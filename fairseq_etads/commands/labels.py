@@ -20,14 +20,13 @@ from ..data.labels import (
     select_by_greedy_recall,
     write_label_rows,
 )
-from ..data.prepared_pairs import PreparedPairs, WordText, list_summary_sentences
+from ..data.preparation import PreparedPairs, WordText, list_summary_sentences
 from ..files.outputs import open_output
-from ..platform.command_options import JobsOption, argument, option, options_command
+from ..platform.command_options import SIZE, JobsOption, argument, option, options_command
 from ..platform.errors import InputError
-from ..platform.option_checks import SIZE
 from ..platform.processes import map_in_processes
 from ..text.words import SENTENCE_MARK
-from .run_options import get_binarised_folder, list_splits, make_detokenizer, open_split
+from .shared_options import get_binarised_folder, list_splits, make_detokenizer, open_split
 
 KINDS = {"words": "words", **dict.fromkeys(("match", "extract", "f1", "distribution"), "sentences")}
 """Dictionary that maps each value of ``--kind`` to the unit that is labelled."""

@@ -13,7 +13,7 @@ from ..files.inputs import check_format, name_format
 from ..files.outputs import write_text
 from ..platform.command_options import option, options_command
 from ..platform.errors import InputError
-from .run_options import RunOptions, find_checkpoint_and_data
+from .shared_options import RunOptions, find_checkpoint_and_data
 
 
 @dataclass
@@ -107,7 +107,7 @@ def _score_summaries(model: Any, task: Any, subset: str, max_tokens: int, device
     from fairseq.dataclass.configs import GenerationConfig
 
     from ..search.ensemble import make_output_vocabulary
-    from ..summarizer.predict import predict
+    from ..summarizer.prepared_split import predict
 
     task.load_dataset(subset)
     dataset = task.dataset(subset)

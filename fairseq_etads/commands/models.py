@@ -8,9 +8,8 @@ from typing import Optional
 
 from tabulate import tabulate
 
-from ..platform.command_options import argument, option, options_command
+from ..platform.command_options import Bounds, argument, option, options_command
 from ..platform.errors import InputError
-from ..platform.option_checks import Bounds
 
 EXAMPLES = """\
 examples:

@@ -18,9 +18,8 @@ from ..data.labels import STOP_WORDS
 from ..data.nli_pairs import NliPair, format_tab_separated_pair
 from ..files.inputs import read_lines
 from ..files.outputs import check_output_paths, open_output
-from ..platform.command_options import DeviceOption, argument, option, options_command
+from ..platform.command_options import PROBABILITY, SIZE, Bounds, DeviceOption, argument, option, options_command
 from ..platform.errors import InputError
-from ..platform.option_checks import PROBABILITY, SIZE, Bounds
 from ..text.words import WORD_KINDS, make_word_tokenizer, split_marked_sentences
 
 SHORTEST = 3

@@ -14,13 +14,13 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ..evaluation.plots import PLOT_SUFFIXES, add_legend, check_matplotlib, make_plots_reproducible, save_figure
+from ..evaluation.analysis import PLOT_SUFFIXES, add_legend, check_matplotlib, make_plots_reproducible, save_figure
 from ..files.inputs import get_display_name, read_lines
 from ..files.outputs import check_output_paths
 from ..platform.command_options import argument, option, options_command
 from ..platform.console import escape_unprintable
 from ..platform.errors import InputError
-from .scoring_options import parse_file_name, print_warnings
+from .shared_options import parse_file_name, print_warnings
 
 DEFAULT_NAME = "curves.png"
 LOG_NAMES = ("train.log", "hydra_train.log")

@@ -14,9 +14,8 @@ from ..evaluation.records import LEVEL, Claims, Comparison, Corpus, compare_clai
 from ..evaluation.resampling import bootstrap_intervals, trainings_needed
 from ..evaluation.rouge import RESAMPLES, SEED, format_interval
 from ..files.outputs import write_text
-from ..platform.command_options import argument, option, options_command
+from ..platform.command_options import SIZE, argument, option, options_command
 from ..platform.errors import InputError
-from ..platform.option_checks import SIZE
 
 MOST_RUNS = 200
 """Largest number of training runs that is shown as necessary for a verdict."""

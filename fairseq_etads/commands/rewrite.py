@@ -9,17 +9,16 @@ from typing import TYPE_CHECKING, Any, Dict, List, NamedTuple, Optional, Sequenc
 
 from tqdm import tqdm
 
-from ..data.prepared_pairs import PreparedPairs, WordText
+from ..data.preparation import PreparedPairs, WordText
 from ..data.run_record import find_checkpoint
 from ..files.inputs import read_lines
 from ..files.outputs import check_output_paths
 from ..files.resumable import ResumableWriter
-from ..platform.command_options import DeviceOption, argument, option, options_command
+from ..platform.command_options import SIZE, Bounds, DeviceOption, argument, option, options_command
 from ..platform.errors import InputError
-from ..platform.option_checks import SIZE, Bounds
-from ..text.input_records import InputDocument
+from ..text.records import InputDocument
 from ..text.words import SENTENCE_MARK
-from .run_options import get_binarised_folder, list_data_files, make_detokenizer
+from .shared_options import get_binarised_folder, list_data_files, make_detokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor

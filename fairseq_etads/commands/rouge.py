@@ -13,10 +13,9 @@ from ..evaluation.other_scores import ScoreOptions
 from ..evaluation.resampling import compare_pairs, correct_p_values
 from ..evaluation.rouge import FIGURES, RESAMPLES, RougeSettings, align_columns, format_interval
 from ..files.outputs import check_output_paths, write_json, write_text
-from ..platform.command_options import argument, option, options_command
-from ..platform.option_checks import NOT_NEGATIVE, SIZE
-from . import scoring_options
-from .scoring_options import ScoringOptions
+from ..platform.command_options import NOT_NEGATIVE, SIZE, argument, option, options_command
+from . import shared_options
+from .shared_options import ScoringOptions
 
 
 def write_scores_per_example(
@@ -69,7 +68,7 @@ class RougeOptions(ScoringOptions, ScoreOptions):
         None,
         "also write the scores of each summary to FILE (.jsonl or .tsv)",
         metavar="FILE",
-        parse=scoring_options.parse_file_name(".jsonl", ".tsv"),
+        parse=shared_options.parse_file_name(".jsonl", ".tsv"),
     )
     format: str = option("table", "output format of the scores", choices=("table", "json"))
 
@@ -83,10 +82,10 @@ def score_systems(
     method for all systems and metrics.
     """
     names = [*files.values(), *references]
-    texts = scoring_options.read_summaries(names, args.target_column)
-    scoring_options.print_text_warnings("etads-rouge", args, settings, names, texts, len(files))
+    texts = shared_options.read_summaries(names, args.target_column)
+    shared_options.print_text_warnings("etads-rouge", args, settings, names, texts, len(files))
     outputs, wanted = texts[: len(files)], texts[len(files) :]
-    scores, reports = zip(*(scoring_options.score_summaries(args, lines, wanted, settings) for lines in outputs))
+    scores, reports = zip(*(shared_options.score_summaries(args, lines, wanted, settings) for lines in outputs))
     f1 = [each[:, :, 0] for each in scores]
     tests = [compare_pairs(each, f1[0], args.bootstrap, args.seed) for each in f1[1:] if args.bootstrap]
     found = np.array([test["p_randomisation"] for test in tests])  # (systems - 1, metrics)
@@ -150,33 +149,33 @@ def main(args: RougeOptions) -> None:
         if args.bytes not in (None, 75):
             raise ValueError(f"--duc75 and --bytes {args.bytes} cannot be combined")
         args.bytes, args.multi = 75, args.multi or "average"
-    systems = scoring_options.parse_named_files(args.system)
+    systems = shared_options.parse_named_files(args.system)
     if not systems and not args.references:
         raise ValueError("the following arguments are required: REF")
     inputs: Dict[str, Any] = {"HYP": args.hypothesis, "REF": args.references, "--system": systems.values()}
     inputs.update({"--documents": args.documents, **other_scores.list_score_inputs(args)})
     outputs = {"--per-example": args.per_example, "--json": args.json}
     check_output_paths(outputs, inputs)
-    settings = scoring_options.make_rouge_settings(args)
+    settings = shared_options.make_rouge_settings(args)
     other_scores.check_score_options(args)
     if systems:
         found = score_systems(systems, [args.hypothesis, *args.references], settings, args)
         _print_report(found, format_systems(found, settings), args)
         return
     names = [args.hypothesis, *args.references]
-    texts = scoring_options.read_summaries(names, args.target_column, args.documents, args.source_column)
+    texts = shared_options.read_summaries(names, args.target_column, args.documents, args.source_column)
     documents = texts.pop() if args.documents else []
-    scoring_options.print_text_warnings("etads-rouge", args, settings, names, texts, 1)
-    others = scoring_options.load_scorers(args)
-    scores, report = scoring_options.score_summaries(args, texts[0], texts[1:], settings)
+    shared_options.print_text_warnings("etads-rouge", args, settings, names, texts, 1)
+    others = shared_options.load_scorers(args)
+    scores, report = shared_options.score_summaries(args, texts[0], texts[1:], settings)
     heads, figures, signatures = other_scores.compute_scores(others, texts[0], texts[1:], settings)
     if args.per_example:
         write_scores_per_example(args.per_example, scores, settings.metrics, heads, figures)
     baseline = None
     if args.lead_words is not None:
         extracts = [make_baseline_extract("lead-words", args.lead_words, text, [], settings) for text in documents]
-        leads = [scoring_options.join_extract(sentences, settings) for sentences in extracts]
-        _, baseline = scoring_options.score_summaries(args, leads, texts[1:], settings)
+        leads = [shared_options.join_extract(sentences, settings) for sentences in extracts]
+        _, baseline = shared_options.score_summaries(args, leads, texts[1:], settings)
     also = other_scores.make_score_report(heads, figures, signatures, args.bootstrap, args.seed) if others else None
     files = {"hypothesis_file": names[0], "reference_files": names[1:]}
     more = {**({"also": also} if also else {}), **({"lead": baseline.to_dict()} if baseline else {})}

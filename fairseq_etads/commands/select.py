@@ -7,13 +7,12 @@ from typing import Any, Dict, List, Optional, Sequence
 
 from ..data import labels as selection
 from ..data.labels import NOTHING, compute_source_hash, make_label_file_name, write_label_rows
-from ..data.prepared_pairs import PreparedPairs, WordText
+from ..data.preparation import PreparedPairs, WordText
 from ..files.outputs import check_output_paths, write_json
-from ..platform.command_options import option, options_command
+from ..platform.command_options import SIZE, option, options_command
 from ..platform.errors import InputError
-from ..platform.option_checks import SIZE
 from ..text.subsequences import compute_f1
-from .run_options import RunOptions, find_checkpoint_and_data, list_data_files
+from .shared_options import RunOptions, find_checkpoint_and_data, list_data_files
 
 
 @dataclass
@@ -41,7 +40,7 @@ def write_probabilities(checkpoint: Path, data: Optional[Path], args: SelectOpti
     """
     from ..models.selector import Selector  # imported here, because it imports torch
     from ..summarizer.folder.loading import load_checkpoint
-    from ..summarizer.predict import predict
+    from ..summarizer.prepared_split import predict
     from ..summarizer.summarizer import choose_device
 
     model, cfg, task = load_checkpoint(checkpoint, data, "RUN", args.truncate_source)
@@ -108,7 +107,7 @@ def _evaluate_probabilities(
     path: Path, labels: Path, unit: str, task: Any, split: str, threshold: float
 ) -> Dict[str, float]:
     """Measure how well the probabilities in ``path`` predict the labels of all tokens or sentences in the split."""
-    from ..data.selection import TokenValues
+    from ..data.pairs import TokenValues
 
     source = task.dataset(split).src
     documents = source.dataset, source.full_sizes, task.src_dict, task.truncate_source

@@ -17,14 +17,13 @@ from ..data.labels import (
     compute_probability_level_bounds,
     make_label_file_name,
 )
-from ..data.preparation import read_preparation_settings
-from ..data.prepared_pairs import PreparedPairs, WordText
+from ..data.preparation import PreparedPairs, WordText, read_preparation_settings
 from ..files.inputs import read_lines
 from ..files.outputs import copy_file, open_output, write_text
 from ..platform.command_options import argument, option, options_command
 from ..platform.errors import InputError
 from ..text.words import SENTENCE_MARK
-from .run_options import list_splits
+from .shared_options import list_splits
 
 if TYPE_CHECKING:
     from ..text.tokenizer import TextTokenizer

@@ -13,11 +13,10 @@ import numpy as np
 from tqdm import tqdm
 
 from ..files.outputs import check_output_paths
-from ..platform.command_options import argument, option, options_command
+from ..platform.command_options import SIZE, argument, option, options_command
 from ..platform.errors import InputError
-from ..platform.option_checks import SIZE
 from ..summarizer.folder.config import SHORTLIST
-from .run_options import get_binarised_folder, list_data_files
+from .shared_options import get_binarised_folder, list_data_files
 
 
 @dataclass

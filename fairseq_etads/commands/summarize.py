@@ -18,16 +18,23 @@ from ..files.checksums import compute_sha256
 from ..files.inputs import STANDARD_INPUT
 from ..files.outputs import check_output_paths, open_binary_output
 from ..files.resumable import ResumableWriter
-from ..platform.command_options import DeviceOption, MaxTokensOption, argument, option, options_command
+from ..platform.command_options import (
+    SIZE,
+    DeviceOption,
+    MaxTokensOption,
+    argument,
+    format_option_name,
+    option,
+    options_command,
+)
 from ..platform.console import escape_unprintable, print_message
 from ..platform.errors import InputError
-from ..platform.option_checks import SIZE, format_option_name
 from ..search.options import check_call, decoding_options
 from ..summarizer.folder.config import BASELINES, DEFAULT, find_default_folder, folder_argument, read_config
 from ..summarizer.folder.run_files import find_run_files, is_run
-from ..text import input_records
-from ..text.input_records import InputDocument, InputFormatOptions
-from .run_options import list_model_files, load_summarizer, prepared_option
+from ..text import records
+from ..text.records import InputDocument, InputFormatOptions
+from .shared_options import list_model_files, load_summarizer, prepared_option
 
 EXAMPLES = """\
 examples:
@@ -264,10 +271,10 @@ class _Documents:
         args = self._args
         if args.split is None:
             files = [Path(name) for name in args.files]
-            options = input_records.ReadingOptions(
+            options = records.ReadingOptions(
                 column=args.source_column, quotes=not args.no_quotes, join_lines=args.join_lines
             )
-            yield from input_records.read_documents(files, self._kind, options)
+            yield from records.read_documents(files, self._kind, options)
             return
         self._split = self.summarizer.read_split(args.split)
         # Raise an error about missing probabilities of sentences before the first summary.
@@ -448,10 +455,10 @@ def _check_arguments(args: SummarizeOptions) -> None:
 def main(args: SummarizeOptions) -> None:
     """Run the command ``etads-summarize``."""
     _check_arguments(args)
-    kind = "" if args.split else input_records.choose_input_format(args.files, args.format)
+    kind = "" if args.split else records.choose_input_format(args.files, args.format)
     report = _ProgressReport(args.quiet, args.folder)
     what = f"every document of {args.split} is summarised" if args.split else ""
-    report.print_message(what or input_records.describe_document_unit(kind, args.files, args.format))
+    report.print_message(what or records.describe_document_unit(kind, args.files, args.format))
     if args.run is not None:
         given = args.decoding
         chosen = {name: value for name, value in args.run.decoding.items() if name not in given}

@@ -17,10 +17,9 @@ from ..pipeline.long_documents import plan_shortening, shorten_documents
 from ..pipeline.steps import Step, run_command
 from ..pipeline.training import train
 from ..pipeline.training_settings import NAMES, get_option
-from ..platform.command_options import option, options_command
+from ..platform.command_options import SIZE, format_option_name, option, options_command
 from ..platform.console import ForwardingParser, print_message
 from ..platform.errors import InputError
-from ..platform.option_checks import SIZE, format_option_name
 from ..text.records import NO_QUOTES_HELP
 
 DESCRIPTION = """\

@@ -6,15 +6,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
-from ..platform.command_options import DeviceOption, MaxTokensOption, argument, option, options_command
+from ..platform.command_options import (
+    NOT_NEGATIVE,
+    SIZE,
+    DeviceOption,
+    MaxTokensOption,
+    argument,
+    option,
+    options_command,
+)
 from ..platform.console import escape_unprintable
 from ..platform.errors import InputError
-from ..platform.option_checks import NOT_NEGATIVE, SIZE
 from ..summarizer.folder.config import find_folder
-from ..text.input_records import guess_input_format, read_texts
-from ..text.records import SOURCE
+from ..text.records import SOURCE, guess_input_format, read_texts
 from ..tuning import MERT_METRICS, MERT_ROUNDS, METRICS, MOST_DOCUMENTS, NBEST, STARTING_POINTS, TRIALS
-from .run_options import load_summarizer
+from .shared_options import load_summarizer
 
 EXAMPLES = """\
 examples:

@@ -40,9 +40,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from ..platform.command_options import format_option_name
 from ..platform.console import escape_unprintable, format_error
 from ..platform.errors import InputError
-from ..platform.option_checks import format_option_name
 from ..search.options import CALL, DECLARED, check_call, get_bounds, get_type, get_value
 from ..summarizer import Explanation, PartialSummary, Summary
 from ..summarizer.explanation import to_sparse_row

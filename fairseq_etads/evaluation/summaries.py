@@ -8,10 +8,9 @@ import re
 from pathlib import Path
 from typing import Any, Iterator, List, Optional, Sequence, Union
 
-from ..platform.deferred_imports import defer_statistics
+from ..platform.optional_parts import defer_statistics
 from ..text import documents
-from ..text.input_records import read_texts
-from ..text.records import TARGET
+from ..text.records import TARGET, read_texts
 from ..text.words import SENTENCE_MARK, has_uncounted_letters, replace_sentence_marks, split_sentences_in_blocks
 
 SentenceMark = Union[str, Sequence[str]]

@@ -9,22 +9,22 @@ fairseq report it. torch is named where its version matters; the tests run with 
 | `checkpoints.load_checkpoint_safely` | torch < 2.6 runs code in a checkpoint; torch >= 2.6 loads none | 5603, 5610 |
 | `checkpoints.save_from_the_start` | after a full disk, the second attempt writes an unreadable checkpoint | |
 | `checkpoints.copy_atomically` | a process killed while it copies leaves half of checkpoint_last.pt | 2684 |
-| `training_step.train_step` | an empty batch after another divides the gradients by too small a number | |
+| `trainer.train_step` | an empty batch after another divides the gradients by too small a number | |
 | | norms on the CPU move to a visible GPU; --fp16 cannot skip an update without one | 2879 |
-| `training_step.copy_integers` | --store-ema fails for models with integers or booleans, such as the extractor | |
-| `training_step.hook_leaves` | an update whose gradient is not finite ends in StopIteration | |
-| `training_step.build_fp32_params` | Muon finds no matrices with --fp16; --fp16 needs a GPU | |
-| `training_step.unscale_once` | --amp divides gradients by the scale twice: SGD and Adagrad hardly move | |
-| `training_step.save_bad_epochs`, `load_bad_epochs` | resumed training counts --lr-patience from 0 | 4071 |
-| `training_step.stop_loading_threads` | a finished training aborts ("terminate called") | |
-| `training_loop.validate_and_save` | a signal loses all updates since the last checkpoint | |
+| `trainer.copy_integers` | --store-ema fails for models with integers or booleans, such as the extractor | |
+| `trainer.hook_leaves` | an update whose gradient is not finite ends in StopIteration | |
+| `trainer.build_fp32_params` | Muon finds no matrices with --fp16; --fp16 needs a GPU | |
+| `trainer.unscale_once` | --amp divides gradients by the scale twice: SGD and Adagrad hardly move | |
+| `trainer.save_bad_epochs`, `load_bad_epochs` | resumed training counts --lr-patience from 0 | 4071 |
+| `trainer.stop_loading_threads` | a finished training aborts ("terminate called") | |
+| `trainer.validate_and_save` | a signal loses all updates since the last checkpoint | |
 | | each save validates, so --patience counts saves; the best model of a validation is not saved | |
-| `training_loop.train_epoch` | a complete run that is started again trains beyond --max-update and --patience | |
-| `training_loop.check_best_metric` | KeyError after the first epoch, before anything is saved | 3881 |
-| `resuming.ResumableBatches` | another number of workers skips or repeats batches; --curriculum never shuffles | 3638 |
-| `resuming.load_adapted_checkpoint` | a dictionary in another order is accepted; reduce_lr_on_plateau misses the | |
+| `trainer.train_epoch` | a complete run that is started again trains beyond --max-update and --patience | |
+| `trainer.check_best_metric` | KeyError after the first epoch, before anything is saved | 3881 |
+| `trainer.ResumableBatches` | another number of workers skips or repeats batches; --curriculum never shuffles | 3638 |
+| `trainer.load_adapted_checkpoint` | a dictionary in another order is accepted; reduce_lr_on_plateau misses the | |
 | | result of an epoch; another --lr-scheduler or --store-ema raises KeyError | |
-| `resuming.save_patience`, `restore_patience` | resumed training counts --patience from 0 | 3531 |
+| `trainer.save_patience`, `restore_patience` | resumed training counts --patience from 0 | 3531 |
 | `distributed.call_main` | torchrun divides by zero on CPUs, --distributed-world-size 2 starts no process | 2879 |
 | | --cpu starts a process for each GPU; --bf16 waits for a TPU | 4696 |
 | `distributed.distribute_on_any_device` | --ddp-backend pytorch_ddp fails on CPUs | 2879 |
@@ -72,12 +72,12 @@ def replaces(owner: Any, name: str) -> Callable[[Function], Function]:
 
 def extend_commands() -> None:
     """Change the modules of fairseq-train and fairseq-generate if they are imported. Can be called repeatedly."""
-    from . import generation, training_loop
+    from . import generation, trainer
 
     train: Any = sys.modules.get("fairseq_cli.train")
     if hasattr(train, "validate_and_save"):
-        replaces(train, "train")(training_loop.train_epoch)
-        replaces(train, "validate_and_save")(training_loop.validate_and_save)
+        replaces(train, "train")(trainer.train_epoch)
+        replaces(train, "validate_and_save")(trainer.validate_and_save)
     generate: Any = sys.modules.get("fairseq_cli.generate")
     if hasattr(generate, "main"):
         replaces(generate, "main")(generation.generate_in_shards)

@@ -50,7 +50,7 @@ def call_main(original: Original, cfg: Any, main: Callable[..., Any], **kwargs: 
         options.distributed_world_size = launched.shares  # fairseq's default is the number of GPUs, but at least 1
     several = [number for number in cfg.optimization.update_freq if number > 1]
     if str(options.ddp_backend) == "fully_sharded" and options.distributed_world_size > 1 and several:
-        # For other backends, training_step.train_step leaves out empty batches.
+        # For other backends, trainer.train_step leaves out empty batches.
         raise ValueError(
             f"--update-freq {several[0]} with --ddp-backend fully_sharded: gradients would be wrong at the end of an "
             "epoch if a worker had fewer batches; choose --update-freq 1, or --ddp-backend pytorch_ddp or legacy_ddp"

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .cpu import flash_attention, flash_attention_backward, has_flash_attention
+from .operators import flash_attention, flash_attention_backward, has_flash_attention
 
 SCOPE_FLOOR = 0.1
 """Minimum value of the scope sigma in tokens.

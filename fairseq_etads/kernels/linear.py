@@ -1,7 +1,8 @@
-"""Functions for linear layers: faster training with oneDNN, packed weights for decoding, marks for optimisers.
+"""Functions for linear layers: training with oneDNN, packed weights for decoding, float32 inside half precision, marks.
 
 For decoding on a CPU, a weight is packed once into the format of the processor's matrix kernels, either as
-floating-point numbers or as 8-bit integers.
+floating-point numbers or as 8-bit integers. Half precision is not accurate enough for positions in documents and for
+some logits, which are computed in float32. For example, bfloat16 rounds positions near 400 to multiples of 2.
 """
 
 import threading
@@ -13,8 +14,40 @@ from torch.nn.utils.weight_norm import WeightNorm, remove_weight_norm
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from typing_extensions import TypeGuard  # PyTorch also depends on this package
 
-from . import cpu
-from .cpu import has_faster_onednn_linear, onednn_linear
+from . import operators
+from .operators import has_faster_onednn_linear, onednn_linear
+
+
+def mark_as_float32_layer(layer: nn.Linear) -> nn.Linear:
+    """Mark a layer that is used with :func:`apply_in_float32`, so that inference copies keep it in float32."""
+    layer.keeps_float32 = True  # type: ignore[assignment]
+    return layer
+
+
+def keeps_float32(layer: nn.Module) -> bool:
+    """Return whether :func:`mark_as_float32_layer` was called for this layer."""
+    return bool(getattr(layer, "keeps_float32", False))
+
+
+def apply_in_float32(layer: nn.Module, x: Tensor) -> Tensor:
+    """Compute ``layer(x)`` (…, out) for inputs (…, in) in float32 or higher precision, even under autocast.
+
+    The layer and the input may have any floating-point dtypes. The hooks of the layer, such as fairseq's quantisation
+    noise, are also run. Gradients have the dtype of the layer's parameters.
+    """
+    x = widen_to_float32(x)
+    with torch.autocast(x.device.type, enabled=False):
+        if all(parameter.dtype == x.dtype for parameter in layer.parameters()):
+            result: Tensor = layer(x)
+        else:
+            wide = {name: parameter.to(x.dtype) for name, parameter in layer.named_parameters()}
+            result = torch.func.functional_call(layer, wide, (x,))
+    return result
+
+
+def widen_to_float32(x: Tensor) -> Tensor:
+    """Convert a tensor to float32, or leave it unchanged if it is float64."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 class _LinearFunction(torch.autograd.Function):
@@ -156,7 +189,7 @@ class PackedLinear(nn.Linear):
         self.weight = weight if isinstance(weight, nn.Parameter) else nn.Parameter(weight, requires_grad=False)
         self.register_parameter("bias", None if bias is None else nn.Parameter(bias, requires_grad=False))
         self.dtype, self.out_dtype, self.relu = dtype, out_dtype, relu
-        self.packed = cpu.pack_weight(weight.detach().to(dtype))
+        self.packed = operators.pack_weight(weight.detach().to(dtype))
         self.packed_bias = None if bias is None else bias.detach().to(dtype).contiguous()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -171,7 +204,7 @@ class PackedLinear(nn.Linear):
         return x.to(self.dtype)
 
     def compute_product(self, inputs: Tensor) -> Tensor:
-        return cpu.packed_linear(inputs, self.packed, self.packed_bias, self.relu)
+        return operators.packed_linear(inputs, self.packed, self.packed_bias, self.relu)
 
     def write_product(self, result: Tensor, inputs: Tensor) -> None:
         """Compute the product and write it to ``result`` (n, out), which is a slice of a wider tensor."""
@@ -183,25 +216,25 @@ class Int8Linear(nn.Module):
 
     Products are summed as 32-bit integers, so only quantisation causes errors. Weights are quantised to multiples of
     1/127 of the largest absolute weight in their row. Inputs are quantised to multiples of 1/127 or 1/63 of the largest
-    absolute value in the input vector (:func:`cpu.find_exact_int8_levels`).
+    absolute value in the input vector (:func:`operators.find_exact_int8_levels`).
     """
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor], relu: bool = False):
         super().__init__()
         weight = weight.detach().float()
         scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
-        levels = cpu.find_exact_int8_levels()
+        levels = operators.find_exact_int8_levels()
         if levels is None:
             raise ValueError("this processor does not support 8-bit integer products")
         self.levels = levels
-        self.packed = cpu.pack_int8((weight / scale.unsqueeze(1)).round().to(torch.int8), scale)
+        self.packed = operators.pack_int8((weight / scale.unsqueeze(1)).round().to(torch.int8), scale)
         self.bias = None if bias is None else bias.detach().float().contiguous()
         self.relu = relu
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute outputs (…, out) from inputs (…, in). The outputs have the dtype of ``x``."""
         rows, largest = self.prepare_inputs(x.reshape(-1, x.size(-1)))
-        out = cpu.int8_linear(rows, self.packed, self.levels)
+        out = operators.int8_linear(rows, self.packed, self.levels)
         self._rescale_product(out, largest, out)
         return out.view(*x.shape[:-1], -1).to(x.dtype)
 
@@ -219,7 +252,7 @@ class Int8Linear(nn.Module):
     def write_product(self, result: Tensor, inputs: Tuple[Tensor, Tensor]) -> None:
         """Compute the product and write it to ``result`` (n, out), which is a slice of a wider tensor."""
         rows, largest = inputs
-        self._rescale_product(cpu.int8_linear(rows, self.packed, self.levels), largest, result)
+        self._rescale_product(operators.int8_linear(rows, self.packed, self.levels), largest, result)
 
     def _rescale_product(self, product: Tensor, largest: Tensor, result: Tensor) -> None:
         """Write ``product`` (n, out) * ``largest`` (n, 1) + bias to ``result``, after a ReLU if it is enabled."""

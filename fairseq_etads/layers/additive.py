@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..kernels.precision import widen_to_float32
+from ..kernels.linear import widen_to_float32
 from .embedding import get_backward_pass_id
 
 _CACHED = 2**19

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..kernels.precision import apply_in_float32, mark_as_float32_layer, widen_to_float32
+from ..kernels.linear import apply_in_float32, mark_as_float32_layer, widen_to_float32
 from ..vocabulary.output import BatchVocab
 
 KINDS = ("none", "soft", "switch")

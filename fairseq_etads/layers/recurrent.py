@@ -9,8 +9,8 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from .aggregation import EncoderGate
 from .embedding import wants_sparse_gradient
+from .encoder import EncoderGate
 
 SENTENCE_POSITIONS = 100
 """Number of position embeddings for sentences. All later sentences share the last embedding."""

@@ -10,10 +10,17 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from ..attention import PADDING_SCORE, compute_log_attention_weights, inconsistency_loss
-from ..kernels.device_copy import to_device
-from ..kernels.precision import widen_to_float32
+from ..kernels.linear import widen_to_float32
 from .additive import AdditiveAttention, DotAttention, SharedKeys, SharedStates
 from .recurrent import compute_sentence_ids, reorder_positions, run_lstm
+
+
+def to_device(x: Tensor, device: torch.device) -> Tensor:
+    """Copy a tensor to a device. For a GPU, pinned memory is used, so that the CPU does not wait for the GPU."""
+    if device.type == "cuda" and x.device.type == "cpu":
+        return x.pin_memory().to(device, non_blocking=True)
+    return x.to(device)
+
 
 _END, _BEGIN = 257, 258
 """Ids of the symbols for the end and the beginning of a word. The id of byte b is 1 + b, and 0 is padding."""

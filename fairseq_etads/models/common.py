@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..layers.decoder_output import DecoderOutput, NetOutput, WordRequest
 from ..layers.pointer import KINDS
-from ..platform.option_checks import find_option_conflict, format_option_name, option
+from ..platform.command_options import find_option_conflict, format_option_name, option
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import count_known_words
 from ..vocabulary.output import OutputVocabulary

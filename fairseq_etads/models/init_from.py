@@ -11,7 +11,7 @@ from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from torch import Tensor, nn
 
-from ..fairseq_fixes.training_loop import has_last_checkpoint
+from ..fairseq_fixes.trainer import has_last_checkpoint
 from ..vocabulary.dictionary import (
     check_training_dictionaries,
     count_known_words,

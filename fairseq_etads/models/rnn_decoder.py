@@ -14,7 +14,7 @@ from ..attention import (
     hierarchical_log_attention,
     temporal_attention_step,
 )
-from ..kernels.precision import widen_to_float32
+from ..kernels.linear import widen_to_float32
 from ..layers.additive import AdditiveAttention, DotAttention, SharedKeys, SharedStates
 from ..layers.decoder_output import DecoderOutput, NetOutput, PointingDecoder, WordRequest
 from ..layers.pointer import AttentionPointer

@@ -12,8 +12,8 @@ from fairseq.models import FairseqEncoder
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
-from ..kernels.precision import widen_to_float32
-from ..layers.aggregation import EncoderGate
+from ..kernels.linear import widen_to_float32
+from ..layers.encoder import EncoderGate
 from ..layers.recurrent import (
     BidirectionalGRU,
     BidirectionalLSTM,

@@ -26,26 +26,28 @@ from torch import Tensor, nn
 from ..attention import attention_weights, saliency_attention
 from ..data.initial_values import compute_word_probabilities, initialise_embeddings_from_text, load_word_vectors
 from ..kernels.beam_state import BeamState, IncrementalState
-from ..kernels.dropout import replace_with_compact_dropout
-from ..kernels.fused_kernels import warn_without_fused_kernel
-from ..kernels.linear import replace_linears_with_onednn
-from ..kernels.precision import widen_to_float32
-from ..layers.aggregation import EncoderGate, LayerAggregation
+from ..kernels.linear import replace_linears_with_onednn, widen_to_float32
+from ..kernels.operators import warn_without_fused_kernel
 from ..layers.attention_probe import GateInputs, ObservableAttention
 from ..layers.decoder_output import DecoderOutput, NetOutput, PointingDecoder, WordRequest
 from ..layers.embedding import SharedTableOutput, VocabularyEmbedding
-from ..layers.encoder_attention import (
+from ..layers.encoder import (
     EncoderAttention,
+    EncoderGate,
     FocusAttention,
+    LayerAggregation,
     check_unsupported_arguments,
     get_attention_dropout,
     make_contiguous,
     merge_heads,
     move_beams_to_rows,
     project_self_attention_inputs,
+    remove_shared_entries,
+    replace_with_compact_dropout,
+    restore_shared_entries,
+    share_sublayers,
     split_heads,
 )
-from ..layers.parameter_sharing import remove_shared_entries, restore_shared_entries, share_sublayers
 from ..layers.pointer import Pointer
 from ..vocabulary.dictionary import count_known_words, remove_copy_tail
 from .common import (

@@ -15,9 +15,8 @@ from fairseq.models.transformer.transformer_config import EncDecBaseConfig, Quan
 from omegaconf import II
 
 from ..attention import GATES, KERNELS
-from ..layers.aggregation import AGGREGATIONS
-from ..layers.encoder_attention import CENTERS, SCOPES_HELP, STRENGTHS, parse_focus_scopes
-from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, check_options, format_option, option
+from ..layers.encoder import AGGREGATIONS, CENTERS, SCOPES_HELP, STRENGTHS, parse_focus_scopes
+from ..platform.command_options import NOT_NEGATIVE, PROBABILITY, SIZE, check_options, format_option, option
 from .common import HELP as FACTORS_HELP
 from .common import PointerOptions, list_data_properties
 
@@ -180,7 +179,7 @@ _CHECKS: Dict[str, Dict[str, Any]] = {
     "tie_adaptive_proj": {"needs": (_NO_ADAPTIVE_INPUT,)},
     "no_decoder_final_norm": {"needs": ("--decoder-normalize-before",)},
 }
-"""Bounds and requirements of fairseq's own options; see :mod:`fairseq_etads.platform.option_checks`."""
+"""Bounds and requirements of fairseq's own options; see :mod:`fairseq_etads.platform.command_options`."""
 _ONLY_NEW = (
     "adaptive_softmax_dropout",
     "adaptive_softmax_factor",

@@ -20,7 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from .. import systems
 from ..files.outputs import write_text
 from ..models import rnn, transformer_options
-from ..platform.option_checks import format_option_name
+from ..platform.command_options import format_option_name
 from ..summarizer.folder.model_card import format_command_line_options
 from ..text.words import SENTENCE_MARK
 from ..training.options import SummarizationConfig

@@ -21,10 +21,9 @@ from typing import List, Optional, Sequence
 
 from ..data.labels import DEFAULT_WORDS, PICKING, SALIENCE, SentencePickingSettings, check_word_budget
 from ..files import SPLITS
-from ..platform.command_options import argument, option, options_command
+from ..platform.command_options import SIZE, argument, option, options_command
 from ..platform.console import print_message
 from ..platform.errors import InputError
-from ..platform.option_checks import SIZE
 from ..search.content_model import DOCUMENTS
 from ..text.words import SENTENCE_MARK
 from .steps import Step, run_command

@@ -1,7 +1,12 @@
-"""Messages about optional parts that are missing: packages (extras), and systems in ``fairseq_etads/systems/``."""
+"""Parts that may be missing, packages (extras) and systems, and packages that are imported when they are used."""
 
+import contextlib
+import importlib
 import importlib.util
-from typing import Dict, List, Optional, Tuple
+import logging
+import sys
+from types import ModuleType
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 EXTRAS: Dict[str, Tuple[str, ...]] = {
     "plots": ("matplotlib",),
@@ -60,3 +65,41 @@ def is_system_installed(system: str) -> bool:
 def explain_missing_system(what: str, system: str) -> str:
     """Return a message about an option or module that belongs to a missing system."""
     return f"{what} belongs to the system in fairseq_etads/systems/{system}, which is missing in this installation"
+
+
+STATISTICS = (
+    *("sklearn", "sklearn.feature_extraction", "sklearn.metrics", "sklearn.preprocessing"),
+    *("scipy.sparse", "scipy.stats"),
+)
+"""Modules that fairseq and nltk import for scores, classifiers and parsers. Packages precede their modules."""
+
+
+class _ModulePlaceholder(ModuleType):
+    """Placeholder for a module. Its functions import the real module when they are called."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        return lambda *args, **kwargs: getattr(importlib.import_module(self.__name__), name)(*args, **kwargs)
+
+
+@contextlib.contextmanager
+def defer_statistics() -> Iterator[None]:
+    """Context manager in which functions of :data:`STATISTICS` can be imported without importing their modules.
+
+    A module is imported when one of the functions is first called. Modules that have already been imported are not
+    affected. fairseq's message about tensorboardX is not logged.
+    """
+    logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
+    stand_ins = {name: _ModulePlaceholder(name) for name in STATISTICS if name not in sys.modules}
+    for name, module in stand_ins.items():
+        package, _, last = name.rpartition(".")
+        if package in stand_ins:
+            setattr(stand_ins[package], last, module)
+    sys.modules.update(stand_ins)
+    try:
+        yield
+    finally:
+        for name, module in stand_ins.items():
+            if sys.modules.get(name) is module:
+                del sys.modules[name]

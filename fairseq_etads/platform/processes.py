@@ -1,13 +1,18 @@
-"""Run functions in several processes, which end when the current process ends."""
+"""Processes: functions that run in several of them, and the end of the current one by Ctrl-C or a refusal."""
 
+import argparse
 import contextlib
+import linecache
 import multiprocessing
 import os
 import signal
+import sys
 import threading
+import traceback
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, Callable, Iterator, Optional, Sequence, Tuple
+from types import TracebackType
+from typing import Any, Callable, Iterator, Optional, Sequence, Tuple, Type
 
 from .errors import InputError
 
@@ -78,3 +83,42 @@ def map_in_processes(
     if start is not None:
         start(*arguments)
     yield from map(function, items)
+
+
+PACKAGES = ("fairseq_etads", "etads_preprocess")
+
+
+def hide_expected_tracebacks() -> None:
+    """Install a hook that shows errors because of options or files of a fairseq command in one line.
+
+    If Ctrl-C interrupts an import of this project's modules, the process exits with status 130.
+    """
+    plain_hook = sys.excepthook
+
+    def hook(kind: Type[BaseException], error: BaseException, trace: Optional[TracebackType]) -> None:
+        frames = [frame for frame, _ in traceback.walk_tb(trace)]
+        own = [str(frame.f_globals.get("__name__")).partition(".")[0] in PACKAGES for frame in frames]
+        importing = [frame.f_code.co_name == "<module>" for frame in frames]
+        if issubclass(kind, KeyboardInterrupt) and any(map(min, own, importing)):
+            os._exit(128 + signal.SIGINT)
+        message = _explain_refusal(error, trace) if "cli_main" in [frame.f_code.co_name for frame in frames] else ""
+        if message:
+            print(f"{argparse.ArgumentParser().prog}: error: {message}", file=sys.stderr)
+        else:
+            plain_hook(kind, error, trace)
+
+    sys.excepthook = hook
+
+
+def _explain_refusal(error: BaseException, trace: Optional[TracebackType]) -> str:
+    """Return the message of an error that is raised because of options or files, or an empty string."""
+    frame, line = list(traceback.walk_tb(trace))[-1]
+    module, text = str(frame.f_globals.get("__name__")), " ".join(str(error).split())
+    if module.startswith("fairseq_cli.") and isinstance(error, AssertionError):
+        if text.startswith("--sampling requires"):
+            asked = frame.f_locals["cfg"].generation
+            return f"--sampling: give --nbest {asked.beam} or --beam {asked.nbest}"
+        return text
+    is_deliberate = linecache.getline(frame.f_code.co_filename, line).lstrip().startswith("raise ")
+    is_known = module.startswith(PACKAGES[0]) or text.startswith("Model file not found: ")
+    return text if is_known and is_deliberate and isinstance(error, (ValueError, OSError)) else ""

@@ -27,9 +27,9 @@ from .hypotheses import (
     gather_beams,
     recombine_extensions,
 )
+from .inference import convert_to_search_ids, find_batch_candidates
 from .options import DecodingOptions
 from .search_rules import SearchStep, SourceLengths, SpecialTokens, check_minimum_length, make_search_rules
-from .shortlisting import convert_to_search_ids, find_batch_candidates
 from .strategies import SamplingWithGreedyHypothesis, convert_constraints_to_search_ids, copy_strategy_for_search
 from .terms import ActiveTerm, TermBatch, compute_largest_gain
 

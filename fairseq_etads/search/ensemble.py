@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
 from ..kernels.beam_state import BeamState
-from ..kernels.precision import widen_to_float32
+from ..kernels.linear import widen_to_float32
 from ..layers.decoder_output import DecoderOutput, get_decoder_capabilities
 from ..layers.pointer import PointerOutput, Selection
 from ..vocabulary.output import CandidateWords, OutputVocabulary
 from .hypotheses import Results
-from .shortlisting import restrict_softmax
+from .inference import restrict_softmax
 
 
 class EncodedBatch:

@@ -27,10 +27,9 @@ from ..vocabulary.shortlist import Shortlist
 from .beam_search import BeamSearch
 from .ensemble import EncodedBatch
 from .hypotheses import HypothesisScorer, OnStep, Results
-from .inference import InferenceModel
+from .inference import InferenceModel, check_shortlist_support, restrict_softmax
 from .options import DECLARED, DecodingOptions, check_decoding_options
 from .search_rules import SpecialTokens, check_minimum_length
-from .shortlisting import check_shortlist_support, restrict_softmax
 from .strategies import check_strategy
 from .terms import LanguageModelTerm, SearchTerm, make_option_terms
 

@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..platform.option_checks import join_choices
+from ..platform.command_options import join_choices
 from ..vocabulary.output import OutputVocabulary, number_by_first_occurrence
 from .options import COVERAGE_KINDS, LENGTH_KINDS, LENGTH_PENALTY_BETA, DecodingOptions
 

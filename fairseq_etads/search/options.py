@@ -3,7 +3,7 @@
 The metadata of a field can contain:
 
 - ``help``, and ``bounds``, ``choices``, ``needs``, ``without`` and ``excludes``, the conditions that are described in
-  :mod:`fairseq_etads.platform.option_checks`. ``needs`` can also name a kind of model (:data:`POINTER`,
+  :mod:`fairseq_etads.platform.command_options`. ``needs`` can also name a kind of model (:data:`POINTER`,
   :data:`NO_POINTER`);
 - ``of``: who adds the option to fairseq's commands: "task" for ``--task summarization``, "fairseq" for fairseq itself,
   or "" if these commands do not have it;
@@ -26,11 +26,10 @@ from collections import abc
 from dataclasses import Field, dataclass, field, fields
 from typing import Any, Collection, Dict, List, Mapping, Optional
 
-from ..platform.command_options import add_option
-from ..platform.errors import InputError
-from ..platform.option_checks import (
+from ..platform.command_options import (
     SIZE,
     Bounds,
+    add_option,
     describe_expected_value,
     find_option_conflict,
     format_option,
@@ -39,6 +38,7 @@ from ..platform.option_checks import (
     is_option_enabled,
     list_enabled_options,
 )
+from ..platform.errors import InputError
 from ..platform.optional_parts import find_required_system
 from ..text.words import SENTENCE_MARK
 

@@ -16,7 +16,7 @@ from fairseq import search as fairseq_search
 from fairseq.token_generation_constraints import pack_constraints, unpack_constraints
 from torch import Tensor
 
-from ..platform.option_checks import check_option_choice
+from ..platform.command_options import check_option_choice
 from ..vocabulary.output import OutputVocabulary
 from .search_rules import SpecialTokens
 

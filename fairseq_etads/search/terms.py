@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Se
 from torch import Tensor, nn
 
 from ..layers.decoder_output import get_decoder_capabilities
-from ..platform.option_checks import format_option_name
+from ..platform.command_options import format_option_name
 from ..platform.optional_parts import explain_missing_system
 from ..vocabulary.dictionary import count_known_words
 from ..vocabulary.output import OutputVocabulary

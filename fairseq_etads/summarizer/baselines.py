@@ -8,11 +8,11 @@ from typing import Any, Dict, Iterable, Iterator, List, Sequence
 
 import numpy as np
 
+from ..platform.command_options import format_option_name
 from ..platform.errors import InputError
-from ..platform.option_checks import format_option_name
 from ..search.lengths import LimitError, SummaryLimits
 from ..search.options import DECLARED, combine_options
-from ..text.cleaning import split_raw_document
+from ..text.documents import split_raw_document
 from ..text.words import SENTENCE_MARK, find_words
 from .explanation import ChosenSentence
 from .summary import Summary, Truncation

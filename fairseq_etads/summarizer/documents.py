@@ -15,7 +15,7 @@ from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 
 from ..data.labels import SALIENCE
-from ..text.cleaning import join_to_one_line
+from ..text.documents import join_to_one_line
 from ..text.subwords import OPAQUE, find_word_ends
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import get_known_word_counts

@@ -1,13 +1,19 @@
-"""Read the documents in a split of a run's prepared data, so that they can be summarised like raw documents."""
+"""Read the documents in a split of a run's prepared data, for summaries or for the predictions of another command."""
 
 import itertools
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Sequence, Tuple, TypeVar
+
+import numpy as np
+import torch
+from fairseq import utils
+from fairseq.data import data_utils
+from tqdm import tqdm
 
 from ..data.labels import SelectionFile, make_label_file_name
-from ..data.prepared_pairs import PreparedPairs, WordText, convert_ids_to_tokens
-from ..data.selection import TokenValues, add_token_values_to_batch, open_selection
+from ..data.pairs import TokenValues, add_token_values_to_batch, open_selection
+from ..data.preparation import PreparedPairs, WordText, convert_ids_to_tokens
 from ..platform.errors import InputError
 from ..training.task import SummarizationTask
 from .folder.loading import LoadedExtractor
@@ -127,3 +133,44 @@ class PreparedSplit(Sequence[PreparedDocument]):
                 )
             self._sentences = pairs, file
         return self._sentences
+
+
+Result = TypeVar("Result")
+
+
+@torch.no_grad()
+def predict(
+    model: Any,
+    dataset: Any,
+    compute: Callable[[Dict[str, Any]], Sequence[Result]],
+    max_tokens: int,
+    device: torch.device,
+    what: str,
+) -> Iterator[Result]:
+    """Yield a result for each document of a dataset, in the order of the dataset.
+
+    Documents of similar lengths share a batch. The batches depend only on the lengths and ``max_tokens``.
+
+    Args:
+        model: the model, which is moved to ``device`` and set to evaluation mode.
+        dataset: dataset of the split, a :class:`~fairseq_etads.data.pairs.SummarizationDataset`.
+        compute: function that takes a batch on ``device`` and returns the result of each of its documents.
+        max_tokens: maximum number of tokens in a batch, including padding. A longer document has its own batch.
+        what: description of the progress bar.
+    """
+    model.to(device).eval()
+    sizes = np.array([dataset.num_tokens(number) for number in range(len(dataset))], dtype=np.int64)
+    order = np.argsort(sizes, kind="stable")
+    longest = int(sizes.max(initial=0))
+    waiting: Dict[int, Result] = {}
+    following = 0
+    with tqdm(total=len(dataset), desc=what, unit=" documents", disable=None) as bar:
+        for numbers in data_utils.batch_by_size(order, dataset.num_tokens, max_tokens=max(max_tokens, longest)):
+            sample = dataset.collater([dataset[number] for number in numbers])
+            if device.type == "cuda":
+                sample = utils.move_to_cuda(sample, device)
+            waiting.update(zip(sample["id"].tolist(), compute(sample)))
+            bar.update(len(numbers))
+            while following in waiting:
+                yield waiting.pop(following)
+                following += 1

@@ -8,7 +8,7 @@ from fairseq.data.data_utils import collate_tokens
 from ..search.lengths import NO_LIMITS, SummaryLimits
 from ..search.options import DecodingOptions
 from ..search.sentence_choosing import SentenceChoice, choose_sentences, pad_probabilities
-from ..text.cleaning import split_raw_document
+from ..text.documents import split_raw_document
 from ..text.words import CLOSERS, SENTENCE_ENDS, SENTENCE_MARK
 from .explanation import ChosenSentence, PickedSentence, Selection
 from .folder.loading import LoadedExtractor

@@ -16,16 +16,15 @@ from ..data.run_record import OptionalPath
 from ..layers.decoder_output import get_decoder_capabilities, get_pointer
 from ..models.external_models import prepare_for_search
 from ..models.selector import SentenceExtractor
-from ..platform.command_options import MAX_TOKENS
+from ..platform.command_options import MAX_TOKENS, format_option_name
 from ..platform.errors import InputError
-from ..platform.option_checks import format_option_name
 from ..search.ensemble import EncodedBatch
 from ..search.generator import SummaryGenerator
 from ..search.hypotheses import BestHypothesis, Results
 from ..search.inference import InferenceModel
 from ..search.lengths import LimitError, SummaryLimits
 from ..search.options import DecodingOptions, check_call, combine_options
-from ..search.reranking import Reranker
+from ..search.sentence_choosing import Reranker
 from .documents import Batch, Document, DocumentTokenizer, make_batches, split_into_chunks
 from .explaining import Explainer
 from .explanation import Explanation

@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, Iterator, List, Optional, Sequence, Tuple
 
-from ..text.cleaning import SURROGATE
+from ..text.documents import SURROGATE
 from ..text.subsequences import WordRuns
 from ..text.words import SENTENCE_ENDS, count_words, is_tokenised
 from .explanation import ChosenSentence, Explanation, Selection, describe_choice

@@ -27,7 +27,7 @@ import torch.nn.functional as F
 from fairseq.models import FairseqEncoder, FairseqEncoderDecoderModel, FairseqIncrementalDecoder
 from torch import Tensor, nn
 
-from ..kernels.precision import widen_to_float32
+from ..kernels.linear import widen_to_float32
 from ..layers.decoder_output import (
     DecoderOutput,
     NetOutput,
@@ -46,7 +46,7 @@ from ..models.common import (
     register_presets,
     select_encoder_output,
 )
-from ..platform.option_checks import NOT_NEGATIVE, SIZE, Bounds, check_options, option
+from ..platform.command_options import NOT_NEGATIVE, SIZE, Bounds, check_options, option
 from ..search.hypotheses import Results
 from ..search.terms import ActiveTerm, SearchTerm, TermBatch, register_option_term
 from ..vocabulary.dictionary import count_known_words, remove_copy_tail

@@ -38,8 +38,8 @@ from ..models.common import (
     list_data_properties,
     register_presets,
 )
-from ..models.convolutions import LAYERS_HELP, parse_convolutions
-from ..platform.option_checks import PROBABILITY, SIZE, check_options, option
+from ..models.external_models import LAYERS_HELP, parse_convolutions
+from ..platform.command_options import PROBABILITY, SIZE, check_options, option
 from ..vocabulary.dictionary import remove_copy_tail
 
 

@@ -15,8 +15,8 @@ from fairseq.data import encoders
 from fairseq.data.encoders import register_bpe, register_tokenizer
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
+from ..platform.command_options import option
 from ..platform.errors import InputError
-from ..platform.option_checks import option
 from .subwords import HuggingFaceSubwordEncoder
 from .words import ENDS_ANYWHERE, LANGUAGES, SENTENCE_MARK, WORD_KINDS, make_word_tokenizer, split_sentences
 

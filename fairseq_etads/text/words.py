@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Sequ
 
 import regex
 
-from ..platform.deferred_imports import defer_statistics
+from ..platform.optional_parts import defer_statistics
 
 SENTENCE_MARK = "<q>"
 """Mark between two sentences on a line, which is used in raw text, tokenised text and summaries."""

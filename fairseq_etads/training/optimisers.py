@@ -51,10 +51,10 @@ from omegaconf import II
 from torch import Tensor, nn
 
 from ..fairseq_fixes.distributed import has_several_workers
-from ..kernels.cpu import has_fast_bfloat16
 from ..kernels.linear import is_matrix
+from ..kernels.operators import has_fast_bfloat16
 from ..layers.embedding import is_lookup_table, set_sparse_gradient
-from ..platform.option_checks import NOT_NEGATIVE, Bounds, check_option_values, option
+from ..platform.command_options import NOT_NEGATIVE, Bounds, check_option_values, option
 
 logger = logging.getLogger(__name__)
 

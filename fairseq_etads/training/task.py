@@ -21,12 +21,16 @@ from fairseq.tasks import FairseqTask, register_task
 from fairseq.tasks.translation import load_langpair_dataset
 from torch import Tensor
 
-from ..data.factors import SourceFactors
-from ..data.pairs import SummarizationDataset, check_unknown_words_in_split, detect_language_pair
-from ..data.selection import DocumentLabels
+from ..data.pairs import (
+    DocumentLabels,
+    SourceFactors,
+    SummarizationDataset,
+    check_unknown_words_in_split,
+    detect_language_pair,
+)
 from ..evaluation.rouge import METRICS
 from ..fairseq_fixes import extend_commands
-from ..fairseq_fixes.training_step import skips_overflowing_updates
+from ..fairseq_fixes.trainer import skips_overflowing_updates
 from ..files.checksums import Checksums
 from ..kernels.linear import mark_linear_weight_matrices
 from ..layers.decoder_output import Capabilities, TrainingCriterion, capabilities_of, get_pointer, get_pointer_kind
@@ -38,12 +42,12 @@ from ..models.external_models import (
     replace_rare_words,
 )
 from ..models.init_from import get_extractor_to_initialise, is_training_from_start, load_initial_weights
-from ..platform.option_checks import check_option_values
+from ..platform.command_options import check_option_values
 from ..search.content_model import ContentModel
 from ..search.ensemble import score_references
 from ..search.generator import SummaryGenerator
 from ..search.lengths import TextLengths
-from ..search.reranking import ContentTerm, Reranker
+from ..search.sentence_choosing import ContentTerm, Reranker
 from ..vocabulary.dictionary import (
     SummarizationDictionary,
     check_dictionaries_share_ids,
@@ -53,16 +57,19 @@ from ..vocabulary.dictionary import (
     limit_known_words,
 )
 from ..vocabulary.shortlist import read_shortlist
-from .checks import (
+from .extra_updates import AuxiliaryUpdateRunner, get_auxiliary_task
+from .losses import convert_logged_tensors
+from .options import (
+    TRUNCATE_SOURCE,
+    TRUNCATE_TARGET,
+    SummarizationConfig,
     check_criterion_and_model,
     check_decoding,
     check_models_can_summarise,
     check_training,
+    collect_search_options,
     get_criterion_name,
 )
-from .extra_updates import AuxiliaryUpdateRunner, get_auxiliary_task
-from .losses import convert_logged_tensors
-from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig, collect_search_options
 from .validation import ValidationSummarizer, check_best_metric, describe_training_plan
 
 logger = logging.getLogger(__name__)

@@ -15,9 +15,9 @@ from tqdm import tqdm
 from ..files.checksums import Checksums, compute_sha256
 from ..files.outputs import lock_output
 from ..files.resumable import find_differing_settings
+from ..platform.command_options import join_choices
 from ..platform.console import print_message
 from ..platform.errors import InputError
-from ..platform.option_checks import join_choices
 from ..summarizer import Summarizer
 from ..summarizer.encoded_documents import STATE_BYTES, EncodedDocuments
 from ..summarizer.folder.config import CONFIG

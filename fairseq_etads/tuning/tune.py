@@ -16,16 +16,15 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Se
 import numpy as np
 from tabulate import tabulate
 
-from ..evaluation.analysis import analyse_systems
-from ..evaluation.plots import make_plots_reproducible, save_figure
+from ..evaluation.analysis import analyse_systems, make_plots_reproducible, save_figure
 from ..evaluation.resampling import bootstrap_intervals, compare_pairs
 from ..evaluation.rouge import METRICS as ROUGE_METRICS
 from ..evaluation.rouge import SEED as RESAMPLING_SEED
 from ..evaluation.rouge import RougeSettings, score_pairs
 from ..evaluation.summaries import split_summary_into_sentences
 from ..files.outputs import open_output, write_json
+from ..platform.command_options import format_option_name
 from ..platform.errors import InputError
-from ..platform.option_checks import format_option_name
 from ..search.options import CALL, DECLARED, LARGEST, check_values, format_unknown_option, get_type, get_value
 from ..summarizer import Summarizer
 from ..summarizer.folder.model_card import format_command_line_options

@@ -14,9 +14,8 @@ from typing import Any, ClassVar, Dict, Iterator, List, Optional, Tuple
 
 from fairseq_etads.files import SPLITS
 from fairseq_etads.files.inputs import get_display_name, zip_lines
-from fairseq_etads.platform.command_options import option
+from fairseq_etads.platform.command_options import SIZE, format_option, option
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.option_checks import SIZE, format_option
 from fairseq_etads.text.documents import BadDocumentError, Document, ExcludedDocumentError
 from fairseq_etads.text.records import parse_record
 from fairseq_etads.text.words import SENTENCE_MARK

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Dict, FrozenSet, Iterator, List, Optional, Tuple
 
-from fairseq_etads.platform.command_options import option
+from fairseq_etads.platform.command_options import NOT_NEGATIVE, option
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.option_checks import NOT_NEGATIVE
 from fairseq_etads.text.documents import BadDocumentError, Document, ExcludedDocumentError, make_treebank_tokenizer
 from fairseq_etads.text.words import split_sentences
 

@@ -15,8 +15,7 @@ from fairseq_etads.files.inputs import ESCAPE_INVALID, get_display_name
 from fairseq_etads.platform.command_options import option
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text import records
-from fairseq_etads.text.cleaning import JOIN_LINES_HELP, join_printed_lines
-from fairseq_etads.text.documents import Document
+from fairseq_etads.text.documents import JOIN_LINES_HELP, Document, join_printed_lines
 
 from .base import (
     INPUT_EXCLUDES,

@@ -8,7 +8,7 @@ from fairseq.data import indexed_dataset
 from helpers import run_command
 
 import fairseq_etads  # noqa: F401  # so that checkpoints load
-from fairseq_etads.systems.rewards.trained_rewards import TaggerSaliency
+from fairseq_etads.systems.rewards.self_critical import TaggerSaliency
 from fairseq_etads.training.task import SummarizationTask
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"

@@ -130,7 +130,7 @@ def test_installing_leaves_nothing_in_the_clone(recording_environment, tmp_path)
     assert "up to date" in again.stderr
     # A moved module is a change, even if the bytes of all files are the same.
     layers = clone / "fairseq_etads" / "layers"
-    (layers / "parameter_sharing.py").rename(layers / "sharing_of_layers.py")
+    (layers / "attention_probe.py").rename(layers / "probe.py")
     subprocess.run(command, check=True, cwd=tmp_path, env=environment, capture_output=True)
     assert len((tmp_path / "installed").read_text().splitlines()) == 2 * len(installed)
 

@@ -7,7 +7,7 @@ import torch
 from device_steps import PRETENDED
 
 from fairseq_etads.attention import EXACT_COLUMNS, FOCUS_FORMS, focal_bias, focus_attention
-from fairseq_etads.kernels.fused_kernels import find_fused_kernel
+from fairseq_etads.kernels.operators import find_fused_kernel
 
 LENGTH = 100 if PRETENDED else 400
 """Tokens per document; few for a simulated GPU, which is slow and computes as a CPU does."""

@@ -11,8 +11,8 @@ from typing import Any, Dict, Sequence, Tuple
 from fairseq.data import Dictionary
 from torch import Tensor
 
-from ...data.factors import FILE as FACTORS
 from ...data.labels import SALIENCE
+from ...data.pairs import FILE as FACTORS
 from ...data.weights_file import FLOATS, write_weights
 from ...files import SIDES
 from ...files.checksums import NAME as CHECKSUMS

@@ -22,7 +22,7 @@ from ...data.weights_file import WeightsFile
 from ...files.checksums import NAME as CHECKSUMS
 from ...files.checksums import Checksums
 from ...models.common import SummarizationModel, convert_options_to_namespace
-from ...models.convolutions import parse_convolutions
+from ...models.external_models import parse_convolutions
 from ...models.selector import ContentSelectionModel, SentenceExtractor
 from ...platform.errors import InputError
 from ...platform.optional_parts import explain_missing_system, find_required_system, is_system_installed

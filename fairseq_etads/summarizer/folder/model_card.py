@@ -16,8 +16,8 @@ from typing import Any, Dict, List, Mapping, NamedTuple
 from ...files.checksums import NAME as CHECKSUMS
 from ...files.checksums import Checksums, compute_sha256, format_checksum_list
 from ...files.outputs import PARTIAL, write_text
+from ...platform.command_options import format_option_name
 from ...platform.errors import InputError
-from ...platform.option_checks import format_option_name
 from ...search.options import combine_options
 from ...text.subwords import OPAQUE
 from ...text.words import SENTENCE_MARK

@@ -13,7 +13,7 @@ from fairseq.data import data_utils
 from torch import Tensor, nn
 
 from ...data.nli_pairs import LABELS, find_tokenisation_problem, read_pairs
-from ...kernels.precision import widen_to_float32
+from ...kernels.linear import widen_to_float32
 from ...platform.errors import InputError
 from ...text.tokenizer import TextTokenizer, TextTokenizerConfig
 from ...training.extra_updates import AuxiliaryTask, data_folder, register_extra_updates

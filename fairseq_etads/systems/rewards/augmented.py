@@ -13,14 +13,14 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.logging import metrics
 from torch import Tensor
 
-from ...kernels.device_copy import to_device
 from ...layers.decoder_output import Capabilities
-from ...platform.option_checks import SIZE, Bounds, check_option_values, option
+from ...layers.sentence_selector import to_device
+from ...platform.command_options import SIZE, Bounds, check_option_values, option
 from ...text.subsequences import rouge_n
 from ...text.words import SENTENCE_MARK
 from ...training.losses import SummarizationNLL, SummarizationNLLConfig
 from ...vocabulary.dictionary import count_known_words
-from .trained_rewards import TokenEntailmentModel
+from .self_critical import TokenEntailmentModel
 
 REWARDS = ("none", "rouge2", "entail")
 

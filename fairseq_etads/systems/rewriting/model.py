@@ -12,7 +12,7 @@ from fairseq.dataclass import FairseqDataclass
 from torch import Tensor, nn
 
 from ...attention import compute_log_attention_weights
-from ...kernels.precision import widen_to_float32
+from ...kernels.linear import widen_to_float32
 from ...layers.additive import SharedKeys, SharedStates
 from ...layers.decoder_output import TrainingCriterion
 from ...layers.recurrent import BidirectionalLSTM, run_lstm
@@ -24,7 +24,7 @@ from ...models.common import (
     register_presets,
 )
 from ...models.selector import ContentSelectionModel, make_encoder_embedding
-from ...platform.option_checks import SIZE, check_options, option
+from ...platform.command_options import SIZE, check_options, option
 from ...text.words import SENTENCE_MARK
 
 WIDTHS = (3, 4, 5)

@@ -17,8 +17,8 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from ...layers.decoder_output import get_decoder_capabilities, unwrap_model
+from ...platform.command_options import Bounds, check_option_values, option
 from ...platform.errors import InputError
-from ...platform.option_checks import Bounds, check_option_values, option
 from ...search.generator import SummaryGenerator
 from ...search.strategies import DiverseSiblingsSearch
 from ...text.subsequences import Text, rouge_l, rouge_n, split_sentences

@@ -17,7 +17,7 @@ from fairseq_etads.attention import (
     gate_logits,
     saliency_attention,
 )
-from fairseq_etads.layers.encoder_attention import FocalNetwork
+from fairseq_etads.layers.encoder import FocalNetwork
 
 LENGTHS = (9, 1, 6, 12)
 HEADS, WIDTH = 3, 8

@@ -13,7 +13,7 @@ from test_transformer import SUMMARIES, decode
 
 from fairseq_etads import attention
 from fairseq_etads.attention import GATES, saliency_attention
-from fairseq_etads.layers.encoder_attention import FocalNetwork
+from fairseq_etads.layers.encoder import FocalNetwork
 
 GENTLE = {"focus_strength": "learned", "saliency_gate": "open"}
 

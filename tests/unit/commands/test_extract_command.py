@@ -7,7 +7,7 @@ from selection_data import write_data
 from fairseq_etads.commands.extract import main
 from fairseq_etads.commands.labels import main as make_labels
 from fairseq_etads.data.labels import compute_source_hash, write_label_rows
-from fairseq_etads.data.selection import MISSING, TokenValues
+from fairseq_etads.data.pairs import MISSING, TokenValues
 from fairseq_etads.platform.errors import InputError
 
 DOCUMENTS = ["the c@@ at sat <q> a dog ran , <q> it rain@@ ed <q> we left", "<q> one <q> two two", "four <q> five"]

@@ -8,7 +8,7 @@ from rouge_score.rouge_scorer import _summary_level_lcs
 
 from fairseq_etads.data import labels
 from fairseq_etads.data.labels import SummaryRecall, is_content_word, label_copied_words
-from fairseq_etads.data.prepared_pairs import WordText, list_summary_sentences
+from fairseq_etads.data.preparation import WordText, list_summary_sentences
 
 
 def texts(seed, count, longest=7, words="abcde"):

@@ -9,8 +9,7 @@ import torch
 from fairseq.data import Dictionary, indexed_dataset
 from helpers import EOS, PAD, make_dictionary, make_task
 
-from fairseq_etads.data.factors import load_factor, load_factor_dictionaries
-from fairseq_etads.data.pairs import SummarizationDataset, detect_language_pair
+from fairseq_etads.data.pairs import SummarizationDataset, detect_language_pair, load_factor, load_factor_dictionaries
 
 SIZES = [6, 4, 1, 9]
 

@@ -12,7 +12,7 @@ from rouge_score import rouge_scorer
 from test_perl import needs_perl
 
 from fairseq_etads.commands.rouge import main
-from fairseq_etads.commands.scoring_options import parse_metrics
+from fairseq_etads.commands.shared_options import parse_metrics
 from fairseq_etads.evaluation import RougeSettings, rouge, score_pairs
 from fairseq_etads.evaluation.resampling import compare_pairs, correct_p_values
 from fairseq_etads.platform.processes import map_in_processes

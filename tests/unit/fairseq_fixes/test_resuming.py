@@ -4,7 +4,7 @@ import pytest
 import torch
 from fairseq.data import iterators
 
-from fairseq_etads.fairseq_fixes.resuming import ResumableBatches
+from fairseq_etads.fairseq_fixes.trainer import ResumableBatches
 
 BATCHES = 11
 

@@ -1,4 +1,4 @@
-"""The times at which a training validates and saves, and its end; corrections of a step that need no training."""
+"""The times at which a training validates and saves, and its end; corrections of a step that need no loop."""
 
 import math
 import sys
@@ -11,7 +11,7 @@ from fairseq.dataclass.configs import FairseqConfig
 from fairseq.optim import AMPOptimizer
 from omegaconf import OmegaConf
 
-from fairseq_etads.fairseq_fixes import training_loop, training_step
+from fairseq_etads.fairseq_fixes import trainer as loop
 
 
 def config(validate=0, save=0, patience=-1, epochs=1, disabled=False, scheduler="fixed", warmup=0, freq=1, limit=0):
@@ -41,7 +41,7 @@ def config(validate=0, save=0, patience=-1, epochs=1, disabled=False, scheduler=
 def test_updates_after_which_a_training_validates_and_saves(per_epoch, options, validated, saved):
     cfg, found = config(**options), ([], [])
     for update in range(1, 25):
-        decided = training_loop.is_validation_or_saving_due(
+        decided = loop.is_validation_or_saving_due(
             cfg, update, math.ceil(update / per_epoch), update % per_epoch == 0, update == 24
         )
         for place, decision in zip(found, decided):
@@ -78,9 +78,9 @@ def test_no_update_is_made_after_the_last(limit, updates, patience, changed, tra
     cfg.distributed_training = SimpleNamespace(distributed_world_size=2)
     trainer = SimpleNamespace(get_num_updates=lambda: updates, cumulative_training_time=lambda: 0.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training_loop, "check_best_metric", lambda cfg, trainer, epoch: None)
+        patch.setattr(loop, "check_best_metric", lambda cfg, trainer, epoch: None)
         patch.setitem(sys.modules, "fairseq_cli.train", command)
-        result = training_loop.train_epoch(lambda *arguments: "an epoch", cfg, trainer, object(), iterator)
+        result = loop.train_epoch(lambda *arguments: "an epoch", cfg, trainer, object(), iterator)
     assert result == ("an epoch" if trains else ([None], True))
     assert command.should_stop_early.num_runs == (0 if trains and patience == 2 else 2)
 
@@ -90,7 +90,7 @@ def test_threads_that_read_batches_ahead_end_with_the_process():
     batches = iterators.BufferedIterator(2, list(range(100)))
     assert next(batches) == 0
     assert batches._consumer.is_alive()
-    training_step.stop_loading_threads()
+    loop.stop_loading_threads()
     assert not batches._consumer.is_alive()
 
 

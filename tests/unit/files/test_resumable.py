@@ -9,7 +9,7 @@ import pytest
 
 from fairseq_etads.files.resumable import ResumableWriter
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.input_records import InputDocument
+from fairseq_etads.text.records import InputDocument
 
 SETTINGS = {"model": "x", "--beam": 3}
 DOCUMENTS = [InputDocument(str(number), f"text {number}\ud83d", "bad" * (number == 2)) for number in range(7)]

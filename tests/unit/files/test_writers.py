@@ -12,7 +12,7 @@ OWN_WRITERS = {
     "fairseq_etads/evaluation/perl_rouge.py": "files in a temporary folder, for ROUGE-1.5.5.pl",
     "fairseq_etads/commands/human.py": "fills a folder that make_output_folder() made",
     "fairseq_etads/pipeline/steps.py": "the standard output of a command, in a file of make_temporary_output()",
-    "fairseq_etads/pipeline/fairseq_log.py": "adds to the log of a training, which a later run continues",
+    "fairseq_etads/pipeline/training.py": "adds to the log of a training, which a later run continues",
     "preprocess/corpus.py": "standard input, copied into a temporary folder",
     "preprocess/prepare.py": "the log of fairseq-preprocess, in a folder that is locked",
 }

@@ -5,7 +5,7 @@ from decoding import DICTIONARY, make_sample, sharpened
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels import beam_state
-from fairseq_etads.layers.encoder_attention import make_contiguous
+from fairseq_etads.layers.encoder import make_contiguous
 
 
 def test_documents_are_held_once(monkeypatch, documents):

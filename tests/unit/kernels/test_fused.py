@@ -5,8 +5,8 @@ import logging
 import pytest
 import torch
 
-from fairseq_etads.kernels import fused_kernels
-from fairseq_etads.kernels.fused_kernels import find_fused_kernel, warn_without_fused_kernel
+from fairseq_etads.kernels import operators
+from fairseq_etads.kernels.operators import find_fused_kernel, warn_without_fused_kernel
 
 V100, A100, RTX, H100 = (7, 0), (8, 0), (8, 9), (9, 0)
 FP32, FP16, BF16 = torch.float32, torch.float16, torch.bfloat16
@@ -45,8 +45,8 @@ class OnGpu:
 @pytest.mark.parametrize("width, count", [(64, 0), (30, 1)])
 def test_attention_without_a_fused_kernel_is_named_once(width, count, monkeypatch, caplog):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: A100)
-    fused_kernels._warn_about_missing_kernel.cache_clear()
-    with caplog.at_level(logging.WARNING, "fairseq_etads.kernels.fused_kernels"):
+    operators._warn_about_missing_kernel.cache_clear()
+    with caplog.at_level(logging.WARNING, "fairseq_etads.kernels.operators"):
         for _ in range(2):
             warn_without_fused_kernel(OnGpu(), width, 0.0, masked=True)
     said = (
@@ -57,6 +57,6 @@ def test_attention_without_a_fused_kernel_is_named_once(width, count, monkeypatc
 
 
 def test_nothing_is_said_on_a_cpu(caplog):
-    fused_kernels._warn_about_missing_kernel.cache_clear()
+    operators._warn_about_missing_kernel.cache_clear()
     warn_without_fused_kernel(torch.ones(1, 30), 30, 0.0, masked=True)
     assert not caplog.records

@@ -7,8 +7,8 @@ from helpers import make_model
 from torch import nn
 
 from fairseq_etads.attention import attention_weights, saliency_attention
-from fairseq_etads.kernels.precision import apply_in_float32
-from fairseq_etads.layers.encoder_attention import FocusAttention
+from fairseq_etads.kernels.linear import apply_in_float32
+from fairseq_etads.layers.encoder import FocusAttention
 from fairseq_etads.search.inference import InferenceModel
 
 HALVES = [torch.float16, torch.bfloat16]

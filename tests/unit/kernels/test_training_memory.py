@@ -8,9 +8,10 @@ from test_criterions import criterion, make_sample
 
 from fairseq_etads import attention
 from fairseq_etads.attention import saliency_attention
-from fairseq_etads.kernels import cpu as kernels
-from fairseq_etads.kernels import dropout as dropouts
-from fairseq_etads.kernels import focus_columns, linear, word_log_probs
+from fairseq_etads.kernels import focus_columns, linear
+from fairseq_etads.kernels import operators as kernels
+from fairseq_etads.layers import decoder_output
+from fairseq_etads.layers import encoder as dropouts
 from fairseq_etads.layers.decoder_output import PointingDecoder
 from fairseq_etads.layers.embedding import VocabularyEmbedding, expect_dense_gradient
 
@@ -20,8 +21,8 @@ def use(monkeypatch, plain):
     monkeypatch.setattr(attention, "RECOMPUTED_WEIGHTS", 10**9 if plain else 0)
     monkeypatch.setattr(attention, "GROUPED_WEIGHTS", 1)
     monkeypatch.setattr(focus_columns, "GROUP_ELEMENTS", 1)
-    monkeypatch.setattr(word_log_probs, "CHUNK_ELEMENTS", 1)
-    monkeypatch.setattr(word_log_probs, "NARROWEST_CHUNK", 7)
+    monkeypatch.setattr(decoder_output, "CHUNK_ELEMENTS", 1)
+    monkeypatch.setattr(decoder_output, "NARROWEST_CHUNK", 7)
     for module in (linear, kernels):
         monkeypatch.setattr(
             module, "has_faster_onednn_linear", lambda: not plain and kernels.can_pack_weights(torch.float32)
@@ -94,12 +95,12 @@ def word_inputs(dtype):
 
 @pytest.mark.parametrize("elements", [1, 60, 10**6], ids=["narrow chunks", "some chunks", "one chunk"])
 def test_word_log_probs_are_entries_of_the_log_softmax(monkeypatch, elements):
-    monkeypatch.setattr(word_log_probs, "CHUNK_ELEMENTS", elements)
-    monkeypatch.setattr(word_log_probs, "NARROWEST_CHUNK", 4)
+    monkeypatch.setattr(decoder_output, "CHUNK_ELEMENTS", elements)
+    monkeypatch.setattr(decoder_output, "NARROWEST_CHUNK", 4)
     (states, table, bias), columns = word_inputs(torch.float64)
     log_probs = F.log_softmax(states @ table[:29].t() + bias, dim=-1)
     expected = log_probs.gather(2, columns), log_probs.sum(2) - log_probs[:, :, [0, 5]].sum(2)
-    found = word_log_probs.compute_word_log_probs(states, table, bias, columns, 29, [0, 5])
+    found = decoder_output.compute_word_log_probs(states, table, bias, columns, 29, [0, 5])
     weights = [torch.randn(x.shape, dtype=x.dtype) for x in expected]
     gradients = [
         torch.autograd.grad(sum((w * x).sum() for w, x in zip(weights, values)), (states, table, bias))
@@ -111,7 +112,7 @@ def test_word_log_probs_are_entries_of_the_log_softmax(monkeypatch, elements):
 
 def test_word_log_probs_have_one_backward_pass():
     (states, table, bias), columns = word_inputs(torch.float32)
-    picked, _ = word_log_probs.compute_word_log_probs(states, table, bias, columns, 29)
+    picked, _ = decoder_output.compute_word_log_probs(states, table, bias, columns, 29)
     picked.sum().backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="one backward pass"):
         picked.sum().backward()
@@ -120,14 +121,14 @@ def test_word_log_probs_have_one_backward_pass():
 @pytest.mark.parametrize("dtype, error", [(torch.bfloat16, 5e-3), (torch.float16, 6e-4)])
 def test_gradients_of_states_are_summed_over_chunks_in_float32(monkeypatch, dtype, error):
     """A sum in half precision over 48 chunks is several times less exact: 1.7e-2 in bfloat16, 1.0e-3 in float16."""
-    monkeypatch.setattr(word_log_probs, "CHUNK_ELEMENTS", 1)
+    monkeypatch.setattr(decoder_output, "CHUNK_ELEMENTS", 1)
     generator = torch.Generator().manual_seed(4)
     states, table = (torch.randn(n, 64, generator=generator).to(dtype) / 8 for n in (40, 48 * 1024))
     columns = torch.randint(len(table), (1, 40, 1), generator=generator)
 
     def gradient(states, table):
         states = states[None].requires_grad_()
-        found, total = word_log_probs.compute_word_log_probs(states, table, None, columns, len(table), [0, 1])
+        found, total = decoder_output.compute_word_log_probs(states, table, None, columns, len(table), [0, 1])
         return torch.autograd.grad((-0.9 * found.sum() - 0.1 / len(table) * total.sum()), states)[0][0].double()
 
     exact = gradient(states.double(), table.double())

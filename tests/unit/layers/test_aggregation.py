@@ -5,7 +5,7 @@ import reference
 import torch
 from helpers import EOS, PAD, make_batch, make_model, make_task
 
-from fairseq_etads.layers.aggregation import EncoderGate, LayerAggregation
+from fairseq_etads.layers.encoder import EncoderGate, LayerAggregation
 
 WIDTH, HEADS = 8, 2
 KINDS = [("add", 1), ("add", 3), ("proj", 1), ("proj", 3), ("attn", 1), ("attn", 2), ("attn", 3)]

@@ -11,8 +11,7 @@ from recurrent import inputs, recurrent
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.kernels.beam_state import BeamState
-from fairseq_etads.layers.aggregation import LayerAggregation
-from fairseq_etads.layers.encoder_attention import FocusAttention
+from fairseq_etads.layers.encoder import FocusAttention, LayerAggregation
 from fairseq_etads.models.rnn_encoder import BidirectionalGRU
 from fairseq_etads.models.transformer import BridgeAttention, DecoderSelfAttention
 

@@ -7,8 +7,8 @@ import torch
 from fairseq.modules import MultiheadAttention
 from helpers import PAD, make_batch, make_model
 
-from fairseq_etads.layers import encoder_attention
-from fairseq_etads.layers.encoder_attention import EncoderAttention, blockwise_attention
+from fairseq_etads.layers import encoder
+from fairseq_etads.layers.encoder import EncoderAttention, blockwise_attention
 
 WIDTH, HEADS, LENGTH = 8, 2, 7
 HARDLY = 1e-9
@@ -17,15 +17,15 @@ HARDLY = 1e-9
 
 def in_blocks(monkeypatch):
     """Compute every attention in blocks of three queries; returns the list of calls."""
-    monkeypatch.setattr(encoder_attention, "QUERIES_AT_A_TIME", 3)
-    monkeypatch.setattr(encoder_attention, "MANY_WEIGHTS", 1)
+    monkeypatch.setattr(encoder, "QUERIES_AT_A_TIME", 3)
+    monkeypatch.setattr(encoder, "MANY_WEIGHTS", 1)
     calls = []
 
     def counted(*arguments):
         calls.append(arguments)
         return blockwise_attention(*arguments)
 
-    monkeypatch.setattr(encoder_attention, "blockwise_attention", counted)
+    monkeypatch.setattr(encoder, "blockwise_attention", counted)
     return calls
 
 
@@ -39,7 +39,7 @@ def inputs():
 
 def test_the_backward_pass_has_the_same_dropout(inputs, monkeypatch):
     """The loss and all gradients equal the ones of the same blocks without recomputation."""
-    monkeypatch.setattr(encoder_attention, "QUERIES_AT_A_TIME", 3)
+    monkeypatch.setattr(encoder, "QUERIES_AT_A_TIME", 3)
 
     def outcome():
         torch.manual_seed(1)
@@ -48,13 +48,13 @@ def test_the_backward_pass_has_the_same_dropout(inputs, monkeypatch):
         return (out, *torch.autograd.grad((out * out.detach().cos()).sum(), inputs[:3]))
 
     found = outcome()
-    monkeypatch.setattr(encoder_attention, "checkpoint", lambda function, *args, **_: function(*args))
+    monkeypatch.setattr(encoder, "checkpoint", lambda function, *args, **_: function(*args))
     for got, want in zip(found, outcome()):
         torch.testing.assert_close(got, want, rtol=0, atol=1e-6)
 
 
 def test_no_weights_are_kept(monkeypatch):
-    monkeypatch.setattr(encoder_attention, "QUERIES_AT_A_TIME", 4)
+    monkeypatch.setattr(encoder, "QUERIES_AT_A_TIME", 4)
     q, k, v = (torch.randn(1, 1, 64, 2, requires_grad=True) for _ in range(3))
     sizes = []
     with torch.autograd.graph.saved_tensors_hooks(lambda x: sizes.append(x.numel()) or x, lambda x: x):
@@ -96,10 +96,10 @@ def test_blocks_are_for_many_weights_in_training_with_dropout(monkeypatch):
     attend(dropout=0.5).eval()(states, states, states, need_weights=False)
     with torch.no_grad():
         attend(dropout=0.5)(states, states, states, need_weights=False)
-    monkeypatch.setattr(encoder_attention, "MANY_WEIGHTS", LENGTH * LENGTH * 2 * HEADS + 1)
+    monkeypatch.setattr(encoder, "MANY_WEIGHTS", LENGTH * LENGTH * 2 * HEADS + 1)
     attend(dropout=0.5)(states, states, states, need_weights=False)
     assert not calls
-    monkeypatch.setattr(encoder_attention, "MANY_WEIGHTS", LENGTH * LENGTH * 2 * HEADS)
+    monkeypatch.setattr(encoder, "MANY_WEIGHTS", LENGTH * LENGTH * 2 * HEADS)
     attend(dropout=0.5)(states, states, states, need_weights=False)
     assert len(calls) == 1
 

@@ -9,7 +9,7 @@ from helpers import EOS, PAD, make_batch, make_model
 from omegaconf import OmegaConf
 
 from fairseq_etads.commands.average import average_checkpoints, main
-from fairseq_etads.layers.parameter_sharing import PROJECTIONS, SUBLAYERS, map_shared_names
+from fairseq_etads.layers.encoder import PROJECTIONS, SUBLAYERS, map_shared_names
 from fairseq_etads.search.inference import InferenceModel
 from fairseq_etads.search.options import INFER_DTYPES
 

@@ -10,10 +10,16 @@ from fairseq.dataclass.configs import EMAConfig
 from fairseq.models.ema import build_ema
 from helpers import EOS, PAD, make_batch, make_dictionary, make_task, model_config
 
-from fairseq_etads.layers.pooled_sentences import CONTENT_WEIGHT, PLACES, REFERENCE_LENGTH, SentenceFeatures
 from fairseq_etads.layers.sentence_selector import group_words_by_sentence
 from fairseq_etads.models import selector
-from fairseq_etads.models.selector import FOLD_WORDS, SentenceExtractor
+from fairseq_etads.models.selector import (
+    CONTENT_WEIGHT,
+    FOLD_WORDS,
+    PLACES,
+    REFERENCE_LENGTH,
+    SentenceExtractor,
+    SentenceFeatures,
+)
 
 MARK = 43
 SIZES = {"encoder_embed_dim": 6, "encoder_hidden_size": 4, "sentence_place_dim": 2, "dropout": 0.0}

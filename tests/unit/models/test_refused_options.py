@@ -12,8 +12,8 @@ from small_models import model_options, options_of_criterion
 from steps import steps_task, train_and_decode
 
 from fairseq_etads.models import rnn
+from fairseq_etads.platform.command_options import format_option_name, get_default
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.option_checks import format_option_name, get_default
 
 ARCHS = ("etads", "gru_seq2seq", "convs2s", "abs", "word_tagger", "sentence_extractor", "pointer_extractor")
 CRITERIONS = ("summarization_nll", "summarization_rl", "summarization_raml")

@@ -20,7 +20,7 @@ from fairseq_etads.data.labels import (
 from fairseq_etads.layers.sentence_selector import NoveltyScorer, SpellingEncoder, TaggerLSTM, group_words_by_sentence
 from fairseq_etads.summarizer.folder.loading import list_architectures
 from fairseq_etads.text.subsequences import compute_f1
-from fairseq_etads.training.selection import count_labels_in_bins
+from fairseq_etads.training.losses import count_labels_in_bins
 
 MARK = 43
 TAGGER = {"encoder_embed_dim": 6, "letter_dim": 3, "letter_filters": 5, "encoder_hidden_size": 4}

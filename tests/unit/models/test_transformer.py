@@ -7,7 +7,7 @@ from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from helpers import PAD, make_batch, make_model
 
-from fairseq_etads.layers.encoder_attention import FocusAttention
+from fairseq_etads.layers.encoder import FocusAttention
 from fairseq_etads.models.common import make_preset_config
 from fairseq_etads.models.transformer import BridgeAttention
 from fairseq_etads.models.transformer_options import FlatTransformerConfig, parse_layer_numbers

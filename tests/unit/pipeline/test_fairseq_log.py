@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from fairseq_etads.pipeline import fairseq_log
+from fairseq_etads.pipeline import training
 
 PROGRAM = """
 import sys
-from fairseq_etads.pipeline.fairseq_log import LogWatcher, ProgressTerminal, run_logged_command
+from fairseq_etads.pipeline.training import LogWatcher, ProgressTerminal, run_logged_command
 log, *command = sys.argv[1:]
 sys.exit(run_logged_command(command, log, LogWatcher(command, ProgressTerminal().show_line), ()))
 """
@@ -34,14 +34,14 @@ IGNORES_SIGTERM = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)
     ],
 )
 def test_the_reason_for_a_failure(output, status, words):
-    assert words in fairseq_log.explain_failure(output.split("\n"), status, TRAIN)
+    assert words in training.explain_failure(output.split("\n"), status, TRAIN)
 
 
 @pytest.fixture
 def watch():
     """Read log records at given seconds, as (seconds, level, module, text); returns the lines that are shown."""
     said, now = [], [0.0]
-    watcher = fairseq_log.LogWatcher(TRAIN, lambda text, _: said.append(text), lambda: now[0])
+    watcher = training.LogWatcher(TRAIN, lambda text, _: said.append(text), lambda: now[0])
 
     def watch(*records):
         for now[0], level, module, text in records:

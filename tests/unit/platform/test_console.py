@@ -104,7 +104,7 @@ def test_ctrl_c_is_no_traceback_at_work_and_while_modules_are_imported(event, sa
 
 
 POOLS = {
-    "preparation": "from etads_preprocess.processes import map_in_order; from mapped import asleep\n"
+    "preparation": "from etads_preprocess.encode import map_in_order; from mapped import asleep\n"
     "from functools import partial\nwork = lambda: list(map_in_order(partial, (asleep,), range(200), 2, small=1))\n",
     "evaluation": "from fairseq_etads.platform.processes import map_in_processes; from mapped import asleep\n"
     "work = lambda: list(map_in_processes(asleep, range(2000), 2))\n",

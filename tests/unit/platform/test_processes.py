@@ -7,7 +7,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 
 import pytest
-from etads_preprocess.processes import map_in_order
+from etads_preprocess.encode import map_in_order
 from mapped import broken, double, fail, killed, nothing
 
 from fairseq_etads.platform.errors import InputError

@@ -11,7 +11,7 @@ import pytest
 from programs import in_forks
 from selection_data import write_data
 
-from fairseq_etads.platform.deferred_imports import defer_statistics
+from fairseq_etads.platform.optional_parts import defer_statistics
 
 REGISTERED = """
 from fairseq.criterions import CRITERION_REGISTRY
@@ -42,7 +42,7 @@ def test_imports_are_light_in_every_program(program):
         *("fairseq_etads", "fairseq_etads.version", "fairseq_etads.evaluation", "fairseq_etads.evaluation.rouge"),
         *("fairseq_etads.commands.rouge", "fairseq_etads.commands.summarize", "fairseq_etads.commands.export"),
         *("fairseq_etads.summarizer", "fairseq_etads.text.words", "fairseq_etads.data.labels"),
-        *("etads_preprocess.corpus", "etads_preprocess.prepare", "etads_preprocess.processes"),
+        *("etads_preprocess.corpus", "etads_preprocess.prepare", "etads_preprocess.encode"),
     ]
     run(
         f"import importlib\nsys.argv = [{program!r}]\nfor name in {modules}:\n    importlib.import_module(name)\n"
@@ -125,7 +125,7 @@ def test_an_import_that_fails_is_tried_again(tmp_path):
 
 def test_workers_of_preparation_have_the_plugin():
     result = run(
-        "from etads_preprocess.processes import PLUGIN, map_in_order\nfrom functools import partial\n"
+        "from etads_preprocess.encode import PLUGIN, map_in_order\nfrom functools import partial\n"
         "from mapped import is_registered\n"
         "if __name__ == '__main__':\n"
         "    known = map_in_order(partial, (is_registered,), ['summarization'] * 200, 2, [PLUGIN], small=1)\n"

@@ -11,12 +11,11 @@ import hypothesis.strategies as st
 import pytest
 from etads_preprocess import corpus
 from etads_preprocess.corpus import CorpusOptions
-from etads_preprocess.processes import map_in_order
+from etads_preprocess.encode import map_in_order
 from hypothesis import given
 from test_readers import lines, refused, run
 
-from fairseq_etads.text.cleaning import clean_text
-from fairseq_etads.text.documents import Document, make_lines
+from fairseq_etads.text.documents import Document, clean_text, make_lines
 
 
 @given(text=st.text(st.characters(codec=None), max_size=40))

@@ -10,10 +10,10 @@ from pathlib import Path
 import corpora
 import hypothesis.strategies as st
 import pytest
-from etads_preprocess import encode, subwords
+from etads_preprocess import encode
+from etads_preprocess.encode import map_in_order
 from etads_preprocess.prepare import build_parser, main, make_settings, make_vocabulary_report
 from etads_preprocess.prepare import prepare_data as prepare_with
-from etads_preprocess.processes import map_in_order
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import make_dataset
 from hypothesis import HealthCheck, given, settings
@@ -133,7 +133,7 @@ def test_pieces_that_cannot_be_joined_or_lack_marks_that_are_kept_are_refused(te
 def test_merges_of_the_first_subword_nmt_keep_marks_whole(text, tmp_path):
     from subword_nmt.apply_bpe import BPE
 
-    subwords.write_merges(["t h", "th e"], tmp_path / "codes")
+    encode.write_merges(["t h", "th e"], tmp_path / "codes")
     with open(tmp_path / "codes", encoding="utf-8") as codes:
         assert BPE(codes).process_line("the <q> <unk> cat") == "the <q> <unk> c@@ a@@ t"
 
@@ -518,7 +518,7 @@ def test_files_that_were_not_listed_when_the_command_ended_are_listed_by_the_nex
 
 def test_a_sentencepiece_model_that_finds_no_room_is_not_left_behind(text, tmp_path):
     code = "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (99, 99)); from pathlib import Path; "
-    code += "from etads_preprocess.subwords import learn_sentencepiece as learn; "
+    code += "from etads_preprocess.encode import learn_sentencepiece as learn; "
     code += "learn([Path(sys.argv[1])], 50, Path(sys.argv[2]))"
     model = tmp_path / "sentencepiece.model"
     command = [sys.executable, "-c", code, str(text / "train.source"), str(model)]
@@ -610,10 +610,10 @@ def test_sentencepiece_learns_from_a_part_of_a_large_text(tmp_path, monkeypatch,
         path.write_text("".join(f"{word}{n % 7} ends number {n}\n" for n in range(101)))
     whole = "".join(path.read_text() for path in texts).splitlines(keepends=True)
     (tmp_path / "third").write_text("".join(whole[::3]))
-    subwords.learn_sentencepiece([tmp_path / "third"], 40, tmp_path / "expected.model")
+    encode.learn_sentencepiece([tmp_path / "third"], 40, tmp_path / "expected.model")
     assert not capsys.readouterr().err
-    monkeypatch.setattr(subwords, "SENTENCEPIECE_BYTES", len("".join(whole)) // 3 + 1)
-    subwords.learn_sentencepiece(texts, 40, tmp_path / "found.model")
+    monkeypatch.setattr(encode, "SENTENCEPIECE_BYTES", len("".join(whole)) // 3 + 1)
+    encode.learn_sentencepiece(texts, 40, tmp_path / "found.model")
     assert "one in 3 lines" in capsys.readouterr().err
     found, expected = ((tmp_path / f"{name}.vocab").read_text() for name in ("found", "expected"))
     assert found == expected and "walking" in found

@@ -7,8 +7,8 @@ from argparse import Namespace
 
 import pytest
 from bart import bart_dictionary, gpt2_files, save_dictionary
+from etads_preprocess.encode import check_gpt2_files
 from etads_preprocess.prepare import main
-from etads_preprocess.subwords import check_gpt2_files
 from preparation import lines, make_refused, make_text  # noqa: F401  # fixtures among them
 from programs import as_program
 
@@ -21,10 +21,10 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from fairseq_etads import Summarizer
 from fairseq_etads.commands.content import StemmedSplit
-from fairseq_etads.commands.run_options import make_detokenizer, open_split
+from fairseq_etads.commands.shared_options import make_detokenizer, open_split
 from fairseq_etads.data.preparation import read_inference_preprocessing_options
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.systems.rewards.trained_rewards import TokenEntailmentModel
+from fairseq_etads.systems.rewards.self_critical import TokenEntailmentModel
 from fairseq_etads.text.subwords import HuggingFaceSubwordEncoder
 from fairseq_etads.training.task import SummarizationTask
 from fairseq_etads.training.validation import ValidationSummarizer

@@ -22,7 +22,7 @@ from programs import as_program
 
 from fairseq_etads.data.preparation import TOKENS, read_preparation_settings
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.cleaning import clean_text
+from fairseq_etads.text.documents import clean_text
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 
 many = settings(

@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[3]
 HEAVY = {"torch", "fairseq", "nltk", "sacremoses", "spacy", "pyarrow", "matplotlib", "optuna"}
 FOR_PREPARATION = {"data", "fairseq_fixes", "files", "platform", "plugin", "text", "vocabulary"}
 LIGHT = """
-version platform/console platform/deferred_imports platform/errors platform/processes files/* evaluation/* data/labels
-data/nli_pairs text/words text/subwords text/documents text/input_records text/records search/options tuning/__init__
+version platform/console platform/errors platform/optional_parts platform/processes files/* evaluation/* data/labels
+data/nli_pairs text/words text/subwords text/documents text/records search/options tuning/__init__
 summarizer/explanation summarizer/summary summarizer/folder/config summarizer/folder/model_card
 """
 WITHOUT_FAIRSEQ = [str(p.relative_to(PACKAGE)) for each in LIGHT.split() for p in sorted(PACKAGE.glob(f"{each}.py"))]

@@ -17,14 +17,14 @@ from fairseq_etads import Summarizer
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.content_model import FILE, ContentModel
-from fairseq_etads.search.reranking import (
+from fairseq_etads.search.sentence_choosing import (
     CONSENSUS_WEIGHT,
     ContentTerm,
+    ExpectedNgrams,
     Reranker,
     compute_consensus,
     split_sentences,
 )
-from fairseq_etads.search.sentence_choosing import ExpectedNgrams
 
 DOCUMENTS = [[5, 6, 7, 8, 9, 10, 11], [9, 12, 9], [8, 4, 13, 14, 5, 6]]
 OPTIONS = {"beam_size": 6, "max_len_b": 6, "min_len": 2}

@@ -17,8 +17,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search import options
 from fairseq_etads.search.options import CALL, DECLARED, FOLDER_DEFAULTS, check_decoding_options, combine_options
 from fairseq_etads.summarizer.folder.model_card import set_decoding_defaults
-from fairseq_etads.training.checks import check_decoding
-from fairseq_etads.training.options import SummarizationConfig
+from fairseq_etads.training.options import SummarizationConfig, check_decoding
 
 TASK = {field.name for field in fields(SummarizationConfig)}
 OF_FAIRSEQ = {field.name: field.default for field in fields(GenerationConfig)}

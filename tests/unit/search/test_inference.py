@@ -11,10 +11,10 @@ from helpers import make_batch, make_model, make_task
 from recurrent import recurrent, recurrent_task
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.kernels import cpu
+from fairseq_etads.kernels import operators
 from fairseq_etads.kernels.beam_state import BeamState
-from fairseq_etads.kernels.cpu import can_pack_weights
-from fairseq_etads.layers.encoder_attention import SELF_ATTENTION_INPUTS
+from fairseq_etads.kernels.operators import can_pack_weights
+from fairseq_etads.layers.encoder import SELF_ATTENTION_INPUTS
 from fairseq_etads.search.inference import InferenceModel
 
 
@@ -103,10 +103,10 @@ def test_copies_score_a_prefix_as_the_model_does(name, infer_dtype, error, monke
 @pytest.mark.parametrize(
     "probe, words",
     [
-        (cpu.can_pack_weights, (torch.float32,)),
-        (cpu.has_flash_attention, (torch.float32,)),
-        (cpu.find_exact_int8_levels, ()),
-        (cpu.has_faster_onednn_linear, ()),
+        (operators.can_pack_weights, (torch.float32,)),
+        (operators.has_flash_attention, (torch.float32,)),
+        (operators.find_exact_int8_levels, ()),
+        (operators.has_faster_onednn_linear, ()),
     ],
 )
 @pytest.mark.parametrize(
@@ -114,12 +114,12 @@ def test_copies_score_a_prefix_as_the_model_does(name, infer_dtype, error, monke
 )
 def test_an_answer_about_the_processor_does_not_depend_on_the_first_caller(probe, words, inside):
     """The answer is cached for the process. The first caller may be a model that is built without memory."""
-    cpu.can_pack_weights.cache_clear()  # other probes call it
+    operators.can_pack_weights.cache_clear()  # other probes call it
     outside = probe.__wrapped__(*words)
-    cpu.can_pack_weights.cache_clear()
+    operators.can_pack_weights.cache_clear()
     with inside:
         assert probe.__wrapped__(*words) == outside
-    cpu.can_pack_weights.cache_clear()
+    operators.can_pack_weights.cache_clear()
 
 
 @torch.no_grad()

@@ -6,7 +6,7 @@ import pytest
 import torch
 from decoding import sharpened
 
-from fairseq_etads.kernels import cpu as kernels
+from fairseq_etads.kernels import operators as kernels
 from fairseq_etads.kernels.linear import BlockedOutputProjection, Int8Linear
 from fairseq_etads.search import inference
 

@@ -18,9 +18,9 @@ from seeds import shifted
 from shortlists import make_shortlist, random_shortlist, write_only
 
 from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.search.inference import find_batch_candidates
 from fairseq_etads.search.options import DECLARED, DecodingOptions
 from fairseq_etads.search.search_rules import SpecialTokens
-from fairseq_etads.search.shortlisting import find_batch_candidates
 
 V, UNK = 44, 3
 DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [8, 45, 33, 62, 20, 30, 31], [70, 71, 70, 12], [52]]

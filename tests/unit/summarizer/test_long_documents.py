@@ -19,7 +19,7 @@ from fairseq_etads.summarizer.folder.config import ADVICE
 from fairseq_etads.summarizer.folder.export import export_folder
 from fairseq_etads.summarizer.folder.model_card import set_decoding_defaults
 from fairseq_etads.summarizer.folder.run_files import RunFiles
-from fairseq_etads.text.cleaning import join_to_one_line
+from fairseq_etads.text.documents import join_to_one_line
 from fairseq_etads.text.words import split_sentences
 
 EXTRACTOR_TEXT = {**TEXT, "text-sentence-marks": "insert"}

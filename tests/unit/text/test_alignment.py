@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairseq_etads.summarizer.summary import WINDOW, align_tokens, fold_for_alignment, guess_token_spelling
-from fairseq_etads.text.cleaning import join_to_one_line
+from fairseq_etads.text.documents import join_to_one_line
 from fairseq_etads.text.tokenizer import TextTokenizer, TextTokenizerConfig
 from fairseq_etads.text.words import WORD_KINDS
 

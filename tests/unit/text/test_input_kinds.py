@@ -17,7 +17,7 @@ from test_readers import refused
 
 from fairseq_etads.evaluation import read_lines
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.input_records import ReadingOptions, choose_input_format, read_documents
+from fairseq_etads.text.records import ReadingOptions, choose_input_format, read_documents
 
 A, B = '{"text": "A b.", "summary": "a"}\n', '{"text": "C d.", "summary": "c"}\n'
 COLUMNWISE = '{"text": ["A b.", "C d."], "summary": ["a", "c"]}\n'

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.input_records import ReadingOptions, choose_input_format, describe_document_unit, read_documents
+from fairseq_etads.text.records import ReadingOptions, choose_input_format, describe_document_unit, read_documents
 
 
 def read(*files, given=None, column=""):

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from nltk.tokenize.destructive import NLTKWordTokenizer
 
 from fairseq_etads.text import words as module
-from fairseq_etads.text.cleaning import split_raw_document
+from fairseq_etads.text.documents import split_raw_document
 from fairseq_etads.text.words import (
     CharacterTokenizer,
     PennTreebankTokenizer,

@@ -10,10 +10,9 @@ from omegaconf import OmegaConf
 from small_models import options_of_criterion
 from steps import steps_task
 
+from fairseq_etads.platform.command_options import get_given_options
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.option_checks import get_given_options
-from fairseq_etads.training.checks import check_criterion_and_model, check_decoding
-from fairseq_etads.training.options import SummarizationConfig
+from fairseq_etads.training.options import SummarizationConfig, check_criterion_and_model, check_decoding
 from fairseq_etads.training.validation import check_best_metric
 
 NLL, RL = "summarization_nll", "summarization_rl"

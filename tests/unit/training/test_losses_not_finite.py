@@ -13,7 +13,7 @@ from helpers import NotOnCpu, make_model, make_task
 from omegaconf import OmegaConf
 from test_criterions import build, criterion, make_sample
 
-from fairseq_etads.fairseq_fixes.training_step import skips_overflowing_updates
+from fairseq_etads.fairseq_fixes.trainer import skips_overflowing_updates
 from fairseq_etads.training.losses import (
     LARGEST_LOSS,
     LossChecker,

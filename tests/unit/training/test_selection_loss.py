@@ -9,7 +9,7 @@ from steps import make_sample
 from torch.nn.functional import one_hot
 
 from fairseq_etads.data.labels import compute_source_hash, write_label_rows
-from fairseq_etads.data.selection import SentenceTargets
+from fairseq_etads.data.pairs import SentenceTargets
 from fairseq_etads.layers.sentence_selector import SentenceSelection
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.training.losses import SummarizationNLL

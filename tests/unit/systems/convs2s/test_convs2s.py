@@ -11,7 +11,7 @@ from fairseq.models.fconv import FConvModel
 from helpers import EOS, PAD, make_batch, model_config
 from omegaconf import OmegaConf
 
-from fairseq_etads.models.convolutions import parse_convolutions
+from fairseq_etads.models.external_models import parse_convolutions
 from fairseq_etads.systems.convs2s import parse_attention_layers
 
 

@@ -8,8 +8,8 @@ from fairseq.modules import BeamableMM, LinearizedConvolution
 from helpers import make_batch
 from omegaconf import OmegaConf
 
-from fairseq_etads.kernels.cpu import can_pack_weights
 from fairseq_etads.kernels.linear import BlockedOutputProjection
+from fairseq_etads.kernels.operators import can_pack_weights
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.inference import InferenceModel
 from fairseq_etads.summarizer.folder.loading import check_model_options

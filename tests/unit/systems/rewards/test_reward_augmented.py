@@ -11,7 +11,7 @@ from recurrent import MARK, recurrent_task
 from seeds import shifted
 from test_criterions import criterion, make_sample
 
-from fairseq_etads.platform.option_checks import check_options
+from fairseq_etads.platform.command_options import check_options
 from fairseq_etads.systems.entailment.model import EntailmentScorer, NliConfig
 from fairseq_etads.systems.rewards.augmented import (
     EditedReferences,

@@ -14,8 +14,12 @@ from test_self_critical import RL, build
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.entailment.model import NliConfig, write_config, write_model
-from fairseq_etads.systems.rewards.self_critical import SummarizationRL
-from fairseq_etads.systems.rewards.trained_rewards import FrequencySaliency, RewardFunctions, TaggerSaliency
+from fairseq_etads.systems.rewards.self_critical import (
+    FrequencySaliency,
+    RewardFunctions,
+    SummarizationRL,
+    TaggerSaliency,
+)
 
 
 @pytest.fixture(scope="module")

@@ -11,10 +11,10 @@ from reference import lstm_both_ways, pointer_scores, sentence_vector
 from selection_data import write_data
 
 from fairseq_etads.data.labels import compute_source_hash, write_label_rows
-from fairseq_etads.data.selection import SentenceOrderDataset
+from fairseq_etads.data.pairs import SentenceOrderDataset
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.rewriting.model import mask_earlier_selections
-from fairseq_etads.training.selection import drop_truncated_sentence_labels
+from fairseq_etads.training.losses import drop_truncated_sentence_labels
 
 MARK = 43
 SIZES = {"encoder_embed_dim": 6, "sentence_filters": 3, "encoder_hidden_size": 4, "decoder_hidden_size": 5}

@@ -1,18 +1,86 @@
-"""Attention modules for documents: focus-attention, and a version of fairseq's attention that uses less memory."""
+"""Layers of encoders: focus-attention, attention that uses less memory, dropout, aggregation, sharing with the decoder.
 
-from typing import Any, Dict, List, Optional, Tuple
+On a CPU, PyTorch's dropout needs 8 ns per element, mostly to draw a random number, and stores a float32 factor for the
+backward pass. Here, one 64-bit random number is used for four elements, and a mask of bytes is stored for the backward
+pass. Probabilities are rounded to multiples of 1/65536. The masks are drawn with PyTorch's random number generator, but
+they differ from the masks of PyTorch's dropout.
+
+In the encoder-sharing Transformer (section 3.4), decoder layer l has the same sublayers as encoder layer l. In
+addition, it has a causal mask and its own bridge attention between the two sublayers. Each sublayer is shared together
+with its layer norm. Encoder and decoder refer to the same tensor objects, so the optimiser, the parameter count and
+``half()`` process each shared tensor only once. Checkpoints store it once, under its name in the encoder.
+
+As elsewhere in fairseq's Transformer, states have the shape (S, B, d_m).
+"""
+
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
-from fairseq.modules import MultiheadAttention
+import torch.nn.functional as F
+from fairseq.modules import FairseqDropout, MultiheadAttention
+from fairseq.modules.transformer_layer import TransformerEncoderLayerBase
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from ..attention import attention_weights, compute_token_positions, focus_attention
 from ..kernels.beam_state import IncrementalState
-from ..kernels.dropout import dropout
-from ..kernels.fused_kernels import warn_without_fused_kernel
-from ..kernels.precision import apply_in_float32, mark_as_float32_layer, widen_to_float32
+from ..kernels.linear import apply_in_float32, mark_as_float32_layer, widen_to_float32
+from ..kernels.operators import warn_without_fused_kernel
 from .attention_probe import ObservableAttention
+
+LEVELS = 65536
+"""Number of possible values of the 16 random bits for each element."""
+
+
+def draw_mask(x: Tensor, dropped: int) -> Tensor:
+    """Draw a random uint8 mask with the shape of ``x``: 0 with probability ``dropped`` / LEVELS, and 1 otherwise."""
+    bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    keep = bits.view(torch.int16)[: x.numel()] >= dropped - LEVELS // 2
+    return keep.view(x.shape).view(
+        torch.uint8
+    )  # converting bytes to floating point is four times as fast as converting booleans
+
+
+class _DropoutFunction(torch.autograd.Function):
+    """Multiplies x by a mask and a scale. Only the mask is stored for the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, mask: Tensor, scale: float) -> Tensor:
+        ctx.save_for_backward(mask)
+        ctx.scale = scale
+        return mask.to(x.dtype).mul_(scale).mul_(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tuple[Tensor, None, None]:
+        (mask,), (gradient,) = ctx.saved_tensors, gradients
+        return mask.to(gradient.dtype).mul_(ctx.scale).mul_(gradient), None, None
+
+
+def dropout(x: Tensor, p: float) -> Tensor:
+    """Apply dropout with probability ``p`` to a tensor of any shape, like ``torch.nn.functional.dropout``."""
+    dropped = round(p * LEVELS)
+    if x.device.type != "cpu" or not 0 < dropped < LEVELS:
+        return F.dropout(x, p)
+    result: Tensor = _DropoutFunction.apply(x, draw_mask(x, dropped), 1 / (1 - p))
+    return result
+
+
+class CompactDropout(FairseqDropout):
+    """fairseq's dropout module, implemented with :func:`dropout`."""
+
+    def forward(self, x: Tensor, inplace: bool = False) -> Tensor:
+        """Apply dropout to ``x`` in training or with --retain-dropout, and otherwise return ``x``."""
+        active = self.p > 0 and (self.training or self.apply_during_inference)
+        return dropout(x, self.p) if active else x
+
+
+def replace_with_compact_dropout(model: nn.Module) -> None:
+    """Replace each fairseq dropout module in a model with a :class:`CompactDropout`."""
+    for module in list(model.modules()):
+        for name, child in module.named_children():
+            if type(child) is FairseqDropout:
+                setattr(module, name, CompactDropout(child.p, child.module_name))
+
 
 CENTERS = ("absolute", "relative")
 STRENGTHS = ("fixed", "learned")
@@ -350,3 +418,155 @@ class FocusAttention(ObservableAttention, MultiheadAttention):
             kernel=self.kernel,
         )
         return self.out_proj(merge_heads(out).to(v.dtype)), None
+
+
+AGGREGATIONS = ("none", "add", "proj", "attn")
+
+
+class LayerAggregation(nn.Module):
+    """Combines the states of the last encoder layers (Aggregation Transformer, section 3.4).
+
+    Let h^l be the states of layer l in an encoder with N layers. The history consists of the states of the L
+    layers before the last one (L = ``layers``). The aggregated states are::
+
+        add:   h^N + h^(N-L) + ... + h^(N-1)
+        proj:  MultiHead(Q=H, K=V=h^N),  H = W [h^(N-L); ...; h^(N-1)] + b                            (eq. 15, 16)
+        attn:  MultiHead(Q=H, K=V=h^N),  H = h^(N-L), then H = MultiHead(Q=H, K=V=h^l), l = N-L+1 ... N-1   (eq. 17)
+
+    As in the paper, the attention has no residual connection and no layer norm. "add" has no parameters. "proj" has the
+    matrix W, the bias b and one attention module. "attn" has L attention modules.
+
+    Args:
+        kind: the type of aggregation, "add", "proj" or "attn".
+        layers: L, the number of layers in the history, from 1 to N - 1.
+        attention: additional keyword arguments for fairseq's ``MultiheadAttention``.
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, kind: str, layers: int, **attention: Any):
+        super().__init__()
+        self.kind, self.history_layers = kind, layers
+        self.projection: Optional[nn.Linear] = nn.Linear(layers * embed_dim, embed_dim) if kind == "proj" else None
+        count = {"add": 0, "proj": 1, "attn": layers}[kind]
+        self.attentions = nn.ModuleList(
+            EncoderAttention(embed_dim, num_heads, kdim=embed_dim, vdim=embed_dim, **attention) for _ in range(count)
+        )
+
+    def forward(self, history: Sequence[Tensor], states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
+        """Aggregate the states h^N (S, B, d_m) with the states of the L layers below, from the lowest upwards.
+
+        The padding mask (B, S), if any, is True at padding.
+        """
+        if self.kind == "add":
+            return torch.stack([states, *history]).sum(dim=0)
+        if self.projection is not None:
+            query, attended = self.projection(torch.cat([*history], dim=-1)), [states]
+        else:
+            query, attended = history[0], [*history[1:], states]
+        for attention, memory in zip(self.attentions, attended):
+            query, _ = attention(query, memory, memory, key_padding_mask=padding_mask, need_weights=False)
+        return query  # (S, B, d_m)
+
+
+class EncoderGate(nn.Module):
+    """Applies a gate to each encoder state before the decoder reads the states (Gated ES-Trans, equations 4 and 5).
+
+    The gated states are h'_i = g_i * h_i with g_i = sigmoid(W_g [h_i; s] + b). The state s of the last real token,
+    which is the end symbol, represents the whole document. W_g is stored as two matrices, so that the product with s is
+    computed only once per document.
+    """
+
+    def __init__(self, embed_dim: int):
+        super().__init__()
+        self.state_proj = nn.Linear(embed_dim, embed_dim, bias=False)
+        self.document_proj = nn.Linear(embed_dim, embed_dim)
+
+    def forward(self, states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
+        """Apply the gate to states (S, B, d_m). The padding mask (B, S), if any, is True at padding."""
+        return self.apply_gate(states, select_last_real_state(states, padding_mask))
+
+    def apply_gate(self, states: Tensor, document: Tensor) -> Tensor:
+        """Compute g * h for states h (…, d_m). The document vectors s are broadcast to the shape of the states."""
+        return states * torch.sigmoid(self.state_proj(states) + self.document_proj(document))
+
+
+def select_last_real_state(states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
+    """Return the state (B, d_m) of the last real token in each document. Padding may be on either side.
+
+    If a document consists only of padding, its first state is returned. The states have the shape (S, B, d_m), and the
+    padding mask (B, S), if any, is True at padding.
+    """
+    if padding_mask is None:
+        return states[-1]
+    positions = torch.arange(states.size(0), device=states.device)
+    last = (positions * ~padding_mask).argmax(dim=1)
+    return states[last, torch.arange(states.size(1), device=states.device)]
+
+
+PROJECTIONS = (*SELF_ATTENTION_INPUTS, "out_proj")
+SUBLAYERS = ("self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
+
+
+def share_sublayers(encoder_layer: Any, decoder_layer: Any) -> None:
+    """Share an encoder layer's self-attention and feed-forward sublayers with a decoder layer.
+
+    With focus-attention, only the projections are shared. The network that predicts centres and scopes belongs only to
+    the encoder.
+
+    Raises:
+        ValueError: the encoder layer is wrapped for fully_sharded, which splits the parameters of each layer.
+    """
+    if not isinstance(encoder_layer, TransformerEncoderLayerBase):
+        raise ValueError(
+            "--share-encoder-decoder-layers does not work with --ddp-backend fully_sharded, because it splits the "
+            "parameters of each layer separately: choose another backend"
+        )
+    for name in PROJECTIONS:
+        setattr(decoder_layer.self_attn, name, getattr(encoder_layer.self_attn, name))
+    for name in SUBLAYERS:
+        setattr(decoder_layer, name, getattr(encoder_layer, name))
+
+
+def map_shared_names(model: nn.Module) -> Dict[str, str]:
+    """Return a dictionary that maps the decoder's names of shared parameters to the encoder's names."""
+    originals: Dict[int, str] = {}
+    shared = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        if name.startswith("encoder.layers."):
+            originals[id(parameter)] = name
+        elif name.startswith("decoder.layers.") and id(parameter) in originals:
+            shared[name] = originals[id(parameter)]
+    return shared
+
+
+def remove_shared_entries(model: nn.Module, state_dict: Dict[str, Any], prefix: str, _: Any) -> None:
+    """Remove the decoder's entries for shared tensors from a state dictionary (a hook for ``state_dict``).
+
+    Shared tensors are then stored only once, even in checkpoints that were saved on a GPU.
+    """
+    for name in map_shared_names(model):
+        state_dict.pop(prefix + name, None)
+
+
+def restore_shared_entries(model: nn.Module, state_dict: Dict[str, Tensor], prefix: str, *_: Any) -> None:
+    """Add the decoder's entries for shared tensors to a state dictionary (a hook for ``load_state_dict``).
+
+    Raises:
+        ValueError: the checkpoint was trained with shared layers, but the model was built without them, or vice versa.
+    """
+    shared = map_shared_names(model)
+    for name, original in shared.items():
+        if prefix + original not in state_dict:
+            continue
+        own, theirs = state_dict.get(prefix + name), state_dict[prefix + original]
+        if own is not None and not torch.allclose(own, theirs, rtol=0, atol=0, equal_nan=True):
+            raise ValueError(
+                f"--share-encoder-decoder-layers: the checkpoint has different weights in {name} and {original}, so it "
+                "was trained without sharing"
+            )
+        state_dict[prefix + name] = theirs
+    sublayer = "decoder.layers.0.fc1.weight"
+    if not shared and f"{prefix}encoder.layers.0.fc1.weight" in state_dict and prefix + sublayer not in state_dict:
+        raise ValueError(
+            f"the checkpoint has no {sublayer}: it was trained with --share-encoder-decoder-layers, but this model "
+            "does not have this option"
+        )
