@@ -5,6 +5,7 @@ interruption.
 import json
 import os
 from collections import Counter
+from unittest import mock
 
 import corpora
 import hypothesis.strategies as st
@@ -21,8 +22,7 @@ from fairseq_etads.text.documents import Document, make_lines
 
 @given(text=st.text(st.characters(codec=None), max_size=40))
 def test_cleaning_is_complete_after_one_go(text):
-    counts = Counter()
-    cleaned = clean_text(text, counts)
+    cleaned = clean_text(text, Counter())
     assert clean_text(cleaned, Counter()) == cleaned and "<q>" not in cleaned.lower()
     assert cleaned.encode("utf-8").decode("utf-8") == cleaned and cleaned == " ".join(cleaned.split())
 
@@ -42,8 +42,7 @@ def test_broken_records_stop_the_command_or_are_counted(tmp_path, capsys):
     good = json.dumps({"source": "a b", "target": "c"})
     bad = ['{"source": "a"', '["source"]', '{"source": "a"}', '{"source": 1, "target": "b"}', "[" * 100_000]
     path = corpora.write(tmp_path / "train.jsonl", "\n".join([good, *bad, "", good]) + "\n")
-    error = refused(tmp_path, capsys, "table", "--train", path)
-    assert "train.jsonl, line 2: not JSON" in error and "--skip-bad" in error
+    assert "train.jsonl, line 2: not JSON" in refused(tmp_path, capsys, "table", "--train", path)
     assert not (tmp_path / "text" / "train.source").exists()
     out, report = run(tmp_path, "table", "--train", path, "--skip-bad")
     about = report["splits"]["train"]
@@ -63,7 +62,7 @@ def test_other_encodings_are_read_if_asked_and_counted(tmp_path, capsys):
     assert lines(out / "train.source")[0] == "caf\ufffd \ufffd"
     for name in ("ebcdic9", "rot13", "utf-16", "cp037"):
         error = refused(tmp_path / "n", capsys, "table", "--train", path, "--fallback-encoding", name)
-        assert f"--fallback-encoding {name}: not an encoding of text that can be read line by line" in error
+        assert f"--fallback-encoding {name}" in error
 
 
 def test_bytes_that_are_no_text_are_cleaned_and_counted(tmp_path):
@@ -80,33 +79,31 @@ def test_bytes_that_are_no_text_are_cleaned_and_counted(tmp_path):
     }
 
 
-def test_a_second_call_does_only_what_is_missing(tmp_path, capsys):
+def test_a_second_call_does_only_what_is_missing_or_changed(tmp_path, capsys):
     folder = corpora.scitldr(tmp_path / "raw")
     out, first = run(tmp_path, "scitldr", "--data", folder)
-    before = (out / "train.source").stat().st_mtime_ns
+    before, target = (out / "train.source").stat().st_mtime_ns, (out / "test.target").read_text()
     (out / "valid.target.1").unlink()
+    corpora.write(out / "test.target", "changed\n")
     out, second = run(tmp_path, "scitldr", "--data", folder)
     assert (out / "train.source").stat().st_mtime_ns == before, "made again"
-    assert (out / "valid.target.1").exists() and first == second
+    assert (out / "valid.target.1").exists() and (out / "test.target").read_text() == target and first == second
     error = refused(tmp_path, capsys, "scitldr", "--data", folder, "--source-words", "2")
-    assert "was made with other options" in error and "--force" in error
+    assert "was made with other options" in error
     corpora.write(folder / "dev.jsonl", (folder / "train.jsonl").read_text())
     assert "was made with other inputs" in refused(tmp_path, capsys, "scitldr", "--data", folder)
 
 
 def test_files_of_the_same_name_are_told_apart(tmp_path, capsys):
-    files = [
-        corpora.write(tmp_path / f"{split}/{name}.txt", f"{split} {name}\n")
+    train, valid = (
+        [corpora.write(tmp_path / split / f"{name}.txt", f"{split} {name}\n") for name in ("doc", "sum")]
         for split in ("train", "valid")
-        for name in ("doc", "sum")
-    ]
-    arguments = ["parallel", "--train", *files[:2], "--valid", *files[2:]]
+    )
+    arguments = ["parallel", "--train", *train, "--valid", *valid]
     _, report = run(tmp_path, *arguments)
     assert list(report["inputs"]) == ["train 1: doc.txt", "train 2: sum.txt", "valid 1: doc.txt", "valid 2: sum.txt"]
-    swapped = ["parallel", "--train", *files[2:], "--valid", *files[:2]]
+    swapped = ["parallel", "--train", *valid, "--valid", *train]
     assert "was made with other inputs" in refused(tmp_path, capsys, *swapped)
-    corpora.write(files[0], "other\n")
-    assert "was made with other inputs" in refused(tmp_path, capsys, *arguments)
 
 
 def test_other_folders_of_stories_are_other_inputs(tmp_path, capsys):
@@ -134,15 +131,7 @@ def test_force_leaves_nothing_of_the_corpus_before_and_all_files_of_the_user(tmp
     assert list(report["splits"]["train"]["files"]) == ["train.source", "train.target"]
     assert not any(name in (out / "SHA256SUMS").read_text() for name in own)
     error = refused(tmp_path, capsys, "parallel", "--train", out / "train.source", out / "train.target", "--force")
-    assert "--force would delete" in error and lines(out / "train.source") == ["a"]
-
-
-def test_a_changed_output_is_made_again(tmp_path):
-    files = [corpora.write(tmp_path / name, f"{name}\n") for name in "ab"]
-    out, first = run(tmp_path, "parallel", "--train", *files)
-    corpora.write(out / "train.target", "changed\n")
-    _, second = run(tmp_path, "parallel", "--train", *files)
-    assert lines(out / "train.target") == ["b"] and first == second
+    assert "--force" in error and lines(out / "train.source") == ["a"]
 
 
 def test_documents_in_two_splits_are_counted(tmp_path, capsys):
@@ -171,16 +160,12 @@ def test_names_that_are_not_utf8_and_damaged_reports(tmp_path, capsys):
     assert os.fsdecode(b"train 1: caf\xe9") in report["inputs"]
     for content in ('{"corpus', "[]"):
         corpora.write(out / "report.json", content)
-        error = refused(tmp_path, capsys, "parallel", "--train", *files)
-        assert "report.json is damaged" in error and "--force" in error
+        assert "report.json is damaged" in refused(tmp_path, capsys, "parallel", "--train", *files)
 
 
 def test_an_interrupted_split_leaves_no_file(tmp_path, monkeypatch):
-    def stop(*_):
-        raise KeyboardInterrupt
-
     path = corpora.table(tmp_path / "train.csv", corpora.rows(3))
-    monkeypatch.setattr(corpus, "make_lines", stop)
+    monkeypatch.setattr(corpus, "make_lines", mock.Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, "table", "--train", path)
     assert not (tmp_path / "text" / "train.source").exists()
