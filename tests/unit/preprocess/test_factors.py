@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 from collections import Counter
+from types import SimpleNamespace
 
 import corpora
 import pytest
@@ -59,31 +60,24 @@ def test_files_fit_the_documents(text, tmp_path, tokens, words, marks):
     out = tmp_path / "out"
     prepare(text, out, tokens, 60, words=words, source_marks=marks, factors=factors, tf_bins=2, idf_bins=3)
     assert json.loads((out / "bin" / "factors.json").read_text()) == {"factors": factors}
-    frequencies = Counter()
     subwords = PreparationSettings(tokens).subwords
     train = [join_words(line.split(), subwords)[0] for line in lines(out / "tokens" / "train.source")]
-    for document in train:
-        frequencies.update(set(document))
+    frequencies = Counter(word for document in train for word in set(document))
     for split in SPLITS:
         source = indexed_dataset.make_dataset(str(out / "bin" / f"{split}.source-target.source"), "mmap")
-        raw = lines(text / f"{split}.source")
         for name in factors:
             dictionary = Dictionary.load(str(out / "bin" / f"dict.factor-{name}.txt"))
             made = indexed_dataset.make_dataset(str(out / "bin" / f"{split}.factor-{name}"), "mmap")
             assert list(made.sizes) == list(source.sizes) and made[0][-1] == dictionary.eos()
-            for number, line in enumerate(lines(out / "tokens" / f"{split}.source")):
+            for ids, line, raw in zip(made, lines(out / "tokens" / f"{split}.source"), lines(text / f"{split}.source")):
                 found, numbers = join_words(line.split(), subwords)
-                values = dictionary.string(made[number]).split()
-                for token, value in zip(numbers, values):
-                    word = found[token]
-                    if word == "<q>":
-                        assert value == "<q>"
-                    elif name == "tf":
-                        assert value == str(min(2, found.count(word)))
-                    elif name == "idf":
-                        assert value == str(compute_idf_bin(frequencies[word], 60, 3))
-                    else:
-                        assert value in {w[0].upper() for w in raw[number].split()}
+                for word, value in zip((found[number] for number in numbers), dictionary.string(ids).split()):
+                    expected = {
+                        "tf": [str(min(2, found.count(word)))],
+                        "idf": [str(compute_idf_bin(frequencies[word], 60, 3))],
+                        "pos": [other[0].upper() for other in raw.split()],
+                    }
+                    assert value in (expected[name] if word != "<q>" else ["<q>"])
     if tokens == "word":  # "The audio library no. 0 doesn't play audio-files."
         assert lines(out / "tokens" / "test.source")[0] == "the audio library no. 0 does n't play audio-files ."
         assert lines(out / "factors" / "test.pos")[0] == "T A L N 0 D D P A A"
@@ -125,24 +119,22 @@ def test_characters_that_are_no_letters_do_not_move_the_tags(text, tmp_path, tok
         assert tags[-1] == last and set(tags) == {word[0].upper() for word in raw.split()}
 
 
-class Tagger:
-    """A replacement for spaCy that tags a word by its form, and records its inputs."""
+@pytest.fixture
+def seen(monkeypatch):
+    """Words and sentence starts that a replacement for spaCy gets, which tags each word by its form."""
+    seen = []
 
-    def __init__(self):
-        self.seen = []
+    def tag_words(words, starts):
+        seen.append((words, starts))
+        return {"pos": ["x" if word.islower() else "X" for word in words], "ner": [word.upper() for word in words]}
 
-    def tag_words(self, words, starts):
-        self.seen.append((words, starts))
-        pos = ["NUM" if word[0].isdigit() else "NAME" if word[0].isupper() else "x" for word in words]
-        return {"pos": pos, "ner": [word.upper() for word in words]}
+    tagger = SimpleNamespace(tag_words=tag_words)
+    monkeypatch.setattr("etads_preprocess.factors.SpacyTagger", lambda model: tagger)
+    return seen
 
 
 @pytest.mark.parametrize("tokens,words,marks", [*CASES, ("bpe", "moses", False)])
-def test_a_tagger_sees_every_document_once_in_its_case_with_its_digits(
-    text, tmp_path, monkeypatch, tokens, words, marks
-):
-    tagger = Tagger()
-    monkeypatch.setattr("etads_preprocess.factors.SpacyTagger", lambda model: tagger)
+def test_a_tagger_sees_every_document_once_in_its_case_with_its_digits(text, tmp_path, seen, tokens, words, marks):
     (text / "test.source").write_text("Mr. Smith's 120 Übungen… <q> It (5) mail@@ <S>\n\n<q>\n<unk> A\nİa 7\n")
     out = tmp_path / "out"
     more = {"words": words, "source_marks": marks, "factors": ["pos", "tf", "ner"], "spacy_model": "x"}
@@ -151,10 +143,10 @@ def test_a_tagger_sees_every_document_once_in_its_case_with_its_digits(
     documents = [line for split in SPLITS for line in lines(out / "tokens" / f"{split}.source")]
     made = [join_words(line.split(), subwords) for line in documents]
     plain = [[word for word in found if word != "<q>"] for found, _ in made]
-    assert [[word.lower() for word in seen] for seen, _ in tagger.seen] == [words for words in plain if words]
-    spelt = [word for seen, _ in tagger.seen for word in seen]
+    assert [[word.lower() for word in words] for words, _ in seen] == [words for words in plain if words]
+    spelt = [word for words, _ in seen for word in words]
     assert "120" in spelt and "Smith" in " ".join(spelt) and "The" in spelt
-    assert sum(tagger.seen[-3][1]) == (2 if marks else 0), "sentences are known where marks are kept"
+    assert sum(seen[-3][1]) == (2 if marks else 0), "sentences are known where marks are kept"
     expected = iter([word.upper() for word in spelt])
     for name in ("ner", "pos"):
         values = [line.split() for split in SPLITS for line in lines(out / "factors" / f"{split}.{name}")]
@@ -166,22 +158,17 @@ def test_a_tagger_sees_every_document_once_in_its_case_with_its_digits(
                 assert list(by_word.values()) == [word if word == "<q>" else next(expected) for word in found]
 
 
-def test_masked_digits_are_tagged_as_they_were_before(tmp_path, monkeypatch):
-    from etads_preprocess.corpus import main
-
+def test_masked_digits_are_tagged_as_they_were_before(tmp_path, seen):
     folder = corpora.gigaword(tmp_path / "raw")
     given = "Obama of the Network maker said 1,5 .\nThe UNK maker <q> \0 closes .\n"
     corpora.write(folder / "Giga" / "input.txt", given)
-    main(["gigaword", "--data", str(folder), "--out", str(tmp_path / "text"), "--keep-original", "--source-words", "8"])
-    text = tmp_path / "text"
+    text, _ = run(tmp_path, "gigaword", "--data", folder, "--keep-original", "--source-words", "8")
     second = "the <unk> maker <unk> <unk> <unk> ."
     assert lines(text / "test.source") == ["<unk> of the network maker said <unk> .", second]
     assert lines(text / "test.source.original") == ["Obama of the Network maker said 1,5 .", second]
-    tagger = Tagger()
-    monkeypatch.setattr("etads_preprocess.factors.SpacyTagger", lambda model: tagger)
     more = {"words": "spaces", "factors": ["pos"], "spacy_model": "x"}
     prepare(text, tmp_path / "out", "bpe", 30, **more)
-    assert lines(text / "test.source.original")[0].split() == tagger.seen[-2][0]
+    assert lines(text / "test.source.original")[0].split() == seen[-2][0]
     corpora.write(text / "test.source.original", "changed\n" * 2)
     with pytest.raises(InputError, match="prepared with other text"):
         prepare(text, tmp_path / "out", "bpe", 30, **more)

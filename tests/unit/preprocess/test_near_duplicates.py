@@ -1,15 +1,12 @@
 """etads-corpus --near-duplicates against the similarity of every pair, computed from the runs of words themselves."""
 
-import json
 import random
+import sys
 
 import pytest
 from etads_preprocess import near_duplicates as module
-from etads_preprocess.corpus import main
 from etads_preprocess.near_duplicates import FOUND_SHARE, choose_lsh_bands, find_near_duplicates, make_shingles
-from programs import as_program
-
-main = as_program(main)
+from test_readers import refused, run
 
 WORDS = [f"word{number}" for number in range(400)]
 

@@ -63,11 +63,6 @@ def given_with(text, folder, kind):
 
 
 @pytest.fixture
-def gpt2(text, tmp_path):
-    return given_with(text, tmp_path, "gpt2")
-
-
-@pytest.fixture
 def huggingface(text, tmp_path):
     return given_with(text, tmp_path, "bytes")
 
@@ -111,8 +106,9 @@ def test_text_becomes_pieces_and_the_same_text_again(text, tmp_path, kind):
         assert tokenizer.decode(pieces.decode(" ".join(tokens))) == (as_bert(line) if kind == "wordpiece" else line)
 
 
-def test_the_dictionary_is_barts_in_its_order_and_all_of_it_is_known(gpt2, tmp_path):
+def test_the_dictionary_is_barts_in_its_order_and_all_of_it_is_known(text, tmp_path, refused):
     """Words that did not occur in BART's own text are known, too; pieces that its dictionary lacks can be copied."""
+    gpt2 = given_with(text, tmp_path, "gpt2")
     theirs = (tmp_path / "dict.txt").read_text().splitlines()
     assert theirs[-8].endswith(" 0") and not theirs[-8].startswith("madeup")
     removed = str(json.loads((tmp_path / "encoder.json").read_text())["C"])
@@ -124,7 +120,8 @@ def test_the_dictionary_is_barts_in_its_order_and_all_of_it_is_known(gpt2, tmp_p
     assert dictionary.symbols[len(known) :] == [removed]
     source, target = (tmp_path / "out" / "bin" / f"dict.{side}.txt" for side in ("source", "target"))
     assert source.read_bytes() == target.read_bytes()
-    (tmp_path / "dict.txt").write_text("".join(f"{line}\n" for line in theirs))
+    (tmp_path / "dict.txt").write_text("a 3\nb\n")
+    assert "dict.txt, line 2: not a dictionary" in refused(gpt2[0], tmp_path / "damaged", *gpt2[2:])
     main([gpt2[0], str(tmp_path / "own"), *without(gpt2[2:], "--dictionary")])
     dictionary = known_words(tmp_path / "own")
     assert 20 < dictionary.known_words < 200 and all(word.isdigit() for word in dictionary.symbols[4:20])
@@ -189,11 +186,8 @@ def test_validation_scores_text_and_commands_that_need_words_refuse_pieces(huggi
         ValidationSummarizer(task, task.cfg)
 
 
-@pytest.mark.parametrize(
-    "kind,names,changed",
-    [("bytes", ["tokenizer.json"], "mine.json"), ("gpt2", ["encoder.json", "vocab.bpe"], "dict.txt")],
-)
-def test_another_test_set_has_the_same_files(text, tmp_path, refused, kind, names, changed):
+@pytest.mark.parametrize("kind,names", [("bytes", ["tokenizer.json"]), ("gpt2", ["encoder.json", "vocab.bpe"])])
+def test_another_test_set_has_the_same_files(text, tmp_path, refused, kind, names):
     given = given_with(text, tmp_path, kind)
     main(given)
     like = ["--like", tmp_path / "out", "--jobs", "1"]
@@ -237,14 +231,11 @@ def change_model(path, **values):
     path.write_text(json.dumps(content), encoding="utf-8")
 
 
-@pytest.mark.parametrize(
-    "kind, changes",
-    [("bytes", {"vocab": {"a": 0}}), ("wordpiece", {"unk_token": "[NONE]"}), ("unigram", {"unk_id": None})],
-)
-def test_a_damaged_tokeniser_is_refused(tmp_path, kind, changes):
+@pytest.mark.parametrize("kind, setting, value", [("bytes", "vocab", {"a": 0}), ("unigram", "unk_id", None)])
+def test_a_damaged_tokeniser_is_refused(tmp_path, kind, setting, value):
     path = train_tokenizer(tmp_path / "mine.json", kind, ["a cat sat on the mat"] * 9)
     content = path.read_bytes()
-    change_model(path, **changes)
+    change_model(path, **{setting: value})
     for damaged in (path.read_bytes(), content[:-9], b"\xff\xfe"):
         path.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"mine\.json"):
@@ -254,6 +245,7 @@ def test_a_damaged_tokeniser_is_refused(tmp_path, kind, changes):
 @pytest.mark.parametrize(
     "name,change,words",
     [
+        ("encoder.json", lambda text: text[:-5], "not JSON"),
         ("encoder.json", lambda text: "[1]", "not an object"),
         ("encoder.json", lambda text: text.replace(": 7,", ": 8,"), "the same id"),
         ("encoder.json", lambda text: text.replace('"A"', '"AAA"'), "'A'"),
@@ -278,11 +270,7 @@ def test_words_that_are_no_pieces_do_not_stop_decoding(tmp_path):
     assert pieces.decode(" ".join([tokens[0], "<<unk>>", "madeupword0001", *tokens[1:]])) == "a<unk> cat"
 
 
-def test_damage_and_characters_that_disappear_are_reported_and_white_space_is_refused(
-    huggingface, gpt2, tmp_path, capsys, refused
-):
-    (tmp_path / "dict.txt").write_text("a 3\nb\n")
-    assert "dict.txt, line 2: not a dictionary" in refused(gpt2[0], tmp_path / "gpt2", *gpt2[2:])
+def test_characters_that_disappear_are_reported_and_white_space_is_refused(huggingface, tmp_path, capsys, refused):
     path = tmp_path / "mine.json"
     letters = {letter: number for number, letter in enumerate("abcdefghijklmnopqrstuvwxyz")}
     tokenizer, metaspace = Tokenizer(models.BPE(vocab=letters, merges=[])), tmp_path / "metaspace.json"
