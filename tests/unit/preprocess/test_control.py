@@ -11,7 +11,7 @@ from etads_preprocess.control import ControlWords, LengthBins, count_summary_wor
 from etads_preprocess.readers.cnndm import _find_newspaper
 from programs import as_program
 from seeds import shifted
-from test_readers import lines, refused, run
+from test_readers import lines, refused, run, stories
 
 from fairseq_etads.files import outputs
 from fairseq_etads.platform.errors import InputError
@@ -158,15 +158,14 @@ def test_tokenisers_leave_control_words_whole(words):
 
 
 def test_cnndm_says_which_newspaper_a_story_is_from(tmp_path, capsys):
-    raw, out = corpora.cnndm(tmp_path / "raw", (6, 2, 2)), tmp_path / "out"
-    more = ["--stories", raw / "dailymail" / "stories", "--urls", raw / "url_lists", "--expect", "any", "--keep-origin"]
-    text, report = run(tmp_path, "cnndm", *more[:2], raw / "cnn" / "stories", *more[2:])
+    raw, out, more = corpora.cnndm(tmp_path / "raw"), tmp_path / "out", ["--expect", "any", "--keep-origin"]
+    text, report = run(tmp_path, *stories(raw, "cnn", "dailymail"), *more)
     found = [lines(text / f"{split}.source.origin") for split in SIZES]
     assert found == [["dailymail", "cnn"] * 2 + ["dailymail"], *[["dailymail", "cnn"]] * 2], "the last has no text"
     assert "train.source.origin" in report["splits"]["train"]["files"]
     main([str(text), str(out), "--length-bins", "0", "--by-origin"])
     assert lines(out / "test.source")[0].startswith("origindailymail ")
-    renamed = (raw / "cnn" / "stories").rename(raw / "other")
-    refused(tmp_path / "renamed", capsys, "cnndm", *more[:2], renamed, *more[2:])
+    (raw / "cnn").rename(raw / "other")
+    refused(tmp_path / "renamed", capsys, *stories(raw, "other", "dailymail"), *more)
     for url, name in (("http://www.cnn.com/x", "cnn"), ("http://www.dailymail.co.uk/cnn", "dailymail")):
         assert {_find_newspaper(url, tmp_path / folder / "stories") for folder in ("cnn", "dailymail")} == {name}

@@ -14,7 +14,7 @@ from etads_preprocess import corpus
 from etads_preprocess.corpus import CorpusOptions
 from etads_preprocess.processes import map_in_order
 from hypothesis import given
-from test_readers import lines, refused, run
+from test_readers import lines, refused, run, stories
 
 from fairseq_etads.text.cleaning import clean_text
 from fairseq_etads.text.documents import Document, make_lines
@@ -39,17 +39,20 @@ def test_any_number_of_processes_writes_the_same(tmp_path, monkeypatch):
 
 
 def test_broken_records_stop_the_command_or_are_counted(tmp_path, capsys):
+    """Broken ones at the beginning do not tell the columns."""
     good = json.dumps({"source": "a b", "target": "c"})
-    bad = ['{"source": "a"', '["source"]', '{"source": "a"}', '{"source": 1, "target": "b"}', "[" * 100_000]
-    path = corpora.write(tmp_path / "train.jsonl", "\n".join([good, *bad, "", good]) + "\n")
-    assert "train.jsonl, line 2: not JSON" in refused(tmp_path, capsys, "table", "--train", path)
+    first, bad = '{"x": 1}', ['["source"]', '{"source": "a"}', '{"source": 1, "target": "b"}', "[" * 100_000]
+    path = corpora.write(tmp_path / "train.jsonl", "\n".join(['{"source": "a"', first, good, *bad, "", good]) + "\n")
+    assert "train.jsonl, line 1: not JSON" in refused(tmp_path, capsys, "table", "--train", path)
     assert not (tmp_path / "text" / "train.source").exists()
     out, report = run(tmp_path, "table", "--train", path, "--skip-bad")
     about = report["splits"]["train"]
-    assert len(lines(out / "train.source")) == about["documents"] == 2 and sum(about["dropped"].values()) == 5
+    assert len(lines(out / "train.source")) == about["documents"] == 2 and sum(about["dropped"].values()) == 6
     assert 'no "target"' in about["dropped"] and "document is of type int" in about["dropped"]
-    assert about["dropped, the first"][2] == f'{path}, line 4: no "target"'
+    assert about["dropped, the first"][3] == f'{path}, line 5: no "target"'
     assert about["changed"] == {"blank lines between records": 1}
+    corpora.write(path, "[]\n{}\n")
+    assert "train.jsonl, line 1" in refused(tmp_path / "n", capsys, "table", "--train", path, "--skip-bad")
 
 
 def test_other_encodings_are_read_if_asked_and_counted(tmp_path, capsys):
@@ -107,16 +110,12 @@ def test_files_of_the_same_name_are_told_apart(tmp_path, capsys):
 
 
 def test_other_folders_of_stories_are_other_inputs(tmp_path, capsys):
-    folders = [corpora.cnndm(tmp_path / name) for name in ("raw", "other")]
-    next((folders[1] / "cnn" / "stories").iterdir()).write_text("longer\n\n@highlight\n\nx\n")
-    commands = []
-    for folder in folders:
-        stories = [folder / "cnn" / "stories", folder / "dailymail" / "stories"]
-        commands.append(["cnndm", "--stories", *stories, "--urls", folders[0] / "url_lists", "--expect", "any"])
-    run(tmp_path, *commands[0])
-    assert "was made with other inputs" in refused(tmp_path, capsys, *commands[1])
-    (tmp_path / "raw").rename(tmp_path / "moved")
-    run(tmp_path, *(str(word).replace("/raw/", "/moved/") for word in commands[0]))
+    raw, other = (corpora.cnndm(tmp_path / name) for name in ("raw", "other"))
+    next((other / "cnn" / "stories").iterdir()).write_text("longer\n\n@highlight\n\nx\n")
+    run(tmp_path, *stories(raw, "cnn", "dailymail"), "--expect", "any")
+    error = refused(tmp_path, capsys, *stories(other, "cnn", "dailymail"), "--expect", "any")
+    assert "was made with other inputs" in error
+    run(tmp_path, *stories(raw.rename(tmp_path / "moved"), "cnn", "dailymail"), "--expect", "any")
 
 
 def test_force_leaves_nothing_of_the_corpus_before_and_all_files_of_the_user(tmp_path, capsys):

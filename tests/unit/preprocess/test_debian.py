@@ -2,8 +2,10 @@
 
 import contextlib
 import gzip
+import hashlib
 import json
 import lzma
+import shutil
 from collections import Counter
 from types import SimpleNamespace
 
@@ -15,7 +17,6 @@ from etads_preprocess.debian import (
     assign_groups_to_splits,
     find_split_overlaps,
     group_related_pairs,
-    select_pairs,
     stem_package_name,
 )
 
@@ -58,10 +59,11 @@ Description-en: viewer for caf\xe9 menus
 """
 
 
-def corpus(n=40):
-    """Translation-en and Packages texts of n programs: foo-i with a library, and two versions of bar-i."""
+@pytest.fixture
+def indexes(tmp_path):
+    """Options naming indexes of 40 programs: foo-i with a library, and two versions of bar-i."""
     translation, packages = [], []
-    for i in range(n):
+    for i in range(40):
         # Letters are used, because digits would be masked.
         word = "".join(chr(ord("a") + int(digit)) for digit in str(100 + i))
         shared = f"The {word} program converts {word} pictures to a {word} format, and back again if needed."
@@ -74,15 +76,9 @@ def corpus(n=40):
             first = shared + "\n .\n " if "foo" in name else ""
             translation.append(f"Package: {name}\nDescription-en: {name} synopsis\n {first}{extra} {name}\n")
             packages.append(f"Package: {name}\nVersion: 1\n" + (f"Source: {source}\n" if source else ""))
-    return "\n".join(translation), "\n".join(packages)
-
-
-@pytest.fixture
-def indexes(tmp_path):
-    """Options naming the indexes of ``corpus()``, as plain files."""
-    for name, content in zip(("Translation-en", "Packages"), corpus()):
-        (tmp_path / name).write_text(content, encoding="utf-8")
-    inputs = ["--translation", str(tmp_path / "Translation-en"), "--packages", str(tmp_path / "Packages")]
+    (tmp_path / "Translation-en").write_text("\n".join(translation))
+    (tmp_path / "Packages").write_text("\n".join(packages))
+    inputs = ["--translation", tmp_path / "Translation-en", "--packages", tmp_path / "Packages"]
     return [*inputs, "--valid-size", "20", "--test-size", "20"]
 
 
@@ -99,8 +95,7 @@ def read(out):
     splits = {}
     for split in debian.SPLITS:
         sides = [(out / f"{split}.{end}").read_text(encoding="utf-8").split("\n") for end in debian.ENDS]
-        assert len(sides[0]) == len(sides[1]) == len(sides[2])
-        assert [side.pop() for side in sides] == ["", "", ""]
+        assert [side.pop() for side in sides] == ["", "", ""] and len({*map(len, sides)}) == 1
         splits[split] = [DescriptionPair(*p.split("\t"), (s,), t) for s, t, p in zip(*sides)]
     return splits
 
@@ -142,28 +137,23 @@ def test_names_of_source_packages():
     assert all(map(stem_package_name, ("2048", "-dev", "lib", "r-"))), "an empty stem would join packages"
 
 
-def test_drops_are_counted_by_reason():
-    found = {name: pair for name, pair in pairs_of(TRANSLATION).items() if name != "unread"}
-    _, paragraphs = found["alpha"]
-    found["alpha-copy"], found["alpha-other"] = found["alpha"], ("another", (paragraphs[0].upper(), *paragraphs[1:]))
-    pairs = [DescriptionPair(name, name, paragraphs, synopsis) for name, (synopsis, paragraphs) in found.items()]
-    kept, dropped = select_pairs(pairs, DebianOptions())
-    assert [p.package for p in kept] == ["alpha", "latin"]
-    expected = dict.fromkeys(("duplicate pair", "duplicate document", "empty description", "empty synopsis"), 1)
-    assert dropped == {**expected, "transitional or dummy package": 2}
-
-
 def test_report_accounts_for_every_stanza(tmp_path, indexes):
-    (tmp_path / "more").write_bytes(TRANSLATION)
+    alpha = TRANSLATION.split(b"\n\n")[0]
+    other = alpha.replace(b"editor for", b"another").replace(b" Alpha", b" ALPHA")
+    (tmp_path / "more").write_bytes(b"\n".join([TRANSLATION, alpha, b"", other]))
     assert run(tmp_path / "out", *indexes, "--translation", tmp_path / "more", "--train-size", "50") == 0
     report = json.loads((tmp_path / "out/report.json").read_text(encoding="utf-8"))
     used = sum(about["pairs"] for about in report["splits"].values())
-    assert report["stanzas"] == used + sum(report["dropped"].values()) == 167
+    assert report["stanzas"] == used + sum(report["dropped"].values()) == 169
     assert report["undecodable"] == 2
-    assert report["dropped"]["no Package or Description-en field"] == 1
+    assert report["dropped"] == {
+        **dict.fromkeys(("duplicate pair", "duplicate document", "empty description", "empty synopsis"), 1),
+        **{"transitional or dummy package": 2, "no Package or Description-en field": 1},
+        "no room in any split": 160 + 2 - used,
+    }
     assert report["splits"]["train"]["pairs"] == 50
-    written = {name: (tmp_path / "out" / name).read_bytes() for name in debian.OUTPUTS}
-    assert {name: debian.compute_sha256(content) for name, content in written.items()} == report["outputs"]
+    for name, digest in report["outputs"].items():
+        assert hashlib.sha256((tmp_path / "out" / name).read_bytes()).hexdigest() == digest
 
 
 def test_texts_merge_source_packages():
@@ -266,17 +256,13 @@ def test_errors_are_one_line(tmp_path, capsys, monkeypatch, arguments, named):
     assert named in line and not (tmp_path / "out").exists()
 
 
-def test_sample_has_aligned_lines_and_no_text_in_two_splits(tmp_path):
-    assert run(tmp_path, "--sample") == 0
-    splits = read(tmp_path)
+def test_sample_has_no_text_in_two_splits_and_its_damage_is_noticed(tmp_path, monkeypatch, capsys):
+    assert run(tmp_path / "out", "--sample") == 0
+    splits = read(tmp_path / "out")
     assert {split: len(pairs) for split, pairs in splits.items()} == {"train": 12000, "valid": 500, "test": 500}
     assert find_split_overlaps(splits) == []
-
-
-def test_a_damaged_sample_is_noticed(tmp_path, monkeypatch, capsys):
-    for path in debian.SAMPLE.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    (tmp_path / "test.target.xz").write_bytes(lzma.compress(b"other\n"))
-    monkeypatch.setattr(debian, "SAMPLE", tmp_path)
-    assert run(tmp_path / "out", "--sample") == 2
+    sample = shutil.copytree(debian.SAMPLE, tmp_path / "sample")
+    (sample / "test.target.xz").write_bytes(lzma.compress(b"other\n"))
+    monkeypatch.setattr(debian, "SAMPLE", sample)
+    assert run(tmp_path / "damaged", "--sample") == 2
     assert "test.target.xz is damaged" in capsys.readouterr().err

@@ -11,7 +11,7 @@ import corpora
 import hypothesis.strategies as st
 import pytest
 from etads_preprocess import encode, subwords
-from etads_preprocess.prepare import build_parser, main, make_settings, make_vocabulary_report
+from etads_preprocess.prepare import build_parser, main, make_settings
 from etads_preprocess.prepare import prepare_data as prepare_with
 from etads_preprocess.processes import map_in_order
 from fairseq import options as fairseq_options

@@ -43,11 +43,15 @@ def test_every_kind_of_corpus_has_a_help(reader, capsys):
     assert f"usage: etads-corpus {reader.name}" in capsys.readouterr().out
 
 
+def stories(folder, *kinds):
+    """The options that name the stories of the kinds, and the lists of URLs."""
+    return ["cnndm", "--stories", *(folder / kind / "stories" for kind in kinds), "--urls", folder / "url_lists"]
+
+
 @pytest.mark.parametrize("anonymised", [False, True])
 def test_cnn_daily_mail(tmp_path, anonymised):
-    folder = corpora.cnndm(tmp_path / "raw", anonymised=anonymised)
-    command = ["cnndm", "--stories", folder / "cnn" / "stories", folder / "dailymail" / "stories"]
-    command += ["--urls", folder / "url_lists", "--expect", "5,2,2"]
+    command = stories(corpora.cnndm(tmp_path / "raw", anonymised=anonymised), "cnn", "dailymail")
+    command += ["--expect", "5,2,2"]
     out, report = run(tmp_path, *command, *(["--entity-names"] if anonymised else []))
     assert lines(out / "train.source")[0] == (
         "(CNN) -- The audio library no. 0 doesn't play files. <q> Dr. Smith, of the U.S. team, said: \"It's fast.\" "
@@ -65,18 +69,17 @@ def test_cnn_daily_mail(tmp_path, anonymised):
 
 def test_published_numbers_and_missing_stories_of_cnn_daily_mail(tmp_path, capsys):
     folder = corpora.cnndm(tmp_path / "raw")
-    cnn, urls = folder / "cnn" / "stories", folder / "url_lists"
-    both = ["cnndm", "--stories", cnn, folder / "dailymail" / "stories", "--urls", urls]
+    both = stories(folder, "cnn", "dailymail")
     assert "train has 5 documents, not 287,113 or 287,226" in refused(tmp_path / "a", capsys, *both)
     for expected in ("many", "5,2,²"):
         assert f"--expect {expected}" in refused(tmp_path / "a", capsys, *both, "--expect", expected)
-    one = ["cnndm", "--stories", cnn, "--urls", urls, "--expect", "any"]
+    one = [*stories(folder, "cnn"), "--expect", "any"]
     error = refused(tmp_path / "b", capsys, *one)
     assert "--allow-missing" in error and "2015/train/0.html" in error
     _, report = run(tmp_path / "b", *one, "--allow-missing")
     assert report["splits"]["train"]["dropped"] == {"empty source": 1, "story not found": 3}
-    assert "no list of URLs" in refused(tmp_path / "c", capsys, "cnndm", "--stories", cnn, "--urls", cnn)
-    (urls / "all_val.txt").unlink()
+    assert "no list of URLs" in refused(tmp_path / "c", capsys, *one[:-3], folder)
+    (folder / "url_lists" / "all_val.txt").unlink()
     assert "--expect: there is no valid" in refused(tmp_path / "d", capsys, *both, "--expect", "5,2,2")
     assert set(run(tmp_path / "d", *both, "--expect", "any")[1]["splits"]) == {"train", "test"}
 
@@ -279,16 +282,6 @@ def test_qmsum_as_meetings_and_as_spans(tmp_path, capsys):
 def test_published_pairs(tmp_path, name, sizes):
     _, report = run(tmp_path, name, "--data", os.path.join(os.environ["ETADS_CORPORA"], name))
     assert tuple(split["documents"] for split in report["splits"].values()) == sizes
-
-
-def test_broken_first_records_do_not_tell_the_columns_if_bad_ones_are_skipped(tmp_path, capsys):
-    good = json.dumps({"source": "a b", "target": "c"})
-    path = corpora.write(tmp_path / "a.jsonl", "\n".join(['{"source"', '{"x": 1}', good]) + "\n")
-    assert "a.jsonl, line 1: not JSON" in refused(tmp_path, capsys, "table", "--train", path)
-    out, report = run(tmp_path, "table", "--train", path, "--skip-bad")
-    assert lines(out / "train.source") == ["a b"] and sum(report["splits"]["train"]["dropped"].values()) == 2
-    corpora.write(path, "[]\n{}\n")
-    assert "a.jsonl, line 1" in refused(tmp_path / "n", capsys, "table", "--train", path, "--skip-bad")
 
 
 def test_parallel_text(tmp_path, capsys):
