@@ -63,7 +63,7 @@ def test_each_kind_of_token_keeps_the_pairing_and_is_that_of_fairseq_interactive
 
 
 @pytest.mark.parametrize("tokens,size,file", [("bpe", 40, "codes.bpe"), ("sentencepiece", 60, "sentencepiece.model")])
-def test_a_subword_model_of_ones_own(text, tmp_path, tokens, size, file):
+def test_a_subword_model_of_ones_own(text, refused, tmp_path, tokens, size, file):
     prepare(text, tmp_path / "learnt", tokens, size)
     model = Path(shutil.copy(tmp_path / "learnt" / file, tmp_path / "mine"))
     if tokens == "bpe":  # merges from elsewhere do not begin with this project's own
@@ -75,23 +75,9 @@ def test_a_subword_model_of_ones_own(text, tmp_path, tokens, size, file):
     for name in (file, "tokens/train.source", "bin/dict.source.txt"):
         assert (tmp_path / "out" / name).read_bytes() == (tmp_path / "learnt" / name).read_bytes(), name
     model.write_bytes(model.read_bytes() + b"x y\n")
-    with pytest.raises(SystemExit):
-        main(arguments)
-
-
-@pytest.mark.parametrize(
-    "tokens,content,words",
-    [
-        ("bpe", "#version: 0.2\na b c\n", "line 2"),
-        ("bpe", "", "no merges"),
-        ("sentencepiece", "no model", "--model"),
-        ("word", "", "--tokens bpe, sentencepiece or huggingface"),
-    ],
-)
-def test_what_is_no_subword_model_is_refused(text, refused, tmp_path, tokens, content, words):
-    (tmp_path / "mine").write_text(content)
-    out = tmp_path / "out"
-    assert words in refused(text, out, "--tokens", tokens, "--model", tmp_path / "mine") and not out.exists()
+    assert ("other given" if tokens == "bpe" else "not a SentencePiece model") in refused(*arguments)
+    model.write_text("\n")
+    assert f"--model {model}" in refused(*arguments)
 
 
 def test_pieces_that_cannot_be_joined_or_lack_marks_that_are_kept_are_refused(text, refused, tmp_path):
@@ -232,6 +218,9 @@ def test_bad_text_is_refused(text, refused, tmp_path, contents, words):
         ("--factors tf --tf-bins 1", "--tf-bins 1"),
         ("--spacy-model en", "--spacy-model en"),
         (f"--tokens bpe --model {__file__} --size 5", "--size 5"),
+        (f"--tokens bpe --model {__file__}", f"--model {__file__}: line "),
+        (f"--tokens sentencepiece --model {__file__}", f"--model {__file__}: not"),
+        (f"--model {__file__}", "without --tokens bpe"),
         ("--like none", "--tokens"),
     ],
 )
