@@ -22,18 +22,16 @@ main = as_program(main)
 SIZES = {"train": 40, "valid": 6, "test": 5}
 
 
-def write_text(folder, lengths=None, seed=0):
-    """Splits of documents with summaries of 1 to 20 words; two origins."""
-    r = random.Random(shifted(seed))
-    folder.mkdir(parents=True, exist_ok=True)
+def write_text(folder, lengths=range(1, 21)):
+    """Splits of documents with summaries of the lengths in turn; two origins."""
+    r = random.Random(shifted(0))
     for split, size in SIZES.items():
-        counts = lengths or [1 + number % 20 for number in range(size)]
-        summaries = [" ".join(f"w{r.randint(1, 9)}" for _ in range(count)) for count in counts]
-        documents = [" ".join(f"w{r.randint(1, 9)}" for _ in range(12)) for _ in counts]
-        for name, made in (("source", documents), ("target", summaries)):
-            (folder / f"{split}.{name}").write_text("".join(f"{line} <q> w1\n" for line in made))
-        origins = ["CNN" if number % 3 else "dailymail" for number in range(len(counts))]
-        (folder / f"{split}.source.origin").write_text("".join(f"{name}\n" for name in origins))
+        counts = [lengths[number % len(lengths)] for number in range(size)]
+        for side, words in (("source", [12] * size), ("target", counts)):
+            made = (" ".join(f"w{r.randint(1, 9)}" for _ in range(count)) for count in words)
+            corpora.write(folder / f"{split}.{side}", "".join(f"{line} <q> w1\n" for line in made))
+        origins = ("CNN" if number % 3 else "dailymail" for number in range(size))
+        corpora.write(folder / f"{split}.source.origin", "".join(f"{name}\n" for name in origins))
     return folder
 
 
@@ -146,7 +144,7 @@ def test_text_that_does_not_fit_is_refused(tmp_path, capsys):
     ):
         (text / "valid.source.origin").write_text("\n".join(origins) + "\n")
         assert words in refusal([text, tmp_path / "x", "--by-origin"], capsys)
-    same = write_text(tmp_path / "same", lengths=[4] * 7)
+    same = write_text(tmp_path / "same", lengths=[4])
     assert "cannot be divided into two bins" in refusal([same, tmp_path / "x"], capsys)
 
 

@@ -97,7 +97,7 @@ def test_a_second_call_does_only_what_is_missing_or_changed(tmp_path, capsys):
     assert "was made with other inputs" in refused(tmp_path, capsys, "scitldr", "--data", folder)
 
 
-def test_files_of_the_same_name_are_told_apart(tmp_path, capsys):
+def test_files_of_the_same_name_and_other_folders_of_stories_are_other_inputs(tmp_path, capsys):
     train, valid = (
         [corpora.write(tmp_path / split / f"{name}.txt", f"{split} {name}\n") for name in ("doc", "sum")]
         for split in ("train", "valid")
@@ -108,14 +108,12 @@ def test_files_of_the_same_name_are_told_apart(tmp_path, capsys):
     swapped = ["parallel", "--train", *valid, "--valid", *train]
     assert "was made with other inputs" in refused(tmp_path, capsys, *swapped)
 
-
-def test_other_folders_of_stories_are_other_inputs(tmp_path, capsys):
     raw, other = (corpora.cnndm(tmp_path / name) for name in ("raw", "other"))
     next((other / "cnn" / "stories").iterdir()).write_text("longer\n\n@highlight\n\nx\n")
-    run(tmp_path, *stories(raw, "cnn", "dailymail"), "--expect", "any")
-    error = refused(tmp_path, capsys, *stories(other, "cnn", "dailymail"), "--expect", "any")
+    run(tmp_path / "s", *stories(raw, "cnn", "dailymail"), "--expect", "any")
+    error = refused(tmp_path / "s", capsys, *stories(other, "cnn", "dailymail"), "--expect", "any")
     assert "was made with other inputs" in error
-    run(tmp_path, *stories(raw.rename(tmp_path / "moved"), "cnn", "dailymail"), "--expect", "any")
+    run(tmp_path / "s", *stories(raw.rename(tmp_path / "moved"), "cnn", "dailymail"), "--expect", "any")
 
 
 def test_force_leaves_nothing_of_the_corpus_before_and_all_files_of_the_user(tmp_path, capsys):
