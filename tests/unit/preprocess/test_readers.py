@@ -222,18 +222,12 @@ def test_sumpubmed_and_scitldr_as_json_lines(tmp_path):
 
 
 AESLC = "Please  read this.\n@home we wait.\n\n@subject\nRe: the plan\n"
+TURNS = ["Hello {vocalsound} .", "The L_C_D_ is dear .", "Fine .", "Dear . {gap}", "Yes ."]
+SPANS = [["1", "1"], ["3", "4"]]
 MEETING = {
     "general_query_list": [{"query": "Summarize the meeting", "answer": "All agreed."}],
-    "specific_query_list": [
-        {"query": "What of the LCD?", "answer": "It is dear.", "relevant_text_span": [["1", "1"], ["3", "4"]]}
-    ],
-    "meeting_transcripts": [
-        {"speaker": who, "content": text}
-        for who, text in (
-            *(("Ann", "Hello {vocalsound} ."), ("Bob", "The L_C_D_ is dear .")),
-            *(("Ann", "Fine ."), ("Bob", "Dear . {gap}"), ("Ann", "Yes .")),
-        )
-    ],
+    "specific_query_list": [{"query": "What of the LCD?", "answer": "It is dear.", "relevant_text_span": SPANS}],
+    "meeting_transcripts": [{"speaker": ("Ann", "Bob")[n % 2], "content": turn} for n, turn in enumerate(TURNS)],
 }
 
 
@@ -303,14 +297,6 @@ def test_parallel_text(tmp_path, capsys):
     assert not (tmp_path / "n" / "text" / "test.source").exists(), "half a split was left"
 
 
-CONTEXT = 'In 1066 the Normans, led by William of "Rouen", won. Rouen is in France! They\u00a0stayed.'
-
-
-def paragraph(*answers, context=CONTEXT):
-    spans = [{"text": text, "answer_start": context.index(text)} for text in answers]
-    return {"context": context, "qas": [{"id": str(n), "question": "?", "answers": [s]} for n, s in enumerate(spans)]}
-
-
 @pytest.mark.parametrize("version", ["1.1", "2.0"])
 def test_sentences_with_answers_become_pairs(version, tmp_path):
     out, report = run(tmp_path, "squad", "--data", corpora.squad(tmp_path / "raw", version))
@@ -320,8 +306,11 @@ def test_sentences_with_answers_become_pairs(version, tmp_path):
 
 
 def test_answers_go_to_their_own_sentence_and_are_cut_where_sentences_meet():
+    context = 'In 1066 the Normans, led by William of "Rouen", won. Rouen is in France! They\u00a0stayed.'
+
     def found(*answers):
-        documents = [document for _, document in find_answer_sentences(paragraph(*answers), "here")]
+        questions = [{"question": "?", "answers": [corpora.place(context, answer)]} for answer in answers]
+        documents = [document for _, document in find_answer_sentences({"context": context, "qas": questions}, "here")]
         return [(document.source[0], document.targets[0]) for document in documents]
 
     first, second = found("Normans", "Rouen is", "the Normans", "William")
